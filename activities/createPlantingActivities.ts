@@ -2,10 +2,7 @@ import { Context } from "@temporalio/activity";
 import type { DatabasePool } from "slonik";
 import { createPlantingOrders } from "../modules/planting/createPlantingOrders.ts";
 import { pollPlantingOrder } from "../modules/planting/pollPlantingOrder.ts";
-import {
-  readPollIntervalMs,
-  startPlantingOrders,
-} from "../modules/planting/startPlantingOrders.ts";
+import { POLL_INTERVAL_MS, startPlantingOrders } from "../modules/planting/startPlantingOrders.ts";
 import type { PlantingContext } from "../modules/planting/context.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 import { ApplicationFailure } from "@temporalio/common";
@@ -66,7 +63,7 @@ export const createPlantingActivities = (
     );
     return {
       isFinished,
-      nextPollMs: Math.max(nextPollMs ?? (await readPollIntervalMs(context)), MIN_POLL_INTERVAL_MS),
+      nextPollMs: Math.max(nextPollMs ?? POLL_INTERVAL_MS, MIN_POLL_INTERVAL_MS),
     };
   },
 });

@@ -23,7 +23,7 @@ import { readCharitySettings, createCharities } from "../modules/charities/creat
 import { loadStripe, loadWebhookReader } from "../modules/billing/loadStripe.ts";
 import { openTemporalClient } from "../runtime/temporalClient.ts";
 import { readWebhookSettings } from "../modules/events/allowedAddresses.ts";
-import { readPlantingSettings, createPlanting } from "../modules/planting/createPlanting.ts";
+import { createPlanting } from "../modules/planting/createPlanting.ts";
 import type { RunningTracing } from "../runtime/startTracing.ts";
 import { createBilling } from "../modules/billing/createBilling.ts";
 import type { ReadWebhook } from "../modules/billing/stripe/createWebhookReader.ts";
@@ -199,11 +199,9 @@ export const openApiContext = async (
       ...context,
       searches,
       settings: readCharitySettings(config),
-      onUnusable: (unusable) =>
-        logger.warn(unusable, "a charity provider listed charities that cannot be used"),
     }),
     validateCharity: createCharityValidator(temporal, getDeployment),
-    planting: createPlanting(readPlantingSettings(config)),
+    planting: createPlanting(config),
     webhookSettings: readWebhookSettings(config),
     publicBaseUrl: () =>
       config.PUBLIC_BASE_URL ??

@@ -20,11 +20,10 @@ const NEVER_ABORTED = new AbortController().signal;
 /** Orders all trees, from a simulated partner that has planted them as soon as it is polled. */
 const plantAll = async (databaseUrl: string): Promise<void> => {
   const planting = createPlanting({
-    partner: "simulated",
-    partnerName: null,
-    treeMapper: null,
-    timeline: "allocations",
-    simulatedStepMs: 0,
+    PLANTING_PARTNER: "simulated",
+    PLANTING_TIMELINE: "allocations",
+    SIMULATED_PLANTING_SECONDS: 0,
+    TREEMAPPER_API_BASE: "",
   });
   const db = await openPool(databaseUrl);
   try {

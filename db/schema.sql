@@ -29,15 +29,13 @@ CREATE TABLE account (
 CREATE TABLE account_limit (
   account_id uuid NOT NULL,
   mode text COLLATE "C" NOT NULL,
-  count_per_request bigint,
-  count_per_day bigint,
+  count_per_day bigint NOT NULL,
   changed_at timestamp with time zone NOT NULL DEFAULT now(),
   counted_day date,
   counted_units bigint,
   CONSTRAINT account_limit_pkey PRIMARY KEY (account_id, mode),
   CONSTRAINT account_limit_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT account_limit_count_per_day CHECK (count_per_day >= 1 AND count_per_day <= '9007199254740991'::bigint),
-  CONSTRAINT account_limit_count_per_request CHECK (count_per_request >= 1 AND count_per_request <= '9007199254740991'::bigint),
   CONSTRAINT account_limit_counted_units CHECK (counted_units >= 0 AND counted_units <= '9007199254740991'::bigint),
   CONSTRAINT account_limit_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text]))
 ) WITH (fillfactor=50);
@@ -131,7 +129,6 @@ CREATE TABLE charity (
   sort_name text NOT NULL DEFAULT ''::text,
   known_as text NOT NULL DEFAULT ''::text,
   website text NOT NULL DEFAULT ''::text,
-  icon_url text NOT NULL DEFAULT ''::text,
   city text NOT NULL DEFAULT ''::text,
   state text NOT NULL DEFAULT ''::text,
   ntee text NOT NULL DEFAULT ''::text,
@@ -849,8 +846,6 @@ CREATE UNIQUE INDEX planting_fact_accepted ON public.planting_fact USING btree (
 CREATE INDEX planting_fact_contradiction ON public.planting_fact USING btree (order_id) WHERE (state = 'contradiction'::text);
 
 CREATE INDEX planting_fact_site ON public.planting_fact USING btree ((site_ids[1]), id) WHERE ((state = 'accepted'::text) AND (stage = ANY (ARRAY['planted'::text, 'planted_and_verified'::text])));
-
-CREATE INDEX planting_fact_sites ON public.planting_fact USING gin (site_ids);
 
 CREATE INDEX planting_order_account ON public.planting_order USING btree (account_id, id);
 

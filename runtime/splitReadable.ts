@@ -24,16 +24,14 @@ const SHOWN_ID_CHARACTERS = 100;
 const identified = z.object({
   id: z.coerce.string().nullish(),
   uid: z.coerce.string().nullish(),
-  /** The only id of a hit of Every.org. */
-  profileUrl: z.coerce.string().nullish(),
 });
 
 /** Counts records that are left out, and lists the ids of the first ones. */
 export const countLeftOut = (records: readonly unknown[]): LeftOut => ({
   count: records.length,
   firstIds: records.slice(0, FIRST_IDS).map((record) => {
-    const { id, uid, profileUrl } = identified.safeParse(record).data ?? {};
-    return (id ?? uid ?? profileUrl)?.slice(0, SHOWN_ID_CHARACTERS) ?? null;
+    const { id, uid } = identified.safeParse(record).data ?? {};
+    return (id ?? uid)?.slice(0, SHOWN_ID_CHARACTERS) ?? null;
   }),
 });
 

@@ -72,8 +72,6 @@ export const openWorkerContext = async (
     charities: createCharities({
       ...context,
       settings: readCharitySettings(config),
-      onUnusable: (unusable) =>
-        logger.warn(unusable, "a charity provider listed charities that cannot be used"),
     }),
   };
 };

@@ -10,11 +10,7 @@ import { serveMetrics } from "../runtime/server/serveMetrics.ts";
 import { addHealthMetrics, addPoolMetrics } from "../runtime/gauges.ts";
 import { watchHealth } from "../runtime/server/watchHealth.ts";
 import { createWebhookSender } from "../modules/events/createWebhookSender.ts";
-import {
-  readPlantingSettings,
-  plantingOrderIntervalMs,
-  createPlanting,
-} from "../modules/planting/createPlanting.ts";
+import { plantingOrderIntervalMs, createPlanting } from "../modules/planting/createPlanting.ts";
 import { readWebhookSettings } from "../modules/events/allowedAddresses.ts";
 import { createReportingRuns } from "../modules/billing/sending/createUsageSender.ts";
 import { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
@@ -47,7 +43,7 @@ const createBackgroundActivities = (
   ...createRetentionActivities({ ...context, db: context.bulkDb }),
   ...createPlantingActivities({
     ...context,
-    planting: createPlanting(readPlantingSettings(config), (unusable) => {
+    planting: createPlanting(config, (unusable) => {
       context.logger.warn(
         unusable,
         "TreeMapper has records that no order can use until they are corrected there",

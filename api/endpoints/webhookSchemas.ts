@@ -238,7 +238,6 @@ const attemptSchema = z
     duration_ms: z.int().min(0),
     status: z.int().nullable().meta({ description: "Of the response; null if none arrived." }),
     error: z.string().nullable().meta({ description: "Why it failed; null if it succeeded." }),
-    response: z.string().nullable().meta({ description: "The first KiB of the response's body." }),
   })
   .meta({ id: "WebhookAttempt" });
 
@@ -300,7 +299,6 @@ export const deliveryExample = (accountType: AccountType): z.output<typeof deliv
     duration_ms: 87,
     status: 503,
     error: "status 503",
-    response: "busy",
   },
   created_at: SENT_AT,
   next_attempt_at: "2025-06-01T12:03:31.000Z",

@@ -1,17 +1,12 @@
 import { stat } from "node:fs/promises";
 import { basename } from "node:path";
-import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import { findCharityRecord } from "../../modules/charities/catalogue.sql.ts";
 import { formatEin, parseEin, presentCharity } from "../../modules/charities/charities.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { date } from "../../modules/records/fields.rules.ts";
-import {
-  importCharities,
-  importCharityLinks,
-  removeUnlisted,
-} from "../../modules/charities/importCharities.ts";
+import { importCharities, removeUnlisted } from "../../modules/charities/importCharities.ts";
 import type { ImportedFile } from "../../modules/charities/importCharities.ts";
 import { searchForOperator } from "../../modules/charities/searchCharities.ts";
 import { parseLimit, parseSearchText, parserOf } from "../arguments.ts";
@@ -74,7 +69,6 @@ const extractDateOf = async (path: string, given: string | undefined): Promise<s
 type ImportOptions = ChangeOptions & {
   readonly extracted?: string;
   readonly complete?: true;
-  readonly links?: true;
 };
 
 /** The counts of one file. */
@@ -88,16 +82,12 @@ const runImport = async (
   const deps = await openChange(context, options);
   const imports: FileCounts[] = [];
   const dates: string[] = [];
-  const importOne = async (path: string): Promise<FileCounts> => {
-    if (options.links) {
-      return withFile(context, path, (file) => importCharityLinks(deps, file));
-    }
-    return withFile(context, path, async (file) => {
+  const importOne = (path: string): Promise<FileCounts> =>
+    withFile(context, path, async (file) => {
       const extractedOn = await extractDateOf(path, options.extracted);
       dates.push(extractedOn);
       return importCharities(deps, file, extractedOn);
     });
-  };
   try {
     for (const path of paths) {
       imports.push(await importOne(path));
@@ -124,10 +114,6 @@ const runImport = async (
   }
 };
 
-const IMPORT_HELP = `
-A file of --links has lines such as {"ein": "53-0196605", "website": "https://…",
-"icon_url": "https://…"}. An absent URL leaves what is stored, and an empty one removes it.`;
-
 const parseExtractDate = parserOf(date(), "a date, such as 2026-04-13");
 
 const addImportCommand = (parent: Command, context: CliContext): void => {
@@ -144,14 +130,7 @@ const addImportCommand = (parent: Command, context: CliContext): void => {
       .option(
         "--complete",
         "the files are a whole extract: charities that it lacks are no longer eligible",
-      )
-      .addOption(
-        new Option("--links", "the files have websites and icons of charities").conflicts([
-          "extracted",
-          "complete",
-        ]),
-      )
-      .addHelpText("after", IMPORT_HELP),
+      ),
   ).action((paths, options) => runImport(context, paths, options));
 };
 

@@ -27,7 +27,7 @@ import type { OrNone } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import { addLimitOptions, newLimitsOf, presentLimits } from "../limitOptions.ts";
+import { addLimitOptions, newLimitOf, presentLimits } from "../limitOptions.ts";
 import { openChange, withAudit } from "../operator.ts";
 import { printDetails } from "../output/print.ts";
 import { addProfileOptions, presentProfile, readProfileChanges } from "./orgProfile.ts";
@@ -214,22 +214,22 @@ export const addUpdateCommand = (parent: Command, context: CliContext): void => 
   addLimitOptions(addProfileOptions(addSettings(update))).action(async (named, options) => {
     const { name, charityProvider } = options;
     const changes: AccountChanges = onlyGiven({ name, charityProvider, ...settingsOf(options) });
-    const limits = newLimitsOf(options);
+    const limit = newLimitOf(options);
     const profile = await readProfileChanges(options);
-    if (Object.keys(changes).length === 0 && limits === null && profile === null) {
+    if (Object.keys(changes).length === 0 && limit === null && profile === null) {
       throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
     }
     await requireKnownCustomer(context, changes.stripeCustomerId);
     const change = await openChange(context, options);
     const { id } = await getNamedAccount(change.db, named);
     const { updateOrganization } = await import("../../modules/accounts/updateOrganization.ts");
-    const account = await updateOrganization(change, id, changes, { limits, profile });
+    const account = await updateOrganization(change, id, changes, { limit, profile });
     printDetails(context.io, {
       ...presentOrganization(account),
       profile: presentProfile(await findProfile(change.db, id)),
       limits: presentLimits(await listAccountLimits(change.db, id)),
     });
-    if (limits !== null || changes.subscriptionPolicy !== undefined) {
+    if (limit !== null || changes.subscriptionPolicy !== undefined) {
       await awaitCachedKeys(context.io);
     }
     if (options.stripeCustomer ?? options.stripeSubscription ?? options.subscriptionPolicy) {

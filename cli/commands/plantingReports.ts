@@ -1,4 +1,3 @@
-import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import { listIssues, messageOfIssue } from "../../runtime/describeIssues.rules.ts";
 import { plantingReport } from "../../modules/planting/fact.rules.ts";
@@ -42,8 +41,8 @@ const readReport = async (io: CliContext["io"], file: string): Promise<PlantingR
 const RECORD_HELP = `
 The file contains {"order": "<public id>", "facts": [{"stage": …, "occurred_at": …, …}, …]},
 as docs/evidence.md describes. It is validated first, and recorded completely or not at
-all. Facts that are already recorded change nothing. Contradictions are stored for you to
-inspect and change nothing either.`;
+all. Facts that are already recorded change nothing, and withdrawn ones count again.
+Contradictions are stored for you to inspect and change nothing either.`;
 
 const addRecordCommand = (parent: Command, context: CliContext): void => {
   withAudit(
@@ -68,19 +67,12 @@ const addRecordCommand = (parent: Command, context: CliContext): void => {
           "Some facts contradict recorded ones. See `impact evidence order show`.",
         );
       }
-      if (recorded.some(({ outcome }) => outcome === "withdrawn")) {
-        throw new CommandError(
-          EXIT.failed,
-          "Some facts were withdrawn, and stay withdrawn. See `impact evidence withdraw --undo`.",
-        );
-      }
     });
 };
 
 type WithdrawOptions = ReasonedOptions & {
   readonly dryRun?: true;
   readonly replacement?: string;
-  readonly undo?: true;
 };
 
 const show = ({ io }: CliContext, { changes, replacement, ...corrected }: CorrectedOrder): void => {
@@ -110,7 +102,8 @@ const show = ({ io }: CliContext, { changes, replacement, ...corrected }: Correc
 const WITHDRAW_HELP = `
 A withdrawn fact stays stored with its proof, the reason and the operator, but no longer
 counts. Facts that need it wait for another one. Facts that contradicted it are decided
-again, the latest report first. Evidence and the summary change with the next request.`;
+again, the latest report first. Evidence and the summary change with the next request.
+To undo it, record the fact again; \`evidence order show --json\` prints its content.`;
 
 const isIneffective = ({ outcome }: RecordedFact): boolean =>
   outcome === "contradiction" || outcome === "withdrawn";
@@ -118,14 +111,14 @@ const isIneffective = ({ outcome }: RecordedFact): boolean =>
 const correct = async (
   context: CliContext,
   factId: number,
-  { reason, replacement: file, dryRun, undo, ...options }: WithdrawOptions,
+  { reason, replacement: file, dryRun, ...options }: WithdrawOptions,
 ): Promise<void> => {
   const { io } = context;
   const isDryRun = dryRun === true;
   const replacement = file === undefined ? null : await readReport(io, file);
   const change = await openChange(context, { reason, ...options });
-  const withdrawal = undo ? null : { reason, replacement };
-  const corrected = await correctPlantingFact(change, factId, { withdrawal, isDryRun });
+  const withdrawal = { reason, replacement, isDryRun };
+  const corrected = await correctPlantingFact(change, factId, withdrawal);
   const { order, stageBefore, stageAfter, changes } = corrected;
   if (changes.length === 0) {
     say(io, `Fact ${factId} was already withdrawn.`);
@@ -139,12 +132,6 @@ const correct = async (
       ? `Nothing was changed. Without --dry-run: order ${order} ${stages}.`
       : `Order ${order} ${stages}.`,
   );
-  if (undo && changes.some(({ fact, after }) => fact === factId && after === "contradiction")) {
-    throw new CommandError(
-      EXIT.failed,
-      `Fact ${factId} did not take effect, because it contradicts recorded facts. See \`impact evidence order show\`; withdraw those that are wrong.`,
-    );
-  }
   if (corrected.replacement.some(isIneffective)) {
     throw new CommandError(
       EXIT.failed,
@@ -156,16 +143,10 @@ const correct = async (
 const addWithdrawCommand = (parent: Command, context: CliContext): void => {
   parent
     .command("withdraw")
-    .description("Withdraw a reported fact that is wrong, replace it, or undo its withdrawal")
+    .description("Withdraw a reported fact that is wrong, or replace it")
     .argument("<fact>", "number of the fact, as impact evidence order show prints it", parseCount)
-    .requiredOption("--reason <text>", "why the fact is wrong, or right", parseReason)
-    .addOption(
-      new Option(
-        "--replacement <file>",
-        "facts to record instead, in the format of evidence record",
-      ).conflicts("undo"),
-    )
-    .option("--undo", "let a withdrawn fact take effect again")
+    .requiredOption("--reason <text>", "why the fact is wrong", parseReason)
+    .option("--replacement <file>", "facts to record instead, in the format of evidence record")
     .addOption(operatorOption())
     .option("--dry-run", "show what would change")
     .addHelpText("after", WITHDRAW_HELP)

@@ -13,7 +13,7 @@ import { nonBlank, nullIfNone, orNone, parseId, parseSwitch, parserOf } from "..
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import { addLimitOptions, newLimitsOf, presentLimits } from "../limitOptions.ts";
+import { addLimitOptions, newLimitOf, presentLimits } from "../limitOptions.ts";
 import { openChange, withAudit } from "../operator.ts";
 import { only, printDetails, printList } from "../output/print.ts";
 import { addBalanceCommands, parseDollars } from "./storeBalances.ts";
@@ -144,7 +144,7 @@ const addUpdateCommand = (parent: Command, context: CliContext): void => {
       donations: options.donations,
       isInstalled: options.installed,
       charityProvider,
-      limits: newLimitsOf(options) ?? undefined,
+      limit: newLimitOf(options) ?? undefined,
       organizationId: nullIfNone(org),
       userId: options.userId,
       treePriceCents: options.treePrice,

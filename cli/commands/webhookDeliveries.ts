@@ -61,7 +61,6 @@ export const addDeliveryCommands = (webhook: Command, context: CliContext): void
           next_attempt: delivery.dueAt,
           ms: lastAttempt?.duration_ms ?? null,
           last_result: lastAttempt && (lastAttempt.error ?? lastAttempt.status),
-          response: lastAttempt?.response ?? null,
         })),
       );
       if (hasMore) {

@@ -68,13 +68,12 @@ CREATE INDEX api_key_account ON api_key (account_id, created_at);
 -- Keys that expire soon.
 CREATE INDEX api_key_expiry ON api_key (expires_at) WHERE expires_at IS NOT NULL AND revoked_at IS NULL;
 
--- What an operator has set for an account in a mode; without a row it has no limits.
+-- The limit that an operator has set for an account in a mode; without a row it has none.
 CREATE TABLE account_limit (
   account_id uuid NOT NULL REFERENCES account,
   mode text COLLATE "C" NOT NULL CONSTRAINT account_limit_mode CHECK (mode IN ('live', 'test')),
-  count_per_request bigint
-    CONSTRAINT account_limit_count_per_request CHECK (count_per_request BETWEEN 1 AND 9007199254740991),
-  count_per_day bigint CONSTRAINT account_limit_count_per_day CHECK (count_per_day BETWEEN 1 AND 9007199254740991),
+  count_per_day bigint NOT NULL
+    CONSTRAINT account_limit_count_per_day CHECK (count_per_day BETWEEN 1 AND 9007199254740991),
   -- For a minute, requests may be written that began before. They do not count their units, so those of the day are summed.
   changed_at timestamptz NOT NULL DEFAULT now(),
   -- Units registered on the day of the last registration, UTC. Refunds do not lower it.

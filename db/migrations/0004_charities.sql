@@ -97,7 +97,6 @@ CREATE TABLE charity (
   -- The name that the public uses; empty for most.
   known_as text NOT NULL DEFAULT '',
   website text NOT NULL DEFAULT '',
-  icon_url text NOT NULL DEFAULT '',
   city text NOT NULL DEFAULT '',
   state text NOT NULL DEFAULT '',
   ntee text NOT NULL DEFAULT '',

@@ -120,8 +120,6 @@ CREATE INDEX planting_fact_contradiction ON planting_fact (order_id) WHERE state
 -- For the latest photos of a site.
 CREATE INDEX planting_fact_site ON planting_fact ((site_ids[1]), id)
   WHERE state = 'accepted' AND stage IN ('planted', 'planted_and_verified');
--- For the latest details of a site, which only corrections need.
-CREATE INDEX planting_fact_sites ON planting_fact USING gin (site_ids);
 
 -- Planted trees by site and impact factor, updated in the transaction of each milestone and never recounted.
 CREATE TABLE planting_tally (

@@ -13,11 +13,10 @@ export const CHARITIES = ["530242652", "510401308", "237245152", "273521132"];
 /** Returns the simulated partner, which takes as long as real planting. */
 const createDemoPlanting = () =>
   createPlanting({
-    partner: "simulated",
-    partnerName: null,
-    treeMapper: null,
-    timeline: "allocations",
-    simulatedStepMs: DEMO_STEP_SECONDS * 1000,
+    PLANTING_PARTNER: "simulated",
+    PLANTING_TIMELINE: "allocations",
+    SIMULATED_PLANTING_SECONDS: DEMO_STEP_SECONDS,
+    TREEMAPPER_API_BASE: "",
   });
 
 /** The past year, which is planned before it is written. */

@@ -1,64 +1,51 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { KINDS } from "../records/owner.rules.ts";
-import type { AccountMode, Mode } from "../records/owner.rules.ts";
-import type { AccountLimits, LimitName, LimitUse, NewLimits } from "./limits.rules.ts";
-import { LIMITS } from "./limits.rules.ts";
+import type { AccountMode } from "../records/owner.rules.ts";
+import type { LimitUse, NewLimit } from "./limits.rules.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { modeColumn } from "../records/columns.sql.ts";
-import { safeInteger, assignmentsOf, columnsOf, sql, timestamp, literals } from "../../db/sql.ts";
+import { safeInteger, columnsOf, sql, timestamp, literals } from "../../db/sql.ts";
 import { isImported } from "../records/ownedRecords.sql.ts";
 
-const COLUMNS = {
-  countPerRequest: "count_per_request",
-  countPerDay: "count_per_day",
-} as const satisfies Record<LimitName, string>;
+const limitRow = z.strictObject({ mode: modeColumn, countPerDay: safeInteger });
 
-const limitsRow = z.strictObject({
-  mode: modeColumn,
-  countPerRequest: safeInteger.nullable(),
-  countPerDay: safeInteger.nullable(),
-});
-
-/** Lists what operators have set for an account; modes without a row have no limits. */
+/** Lists what operators have set for an account; modes without a row have no limit. */
 export const listAccountLimits = (
   db: CommonQueryMethods,
   accountId: string,
-): Promise<readonly ({ readonly mode: Mode } & AccountLimits)[]> =>
-  db.any(sql.type(limitsRow)`
-    SELECT ${columnsOf("account_limit", limitsRow)}
+): Promise<readonly Readonly<z.output<typeof limitRow>>[]> =>
+  db.any(sql.type(limitRow)`
+    SELECT ${columnsOf("account_limit", limitRow)}
     FROM account_limit
     WHERE account_id = ${accountId}
     ORDER BY mode
   `);
 
-/** Sets limits of an account; null removes a limit, and absent ones stay. */
-export const updateAccountLimits = async (
+/** Sets the limit of an account in a mode, or removes it. */
+export const setAccountLimit = async (
   db: CommonQueryMethods,
   accountId: string,
-  { mode, changes }: NewLimits,
+  { mode, countPerDay }: NewLimit,
 ): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO account_limit (account_id, mode)
-    VALUES (${accountId}, ${mode})
-    ON CONFLICT (account_id, mode) DO NOTHING
-  `);
-  const assignments = assignmentsOf(
-    Object.fromEntries(LIMITS.map((name) => [COLUMNS[name], changes[name]])),
+  await db.query(
+    countPerDay === null
+      ? sql.typeAlias("void")`
+          DELETE FROM account_limit WHERE account_id = ${accountId} AND mode = ${mode}
+        `
+      : sql.typeAlias("void")`
+          INSERT INTO account_limit (account_id, mode, count_per_day)
+          VALUES (${accountId}, ${mode}, ${countPerDay})
+          ON CONFLICT (account_id, mode) DO UPDATE
+          SET count_per_day = excluded.count_per_day, changed_at = now(), counted_day = NULL
+        `,
   );
-  if (assignments !== null) {
-    await db.query(sql.typeAlias("void")`
-      UPDATE account_limit
-      SET ${assignments}, changed_at = now(), counted_day = NULL
-      WHERE account_id = ${accountId} AND mode = ${mode}
-    `);
-  }
 };
 
-/** The limits of an account in a mode, which is locked. */
-export type LockedLimits = AccountMode & LimitUse;
+/** The limit of an account in a mode, which is locked. */
+export type LockedLimit = AccountMode & LimitUse;
 
-const lockedRow = limitsRow.extend({ accountId: z.uuid(), countedUnits: safeInteger.nullable() });
+const lockedRow = limitRow.extend({ accountId: z.uuid(), countedUnits: safeInteger.nullable() });
 
 const unitsRow = z.strictObject({ units: safeInteger });
 
@@ -100,7 +87,7 @@ export const lockAccountLimits = async (
   transaction: DatabaseTransactionConnection,
   accounts: readonly AccountMode[],
   now: Date,
-): Promise<readonly LockedLimits[]> => {
+): Promise<readonly LockedLimit[]> => {
   const rows = await transaction.any(sql.type(lockedRow)`
     SELECT
       ${columnsOf("account_limit", lockedRow.omit({ countedUnits: true }))},
@@ -113,12 +100,11 @@ export const lockAccountLimits = async (
     ORDER BY account_id, mode
     FOR UPDATE OF account_limit
   `);
-  const locked: LockedLimits[] = [];
-  for (const { countedUnits, ...limits } of rows) {
+  const locked: LockedLimit[] = [];
+  for (const { countedUnits, ...limit } of rows) {
     // Counted under the lock, when what other processes have registered is committed.
-    const count = () =>
-      limits.countPerDay === null ? 0 : countUnitsOfDay(transaction, limits, now);
-    locked.push({ ...limits, countToday: countedUnits ?? (await count()) });
+    const countToday = countedUnits ?? (await countUnitsOfDay(transaction, limit, now));
+    locked.push({ ...limit, countToday });
   }
   return locked;
 };

@@ -22,7 +22,6 @@ export const AUDIT_ACTIONS = [
   "charity.import",
   "evidence.record",
   "evidence.withdraw",
-  "evidence.reinstate",
   "import.history",
   "import.key",
   "import.slug",

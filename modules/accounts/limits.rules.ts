@@ -2,22 +2,11 @@ import { counted } from "../../runtime/counted.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Mode } from "../records/owner.rules.ts";
 
-/** The limits that an operator can set for an account in one mode; by default it has none. */
-export const LIMITS = ["countPerRequest", "countPerDay"] as const;
+/** The limit that an operator sets for one mode of an account: units of one day in UTC. Null removes it. */
+export type NewLimit = { readonly mode: Mode; readonly countPerDay: number | null };
 
-export type LimitName = (typeof LIMITS)[number];
-
-/** Units of one registration, and of one day in UTC; null for no limit. */
-export type AccountLimits = Readonly<Record<LimitName, number | null>>;
-
-/** Null removes a limit; absent ones stay. */
-export type LimitChanges = Partial<AccountLimits>;
-
-/** Limits to set for one mode of an account. */
-export type NewLimits = { readonly mode: Mode; readonly changes: LimitChanges };
-
-/** An account's limits and the units that it has registered today, UTC. */
-export type LimitUse = AccountLimits & { readonly countToday: number };
+/** An account's limit of a day and the units that it has registered today, UTC. */
+export type LimitUse = { readonly countPerDay: number; readonly countToday: number };
 
 /** Returns the error message for a registration beyond what is left of the day. */
 export const dailyLimitMessage = (countPerDay: number, countToday: number): string =>
@@ -25,25 +14,20 @@ export const dailyLimitMessage = (countPerDay: number, countToday: number): stri
   "Try again tomorrow, or ask the service's operator to raise the limit";
 
 /**
- * Returns why the limits do not allow a registration, or null.
+ * Returns why the limit does not allow a registration, or null.
  * @param field the field that the client used
  */
 export const findExcess = (
-  { countPerRequest, countPerDay, countToday }: LimitUse,
+  { countPerDay, countToday }: LimitUse,
   field: string,
   count: number,
 ): DomainError | null => {
-  if (countPerRequest !== null && count > countPerRequest) {
-    return invalidRequest(
-      `${field}: must be at most ${countPerRequest}, this account's limit for one request`,
-    );
-  }
-  if (countPerDay !== null && count > countPerDay) {
+  if (count > countPerDay) {
     return invalidRequest(
       `${field}: must be at most ${countPerDay}, this account's limit for one day`,
     );
   }
-  return countPerDay !== null && count > countPerDay - countToday
+  return count > countPerDay - countToday
     ? new DomainError("daily_limit_reached", dailyLimitMessage(countPerDay, countToday))
     : null;
 };

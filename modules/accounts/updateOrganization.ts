@@ -1,8 +1,8 @@
-import { updateAccountLimits } from "./accountLimits.sql.ts";
+import { setAccountLimit } from "./accountLimits.sql.ts";
 import type { Account, AccountChanges } from "./accounts.sql.ts";
 import { updateAccount } from "./accounts.sql.ts";
 import { requireCustomerOfSubscription } from "./accounts.rules.ts";
-import type { NewLimits } from "./limits.rules.ts";
+import type { NewLimit } from "./limits.rules.ts";
 import { getOrganization } from "./getAccount.ts";
 import { recordAction } from "./recordAction.ts";
 import type { OperatorContext } from "./context.ts";
@@ -16,7 +16,7 @@ const describeProfileChanges = ({ logo, ...changes }: ProfileChanges): object =>
 });
 
 /**
- * Changes an organization's settings, limits and public profile, all or none.
+ * Changes an organization's settings, limit and public profile, all or none.
  * @throws DomainError record_not_found, or request_invalid for a subscription without a customer
  */
 export const updateOrganization = (
@@ -24,16 +24,16 @@ export const updateOrganization = (
   id: string,
   changes: AccountChanges,
   {
-    limits = null,
+    limit = null,
     profile = null,
-  }: { readonly limits?: NewLimits | null; readonly profile?: ProfileChanges | null } = {},
+  }: { readonly limit?: NewLimit | null; readonly profile?: ProfileChanges | null } = {},
 ): Promise<Account> =>
   db.transaction(async (transaction) => {
     await updateAccount(transaction, id, changes);
     const account = await getOrganization(transaction, id);
     requireCustomerOfSubscription(account);
-    if (limits !== null) {
-      await updateAccountLimits(transaction, id, limits);
+    if (limit !== null) {
+      await setAccountLimit(transaction, id, limit);
     }
     if (profile !== null) {
       await updateProfile(transaction, id, profile);
@@ -43,7 +43,7 @@ export const updateOrganization = (
       accountId: id,
       details: {
         ...changes,
-        ...(limits === null ? {} : { limits }),
+        ...(limit === null ? {} : { limit }),
         ...(profile === null ? {} : { profile: describeProfileChanges(profile) }),
       },
     });

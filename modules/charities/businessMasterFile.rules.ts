@@ -3,57 +3,33 @@ import type { Ein } from "./charities.rules.ts";
 import { parseEin } from "./charities.rules.ts";
 
 /*
- * The IRS's Exempt Organizations Business Master File: comma-separated, one record a line, 28 columns
+ * The IRS's Exempt Organizations Business Master File: comma-separated, one record a line, with a header
  * (irs.gov/pub/irs-soi/eo_info.pdf). ICO and STREET are not read, because they name and locate private individuals.
  */
 
-const COLUMNS = [
-  "EIN",
-  "NAME",
-  "ICO",
-  "STREET",
-  "CITY",
-  "STATE",
-  "ZIP",
-  "GROUP",
-  "SUBSECTION",
-  "AFFILIATION",
-  "CLASSIFICATION",
-  "RULING",
-  "DEDUCTIBILITY",
-  "FOUNDATION",
-  "ACTIVITY",
-  "ORGANIZATION",
-  "STATUS",
-  "TAX_PERIOD",
-  "ASSET_CD",
-  "INCOME_CD",
-  "FILING_REQ_CD",
-  "PF_FILING_REQ_CD",
-  "ACCT_PD",
-  "ASSET_AMT",
-  "INCOME_AMT",
-  "REVENUE_AMT",
-  "NTEE_CD",
-  "SORT_NAME",
-] as const;
+/** The columns that the catalogue stores. */
+const COLUMNS = {
+  ein: "EIN",
+  name: "NAME",
+  sortName: "SORT_NAME",
+  city: "CITY",
+  state: "STATE",
+  ntee: "NTEE_CD",
+  affiliation: "AFFILIATION",
+  subsection: "SUBSECTION",
+  deductibility: "DEDUCTIBILITY",
+  incomeCode: "INCOME_CD",
+} as const;
 
 /** The IRS uses 70. An index of words cannot hold one of thousands of letters. */
 const LONGEST_NAME = 500;
 
-/** The columns of a record that the catalogue stores. */
-export type MasterFileRecord = {
-  readonly ein: Ein;
-  readonly name: string;
-  readonly sortName: string;
-  readonly city: string;
-  readonly state: string;
-  readonly ntee: string;
-  readonly affiliation: string;
-  readonly subsection: string;
-  readonly deductibility: string;
-  readonly incomeCode: number;
-};
+export type MasterFileRecord = Readonly<
+  Record<Exclude<keyof typeof COLUMNS, "incomeCode">, string>
+> & { readonly ein: Ein; readonly incomeCode: number };
+
+/** Parses a line; a text says what is wrong with it. */
+export type ReadMasterFileLine = (line: string) => MasterFileRecord | string;
 
 const FIELD = /(?:^|,)(?:"((?:[^"]|"")*)"|([^",]*))(?=,|$)/gy;
 
@@ -71,45 +47,46 @@ const splitLine = (line: string): readonly string[] | null => {
   return end === line.length ? fields : null;
 };
 
-/** Whether a file's first line is that of a Business Master File. */
-export const isMasterFileHeader = (line: string): boolean => {
-  const names = splitLine(line.replace(/^\uFEFF/u, "")) ?? [];
-  return COLUMNS.every((name, index) => names[index]?.trim() === name);
-};
-
-/** Parses one line; a string says what is wrong with it. */
-export const readMasterFileLine = (line: string): MasterFileRecord | string => {
-  const fields = splitLine(line);
-  if (fields?.length !== COLUMNS.length) {
-    return fields
-      ? `${counted(fields.length, "column")} instead of ${COLUMNS.length}`
-      : "unbalanced quotes";
+/** Returns what parses the lines that follow a file's first line; null if that is not the header of a Business Master File. */
+export const masterFileReader = (header: string): ReadMasterFileLine | null => {
+  const names = (splitLine(header.replace(/^\uFEFF/u, "")) ?? []).map((name) => name.trim());
+  if (!Object.values(COLUMNS).every((name) => names.includes(name))) {
+    return null;
   }
-  const field = (name: (typeof COLUMNS)[number]): string =>
-    fields[COLUMNS.indexOf(name)]?.trim() ?? "";
-  const ein = parseEin(field("EIN"));
-  if (ein === null) {
-    return "the EIN is not nine digits";
-  }
-  if (field("NAME") === "") {
-    return "no name";
-  }
-  if (field("NAME").length > LONGEST_NAME || field("SORT_NAME").length > LONGEST_NAME) {
-    return `a name has more than ${LONGEST_NAME} characters`;
-  }
-  if (line.includes("\0") || line.includes("\uFFFD")) {
-    return "not well-formed text";
-  }
-  return {
-    ein,
-    name: field("NAME"),
-    sortName: field("SORT_NAME"),
-    city: field("CITY"),
-    state: field("STATE"),
-    ntee: field("NTEE_CD"),
-    affiliation: field("AFFILIATION"),
-    subsection: field("SUBSECTION"),
-    deductibility: field("DEDUCTIBILITY"),
-    incomeCode: /^\d$/u.test(field("INCOME_CD")) ? Number(field("INCOME_CD")) : 0,
+  return (line) => {
+    const fields = splitLine(line);
+    if (fields?.length !== names.length) {
+      return fields
+        ? `${counted(fields.length, "column")} instead of ${names.length}`
+        : "unbalanced quotes";
+    }
+    const field = (column: keyof typeof COLUMNS): string =>
+      fields[names.indexOf(COLUMNS[column])]?.trim() ?? "";
+    const ein = parseEin(field("ein"));
+    if (ein === null) {
+      return "the EIN is not nine digits";
+    }
+    const [name, sortName] = [field("name"), field("sortName")];
+    if (name === "") {
+      return "no name";
+    }
+    if (name.length > LONGEST_NAME || sortName.length > LONGEST_NAME) {
+      return `a name has more than ${LONGEST_NAME} characters`;
+    }
+    if (line.includes("\0") || line.includes("\uFFFD")) {
+      return "not well-formed text";
+    }
+    return {
+      ein,
+      name,
+      sortName,
+      city: field("city"),
+      state: field("state"),
+      ntee: field("ntee"),
+      affiliation: field("affiliation"),
+      subsection: field("subsection"),
+      deductibility: field("deductibility"),
+      incomeCode: /^\d$/u.test(field("incomeCode")) ? Number(field("incomeCode")) : 0,
+    };
   };
 };

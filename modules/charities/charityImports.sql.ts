@@ -1,21 +1,6 @@
 import type { CommonQueryMethods, ListSqlToken } from "slonik";
-import { z } from "zod";
 import type { MasterFileRecord } from "./businessMasterFile.rules.ts";
-import type { CharityLinks } from "./charityLinks.rules.ts";
 import { sql } from "../../db/sql.ts";
-
-const countsRow = z.strictObject({
-  added: z.int(),
-  changed: z.int(),
-  same: z.int(),
-  older: z.int(),
-});
-
-/**
- * How many records had which effect. `older` ones are from an older extract than the catalogue's row and changed nothing. What
- * a concurrent import writes meanwhile is not considered.
- */
-export type ImportCounts = Readonly<z.output<typeof countsRow>>;
 
 /** The columns of `charity` that an extract has, except the EIN. */
 const COLUMNS = [
@@ -36,50 +21,32 @@ const columnsOf = (...table: readonly string[]): ListSqlToken =>
     sql.fragment`, `,
   );
 
-/** Inserts or updates the records of an extract; a row from a newer extract stays unchanged. */
-export const upsertCharities = (
+/**
+ * Inserts or updates the records of an extract; a row from a newer extract stays unchanged.
+ * @returns how many rows were written
+ */
+export const upsertCharities = async (
   db: CommonQueryMethods,
   records: readonly MasterFileRecord[],
   extractedOn: string,
-): Promise<ImportCounts> =>
-  db.one(sql.type(countsRow)`
-    WITH given AS MATERIALIZED (
-      SELECT DISTINCT ON (ein)
-        *, "sortName" AS sort_name, "incomeCode" AS income_code, ${extractedOn}::date AS extracted_on
-      FROM json_to_recordset(${JSON.stringify(records)}::json) AS given (
-        ein text, name text, "sortName" text, city text, state text, ntee text, affiliation text, subsection text,
-        deductibility text, "incomeCode" smallint
-      )
-      ORDER BY ein
-    ),
-    compared AS MATERIALIZED (
-      SELECT
-        given.*,
-        known.ein IS NULL AS is_new,
-        coalesce(known.extracted_on > given.extracted_on, false) AS is_older,
-        (${columnsOf("known")}, known.listed) IS DISTINCT FROM (${columnsOf("given")}, true) AS is_different,
-        known.extracted_on IS DISTINCT FROM given.extracted_on AS is_of_another_day
-      FROM given
-      LEFT JOIN charity AS known ON known.ein = given.ein
-    ),
-    written AS (
-      INSERT INTO charity AS known (ein, ${columnsOf()}, extracted_on)
-      SELECT ein, ${columnsOf()}, extracted_on
-      FROM compared
-      WHERE NOT is_older AND (is_different OR is_of_another_day)
-      ORDER BY ein
-      ON CONFLICT (ein) DO UPDATE
-      SET (${columnsOf()}, extracted_on, listed) = (${columnsOf("excluded")}, excluded.extracted_on, true)
-      -- A concurrent import may have written a newer extract.
-      WHERE known.extracted_on IS NULL OR known.extracted_on <= excluded.extracted_on
+): Promise<number> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
+    INSERT INTO charity AS known (ein, ${columnsOf()}, extracted_on)
+    SELECT DISTINCT ON (ein)
+      ein, name, "sortName", city, state, ntee, affiliation, subsection, deductibility, "incomeCode", ${extractedOn}::date
+    FROM json_to_recordset(${JSON.stringify(records)}::json) AS given (
+      ein text, name text, "sortName" text, city text, state text, ntee text, affiliation text, subsection text,
+      deductibility text, "incomeCode" smallint
     )
-    SELECT
-      count(*) FILTER (WHERE is_new)::integer AS added,
-      count(*) FILTER (WHERE NOT is_new AND NOT is_older AND is_different)::integer AS changed,
-      count(*) FILTER (WHERE NOT is_new AND NOT is_older AND NOT is_different)::integer AS same,
-      count(*) FILTER (WHERE is_older)::integer AS older
-    FROM compared
+    ORDER BY ein
+    ON CONFLICT (ein) DO UPDATE
+    SET (${columnsOf()}, extracted_on, listed) = (${columnsOf("excluded")}, excluded.extracted_on, true)
+    WHERE (known.extracted_on IS NULL OR known.extracted_on <= excluded.extracted_on)
+      AND (${columnsOf("known")}, known.extracted_on, known.listed)
+        IS DISTINCT FROM (${columnsOf("excluded")}, excluded.extracted_on, true)
   `);
+  return rowCount;
+};
 
 /** Marks the charities that no extract of the date or a later one lists. Returns how many were marked. */
 export const markUnlisted = async (
@@ -90,25 +57,6 @@ export const markUnlisted = async (
     UPDATE charity
     SET listed = false
     WHERE listed AND (extracted_on IS NULL OR extracted_on < ${extractedOn}::date)
-  `);
-  return rowCount;
-};
-
-/**
- * Stores the websites and icons of charities, each at most once.
- * @returns the number of charities that the catalogue has
- */
-export const updateCharityLinks = async (
-  db: CommonQueryMethods,
-  links: readonly CharityLinks[],
-): Promise<number> => {
-  const { rowCount } = await db.query(sql.typeAlias("void")`
-    UPDATE charity
-    SET
-      website = coalesce(given.website, charity.website),
-      icon_url = coalesce(given."iconUrl", charity.icon_url)
-    FROM jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS given (ein text, website text, "iconUrl" text)
-    WHERE charity.ein = given.ein
   `);
   return rowCount;
 };

@@ -58,7 +58,7 @@ const toCharity = (charity: CatalogueCharity): Charity => ({
   ein: charity.ein,
   description: [describeNtee(charity.ntee), charity.city, charity.state].filter(Boolean).join(", "),
   website: charity.website,
-  iconUrl: charity.iconUrl,
+  iconUrl: "",
 });
 
 /** Returns the EIN by which a charity is looked up; null if it has an id that no charity has. */

@@ -14,7 +14,6 @@ import type {
   FoundCharities,
   RemoteApi,
   RemoteProviderName,
-  UnusableHits,
 } from "./remote/createRemoteProvider.ts";
 import { everyOrgApi } from "./remote/everyOrg.ts";
 import type { StartTimeout } from "./remote/fetchJson.ts";
@@ -72,7 +71,6 @@ export const createCharities = ({
   clock,
   settings,
   startTimeout = () => AbortSignal.timeout(TIMEOUT_MS),
-  onUnusable = () => undefined,
 }: {
   readonly db: DatabasePool;
   /** Connections for searches of the catalogue; needed only by programs that serve searches. */
@@ -80,8 +78,6 @@ export const createCharities = ({
   readonly clock: Clock;
   readonly settings: CharitySettings;
   readonly startTimeout?: StartTimeout;
-  /** Called after each remote search whose response has records that cannot be used. */
-  readonly onUnusable?: (unusable: UnusableHits) => void;
 }): Charities => {
   const catalogue = createCatalogue({ db, searches });
   const found: FoundCharities = new LRUCache({
@@ -108,7 +104,7 @@ export const createCharities = ({
           cause: new CharityProviderError(`${name}: its API key is not set`),
         });
       }
-      return createRemoteProvider(api, { found, startTimeout, onUnusable });
+      return createRemoteProvider(api, { found, startTimeout });
     },
   };
 };

@@ -5,10 +5,7 @@ import type { AttemptResult, DeliveryDecision } from "./decideDelivery.rules.ts"
 import type { WebhookMessage } from "./webhooks.rules.ts";
 import { sql, timestamp } from "../../db/sql.ts";
 
-const dueRow = z.strictObject({ id: z.uuid(), isFailing: z.boolean() });
-
-/** An endpoint with due deliveries. */
-export type DueEndpoint = Readonly<z.output<typeof dueRow>>;
+const dueRow = z.strictObject({ id: z.uuid() });
 
 /** The condition of a delivery whose attempt is due. */
 const isDue = (now: Date): FragmentSqlToken => sql.fragment`
@@ -26,7 +23,7 @@ const nextWaiting = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragm
 `;
 
 /**
- * Lists enabled endpoints that have due deliveries, in the order of their ids. It steps through the index of pending deliveries
+ * Lists the ids of enabled endpoints that have due deliveries, in their order. It steps through the index of pending deliveries
  * from endpoint to endpoint, so its cost grows neither with the number of all endpoints nor with that of the deliveries.
  * @param after the last endpoint of the page before; null for the first page
  */
@@ -37,8 +34,8 @@ export const listDueEndpoints = (
     now,
     limit,
   }: { readonly after: string | null; readonly now: Date; readonly limit: number },
-): Promise<readonly DueEndpoint[]> =>
-  db.any(sql.type(dueRow)`
+): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(dueRow)`
     WITH RECURSIVE waiting AS (
       (${nextWaiting(after === null ? sql.fragment`true` : sql.fragment`endpoint_id > ${after}`)})
       UNION ALL
@@ -46,10 +43,10 @@ export const listDueEndpoints = (
       FROM waiting
       CROSS JOIN LATERAL (${nextWaiting(sql.fragment`endpoint_id > waiting.endpoint_id`)}) AS following
     )
-    SELECT endpoint.id, endpoint.failing_since IS NOT NULL AS "isFailing"
+    SELECT endpoint.id
     FROM waiting
     CROSS JOIN LATERAL (
-      SELECT id, failing_since
+      SELECT id
       FROM webhook_endpoint
       WHERE id = waiting.endpoint_id AND disabled_at IS NULL
       OFFSET 0
@@ -164,7 +161,7 @@ const rowOf = ({
   startedAt,
   endedAt,
   durationMs,
-  result: { status, error, response },
+  result: { status, error },
   decision,
 }: EndedAttempt) => ({
   endpointId,
@@ -175,7 +172,7 @@ const rowOf = ({
   error,
   ...decision,
   // As clients see it.
-  attempt: { started_at: startedAt, duration_ms: durationMs, status, error, response },
+  attempt: { started_at: startedAt, duration_ms: durationMs, status, error },
 });
 
 /**

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { claimDeliveries, listDueEndpoints, recordAttempts } from "./attempts.sql.ts";
-import type { ClaimedDelivery, DueEndpoint, EndedAttempt } from "./attempts.sql.ts";
+import type { ClaimedDelivery, EndedAttempt } from "./attempts.sql.ts";
 import { findEndpoint } from "./endpoints.sql.ts";
 import { createRuns } from "../../db/createRuns.ts";
 import type { RunOptions, Runs, Sender } from "../../db/createRuns.ts";
@@ -26,7 +26,7 @@ const MAXIMUM_UNRECORDED = 2000;
 
 export type DeliverySenderOptions = {
   /** Scans for endpoints with due deliveries. */
-  readonly scanEndpoints: Scan<DueEndpoint>;
+  readonly scanEndpoints: Scan<string>;
   /** Called when an attempt could not be made or recorded. It is made again after its lease. */
   readonly onFailure: (delivery: ClaimedDelivery, error: unknown) => void;
   /** Interrupts the requests in progress. */
@@ -99,7 +99,7 @@ export const createDeliverySender = (
         throw error;
       }
     } finally {
-      end(attempt?.result);
+      end();
       if (!queue.isEmpty()) {
         wake.resolve();
       }
@@ -117,8 +117,8 @@ export const createDeliverySender = (
 
   return {
     scan: async () => {
-      for (const endpoint of (await scanEndpoints()) ?? []) {
-        queue.add(endpoint);
+      for (const id of (await scanEndpoints()) ?? []) {
+        queue.add(id);
       }
       wake.resolve();
     },
@@ -136,7 +136,7 @@ export const createDeliverySender = (
         const deliveries = claimed.get(endpointId) ?? [];
         // It may have more. Of the others, the next scan finds what becomes due.
         if (deliveries.length === places) {
-          queue.add({ id: endpointId, isFailing: false });
+          queue.add(endpointId);
         }
         for (const delivery of deliveries) {
           const attempt = deliver(delivery)
@@ -164,9 +164,7 @@ export const createDeliveryRuns = (
   { onFailure, runMs }: Pick<DeliverySenderOptions, "onFailure"> & Pick<RunOptions, "runMs">,
 ): Runs => {
   const { db, clock } = context;
-  const scanEndpoints = createScan<DueEndpoint>(clock, ({ after, now, limit }) =>
-    listDueEndpoints(db, { after: after?.id ?? null, now, limit }),
-  );
+  const scanEndpoints = createScan<string>(clock, (page) => listDueEndpoints(db, page));
   return createRuns(context, {
     kind: "webhook-sender",
     createSender: (signal) => createDeliverySender(context, { scanEndpoints, onFailure, signal }),

@@ -35,8 +35,6 @@ export type AttemptResult = {
   readonly status: number | null;
   /** Why it failed; null if it succeeded. */
   readonly error: string | null;
-  /** The beginning of the response's body; null if no response arrived. */
-  readonly response: string | null;
   /** The delay that the receiver asked for in `Retry-After`. */
   readonly retryAfterMs: number | null;
 };

@@ -13,7 +13,6 @@ const attemptSchema = z.strictObject({
   duration_ms: z.int(),
   status: z.int().nullable(),
   error: z.string().nullable(),
-  response: z.string().nullable(),
 });
 
 const deliveryRow = z.strictObject({

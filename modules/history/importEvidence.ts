@@ -19,7 +19,7 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rules.ts";
 import { treeIdentity } from "./importedRecords.rules.ts";
 import type { PlantingOrder } from "../planting/order.rules.ts";
-import { tallyChange } from "../planting/tally.rules.ts";
+import { tallyChanges } from "../planting/tally.rules.ts";
 import { digestOf, recordFacts } from "../planting/settleFacts.ts";
 import type { EvidenceLine, LineOutcome } from "./importLine.ts";
 import { newId } from "../../runtime/newId.ts";
@@ -111,7 +111,7 @@ const resizeOrder = async (
     treeCount: before.treeCount + sign * treeCount,
     refundedCount: before.refundedCount + sign * refundedCount,
   };
-  await addToTally(transaction, before, tallyChange(before, after));
+  await addToTally(transaction, before, tallyChanges([{ before, after }]));
   await (after.treeCount === 0
     ? deletePlantingOrders(transaction, [id])
     : updateOrderSize(transaction, after));

@@ -13,7 +13,7 @@ import { lockPlantingOrder } from "./orders.sql.ts";
 import { reopenPlantingOrder } from "./orderWorkflows.sql.ts";
 import { recordFacts } from "./settleFacts.ts";
 import type { RecordedFact, RecordedReport } from "./settleFacts.ts";
-import { restoreSites } from "./sites.sql.ts";
+import { releaseSites } from "./sites.sql.ts";
 import { deleteSummaries } from "./summary.sql.ts";
 
 type WithdrawalContext = OperatorContext<Extract<Actor, { readonly kind: "operator" }>>;
@@ -45,35 +45,29 @@ const lockFact = async (
   return { order, fact };
 };
 
-type Correction = {
-  /** Why the fact is wrong, and what to record instead; null to undo its withdrawal. */
-  readonly withdrawal: {
-    readonly reason: string;
-    readonly replacement: PlantingReport | null;
-  } | null;
+type Withdrawal = {
+  /** Why the fact is wrong. */
+  readonly reason: string;
+  /** What to record instead. */
+  readonly replacement: PlantingReport | null;
   readonly isDryRun: boolean;
 };
 
 /**
- * Withdraws a reported fact and records those that replace it, or undoes its withdrawal, and stores what follows for its order,
- * in one transaction. A withdrawn fact stays stored with its proof: facts that needed it wait, and contradictions of it are
- * decided again. Repeating a withdrawal changes nothing. A reinstated fact takes effect again, waits, or contradicts what was
- * recorded meanwhile.
- * @throws DomainError record_not_found, or request_invalid if the replacement is of another order, the order would be placed
- *   again or stay verified without its planting, or the fact to reinstate is not withdrawn
+ * Withdraws a reported fact and records those that replace it, and stores what follows for its order, in one transaction. A
+ * withdrawn fact stays stored with its proof: facts that needed it wait, and contradictions of it are decided again. Repeating
+ * a withdrawal changes nothing. An operator who records the same fact again undoes it.
+ * @throws DomainError record_not_found, or request_invalid if the replacement is of another order, or the order would be placed
+ *   again or stay verified without its planting
  */
 export const correctPlantingFact = async (
   { db, clock, actor }: WithdrawalContext,
   factId: number,
-  { withdrawal, isDryRun }: Correction,
+  { reason, replacement, isDryRun }: Withdrawal,
 ): Promise<CorrectedOrder> => {
   const correct = async (transaction: DatabaseTransactionConnection): Promise<CorrectedOrder> => {
     const { order: before, fact } = await lockFact(transaction, factId);
     const now = clock.now();
-    const replacement = withdrawal?.replacement ?? null;
-    if (withdrawal === null && fact.state !== "withdrawn") {
-      throw invalidRequest(`fact ${factId} is not withdrawn`);
-    }
     if (replacement && replacement.order !== before.publicId) {
       throw invalidRequest(
         `the replacement is of ${replacement.order}, but the fact is of ${before.publicId}`,
@@ -84,18 +78,17 @@ export const correctPlantingFact = async (
       source: "operator",
       now,
       correct: async () => {
-        if (withdrawal === null || fact.state !== "withdrawn") {
-          const by = withdrawal && { reason: withdrawal.reason, operator: actor.name, at: now };
-          await withdrawFact(transaction, factId, by);
+        if (fact.state !== "withdrawn") {
+          await withdrawFact(transaction, factId, { reason, operator: actor.name, at: now });
+          await releaseSites(transaction, factId);
         }
       },
     });
-    const problem = findWithdrawalProblem(before, order, facts, fact);
+    const problem = findWithdrawalProblem(order, facts, fact);
     if (problem !== null) {
       throw invalidRequest(problem);
     }
     if (order !== before) {
-      await restoreSites(transaction, order);
       // An order without planted trees, too, may have changed the site of others.
       await deleteSummaries(transaction, null);
       await reopenPlantingOrder(transaction, order.id);
@@ -103,7 +96,7 @@ export const correctPlantingFact = async (
     // A replacement that only waits changes nothing else, yet it is stored.
     if (changes.length > 0 || recorded.length > 0) {
       await recordAction(transaction, actor, now, {
-        action: withdrawal ? "evidence.withdraw" : "evidence.reinstate",
+        action: "evidence.withdraw",
         accountId: before.accountId,
         subject: String(before.id),
         details: { fact: factId, stage: fact.stage, changes, replacement: recorded },

@@ -46,11 +46,11 @@ const earliestOf = (times: readonly Date[]): Date =>
 const latestOf = (times: readonly Date[]): Date =>
   times.reduce((latest, time) => (time > latest ? time : latest));
 
-/** An order with more records than allocations has one allocation for each site, so that each site gets its trees. */
+/** An order has one allocation for each site, with all of its trees there. */
 const allocatedFact = (credited: readonly PlantingRecord[]): PlantingFactOf<"allocated"> => ({
   stage: "allocated",
   occurred_at: earliestOf(credited.map(({ startedAt }) => startedAt)).toISOString(),
-  allocations: (credited.length > ALLOCATIONS ? mergeBySite(credited) : credited)
+  allocations: mergeBySite(credited)
     .slice(0, ALLOCATIONS)
     .map(({ reference, startedAt, trees, site }) => ({
       reference,

@@ -55,6 +55,7 @@ const idRow = z.strictObject({ id: safeInteger });
 
 /**
  * Inserts a fact that waits.
+ * @param fact.reinstates whether an equal fact that was withdrawn waits again
  * @returns null if an equal fact is already stored
  */
 export const insertFact = (
@@ -65,6 +66,7 @@ export const insertFact = (
     readonly digest: string;
     readonly source: FactSource;
     readonly now: Date;
+    readonly reinstates: boolean;
   },
 ): Promise<number | null> =>
   transaction.maybeOneFirst(sql.type(idRow)`
@@ -73,7 +75,9 @@ export const insertFact = (
       ${orderId}, ${fact.content.stage}, 'waiting', ${fact.source}, ${timestamp(fact.content.occurred_at)},
       ${JSON.stringify(fact.content)}::jsonb, decode(${fact.digest}, 'hex'), ${timestamp(fact.now)}
     )
-    ON CONFLICT (order_id, stage, digest) DO NOTHING
+    ON CONFLICT (order_id, stage, digest) DO UPDATE
+    SET state = 'waiting', reason = NULL, withdrawn_by = NULL, withdrawn_at = NULL
+    WHERE planting_fact.state = 'withdrawn' AND ${fact.reinstates}
     RETURNING id
   `);
 
@@ -94,19 +98,19 @@ export const storeDecision = async (
   `);
 };
 
-/** Marks a fact as withdrawn, or lets it wait again. Its content and its proof stay. */
+/** Marks a fact as withdrawn. Its content and its proof stay. */
 export const withdrawFact = async (
   transaction: DatabaseTransactionConnection,
   id: number,
-  withdrawal: { readonly reason: string; readonly operator: string; readonly at: Date } | null,
+  {
+    reason,
+    operator,
+    at,
+  }: { readonly reason: string; readonly operator: string; readonly at: Date },
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_fact
-    SET
-      state = ${withdrawal ? "withdrawn" : "waiting"},
-      reason = ${withdrawal?.reason ?? null},
-      withdrawn_by = ${withdrawal?.operator ?? null},
-      withdrawn_at = ${timestamp(withdrawal?.at ?? null)}
+    SET state = 'withdrawn', reason = ${reason}, withdrawn_by = ${operator}, withdrawn_at = ${timestamp(at)}
     WHERE id = ${id}
   `);
 };

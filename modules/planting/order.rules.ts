@@ -182,20 +182,13 @@ export const IMPORTED_PARTNER = "imported";
  * @param facts the facts of the order, as they would be afterwards
  */
 export const findWithdrawalProblem = (
-  before: Pick<PlantingOrder, "partner" | "stage">,
-  after: Pick<PlantingOrder, "stage">,
+  { partner }: Pick<PlantingOrder, "partner">,
   facts: readonly DecidedFact[],
   withdrawn: DecidedFact,
 ): string | null => {
-  const isPolled =
-    before.partner !== ("manual" satisfies PartnerKind) && before.partner !== IMPORTED_PARTNER;
-  const waiting = latestStage(
-    facts.filter(({ state }) => state === "waiting").map(({ stage }) => stage),
-  );
-  // The next poll would place the order again, at a later time than that of the facts that wait for it.
-  const isPlacedAgain = isPolled && before.stage !== "created" && after.stage === "created";
-  if (isPlacedAgain && waiting !== "created") {
-    return `the order has a fact of stage ${waiting}, and would be placed again, at a later time, if fact ${withdrawn.id} were withdrawn; pass another funds_distributed with --replacement`;
+  const isPolled = partner !== ("manual" satisfies PartnerKind) && partner !== IMPORTED_PARTNER;
+  if (isPolled && withdrawn.stage === "funds_distributed") {
+    return `fact ${withdrawn.id} says how the service has placed the order, and its next poll would only repeat it`;
   }
   const findAccepted = (wanted: PlantingStage): DecidedFact | undefined =>
     facts.find(({ stage, state }) => state === "accepted" && stage === wanted);

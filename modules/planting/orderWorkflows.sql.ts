@@ -87,14 +87,3 @@ export const reopenPlantingOrder = async (
     WHERE id = ${id} AND finished_at IS NOT NULL AND imported_from IS NULL
   `);
 };
-
-const estimateRow = z.strictObject({ orders: z.int() });
-
-/** Estimates how many orders are not finished, from PostgreSQL's statistics of their index. */
-export const estimateOpenOrders = (db: CommonQueryMethods): Promise<number> =>
-  db.oneFirst(sql.type(estimateRow)`
-    -- It is -1 before the first ANALYZE.
-    SELECT greatest(reltuples, 0)::integer AS orders
-    FROM pg_class
-    WHERE oid = 'planting_order_unfinished'::regclass
-  `);

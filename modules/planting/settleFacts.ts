@@ -13,7 +13,7 @@ import { updatePlantingOrderProgress } from "./orders.sql.ts";
 import { storeSites } from "./sites.sql.ts";
 import { deleteSummaries } from "./summary.sql.ts";
 import { addToTally } from "./tallies.sql.ts";
-import { tallyChange, withImpactFactors } from "./tally.rules.ts";
+import { tallyChanges, withImpactFactors } from "./tally.rules.ts";
 
 /** The outcome of a reported fact. A fact that was withdrawn stays withdrawn, however often it is reported. */
 export type RecordedFact = {
@@ -46,77 +46,7 @@ const sharesOf = async (
 const timeOf = (fact: PlantingFact | undefined): Date | null =>
   fact ? new Date(fact.occurred_at) : null;
 
-/**
- * Derives an order from the facts in effect, and stores their sites.
- * @returns the order, which is not stored yet, and the sites that each fact is about
- */
-const deriveOrder = async (
-  transaction: DatabaseTransactionConnection,
-  before: PlantingOrder,
-  accepted: readonly StoredFact[],
-) => {
-  const named = new Map<StoredFact["stage"], readonly SiteShare[]>();
-  for (const fact of accepted) {
-    named.set(fact.stage, await sharesOf(transaction, before, fact));
-  }
-  const facts: AcceptedFacts = Object.fromEntries(
-    accepted.map(({ stage, content }) => [stage, content]),
-  );
-  const { planted, planted_and_verified: verified } = facts;
-  const plantedAt = timeOf(planted ?? verified);
-  const shares = named.get("allocated") ?? named.get("planted_and_verified") ?? [];
-  /** Planted trees keep their factor. */
-  const factorOf = ({ siteId, forestType }: SiteShare): string | null =>
-    before.siteShares.find((share) => share.siteId === siteId && share.forestType === forestType)
-      ?.factorId ?? null;
-  const order = {
-    ...before,
-    stage: latestStage(accepted.map(({ stage }) => stage)),
-    partnerReference: facts.funds_distributed?.partner_reference ?? null,
-    siteShares: shares.map((share) =>
-      Object.assign({}, share, { factorId: plantedAt && factorOf(share) }),
-    ),
-    plantedAt,
-    verifiedAt: timeOf(verified),
-  };
-  const siteIdsOf = ({ stage }: StoredFact): readonly number[] => {
-    const own = (named.get(stage) ?? []).map(({ siteId }) => siteId);
-    // A report of planted trees names no site. No trees count at a site without an allocation, so photos of it belong to
-    // the first site that has one.
-    const [shown] = [...shares.filter(({ siteId }) => own.includes(siteId)), ...shares];
-    const isShown = shown && stage !== "funds_distributed";
-    return [...new Set([...(isShown ? [shown.siteId] : []), ...own])];
-  };
-  return { order, siteIdsOf };
-};
-
-/**
- * Records an event for each stage that an order has reached. Planting may be reported after its verification. An order that
- * falls back, because a fact was withdrawn, can reach a stage again.
- */
-const recordMilestones = (
-  transaction: DatabaseTransactionConnection,
-  order: PlantingOrder,
-  stages: readonly PlantingStage[],
-  now: Date,
-): Promise<void> =>
-  insertEvents(
-    transaction,
-    PLANTING_STAGES.filter((stage) => stages.includes(stage)).map((milestone) =>
-      createEvent(order, {
-        type: "evidence.milestone_reached",
-        data: {
-          order_id: order.shownId,
-          public_id: order.shownPublicId,
-          milestone,
-          tree_count: order.treeCount - order.refundedCount,
-        },
-      }),
-    ),
-    now,
-  );
-
-/** Decides all facts of an order again, and stores and returns the decisions and the order that follows from them. */
+/** Derives an order from the facts in effect, and stores their sites and all decisions. The order is not stored yet. */
 const settleFacts = async (
   transaction: DatabaseTransactionConnection,
   before: PlantingOrder,
@@ -125,18 +55,37 @@ const settleFacts = async (
   const decided = decideFacts(before.timeline, found);
   const facts = found.map((fact): StoredFact => Object.assign({}, fact, decided.get(fact.id)));
   const accepted = facts.filter(({ state }) => state === "accepted");
-  const others = facts.filter(
-    ({ state }, index) => state !== "accepted" && state !== found[index]?.state,
-  );
-  const { order, siteIdsOf } = await deriveOrder(transaction, before, accepted);
-  for (const fact of others) {
-    await storeDecision(transaction, fact, []);
-  }
-  // Afterwards, because an order has one accepted fact of each stage.
+  const named = new Map<StoredFact["stage"], readonly SiteShare[]>();
   for (const fact of accepted) {
+    named.set(fact.stage, await sharesOf(transaction, before, fact));
+  }
+  const shares = named.get("allocated") ?? named.get("planted_and_verified") ?? [];
+  const contents: AcceptedFacts = Object.fromEntries(
+    accepted.map(({ stage, content }) => [stage, content]),
+  );
+  const plantedAt = timeOf(contents.planted ?? contents.planted_and_verified);
+  const siteIdsOf = ({ stage, state }: StoredFact): readonly number[] => {
+    const own = (state === "accepted" && named.get(stage)) || [];
+    const ids = own.map(({ siteId }) => siteId);
+    // A report of planted trees names no site. No trees count at a site without an allocation, so photos of it belong to
+    // the first site that has one.
+    const [shown] = [...shares.filter(({ siteId }) => ids.includes(siteId)), ...shares];
+    const isShown = shown && state === "accepted" && stage !== "funds_distributed";
+    return [...new Set([...(isShown ? [shown.siteId] : []), ...ids])];
+  };
+  // The accepted ones last, because an order has one of each stage.
+  for (const fact of [...facts.filter(({ state }) => state !== "accepted"), ...accepted]) {
     await storeDecision(transaction, fact, siteIdsOf(fact));
   }
-  return { order: withImpactFactors(order), facts };
+  const order = {
+    ...before,
+    stage: latestStage(accepted.map(({ stage }) => stage)),
+    partnerReference: contents.funds_distributed?.partner_reference ?? null,
+    siteShares: withImpactFactors(shares, plantedAt, before.siteShares),
+    plantedAt,
+    verifiedAt: timeOf(contents.planted_and_verified),
+  };
+  return { order, facts };
 };
 
 type Report = {
@@ -174,27 +123,29 @@ export const recordFacts = async (
   { facts: reported, source, now, correct }: Report,
 ): Promise<RecordedReport> => {
   const contents = reported.map((fact) => plantingFact.parse(fact));
-  for (const fact of contents) {
-    const problem = findFutureProblem(fact, now);
-    if (problem !== null) {
-      throw invalidRequest(problem);
-    }
+  const [problem] = contents.flatMap((fact) => findFutureProblem(fact, now) ?? []);
+  if (problem !== undefined) {
+    throw invalidRequest(problem);
   }
   const factsBefore = await listFacts(transaction, before.id);
   const stateBefore = new Map(factsBefore.map(({ id, state }) => [id, state]));
   await correct?.();
+  const reinstates = source === "operator" && correct === undefined;
   const newIds: (number | null)[] = [];
   for (const content of contents) {
-    const digest = digestOf(content);
-    newIds.push(await insertFact(transaction, before.id, { content, digest, source, now }));
+    const fact = { content, digest: digestOf(content), source, now, reinstates };
+    newIds.push(await insertFact(transaction, before.id, fact));
   }
   const { order, facts } = await settleFacts(transaction, before);
 
   const recorded = contents.map((content, index): RecordedFact => {
     const { stage } = content;
-    const isReported = ({ digest, ...fact }: StoredFact): boolean =>
-      fact.stage === stage && digest === digestOf(content);
-    const { id = null, state = "waiting", reason = null } = facts.find(isReported) ?? {};
+    const digest = digestOf(content);
+    const {
+      id = null,
+      state = "waiting",
+      reason = null,
+    } = facts.find((fact) => fact.stage === stage && fact.digest === digest) ?? {};
     return id === newIds[index] || state === "withdrawn"
       ? { stage, outcome: state, reason }
       : { stage, outcome: "repeated", reason: null };
@@ -203,23 +154,37 @@ export const recordFacts = async (
     const state = stateBefore.get(id) ?? after;
     return state === after ? [] : [{ fact: id, stage, before: state, after }];
   });
-  const reached = facts.filter(
-    ({ id, state }) => state === "accepted" && stateBefore.get(id) !== "accepted",
-  );
-  const isLost = changes.some((change) => change.before === "accepted");
-  if (reached.length === 0 && !isLost) {
+  const reached = facts
+    .filter(({ id, state }) => state === "accepted" && stateBefore.get(id) !== "accepted")
+    .map(({ stage }) => stage);
+  if (reached.length === 0 && changes.every((change) => change.before !== "accepted")) {
     return { order: before, facts, recorded, changes };
   }
   await updatePlantingOrderProgress(transaction, order);
-  await addToTally(transaction, order, tallyChange(before, order));
+  await addToTally(transaction, order, tallyChanges([{ before, after: order }]));
   // The next request renews the summary.
-  if (reached.some(({ stage }) => stage === "planted" || stage === "planted_and_verified")) {
+  if (reached.some((stage) => stage === "planted" || stage === "planted_and_verified")) {
     await deleteSummaries(transaction, order);
   }
-  const isEarlier = (wanted: PlantingStage): boolean =>
-    factsBefore.some(({ stage, state }) => stage === wanted && state === "accepted");
-  const stages = reached.map(({ stage }) => stage).filter((stage) => !isEarlier(stage));
-  // The milestones of imported evidence were reached in another system.
-  await recordMilestones(transaction, order, source === "import" ? [] : stages, now);
+  const reachedBefore = new Set(
+    factsBefore.filter(({ state }) => state === "accepted").map(({ stage }) => stage),
+  );
+  // Planting may be reported after its verification. An order that falls back, because a fact was withdrawn, can reach a
+  // stage again. The milestones of imported evidence were reached in another system.
+  const milestones = PLANTING_STAGES.filter(
+    (stage) => source !== "import" && reached.includes(stage) && !reachedBefore.has(stage),
+  );
+  const events = milestones.map((milestone) =>
+    createEvent(order, {
+      type: "evidence.milestone_reached",
+      data: {
+        order_id: order.shownId,
+        public_id: order.shownPublicId,
+        milestone,
+        tree_count: order.treeCount - order.refundedCount,
+      },
+    }),
+  );
+  await insertEvents(transaction, events, now);
   return { order, facts, recorded, changes };
 };

@@ -1,9 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, ListSqlToken } from "slonik";
 import { z } from "zod";
-import { plantingFact, sitesOf } from "./fact.rules.ts";
 import type { ReportedSite } from "./fact.rules.ts";
-import type { PlantingOrder } from "./order.rules.ts";
-import { afterLookup, safeInteger, sql } from "../../db/sql.ts";
+import { safeInteger, sql } from "../../db/sql.ts";
 
 const siteRow = z.strictObject({ reference: z.string(), id: z.int() });
 
@@ -66,49 +64,14 @@ export const storeSites = async (
   return new Map(stored.map(({ reference, id }) => [reference, id]));
 };
 
-const outdatedSiteRow = z.strictObject({
-  reference: z.string(),
-  /** The latest fact in effect that names the site, if any. */
-  factId: safeInteger.nullable(),
-  content: plantingFact.nullable(),
-});
-
-/**
- * Gives the sites whose details come from facts of an order that are no longer in effect those of the latest fact that
- * is. A site that no such fact names keeps its details until the next one.
- */
-export const restoreSites = async (
+/** Lets the next fact that names them set the details of the sites that have those of a withdrawn fact. */
+export const releaseSites = async (
   transaction: DatabaseTransactionConnection,
-  { id, partner }: Pick<PlantingOrder, "id" | "partner">,
+  factId: number,
 ): Promise<void> => {
-  const outdated = await transaction.any(sql.type(outdatedSiteRow)`
-    WITH outdated AS (
-      UPDATE planting_site
-      SET fact_id = NULL
-      FROM planting_fact
-      WHERE planting_fact.id = planting_site.fact_id
-        AND planting_fact.order_id = ${id}
-        AND planting_fact.state <> 'accepted'
-      RETURNING planting_site.id, planting_site.reference
-    )
-    SELECT outdated.reference, latest.id AS "factId", latest.content
-    FROM outdated
-    LEFT JOIN LATERAL (
-      SELECT id, content
-      FROM planting_fact
-      WHERE site_ids @> ARRAY[outdated.id]
-        AND ${afterLookup(sql.fragment`state = 'accepted' AND stage IN ('allocated', 'planted_and_verified')`)}
-      -- Not in the order of an index: the facts of all other sites would be read.
-      ORDER BY planting_fact.id + 0 DESC
-      LIMIT 1
-    ) AS latest ON true
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE planting_site SET fact_id = NULL WHERE fact_id = ${factId}
   `);
-  for (const { reference, factId, content } of outdated) {
-    const site = content && sitesOf(content).findLast((named) => named.reference === reference);
-    if (site && factId !== null) {
-      await storeSites(transaction, partner, factId, [site]);
-    }
-  }
 };
 
 /** The photos and videos of an accepted `planting_fact`, as a table that follows it. */

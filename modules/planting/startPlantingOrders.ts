@@ -1,22 +1,11 @@
-import {
-  listPlantingOrdersToStart,
-  markPlantingOrdersStarted,
-  estimateOpenOrders,
-} from "./orderWorkflows.sql.ts";
+import { listPlantingOrdersToStart, markPlantingOrdersStarted } from "./orderWorkflows.sql.ts";
 import type { Context } from "../../runtime/context.ts";
 
-/** The interval between two polls of an order, unless there are very many open orders. */
-const POLL_MS = 60 * 60 * 1000;
+/** The interval between two polls of an order if its partner names none. They take months, and there may be very many. */
+export const POLL_INTERVAL_MS = 6 * 60 * 60 * 1000;
 
-/** The most polls of all open orders together. They share the workers and Temporal with what cannot wait. */
-const POLLS_PER_SECOND = 10;
-
-/** Returns the interval between two polls of an order if its partner names none. */
-export const readPollIntervalMs = async ({ db }: Pick<Context, "db">): Promise<number> =>
-  Math.max(POLL_MS, ((await estimateOpenOrders(db)) / POLLS_PER_SECOND) * 1000);
-
-/** A workflow counts as lost after three missed polls. */
-const MISSED_POLLS = 3;
+/** A workflow counts as lost after two missed polls. */
+const MISSED_POLLS = 2;
 
 /** A small Temporal server starts about sixty workflows a second. */
 const STARTS_PER_PAGE = 50;
@@ -35,8 +24,7 @@ export const startPlantingOrders = async (
 ): Promise<void> => {
   for (;;) {
     signal.throwIfAborted();
-    const lostMs = MISSED_POLLS * (await readPollIntervalMs({ db }));
-    const lostSince = new Date(clock.now().getTime() - lostMs);
+    const lostSince = new Date(clock.now().getTime() - MISSED_POLLS * POLL_INTERVAL_MS);
     const ids = await listPlantingOrdersToStart(db, lostSince, STARTS_PER_PAGE);
     if (ids.length === 0) {
       return;

@@ -1,5 +1,5 @@
 import { factorFor } from "./impactFactors.rules.ts";
-import type { PlantingOrder } from "./order.rules.ts";
+import type { PlantingOrder, SiteShare } from "./order.rules.ts";
 
 /** Planted trees at one site under one impact factor. */
 export type TallyEntry = {
@@ -21,29 +21,25 @@ const splitByWeight = (total: number, weights: readonly number[]): readonly numb
   return shares.map((share, index) => (index < rest ? share + 1 : share));
 };
 
-export type TalliedOrder = Pick<
+type TalliedOrder = Pick<
   PlantingOrder,
   "treeCount" | "refundedCount" | "siteShares" | "verifiedAt"
 >;
 
-/** Returns the order with the impact factors of its trees if they are planted. Trees that have a factor keep it. */
-export const withImpactFactors = <Order extends Pick<PlantingOrder, "siteShares" | "plantedAt">>(
-  order: Order,
-): Order => {
-  const { plantedAt, siteShares } = order;
-  return plantedAt === null
-    ? order
-    : {
-        ...order,
-        siteShares: siteShares.map(({ siteId, region, forestType, weight, factorId }) => ({
-          siteId,
-          region,
-          forestType,
-          weight,
-          factorId: factorId ?? factorFor(forestType, plantedAt).id,
-        })),
-      };
-};
+/** Returns shares with the impact factors of their trees if they are planted. Trees that had a factor keep it. */
+export const withImpactFactors = (
+  shares: readonly SiteShare[],
+  plantedAt: Date | null,
+  before: readonly SiteShare[],
+): readonly SiteShare[] =>
+  shares.map(({ siteId, region, forestType, weight }) => {
+    const known = before.find(
+      (share) => share.siteId === siteId && share.forestType === forestType,
+    );
+    const factorId =
+      plantedAt === null ? null : (known?.factorId ?? factorFor(forestType, plantedAt).id);
+    return { siteId, region, forestType, weight, factorId };
+  });
 
 /** Returns an order's share of its account's planted trees, without refunded ones. */
 const tallyOf = (order: TalliedOrder): readonly TallyEntry[] => {
@@ -86,7 +82,3 @@ export const tallyChanges = (orders: readonly OrderChange[]): readonly TallyEntr
       (left, right) => left.siteId - right.siteId || left.factorId.localeCompare(right.factorId),
     );
 };
-
-/** Returns the difference to an account's tally when one order changes. */
-export const tallyChange = (before: TalliedOrder, after: TalliedOrder): readonly TallyEntry[] =>
-  tallyChanges([{ before, after }]);

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { lockAccountLimits, updateCountedUnits } from "../accounts/accountLimits.sql.ts";
-import type { LockedLimits } from "../accounts/accountLimits.sql.ts";
+import type { LockedLimit } from "../accounts/accountLimits.sql.ts";
 import { listKnownKeys } from "../records/ownedRecords.sql.ts";
 import { accountModeKey, ownerKey } from "../records/owner.rules.ts";
 import type { AccountMode, Owner } from "../records/owner.rules.ts";
@@ -42,7 +42,7 @@ export const findRejections = <Entry extends Owner & { readonly idempotencyKey: 
 /** Compares entries with the limits of their accounts. */
 const findExcesses = <Entry extends NewRegistration>(
   entries: readonly Entry[],
-  limits: readonly LockedLimits[],
+  limits: readonly LockedLimit[],
   knownKeys: readonly string[],
 ): ReadonlyMap<Entry, DomainError> => {
   const uses = new Map(limits.map((each) => [accountModeKey(each), each]));
@@ -84,7 +84,7 @@ export const lockLimits = async (
   registrations: readonly Registration[],
   now: Date,
 ): Promise<{
-  readonly limits: readonly LockedLimits[];
+  readonly limits: readonly LockedLimit[];
   readonly countRegistered: (registered: readonly Registration[]) => Promise<void>;
 }> => {
   const accounts = new Map(
@@ -97,15 +97,13 @@ export const lockLimits = async (
   return {
     limits,
     countRegistered: async (registered) => {
-      const counted = limits
-        .filter(({ countPerDay }) => countPerDay !== null)
-        .map(({ accountId, mode, countToday }) => ({
-          accountId,
-          mode,
-          countToday: registered
-            .filter((each) => each.accountId === accountId && each.mode === mode)
-            .reduce((sum, { count }) => sum + count, countToday),
-        }));
+      const counted = limits.map(({ accountId, mode, countToday }) => ({
+        accountId,
+        mode,
+        countToday: registered
+          .filter((each) => each.accountId === accountId && each.mode === mode)
+          .reduce((sum, { count }) => sum + count, countToday),
+      }));
       if (counted.length > 0) {
         await updateCountedUnits(transaction, counted, now);
       }

@@ -11,8 +11,8 @@ import type { FirstKeys } from "../accounts/issueKey.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { OperatorContext } from "../accounts/context.ts";
-import { updateAccountLimits } from "../accounts/accountLimits.sql.ts";
-import type { NewLimits } from "../accounts/limits.rules.ts";
+import { setAccountLimit } from "../accounts/accountLimits.sql.ts";
+import type { NewLimit } from "../accounts/limits.rules.ts";
 import type { CharityProviderName } from "../accounts/accounts.rules.ts";
 import { lockBalance, reportLowBalance } from "./lockBalance.ts";
 
@@ -75,18 +75,18 @@ export type StoreUpdate = Omit<StoreChanges, "uninstalledAt"> & {
   /** The keys of a store that is not installed are rejected. */
   readonly isInstalled?: boolean | undefined;
   readonly charityProvider?: CharityProviderName | undefined;
-  readonly limits?: NewLimits | undefined;
+  readonly limit?: NewLimit | undefined;
 };
 
 /**
- * Changes the settings and limits of a store, all or none.
+ * Changes the settings and the limit of a store, all or none.
  * @throws DomainError record_not_found for an unknown store or organization, request_invalid if another store has the
  *   user id
  */
 export const updateStore = (
   { db, clock, actor }: OperatorContext,
   id: string,
-  { charityProvider, limits, isInstalled, ...changes }: StoreUpdate,
+  { charityProvider, limit, isInstalled, ...changes }: StoreUpdate,
 ): Promise<Store> =>
   db.transaction(async (transaction) => {
     const balance = await lockBalance(transaction, id);
@@ -97,14 +97,14 @@ export const updateStore = (
     if (charityProvider !== undefined) {
       await updateAccount(transaction, id, { charityProvider });
     }
-    if (limits !== undefined) {
-      await updateAccountLimits(transaction, id, limits);
+    if (limit !== undefined) {
+      await setAccountLimit(transaction, id, limit);
     }
     const now = clock.now();
     const { lowBalanceCents = balance.lowBalanceCents } = changes;
     await reportLowBalance(transaction, balance, { lowBalanceCents }, now);
     await writeStore(transaction, id, changes);
-    const settings = { ...changes, charityProvider, limits };
+    const settings = { ...changes, charityProvider, limit };
     if (Object.values(settings).some((value) => value !== undefined)) {
       const action = "store.update";
       await recordAction(transaction, actor, now, { action, accountId: id, details: settings });

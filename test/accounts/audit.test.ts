@@ -75,6 +75,7 @@ test("a new organization's entries name the operator, the reason and its two key
       ["org.create", "Ada", "ticket 12"],
     ],
   );
+  t.like(found[0]?.details, { name: "initial", scope: "write" });
   t.false(listed.stdout.includes(key));
 });
 
@@ -151,29 +152,19 @@ test("audit list rejects an unknown action and an unknown account", async (t) =>
   t.is(account.exitCode, 3);
 });
 
-test("audit list shows who did what in a table", async (t) => {
-  const impact = impactOf(t);
-  const { id } = await createTestOrganization(t.context.db);
-  await impact("org", "update", id, "--billing-day", "7", "--as", "Ada");
-  const run = await impact("audit", "list", "--org", id, "--limit", "1");
-  t.regex(run.stdout, /org\.update\s+Ada\s.*billing_day=7/u);
-  t.regex(run.stderr, /For older entries, use --before \d+\./u);
-  t.regex(run.stdout, /^\d{4,} /mu, "the entry as --before takes it");
-});
-
-test("audit list says how to list older entries, with --json too, if there are older ones", async (t) => {
+test("audit list shows who did what in a table, and how to list older entries", async (t) => {
   const impact = impactOf(t);
   const { id } = await createTestOrganization(t.context.db);
   for (const day of ["7", "8"]) {
     await impact("org", "update", id, "--billing-day", day, "--as", "Ada");
   }
-  const list = (limit: string) =>
-    impact("audit", "list", "--org", id, "--action", "org.update", "--limit", limit, "--json");
-  const newest = await list("1");
-  const [entry] = z
-    .array(z.looseObject({ id: z.int() }))
-    .length(1)
-    .parse(readJson(newest));
+  const list = (...options: readonly string[]) =>
+    impact("audit", "list", "--org", id, "--action", "org.update", "--limit", ...options);
+  const newest = await list("1", "--json");
+  const [entry] = entries.length(1).parse(readJson(newest));
   t.is(newest.stderr, `For older entries, use --before ${entry?.id}.\n`);
-  t.is((await list("2")).stderr, "");
+  const both = await list("2");
+  t.regex(both.stdout, /org\.update\s+Ada\s.*billing_day=7/u);
+  t.true(both.stdout.includes(`\n${entry?.id} `), "the entry as --before takes it");
+  t.is(both.stderr, "");
 });

@@ -11,9 +11,13 @@ import { createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
-import type { Clock } from "../../runtime/clock.ts";
 import { noteKeyUses } from "../../modules/accounts/noteKeyUses.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
+import { revokeKey } from "../../modules/accounts/revokeKey.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import type { Clock } from "../../runtime/clock.ts";
+import { DAY_MS } from "../../runtime/durations.rules.ts";
+import { diagnose } from "../cli/diagnose.ts";
 import { eventually } from "../support/programs.ts";
 
 const test = testWithDatabase();
@@ -322,7 +326,32 @@ test("an expired key is not used", async (t) => {
   t.true((await listApiKeys(db, id)).every(({ lastUsedAt }) => lastUsedAt === null));
 });
 
-const UNSET = { count_per_request: null, count_per_day: null };
+test("doctor warns of keys that expire within two weeks, and of no others", async (t) => {
+  const { db } = t.context;
+  const deps = { db, clock: systemClock, actor: SERVICE };
+  const impact = impactOf(t);
+  const findKeys = async () => (await diagnose(impact)).find("API keys");
+  const { id } = await createTestOrganization(db, { name: "Forest" });
+  const issue = async (days: number): Promise<string> => {
+    const expiresAt = new Date(systemClock.now().getTime() + days * DAY_MS);
+    const settings = { name: "server", scope: "write", expiresAt } as const;
+    return (await issueKey(deps, { id, type: "organization" }, "live", settings)).id;
+  };
+  await issue(15);
+  await revokeKey(deps, await issue(3));
+  t.like(await findKeys(), { status: "ok", detail: "none expires within 14 days" });
+
+  await issue(13);
+  const sooner = await issue(2);
+  const { status, detail = "" } = (await findKeys()) ?? {};
+  t.is(status, "warning");
+  t.true(
+    detail.startsWith(`2 valid keys expire within 14 days, ${sooner} (live, Forest) on `),
+    detail,
+  );
+});
+
+const UNSET = { count_per_day: null };
 
 test("an operator sets limits for one mode of an account, sees them and removes them", async (t) => {
   const { db } = t.context;
@@ -346,10 +375,10 @@ test("an operator sets limits for one mode of an account, sees them and removes 
   t.like(await limitsShown(), {
     limits: [
       { mode: "live", ...UNSET },
-      { mode: "test", ...UNSET, count_per_day: Number.MAX_SAFE_INTEGER },
+      { mode: "test", count_per_day: Number.MAX_SAFE_INTEGER },
     ],
   });
-  t.regex((await run("org", "show", id)).stdout, /live +- +-\ntest +- +9,007,199,254,740,991\n/u);
+  t.regex((await run("org", "show", id)).stdout, /live +-\ntest +9,007,199,254,740,991\n/u);
   await run(..."org update".split(" "), id, "--mode", "test", "--count-per-day", "none");
   t.like(await limitsShown(), {
     limits: [
@@ -359,10 +388,10 @@ test("an operator sets limits for one mode of an account, sees them and removes 
   });
 
   const store = await createTestStore(db);
-  await run(..."store update".split(" "), store.domain, "--count-per-request", "3");
+  await run(..."store update".split(" "), store.domain, "--count-per-day", "3");
   t.like(readJson(await run("store", "show", store.domain, "--json")), {
     limits: [
-      { mode: "live", ...UNSET, count_per_request: 3 },
+      { mode: "live", count_per_day: 3 },
       { mode: "test", ...UNSET },
     ],
   });

@@ -27,23 +27,6 @@ const startApi = async (
   };
 };
 
-test("with nothing but a database the API searches and donates", async (t) => {
-  const { apiKeyTest: key } = await createTestOrganization(t.context.db);
-  const call = await startApi(t, key, {
-    DATABASE_URL: t.context.databaseUrl,
-    TEMPORAL_ADDRESS: "127.0.0.1:1",
-  });
-
-  const found = await call("/charities/search?name=one%20tree%20planted");
-  t.like(found, { status: 200, body: { total_items: 1 } });
-  const donation = { amount_cents: 250, ein: "46-4664562", idempotency_key: "k" };
-  const recorded = await call("/charities/donate", donation);
-
-  t.like(recorded, { status: 200, body: { charity_name: "One Tree Planted", total_donations: 1 } });
-  t.deepEqual(await call("/charities/donate", donation), recorded);
-  t.like(await call("/charities/donations"), { body: { total_items: 1 } });
-});
-
 test("the worker validates a remote provider's charity for the API", async (t) => {
   const { db, databaseUrl } = t.context;
   const provider = await startProviderDouble();

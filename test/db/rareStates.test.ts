@@ -215,7 +215,7 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
             startedAt: now,
             endedAt: now,
             durationMs: 5,
-            result: { status: 500, error: "status 500", response: "", retryAfterMs: null },
+            result: { status: 500, error: "status 500", retryAfterMs: null },
             decision: { state: "failed", dueAt: null },
           })),
         ),

@@ -28,7 +28,7 @@ export const createDeliveriesTo = (deps: DeliveryContext, endpointId: string) =>
   const { db, clock } = deps;
   const listDue = async () => {
     const due = await listDueEndpoints(db, { after: null, now: clock.now(), limit: 1_000_000 });
-    return due.filter(({ id }) => id === endpointId);
+    return due.filter((id) => id === endpointId);
   };
   const createSender = (signal: AbortSignal) =>
     createDeliverySender(deps, {

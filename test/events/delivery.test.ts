@@ -131,9 +131,6 @@ test("a failed delivery is repeated with the same id and body and a new timestam
 
 test("a delivery that fails does not delay later events, and ten are in flight at most", async (t) => {
   const { record, deliver, receiver, deliveries } = await setUpWebhooks(t);
-  // Before it has responded once, an endpoint receives one request at a time.
-  await record("first");
-  await deliver();
   const held: (() => void)[] = [];
   receiver.respond((response) => {
     held.push(() => response.writeHead(204).end());
@@ -151,7 +148,7 @@ test("a delivery that fails does not delay later events, and ten are in flight a
     release();
   }
   await delivering;
-  t.is(receiver.received.length, 26);
+  t.is(receiver.received.length, 25);
   t.is(receiver.mostAtOnce(), 10);
   t.true((await deliveries()).every(({ state }) => state === "delivered"));
 });

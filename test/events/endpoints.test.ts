@@ -1,7 +1,5 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { issueKey } from "../../modules/accounts/issueKey.ts";
-import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { impactOf, readJson, runImpact } from "../cli/runImpact.ts";
@@ -127,21 +125,6 @@ test("endpoints of other accounts and of the other mode do not exist", async (t)
     t.is((await create({}, key)).status, 200);
   }
   t.is((await call("GET", "/webhook_endpoints/x", { key: organization.apiKeyProd })).status, 404);
-});
-
-test("a read-only key lists endpoints and changes none", async (t) => {
-  const { db, call, organization, create } = await start(t);
-  const path = `/webhook_endpoints/${idOf((await create()).body)}`;
-  const { key } = await issueKey(
-    { db, clock: systemClock, actor: SERVICE },
-    { id: organization.id, type: "organization" },
-    "live",
-    { name: "reader", scope: "read", expiresAt: null },
-  );
-  t.is((await call("GET", path, { key })).status, 200);
-  t.is((await create({ url: "https://b.example/" }, key)).status, 403);
-  t.is((await call("DELETE", path, { key })).status, 403);
-  t.is((await call("POST", `${path}/rotate`, { key })).status, 403);
 });
 
 test("a URL that cannot be called is refused with the reason", async (t) => {

@@ -1,5 +1,4 @@
 import { eventItems } from "../../modules/billing/meterEvents.rules.ts";
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { listFailedEvents } from "../billing/listFailedEvents.ts";
 import { sql } from "../../db/sql.ts";
@@ -16,7 +15,6 @@ import { RED_CROSS, startDonationApi } from "../charities/donations/donationSetu
 import { impactOf, runImpact } from "../cli/runImpact.ts";
 import { lineOf } from "../history/importLine.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { readEvents, refunded, untilComplete } from "./readEvents.ts";
 
@@ -215,18 +213,17 @@ test("the feed is the key's account's and mode's alone, and without imported and
   }
 });
 
-const rejects = test.macro({
-  exec: async (t: ExecutionContext<DatabaseContext>, query: string, message: RegExp) => {
-    const { call, key } = await startApiOf(t);
+test("an unknown type and a limit of 0 are a 400", async (t) => {
+  const { call, key } = await startApiOf(t);
+  for (const [query, message] of [
+    ["types=registration.created,x", /^types: must be one or more of/u],
+    ["limit=0", /^limit: must be an integer of at least 1/u],
+  ] as const) {
     const { status, body } = await call("GET", `/events?${query}`, { key });
     t.is(status, 400);
     t.regex(String(body["error"]), message);
-  },
-  title: (given = "") => `${given} is a 400`,
+  }
 });
-
-test("an unknown type", rejects, "types=registration.created,x", /^types: must be one or more of/u);
-test("a limit of 0", rejects, "limit=0", /^limit: must be an integer of at least 1/u);
 
 test("after an event that the database has lost, the feed is a 410 that says what to do", async (t) => {
   const { db } = t.context;

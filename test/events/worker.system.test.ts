@@ -24,14 +24,11 @@ test("deliveries during which the worker is killed are made again with the same 
     recordEvent(db, { accountId, mode: "live" }, systemClock.now(), refunded(id));
   const isDelivered = async () => (await deliveries()).every(({ state }) => state === "delivered");
   const worker = await startWorker();
-  // Before it has responded once, an endpoint receives one request at a time.
-  await record("first");
-  await eventually(isDelivered);
   receiver.respond(holdOpen);
-  for (const id of ["second", "third", "fourth"]) {
+  for (const id of ["first", "second", "third"]) {
     await record(id);
   }
-  await eventually(() => receiver.received.length === 4);
+  await eventually(() => receiver.received.length === 3);
   await worker.kill();
   t.is(receiver.mostAtOnce(), 3);
 
@@ -45,7 +42,7 @@ test("deliveries during which the worker is killed are made again with the same 
 
   const idsOf = (requests: typeof receiver.received) =>
     requests.map(({ headers }) => String(headers["webhook-id"])).toSorted();
-  t.deepEqual(idsOf(receiver.received.slice(4)), idsOf(receiver.received.slice(1, 4)));
+  t.deepEqual(idsOf(receiver.received.slice(3)), idsOf(receiver.received.slice(0, 3)));
   for (const request of receiver.received) {
     t.truthy(verify(request, secret));
   }

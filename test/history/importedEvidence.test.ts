@@ -5,6 +5,7 @@ import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import { listPlantedSites } from "../../modules/planting/tallies.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
+import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import { correctPlantingFact } from "../../modules/planting/correctPlantingFact.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson } from "../cli/runImpact.ts";
@@ -121,7 +122,7 @@ test("a tree follows evidence that has gone further, and nothing else", async (t
   await shows(plantedRecord("a", 31));
 });
 
-test("a withdrawn fact of imported evidence is gone, and reinstating it shows the same again", async (t) => {
+test("a withdrawn fact of imported evidence is gone, and recording it again shows the same", async (t) => {
   const { db } = t.context;
   const { importEvidence, id, read, shows } = await setUp(t);
   await importEvidence(tree("a"), plantedRecord("a", 31));
@@ -134,14 +135,13 @@ test("a withdrawn fact of imported evidence is gone, and reinstating it shows th
     clock: systemClock,
     actor: { kind: "operator", name: "ann", reason: null },
   } as const;
-  const isDryRun = false;
-  const withdrawal = { reason: "wrong photos", replacement: null };
-  await correctPlantingFact(deps, fact?.id ?? 0, { withdrawal, isDryRun });
+  const withdrawal = { reason: "wrong photos", replacement: null, isDryRun: false };
+  await correctPlantingFact(deps, fact?.id ?? 0, withdrawal);
   t.like(await read("a"), { status: "allocated", provider_meta: { allocation_id: 31 } });
   t.deepEqual(await listPlantedSites(db, id, false), []);
   t.like(summaryOf(await importEvidence(plantedRecord("a", 31))), { known: 1 });
   t.like(await read("a"), { status: "allocated" });
-  await correctPlantingFact(deps, fact?.id ?? 0, { withdrawal: null, isDryRun });
+  await recordPlantingFacts(deps, order?.id ?? 0, fact ? [fact.content] : [], "operator");
   await shows(plantedRecord("a", 31));
 });
 

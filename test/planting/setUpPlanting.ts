@@ -161,16 +161,9 @@ export const reportsOf = ({ deps }: PlantingSetup, order: PlantingOrder) => {
       ...replacement: readonly PlantingFact[]
     ): Promise<CorrectedOrder> =>
       correctPlantingFact(context, await numberOf(stage), {
-        withdrawal: {
-          reason: "wrong",
-          replacement:
-            replacement.length > 0 ? { order: order.publicId, facts: [...replacement] } : null,
-        },
-        isDryRun: false,
-      }),
-    reinstate: async (stage: PlantingFact["stage"]): Promise<CorrectedOrder> =>
-      correctPlantingFact(context, await numberOf(stage, "withdrawn"), {
-        withdrawal: null,
+        reason: "wrong",
+        replacement:
+          replacement.length > 0 ? { order: order.publicId, facts: [...replacement] } : null,
         isDryRun: false,
       }),
   };

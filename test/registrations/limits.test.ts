@@ -11,10 +11,11 @@ import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf, setLimits } from "../support/factories.ts";
-import { registrationsIn } from "../api/contract.ts";
+import { eachKind, KIND_NAMES, registrationsIn } from "../api/contract.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 
 const test = testWithDatabase();
+const forBothKinds = eachKind(test);
 
 /** In its first minute, the units of a day are summed. Later they are counted. */
 const ageLimits = (db: DatabasePool, accountId: string): Promise<unknown> =>
@@ -50,22 +51,6 @@ const setUpProcesses = async (
   };
 };
 
-test("beyond an account's limit for one request, a registration is a 400 that says so", async (t) => {
-  const { call, id, key, apiKeyTest } = await startApiOf(t);
-  await setLimits(t.context.db, id, { countPerRequest: 100 });
-
-  t.is((await call("POST", "/plant/trees", { key, body: { count: 100 } })).status, 200);
-  const refused = await call("POST", "/plant/trees", { key, body: { count: 101 } });
-  t.is(refused.status, 400);
-  t.deepEqual(refused.body, {
-    error: "count: must be at most 100, this account's limit for one request",
-  });
-  const list = await call("GET", "/plant/trees", { key });
-  t.is(list.body["total_planted_trees"], 100);
-  const body = { count: 101 };
-  t.is((await call("POST", "/plant/trees", { key: apiKeyTest, body })).status, 200);
-});
-
 test("a day's limit counts trees and bottles together, until the next day in UTC", async (t) => {
   const clock = createMovableClock("2025-06-01T23:59:00Z");
   const { call, id, key, apiKeyTest } = await startApiOf(t, { clock });
@@ -92,32 +77,18 @@ test("a day's limit counts trees and bottles together, until the next day in UTC
 
 for (const isOld of [false, true]) {
   const name = isOld ? "a limit" : "a new limit";
-  test(`${name} of a day is exact across two processes`, async (t) => {
+  test(`${name} of a day is exact for registrations and batches in two processes`, async (t) => {
     const { id, plant, plantBatch } = await setUpProcesses(t, { isOld, countPerDay: 100 });
+    const ones = Array.from({ length: 30 }, () => 1);
 
-    const singles = await Promise.all(
-      Array.from({ length: 40 }, (_, index) => plant(index, { count: 3 })),
-    );
-    // 33 of them fit, whatever their order.
-    t.is(singles.filter(({ status }) => status === 200).length, 33);
-    t.is(singles.filter(({ status }) => status === 403).length, 7);
-    t.deepEqual(await plantBatch(0, [2, 1, 1]), [403, 200, 403]);
-    t.is((await readAccountSums(t.context.db, id)).total, 100n);
-  });
+    const [singles, batches] = await Promise.all([
+      Promise.all(Array.from({ length: 40 }, (_, index) => plant(index, { count: 1 }))),
+      Promise.all(Array.from({ length: 4 }, (_, index) => plantBatch(index, ones))),
+    ]);
 
-  test(`${name} of a day is exact for batches in two processes`, async (t) => {
-    const { id, plant, plantBatch } = await setUpProcesses(t, { isOld, countPerDay: 100 });
-
-    const results = await Promise.all(
-      Array.from({ length: 6 }, (_, index) =>
-        plantBatch(
-          index,
-          Array.from({ length: 30 }, () => 1),
-        ),
-      ),
-    );
-
-    t.is(results.flat().filter((status) => status === 200).length, 100);
+    const statuses = [...singles.map(({ status }) => status), ...batches.flat()];
+    t.is(statuses.filter((status) => status === 200).length, 100);
+    t.is(statuses.filter((status) => status === 403).length, 60);
     t.is((await plant(0, { count: 1 })).status, 403);
     t.is((await readAccountSums(t.context.db, id)).total, 100n);
   });
@@ -272,27 +243,31 @@ test("metadata may fill a batch far beyond the size of a single request", async 
 test("items beyond the limit of a day are rejected by their index, except repeated ones", async (t) => {
   const { db } = t.context;
   const { call, key, id: accountId } = await startApiOf(t);
-  await setLimits(db, accountId, { countPerRequest: 50, countPerDay: 100 });
+  await setLimits(db, accountId, { countPerDay: 100 });
   await call("POST", "/plant/trees", { key, body: { count: 40, idempotency_key: "first" } });
   const body = {
     items: [
-      { count: 60 },
+      { count: 101 },
       { count: 50 },
       { count: 20, idempotency_key: "late" },
       { count: 40, idempotency_key: "first" },
       { count: 10 },
       { count: 1 },
+      // It would be recorded if it only repeated the late one.
+      { count: 1, fractional_count: 0.5, idempotency_key: "late" },
     ],
   };
 
   const whole = rejectionIn(await call("POST", BATCH, { key, body }));
+  const onAnotherDay = { items: body.items.slice(1, -1) };
+  t.is((await call("POST", BATCH, { key, body: onAnotherDay })).status, 403);
   const parts = batchIn(await call("POST", `${BATCH}?atomic=false`, { key, body }));
 
-  t.deepEqual(whole.errors, [
+  t.deepEqual(whole.errors.slice(0, 3), [
     {
       index: 0,
       status: 400,
-      error: "count: must be at most 50, this account's limit for one request",
+      error: "count: must be at most 100, this account's limit for one day",
     },
     {
       index: 2,
@@ -307,42 +282,28 @@ test("items beyond the limit of a day are rejected by their index, except repeat
   ]);
   t.deepEqual(
     parts.results.map(({ status }) => status),
-    [400, 200, 403, 200, 200, 403],
+    [400, 200, 403, 200, 200, 403, 400],
   );
   t.is((await readAccountSums(db, accountId)).total, 100n);
 });
 
-test("an item that may only repeat one beyond the limit is not recorded instead of it", async (t) => {
-  const { db } = t.context;
-  const { call, key, id: accountId } = await startApiOf(t);
-  await setLimits(db, accountId, { countPerRequest: null, countPerDay: 10 });
-  await call("POST", "/plant/trees", { key, body: { count: 6 } });
-  const items = [
-    { count: 9, idempotency_key: "k" },
-    { count: 1, fractional_count: 0.5, idempotency_key: "k" },
-  ];
-
-  const { results } = batchIn(
-    await call("POST", `${BATCH}?atomic=false`, { key, body: { items } }),
-  );
-
-  t.deepEqual(
-    results.map(({ status }) => status),
-    [403, 400],
-  );
-  t.is((await readAccountSums(db, accountId)).total, 6n);
-});
-
-test("items that would increase the total beyond what JSON carries are rejected by their index", async (t) => {
+test("items that would increase the total beyond what JSON carries are rejected, and so are those that cannot only repeat them", async (t) => {
   const { call, key } = await startApiOf(t);
-  const body = { items: [{ count: 5 }, { count: Number.MAX_SAFE_INTEGER }, { count: 6 }] };
+  const body = {
+    items: [
+      { count: 5 },
+      { count: Number.MAX_SAFE_INTEGER, idempotency_key: "k" },
+      { count: 1, fractional_count: 1, idempotency_key: "k" },
+      { count: 6 },
+    ],
+  };
 
   const whole = await call("POST", BATCH, { key, body });
   const parts = await call("POST", `${BATCH}?atomic=false`, { key, body });
 
   t.deepEqual(
     rejectionIn(whole).errors.map(({ index }) => index),
-    [1],
+    [1, 2],
   );
   t.deepEqual(
     batchIn(parts).results.map(({ status, body: { total_planted_trees: total } }) => [
@@ -352,7 +313,39 @@ test("items that would increase the total beyond what JSON carries are rejected 
     [
       [200, 5],
       [400, undefined],
+      [400, undefined],
       [200, 11],
     ],
   );
+});
+
+forBothKinds("fractional counts are stored if they are enabled", async (t, kind) => {
+  const { path, total } = KIND_NAMES[kind];
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db, {
+    fractionalCounting: true,
+  });
+
+  const { body } = await call("POST", path, { key, body: { count: 2, fractional_count: 1.25 } });
+
+  t.like(registrationsIn(body, kind)[0], { count: 2, fractional_count: 1.25 });
+  t.is(body[total], 2);
+  const without = await call("POST", path, { key, body: { count: 3 } });
+  t.like(registrationsIn(without.body, kind)[0], { count: 3, fractional_count: 3 });
+  const list = await call("GET", path, { key });
+  t.deepEqual(
+    registrationsIn(list.body, kind).map((each) => each.fractional_count),
+    [3, 1.25],
+  );
+});
+
+test("a refused request uses nothing of a limit, and its error is not that of a limit", async (t) => {
+  const { call, id, key } = await startApiOf(t);
+  await setLimits(t.context.db, id, { countPerDay: 2 });
+  const register = (body: object) => call("POST", "/plant/trees", { key, body });
+
+  const refused = await register({ count: 3, fractional_count: 0, idempotency_key: "a" });
+  t.is(refused.status, 400);
+  t.regex(String(refused.body["error"]), /^fractional_count: .*not enabled/u);
+  t.is((await register({ count: 2 })).status, 200);
 });

@@ -199,18 +199,6 @@ test("jobs of several accounts take turns, and a job that fails fails alone", as
   );
 });
 
-test("a job does not wait for that of another account", async (t) => {
-  const { queue } = openQueue();
-  const long = deferred();
-  const running = queue.runAlone("a", 1, () => long.promise);
-
-  await queue.runAlone("b", 1, () => Promise.resolve());
-  long.resolve(undefined);
-  await running;
-
-  t.is(queue.queueLength(), 0);
-});
-
 test("the entries of a locked account are written alone and in their order, beside those of others", async (t) => {
   const unlocked = deferred();
   const written: string[] = [];
@@ -239,21 +227,5 @@ test("the entries of a locked account are written alone and in their order, besi
 
   t.deepEqual(written, ["other0", "other1", "locked0 alone", "locked1 alone", "job"]);
   t.deepEqual(await submit("free"), [0, 1]);
-  await queue.drain();
-});
-
-test("entries and jobs of an account with a bad entry are all written", async (t) => {
-  const { queue } = openQueue();
-  const results = await Promise.allSettled([
-    ...entriesOf("bad", 5).map((entry) => queue.submit({ ...entry, isBad: entry.number === 2 })),
-    queue.runAlone("bad", 5, () => Promise.resolve(1)),
-    queue.submit({ account: "bad", number: 6 }),
-    queue.runAlone("bad", 5, () => Promise.resolve(2)),
-  ]);
-
-  t.deepEqual(
-    results.map(({ status }) => status === "fulfilled"),
-    [true, true, false, true, true, true, true, true],
-  );
   await queue.drain();
 });

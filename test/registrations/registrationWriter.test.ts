@@ -1,8 +1,4 @@
-import { ForeignKeyIntegrityConstraintViolationError } from "slonik";
 import { validate, version } from "uuid";
-import { z } from "zod";
-import { insertAccount } from "../../modules/accounts/accounts.sql.ts";
-import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { monthOf } from "../../modules/registrations/registrations.rules.ts";
@@ -166,43 +162,4 @@ test("a count with more digits than the processor accepts makes several facts th
   const sums = await readAccountSums(t.context.db, id);
   t.is(sums.facts, 10);
   t.is(sums.usage, BigInt(Number.MAX_SAFE_INTEGER));
-});
-
-test("an account that has registrations cannot be deleted", async (t) => {
-  const { db } = t.context;
-  const id = crypto.randomUUID();
-  await insertAccount(db, {
-    id,
-    type: "organization",
-    name: "Without keys",
-    fractionalCounting: false,
-    billingDay: 1,
-    stripeCustomerId: null,
-    stripeSubscriptionId: null,
-    createdAt: systemClock.now(),
-  });
-  await createWriter(t.context).register(registrationOf(id));
-
-  const error = await t.throwsAsync(
-    db.query(sql.typeAlias("void")`DELETE FROM account WHERE id = ${id}`),
-    { instanceOf: ForeignKeyIntegrityConstraintViolationError },
-  );
-
-  t.is(error?.constraint, "impact_total_account_id_fkey");
-});
-
-test("a registration that has usage facts cannot be deleted, and one without them can", async (t) => {
-  const { db } = t.context;
-  const { id: accountId } = await createTestOrganization(db);
-  const { registration } = await createWriter(t.context).register(registrationOf(accountId));
-  const deleteIt = () =>
-    db.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
-      DELETE FROM registration WHERE id = ${registration.id} RETURNING id
-    `);
-
-  await t.throwsAsync(deleteIt(), { instanceOf: ForeignKeyIntegrityConstraintViolationError });
-  t.is((await readAccountSums(db, accountId)).registrations, 1);
-
-  await db.query(sql.typeAlias("void")`DELETE FROM usage_fact WHERE account_id = ${accountId}`);
-  t.deepEqual(await deleteIt(), [registration.id]);
 });

@@ -1,8 +1,8 @@
 import type { DatabasePool } from "slonik";
-import { updateAccountLimits } from "../../modules/accounts/accountLimits.sql.ts";
+import { setAccountLimit } from "../../modules/accounts/accountLimits.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
-import type { LimitChanges } from "../../modules/accounts/limits.rules.ts";
+import type { NewLimit } from "../../modules/accounts/limits.rules.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import type { NewRegistration } from "../../modules/registrations/registrations.rules.ts";
@@ -47,13 +47,13 @@ export const registrationOf = (
   ...given,
 });
 
-/** Sets limits of an account's production key as an operator would. */
+/** Sets the limit of an account's production key as an operator would. */
 export const setLimits = (
   db: DatabasePool,
   accountId: string,
-  changes: LimitChanges,
+  { countPerDay }: Pick<NewLimit, "countPerDay">,
   mode: Mode = "live",
-): Promise<void> => updateAccountLimits(db, accountId, { mode, changes });
+): Promise<void> => setAccountLimit(db, accountId, { mode, countPerDay });
 
 /** The built-in catalogue is the only charity provider. */
 export const CATALOGUE_ONLY: CharitySettings = { everyorg: null, change: null, pledge: null };

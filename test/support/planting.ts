@@ -8,14 +8,16 @@ export const STAGE_MS = 60_000;
 export const createTestPlanting = ({
   partner = "simulated",
   timeline = "allocations",
+  stageMs = STAGE_MS,
 }: {
   readonly partner?: "simulated" | "manual";
   readonly timeline?: TimelineShape;
+  readonly stageMs?: number;
 } = {}): Planting =>
   createPlanting({
-    treeMapper: null,
-    partner,
-    partnerName: "North Coast Planting",
-    timeline,
-    simulatedStepMs: STAGE_MS,
+    PLANTING_PARTNER: partner,
+    PLANTING_PARTNER_NAME: "North Coast Planting",
+    PLANTING_TIMELINE: timeline,
+    SIMULATED_PLANTING_SECONDS: stageMs / 1000,
+    TREEMAPPER_API_BASE: "",
   });

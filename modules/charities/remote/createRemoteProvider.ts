@@ -2,7 +2,6 @@ import type { LRUCache } from "lru-cache";
 import type { z } from "zod";
 import type { CharityProviderName } from "../../accounts/accounts.rules.ts";
 import { splitReadable } from "../../../runtime/splitReadable.ts";
-import type { LeftOut } from "../../../runtime/splitReadable.ts";
 import { nameWords } from "../charities.rules.ts";
 import type { Charity, CharityIds, Ein } from "../charities.rules.ts";
 import { CharityProviderError } from "../provider.ts";
@@ -36,17 +35,12 @@ export type RemoteApi = {
   readonly takePermit?: (call: CallName) => Promise<void>;
 };
 
-/** Records of a search's response that cannot be used. */
-export type UnusableHits = LeftOut & { readonly provider: RemoteProviderName };
-
 /** Charities that were found, by `lookupOf`. */
 export type FoundCharities = LRUCache<string, Charity>;
 
 type RemoteContext = {
   readonly found: FoundCharities;
   readonly startTimeout: StartTimeout;
-  /** Called after each search whose response has records that cannot be used. */
-  readonly onUnusable: (unusable: UnusableHits) => void;
 };
 
 /** Whether an id can be a path segment without changing the path. */
@@ -79,7 +73,7 @@ const lookupOf = (provider: RemoteProviderName, { ein, nonprofitId }: CharityIds
   JSON.stringify([provider, nonprofitId === null ? { ein } : { nonprofitId }]);
 
 /** Creates the functions that call a provider's API. */
-const createCalls = (api: RemoteApi, { startTimeout, onUnusable }: RemoteContext) => {
+const createCalls = (api: RemoteApi, { startTimeout }: RemoteContext) => {
   const call = <Schema extends z.ZodType>(
     name: CallName,
     request: JsonRequest,
@@ -103,16 +97,11 @@ const createCalls = (api: RemoteApi, { startTimeout, onUnusable }: RemoteContext
   const readHits = async (request: JsonRequest, limit: number, signal: AbortSignal) => {
     const found = await call("search", request, api.searchResponse, signal);
     const listed = (found?.hits ?? []).slice(0, limit);
-    const { readable, unreadable } = await splitReadable(listed, api.hit).catch(
-      (cause: unknown) => {
-        throw new CharityProviderError(`${api.name}: search: unexpected response format`, {
-          cause,
-        });
-      },
-    );
-    if (unreadable.count > 0) {
-      onUnusable({ provider: api.name, ...unreadable });
-    }
+    const { readable } = await splitReadable(listed, api.hit).catch((cause: unknown) => {
+      throw new CharityProviderError(`${api.name}: search: unexpected response format`, {
+        cause,
+      });
+    });
     return { hits: readable, listedCount: listed.length, total: found?.total ?? null };
   };
   return { readDetails, readHits };

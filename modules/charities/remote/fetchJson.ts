@@ -8,8 +8,6 @@ export type StartTimeout = () => AbortSignal;
 
 const ATTEMPTS = 2;
 const RETRY_DELAY_MS = 200;
-/** A `Retry-After` beyond this ends the attempts, because a client is waiting. */
-const MAXIMUM_RETRY_DELAY_MS = 1000;
 /** Far more than a page of charities needs. */
 const MAXIMUM_BYTES = 4 * 1024 * 1024;
 
@@ -31,27 +29,14 @@ type Options<Schema extends z.ZodType> = {
   readonly takePermit: () => Promise<void>;
 };
 
-/** A failed attempt, and the delay before a retry; null if a retry would not help. */
-type Failure = { readonly error: CharityProviderError; readonly retryAfterMs: number | null };
-
-const retryDelayOf = (response: Response): number | null => {
-  if (response.status !== 429 && response.status < 500) {
-    return null;
-  }
-  const seconds = Number(response.headers.get("retry-after") ?? 0);
-  const delayMs = Math.max(Number.isFinite(seconds) ? seconds * 1000 : 0, RETRY_DELAY_MS);
-  return delayMs <= MAXIMUM_RETRY_DELAY_MS ? delayMs : null;
-};
+/** A failure that a retry may not have. */
+class TemporaryError extends CharityProviderError {}
 
 const attemptOnce = async <Schema extends z.ZodType>(
   { url, parameters = {}, headers = {} }: JsonRequest,
   { title, schema, startTimeout }: Options<Schema>,
   signal: AbortSignal,
-): Promise<{ readonly value: z.output<Schema> | null } | Failure> => {
-  const failure = (problem: string, retryAfterMs: number | null, cause?: unknown): Failure => ({
-    error: new CharityProviderError(`${title}: ${problem}`, { cause }),
-    retryAfterMs,
-  });
+): Promise<z.output<Schema> | null> => {
   const target = new URL(url);
   target.search = new URLSearchParams(parameters).toString();
   let text: string;
@@ -64,22 +49,31 @@ const attemptOnce = async <Schema extends z.ZodType>(
     });
     if (!response.ok) {
       await response.body?.cancel();
-      return response.status === 404
-        ? { value: null }
-        : failure(`status ${response.status}`, retryDelayOf(response));
+      if (response.status === 404) {
+        return null;
+      }
+      const isTemporary = response.status === 429 || response.status >= 500;
+      throw new (isTemporary ? TemporaryError : CharityProviderError)(
+        `${title}: status ${response.status}`,
+      );
     }
     text = await boundBody(response, MAXIMUM_BYTES).text();
-  } catch (error) {
-    return failure("the request failed", signal.aborted ? null : RETRY_DELAY_MS, error);
+  } catch (cause) {
+    throw cause instanceof CharityProviderError
+      ? cause
+      : new TemporaryError(`${title}: the request failed`, { cause });
   }
+  let json: unknown;
   try {
-    const parsed = schema.safeParse(JSON.parse(text));
-    return parsed.success
-      ? { value: parsed.data }
-      : failure("unexpected response format", null, parsed.error);
-  } catch (error) {
-    return failure("the response is not JSON", RETRY_DELAY_MS, error);
+    json = JSON.parse(text);
+  } catch (cause) {
+    throw new TemporaryError(`${title}: the response is not JSON`, { cause });
   }
+  const { data, error } = schema.safeParse(json);
+  if (error) {
+    throw new CharityProviderError(`${title}: unexpected response format`, { cause: error });
+  }
+  return data;
 };
 
 /**
@@ -94,17 +88,13 @@ export const fetchJson = async <Schema extends z.ZodType>(
 ): Promise<z.output<Schema> | null> => {
   for (let attempt = 1; ; attempt += 1) {
     await options.takePermit();
-    const result = await attemptOnce(request, options, signal);
-    if ("value" in result) {
-      return result.value;
-    }
-    if (attempt === ATTEMPTS || result.retryAfterMs === null) {
-      throw result.error;
-    }
     try {
-      await sleep(result.retryAfterMs, undefined, { signal });
-    } catch {
-      throw result.error;
+      return await attemptOnce(request, options, signal);
+    } catch (error) {
+      if (!(error instanceof TemporaryError) || attempt === ATTEMPTS || signal.aborted) {
+        throw error;
+      }
+      await sleep(RETRY_DELAY_MS);
     }
   }
 };

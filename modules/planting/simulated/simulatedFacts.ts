@@ -3,27 +3,14 @@ import { chooseBySeed } from "../seededChoice.rules.ts";
 import { SIMULATED_SITES } from "./sites.ts";
 import type { SimulatedSite } from "./sites.ts";
 
-/** Larger orders are split over two sites. */
-const TREES_PER_SITE = 1000;
 const PHOTOS = 4;
 
 const CREW_STYLES = ["community crew", "seasonal crew", "cooperative"];
 
 type SimulatedOrder = { readonly publicId: string; readonly treeCount: number };
 
-const sitesOf = ({ publicId, treeCount }: SimulatedOrder): readonly SimulatedSite[] => {
-  const first = chooseBySeed(publicId).between(0, SIMULATED_SITES.length - 1);
-  const count = treeCount > TREES_PER_SITE ? 2 : 1;
-  return [...SIMULATED_SITES, ...SIMULATED_SITES].slice(first, first + count);
-};
-
-const firstSite = (order: SimulatedOrder): SimulatedSite => {
-  const [site] = sitesOf(order);
-  if (!site) {
-    throw new RangeError("A simulated order has a site.");
-  }
-  return site;
-};
+const siteOf = ({ publicId }: SimulatedOrder): SimulatedSite =>
+  chooseBySeed(publicId).pick(SIMULATED_SITES);
 
 const withoutSpecies = ({ species: _species, ...site }: SimulatedSite): ReportedSite => site;
 
@@ -40,21 +27,17 @@ const sessionOf = ({ publicId }: SimulatedOrder) => ({
 });
 
 export const simulateAllocated = (order: SimulatedOrder, at: Date): PlantingFactOf<"allocated"> => {
-  const sites = sitesOf(order);
+  const choice = chooseBySeed(`${order.publicId}/crew/0`);
+  const members = choice.between(6, 18);
   return {
     stage: "allocated",
     occurred_at: at.toISOString(),
-    allocations: sites.map((site, index) => {
-      const choice = chooseBySeed(`${order.publicId}/crew/${index}`);
-      const members = choice.between(6, 18);
-      return {
-        reference: `${order.publicId}/allocation/${index + 1}`,
+    allocations: [
+      {
+        reference: `${order.publicId}/allocation/1`,
         date_allocated: at.toISOString(),
-        trees:
-          index === 0
-            ? Math.ceil(order.treeCount / sites.length)
-            : Math.floor(order.treeCount / sites.length),
-        planting_site: withoutSpecies(site),
+        trees: order.treeCount,
+        planting_site: withoutSpecies(siteOf(order)),
         crew: {
           // The crew is simulated, so its leader has a number and no name.
           leader: `Crew leader ${choice.between(1, 40)}`,
@@ -62,13 +45,13 @@ export const simulateAllocated = (order: SimulatedOrder, at: Date): PlantingFact
           total_members: members,
           women_members: choice.between(Math.floor(members / 3), members),
         },
-      };
-    }),
+      },
+    ],
   };
 };
 
 export const simulatePlanted = (order: SimulatedOrder, at: Date): PlantingFactOf<"planted"> => {
-  const site = firstSite(order);
+  const site = siteOf(order);
   const choice = chooseBySeed(`${order.publicId}/planted`);
   return {
     stage: "planted",
@@ -89,7 +72,7 @@ export const simulateVerified = (
   order: SimulatedOrder,
   at: Date,
 ): PlantingFactOf<"planted_and_verified"> => {
-  const site = firstSite(order);
+  const site = siteOf(order);
   const choice = chooseBySeed(`${order.publicId}/verified`);
   const photos = photosOf(order, "verification");
   return {

@@ -185,20 +185,6 @@ test("concurrent batches and single donations with the same keys in different or
   );
 });
 
-test("without the donation subscription a live batch is rejected item by item", async (t) => {
-  const { call, live, ledger } = await stage(t);
-  const items = [1, 2].map((amount_cents) => ({ amount_cents, ein: EIN }));
-  const send = () => call("POST", "/charities/donate/batch", { key: live, body: { items } });
-  const error = "donation subscription not active";
-  t.deepEqual(
-    rejectionIn(await send()).errors,
-    [0, 1].map((index) => ({ index, status: 400, error })),
-  );
-  t.is((await call("POST", "/charities/subscribe", { key: live })).status, 200);
-  t.is(batchIn(await send()).succeeded, 2);
-  t.deepEqual(await ledger(), { donations: 2, count: 2, cents: 3 });
-});
-
 test("the refund of a donation may have any number of keys, and all of them repeat it", async (t) => {
   const { donate, refund, refundOne, ledger } = await stage(t);
   const [id = ""] = idsIn(await donate([{ amount_cents: 100, ein: EIN }]));
@@ -275,19 +261,4 @@ test("concurrent batches and single refunds refund each donation once", async (t
   t.true(responses.every(({ status }) => status === 200));
   t.deepEqual(await ledger(), { donations: 120, count: 0, cents: 0 });
   t.is(await countEvents("donation.refunded"), 120);
-});
-
-test("the bounds of a batch and its keys are those of other batches", async (t) => {
-  const { donate, call, test: key } = await stage(t);
-  t.is((await donate([])).status, 400);
-  const tooMany = await donate(Array.from({ length: 1001 }, () => ({ amount_cents: 1, ein: EIN })));
-  t.is(tooMany.status, 400);
-  t.regex(String(tooMany.body["error"]), /^items: must be an array of 1 to 1000 items$/u);
-  t.is((await donate([{ amount_cents: 1, ein: EIN }], "?atomic=maybe")).status, 400);
-  const keyed = await call("POST", "/charities/donate/batch", {
-    key,
-    body: { items: [{ amount_cents: 1, ein: EIN }] },
-    headers: { "Idempotency-Key": "k" },
-  });
-  t.regex(String(keyed.body["error"]), /not accepted for a batch/u);
 });

@@ -128,17 +128,6 @@ test("subscribing, by however many calls, adds both items once and enables live 
   t.deepEqual(double.control.problems(), []);
 });
 
-test("only missing items are added", async (t) => {
-  const { subscribe, added, double, subscriptionId, flat, metered } = await stage(t);
-  await callDouble(double, "POST", "/v1/subscription_items", {
-    subscription: subscriptionId,
-    price: flat,
-    quantity: "1",
-  });
-  t.is((await subscribe()).status, 200);
-  t.deepEqual(await added(), [flat, metered]);
-});
-
 const FAULTS: readonly (readonly [string, Parameters<StripeDouble["control"]["addFault"]>[0]])[] = [
   ["stores a 500 under the idempotency key", { kind: "server_error_saved" }],
   ["never responds", { kind: "hang" }],

@@ -1,8 +1,6 @@
-import type { DatabasePool } from "slonik";
-import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";
 import { evidenceSummary } from "../../../api/endpoints/presentEvidenceSummary.ts";
 import { sql } from "../../../db/sql.ts";
-import { deleteSummaries, readSummary } from "../../../modules/planting/summary.sql.ts";
+import { deleteSummaries } from "../../../modules/planting/summary.sql.ts";
 import { getDashboardSlug } from "../../../modules/dashboard/getDashboardSlug.ts";
 import { readDashboard } from "../../../modules/dashboard/readDashboard.ts";
 import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
@@ -16,7 +14,6 @@ import { runBehindLocks } from "../../support/lockWaits.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 import { createAndPlace, openOwnDatabase, startEvidenceApi } from "./evidenceApi.ts";
 
-// Serial, because a test counts the pages of its tables.
 const test = testWithDatabase();
 
 const DAY_MS = 86_400_000;
@@ -213,61 +210,4 @@ test.serial("a summary that is calculated while trees are planted is renewed", a
 
   t.deepEqual(placesOf(during.text), [0, 0, 0]);
   t.deepEqual(placesOf((await read("/evidence")).text), [7, 1, 1]);
-});
-
-const ACCOUNTS = 2000;
-const MONTHS = 30;
-const SITES = 10;
-/** The tallies have 460 pages, and the totals of all time 40 of the 1,170 of all totals. It was 1,615. */
-const MAXIMUM_PAGES = 700;
-
-const insertTotals = async (filler: DatabasePool): Promise<void> => {
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO account (id, type, name, created_at)
-    SELECT gen_random_uuid(), 'organization', number::text, now()
-    FROM generate_series(1, ${ACCOUNTS}::integer) AS number
-  `);
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO impact_total (account_id, mode, kind, period, total)
-    SELECT id, 'live', 'tree', 'all', ${MONTHS} FROM account
-  `);
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO impact_total (account_id, mode, kind, period, total)
-    SELECT id, 'live', 'tree', to_char(date '2024-01-01' + month * interval '1 month', 'YYYY-MM'), 1
-    FROM generate_series(0, ${MONTHS - 1}::integer) AS month
-    CROSS JOIN account
-  `);
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO planting_site
-      (partner, reference, name, subsite_name, organization_name, region, country, forest_type, latitude, longitude, main_image)
-    SELECT 'manual', number::text, 'Site', '', 'Partner', 'Region', 'Country', 'terrestrial', 0, 0, ''
-    FROM generate_series(1, ${SITES}::integer) AS number
-  `);
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO planting_tally (account_id, mode, site_id, factor_id, planted, verified)
-    SELECT account.id, 'live', planting_site.id, 'terrestrial-1', 1, 0
-    FROM account
-    CROSS JOIN planting_site
-  `);
-};
-
-test.serial("the summary reads one total of each account, and the tallies once", async (t) => {
-  const { filler, db: single } = await openSinglePools(t);
-  const tables = ["impact_total", "planting_tally"];
-  await stopAutovacuum(filler, tables);
-  await insertTotals(filler);
-  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
-  const countPages = await createPageCounter(filler, single, tables);
-
-  const pages = await countPages(async (db) => {
-    const { registeredTrees, planted, regions } = await readSummary(db, {
-      mode: "live",
-      isSimulated: false,
-    });
-    t.is(registeredTrees, ACCOUNTS * MONTHS);
-    t.deepEqual(planted, [{ factorId: "terrestrial-1", trees: ACCOUNTS * SITES }]);
-    t.is(regions.length, 1);
-  });
-
-  t.true(pages <= MAXIMUM_PAGES, `${pages} pages`);
 });

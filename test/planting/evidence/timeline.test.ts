@@ -11,7 +11,6 @@ import type { GivenFacts } from "./evidenceFacts.ts";
 import { presentEvidenceSummary } from "../../../api/endpoints/presentEvidenceSummary.ts";
 import {
   factorFor,
-  IMPACT_FACTORS,
   projectGenericCo2Kg,
   projectImpact,
 } from "../../../modules/planting/impactFactors.rules.ts";
@@ -343,19 +342,6 @@ test("each type of forest has a factor for every time since 1970", (t) => {
     t.is(factorFor("terrestrial", at).id, "terrestrial-1");
   }
   t.throws(() => factorFor("mangrove", new Date(-1)), { instanceOf: RangeError });
-});
-
-test("factors have unique ids, and those of one type are sorted by time", (t) => {
-  t.is(new Set(IMPACT_FACTORS.map(({ id }) => id)).size, IMPACT_FACTORS.length);
-  for (const kind of ["mangrove", "terrestrial"] as const) {
-    const starts = IMPACT_FACTORS.filter(({ forestType }) => forestType === kind).map(
-      ({ effectiveFrom }) => effectiveFrom.getTime(),
-    );
-    t.deepEqual(
-      starts,
-      starts.toSorted((a, b) => a - b),
-    );
-  }
 });
 
 test("tons and hectares are summed over the factors and rounded to three decimals", (t) => {

@@ -42,22 +42,6 @@ test.serial("an order has all unordered trees but refunded ones, each tree once"
   t.is(order?.buyerName, "Test Organization");
 });
 
-test.serial("concurrent runs create each order once", async (t) => {
-  const setups = await Promise.all(Array.from({ length: 8 }, () => setUpPlanting(t.context.db)));
-  await Promise.all(setups.flatMap(({ register }) => [register(2), register(3)]));
-  const created = await Promise.all(setups.slice(0, 4).map(({ createOrders }) => createOrders()));
-  t.is(
-    created.reduce((sum, orders) => sum + orders, 0),
-    8,
-  );
-  for (const { orders } of setups) {
-    t.deepEqual(
-      (await orders()).map(({ treeCount }) => treeCount),
-      [5],
-    );
-  }
-});
-
 test.serial("all orders of a real partner come first, and are not bounded", async (t) => {
   const { db } = t.context;
   const setups = await Promise.all(
@@ -189,22 +173,16 @@ test.serial("stages that passed between two polls are recorded with their own ti
 const MINUTE_MS = 60 * 1000;
 const DAY_MS = 24 * 60 * MINUTE_MS;
 
-const ordersEvery = test.macro({
-  exec: (t, env: Readonly<Record<string, string>>, intervalMs: number) => {
+test("planting orders are created every minute with the simulated partner, and else every day", (t) => {
+  for (const [env, intervalMs] of [
+    [{}, MINUTE_MS],
+    [{ PLANTING_PARTNER: "manual" }, DAY_MS],
+    [{ PLANTING_PARTNER: "treemapper" }, DAY_MS],
+    [{ PLANTING_PARTNER: "manual", PLANTING_ORDER_INTERVAL_SECONDS: "90" }, 90_000],
+  ] as const) {
     t.is(plantingOrderIntervalMs(parseConfig(env)), intervalMs);
-  },
-  title: (title) => `planting orders are created ${title ?? ""}`,
+  }
 });
-
-test("every minute with the simulated partner", ordersEvery, {}, MINUTE_MS);
-test("every day with the manual partner", ordersEvery, { PLANTING_PARTNER: "manual" }, DAY_MS);
-test("every day with TreeMapper", ordersEvery, { PLANTING_PARTNER: "treemapper" }, DAY_MS);
-test(
-  "at the configured interval with any partner",
-  ordersEvery,
-  { PLANTING_PARTNER: "manual", PLANTING_ORDER_INTERVAL_SECONDS: "90" },
-  90_000,
-);
 
 // Serial, because planting orders are created of all accounts' trees.
 for (const seed of [1, 2, 3]) {

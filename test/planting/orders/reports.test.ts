@@ -1,8 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { evidenceSummary } from "../../../api/endpoints/presentEvidenceSummary.ts";
 import { sql } from "../../../db/sql.ts";
-import type { PlantingFact } from "../../../modules/planting/fact.rules.ts";
-import { listFacts } from "../../../modules/planting/facts.sql.ts";
 import { lockPlantingOrder } from "../../../modules/planting/orders.sql.ts";
 import { pollPlantingOrder } from "../../../modules/planting/pollPlantingOrder.ts";
 import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
@@ -11,7 +9,6 @@ import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
-import { STAGE_MS } from "../../support/planting.ts";
 import { skipIds } from "../../support/skipIds.ts";
 import { createAndPlace, eventsOf, startEvidenceApi } from "../evidence/evidenceApi.ts";
 import type { PlantingSetup } from "../setUpPlanting.ts";
@@ -115,10 +112,8 @@ test.serial(
     t.is(repeated?.outcome, "withdrawn");
     t.deepEqual(await stage.readTree(), after);
 
-    const undone = await stage.run(withdrawal(fact, "--undo"));
-    t.is(undone.exitCode, 0, undone.stderr);
-    const entries = await stage.run(["audit", "list", "--action", "evidence.reinstate", "--json"]);
-    t.like(readJson(entries), [{ subject: String(stage.order.id) }]);
+    // An operator does, which undoes the withdrawal.
+    t.deepEqual(await stage.report(stage.planted), ["accepted"]);
     t.is((await stage.readTree()).status, "planted");
     t.deepEqual(await stage.plantedTrees(), [10]);
     t.is((await stage.readSummary()).summary.trees_planted, 10);
@@ -179,24 +174,17 @@ test.serial(
     t.deepEqual((await stage.states()).slice(2), ["planted waiting", "allocated withdrawn"]);
     t.is((await stage.readTree()).status, "funds_distributed");
 
-    t.is((await stage.run(withdrawal(first, "--undo"))).exitCode, 0);
-    const contradicting = await stage.run(withdrawal(second, "--undo"));
-    t.is(contradicting.exitCode, 1);
-    t.regex(contradicting.stderr, /did not take effect, because it contradicts recorded facts\./u);
+    t.deepEqual(await stage.report(stage.allocated, later), ["accepted", "contradiction"]);
     t.is((await stage.states())[3], "allocated contradiction");
   },
 );
 
-test.serial("a fact that does not exist or is not withdrawn is rejected", async (t) => {
+test.serial("a fact that does not exist is rejected", async (t) => {
   const stage = await placeOrder(t);
   const missing = await stage.run(withdrawal(999_999_999));
   t.not(missing.exitCode, 0);
   t.regex(missing.stderr, /fact 999999999 not found/u);
   t.is((await stage.run(["evidence", "withdraw", "1"])).exitCode, 2);
-  const fact = await stage.numberOf("funds_distributed");
-  t.is((await stage.run(withdrawal(fact, "--undo", "--replacement", "-"))).exitCode, 2);
-  const kept = await stage.run(withdrawal(fact, "--undo"));
-  t.regex(kept.stderr, new RegExp(`fact ${fact} is not withdrawn`, "u"));
 });
 
 test.serial("facts that replace an already withdrawn one are in the audit log", async (t) => {
@@ -270,50 +258,16 @@ test.serial(
   },
 );
 
-/** Takes an order of the simulated partner through some stages by polls. */
-const poll = async (t: ExecutionContext<DatabaseContext>, stages: number) => {
+test.serial("the service's own placement of an order cannot be withdrawn", async (t) => {
   const setup = await setUpPlanting(t.context.db);
   await setup.order(10);
   await setup.place();
-  await setup.pass(stages * STAGE_MS);
-  return { setup, ...reportsOf(setup, await firstOrder(setup)) };
-};
-
-for (const [title, stages, isWaiting, after] of [
-  ["of a planted order can only be replaced", 2, false, "planted"],
-  ["can only be replaced while planting waits for an allocation", 0, true, "funds_distributed"],
-] as const) {
-  test.serial(`funds_distributed ${title}: a poll would place the order later`, async (t) => {
-    const { setup, order, withdraw, states } = await poll(t, stages);
-    if (isWaiting) {
-      const occurredAt = setup.clock.now().toISOString();
-      const planted: PlantingFact = { stage: "planted", occurred_at: occurredAt, media: [] };
-      await recordPlantingFacts(setup.deps, order.id, [planted], "partner");
-    }
-    const before = await states();
-    await t.throwsAsync(withdraw("funds_distributed"), {
-      code: "request_invalid",
-      message:
-        /the order has a fact of stage planted, .*; pass another funds_distributed with --replacement/u,
-    });
-    const [placed] = await listFacts(t.context.db, order.id);
-    const same = placed ? [placed.content] : [];
-    await t.throwsAsync(withdraw("funds_distributed", ...same), { code: "request_invalid" });
-    t.deepEqual(await states(), before, "a replacement that repeats the fact stays withdrawn");
-
-    await withdraw("funds_distributed", fundsDistributed("right", order.createdAt));
-    await setup.pass(0);
-    t.like(await setup.orders(), [{ stage: after, partnerReference: "right" }]);
-  });
-}
-
-test.serial("an order that is only placed is placed again", async (t) => {
-  const { setup, withdraw, states } = await poll(t, 0);
+  const { order, withdraw, states } = reportsOf(setup, await firstOrder(setup));
+  const another = fundsDistributed("another", order.createdAt);
+  for (const replacement of [[], [another]]) {
+    await t.throwsAsync(withdraw("funds_distributed", ...replacement), { code: "request_invalid" });
+  }
   t.deepEqual(await states(), ["funds_distributed accepted"]);
-  await withdraw("funds_distributed");
-  t.like(await setup.orders(), [{ stage: "created" }]);
-  await setup.pass(1000);
-  t.deepEqual(await states(), ["funds_distributed withdrawn", "funds_distributed accepted"]);
 });
 
 const SECRET = "a shared secret of both sides";

@@ -12,6 +12,9 @@ import type {
   ReachedStage,
 } from "../../../modules/planting/order.rules.ts";
 import { creditOrder } from "../../../modules/planting/creditOrder.rules.ts";
+import type { PlantingOrder, SiteShare } from "../../../modules/planting/order.rules.ts";
+import { tallyChanges, withImpactFactors } from "../../../modules/planting/tally.rules.ts";
+import type { TallyEntry } from "../../../modules/planting/tally.rules.ts";
 import type { RecordedTrees } from "../../../modules/planting/creditOrder.rules.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -26,8 +29,8 @@ const accepted = { state: "accepted", reason: null } as const;
 const waiting = { state: "waiting", reason: null } as const;
 const distributed = fact("funds_distributed");
 const allocated = fact("allocated");
-const planted = fact("planted");
-const verified = fact("planted_and_verified");
+const plantedFact = fact("planted");
+const verifiedFact = fact("planted_and_verified");
 
 for (const [timeline, stage, needed] of [
   ["allocations", "funds_distributed", []],
@@ -63,7 +66,7 @@ for (const [title, reached, given, expected] of [
   ],
   [
     "different details are reported before missing stages and wrong dates",
-    [planted],
+    [plantedFact],
     fact("planted", -9 * DAY_MS),
     contradicts("planted is already recorded with different details"),
   ],
@@ -92,13 +95,13 @@ for (const [title, reached, given, expected] of [
   ],
   [
     "a day after a later stage is tolerated",
-    [distributed, allocated, verified],
+    [distributed, allocated, verifiedFact],
     fact("planted", DAY_MS),
     accepted,
   ],
   [
     "a day and a millisecond after a later stage is a contradiction",
-    [distributed, allocated, verified],
+    [distributed, allocated, verifiedFact],
     fact("planted", DAY_MS + 1),
     isDated(
       "planted",
@@ -253,3 +256,130 @@ for (const [title, records, claims, expected] of [
     t.deepEqual(creditOrder(ORDER, records, ownClaims, credited), expected);
   });
 }
+
+type Order = Pick<
+  PlantingOrder,
+  "treeCount" | "refundedCount" | "siteShares" | "plantedAt" | "verifiedAt"
+>;
+
+const tallyChange = (before: Order, after: Order) => tallyChanges([{ before, after }]);
+
+const at = new Date("2026-05-01T00:00:00Z");
+
+const share = (siteId: number, weight: number, forestType: SiteShare["forestType"] = "mangrove") =>
+  ({ siteId, region: "Coast", forestType, weight, factorId: null }) satisfies SiteShare;
+
+const withFactors = (given: Order): Order => ({
+  ...given,
+  siteShares: withImpactFactors(given.siteShares, given.plantedAt, given.siteShares),
+});
+
+const order = (given: Partial<Order> = {}): Order =>
+  withFactors({
+    treeCount: 10,
+    refundedCount: 0,
+    siteShares: [share(1, 1)],
+    plantedAt: null,
+    verifiedAt: null,
+    ...given,
+  });
+
+const entry = (
+  siteId: number,
+  planted: number,
+  verified = 0,
+  factorId = "mangrove-1",
+): TallyEntry => ({ siteId, factorId, planted, verified });
+
+const changes = test.macro({
+  exec: (t, before: Partial<Order>, after: Partial<Order>, expected: readonly TallyEntry[]) => {
+    t.deepEqual(tallyChange(order(before), order(after)), expected);
+    // The reverse change subtracts exactly the same.
+    t.deepEqual(
+      tallyChange(order(after), order(before)),
+      expected.map(({ planted, verified, ...key }) => ({
+        ...key,
+        planted: planted === 0 ? 0 : -planted,
+        verified: verified === 0 ? 0 : -verified,
+      })),
+    );
+  },
+  title: (title = "") => title,
+});
+
+const PLANTED = { plantedAt: at };
+const VERIFIED = { plantedAt: at, verifiedAt: at };
+const TWO = { siteShares: [share(1, 1), share(2, 3)] };
+
+test("an order that is not planted adds nothing, refunded or not", changes, {}, TWO, []);
+test("an order without known sites adds nothing", changes, {}, { ...PLANTED, siteShares: [] }, []);
+test("planted trees are added at their sites", changes, TWO, { ...TWO, ...PLANTED }, [
+  entry(1, 3),
+  entry(2, 7),
+]);
+test("an unchanged order changes nothing", changes, VERIFIED, VERIFIED, []);
+test("verification adds verified trees only", changes, PLANTED, VERIFIED, [entry(1, 0, 10)]);
+test("verification without reported planting adds both", changes, {}, VERIFIED, [entry(1, 10, 10)]);
+test(
+  "refunded trees are subtracted, also from the verified ones",
+  changes,
+  VERIFIED,
+  { ...VERIFIED, refundedCount: 4 },
+  [entry(1, -4, -4)],
+);
+test(
+  "a fully refunded order leaves nothing",
+  changes,
+  { ...TWO, ...VERIFIED },
+  { ...TWO, ...VERIFIED, refundedCount: 10 },
+  [entry(1, -3, -3), entry(2, -7, -7)],
+);
+test(
+  "trees move when their site changes",
+  changes,
+  PLANTED,
+  { ...PLANTED, siteShares: [share(2, 1)] },
+  [entry(1, -10), entry(2, 10)],
+);
+test(
+  "each type of forest has its own factor, sorted by site and factor",
+  changes,
+  {},
+  {
+    ...PLANTED,
+    treeCount: 6,
+    siteShares: [
+      share(12, 1),
+      share(3, 1, "terrestrial"),
+      share(3, 1, "mangrove"),
+      share(3, 3, "terrestrial"),
+    ],
+  },
+  [entry(3, 1), entry(3, 4, 0, "terrestrial-1"), entry(12, 1)],
+);
+
+const splits = test.macro({
+  exec: (t, total: number, weights: readonly number[], expected: readonly number[]) => {
+    const siteShares = weights.map((weight, index) => share(index, weight));
+    const after = order({ ...PLANTED, treeCount: total, siteShares });
+    const parts = tallyChange(order(), after);
+    t.deepEqual(
+      weights.map((_, index) => parts.find(({ siteId }) => siteId === index)?.planted ?? 0),
+      expected,
+    );
+  },
+  title: (title = "") => `trees are split by weight: ${title}`,
+});
+
+const MOST = Number.MAX_SAFE_INTEGER;
+
+test("the remainder goes to the first sites", splits, 11, [1, 1, 1, 1], [3, 3, 3, 2]);
+test("no tree goes to a site of negligible weight", splits, 5, [MOST, 1, MOST], [3, 0, 2]);
+test("the largest count, over the most unequal sites", splits, MOST, [1, MOST - 1], [1, MOST - 1]);
+test(
+  "the largest count, with a sum of weights beyond the safe integers",
+  splits,
+  MOST,
+  [MOST, MOST, MOST],
+  [3_002_399_751_580_331, 3_002_399_751_580_330, 3_002_399_751_580_330],
+);

@@ -11,8 +11,6 @@ import { listPlantingOrders } from "../../../modules/planting/orders.sql.ts";
 import { listFacts } from "../../../modules/planting/facts.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import type { PlantingOrder } from "../../../modules/planting/order.rules.ts";
-import { createPlanting } from "../../../modules/planting/createPlanting.ts";
-import type { PlantingSettings } from "../../../modules/planting/createPlanting.ts";
 import {
   simulateAllocated,
   simulatePlanted,
@@ -30,6 +28,7 @@ import {
   plantingOrderWorkflowId,
 } from "../../../runtime/temporalNames.rules.ts";
 import { plantingOrder } from "../../../workflows/plantingOrder.ts";
+import { createTestPlanting } from "../../support/planting.ts";
 import { createYieldingPace } from "../../support/bulkPaces.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -56,7 +55,7 @@ const setUp = async (
     partner,
   }: {
     readonly clock: Clock;
-    readonly partner: PlantingSettings["partner"];
+    readonly partner: "simulated" | "manual";
   },
 ) => {
   const { db } = t.context;
@@ -67,13 +66,7 @@ const setUp = async (
   const native = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
   const workflowBundle = await bundleWorkflows();
   const pace = createYieldingPace();
-  const planting = createPlanting({
-    treeMapper: null,
-    partner,
-    partnerName: null,
-    timeline: "allocations",
-    simulatedStepMs: 300,
-  });
+  const planting = createTestPlanting({ partner, stageMs: 300 });
   const activities = createPlantingActivities({
     db,
     bulkDb: openBulkPool(db, pace),
@@ -179,7 +172,7 @@ test.serial("creating orders yields to what clients record", async (t) => {
 });
 
 test.serial(
-  "a lost workflow is started again after three missed polls, a running one is left alone",
+  "a lost workflow is started again after two missed polls, a running one is left alone",
   async (t) => {
     const { db } = t.context;
     const clock = createMovableClock("2026-05-01T10:00:00.000Z");
@@ -218,11 +211,11 @@ test.serial(
     const lostBefore = await describe(lost.id);
     t.is(lostBefore.status, "TERMINATED");
 
-    clock.set("2026-05-01T13:00:00.000Z");
+    clock.set("2026-05-01T22:00:00.000Z");
     await createOrders();
     t.deepEqual(await describe(lost.id), lostBefore);
 
-    clock.set("2026-05-01T13:00:01.000Z");
+    clock.set("2026-05-01T22:00:01.000Z");
     await createOrders();
     const again = await describe(lost.id);
     t.is(again.status, "RUNNING");
@@ -245,7 +238,7 @@ test.serial(
     );
     const workflow = temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, lost.id));
     await workflow.terminate();
-    clock.set("2026-05-02T10:00:00.000Z");
+    clock.set("2026-05-02T11:00:00.000Z");
     await createOrders();
     await workflow.result();
     const ended = await describe(lost.id);
@@ -304,7 +297,7 @@ test.serial(
         actor: { kind: "operator", name: "ann", reason: null },
       },
       planted?.id ?? 0,
-      { withdrawal: { reason: "photos of another site", replacement: null }, isDryRun: false },
+      { reason: "photos of another site", replacement: null, isDryRun: false },
     );
     await createOrders();
 

@@ -110,11 +110,12 @@ export const startTreeMapperPlanting = async (
     ...setup.deps,
     planting: createPlanting(
       {
-        partner: "treemapper",
-        partnerName: "Yamuna Growers",
-        treeMapper: { apiKey, apiBase: server.apiBase },
-        timeline: "allocations",
-        simulatedStepMs: 1,
+        PLANTING_PARTNER: "treemapper",
+        PLANTING_PARTNER_NAME: "Yamuna Growers",
+        PLANTING_TIMELINE: "allocations",
+        SIMULATED_PLANTING_SECONDS: 1,
+        TREEMAPPER_API_KEY: apiKey,
+        TREEMAPPER_API_BASE: server.apiBase,
       },
       (records) => unusable.push(records),
     ),

@@ -7,9 +7,8 @@ import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase, openTestPool } from "../../support/database.ts";
 import { planting, SITE, startTreeMapperPlanting } from "./startTreeMapperPlanting.ts";
 import { AsyncLocalStorage } from "node:async_hooks";
-import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { CommonQueryMethods } from "slonik";
-import { listClaims, lockClaims, replaceClaims } from "../../../modules/planting/claims.sql.ts";
+import { lockClaims, replaceClaims } from "../../../modules/planting/claims.sql.ts";
 import { claimTrees } from "../../../modules/planting/claimTrees.ts";
 import { eventually } from "../../support/programs.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
@@ -195,6 +194,7 @@ test.serial("a record that cannot be read is credited to no order, and stops non
     null,
     { ...good, id: "undated", interventionStartDate: null },
     { ...good, id: "x".repeat(201) },
+    { ...good, id: "nul\0" },
     { ...good, id: "backwards", interventionStartDate: "2066-01-01 05:30:00" },
     { ...good, id: "uncounted", plantedSpecies: [{ treeCount: "many" }] },
     { ...good, id: "nowhere", plantProjectSite: null, geometry: null },
@@ -208,8 +208,8 @@ test.serial("a record that cannot be read is credited to no order, and stops non
   t.deepEqual(unusable, [
     {
       unreadablePlantings: {
-        count: 4,
-        firstIds: ["undated", "x".repeat(100), "backwards", "uncounted"],
+        count: 5,
+        firstIds: ["undated", "x".repeat(100), "nul\0", "backwards", "uncounted"],
       },
       unreadableSites: { count: 1, firstIds: ["site_2"] },
       plantingsWithoutLocation: { count: 1, firstIds: ["nowhere"] },
@@ -219,39 +219,6 @@ test.serial("a record that cannot be read is credited to no order, and stops non
   setup.clock.set("2026-07-07T10:00:00.000Z");
   t.true((await poll(id)).isFinished);
   t.is((await factsOf(id)).at(-1), "planted accepted");
-});
-
-test.serial("NUL and half a surrogate pair in TreeMapper's texts stop no order", async (t) => {
-  const { state, setup, order, poll, factsOf, unusable } = await startTreeMapperPlanting(t);
-  const id = await order(30);
-  state.project = { ...state.project, name: "Yamuna\ud800", country: "\0N", ecosystem: "\0" };
-  const good = planting("usable", "2026-07-05", [30], "site\udc00");
-  state.sites = [
-    { ...SITE, uid: "site\udc00" },
-    { ...SITE, name: "North\0Bank", image: "https://cdn.example/\0.jpg" },
-  ];
-  state.interventions = [
-    { ...good, id: "nul\0" },
-    { ...good, id: "half\ud800" },
-    {
-      ...good,
-      scientificName: "\0",
-      plantedSpecies: [{ scientificName: "\ud800", treeCount: 10 }],
-      coordinates: [{ image: "https://cdn.example/\0.jpg" }],
-    },
-    planting("plain", "2026-07-05", [20]),
-  ];
-  setup.clock.set("2026-07-06T10:00:00.000Z");
-
-  t.true((await poll(id)).isFinished);
-
-  t.is((await factsOf(id)).at(-1), "planted accepted");
-  t.is(unusable[0]?.unreadablePlantings.count, 2);
-  t.is(unusable[0]?.unreadableSites.count, 1);
-  state.project = { ...state.project, uid: "proj\0" };
-  await t.throwsAsync(order(1), { message: /uid/u });
-  state.project = { ...state.project, uid: "proj_1" };
-  t.true((await factsOf(await order(1))).includes("funds_distributed accepted"));
 });
 
 test.serial("a poll fails if there are records, and none can be read", async (t) => {
@@ -385,100 +352,4 @@ test.serial("claims of several processes credit no tree to two orders", async (t
       ),
   );
   t.deepEqual(claimed, [{ reference: "contested", trees: 30 }]);
-});
-
-test.serial("a poll that another one of its order overtakes gives up no trees", async (t) => {
-  const { db } = t.context;
-  const { state, setup, partner, order, poll, pollNow } = await startTreeMapperPlanting(t);
-  const [first, second] = [await order(70), await order(70)];
-  state.interventions = [
-    planting("near", "2026-07-05", [100]),
-    planting("far", "2026-07-06", [60]),
-  ];
-  setup.clock.set("2026-07-10T10:00:00.000Z");
-  t.true((await poll(first)).isFinished);
-  const placed = (await setup.orders()).find(({ id }) => id === second);
-  if (!placed) {
-    throw new Error("There is an order.");
-  }
-
-  await partner.fetchUpdates(
-    { ...placed, reached: [] },
-    {
-      now: setup.clock.now(),
-      signal: NEVER,
-      claimTrees: async (records) => {
-        t.true((await pollNow(second)).isFinished);
-        return claimTrees({ db }, placed, records, NEVER);
-      },
-    },
-  );
-
-  t.deepEqual(
-    (await listRows(db, [first, second])).map(({ reference, trees }) => [reference, trees]),
-    [
-      ["far", 40n],
-      ["near", 70n],
-      ["near", 30n],
-    ],
-  );
-});
-
-/** Records of one tree each. */
-const recordsOf = (name: string, count: number) =>
-  Array.from({ length: count }, (_, index) => planting(`${name}-${index}`, "2026-07-05", [1]));
-
-test.serial("other work gets its turn after every 500 records that are read", async (t) => {
-  const { state, setup, partner, order } = await startTreeMapperPlanting(t);
-  await order(1);
-  state.interventions = recordsOf("read", 5000);
-  let turns = 0;
-  let counter = setImmediate(function count() {
-    turns += 1;
-    counter = setImmediate(count);
-  });
-  // A response has arrived completely.
-  const startCounting = (): void => {
-    turns = 0;
-  };
-  subscribe("undici:request:trailers", startCounting);
-  t.teardown(() => {
-    clearImmediate(counter);
-    unsubscribe("undici:request:trailers", startCounting);
-  });
-  const turnsOfReading: number[] = [];
-  for (const placed of await setup.orders()) {
-    await partner.fetchUpdates(
-      { ...placed, reached: [] },
-      {
-        now: new Date("2026-07-10T10:00:00.000Z"),
-        signal: NEVER,
-        claimTrees: () => {
-          turnsOfReading.push(turns);
-          return Promise.resolve([]);
-        },
-      },
-    );
-  }
-  // The records are parsed, and then located.
-  t.true((turnsOfReading[0] ?? 0) >= 2 * 9, turnsOfReading.join(", "));
-});
-
-test.serial("an order gets its trees although other processes have taken older ones", async (t) => {
-  const [here, elsewhere] = [await startTreeMapperPlanting(t), await startTreeMapperPlanting(t)];
-  const [first, last] = [await here.order(1), await here.order(2)];
-  const between = await elsewhere.order(50);
-  for (const { state, setup } of [here, elsewhere]) {
-    setup.clock.set("2026-07-10T10:00:00.000Z");
-    state.interventions = recordsOf("taken", 100);
-  }
-  t.true((await here.poll(first)).isFinished);
-  t.true((await elsewhere.poll(between)).isFinished);
-
-  t.true((await here.pollNow(last)).isFinished);
-
-  t.deepEqual(await listClaims(t.context.db, last), [
-    { reference: "taken-51", trees: 1 },
-    { reference: "taken-52", trees: 1 },
-  ]);
 });

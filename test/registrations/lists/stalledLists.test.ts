@@ -14,18 +14,12 @@ import { createYieldingPace } from "../../support/bulkPaces.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
-import { registrationsIn } from "../../api/contract.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { watchPages } from "./watchPages.ts";
 
 const test = testWithDatabase();
 
 const MIB = 1024 * 1024;
-/** One page of a list, or a single registration that is larger. */
-const PAGE_BYTES = 768 * 1024;
-
-/** JSON that PostgreSQL writes as 700 KiB, because it writes 1e+300 as 301 digits. */
-const WORST_METADATA = { a: Array.from({ length: 2300 }, () => 1e300) };
 const LONG_METADATA = { a: "x".repeat(64_000) };
 
 const fill = async (
@@ -70,22 +64,6 @@ const openList = (url: string, key: string): Promise<readonly [number, ClientReq
     call.on("error", reject);
     call.end();
   });
-
-test("a page has a bounded number of bytes, and the list is complete", async (t) => {
-  const { db } = t.context;
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
-  await fill(db, id, 3, WORST_METADATA);
-  await fill(db, id, 200, LONG_METADATA);
-  await fill(db, id, 5000, {});
-  const { reads, pageBytes } = countPages(db);
-  const { call } = await startStandaloneApi(t, { db, reads });
-
-  const { body } = await call("GET", "/plant/trees", { key });
-
-  t.is(new Set(registrationsIn(body, "tree").map((each) => each.id)).size, 5203);
-  t.true(sum(pageBytes) > 5 * MIB);
-  t.true(Math.max(...pageBytes) <= PAGE_BYTES, `${Math.max(...pageBytes)}`);
-});
 
 test("fifty clients that stop reading long lists hold less than 48 MiB", async (t) => {
   const { db } = t.context;

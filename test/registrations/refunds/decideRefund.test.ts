@@ -25,147 +25,79 @@ const registration = (given: Partial<RefundableRegistration>): RefundableRegistr
   ...given,
 });
 
-const refunds = test.macro({
-  exec: (t, given: Partial<RefundableRegistration>, requested: number | null, expected: number) => {
-    t.is(decideRefund(registration(given), requested, window, NOW), expected);
-  },
-  title: (title = "") => `a refund returns ${title}`,
-});
-
-const rejects = test.macro({
-  exec: (
-    t,
-    given: Partial<RefundableRegistration>,
-    requested: number | null,
-    code: ErrorCode,
-    message: string,
-  ) => {
-    const error = t.throws(() => decideRefund(registration(given), requested, window, NOW), {
-      instanceOf: DomainError,
-    });
-    t.is(error?.code, code);
-    t.is(error?.message, message);
-  },
-  title: (title = "") => `a refund is rejected ${title}`,
-});
-
 const MOST = Number.MAX_SAFE_INTEGER;
 
-test("all units if no count is given", refunds, {}, null, 10);
-test("all remaining units if no count is given", refunds, { refundedCount: 9 }, null, 1);
-test("one unit", refunds, {}, 1, 1);
-test("the registered count", refunds, {}, 10, 10);
-test("the remaining count", refunds, { refundedCount: 4 }, 6, 6);
-test("the largest count", refunds, { count: MOST }, null, MOST);
-test("the last unit of the largest count", refunds, { count: MOST, refundedCount: MOST - 1 }, 1, 1);
-test("units of the cycle's first millisecond", refunds, { createdAt: cycle.start }, null, 10);
-test(
-  "units of the cycle's last millisecond",
-  refunds,
-  { createdAt: new Date(cycle.end.getTime() - 1) },
-  null,
-  10,
-);
+/** The registration, the requested count and the refunded one. */
+const REFUNDED: readonly (readonly [Partial<RefundableRegistration>, number | null, number])[] = [
+  [{}, null, 10],
+  [{ refundedCount: 9 }, null, 1],
+  [{}, 1, 1],
+  [{}, 10, 10],
+  [{ refundedCount: 4 }, 6, 6],
+  [{ count: MOST }, null, MOST],
+  [{ count: MOST, refundedCount: MOST - 1 }, 1, 1],
+  [{ createdAt: cycle.start }, null, 10],
+  [{ createdAt: new Date(cycle.end.getTime() - 1) }, null, 10],
+  // Of the next cycle, in which another process already is.
+  [{ createdAt: cycle.end }, null, 10],
+];
 
-test(
-  "units of the next cycle, in which another process already is",
-  refunds,
-  { createdAt: cycle.end },
-  null,
-  10,
-);
+test("a refund returns the requested count, or all units that remain", (t) => {
+  for (const [given, requested, expected] of REFUNDED) {
+    t.is(decideRefund(registration(given), requested, window, NOW), expected);
+  }
+});
 
 const BEFORE = new Date(cycle.start.getTime() - 1);
 const OUTSIDE = "tree registration is outside the current billing cycle";
 const FULLY = "tree registration is already fully refunded";
 const NO_USAGE = "bottle registration predates the enhanced refund system: no usage record on file";
 
-test(
-  "one millisecond before the cycle",
-  rejects,
-  { createdAt: BEFORE },
-  null,
-  "outside_billing_cycle",
-  OUTSIDE,
-);
-test(
-  "outside the cycle, whatever the counts",
-  rejects,
-  { createdAt: BEFORE, refundedCount: 10 },
-  11,
-  "outside_billing_cycle",
-  OUTSIDE,
-);
-test(
-  "without usage, whatever else is wrong",
-  rejects,
-  { kind: "bottle", hasUsage: false, createdAt: BEFORE, refundedCount: 10 },
-  11,
-  "usage_not_on_file",
-  NO_USAGE,
-);
-test("if no units remain", rejects, { refundedCount: 10 }, null, "request_invalid", FULLY);
-test("of one unit if no units remain", rejects, { refundedCount: 10 }, 1, "request_invalid", FULLY);
-test(
-  "of one unit more than remain",
-  rejects,
-  { refundedCount: 4 },
-  7,
-  "request_invalid",
-  "count: only 6 can still be refunded",
-);
-test(
-  "of one unit more than remain of the largest count",
-  rejects,
-  { count: MOST, refundedCount: 1 },
-  MOST,
-  "request_invalid",
-  `count: only ${MOST - 1} can still be refunded`,
-);
+const REJECTED: readonly (readonly [
+  Partial<RefundableRegistration>,
+  number | null,
+  ErrorCode,
+  string,
+])[] = [
+  [{ createdAt: BEFORE }, null, "outside_billing_cycle", OUTSIDE],
+  [{ createdAt: BEFORE, refundedCount: 10 }, 11, "outside_billing_cycle", OUTSIDE],
+  [
+    { kind: "bottle", hasUsage: false, createdAt: BEFORE, refundedCount: 10 },
+    11,
+    "usage_not_on_file",
+    NO_USAGE,
+  ],
+  [{ refundedCount: 10 }, null, "request_invalid", FULLY],
+  [{ refundedCount: 10 }, 1, "request_invalid", FULLY],
+  [{ refundedCount: 4 }, 7, "request_invalid", "count: only 6 can still be refunded"],
+  [
+    { count: MOST, refundedCount: 1 },
+    MOST,
+    "request_invalid",
+    `count: only ${MOST - 1} can still be refunded`,
+  ],
+];
 
-const atAge = test.macro({
-  exec: (t, ageMs: number, acceptedAgeMs: number | null, isRejected: boolean) => {
-    const now = new Date("2026-12-01T00:00:00.000Z");
-    const year = {
-      start: new Date("2026-01-01T00:00:00.000Z"),
-      end: new Date("2027-01-01T00:00:00.000Z"),
-    };
-    const refund = () =>
-      decideRefund(
-        registration({ createdAt: new Date(now.getTime() - ageMs) }),
-        null,
-        { cycle: year, acceptedAgeMs },
-        now,
-      );
-    if (isRejected) {
-      const error = t.throws(refund, { instanceOf: DomainError });
-      t.is(error?.code, "outside_billing_cycle");
-      t.regex(error?.message ?? "", /too old/u);
-    } else {
-      t.is(refund(), 10);
-    }
-  },
-  title: (title = "") => `in a billing period of a year, ${title}`,
+test("a refund is rejected for its usage first, then for its cycle, then for its count", (t) => {
+  for (const [given, requested, code, message] of REJECTED) {
+    const refund = () => decideRefund(registration(given), requested, window, NOW);
+    t.like(t.throws(refund, { instanceOf: DomainError }), { code, message });
+  }
 });
 
-test(
-  "a registration three days younger than Stripe's maximum age is refunded",
-  atAge,
-  REFUNDABLE_MS,
-  ACCEPTED_AGE_MS,
-  false,
-);
-test(
-  "a registration one millisecond older is rejected",
-  atAge,
-  REFUNDABLE_MS + 1,
-  ACCEPTED_AGE_MS,
-  true,
-);
-test(
-  "a registration of any age is refunded if the processor has no maximum",
-  atAge,
-  10 * REFUNDABLE_MS,
-  null,
-  false,
-);
+test("in a billing period of a year, a registration can be refunded until three days before Stripe's maximum age", (t) => {
+  const now = new Date("2026-12-01T00:00:00.000Z");
+  const year = { start: new Date("2026-01-01T00:00:00Z"), end: new Date("2027-01-01T00:00:00Z") };
+  const refund = (ageMs: number, acceptedAgeMs: number | null) => () =>
+    decideRefund(
+      registration({ createdAt: new Date(now.getTime() - ageMs) }),
+      null,
+      { cycle: year, acceptedAgeMs },
+      now,
+    );
+  t.is(refund(REFUNDABLE_MS, ACCEPTED_AGE_MS)(), 10);
+  t.is(refund(10 * REFUNDABLE_MS, null)(), 10);
+  const error = t.throws(refund(REFUNDABLE_MS + 1, ACCEPTED_AGE_MS), { instanceOf: DomainError });
+  t.is(error?.code, "outside_billing_cycle");
+  t.regex(error?.message ?? "", /too old/u);
+});

@@ -805,8 +805,6 @@ export interface components {
             readonly duration_ms: number;
             /** @description Why it failed; null if it succeeded. */
             readonly error: string | null;
-            /** @description The first KiB of the response's body. */
-            readonly response: string | null;
             /** Format: date-time */
             readonly started_at: string;
             /**

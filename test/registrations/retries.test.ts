@@ -1,8 +1,9 @@
 import type { ExecutionContext } from "ava";
 import { sql } from "../../db/sql.ts";
 import { batchIn } from "../api/batches.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { startStoreApiOf } from "../stores/startStoreApi.ts";
+import { startApiOf, startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
+import { updateStore } from "../../modules/stores/stores.sql.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -23,8 +24,6 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const other = await startStandaloneApi(t, { db });
   return {
     plant: (api: typeof one, body: object) => api.call("POST", "/plant/trees", { key, body }),
-    plantBatch: (api: typeof one, items: readonly object[]) =>
-      api.call("POST", "/plant/trees/batch", { key, body: { items } }),
     one,
     other,
     /** Holds all writes of accounts with limits. */
@@ -59,36 +58,6 @@ test.serial(
   },
 );
 
-test.serial(
-  "a retried batch is a replay although the first one, which is being written, reaches the limit",
-  async (t) => {
-    const { plantBatch, plant, one, other, hold, readTotal } = await setUp(t);
-    const items = [
-      { count: 1, idempotency_key: "order-0" },
-      { count: 4, idempotency_key: "order-1" },
-    ];
-    const { countWaiting, release } = await hold();
-
-    const first = plantBatch(one, items);
-    await eventually(async () => (await countWaiting()) === 1);
-    const retry = plantBatch(other, items);
-    const single = plant(one, { count: 4, idempotency_key: "order-1" });
-    await release();
-
-    const batches = [batchIn(await first), batchIn(await retry)];
-    t.deepEqual(
-      batches.map(({ succeeded }) => succeeded),
-      [2, 2],
-    );
-    t.deepEqual(
-      batches.map(({ results }) => results.every((result) => result.idempotent_replayed === true)),
-      [false, true],
-    );
-    t.is((await single).headers.get("Idempotent-Replayed"), "true");
-    t.is(await readTotal(), 5n);
-  },
-);
-
 test("a store's retry gets the response of the write in flight that reaches the limit", async (t) => {
   const { db } = t.context;
   const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
@@ -113,4 +82,52 @@ test("a store's retry gets the response of the write in flight that reaches the 
 
   t.deepEqual([original?.status, replay?.status], [200, 200]);
   t.is(replay?.text, original?.text);
+});
+
+for (const [path, body, feature] of [
+  ["/app/api/plant", { trees: 5 }, "treePlanting"],
+  ["/app/api/charity/donate", { charity_id: "53-0196605", amount: 5 }, "donations"],
+] as const) {
+  test(`a POST ${path} that is disabled is refused, is recorded once enabled, and is then a replay`, async (t) => {
+    const { db } = t.context;
+    const store = await createTestStore(db, { balanceCents: 10_000 });
+    const headers = { ...store.live, "Idempotency-Key": "order-1" };
+    const send = async (isEnabled: boolean) => {
+      await updateStore(db, store.id, { [feature]: isEnabled });
+      return (await startStoreApi(t, { db })).post(path, headers, body);
+    };
+
+    t.is((await send(false)).status, 403);
+    const recorded = await send(true);
+    t.is(recorded.status, 200);
+    t.is(recorded.headers.get("Idempotent-Replayed"), null);
+    const replay = await send(false);
+    t.is(replay.headers.get("Idempotent-Replayed"), "true");
+    t.is(replay.text, recorded.text);
+  });
+}
+
+const GIFT = { amount_cents: 500, ein: "530196605", idempotency_key: "gift-1" };
+
+test("a donation that could not be made by now is a replay if it was made before, and the others of its batch are refused", async (t) => {
+  const { db } = t.context;
+  const { call, id, key } = await startApiOf(t);
+  await call("POST", "/charities/subscribe", { key });
+  const donate = async (items: readonly object[]) =>
+    batchIn(await call("POST", "/charities/donate/batch?atomic=false", { key, body: { items } }))
+      .results;
+  const [original] = await donate([GIFT]);
+
+  const [replay] = await donate([{ ...GIFT, ein: "000000000" }]);
+  t.true(replay?.idempotent_replayed);
+  t.deepEqual(replay?.body, original?.body);
+
+  await db.query(sql.typeAlias("void")`
+    UPDATE donor SET active_since = NULL WHERE account_id = ${id}
+  `);
+  const results = await donate([GIFT, { ...GIFT, idempotency_key: "gift-2" }]);
+  t.deepEqual(
+    results.map(({ status }) => status),
+    [200, 400],
+  );
 });
