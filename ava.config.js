@@ -24,7 +24,7 @@ const LONGEST = [
   "worker/webhooks.system",
   "charities/programs.system",
   "events/worker.system",
-  "worker/pooler.system",
+  "db/pooler.system",
   "billing/repair/failover.system",
   "contract/standalone",
   "worker/dispatcher/dispatcher",

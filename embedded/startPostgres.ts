@@ -14,7 +14,7 @@ import {
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import { Client, DatabaseError } from "pg";
+import { Client, DatabaseError, escapeLiteral } from "pg";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { choosePort } from "./choosePort.ts";
 import { readLogTail, spawnWithLog } from "./supervisor.ts";
@@ -27,7 +27,7 @@ import type { Stop } from "../runtime/processIdentity.ts";
 export type EmbeddedPostgres = {
   /** With the role that owns everything. */
   readonly url: string;
-  /** With the role of the programs; a migration creates it. */
+  /** With the role of the programs. */
   readonly appUrl: string;
   readonly process: ManagedProcess;
 };
@@ -219,9 +219,20 @@ const connectWhenReady = async (
   throw new StartupError(`PostgreSQL ${problem}:\n${readLogTail(logFile)}`);
 };
 
-const createDatabase = async (client: Client): Promise<void> => {
-  const { rowCount } = await client.query("SELECT FROM pg_database WHERE datname = $1", [DATABASE]);
-  if (rowCount === 0) {
+/** Creates the database and the role of the programs, unless they exist. */
+const createDatabase = async (client: Client, appPassword: string): Promise<void> => {
+  const { rows } = await client.query<{ hasDatabase: boolean; hasRole: boolean }>(
+    `
+      SELECT
+        EXISTS (SELECT FROM pg_database WHERE datname = $1) AS "hasDatabase",
+        EXISTS (SELECT FROM pg_roles WHERE rolname = $2) AS "hasRole"
+    `,
+    [DATABASE, APP],
+  );
+  if (rows[0]?.hasRole !== true) {
+    await client.query(`CREATE ROLE ${APP} LOGIN PASSWORD ${escapeLiteral(appPassword)}`);
+  }
+  if (rows[0]?.hasDatabase !== true) {
     await client.query(`CREATE DATABASE ${DATABASE}`);
   }
 };
@@ -273,12 +284,13 @@ export const startPostgres = async ({
     stop: STOP,
     context,
   });
+  const appPassword = derivePassword(password, APP);
   const urlOf = (role: string, rolePassword: string, database = DATABASE): string =>
     `postgres://${role}:${rolePassword}@${HOST}:${actualPort}/${database}`;
   try {
     const client = await connectWhenReady(urlOf(OWNER, password, "postgres"), server, logFile);
     try {
-      await createDatabase(client);
+      await createDatabase(client, appPassword);
     } finally {
       await client.end();
     }
@@ -293,7 +305,7 @@ export const startPostgres = async ({
   }
   return {
     url: urlOf(OWNER, password),
-    appUrl: urlOf(APP, derivePassword(password, APP)),
+    appUrl: urlOf(APP, appPassword),
     process: server,
   };
 };
