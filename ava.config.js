@@ -1,7 +1,6 @@
 /** The files that take longest start first, so that none of them runs alone at the end. */
 const LONGEST = [
   "embedded/start.system",
-  "db/previousRelease.system",
   "api/linearInput",
   "worker/billedOnce.system",
   "api/program.system",
