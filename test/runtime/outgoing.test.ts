@@ -19,16 +19,16 @@ import { resolveAddresses } from "../../runtime/resolveAddresses.ts";
 import { readTemporalProxy } from "../../worker/runWorker.ts";
 import { TEMPORAL_ADDRESS } from "../support/programs.ts";
 
-const VARIABLES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
+const VARIABLES = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 
 /** Sets the variables of proxies, and no others. */
-const configure = (variables: Readonly<Record<string, string>>): readonly string[] => {
+const configure = (variables: Readonly<Record<string, string>>): void => {
   for (const name of VARIABLES) {
     delete process.env[name];
     delete process.env[name.toLowerCase()];
   }
   Object.assign(process.env, variables);
-  return configureOutgoing();
+  configureOutgoing();
 };
 
 test.afterEach.always(() => {
@@ -149,15 +149,6 @@ test.serial("hosts in NO_PROXY are called directly", async (t) => {
   t.is(findProxy("https://api.internal.test"), null);
   t.is(findTemporalProxy("temporal.internal.test:7233"), null);
   t.is(findProxy("https://charities.test")?.href, `${url}/`);
-});
-
-test.serial("ALL_PROXY counts where no other variable does, and a SOCKS proxy is ignored", (t) => {
-  t.deepEqual(configure({ ALL_PROXY: "http://all.test:1", HTTPS_PROXY: "http://tls.test:2" }), []);
-  t.is(findProxy("http://company.test")?.host, "all.test:1");
-  t.is(findProxy("https://company.test")?.host, "tls.test:2");
-
-  t.deepEqual(configure({ ALL_PROXY: "socks5://all.test:1" }), ["ALL_PROXY"]);
-  t.is(findProxy("https://company.test"), null);
 });
 
 /** Starts a name server that knows IPv4 addresses and never responds to queries for IPv6 addresses. */
