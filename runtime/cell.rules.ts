@@ -1,6 +1,6 @@
 /*
  * The names of cells: complete installations behind one address, among which a proxy chooses by the cell's name in a key or a
- * path. deploy/haproxy/haproxy.cfg reads them in the same forms.
+ * path. deploy/haproxy/haproxy.cfg and deploy/caddy/Caddyfile read them in the same forms.
  */
 
 /** Without `_` and `-`, which end it in keys and paths. */

@@ -13,10 +13,11 @@ import {
   reportsLostResponses,
   reportsOutage,
   routesByCell,
+  startCells,
   SECRETS,
   streamsLists,
 } from "./proxyCases.ts";
-import { HAPROXY, startHaproxy } from "./startHaproxy.ts";
+import { HAPROXY, MOVED_KEY, MOVED_SLUG, startHaproxy } from "./startHaproxy.ts";
 import { startProxy } from "./startProxy.ts";
 import type { ProxyKind } from "./startProxy.ts";
 
@@ -38,6 +39,17 @@ test("HAProxy does not report a request without a response as unexecuted", (t) =
 test("HAProxy does not collect lists", (t) => streamsLists(t, HAPROXY));
 
 test("HAProxy sends each request to its cell", (t) => routesByCell(t, HAPROXY));
+
+test("HAProxy sends the keys and pages of a moved account to its new cell", async (t) => {
+  const cellOf = await startCells(t, HAPROXY);
+  const headers = { Authorization: MOVED_KEY };
+  t.is(await cellOf("standalone", "/plant/trees", { headers }), "eu1");
+  t.is(await cellOf("store", "/app/api/plant", { headers: { api_key: MOVED_KEY } }), "eu1");
+  for (const path of ["", ".json", "/badge.svg"]) {
+    t.is(await cellOf("standalone", `/dashboard/${MOVED_SLUG}${path}`), "eu1");
+  }
+  t.is(await cellOf("standalone", "/dashboard/other-shop-k3v9m2qd"), "default");
+});
 
 test("HAProxy rejects requests beyond the limit of an address in the form of the interface", async (t) => {
   const gone = `http://127.0.0.1:${await findFreePort()}`;

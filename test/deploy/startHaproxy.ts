@@ -1,9 +1,15 @@
+import { hash } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import type { ExecutionContext } from "ava";
 import { startProxy } from "./startProxy.ts";
 import type { ProxyKind } from "./startProxy.ts";
 
 const HAPROXY_PROGRAM = process.env["TEST_HAPROXY"] ?? "/usr/sbin/haproxy";
+
+/** Of an account that has moved: a key of another system and a slug. */
+export const MOVED_KEY = "old_0123456789abcdef";
+export const MOVED_SLUG = "green-shop-k3v9m2qd";
+const MOVED = [hash("sha256", MOVED_KEY), MOVED_SLUG];
 
 /** HAProxy with deploy/haproxy/haproxy.cfg in front of one process. */
 export const HAPROXY: ProxyKind = {
@@ -14,19 +20,21 @@ export const HAPROXY: ProxyKind = {
     "maxconn 20000": "maxconn 2000",
     "bind :443 ssl crt /etc/ssl/impact/impact.pem": `bind 127.0.0.1:${port} ssl crt ${inFolder("impact.pem")}`,
     "bind :80": `bind 127.0.0.1:${plainPort}`,
+    "/run/haproxy/admin.sock": inFolder("admin.sock"),
+    "map(/etc/haproxy/moved.map)": `map(${inFolder("moved.map")})`,
     "10.0.0.1:8080": upstreams.standalone,
     "10.0.0.2:8080": upstreams.standalone,
     "10.0.0.1:8081": upstreams.store,
     "10.0.0.2:8081": upstreams.store,
   }),
   cellReplacements: ({ standalone, store }) => ({
-    "#acl is_cell": "acl is_cell",
-    "#use_backend": "use_backend",
+    "-m str being_moved": "-m str being_moved eu1",
     "#backend impact_": "backend impact_",
     "#  server api1 10.1.0.1:8080": `  server api1 ${standalone}`,
     "#  server api1 10.1.0.1:8081": `  server api1 ${store}`,
   }),
   prepare: async ({ inFolder }, configFile) => {
+    await writeFile(inFolder("moved.map"), MOVED.map((name) => `${name} eu1\n`).join(""));
     const [certificate, key] = [inFolder("cert.pem"), inFolder("key.pem")];
     await writeFile(
       inFolder("impact.pem"),
