@@ -1,7 +1,6 @@
 /** The files that take longest start first, so that none of them runs alone at the end. */
 const LONGEST = [
   "embedded/start.system",
-  "db/previousRelease.system",
   "api/linearInput",
   "worker/billedOnce.system",
   "api/program.system",
@@ -13,9 +12,8 @@ const LONGEST = [
   "client/package.system",
   "workflows/billing",
   "worker/lifecycle.system",
-  "worker/outage.system",
+  "worker/outages.system",
   "worker/frozen.system",
-  "worker/temporalDown.system",
   "api/slowReads.system",
   "worker/shards.system",
   "api/documentPage.system",
@@ -24,7 +22,7 @@ const LONGEST = [
   "worker/webhooks.system",
   "charities/programs.system",
   "events/worker.system",
-  "worker/pooler.system",
+  "db/pooler.system",
   "billing/repair/failover.system",
   "contract/standalone",
   "worker/dispatcher/dispatcher",

@@ -1,88 +1,180 @@
-import { SchemaMismatchError } from "../runtime/errors.rules.ts";
+import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "pg";
+import { SchemaMismatchError } from "../runtime/errors.rules.ts";
+import { createConnect } from "./connections/connect.ts";
 import { isPooled, PoolerError } from "./connections/pooler.ts";
-import { connectClient } from "./connections/connectClient.ts";
-import type { Connected } from "./connections/connectClient.ts";
 import { DatabaseRoleError, grantPrivileges } from "./grantPrivileges.ts";
-import { applyMigration, LOCK_WAITS, MigrationBlockedError } from "./applyMigration.ts";
-import type { LockWaits, Migrator } from "./applyMigration.ts";
 import { readMigrations } from "./readMigrations.ts";
 import type { Migration } from "./readMigrations.ts";
 
-type Applied = {
-  readonly number: number;
-  readonly runsWith: number;
-  readonly checksum: string;
+/** How a migration waits for locks that other sessions hold. */
+type LockWaits = {
+  /** How long a statement waits. Every session that needs the table waits behind it. */
+  readonly lockTimeoutMs: number;
+  /** How long the others may work before the next attempt. */
+  readonly pauseMs: number;
+  readonly maximumAttempts: number;
+  /** How long to wait for another migrator. */
+  readonly migratorTimeoutMs: number;
+  /** Called before each pause. */
+  readonly onWait: (message: string) => void;
 };
 
-const readApplied = async (client: Client): Promise<readonly Applied[]> => {
-  const { rows } = await client.query<Applied>(`
-    SELECT number, runs_with AS "runsWith", checksum
-    FROM schema_migration
-    ORDER BY number
-  `);
-  return rows;
+/** Clients wait at most a second at a time. Two minutes cover most transactions; an operator should check what blocks for longer. */
+const LOCK_WAITS: LockWaits = {
+  lockTimeoutMs: 1000,
+  pauseMs: 3000,
+  maximumAttempts: 30,
+  migratorTimeoutMs: 10 * 60_000,
+  onWait: () => undefined,
 };
 
-/** Migrations of a newer release are accepted if they say that releases like this one still run with them. */
-const refuseNewerSchema = (applied: readonly Applied[], migrations: readonly Migration[]): void => {
-  const known = new Set(migrations.map(({ number }) => number));
-  const newest = Math.max(...known);
-  const refused = applied.filter(({ number, runsWith }) => !known.has(number) && runsWith > newest);
-  if (refused.length > 0) {
-    throw new SchemaMismatchError(
-      `The database was migrated by a newer release (migration ${refused.map(({ number }) => number).join(", ")}). Run that release.`,
-    );
-  }
-};
+/** A migration was given up because another session holds a lock that it needs; nothing was changed. */
+class MigrationBlockedError extends Error {
+  override readonly name = "MigrationBlockedError";
+}
 
-/** Migrations are edited only before their release, so a database with other ones is of a development version. */
-const refuseOtherMigrations = (
-  applied: readonly Applied[],
-  migrations: readonly Migration[],
-): void => {
-  const checksums = new Map(applied.map(({ number, checksum }) => [number, checksum]));
-  const differing = migrations.filter(
-    ({ number, checksum }) => checksums.has(number) && checksums.get(number) !== checksum,
-  );
-  if (differing.length > 0) {
-    throw new SchemaMismatchError(
-      `The database was migrated by another version, whose migration ${differing.map(({ name }) => name).join(", ")} differs from this one's. Run that version, or start with an empty database.`,
-    );
-  }
-};
+/** The operator who migrates, for the audit log; null if none is recorded. */
+export type Migrator = {
+  readonly kind: "operator";
+  readonly name: string;
+  readonly reason: string | null;
+} | null;
 
-const requireCompatible = (applied: readonly Applied[], migrations: readonly Migration[]): void => {
-  refuseNewerSchema(applied, migrations);
-  refuseOtherMigrations(applied, migrations);
-};
-
-const findMissing = (
-  applied: readonly Applied[],
-  migrations: readonly Migration[],
-): readonly Migration[] => {
-  const numbers = new Set(applied.map(({ number }) => number));
-  return migrations.filter(({ number }) => !numbers.has(number));
+type Session = {
+  readonly client: Client;
+  /** Waits, but fails as soon as the connection is lost, with the reason. A later query would fail without it. */
+  readonly pause: (durationMs: number) => Promise<void>;
 };
 
 const withClient = async <Result>(
   databaseUrl: string,
-  work: (connection: Connected) => Promise<Result>,
+  work: (session: Session) => Promise<Result>,
 ): Promise<Result> => {
-  const connection = await connectClient(databaseUrl, {
+  const { client } = await createConnect(databaseUrl)({
     // As long as the pools wait: programs start, and commands run, while the machine is busy.
     connectionTimeoutMillis: 15_000,
     // A migration, or the wait for another migrator, may take long; without this a lost connection is not detected.
     keepAlive: true,
     keepAliveInitialDelayMillis: 30_000,
   });
+  const lost = new Promise<never>((_resolve, reject) => {
+    client.on("error", reject);
+  });
+  lost.catch(() => undefined);
   try {
-    return await work(connection);
+    return await work({ client, pause: (durationMs) => Promise.race([lost, delay(durationMs)]) });
   } finally {
-    await connection.client.end();
+    await client.end();
   }
 };
 
+type Applied = { readonly number: number; readonly runsWith: number; readonly checksum: string };
+
+/**
+ * Returns the migrations that the database lacks. Those of a newer release are accepted if they say that releases like this
+ * one still run with them. Migrations are edited only before their release.
+ * @throws SchemaMismatchError
+ */
+const listMissing = async (
+  client: Client,
+  migrations: readonly Migration[],
+): Promise<readonly Migration[]> => {
+  const { rows } = await client.query<Applied>(
+    'SELECT number, runs_with AS "runsWith", checksum FROM schema_migration ORDER BY number',
+  );
+  const newest = Math.max(...migrations.map(({ number }) => number));
+  const known = new Map(migrations.map((migration) => [migration.number, migration]));
+  const refused = rows.filter(({ number, runsWith }) => !known.has(number) && runsWith > newest);
+  if (refused.length > 0) {
+    throw new SchemaMismatchError(
+      `The database was migrated by a newer release (migration ${refused.map(({ number }) => number).join(", ")}). Run that release.`,
+    );
+  }
+  const differing = rows.flatMap(({ number, checksum }) => {
+    const migration = known.get(number);
+    return migration && migration.checksum !== checksum ? [migration.name] : [];
+  });
+  if (differing.length > 0) {
+    throw new SchemaMismatchError(
+      `The database was migrated by another version, whose migration ${differing.join(", ")} differs from this one's. Run that version, or start with an empty database.`,
+    );
+  }
+  const applied = new Set(rows.map(({ number }) => number));
+  return migrations.filter(({ number }) => !applied.has(number));
+};
+
+/** Runs a migration in a transaction, which also records that it was applied, and by whom. The first creates the audit log. */
+const runTransaction = async (
+  client: Client,
+  { number, name, text, runsWith, checksum }: Migration,
+  migrator: Migrator,
+  lockTimeoutMs: number,
+): Promise<void> => {
+  await client.query("BEGIN");
+  try {
+    await client.query(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
+    await client.query(text);
+    await client.query(
+      "INSERT INTO schema_migration (number, name, runs_with, checksum) VALUES ($1, $2, $3, $4)",
+      [number, name, runsWith, checksum],
+    );
+    if (migrator) {
+      await client.query(
+        `
+          INSERT INTO audit_entry (created_at, action, actor, operator, reason, details)
+          VALUES (now(), 'migrate', $1, $2, $3, $4)
+        `,
+        [migrator.kind, migrator.name, migrator.reason, { applied: [name] }],
+      );
+    }
+    await client.query("COMMIT");
+  } catch (error) {
+    // It fails only on a lost connection, whose transaction the server rolls back.
+    await client.query("ROLLBACK").catch(() => undefined);
+    throw error;
+  }
+};
+
+/** PostgreSQL's codes for a lock timeout and a deadlock. */
+const LOCK_CODES: ReadonlySet<unknown> = new Set(["55P03", "40P01"]);
+
+/**
+ * Applies a migration. If it does not get a lock in time, it is rolled back and tried again later, so that it never holds
+ * up the clients of a table for longer.
+ * @throws MigrationBlockedError if no attempt gets its locks
+ */
+const applyMigration = async (
+  { client, pause }: Session,
+  migration: Migration,
+  migrator: Migrator,
+  { lockTimeoutMs, pauseMs, maximumAttempts, onWait }: LockWaits,
+): Promise<void> => {
+  const { name } = migration;
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      await runTransaction(client, migration, migrator, lockTimeoutMs);
+      return;
+    } catch (error) {
+      if (!(error instanceof Error && "code" in error && LOCK_CODES.has(error.code))) {
+        throw new Error(`Migration ${name} failed and was rolled back.`, { cause: error });
+      }
+      if (attempt === maximumAttempts) {
+        throw new MigrationBlockedError(
+          `Migration ${name} was rolled back, because other sessions hold a lock that it needs. ` +
+            "Find them with: SELECT pid, usename, state, xact_start, query FROM pg_stat_activity WHERE xact_start < now() - interval '1 minute' ORDER BY xact_start; end them or wait, then run the migration again",
+          { cause: error },
+        );
+      }
+      onWait(
+        `Migration ${name} waits for a lock that other sessions hold (attempt ${attempt} of ${maximumAttempts}).`,
+      );
+      await pause(pauseMs);
+    }
+  }
+};
+
+/** @throws DatabaseRoleError if the role may not create tables; PoolerError if the session is a pooler's */
 const requireOwner = async (client: Client): Promise<void> => {
   const { rows } = await client.query<{ role: string; mayCreate: boolean | null }>(`
     SELECT current_user AS role, has_schema_privilege(current_schema(), 'CREATE') AS "mayCreate"
@@ -92,35 +184,39 @@ const requireOwner = async (client: Client): Promise<void> => {
       `The role ${rows[0]?.role} may not change the schema. Set DATABASE_OWNER_URL to a URL with the role that owns it.`,
     );
   }
+  if (await isPooled(client)) {
+    throw new PoolerError(
+      "Migrations need a session of PostgreSQL, not of a pooler. Set DATABASE_OWNER_URL to the server's own address.",
+    );
+  }
 };
 
 const LOCK_POLL_MS = 500;
-/** Names the session that holds the lock of migrators. Any role may take it. */
-const describeHolder = async (client: Client): Promise<string> => {
-  const { rows } = await client.query<{ holder: string }>(`
-    SELECT format('process %s of the role %s (%s)', pid, usename, coalesce(nullif(application_name, ''), 'unnamed')) AS holder
-    FROM pg_locks JOIN pg_stat_activity USING (pid)
-    WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND datname = current_database()
-      AND (classid::bigint << 32 | objid::bigint) = hashtext('schema_migration')::bigint
-  `);
-  return rows[0]?.holder ?? "another session";
-};
 
 /** Waits until no other migrator works; the lock ends with the connection. It polls, so that the wait can be given up. */
 const becomeOnlyMigrator = async (
-  { client, pause }: Pick<Connected, "client" | "pause">,
+  { client, pause }: Session,
   { migratorTimeoutMs }: LockWaits,
 ): Promise<void> => {
   for (let waitedMs = 0; ; waitedMs += LOCK_POLL_MS) {
-    const { rows } = await client.query<{ locked: boolean }>(
-      "SELECT pg_try_advisory_lock(hashtext('schema_migration')) AS locked",
-    );
-    if (rows[0]?.locked === true) {
+    const { rows } = await client.query<{ isLocked: boolean; holder: string | null }>(`
+      SELECT
+        pg_try_advisory_lock(hashtext('schema_migration')) AS "isLocked",
+        -- Any role may take the lock.
+        (
+          SELECT format('process %s of the role %s', pid, usename)
+          FROM pg_locks JOIN pg_stat_activity USING (pid)
+          WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND datname = current_database()
+            AND (classid::bigint << 32 | objid::bigint) = hashtext('schema_migration')::bigint
+          LIMIT 1
+        ) AS holder
+    `);
+    if (rows[0]?.isLocked === true) {
       return;
     }
     if (waitedMs >= migratorTimeoutMs) {
       throw new MigrationBlockedError(
-        `The database is being migrated by ${await describeHolder(client)}. Wait until it has finished or end it with SELECT pg_terminate_backend(…), then run the migration again`,
+        `The database is being migrated by ${rows[0]?.holder ?? "another session"}. Wait until it has finished or end it with SELECT pg_terminate_backend(…), then run the migration again`,
       );
     }
     await pause(LOCK_POLL_MS);
@@ -155,22 +251,17 @@ export const migrate = (
   } = {},
 ): Promise<{ readonly applied: readonly string[] }> =>
   withClient(ownerUrl, async ({ client, pause }) => {
-    const connection = {
+    const session = {
       client,
-      pause: async (timeoutMs: number) => {
-        await pause(timeoutMs);
+      pause: async (durationMs: number) => {
+        await pause(durationMs);
         signal?.throwIfAborted();
       },
     };
     const migrations = await readMigrations(folder);
-    await requireOwner(client);
-    if (await isPooled(client)) {
-      throw new PoolerError(
-        "Migrations need a session of PostgreSQL, not of a pooler. Set DATABASE_OWNER_URL to the server's own address.",
-      );
-    }
     const lockWaits = { ...LOCK_WAITS, ...waits };
-    await becomeOnlyMigrator(connection, lockWaits);
+    await requireOwner(client);
+    await becomeOnlyMigrator(session, lockWaits);
     await client.query(`
       CREATE TABLE IF NOT EXISTS schema_migration (
         number integer PRIMARY KEY,
@@ -182,12 +273,10 @@ export const migrate = (
         checksum text NOT NULL
       )
     `);
-    const applied = await readApplied(client);
-    requireCompatible(applied, migrations);
-    const missing = findMissing(applied, migrations);
+    const missing = await listMissing(client, migrations);
     for (const migration of missing) {
       signal?.throwIfAborted();
-      await applyMigration(connection, migration, migrator, lockWaits);
+      await applyMigration(session, migration, migrator, lockWaits);
     }
     if (appUrl !== null) {
       await grantPrivileges(client, appUrl);
@@ -198,23 +287,23 @@ export const migrate = (
 /**
  * Checks that this release runs with the database's schema: it has all of its migrations as they are now, and further ones
  * only if they say so.
+ * @returns whether the connection is one of a pooler's
  * @throws SchemaMismatchError whose message says what to do
  */
 export const requireCurrentSchema = (
   databaseUrl: string,
   { folder }: { readonly folder?: string } = {},
-): Promise<void> =>
+): Promise<{ readonly isPooled: boolean }> =>
   withClient(databaseUrl, async ({ client }) => {
     const migrations = await readMigrations(folder);
     const { rows } = await client.query<{ exists: boolean }>(
       "SELECT to_regclass('schema_migration') IS NOT NULL AS exists",
     );
-    const applied = rows[0]?.exists === true ? await readApplied(client) : [];
-    requireCompatible(applied, migrations);
-    const missing = findMissing(applied, migrations);
+    const missing = rows[0]?.exists === true ? await listMissing(client, migrations) : migrations;
     if (missing.length > 0) {
       throw new SchemaMismatchError(
         `The database lacks ${missing.length} of this release's migrations. Run: npm run -s impact -- migrate`,
       );
     }
+    return { isPooled: await isPooled(client) };
   });

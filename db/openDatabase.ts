@@ -2,10 +2,11 @@ import type { DatabasePool, Interceptor } from "slonik";
 import type { Config } from "../runtime/config/config.ts";
 import { requireCurrentSchema } from "./migrate.ts";
 import { requireCell } from "./requireCell.ts";
-import { SchemaMismatchError, StartupError } from "../runtime/errors.rules.ts";
+import { SchemaMismatchError, StartupError, UnavailableError } from "../runtime/errors.rules.ts";
 import { openPool } from "./pools/pool.ts";
 import type { PoolOptions } from "./pools/pool.ts";
-import { nameDatabase } from "../runtime/config/databaseUrl.rules.ts";
+import { requireUsablePooler } from "./connections/pooler.ts";
+import { nameDatabase } from "../runtime/config/databaseUrl.ts";
 
 const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): string => {
   if (DATABASE_URL === undefined) {
@@ -23,8 +24,11 @@ const UNPREPARED_ROLE: ReadonlySet<string> = new Set(["28000", "28P01", "42501"]
 export const unusableDatabaseError = (
   databaseUrl: string,
   setting: "DATABASE_URL" | "DATABASE_OWNER_URL",
-  error: Error,
+  given: Error,
 ): StartupError => {
+  // That of a pool is for a client.
+  const error =
+    given instanceof UnavailableError && given.cause instanceof Error ? given.cause : given;
   // If a host has several addresses that all refuse, Node's error has no message.
   const reason = error.message === "" && "code" in error ? String(error.code) : error.message;
   // Only the owner's role exists before the first migration.
@@ -34,7 +38,7 @@ export const unusableDatabaseError = (
       : "";
   return new StartupError(
     `The database at ${nameDatabase(databaseUrl)} cannot be used: ${reason}. Check ${setting}.${advice}`,
-    { cause: error },
+    { cause: given },
   );
 };
 
@@ -50,8 +54,11 @@ export const openDatabase = async (
 ): Promise<DatabasePool> => {
   const databaseUrl = requireDatabaseUrl(config);
   try {
-    await requireCurrentSchema(databaseUrl);
+    const { isPooled } = await requireCurrentSchema(databaseUrl);
     const db = await openPool(databaseUrl, config.DATABASE_POOL_SIZE, undefined, { interceptors });
+    if (isPooled) {
+      await requireUsablePooler(db);
+    }
     if (config.CELL !== undefined) {
       await requireCell(db, config.CELL);
     }

@@ -15,7 +15,7 @@ import { createSupervisor, stopLeftovers } from "./supervisor.ts";
 
 /* npm start: everything on one machine. `--demo` has a separate database with a year of history. */
 
-const PARENT_POLL_MS = 250;
+const PARENT_POLL_MS = 1000;
 /** How long to wait for a previous `npm start` that is stopping. */
 const LOCK_WAIT_MS = 5000;
 /** How long a start that was interrupted may go on with what it does not interrupt, such as creating a database. */

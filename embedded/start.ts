@@ -6,7 +6,7 @@ import { Client } from "pg";
 import { migrate } from "../db/migrate.ts";
 import { buildChildEnvironment } from "../runtime/config/config.ts";
 import type { Config } from "../runtime/config/config.ts";
-import { withoutPassword } from "../runtime/config/databaseUrl.rules.ts";
+import { withoutPassword } from "../runtime/config/databaseUrl.ts";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { impactCommand } from "../runtime/impactCommand.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";

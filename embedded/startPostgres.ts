@@ -12,22 +12,21 @@ import {
   writeFile,
 } from "node:fs/promises";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import { Client, DatabaseError } from "pg";
+import { Client, DatabaseError, escapeLiteral } from "pg";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { choosePort } from "./choosePort.ts";
-import { readLogTail, spawnWithLog } from "./supervisor.ts";
+import { awaitServer, readLogTail, spawnWithLog } from "./supervisor.ts";
 import type { ManagedProcess, StartContext } from "./supervisor.ts";
 import { findPostgresBinaries, findServerUser, userMay } from "./findPostgresBinaries.ts";
 import type { ServerUser } from "./findPostgresBinaries.ts";
-import { identifyProcess, isRunning, stopProcess } from "../runtime/processIdentity.ts";
+import { identifyProcess, stopProcess } from "../runtime/processIdentity.ts";
 import type { Stop } from "../runtime/processIdentity.ts";
 
 export type EmbeddedPostgres = {
   /** With the role that owns everything. */
   readonly url: string;
-  /** With the role of the programs; a migration creates it. */
+  /** With the role of the programs. */
   readonly appUrl: string;
   readonly process: ManagedProcess;
 };
@@ -40,7 +39,6 @@ const APP = "impact_app";
 const DATABASE = "impact";
 /** Crash recovery may replay up to max_wal_size before the server accepts connections. */
 const READY_TIMEOUT_MS = 180_000;
-const POLL_MS = 50;
 
 /** SIGINT closes connections and writes a checkpoint. If the server is killed, the next start recovers. */
 const STOP: Stop = { signal: "SIGINT", waitMs: 20_000 };
@@ -186,42 +184,38 @@ const stopOrphan = async (data: string): Promise<void> => {
   await rm(file, { force: true });
 };
 
-/**
- * Returns a connection as soon as the server accepts one.
- * @throws StartupError if it ends, or takes too long
- */
-const connectWhenReady = async (
-  connectionString: string,
-  server: ManagedProcess,
-  logFile: string,
-): Promise<Client> => {
-  const deadline = performance.now() + READY_TIMEOUT_MS;
-  while (isRunning(server.identity) && performance.now() < deadline) {
-    // PGSSLMODE is for another server.
-    const client = new Client({ connectionString, ssl: false });
-    // A server that ends closes the connection; the query reports it.
-    client.on("error", () => undefined);
-    try {
-      await client.connect();
-      return client;
-    } catch (error) {
-      // 57P03: the server is starting up or recovering. An error that is not PostgreSQL's: it does not listen, or it ends.
-      if (error instanceof DatabaseError && error.code !== "57P03") {
-        throw error;
-      }
+/** Returns a connection, or null if the server does not accept one yet. */
+const tryConnect = async (connectionString: string): Promise<Client | null> => {
+  // PGSSLMODE is for another server.
+  const client = new Client({ connectionString, ssl: false });
+  // A server that ends closes the connection; the query reports it.
+  client.on("error", () => undefined);
+  try {
+    await client.connect();
+    return client;
+  } catch (error) {
+    // 57P03: the server is starting up or recovering. An error that is not PostgreSQL's: it does not listen, or it ends.
+    if (error instanceof DatabaseError && error.code !== "57P03") {
+      throw error;
     }
-    await sleep(POLL_MS);
+    return null;
   }
-  const problem = isRunning(server.identity)
-    ? `did not accept connections within ${READY_TIMEOUT_MS / 1000} seconds`
-    : "ended during startup";
-  await server.stop();
-  throw new StartupError(`PostgreSQL ${problem}:\n${readLogTail(logFile)}`);
 };
 
-const createDatabase = async (client: Client): Promise<void> => {
-  const { rowCount } = await client.query("SELECT FROM pg_database WHERE datname = $1", [DATABASE]);
-  if (rowCount === 0) {
+/** Creates the database and the role of the programs, unless they exist. */
+const createDatabase = async (client: Client, appPassword: string): Promise<void> => {
+  const { rows } = await client.query<{ hasDatabase: boolean; hasRole: boolean }>(
+    `
+      SELECT
+        EXISTS (SELECT FROM pg_database WHERE datname = $1) AS "hasDatabase",
+        EXISTS (SELECT FROM pg_roles WHERE rolname = $2) AS "hasRole"
+    `,
+    [DATABASE, APP],
+  );
+  if (rows[0]?.hasRole !== true) {
+    await client.query(`CREATE ROLE ${APP} LOGIN PASSWORD ${escapeLiteral(appPassword)}`);
+  }
+  if (rows[0]?.hasDatabase !== true) {
     await client.query(`CREATE DATABASE ${DATABASE}`);
   }
 };
@@ -273,12 +267,15 @@ export const startPostgres = async ({
     stop: STOP,
     context,
   });
+  const appPassword = derivePassword(password, APP);
   const urlOf = (role: string, rolePassword: string, database = DATABASE): string =>
     `postgres://${role}:${rolePassword}@${HOST}:${actualPort}/${database}`;
   try {
-    const client = await connectWhenReady(urlOf(OWNER, password, "postgres"), server, logFile);
+    const client = await awaitServer(server, READY_TIMEOUT_MS, () =>
+      tryConnect(urlOf(OWNER, password, "postgres")),
+    );
     try {
-      await createDatabase(client);
+      await createDatabase(client, appPassword);
     } finally {
       await client.end();
     }
@@ -293,7 +290,7 @@ export const startPostgres = async ({
   }
   return {
     url: urlOf(OWNER, password),
-    appUrl: urlOf(APP, derivePassword(password, APP)),
+    appUrl: urlOf(APP, appPassword),
     process: server,
   };
 };

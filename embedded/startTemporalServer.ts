@@ -1,12 +1,9 @@
 import { execFile } from "node:child_process";
 import { basename, dirname, resolve } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { buildChildEnvironment } from "../runtime/config/config.ts";
-import { StartupError } from "../runtime/errors.rules.ts";
-import { isRunning } from "../runtime/processIdentity.ts";
 import { choosePort } from "./choosePort.ts";
-import { readLogTail, spawnWithLog } from "./supervisor.ts";
+import { awaitServer, spawnWithLog } from "./supervisor.ts";
 import type { ManagedProcess, StartContext } from "./supervisor.ts";
 import type { TemporalCli } from "./findTemporalCli.ts";
 
@@ -21,7 +18,6 @@ const run = promisify(execFile);
 const HOST = "127.0.0.1";
 /** It usually takes a second; a busy machine may need much longer. */
 const READY_TIMEOUT_MS = 120_000;
-const POLL_MS = 100;
 
 /** Closed workflows can be inspected for 30 days; the development server's 24 hours are too short for support. */
 const RETENTION = "720h";
@@ -48,33 +44,6 @@ const persistence = (databaseFile: string): string[] => [
   "--sqlite-pragma",
   "synchronous=normal",
 ];
-
-/** Waits for the first successful call, which also sets the retention. */
-const waitUntilReady = async (
-  cli: TemporalCli,
-  address: string,
-  namespace: string,
-  server: ManagedProcess,
-  logFile: string,
-): Promise<void> => {
-  const deadline = performance.now() + READY_TIMEOUT_MS;
-  const update = ["operator", "namespace", "update", "--retention", RETENTION, "-n", namespace];
-  // Profiles and environment variables for another Temporal must not redirect this call.
-  const target = ["--address", address, "--disable-config-env", "--disable-config-file"];
-  while (isRunning(server.identity) && performance.now() < deadline) {
-    try {
-      await run(cli.path, [...update, ...target], { timeout: 10_000 });
-      return;
-    } catch {
-      await sleep(POLL_MS);
-    }
-  }
-  const problem = isRunning(server.identity)
-    ? `did not respond within ${READY_TIMEOUT_MS / 1000} seconds`
-    : "ended during startup";
-  await server.stop();
-  throw new StartupError(`The Temporal server ${problem}:\n${readLogTail(logFile)}`);
-};
 
 /**
  * Starts Temporal's development server on the loopback interface and waits until it responds.
@@ -132,7 +101,13 @@ export const startTemporalServer = async ({
     stop: { signal: "SIGTERM", waitMs: 10_000 },
     context,
   });
-  await waitUntilReady(cli, address, namespace, server, logFile);
+  // The first successful call also sets the retention.
+  const update = ["operator", "namespace", "update", "--retention", RETENTION, "-n", namespace];
+  // Profiles and environment variables for another Temporal must not redirect this call.
+  const target = ["--address", address, "--disable-config-env", "--disable-config-file"];
+  await awaitServer(server, READY_TIMEOUT_MS, () =>
+    run(cli.path, [...update, ...target], { timeout: 10_000 }).catch(() => null),
+  );
   return {
     address,
     uiUrl: actualUiPort === null ? null : `http://${HOST}:${actualUiPort}`,

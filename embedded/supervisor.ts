@@ -3,6 +3,7 @@ import type { ChildProcess, SpawnOptions } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { identifyProcess, isRunning, stopProcess } from "../runtime/processIdentity.ts";
@@ -181,6 +182,33 @@ export const readLogTail = (logFile: string): string =>
     .slice(-TAIL_LINES)
     .map((line) => `  ${line}`)
     .join("\n");
+
+const POLL_MS = 50;
+
+/**
+ * Repeats an attempt until it returns what only a server that is ready gives it.
+ * @param attempt returns null while the server is not ready
+ * @throws StartupError with the end of the log if the server ends, or takes too long; it is stopped then
+ */
+export const awaitServer = async <Result>(
+  { name, identity, logFile, stop }: ManagedProcess,
+  timeoutMs: number,
+  attempt: () => Promise<Result | null>,
+): Promise<Result> => {
+  const deadline = performance.now() + timeoutMs;
+  while (isRunning(identity) && performance.now() < deadline) {
+    const result = await attempt();
+    if (result !== null) {
+      return result;
+    }
+    await sleep(POLL_MS);
+  }
+  const problem = isRunning(identity)
+    ? `did not respond within ${timeoutMs / 1000} seconds`
+    : "ended during startup";
+  await stop();
+  throw new StartupError(`${name} ${problem}:\n${logFile === null ? "" : readLogTail(logFile)}`);
+};
 
 /** A young generation of 4 MB instead of 16 saves a process that has been busy 30 MB. */
 const EXEC_ARGS = ["--max-semi-space-size=4"];

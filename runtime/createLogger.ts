@@ -5,8 +5,9 @@ import { prettyFactory } from "pino-pretty";
 import { z } from "zod";
 import type { Config } from "./config/config.ts";
 import { counted } from "./counted.rules.ts";
+import { errorDetails } from "./errors.rules.ts";
 
-/** One write; fewer lines wait for the next interval. */
+/** One write; fewer lines wait for the interval. */
 const CHUNK_LENGTH = 8192;
 const INTERVAL_MS = 100;
 
@@ -17,19 +18,58 @@ const MAXIMUM_HELD_BYTES = 16 * 1024 * 1024;
 const MAXIMUM_WAIT_MS = 2000;
 const WAIT_MS = 10;
 
-/**
- * Writes until the reader has everything, or has been slow for too long. The process does nothing else meanwhile.
- * @param write returns whether the reader is slow
- */
-const writeToSlowReader = (write: () => boolean): void => {
-  const giveUpAtMs = performance.now() + MAXIMUM_WAIT_MS;
-  const neverChanged = new Int32Array(new SharedArrayBuffer(4));
-  while (write() && performance.now() < giveUpAtMs) {
-    Atomics.wait(neverChanged, 0, 0, WAIT_MS);
-  }
-};
-
 const countLines = (text: string): number => text.split("\n").length - 1;
+
+type Report = (message: string) => void;
+
+/** Creates what holds lines until they are written. A write returns whether the reader is slow. */
+const createHeldLines = (fd: number, report: Report) => {
+  const held: Buffer[] = [];
+  let heldBytes = 0;
+  let lost = 0;
+  let isFailing = false;
+  return {
+    hold: (lines: string): void => {
+      const chunk = Buffer.from(lines);
+      if (heldBytes + chunk.length > MAXIMUM_HELD_BYTES) {
+        lost += countLines(lines);
+      } else if (chunk.length > 0) {
+        held.push(chunk);
+        heldBytes += chunk.length;
+      }
+    },
+    write: (): boolean => {
+      try {
+        for (let [chunk] = held; chunk !== undefined; [chunk] = held) {
+          const written = writeSync(fd, chunk);
+          isFailing = false;
+          heldBytes -= written;
+          if (written < chunk.length) {
+            held[0] = chunk.subarray(written);
+          } else {
+            held.shift();
+          }
+        }
+        return false;
+      } catch (error) {
+        const { code, message } = errorDetails(error);
+        if (code !== "EAGAIN" && !isFailing) {
+          isFailing = true;
+          report(`The log cannot be written: ${message}`);
+        }
+        return code === "EAGAIN";
+      }
+    },
+    isEmpty: (): boolean => held.length === 0,
+    /** Returns how many lines were lost since the last call. */
+    takeLost: (): number => {
+      const count = lost;
+      lost = 0;
+      return count;
+    },
+    count: (): number => countLines(Buffer.concat(held).toString()),
+  };
+};
 
 /**
  * Creates a destination of log lines that lets its process continue if the disk is full or the pipe is not read: lines are
@@ -37,78 +77,44 @@ const countLines = (text: string): number => text.split("\n").length - 1;
  * is written. They do not wait for a reader, because a pipe must be non-blocking; they wait for a disk that does not respond.
  *
  * An exit waits for a slow reader, and then reports how many lines it loses. A process that is killed loses what is held.
+ * pino's own destination waits without end if the disk is full when the process exits.
  * @param report called with the first error of those that follow each other, and with what an exit loses
  * @param onLost called with the number of lines that were lost, after all that was held is written
  */
 const writeLines = (
   fd: number,
-  {
-    report,
-    onLost,
-  }: {
-    readonly report: (message: string) => void;
-    readonly onLost: (lines: number) => void;
-  },
+  { report, onLost }: { readonly report: Report; readonly onLost: (lines: number) => void },
 ): DestinationStream & { readonly flushSync: () => void } => {
+  const held = createHeldLines(fd, report);
   let lines = "";
-  const held: Buffer[] = [];
-  let heldBytes = 0;
-  let lost = 0;
-  let isFailing = false;
-
-  const holdLines = (): void => {
-    const chunk = Buffer.from(lines);
-    if (heldBytes + chunk.length > MAXIMUM_HELD_BYTES) {
-      lost += countLines(lines);
-    } else if (chunk.length > 0) {
-      held.push(chunk);
-      heldBytes += chunk.length;
-    }
-    lines = "";
-  };
-
-  const writeHeld = (): void => {
-    for (let [chunk] = held; chunk !== undefined; [chunk] = held) {
-      const written = writeSync(fd, chunk);
-      isFailing = false;
-      heldBytes -= written;
-      if (written < chunk.length) {
-        held[0] = chunk.subarray(written);
-      } else {
-        held.shift();
-      }
-    }
-  };
-
-  /** Returns whether the reader is slow. After other errors, only the next interval tries again. */
+  let timer: NodeJS.Timeout | null = null;
   const writeAll = (): boolean => {
-    holdLines();
-    try {
-      writeHeld();
-    } catch (error) {
-      if (error instanceof Error && "code" in error && error.code === "EAGAIN") {
-        return true;
-      }
-      if (!isFailing) {
-        isFailing = true;
-        const reason = error instanceof Error ? error.message : String(error);
-        report(`The log cannot be written: ${reason}`);
-      }
-      return false;
-    }
+    held.hold(lines);
+    lines = "";
+    const isSlow = held.write();
+    const lost = held.isEmpty() ? held.takeLost() : 0;
     if (lost === 0) {
-      return false;
+      return isSlow;
     }
-    const count = lost;
-    lost = 0;
-    onLost(count);
+    onLost(lost);
     return writeAll();
   };
-
-  setInterval(writeAll, INTERVAL_MS).unref();
+  const writeLater = (): void => {
+    timer ??= setTimeout(() => {
+      timer = null;
+      writeAll();
+      if (!held.isEmpty()) {
+        writeLater();
+      }
+    }, INTERVAL_MS).unref();
+  };
   process.once("exit", () => {
-    writeToSlowReader(writeAll);
-    const count = lost + countLines(Buffer.concat(held).toString());
+    const giveUpAtMs = performance.now() + MAXIMUM_WAIT_MS;
+    const neverChanged = new Int32Array(new SharedArrayBuffer(4));
+    while (writeAll() && performance.now() < giveUpAtMs) {
+      Atomics.wait(neverChanged, 0, 0, WAIT_MS);
+    }
+    const count = held.takeLost() + held.count();
     if (count > 0) {
       report(`The log has lost ${counted(count, "line")}.`);
     }
@@ -119,6 +125,7 @@ const writeLines = (
       if (lines.length >= CHUNK_LENGTH) {
         writeAll();
       }
+      writeLater();
     },
     // A fatal line does not wait for a slow reader; only the exit does.
     flushSync: writeAll,

@@ -1,7 +1,14 @@
-import { Gauge } from "prom-client";
+import { collectDefaultMetrics, Gauge } from "prom-client";
 import type { Registry } from "prom-client";
 import type { Readiness } from "./server/watchHealth.ts";
 import type { DatabasePool } from "slonik";
+
+/** By default, the lag of the event loop is measured 100 times a second, which is most of what an idle process does. */
+const LAG_INTERVAL_MS = 100;
+
+/** Registers the metrics of Node and of the process. */
+export const collectProcessMetrics = (register: Registry): void =>
+  collectDefaultMetrics({ register, eventLoopMonitoringPrecision: LAG_INTERVAL_MS });
 
 /** Registers a gauge that is set whenever the metrics are read. */
 export const addGauge = (

@@ -1,6 +1,5 @@
 import net from "node:net";
 import { getProxyForUrl } from "proxy-from-env";
-import { alignProxyVariables } from "./config/proxies.ts";
 
 /*
  * How this process reaches other companies: through the proxies that the environment names, and over whichever address of
@@ -13,21 +12,26 @@ const http = process.getBuiltinModule("node:http");
 /** Node's 250 ms give up an address after one lost packet. This covers two, which TCP repeats after 1 and 3 seconds. */
 const ADDRESS_TIMEOUT_MS = 3500;
 
+/** Never behind a proxy. Node compares addresses, gRPC networks, and both the names. */
+const THIS_MACHINE = "localhost,127.0.0.1,127.0.0.0/8,::1,[::1]";
+
 let resetProxies = (): void => {};
 
 /**
- * Sets up the outgoing connections of this process. Call it before the first connection.
- * @returns the variables of proxies that are ignored
+ * Sets up the outgoing connections of this process. Call it before the first connection. Temporal's client reads the
+ * variables itself, in lower case only.
  */
-export const configureOutgoing = (): readonly string[] => {
-  const { proxies, ignored } = alignProxyVariables();
+export const configureOutgoing = (): void => {
   net.setDefaultAutoSelectFamilyAttemptTimeout(ADDRESS_TIMEOUT_MS);
+  const { env } = process;
+  for (const name of ["http_proxy", "https_proxy"]) {
+    const value = env[name] || env[name.toUpperCase()];
+    Object.assign(env, value ? { [name]: value } : {});
+  }
+  const exceptions = [env["no_proxy"], env["NO_PROXY"], THIS_MACHINE].filter(Boolean).join(",");
+  Object.assign(env, { no_proxy: exceptions, NO_PROXY: exceptions });
   resetProxies();
-  resetProxies =
-    proxies.HTTP_PROXY === undefined && proxies.HTTPS_PROXY === undefined
-      ? () => {}
-      : http.setGlobalProxyFromEnv(proxies);
-  return ignored;
+  resetProxies = env["http_proxy"] || env["https_proxy"] ? http.setGlobalProxyFromEnv() : () => {};
 };
 
 /** Returns the proxy through which a URL is reached, or null. */

@@ -73,18 +73,13 @@ export const runProgram = async (
   tuneGarbageCollection();
   try {
     const config = readConfig();
-    const ignoredProxies = configureOutgoing();
+    configureOutgoing();
     const tracing =
       config.OTEL_EXPORTER_OTLP_ENDPOINT === undefined || config.OTEL_SDK_DISABLED
         ? undefined
         : (await import("./startTracing.ts")).startTracing(config, name);
     const logger = createLogger(config, name, tracing?.logFields);
     tracing?.logTo(logger);
-    if (ignoredProxies.length > 0) {
-      logger.warn(
-        `${ignoredProxies.join(", ")} must be an http:// or https:// URL and has no effect`,
-      );
-    }
     const shutdown = shutdownRequested();
     const { urls, failed, drain, stop } = await start(config, logger, tracing);
     if (!reportReady(urls)) {

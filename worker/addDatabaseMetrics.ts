@@ -40,46 +40,21 @@ type GaugeOf<State> = {
 };
 
 /** Adds the gauges that a query fills. Returns a function that refreshes them. */
-type AddGauges = (
-  registry: Registry,
-  source: Source,
-  monotonicMs: () => number,
-) => () => Promise<void>;
+type AddGauges = (registry: Registry, source: Source) => () => Promise<void>;
 
-/** A costly query takes a hundredth of a worker's time at most: each worker makes it for each Prometheus server. */
-const REST_PER_QUERY = 100;
-const LONGEST_REST_MS = 60_000;
-
-/**
- * Returns what adds the gauges of a query. A gauge is registered when it has its first value, because 0 would look like one.
- * @param isCostly whether the query's cost grows with the number of accounts, streams, endpoints, stores or problems
- */
+/** Returns what adds the gauges of a query. A gauge is registered when it has its first value, because 0 would look like one. */
 const gaugesOf =
-  <State>({
-    read,
-    isCostly = false,
-    gauges,
-  }: {
-    readonly read: (source: Source) => Promise<State>;
-    readonly isCostly?: boolean;
-    readonly gauges: readonly GaugeOf<State>[];
-  }): AddGauges =>
-  (registry, source, monotonicMs) => {
+  <State>(
+    read: (source: Source) => Promise<State>,
+    ...gauges: readonly GaugeOf<State>[]
+  ): AddGauges =>
+  (registry, source) => {
     const created = gauges.map(({ name, help, labelNames = [], values }) => ({
       gauge: new Gauge({ name, help, labelNames, registers: [] }),
       values,
     }));
-    let dueAtMs = -Infinity;
     return async () => {
-      const startedAtMs = monotonicMs();
-      if (startedAtMs < dueAtMs) {
-        return;
-      }
       const state = await read(source);
-      if (isCostly) {
-        const durationMs = monotonicMs() - startedAtMs;
-        dueAtMs = startedAtMs + Math.min(durationMs * REST_PER_QUERY, LONGEST_REST_MS);
-      }
       for (const { gauge, values } of created) {
         gauge.reset();
         const given = values(state, source.clock.now());
@@ -90,16 +65,6 @@ const gaugesOf =
       }
     };
   };
-
-/** A gauge that a query of its own fills. */
-const gaugeOf = <State>({
-  read,
-  isCostly = false,
-  ...gauge
-}: GaugeOf<State> & {
-  readonly read: (source: Source) => Promise<State>;
-  readonly isCostly?: boolean;
-}): AddGauges => gaugesOf({ read, isCostly, gauges: [gauge] });
 
 /**
  * Returns a function that reads for how many seconds the same open transaction has been the oldest, as far as this process
@@ -122,103 +87,89 @@ const createFeedWatch = (db: DatabasePool): (() => Promise<number>) => {
 };
 
 const DATABASE_GAUGES: readonly AddGauges[] = [
-  gaugesOf({
-    read: ({ db }) => listWaitingStreams(db),
-    isCostly: true,
-    gauges: [
-      {
-        name: "impact_usage_waiting_streams",
-        help: "Streams (account, mode, meter) with unreported usage.",
-        values: (streams) => streams.length,
-      },
-      {
-        name: "impact_usage_oldest_unreported_age_seconds",
-        help: "Age of the oldest unreported usage; 0 if there is none.",
-        values: ([oldest], now) => (oldest ? Math.max(0, now.getTime() / 1000 - oldest.second) : 0),
-      },
-    ],
-  }),
-  gaugeOf({
-    read: ({ db }) => listLastPasses(db),
+  gaugesOf(
+    ({ db }) => listWaitingStreams(db),
+    {
+      name: "impact_usage_waiting_streams",
+      help: "Streams (account, mode, meter) with unreported usage.",
+      values: (streams) => streams.length,
+    },
+    {
+      name: "impact_usage_oldest_unreported_age_seconds",
+      help: "Age of the oldest unreported usage; 0 if there is none.",
+      values: ([oldest], now) => (oldest ? Math.max(0, now.getTime() / 1000 - oldest.second) : 0),
+    },
+  ),
+  gaugesOf(({ db }) => listLastPasses(db), {
     name: "impact_last_pass_age_seconds",
     help: "How long ago a worker last looked for usage to send (usage-sender), for webhook deliveries (webhook-sender), and for refunds and events of the processor (dispatcher), by PostgreSQL's clock; until then, the time since the installation.",
     labelNames: ["kind"],
     values: (passes) => passes.map(({ kind, ageSeconds }) => [{ kind }, ageSeconds]),
   }),
-  gaugeOf({
-    read: ({ db }) => readDeployment(db),
+  gaugesOf(({ db }) => readDeployment(db), {
     name: "impact_usage_held",
     help: "1 while usage is held, so that nothing is sealed or sent; otherwise 0.",
     values: (deployment) => (findHold(deployment) ? 1 : 0),
   }),
-  gaugesOf({
-    read: ({ db }) => countUsageAttention(db),
-    isCostly: true,
-    gauges: [
-      {
-        name: "impact_usage_attention_items",
-        help: "Meter events and differences that `impact usage` lists, by cause. Those in trouble or asked about settle by themselves.",
-        labelNames: ["cause"],
-        values: (causes) => [
-          ...ATTENTION_CAUSES.map((cause) => [{ cause }, 0] as const),
-          ...causes.map(({ cause, items }) => [{ cause }, items] as const),
-        ],
-      },
-      {
-        name: "impact_usage_attention_units",
-        help: "The units of these, without signs.",
-        labelNames: ["cause"],
-        values: (causes) => [
-          ...ATTENTION_CAUSES.map((cause) => [{ cause }, 0] as const),
-          ...causes.map(({ cause, units }) => [{ cause }, units] as const),
-        ],
-      },
-    ],
-  }),
-  gaugesOf({
-    read: ({ db }) => readReconciliationStatus(db),
-    gauges: [
-      {
-        name: "impact_reconciliation_unreadable_streams",
-        help: "Streams whose usage the processor did not return at the last reconciliation.",
-        values: ({ unreadable }) => unreadable,
-      },
-      {
-        name: "impact_reconciliation_last_success_timestamp_seconds",
-        help: "Unix time at which the last successful reconciliation ended; before the first, that of the installation.",
-        values: ({ lastSuccessAt, installedAt }) => (lastSuccessAt ?? installedAt).getTime() / 1000,
-      },
-    ],
-  }),
-  gaugesOf({
-    read: ({ db }) => listWatchedSubscriptions(db, null),
-    isCostly: true,
-    gauges: [
-      {
-        name: "impact_subscriptions",
-        help: "Stripe subscriptions of organizations, by status and policy, as they were last read.",
-        labelNames: ["status", "policy"],
-        values: (states) => states.map(({ status, policy }) => [{ status, policy }, 1]),
-      },
-      {
-        name: "impact_subscription_problems",
-        help: "Organizations whose Stripe subscription had a problem when it was last read, by problem and policy.",
-        labelNames: ["problem", "policy"],
-        values: (states) => [
-          ...SUBSCRIPTION_PROBLEMS.flatMap((problem) =>
-            SUBSCRIPTION_POLICIES.map((policy) => [{ problem, policy }, 0] as const),
+  gaugesOf(
+    ({ db }) => countUsageAttention(db),
+    {
+      name: "impact_usage_attention_items",
+      help: "Meter events and differences that `impact usage` lists, by cause. Those in trouble or asked about settle by themselves.",
+      labelNames: ["cause"],
+      values: (causes) => [
+        ...ATTENTION_CAUSES.map((cause) => [{ cause }, 0] as const),
+        ...causes.map(({ cause, items }) => [{ cause }, items] as const),
+      ],
+    },
+    {
+      name: "impact_usage_attention_units",
+      help: "The units of these, without signs.",
+      labelNames: ["cause"],
+      values: (causes) => [
+        ...ATTENTION_CAUSES.map((cause) => [{ cause }, 0] as const),
+        ...causes.map(({ cause, units }) => [{ cause }, units] as const),
+      ],
+    },
+  ),
+  gaugesOf(
+    ({ db }) => readReconciliationStatus(db),
+    {
+      name: "impact_reconciliation_unreadable_streams",
+      help: "Streams whose usage the processor did not return at the last reconciliation.",
+      values: ({ unreadable }) => unreadable,
+    },
+    {
+      name: "impact_reconciliation_last_success_timestamp_seconds",
+      help: "Unix time at which the last successful reconciliation ended; before the first, that of the installation.",
+      values: ({ lastSuccessAt, installedAt }) => (lastSuccessAt ?? installedAt).getTime() / 1000,
+    },
+  ),
+  gaugesOf(
+    ({ db }) => listWatchedSubscriptions(db, null),
+    {
+      name: "impact_subscriptions",
+      help: "Stripe subscriptions of organizations, by status and policy, as they were last read.",
+      labelNames: ["status", "policy"],
+      values: (states) => states.map(({ status, policy }) => [{ status, policy }, 1]),
+    },
+    {
+      name: "impact_subscription_problems",
+      help: "Organizations whose Stripe subscription had a problem when it was last read, by problem and policy.",
+      labelNames: ["problem", "policy"],
+      values: (states) => [
+        ...SUBSCRIPTION_PROBLEMS.flatMap((problem) =>
+          SUBSCRIPTION_POLICIES.map((policy) => [{ problem, policy }, 0] as const),
+        ),
+        ...states.flatMap((state) =>
+          [...new Set(listSubscriptionProblems(state).map(({ kind }) => kind))].map(
+            (problem) => [{ problem, policy: state.policy }, 1] as const,
           ),
-          ...states.flatMap((state) =>
-            [...new Set(listSubscriptionProblems(state).map(({ kind }) => kind))].map(
-              (problem) => [{ problem, policy: state.policy }, 1] as const,
-            ),
-          ),
-        ],
-      },
-    ],
-  }),
-  gaugeOf({
-    read: ({ db }) => listInvoicedUsage(db, null, { onlyProblems: true }),
+        ),
+      ],
+    },
+  ),
+  gaugesOf(({ db }) => listInvoicedUsage(db, null, { onlyProblems: true }), {
     name: "impact_uninvoiced_units",
     help: "Delivered units that no invoice has, that differ from it, or that two invoices have, by problem, when invoices were last compared.",
     labelNames: ["problem"],
@@ -227,22 +178,17 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
       ...usage.map(({ problem, units }) => [{ problem: problem ?? "" }, Math.abs(units)] as const),
     ],
   }),
-  gaugeOf({
-    read: ({ readHeldBackSeconds }) => readHeldBackSeconds(),
+  gaugesOf(({ readHeldBackSeconds }) => readHeldBackSeconds(), {
     name: "impact_feed_held_back_seconds",
     help: "How long an open transaction has held back the feed of events, since this worker first saw it; 0 if none does.",
     values: (seconds) => seconds,
   }),
-  gaugeOf({
-    read: ({ db }) => countLowBalances(db),
-    isCostly: true,
+  gaugesOf(({ db }) => countLowBalances(db), {
     name: "impact_stores_low_balance",
     help: "Stores whose balance is below their low-balance threshold.",
     values: (count) => count,
   }),
-  gaugeOf({
-    read: ({ db }) => countEndpointStates(db),
-    isCostly: true,
+  gaugesOf(({ db }) => countEndpointStates(db), {
     name: "impact_webhook_endpoints",
     help: "Webhook endpoints, by state: enabled, failing (the last attempt failed), or why they are disabled: requested, gone, failing_for_days.",
     labelNames: ["state"],
@@ -250,10 +196,14 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
   }),
 ];
 
+/** Reading takes a hundredth of a worker's time at most: each worker reads for each Prometheus server. */
+const REST_PER_READ = 100;
+const LONGEST_REST_MS = 60_000;
+
 /**
  * Registers the metrics of the database's state.
- * @param options.monotonicMs replaces the clock by which costly queries rest
- * @returns a function that reads them; those that cannot be read keep their last values, and it rejects
+ * @param options.monotonicMs replaces the clock by which reading rests
+ * @returns a function that reads them, unless it rests; those that cannot be read keep their last values, and it rejects
  */
 export const addDatabaseMetrics = (
   registry: Registry,
@@ -264,9 +214,16 @@ export const addDatabaseMetrics = (
   }: { readonly db: DatabasePool; readonly clock: Clock; readonly monotonicMs?: () => number },
 ): (() => Promise<void>) => {
   const source = { db, clock, readHeldBackSeconds: createFeedWatch(db) };
-  const refreshes = DATABASE_GAUGES.map((addGauges) => addGauges(registry, source, monotonicMs));
+  const refreshes = DATABASE_GAUGES.map((addGauges) => addGauges(registry, source));
+  let dueAtMs = -Infinity;
   return async () => {
+    const startedAtMs = monotonicMs();
+    if (startedAtMs < dueAtMs) {
+      return;
+    }
     const results = await Promise.allSettled(refreshes.map((refresh) => refresh()));
+    const durationMs = monotonicMs() - startedAtMs;
+    dueAtMs = startedAtMs + Math.min(durationMs * REST_PER_READ, LONGEST_REST_MS);
     const failed = results.find((result) => result.status === "rejected");
     if (failed) {
       throw failed.reason;

@@ -8,8 +8,10 @@ import type { Deployment } from "../modules/billing/deployment.sql.ts";
 import { processProcessorEvents } from "../modules/billing/processorEvents/processProcessorEvents.ts";
 import type { ProcessorEventObservers } from "../modules/billing/processorEvents/processProcessorEvents.ts";
 import { listWaitingRefunds, markRefundsDispatched } from "../modules/registrations/refunds.sql.ts";
+import type { WaitingRefunds } from "../modules/registrations/refunds.sql.ts";
 import { creditTopUp } from "../modules/stores/creditTopUps.ts";
 import { backgroundQueue, refundWorkflowId } from "../runtime/temporalNames.rules.ts";
+import { runConcurrently } from "../runtime/runConcurrently.ts";
 import { pause } from "../runtime/waiting.ts";
 import { refund, refundedSignal } from "../workflows/refund.ts";
 import { callTemporal } from "./repeatedCalls.ts";
@@ -24,33 +26,6 @@ type Pass = (deployment: Deployment, signal: AbortSignal) => Promise<void>;
 
 const MAX_CONCURRENT_CALLS = 16;
 
-/**
- * Does the work for every item until the signal is aborted, even if it fails for some.
- * @throws Error with the first failure as its cause, after all items
- */
-const forEachConcurrently = async <Item>(
-  items: readonly Item[],
-  signal: AbortSignal,
-  work: (item: Item) => Promise<void>,
-): Promise<void> => {
-  const queue = items.values();
-  const failures: unknown[] = [];
-  const workers = Array.from({ length: Math.min(MAX_CONCURRENT_CALLS, items.length) }, async () => {
-    for (const item of queue) {
-      if (signal.aborted) {
-        return;
-      }
-      await work(item).catch((error: unknown) => failures.push(error));
-    }
-  });
-  await Promise.all(workers);
-  if (failures.length > 0) {
-    throw new Error(`${failures.length} of ${items.length} workflows could not be started.`, {
-      cause: failures[0],
-    });
-  }
-};
-
 /** One signal for each registration, and one statement that marks its refunds. */
 const PER_PASS = { registrations: 200, refunds: 5000 };
 
@@ -62,7 +37,7 @@ const createStartRefunds = ({ db, clock, temporal }: DispatchContext): Pass => {
     const waiting = await listWaitingRefunds(db, PER_PASS, lastAccountId);
     const accountIds = [...new Set(waiting.map(({ accountId }) => accountId))].toSorted();
     lastAccountId = accountIds.length < PER_PASS.registrations ? null : (accountIds.at(-1) ?? null);
-    await forEachConcurrently(waiting, signal, async (refunds) => {
+    const start = async (refunds: WaitingRefunds): Promise<void> => {
       const { registrationId } = refunds;
       await callTemporal(temporal, () =>
         temporal.workflow.signalWithStart(refund, {
@@ -73,7 +48,23 @@ const createStartRefunds = ({ db, clock, temporal }: DispatchContext): Pass => {
         }),
       );
       await markRefundsDispatched(db, refunds, clock.now());
-    });
+    };
+    // A failure of one does not keep the others from starting.
+    const failures = await runConcurrently(
+      waiting,
+      (refunds) =>
+        start(refunds).then(
+          () => null,
+          (error: unknown) => ({ error }),
+        ),
+      { concurrency: MAX_CONCURRENT_CALLS, signal },
+    );
+    const failed = failures.filter((failure) => failure !== null);
+    if (failed.length > 0) {
+      throw new Error(`${failed.length} of ${waiting.length} workflows could not be started.`, {
+        cause: failed[0]?.error,
+      });
+    }
   };
 };
 

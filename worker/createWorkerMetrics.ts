@@ -1,10 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "pino";
-import { collectDefaultMetrics, Counter, Registry } from "prom-client";
+import { Counter, Registry } from "prom-client";
 import type { Owner } from "../modules/records/owner.rules.ts";
 import type { SendResult } from "../modules/billing/sending/decideNextStep.rules.ts";
 import type { AttemptResult } from "../modules/events/decideDelivery.rules.ts";
 import type { Context } from "../runtime/context.ts";
+import { collectProcessMetrics } from "../runtime/gauges.ts";
 import { addDatabaseMetrics } from "./addDatabaseMetrics.ts";
 import { createOutageLog } from "./repeatedCalls.ts";
 
@@ -33,7 +34,7 @@ export const createWorkerMetrics = ({
   logger,
 }: Context & { readonly logger: Logger }): WorkerMetrics => {
   const registry = new Registry();
-  collectDefaultMetrics({ register: registry });
+  collectProcessMetrics(registry);
   const registers = [registry];
   const meterEvents = new Counter({
     name: "impact_meter_event_attempts_total",

@@ -66,7 +66,7 @@ const POLLS_REJECTED =
 
 /** The shutdown of a healthy worker takes less. */
 const STUCK_AFTER_MS = 30_000;
-const CHECK_INTERVAL_MS = 1000;
+const CHECK_INTERVAL_MS = 5000;
 
 /** Rejects once the worker has not been running for too long: a worker whose polls are rejected may never finish its shutdown. */
 const rejectWhenStuck = async (worker: Worker, signal: AbortSignal): Promise<void> => {

@@ -1,5 +1,5 @@
-import { collectDefaultMetrics, Counter, Histogram, Registry } from "prom-client";
-import { addGauge } from "../../runtime/gauges.ts";
+import { Counter, Histogram, Registry } from "prom-client";
+import { addGauge, collectProcessMetrics } from "../../runtime/gauges.ts";
 import type { BatchObserver } from "../../db/batching/groupCommit.ts";
 import type { RequestObserver } from "./observeRequests.ts";
 
@@ -13,7 +13,7 @@ export type ApiMetrics = {
 /** Creates the metrics of the API process. */
 export const createApiMetrics = (): ApiMetrics => {
   const registry = new Registry();
-  collectDefaultMetrics({ register: registry });
+  collectProcessMetrics(registry);
   const requests = new Histogram({
     name: "impact_http_request_duration_seconds",
     help: "Duration of HTTP requests in seconds by method, route pattern and status; unknown paths are one route.",

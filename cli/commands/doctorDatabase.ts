@@ -3,7 +3,7 @@ import { readReconciliationStatus } from "../../modules/billing/reconciliation/r
 import { needsOperator } from "../../modules/billing/meterEvents.rules.ts";
 import { countUsageAttention } from "../../modules/billing/meterEventReports.sql.ts";
 import { listWaitingStreams } from "../../modules/billing/sending/waitingStreams.sql.ts";
-import { readEncryption } from "../../db/connections/connectClient.ts";
+import { readEncryption } from "../../db/connections/connect.ts";
 import { readRole, readServerStatus } from "../../db/connections/serverStatus.ts";
 import { findFeedBlocker } from "../../modules/feed/feed.sql.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";

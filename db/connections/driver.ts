@@ -1,172 +1,129 @@
-import { createPgDriverFactory } from "@slonik/pg-driver";
-import { Client } from "pg";
-import { BackendTerminatedError } from "slonik";
-import type { Driver, DriverClient, DriverConfiguration, DriverFactory } from "slonik";
-import { withTimeout } from "../../runtime/waiting.ts";
-import { behindPooler, inspectPooler } from "./pooler.ts";
-import { createPlanRenewal } from "./renewPlans.ts";
-import { connectTimeoutOf, requireWritable } from "./databaseServers.ts";
-import type { DatabaseServers, Server } from "./databaseServers.ts";
+import { types } from "pg";
+import type { Client, ClientConfig } from "pg";
+import {
+  BackendTerminatedError,
+  CheckExclusionConstraintViolationError,
+  CheckIntegrityConstraintViolationError,
+  createDriverFactory,
+  ForeignKeyIntegrityConstraintViolationError,
+  IdleTransactionTimeoutError,
+  InvalidInputError,
+  NotNullIntegrityConstraintViolationError,
+  StatementTimeoutError,
+  UniqueIntegrityConstraintViolationError,
+} from "slonik";
+import type { DriverClient, DriverFactory } from "slonik";
+import { createConnect } from "./connect.ts";
+import { renewingPlans } from "./renewPlans.ts";
+
+/** `int8` is read as a bigint, `timestamptz` as a Date, and `numeric` as text. */
+const PARSERS: ReadonlyMap<number, (value: string) => unknown> = new Map(
+  [
+    { oid: 20, arrayOid: 1016, parse: (value: string): unknown => BigInt(value) },
+    { oid: 1184, arrayOid: 1185, parse: (value: string): unknown => new Date(value) },
+    { oid: 1700, arrayOid: 1231, parse: (value: string): unknown => value },
+  ].flatMap(({ oid, arrayOid, parse }) => [
+    [oid, parse],
+    [arrayOid, (value: string): unknown => types.arrayParser(value, parse)],
+  ]),
+);
+
+/** slonik's errors, by PostgreSQL's codes. */
+const ERRORS: Readonly<Record<string, new (error: Error) => Error>> = {
+  "23502": NotNullIntegrityConstraintViolationError,
+  "23503": ForeignKeyIntegrityConstraintViolationError,
+  "23505": UniqueIntegrityConstraintViolationError,
+  "23514": CheckIntegrityConstraintViolationError,
+  "23P01": CheckExclusionConstraintViolationError,
+  "25P03": IdleTransactionTimeoutError,
+  "57014": StatementTimeoutError,
+  "57P01": BackendTerminatedError,
+};
+
+/** The message of pg's error after `query_timeout`; it has no code. */
+const NO_RESPONSE = "Query read timeout";
 
 /** PostgreSQL's code for a write in a session that accepts none. */
 const READ_ONLY = "25006";
 
-const isReadOnly = (error: Error): boolean => "code" in error && error.code === READ_ONLY;
-
-const withResponseTimeout = (client: DriverClient, responseTimeoutMs: number): DriverClient => {
-  let lost: BackendTerminatedError | null = null;
-  return {
-    ...client,
-    query: async (text, values, options) => {
-      // The ROLLBACK of a transaction would only wait for another timeout.
-      if (lost) {
-        throw lost;
-      }
-      const timeout = Promise.withResolvers<never>();
-      const timer = setTimeout(() => {
-        lost = new BackendTerminatedError(
-          new Error(`The database has not responded for ${responseTimeoutMs} ms.`),
-        );
-        timeout.reject(lost);
-        // The response to the abandoned statement may still arrive, so the connection must not be reused.
-        client.destroy().catch(() => undefined);
-      }, responseTimeoutMs);
-      try {
-        return await Promise.race([client.query(text, values, options), timeout.promise]);
-      } catch (error) {
-        // The server became a standby without closing its connections; the next one is to another server.
-        if (error instanceof Error && isReadOnly(error)) {
-          lost = new BackendTerminatedError(error);
-          client.destroy().catch(() => undefined);
-        }
-        throw error;
-      } finally {
-        clearTimeout(timer);
-      }
-    },
-  };
-};
-
-/** @throws ReadOnlyServerError */
-const requireWritableConnection = async (client: DriverClient): Promise<void> => {
-  client.acquire();
-  try {
-    const { rows } = await client.query("SHOW transaction_read_only");
-    requireWritable(rows[0]?.["transaction_read_only"]);
-    await client.release();
-  } catch (error) {
-    // Not awaited, because a vanished server does not confirm the end, and the next server can be tried.
-    client.destroy().catch(() => undefined);
-    throw error;
+const asSlonikError = (error: Error): Error => {
+  const code = "code" in error ? String(error.code) : "";
+  if (code === "22P02") {
+    return new InvalidInputError(error.message);
   }
+  const isLost = error.message === NO_RESPONSE || /connection terminated/iu.test(error.message);
+  const Class = isLost ? BackendTerminatedError : ERRORS[code];
+  return Class === undefined ? error : new Class(error);
 };
 
 /**
- * Creates the library's driver, which first reads the types over a client without a listener for errors: the loss of that
- * connection would end the program. The client connects before the library's function returns, and gets its listener then.
+ * Runs a statement. A connection that cannot be used again is destroyed: the response to an abandoned statement may still
+ * arrive, and a server that became a standby without closing its connections accepts no further write.
  */
-const createLibraryDriver: DriverFactory = (options) => {
-  // oxlint-disable-next-line typescript/unbound-method -- it is only called with the client that it was called on.
-  const { connect: original } = Client.prototype;
-  Client.prototype.connect = new Proxy(original, {
-    apply: (connect, client: Client, parameters) => {
-      // The query reports the loss.
-      client.on("error", () => undefined);
-      return Reflect.apply(connect, client, parameters);
-    },
-  });
+const runStatement = async (
+  client: Client,
+  ...[text, values = [], { name } = {}]: Parameters<DriverClient["query"]>
+): ReturnType<DriverClient["query"]> => {
   try {
-    return createPgDriverFactory()(options);
-  } finally {
-    Client.prototype.connect = original;
-  }
-};
-
-type ServerDriver = {
-  readonly driver: Driver;
-  /** Adapts a client to the pooler before the server, if there is one. */
-  readonly adapt: (client: DriverClient) => DriverClient;
-};
-type Timeout = DriverConfiguration["statementTimeout"];
-
-/** PostgreSQL's 0 is no limit. */
-const inMs = (timeout: Timeout): number => (timeout === "DISABLE_TIMEOUT" ? 0 : timeout);
-
-/**
- * Creates the driver of our pools, which limits how long each statement may take on this side. A server that vanishes
- * without closing its connections (its machine fails, a firewall drops the packets) takes its `statement_timeout` with
- * it, and TCP does not notify a client that only waits.
- * @param servers each connection is to the first of them that can be used
- * @param responseTimeoutMs must be longer than any statement may take; after it the connection is destroyed
- */
-export const createDriver =
-  (servers: DatabaseServers, responseTimeoutMs: number): DriverFactory =>
-  async ({ driverConfiguration }) => {
-    const { connectionTimeout, statementTimeout, idleInTransactionSessionTimeout } =
-      driverConfiguration;
-    const limits = {
-      statementTimeoutMs: inMs(statementTimeout),
-      idleInTransactionTimeoutMs: inMs(idleInTransactionSessionTimeout),
-    };
-    const connectTimeout =
-      connectionTimeout === "DISABLE_TIMEOUT"
-        ? connectionTimeout
-        : connectTimeoutOf(servers, connectionTimeout);
-    // The check belongs to connecting: a server that vanishes before its response is passed over as quickly.
-    const checkTimeoutMs = inMs(connectTimeout) || responseTimeoutMs;
-    const inspectionTimeoutMs = inMs(connectTimeout) + responseTimeoutMs;
-    const drivers = new WeakMap<Server, Promise<ServerDriver>>();
-    /** The library's driver supports one server. It connects once to read the types that the pool parses. */
-    const createServerDriver = async (server: Server): Promise<ServerDriver> => {
-      const { tls, config } = server;
-      const pooler = await inspectPooler({
-        ...config,
-        connectionTimeoutMillis: inMs(connectTimeout),
-      });
-      const driver = await createLibraryDriver({
-        driverConfiguration: {
-          ...driverConfiguration,
-          connectionUri: server.dsn,
-          ...(tls === undefined ? {} : { ssl: tls }),
-          connectionTimeout: connectTimeout,
-          // A pooler refuses or ignores start-up parameters.
-          ...(pooler && {
-            statementTimeout: "DISABLE_TIMEOUT",
-            idleInTransactionSessionTimeout: "DISABLE_TIMEOUT",
-          }),
-        },
-      });
-      return { driver, adapt: pooler ? behindPooler(pooler, limits) : (client) => client };
-    };
-    /**
-     * Connections that are opened at the same time share the driver: a server that was just promoted gets all of them. So a
-     * server that vanishes during the inspection, which would then wait for it without a limit, must not block them all.
-     */
-    const openDriver = (server: Server): Promise<ServerDriver> => {
-      const known = drivers.get(server);
-      if (known) {
-        return known;
-      }
-      const opened = withTimeout(
-        AbortSignal.timeout(inspectionTimeoutMs),
-        createServerDriver(server),
-      );
-      drivers.set(server, opened);
-      // The next connection tries again.
-      opened.catch(() => drivers.delete(server));
-      return opened;
-    };
-    await servers.open(openDriver);
-    const renewPlans = createPlanRenewal();
+    const { command, fields, rowCount, rows } = await client.query<Record<string, unknown>>({
+      ...(name === undefined ? {} : { name }),
+      text,
+      values: [...values],
+    });
     return {
-      createClient: () =>
-        servers.open(async (server) => {
-          const { driver, adapt } = await openDriver(server);
-          const client = await driver.createClient();
-          if (servers.mustAcceptWrites) {
-            await requireWritableConnection(withResponseTimeout(client, checkTimeoutMs));
-          }
-          return renewPlans(adapt(withResponseTimeout(client, responseTimeoutMs)));
-        }),
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- PostgreSQL's commands, for which pg has the type string.
+      command: command as Awaited<ReturnType<DriverClient["query"]>>["command"],
+      fields: fields.map((field) => ({ dataTypeId: field.dataTypeID, name: field.name })),
+      rowCount,
+      rows,
     };
+  } catch (error) {
+    if (!(error instanceof Error)) {
+      throw error;
+    }
+    if (error.message === NO_RESPONSE || ("code" in error && error.code === READ_ONLY)) {
+      client.connection.stream.destroy();
+    }
+    throw asSlonikError(error);
+  }
+};
+
+/**
+ * Creates the driver of a pool, which limits how long each statement may take on this side, too (`query_timeout`). A server
+ * that vanishes without closing its connections (its machine fails, a firewall drops the packets) takes its
+ * `statement_timeout` with it, and TCP does not notify a client that only waits.
+ */
+export const createDriver = (
+  url: string,
+  options: ClientConfig & { readonly connectionTimeoutMillis: number },
+): DriverFactory => {
+  const connect = createConnect(url);
+  const config = {
+    ...options,
+    // Statements that were sent together would be one transaction. The library's types lack it.
+    queryMode: "extended",
+    types: {
+      // pg asks for texts only.
+      getTypeParser: (oid: number): ((value: string) => unknown) =>
+        PARSERS.get(oid) ?? types.getTypeParser(oid, "text"),
+    },
   };
+  return createDriverFactory(() =>
+    Promise.resolve({
+      createPoolClient: ({ clientEventEmitter }) => {
+        let client: Client;
+        return Promise.resolve({
+          connect: async () => {
+            ({ client } = await connect(config));
+            client.on("error", (error) => clientEventEmitter.emit("error", asSlonikError(error)));
+          },
+          end: () => client.end(),
+          query: renewingPlans((...statement) => runStatement(client, ...statement)),
+          stream: () => {
+            throw new Error("Statements are not streamed.");
+          },
+        });
+      },
+    }),
+  );
+};

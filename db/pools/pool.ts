@@ -1,6 +1,5 @@
-import { ConnectionError, createBigintTypeParser, createPool, SchemaValidationError } from "slonik";
-import type { DatabasePool, DriverTypeParser, Interceptor, QueryResultRow } from "slonik";
-import { readDatabaseServers } from "../connections/databaseServers.ts";
+import { ConnectionError, createPool, SchemaValidationError } from "slonik";
+import type { DatabasePool, Interceptor, QueryResultRow } from "slonik";
 import { createDriver } from "../connections/driver.ts";
 import { Gate } from "../../runtime/gate.ts";
 import { wrapPool } from "./wrapPool.ts";
@@ -13,9 +12,6 @@ import {
 } from "../databaseErrors.ts";
 import { BatchRejectedError } from "../../runtime/errors.rules.ts";
 import { currentClient } from "../../runtime/client.ts";
-import { DEFAULT_LIMITS } from "../connections/pooler.ts";
-
-const asIs = (name: string): DriverTypeParser => ({ name, parse: (value) => value });
 
 /** Validates every row with the schema of its query, so that a mismatch is an error. */
 const parseRows: Interceptor = {
@@ -36,6 +32,9 @@ const parseRows: Interceptor = {
   },
 };
 
+/** After it the database cancels a statement, or ends a transaction in which nothing happens. */
+const TIMEOUT_MS = 60_000;
+
 /** For the network round trip. */
 const RESPONSE_MARGIN_MS = 5000;
 
@@ -52,9 +51,6 @@ const reportTimeouts = (advice: string): Interceptor => ({
  * connections that are idle for four minutes.
  */
 const IDLE_TIMEOUT_MS = 120_000;
-
-/** What the caller does with such a connection is not known, so after an error its session may be in any state. */
-const LENDS_CONNECTION: ReadonlySet<string> = new Set(["connect", "stream"]);
 
 /** Returns whether an error is about what was asked for, so that its connection is as good as before. */
 const isRefusal = (error: unknown): boolean =>
@@ -110,7 +106,8 @@ const sharePool = (pool: DatabasePool, gate: Gate): DatabasePool =>
     pool,
     (method, name) => {
       const attempt = withUnavailable(
-        LENDS_CONNECTION.has(name) ? method : keepingConnection(pool, name),
+        // What the caller does with the connection is not known, so after an error its session may be in any state.
+        name === "connect" ? method : keepingConnection(pool, name),
       );
       return (...parameters) => gate.run(currentClient(), () => attempt(...parameters));
     },
@@ -140,13 +137,13 @@ export type PoolOptions = {
 };
 
 /**
- * Opens a pool of connections, for which clients wait at a gate. `timestamptz` is read as a Date, `int8` as a bigint.
+ * Opens a pool of connections, for which clients wait at a gate. The first use of the pool connects.
  * @param statementTimeoutMs after it the database cancels a statement
  */
 export const openPool = async (
   url: string,
   maximumConnections = 10,
-  statementTimeoutMs = DEFAULT_LIMITS.statementTimeoutMs,
+  statementTimeoutMs = TIMEOUT_MS,
   {
     responseTimeoutMs = statementTimeoutMs + RESPONSE_MARGIN_MS,
     connectTimeoutMs = 15_000,
@@ -156,30 +153,26 @@ export const openPool = async (
     timeoutAdvice,
   }: PoolOptions = {},
 ): Promise<DatabasePool> => {
-  // The driver reads the servers' URLs itself, because the pool's own parser supports fewer parameters.
+  // The driver reads the URL itself, because the pool's own parser supports fewer parameters.
   const pool = await createPool("postgres://", {
-    driverFactory: createDriver(readDatabaseServers(url), responseTimeoutMs),
+    driverFactory: createDriver(url, {
+      connectionTimeoutMillis: connectTimeoutMs,
+      statement_timeout: statementTimeoutMs,
+      idle_in_transaction_session_timeout: TIMEOUT_MS,
+      query_timeout: responseTimeoutMs,
+    }),
     interceptors: [
       parseRows,
       ...interceptors,
       ...(timeoutAdvice === undefined ? [] : [reportTimeouts(timeoutAdvice)]),
     ],
     maximumPoolSize: maximumConnections,
-    connectionTimeout: connectTimeoutMs,
     // Without a pause between them, further attempts would fail as well.
     connectionRetryLimit: 0,
     idleTimeout: IDLE_TIMEOUT_MS,
-    statementTimeout: statementTimeoutMs,
-    idleInTransactionSessionTimeout: DEFAULT_LIMITS.idleInTransactionTimeoutMs,
     // The default, DISCARD ALL, costs a round trip after every query and drops the prepared statements. So code that
     // changes a session must clean up itself.
     resetConnection: () => Promise.resolve(),
-    // The preset would parse `numeric` as a float and `timestamptz` as milliseconds.
-    typeParsers: [
-      createBigintTypeParser(),
-      asIs("numeric"),
-      { name: "timestamptz", parse: (value) => new Date(value) },
-    ],
   });
   const gate = new Gate({
     places: maximumConnections,

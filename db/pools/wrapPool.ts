@@ -13,7 +13,6 @@ const TAKES_CONNECTION: ReadonlySet<string> = new Set<keyof DatabasePool & strin
   "one",
   "oneFirst",
   "query",
-  "stream",
   "transaction",
 ]);
 

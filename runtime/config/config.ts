@@ -1,8 +1,12 @@
 import { isIP } from "node:net";
 import { z } from "zod";
 import { readSecretFiles } from "./readSecretFiles.ts";
-import { readDatabaseUrls } from "./readDatabaseUrls.ts";
-import { SSL_MODES } from "./databaseUrl.rules.ts";
+import {
+  completeDatabaseUrl,
+  DatabaseUrlError,
+  readDatabaseUrl,
+  SSL_MODES,
+} from "./databaseUrl.ts";
 import { mustBeOneOf, oneOf } from "../describeIssues.rules.ts";
 import { mayReceiveKeys } from "../loopback.rules.ts";
 import { CELL_NAME } from "../cell.rules.ts";
@@ -194,6 +198,27 @@ export type Config = Readonly<z.output<typeof configuration>>;
 export class ConfigError extends Error {
   override readonly name = "ConfigError";
 }
+
+/** Completes the URLs of the database with libpq's variables. A fault is a line that says what to do. */
+const readDatabaseUrls = (given: Readonly<Record<string, string | undefined>>) => {
+  const urls: Record<string, string> = {};
+  const faults: string[] = [];
+  for (const name of ["DATABASE_URL", "DATABASE_OWNER_URL"]) {
+    const url = given[name];
+    if (url !== undefined) {
+      try {
+        urls[name] = completeDatabaseUrl(url, given);
+        readDatabaseUrl(urls[name]);
+      } catch (error) {
+        if (!(error instanceof DatabaseUrlError)) {
+          throw error;
+        }
+        faults.push(`${name} ${error.message}`);
+      }
+    }
+  }
+  return { urls, faults };
+};
 
 /**
  * Parses the configuration. An empty variable counts as not set.

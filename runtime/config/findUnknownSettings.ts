@@ -11,7 +11,7 @@ const SECRET_FILES: ReadonlySet<string> = new Set(
  * that change encryption are listed, because a misspelt one would weaken it silently.
  */
 const NAMED_BY_OTHERS =
-  /^(?:PG(?!SSL)[A-Z]+|PGSSL(?:MODE|ROOTCERT|CERT|KEY)|TEMPORAL_(?:API_KEY|CODEC|CONFIG_FILE|PROFILE|TLS|GRPC_META)\w*|(?:OTEL|NODE|NPM|COMPOSE|DOCKER|LC)_\w+|TEST_(?:DATABASE_URL|TEMPORAL_ADDRESS|[A-Z]+)|LANG|LANGUAGE|TZ|TMPDIR|PATH|(?:HTTPS?|ALL|NO)_PROXY)$/iu;
+  /^(?:PG(?!SSL)[A-Z]+|PGSSL(?:MODE|ROOTCERT|CERT|KEY)|TEMPORAL_(?:API_KEY|CODEC|CONFIG_FILE|PROFILE|TLS|GRPC_META)\w*|(?:OTEL|NODE|NPM|COMPOSE|DOCKER|LC)_\w+|TEST_(?:DATABASE_URL|TEMPORAL_ADDRESS|[A-Z]+)|LANG|LANGUAGE|TZ|TMPDIR|PATH|(?:HTTPS?|NO)_PROXY)$/iu;
 
 const EXAMPLE = new URL("../../.env.example", import.meta.url);
 

@@ -21,7 +21,9 @@ export type HealthWatch = {
   readonly end: () => void;
 };
 
-const INTERVAL_MS = 1000;
+const DATABASE_INTERVAL_MS = 1000;
+/** Only clients of donations notice that it is away. */
+const TEMPORAL_INTERVAL_MS = 5000;
 const TIMEOUT_MS = 2000;
 
 /** Registrations are billed at the API's second; billing periods end by the database's and the processor's clocks. */
@@ -57,7 +59,7 @@ const checkTemporal = (temporal: Client): Promise<Readiness["temporal"]> =>
   );
 
 /**
- * Checks every second whether the database and Temporal respond within two seconds, and how far this machine's clock is
+ * Checks again and again whether the database and Temporal respond within two seconds, and how far this machine's clock is
  * off. So readiness is known at any time and costs a request nothing. Resolves after the first checks.
  * @param readDatabaseTime uses a connection of its own, so that a busy pool does not look like an unreachable database
  * @param needsTemporal whether the process can do nothing without Temporal
@@ -96,22 +98,18 @@ export const watchHealth = async ({
   const updateTemporal = async (): Promise<void> => {
     temporalHealth = await checkTemporal(temporal);
   };
-  const repeat = async (update: () => Promise<void>): Promise<void> => {
-    while (!ended.signal.aborted) {
-      // Rejects only when the watch ends.
-      await delay(INTERVAL_MS, undefined, { signal: ended.signal, ref: false }).catch(
-        () => undefined,
-      );
-      if (!ended.signal.aborted) {
-        await update();
-      }
+  /** Neither update rejects: a failed check is a result. */
+  const repeat = async (update: () => Promise<void>, intervalMs: number): Promise<void> => {
+    for (;;) {
+      await delay(intervalMs, undefined, { signal: ended.signal, ref: false });
+      await update();
     }
   };
 
   await Promise.all([updateDatabase(), updateTemporal()]);
-  // Neither rejects: a failed check is a result.
-  void repeat(updateDatabase);
-  void repeat(updateTemporal);
+  // They reject when the watch ends.
+  repeat(updateDatabase, DATABASE_INTERVAL_MS).catch(() => undefined);
+  repeat(updateTemporal, TEMPORAL_INTERVAL_MS).catch(() => undefined);
 
   const statusOf = (): Readiness["status"] => {
     if (isStopping) {

@@ -9,6 +9,7 @@ import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import type { TestStore } from "../stores/startStoreApi.ts";
 import {
   appUrlOf,
+  copyDatabase,
   createEmptyDatabase,
   openTestPool,
   testWithDatabase,
@@ -98,6 +99,8 @@ test("keys, attributions and orders are found when the database's locale orders 
     t,
     `TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C' LOCALE_PROVIDER icu ICU_LOCALE '${BEFORE}'`,
   );
+  // The template's migration has the role of the programs.
+  await copyDatabase(t);
   const databaseUrl = appUrlOf(new URL(ownerUrl).pathname.slice(1));
   await migrate(ownerUrl, { appUrl: databaseUrl });
   const first = await openTestPool(t, databaseUrl);

@@ -1,147 +1,109 @@
-import { StatementTimeoutError } from "slonik";
-import type { DatabasePool } from "slonik";
-import { z } from "zod";
+import type { ExecutionContext } from "ava";
 import { migrate } from "../../db/migrate.ts";
-import { openPool } from "../../db/pools/pool.ts";
+import { openDatabase } from "../../db/openDatabase.ts";
 import { sql } from "../../db/sql.ts";
-import { openTestPool, testWithDatabase } from "../support/database.ts";
-import { readPgBouncerVersion, startPgBouncer } from "../support/startPgBouncer.ts";
-
-/* Behind PgBouncer each transaction, and each single statement, may run on another connection of the server. */
+import { testWithDatabase, copyDatabase, asOwner, openTestPool } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { eventually, openNamespace, startProgram } from "../support/programs.ts";
+import { canPrepare, startPgBouncer } from "../support/startPgBouncer.ts";
+import type { PgBouncerSettings } from "../support/startPgBouncer.ts";
+import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
 
 const test = testWithDatabase();
 
-const NAMED = sql.prepared("pooler_test", z.strictObject({ number: z.int() }))`SELECT 1 AS number`;
-const NAMED_TOO = sql.prepared(
-  "pooler_test_too",
-  z.strictObject({ number: z.int() }),
-)`SELECT 2 AS number`;
+/** Until 1.21, PgBouncer keeps prepared statements in this mode only. */
+const USABLE: PgBouncerSettings = canPrepare
+  ? { max_prepared_statements: 200, default_pool_size: 5 }
+  : { pool_mode: "session", default_pool_size: 100 };
 
-const { canPrepare } = readPgBouncerVersion();
-
-const sleepOneSecond = (db: DatabasePool) =>
-  db.query(sql.typeAlias("void")`SELECT FROM pg_sleep(1)`);
-
-const readTimeout = (db: Pick<DatabasePool, "oneFirst">): Promise<string> =>
-  db.oneFirst(sql.type(z.strictObject({ statement_timeout: z.string() }))`SHOW statement_timeout`);
-
-test("many sessions share few connections, whether or not the pooler keeps named statements", async (t) => {
-  const { url } = await startPgBouncer(t, t.context.databaseUrl, {
-    default_pool_size: 2,
-    ...(canPrepare ? { max_prepared_statements: 0 } : {}),
-  });
-  const db = await openTestPool(t, url, 8);
-  await Promise.all(
-    Array.from({ length: 40 }, async (_, index) => {
-      t.deepEqual(await db.one(NAMED), { number: 1 });
-      await db.transaction(async (transaction) => {
-        t.deepEqual(await transaction.one(NAMED), { number: 1 });
-        t.deepEqual(await transaction.one(NAMED_TOO), { number: 2 });
-        t.is(
-          await transaction.oneFirst(
-            sql.type(z.strictObject({ index: z.int() }))`SELECT ${index}::integer AS index`,
-          ),
-          index,
-        );
-      });
-    }),
-  );
-});
-
-test("named statements are used if the pooler keeps them", async (t) => {
-  const { databaseUrl } = t.context;
-  const { url } = await startPgBouncer(
-    t,
-    databaseUrl,
-    canPrepare ? { max_prepared_statements: 50 } : {},
-  );
-  const db = await openTestPool(t, url, 4);
-  await Promise.all(Array.from({ length: 40 }, () => db.one(NAMED)));
-  const isNamed = await db.transaction(async (transaction) => {
-    await transaction.one(NAMED);
-    // Those of the connection of the server that the transaction has.
-    return transaction.exists(sql.typeAlias("void")`
-      SELECT FROM pg_prepared_statements WHERE statement = 'SELECT 1 AS number'
+/** Creates a database whose sessions have time limits, as docs/operations.md says, or none. */
+const createDatabase = async (t: ExecutionContext, limits: readonly string[]): Promise<string> => {
+  const url = await copyDatabase(t);
+  const owner = await openTestPool(t, asOwner(url), 1);
+  for (const limit of limits) {
+    await owner.query(sql.typeAlias("void")`
+      ALTER DATABASE ${sql.identifier([new URL(url).pathname.slice(1)])}
+      SET ${sql.identifier([limit])} = '50s'
     `);
-  });
-  t.true(isNamed || !canPrepare);
+  }
+  return url;
+};
+
+const LIMITS = ["statement_timeout", "idle_in_transaction_session_timeout"];
+
+const refuses = test.macro({
+  title: (title) => `a pooler ${String(title)} is refused, with what to change`,
+  exec: async (
+    t,
+    settings: PgBouncerSettings,
+    { limits = LIMITS, message }: { readonly limits?: readonly string[]; readonly message: RegExp },
+  ) => {
+    const { url } = await startPgBouncer(t, await createDatabase(t, limits), settings);
+    await t.throwsAsync(
+      openDatabase({ DATABASE_URL: url, DATABASE_POOL_SIZE: 2, CELL: undefined }),
+      {
+        name: "StartupError",
+        message,
+      },
+    );
+  },
 });
 
-test("a named statement is executed after a migration changed the type of its result", async (t) => {
-  const { owner, databaseUrl } = t.context;
-  await owner.query(sql.typeAlias("void")`CREATE TABLE pooler_test (text text)`);
-  const { url } = await startPgBouncer(t, databaseUrl, {
-    default_pool_size: 1,
-    ...(canPrepare ? { max_prepared_statements: 50 } : {}),
-  });
-  const [first, second] = [await openTestPool(t, url, 1), await openTestPool(t, url, 1)];
-  const named = sql.prepared("pooler_test_text", z.strictObject({ text: z.string() }))`
-    SELECT text FROM pooler_test
-  `;
-  await first.any(named);
-  await owner.query(sql.typeAlias("void")`
-    ALTER TABLE pooler_test ALTER COLUMN text TYPE varchar(10)
-  `);
-  t.deepEqual(await first.any(named), []);
-  t.deepEqual(await second.transaction((transaction) => transaction.any(named)), []);
+test("whose role has no time limits", refuses, USABLE, {
+  limits: LIMITS.slice(1),
+  message: /the role needs time limits: ALTER ROLE/u,
 });
-
-test.serial("each pool has its own timeouts, which no other session inherits", async (t) => {
-  const { url } = await startPgBouncer(t, t.context.databaseUrl, { default_pool_size: 1 });
-  const impatient = await openTestPool(t, url, 1, { statementTimeoutMs: 200 });
-  const patient = await openTestPool(t, url, 1, { statementTimeoutMs: 30_000 });
-
-  await t.throwsAsync(sleepOneSecond(impatient), { instanceOf: StatementTimeoutError });
-  await t.throwsAsync(
-    impatient.transaction((transaction) =>
-      transaction.query(sql.typeAlias("void")`SELECT FROM pg_sleep(1)`),
-    ),
-    { instanceOf: StatementTimeoutError },
-  );
-  await t.notThrowsAsync(sleepOneSecond(patient));
-  t.is(await readTimeout(patient), "30s");
-  t.is(await readTimeout(impatient), "200ms");
-});
-
-test.serial("timeouts of the role or the database are used", async (t) => {
-  const { databaseUrl, owner } = t.context;
-  const database = sql.identifier([new URL(databaseUrl).pathname.slice(1)]);
-  await owner.query(sql.typeAlias("void")`
-    ALTER DATABASE ${database} SET statement_timeout = '20s'
-  `);
-  await owner.query(sql.typeAlias("void")`
-    ALTER DATABASE ${database} SET idle_in_transaction_session_timeout = '50s'
-  `);
-  const { url } = await startPgBouncer(t, databaseUrl);
-  const db = await openTestPool(t, url, 2, { statementTimeoutMs: 30_000 });
-  t.is(await readTimeout(db), "20s");
-  t.is(await db.transaction(readTimeout), "20s");
-});
-
-test("a pooler without transactions is refused", async (t) => {
-  const { url } = await startPgBouncer(t, t.context.databaseUrl, { pool_mode: "statement" });
-  await t.throwsAsync(openPool(url), {
-    message: "the pooler accepts no transactions: set pool_mode = transaction in pgbouncer.ini",
-  });
-});
-
-test("a refused start-up parameter is named", async (t) => {
-  const { url } = await startPgBouncer(t, t.context.databaseUrl);
-  await t.throwsAsync(openPool(`${url}?options=-c%20work_mem%3D8MB`), {
-    message:
-      /the pooler refuses the start-up parameter (?:options|work_mem): remove it from the URL, or add it to ignore_startup_parameters/u,
-  });
-});
-
-test("session mode works like transaction mode", async (t) => {
-  const { url } = await startPgBouncer(t, t.context.databaseUrl, { pool_mode: "session" });
-  const db = await openTestPool(t, url, 4);
-  t.deepEqual(await db.transaction((transaction) => transaction.one(NAMED)), { number: 1 });
-});
+test(
+  "that does not keep prepared statements",
+  refuses,
+  canPrepare ? { max_prepared_statements: 0 } : {},
+  { message: /max_prepared_statements = 200/u },
+);
+test(
+  "without transactions",
+  refuses,
+  { pool_mode: "statement" },
+  { message: /pool_mode = transaction/u },
+);
+test(
+  "that rejects a start-up parameter",
+  refuses,
+  { ignore_startup_parameters: "statement_timeout" },
+  { message: /idle_in_transaction_session_timeout; .*ignore_startup_parameters/u },
+);
 
 test("migrations are refused behind a pooler", async (t) => {
   const { url } = await startPgBouncer(t, t.context.ownerUrl);
   await t.throwsAsync(migrate(url), {
     message: /Set DATABASE_OWNER_URL to the server's own address\./u,
   });
+});
+
+test("the programs work behind a pooler", async (t) => {
+  const databaseUrl = await createDatabase(t, LIMITS);
+  const db = await openTestPool(t, databaseUrl, 2);
+  const { namespace } = await openNamespace(t);
+  const { url } = await startPgBouncer(t, databaseUrl, USABLE);
+  const { id, apiKeyTest } = await createTestOrganization(db);
+  const settings = { DATABASE_URL: url, TEMPORAL_NAMESPACE: namespace, LOG_LEVEL: "fatal" };
+  const [{ urls }] = await Promise.all([
+    startProgram(t, "api/main.ts", settings),
+    startProgram(t, "worker/main.ts", settings),
+  ]);
+  const call = (body?: object) =>
+    fetch(`${urls["standalone"]}/plant/trees`, {
+      method: body ? "POST" : "GET",
+      headers: { authorization: apiKeyTest, "content-type": "application/json" },
+      ...(body ? { body: JSON.stringify(body) } : {}),
+    });
+
+  const responses = await Promise.all(Array.from({ length: 50 }, () => call({ count: 2 })));
+  t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
+  const list = await call();
+  t.is(list.status, 200);
+  await list.text();
+
+  await eventually(
+    async () => (await sumLedgerUnits(db, { accountId: id, mode: "test", kind: "tree" })) === 100,
+  );
 });

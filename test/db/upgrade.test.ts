@@ -5,10 +5,8 @@ import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import { migrate, requireCurrentSchema } from "../../db/migrate.ts";
 import { SchemaMismatchError } from "../../runtime/errors.rules.ts";
-import { createEmptyDatabase, openTestPool } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createEmptyDatabase } from "../support/database.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
-import { startProgram } from "../support/programs.ts";
 
 /* Migrations of this release, and upgrades with migrations that the tests write. */
 
@@ -249,36 +247,5 @@ test("a directive that is unknown or names no earlier migration is an error", as
   });
   await t.throwsAsync(upgrade({ "0002_things": "-- @runs-with 0002\nSELECT 1;" }), {
     message: /must be the number of an earlier migration/u,
-  });
-});
-
-test("this release's programs serve on the schema of a later one that says so, and refuse another", async (t) => {
-  const url = await createEmptyDatabase(t);
-  await migrate(url);
-  const client = await openClient(t, url);
-  const db = await openTestPool(t, url, 1);
-  const { apiKeyTest } = await createTestOrganization(db);
-  await db.end();
-  await client.query(`
-    ALTER TABLE registration ADD COLUMN later text;
-    INSERT INTO schema_migration (number, name, runs_with, checksum)
-    SELECT 9998, '9998_later', max(number), '' FROM schema_migration
-  `);
-
-  const { urls, kill } = await startProgram(t, "api/main.ts", { DATABASE_URL: url });
-  const planted = await fetch(`${urls["standalone"]}/plant/trees`, {
-    method: "POST",
-    headers: { Authorization: apiKeyTest, "Content-Type": "application/json" },
-    body: '{"count":3}',
-  });
-  t.is(planted.status, 200);
-  await planted.text();
-  await kill();
-
-  await client.query(
-    "INSERT INTO schema_migration (number, name, runs_with, checksum) VALUES (9999, '9999_contracted', 9999, '')",
-  );
-  await t.throwsAsync(startProgram(t, "api/main.ts", { DATABASE_URL: url }), {
-    message: /ended with code 1/u,
   });
 });

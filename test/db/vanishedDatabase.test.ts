@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import { BackendTerminatedError } from "slonik";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { connectClient } from "../../db/connections/connectClient.ts";
+import { createConnect } from "../../db/connections/connect.ts";
 import { UnavailableError } from "../../runtime/errors.rules.ts";
 import { openPool } from "../../db/pools/pool.ts";
 import { sql } from "../../db/sql.ts";
@@ -10,7 +10,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { readAccountSums } from "../support/accountSums.ts";
-import { openTestPool, testWithDatabase } from "../support/database.ts";
+import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { startRelay } from "../support/relay.ts";
@@ -112,31 +112,6 @@ const startTwoServers = async (t: ExecutionContext<DatabaseContext>) => {
   return { first, second, url };
 };
 
-test("a server that vanishes while it is inspected after a failover is inspected again", async (t) => {
-  const { first, second, url } = await startTwoServers(t);
-  const db = await openPool(url, 1, 60_000, { responseTimeoutMs: RESPONSE_TIMEOUT_MS });
-  t.teardown(() => db.end());
-  first.cut();
-  // In the query of the types, which ends the inspection.
-  second.freezeAfter("typname");
-
-  const hanging = db.connect(readPid);
-  const { message } = await t.throwsAsync(hanging, { instanceOf: UnavailableError });
-  t.is(message, "the service is temporarily unavailable, try again");
-
-  t.true((await db.connect(readPid)) > 0);
-});
-
-test("a server that closes the connection over which the types are read is passed over for the next one", async (t) => {
-  const { first, url } = await startTwoServers(t);
-  first.cutAfter("typname");
-
-  const db = await openPool(url, 1);
-  t.teardown(() => db.end());
-
-  t.true((await db.connect(readPid)) > 0);
-});
-
 test("a server that vanishes when asked whether it accepts writes is passed over for the next one", async (t) => {
   const { first, second, url } = await startTwoServers(t);
   const db = await openPool(url, 1);
@@ -147,31 +122,7 @@ test("a server that vanishes when asked whether it accepts writes is passed over
   t.true(second.connectionCount() > 0);
 
   first.freezeAfter("transaction_read_only");
-  const { client, server } = await connectClient(url, { connectionTimeoutMillis: 15_000 });
+  const { client, server } = await createConnect(url)({ connectionTimeoutMillis: 15_000 });
   await client.end();
   t.is(server.name, new URL(second.url).host);
-});
-
-test("the connections that are opened after a failover inspect the next server once", async (t) => {
-  const { first, second, url } = await startTwoServers(t);
-  const count = 5;
-  const db = await openTestPool(t, url, count);
-  first.cut();
-  let connected = 0;
-  const allConnected = Promise.withResolvers<void>();
-
-  await Promise.all(
-    Array.from({ length: count }, () =>
-      db.connect(async () => {
-        connected += 1;
-        if (connected === count) {
-          allConnected.resolve();
-        }
-        await allConnected.promise;
-      }),
-    ),
-  );
-
-  // One looks for a pooler, and one reads the types.
-  t.is(second.connectionCount(), count + 2);
 });

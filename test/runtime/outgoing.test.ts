@@ -1,5 +1,6 @@
-import { createSocket } from "node:dgram";
 import dns from "node:dns";
+import test from "ava";
+import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { createServer, request as openRequest } from "node:http";
 import type { RequestListener } from "node:http";
@@ -7,8 +8,7 @@ import { connect } from "node:net";
 import type { Client } from "@temporalio/client";
 import { NativeConnection } from "@temporalio/worker";
 import type { ExecutionContext } from "ava";
-import test from "ava";
-import { configureOutgoing, findProxy } from "../../runtime/outgoing.ts";
+import { configureOutgoing, findProxy, boundBody } from "../../runtime/outgoing.ts";
 import {
   findTemporalProxy,
   openTemporalClient,
@@ -18,17 +18,18 @@ import { createStripeClient } from "../../modules/billing/stripe/createStripeCli
 import { resolveAddresses } from "../../runtime/resolveAddresses.ts";
 import { readTemporalProxy } from "../../worker/runWorker.ts";
 import { TEMPORAL_ADDRESS } from "../support/programs.ts";
+import { downloadRecords } from "../../modules/planting/treemapper/downloadRecords.ts";
 
-const VARIABLES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
+const VARIABLES = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 
 /** Sets the variables of proxies, and no others. */
-const configure = (variables: Readonly<Record<string, string>>): readonly string[] => {
+const configure = (variables: Readonly<Record<string, string>>): void => {
   for (const name of VARIABLES) {
     delete process.env[name];
     delete process.env[name.toLowerCase()];
   }
   Object.assign(process.env, variables);
-  return configureOutgoing();
+  configureOutgoing();
 };
 
 test.afterEach.always(() => {
@@ -151,15 +152,6 @@ test.serial("hosts in NO_PROXY are called directly", async (t) => {
   t.is(findProxy("https://charities.test")?.href, `${url}/`);
 });
 
-test.serial("ALL_PROXY counts where no other variable does, and a SOCKS proxy is ignored", (t) => {
-  t.deepEqual(configure({ ALL_PROXY: "http://all.test:1", HTTPS_PROXY: "http://tls.test:2" }), []);
-  t.is(findProxy("http://company.test")?.host, "all.test:1");
-  t.is(findProxy("https://company.test")?.host, "tls.test:2");
-
-  t.deepEqual(configure({ ALL_PROXY: "socks5://all.test:1" }), ["ALL_PROXY"]);
-  t.is(findProxy("https://company.test"), null);
-});
-
 /** Starts a name server that knows IPv4 addresses and never responds to queries for IPv6 addresses. */
 const startNameServer = async (t: ExecutionContext): Promise<string> => {
   const server = createSocket("udp4");
@@ -185,4 +177,74 @@ test.serial("a host is found if its name server never responds about IPv6", asyn
   dns.setServers([await startNameServer(t)]);
   t.teardown(() => dns.setServers(servers));
   t.deepEqual(await resolveAddresses("receiver.test"), ["192.0.2.7"]);
+});
+
+/** Large, so that the bound is reached long before a request's time limit, even on a busy machine. */
+const CHUNK = Buffer.alloc(4 * 1024 * 1024, " ");
+
+/** Serves JSON that never ends, until the test does. Returns its URL and the number of open responses. */
+const serveEndless = async (t: ExecutionContext) => {
+  let open = 0;
+  const server = createServer((_request, response) => {
+    open += 1;
+    response.once("close", () => {
+      open -= 1;
+    });
+    const send = (): void => {
+      if (!response.destroyed && response.write(CHUNK)) {
+        setImmediate(send);
+      }
+    };
+    response.writeHead(200, { "Content-Type": "application/json" });
+    response.on("drain", send);
+    send();
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.teardown(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const address = server.address();
+  const port = typeof address === "object" ? address?.port : null;
+  return { url: `http://127.0.0.1:${port}`, countOpen: () => open };
+};
+
+test("a body within the bound is passed on unchanged, and a longer one fails", async (t) => {
+  const response = new Response("12345678", { status: 201, headers: { "X-A": "b" } });
+  const bounded = boundBody(response, 8);
+  t.is(bounded.status, 201);
+  t.is(bounded.headers.get("X-A"), "b");
+  t.is(await bounded.text(), "12345678");
+  await t.throwsAsync(boundBody(new Response("12345678"), 7).text(), {
+    message: /longer than 7 bytes/u,
+  });
+});
+
+test("an endless response of TreeMapper is an error", async (t) => {
+  const { url } = await serveEndless(t);
+  await t.throwsAsync(
+    downloadRecords(
+      { apiKey: "tm_key", apiBase: url },
+      new AbortController().signal,
+      () => undefined,
+    ),
+    { message: /longer than \d+ bytes/u },
+  );
+});
+
+test("an endless response of Stripe is an error, and the connection is closed", async (t) => {
+  const { url, countOpen } = await serveEndless(t);
+  const { stripe } = createStripeClient({
+    secretKey: "sk_test_key",
+    apiBase: url,
+    timeoutMs: 60_000,
+  });
+  await t.throwsAsync(stripe.billing.meters.list());
+  while (countOpen() > 0) {
+    await new Promise((resolve) => {
+      setTimeout(resolve, 20);
+    });
+  }
+  t.pass();
 });

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import type { ExecutionContext, TestFn } from "ava";
 import anyTest from "ava";
-import { Client } from "pg";
+import { Client, escapeLiteral } from "pg";
 import type { DatabasePool } from "slonik";
 import { migrate } from "../../db/migrate.ts";
 import { openPool } from "../../db/pools/pool.ts";
@@ -60,9 +60,14 @@ const ensureTemplate = async (admin: Client): Promise<string> => {
       const unfinished = `${template}_unfinished`;
       await admin.query(`DROP DATABASE IF EXISTS ${unfinished} WITH (FORCE)`);
       await admin.query(`CREATE DATABASE ${unfinished}`);
-      await migrate(ownerUrlOf(unfinished), {
-        appUrl: appUrlOf(unfinished),
-      });
+      const appUrl = appUrlOf(unfinished);
+      const role = await admin.query("SELECT FROM pg_roles WHERE rolname = $1", [APP_ROLE]);
+      if (role.rowCount === 0) {
+        await admin.query(
+          `CREATE ROLE ${APP_ROLE} LOGIN PASSWORD ${escapeLiteral(new URL(appUrl).password)}`,
+        );
+      }
+      await migrate(ownerUrlOf(unfinished), { appUrl });
       await admin.query(`ALTER DATABASE ${unfinished} RENAME TO ${template}`);
     }
   } finally {

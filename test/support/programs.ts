@@ -67,21 +67,17 @@ export const isPolled = async (temporal: Client, taskQueue: string): Promise<boo
   return pollers.length > 0;
 };
 
-/**
- * Starts a program of the service in a process that is killed after the test.
- * @param root the checkout, this one by default
- */
+/** Starts a program of the service in a process that is killed after the test. */
 export const startProgram = async (
   t: Pick<ExecutionContext, "teardown">,
   module: "api/main.ts" | "worker/main.ts",
   settings: Readonly<Record<string, string>>,
-  root = ROOT,
 ): Promise<{
   readonly process: ChildProcess;
   readonly urls: Readonly<Record<string, string>>;
   readonly kill: () => Promise<void>;
 }> => {
-  const child = fork(fileURLToPath(new URL(module, root)), {
+  const child = fork(fileURLToPath(new URL(module, ROOT)), {
     env: {
       ...process.env,
       PORT: "0",

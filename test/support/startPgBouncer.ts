@@ -12,16 +12,10 @@ import { eventually } from "./programs.ts";
 
 const PGBOUNCER = process.env["TEST_PGBOUNCER"] ?? "/usr/sbin/pgbouncer";
 
-/** Returns the release. From 1.21 it can prepare named statements on each connection that executes them. */
-export const readPgBouncerVersion = (): {
-  readonly version: string;
-  readonly canPrepare: boolean;
-} => {
-  const output = execFileSync(PGBOUNCER, ["--version"], { encoding: "utf8" });
-  const { version = "", minor } =
-    /^PgBouncer (?<version>1\.(?<minor>\d+)\S*)/u.exec(output)?.groups ?? {};
-  return { version, canPrepare: Number(minor) >= 21 };
-};
+/** Whether it can prepare named statements on each connection that executes them, as it can from 1.21. */
+export const canPrepare =
+  Number(/ 1\.(\d+)/u.exec(execFileSync(PGBOUNCER, ["--version"], { encoding: "utf8" }))?.[1]) >=
+  21;
 
 /** The settings of PgBouncer that matter to the service; docs/operations.md explains them. */
 export type PgBouncerSettings = {
@@ -59,7 +53,11 @@ export const startPgBouncer = async (
   await chmod(folder, 0o755);
   const listenPort = await findFreePort();
   const file = join(folder, "pgbouncer.ini");
-  const options = { pool_mode: "transaction", ...settings };
+  const options = {
+    pool_mode: "transaction",
+    ignore_startup_parameters: "statement_timeout,idle_in_transaction_session_timeout",
+    ...settings,
+  };
   await writeFile(join(folder, "users.txt"), `"${username}" "${decodeURIComponent(password)}"\n`);
   await writeFile(
     file,

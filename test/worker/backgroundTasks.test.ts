@@ -68,7 +68,7 @@ test("a hold is a metric, and a worker logs it with the next command until it en
     }),
   );
   const registry = new Registry();
-  const refreshMetrics = addDatabaseMetrics(registry, { db, clock });
+  const refreshMetrics = addDatabaseMetrics(registry, { db, clock, monotonicMs: () => 0 });
   const readMetric = async (): Promise<string> => {
     await refreshMetrics();
     return registry.getSingleMetricAsString("impact_usage_held");

@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { fork } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { connect, createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
@@ -16,6 +17,13 @@ import {
   TEMPORAL_ADDRESS,
 } from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { Connection } from "@temporalio/client";
+import { msToTs } from "@temporalio/common/lib/time.js";
+import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
 
 const test = testWithDatabase();
 
@@ -144,3 +152,93 @@ for (const [state, interrupt] of [
     t.true(performance.now() - stoppedAtMs < STOPS_WITHIN_MS);
   });
 }
+
+test.serial(
+  "a worker without its database is alive, not ready, and reports its last metrics",
+  async (t) => {
+    const { namespace } = await openNamespace(t);
+    const relay = await startRelay(t, t.context.databaseUrl);
+    const { urls } = await startProgram(t, "worker/main.ts", {
+      DATABASE_URL: relay.url,
+      TEMPORAL_NAMESPACE: namespace,
+      WORKER_METRICS_PORT: "0",
+      LOG_LEVEL: "silent",
+    });
+    const read = async (path: string) => {
+      const response = await fetch(`${urls["metrics"]}${path}`);
+      return { status: response.status, text: await response.text() };
+    };
+    await eventually(async () => (await read("/readyz")).status === 200);
+    t.deepEqual(JSON.parse((await read("/readyz")).text), {
+      status: "ok",
+      database: "ok",
+      clock: "ok",
+      temporal: "ok",
+    });
+    // A scrape does not wait long for the database, so on a busy machine the first ones are without its metrics.
+    await eventually(async () => /^impact_usage_held 0$/mu.test((await read("/metrics")).text));
+    t.regex((await read("/metrics")).text, /^impact_database_up 1$/mu);
+
+    relay.cut();
+
+    await eventually(async () => (await read("/readyz")).status === 503);
+    const after = await read("/metrics");
+    t.is(after.status, 200);
+    t.regex(after.text, /^impact_database_up 0$/mu);
+    t.regex(after.text, /^impact_temporal_up 1$/mu);
+    t.regex(after.text, /^impact_usage_held 0$/mu);
+    t.is((await read("/healthz")).status, 200);
+    t.is((await read("/")).status, 404);
+  },
+);
+
+test.serial(
+  "a worker waits for its namespace, which it logs, and works when it appears",
+  async (t) => {
+    const { db, databaseUrl } = t.context;
+    const namespace = `test-${crypto.randomUUID()}`;
+    const child = fork(fileURLToPath(new URL("../../worker/main.ts", import.meta.url)), {
+      env: {
+        ...process.env,
+        DATABASE_URL: databaseUrl,
+        TEMPORAL_ADDRESS,
+        TEMPORAL_NAMESPACE: namespace,
+        WORKER_METRICS_PORT: "0",
+        LOG_LEVEL: "warn",
+      },
+      stdio: ["ignore", "pipe", "inherit", "ipc"],
+    });
+    t.teardown(async () => {
+      const exited = once(child, "exit");
+      child.kill("SIGKILL");
+      await exited;
+    });
+    const lines: string[] = [];
+    if (child.stdout === null) {
+      throw new Error("The worker's output is not read.");
+    }
+    createInterface({ input: child.stdout }).on("line", (line) => lines.push(line));
+    const waiting = (): readonly string[] =>
+      lines.filter((line) => line.includes(`Namespace ${namespace} was not found`));
+    const [ready] = await once(child, "message");
+    await eventually(() => waiting().length > 0);
+    const readiness = await fetch(`${ready.urls.metrics}/readyz`);
+    t.is(readiness.status, 503);
+
+    const { id } = await createTestOrganization(db);
+    const writer = createRegistrationWriter({ db, clock: systemClock });
+    await writer.register(registrationOf(id, { mode: "test", count: 3 }));
+    const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
+    t.teardown(() => connection.close());
+    await connection.workflowService.registerNamespace({
+      namespace,
+      workflowExecutionRetentionPeriod: msToTs("1 day"),
+    });
+
+    await eventually(
+      async () => (await sumLedgerUnits(db, { accountId: id, mode: "test", kind: "tree" })) === 3,
+    );
+    t.true(waiting().length <= 2, "once a minute for each task queue");
+    t.is(child.exitCode, null);
+  },
+);

@@ -11,11 +11,18 @@ import { eventually, openNamespace } from "../../support/programs.ts";
 import { startRelay } from "../../support/relay.ts";
 import { listAllWaitingRefunds } from "../../support/listAllWaitingRefunds.ts";
 import { isStarted, refundOneTree, startDispatcher } from "./dispatching.ts";
+import { createBilling } from "../../../modules/billing/createBilling.ts";
+import { getDeploymentName } from "../../../modules/billing/holdUsage.ts";
+import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
+import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
+import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { refundWorkflowId } from "../../../runtime/temporalNames.rules.ts";
 
 // Serial, because a dispatcher serves everything that waits in the database of the file.
-const test = testWithDatabase();
+const base = testWithDatabase();
+const test = base.serial;
 
-test.serial("a dispatcher that loses the database fails, and another one goes on", async (t) => {
+test("a dispatcher that loses the database fails, and another one goes on", async (t) => {
   const { client: temporal } = await openNamespace(t);
   const relay = await startRelay(t, t.context.databaseUrl);
   const relayed = await openPool(relay.url, 2, 60_000, { responseTimeoutMs: 500 });
@@ -33,7 +40,7 @@ test.serial("a dispatcher that loses the database fails, and another one goes on
   await eventually(() => isStarted(temporal, second));
 });
 
-test.serial("dispatchers that overlap start one workflow of each refund", async (t) => {
+test("dispatchers that overlap start one workflow of each refund", async (t) => {
   const { db } = t.context;
   const { client: temporal } = await openNamespace(t);
   const ids = await Promise.all(Array.from({ length: 20 }, () => refundOneTree(db)));
@@ -56,7 +63,7 @@ test.serial("dispatchers that overlap start one workflow of each refund", async 
 
 const stateRow = z.strictObject({ state: z.string() });
 
-const startsDespiteFailure = test.macro(
+const startsDespiteFailure = base.macro(
   async (t: ExecutionContext<DatabaseContext>, broken: "processor_event" | "refund") => {
     const { db, owner } = t.context;
     const { client: temporal } = await openNamespace(t);
@@ -90,36 +97,91 @@ const startsDespiteFailure = test.macro(
   },
 );
 
-test.serial(
+test(
   "refunds are started while events of the processor cannot be read",
   startsDespiteFailure,
   "processor_event",
 );
-test.serial(
+test(
   "events of the processor are processed while refunds cannot be started",
   startsDespiteFailure,
   "refund",
 );
 
-test.serial(
-  "a refund that an operator has dispatched again is not marked by a dispatcher that listed it before",
-  async (t) => {
-    const { db } = t.context;
-    await refundOneTree(db);
-    const listed = await listAllWaitingRefunds(db);
-    await db.query(sql.typeAlias("void")`
+test("a refund that an operator has dispatched again is not marked by a dispatcher that listed it before", async (t) => {
+  const { db } = t.context;
+  await refundOneTree(db);
+  const listed = await listAllWaitingRefunds(db);
+  await db.query(sql.typeAlias("void")`
       UPDATE refund SET dispatched_at = NULL WHERE dispatched_at IS NULL
     `);
-    const mark = async (refunds: typeof listed): Promise<void> => {
-      for (const each of refunds) {
-        await markRefundsDispatched(db, each, new Date());
-      }
-    };
+  const mark = async (refunds: typeof listed): Promise<void> => {
+    for (const each of refunds) {
+      await markRefundsDispatched(db, each, new Date());
+    }
+  };
 
-    await mark(listed);
-    t.is((await listAllWaitingRefunds(db)).length, listed.length);
+  await mark(listed);
+  t.is((await listAllWaitingRefunds(db)).length, listed.length);
 
-    await mark(await listAllWaitingRefunds(db));
-    t.deepEqual(await listAllWaitingRefunds(db), []);
-  },
-);
+  await mark(await listAllWaitingRefunds(db));
+  t.deepEqual(await listAllWaitingRefunds(db), []);
+});
+
+test("one signal is sent for all waiting refunds of a registration", async (t) => {
+  const { db } = t.context;
+  const { client: temporal } = await openNamespace(t);
+  const { id: accountId } = await createTestOrganization(db);
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  const { registration } = await writer.register(
+    registrationOf(accountId, { mode: "test", count: 30 }),
+  );
+  const deps = { db, clock: systemClock, billing: createBilling({ db, stripe: null }) };
+  const owner = { accountId, mode: "test", kind: "tree" } as const;
+  for (let refund = 1; refund <= 30; refund += 1) {
+    const { id } = registration;
+    await refundRegistration(deps, owner, { id, count: 1, reason: null, idempotencyKey: null });
+  }
+
+  await startDispatcher(t, { db, temporal });
+
+  await eventually(async () => (await listAllWaitingRefunds(db)).length === 0);
+  const deployment = await getDeploymentName({ db, clock: systemClock });
+  const { events } = await temporal.workflow
+    .getHandle(refundWorkflowId(deployment, registration.id))
+    .fetchHistory();
+  t.is(events?.filter((event) => event.workflowExecutionSignaledEventAttributes).length, 1);
+});
+
+test("refunds that stay waiting do not keep those of other accounts from being started", async (t) => {
+  const { db, owner } = t.context;
+  const { client: temporal } = await openNamespace(t);
+  // As many accounts as a pass starts workflows of. Their ids are before those of new accounts.
+  await owner.query(sql.typeAlias("void")`
+      WITH number AS (
+        SELECT lpad(number::text, 12, '0') AS digits FROM generate_series(1, 200) AS number
+      ),
+      registered AS (
+        INSERT INTO registration (id, account_id, mode, kind, count, created_at, attribution, usage_batch)
+        SELECT
+          gen_random_uuid(), ('00000000-0000-7000-8000-' || digits)::uuid, 'live', 'tree', 1, now(), '', 0
+        FROM number
+        RETURNING id, account_id
+      )
+      INSERT INTO refund (id, registration_id, account_id, count, created_at)
+      SELECT gen_random_uuid(), id, account_id, 1, now() FROM registered
+    `);
+  await owner.query(sql.typeAlias("void")`
+      CREATE FUNCTION stay_waiting() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$
+    `);
+  await owner.query(sql.typeAlias("void")`
+      CREATE TRIGGER stay_waiting BEFORE UPDATE ON refund FOR EACH ROW
+      WHEN (new.account_id < '00000000-0000-7000-8000-000000001000') EXECUTE FUNCTION stay_waiting()
+    `);
+  const refund = await refundOneTree(db);
+
+  await startDispatcher(t, { db, temporal });
+
+  await eventually(() => isStarted(temporal, refund));
+  t.is((await listAllWaitingRefunds(db)).length, 200);
+});

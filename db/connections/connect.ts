@@ -1,0 +1,175 @@
+import { TLSSocket } from "node:tls";
+import { Client } from "pg";
+import type { ClientConfig } from "pg";
+import { readDatabaseUrl } from "../../runtime/config/databaseUrl.ts";
+import type { DatabaseServer } from "../../runtime/config/databaseUrl.ts";
+
+const SET_ROOT_CERTIFICATE = "set sslrootcert to the certificate of the CA that signs the server's";
+
+/** What an operator can do, by Node's code of the error, or by the message of a driver's error that has no code. */
+const ADVICE: Readonly<Record<string, string>> = {
+  SELF_SIGNED_CERT_IN_CHAIN: SET_ROOT_CERTIFICATE,
+  DEPTH_ZERO_SELF_SIGNED_CERT: SET_ROOT_CERTIFICATE,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: SET_ROOT_CERTIFICATE,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: SET_ROOT_CERTIFICATE,
+  CERT_HAS_EXPIRED: "renew the server's certificate",
+  ERR_TLS_CERT_ALTNAME_INVALID:
+    "use a name of the certificate in the URL, or sslmode=verify-ca if the CA signs for your servers only",
+  "The server does not support SSL connections":
+    "turn encrypted connections on there, or set sslmode=disable to send everything in plain text",
+};
+
+const UNSUPPORTED_PARAMETER = /unsupported startup parameter/u;
+
+const adviceFor = (error: Error): string | undefined =>
+  UNSUPPORTED_PARAMETER.test(error.message)
+    ? "it is a pooler's: add the parameter to ignore_startup_parameters in pgbouncer.ini"
+    : (ADVICE["code" in error ? String(error.code) : ""] ?? ADVICE[error.message]);
+
+/** Adds what an operator can do to an error, and returns other errors unchanged. */
+const explain = (error: unknown): unknown => {
+  const advice = error instanceof Error ? adviceFor(error) : undefined;
+  return error instanceof Error && advice !== undefined
+    ? new Error(`${error.message.replace(/\.$/u, "")}; ${advice}`, { cause: error })
+    : error;
+};
+
+/** None of the servers of a database can be used; the message has the reason for each. */
+class NoServerError extends Error {
+  override readonly name = "NoServerError";
+  /** That of the first server's error. */
+  readonly code: unknown;
+
+  constructor(message: string, cause: unknown) {
+    super(message, { cause });
+    this.code = cause instanceof Error && "code" in cause ? cause.code : undefined;
+  }
+}
+
+/** If a host has several addresses that all refuse, Node's error has no message. */
+const reasonOf = (error: unknown): string => {
+  if (!(error instanceof Error)) {
+    return String(error);
+  }
+  return error.message === "" && "code" in error ? String(error.code) : error.message;
+};
+
+type ConnectOptions = ClientConfig & { readonly connectionTimeoutMillis: number };
+type Connection = { readonly client: Client; readonly server: DatabaseServer };
+
+const connectTo = async (
+  server: DatabaseServer,
+  options: ConnectOptions,
+  mustAcceptWrites: boolean,
+): Promise<Connection> => {
+  const client = new Client({ ...server.config, ...options });
+  // Without a listener, the loss of the connection would end the program.
+  client.on("error", () => undefined);
+  await client.connect();
+  if (mustAcceptWrites) {
+    try {
+      // The library's types lack the timeout of a single query.
+      const check = {
+        text: "SHOW transaction_read_only",
+        query_timeout: options.connectionTimeoutMillis,
+      };
+      const { rows } = await client.query<Record<string, unknown>>(check);
+      if (rows[0]?.["transaction_read_only"] !== "off") {
+        throw new Error("the server accepts no writes");
+      }
+    } catch (error) {
+      // A vanished server does not confirm the end.
+      client.connection.stream.destroy();
+      throw error;
+    }
+  }
+  return { client, server };
+};
+
+/** Shorter than with one server, because the next one can be tried. */
+const CONNECT_TIMEOUT_OF_SEVERAL_MS = 5000;
+
+/** Opens a connection to a database. */
+export type Connect = (options: ConnectOptions) => Promise<Connection>;
+
+/**
+ * Returns a function that opens connections to the first server of a database that can be used, beginning with the one that
+ * was used last.
+ * @throws DatabaseUrlError, now; later what the only server's attempt throws, or NoServerError
+ */
+export const createConnect = (url: string): Connect => {
+  const { servers, mustAcceptWrites } = readDatabaseUrl(url);
+  let current = 0;
+  return async (options) => {
+    const connectionTimeoutMillis =
+      servers.length > 1
+        ? Math.min(options.connectionTimeoutMillis, CONNECT_TIMEOUT_OF_SEVERAL_MS)
+        : options.connectionTimeoutMillis;
+    const failures: { readonly name: string; readonly error: unknown }[] = [];
+    const order = [...servers.entries()];
+    for (const [index, server] of [...order.slice(current), ...order.slice(0, current)]) {
+      try {
+        const connection = await connectTo(
+          server,
+          { ...options, connectionTimeoutMillis },
+          mustAcceptWrites,
+        );
+        current = index;
+        return connection;
+      } catch (error) {
+        failures.push({ name: server.name, error: explain(error) });
+      }
+    }
+    const [first, ...others] = failures;
+    if (others.length === 0) {
+      throw first?.error;
+    }
+    throw new NoServerError(
+      failures.map(({ name, error }) => `${name}: ${reasonOf(error)}`).join("; "),
+      first?.error,
+    );
+  };
+};
+
+/** How the connection to a database is protected on its way. */
+type Encryption = {
+  /** `host:port` of the server in use. */
+  readonly server: string;
+  /** Null if it is plain text. */
+  readonly tls: {
+    readonly protocol: string;
+    readonly cipher: string;
+    /** What was verified of the server's certificate. */
+    readonly verified: "nothing" | "certificate" | "certificate and host name";
+    /** Whether the client presents a certificate. */
+    readonly hasClientCertificate: boolean;
+  } | null;
+};
+
+const verifiedBy = ({
+  sslMode,
+  tls,
+}: DatabaseServer): NonNullable<Encryption["tls"]>["verified"] => {
+  if (sslMode === "verify-full") {
+    return "certificate and host name";
+  }
+  // As for libpq, `require` with a root certificate verifies like `verify-ca`.
+  return tls?.ca === undefined ? "nothing" : "certificate";
+};
+
+/** Connects to the database as the programs do, and returns how that connection is encrypted. */
+export const readEncryption = async (url: string): Promise<Encryption> => {
+  const { client, server } = await createConnect(url)({ connectionTimeoutMillis: 5000 });
+  const { stream } = client.connection;
+  const tls =
+    stream instanceof TLSSocket
+      ? {
+          protocol: stream.getProtocol() ?? "",
+          cipher: stream.getCipher().name,
+          verified: verifiedBy(server),
+          hasClientCertificate: server.tls?.cert !== undefined,
+        }
+      : null;
+  await client.end();
+  return { server: server.name, tls };
+};

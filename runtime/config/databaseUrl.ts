@@ -1,0 +1,197 @@
+/**
+ * The URL of a PostgreSQL database, as libpq and psql read it: it may name several hosts, and its parameters say how the
+ * connection is encrypted. Every connection of the service reads it here, so all of them are encrypted alike.
+ */
+
+import { X509Certificate } from "node:crypto";
+import { createSecureContext } from "node:tls";
+import type { ConnectionOptions } from "node:tls";
+import { parse, toClientConfig } from "pg-connection-string";
+import { isLoopback } from "../loopback.rules.ts";
+
+/** How a connection is encrypted, and what is verified of the server's certificate. */
+export const SSL_MODES = ["disable", "require", "verify-ca", "verify-full"] as const;
+type SslMode = (typeof SSL_MODES)[number];
+
+/** One of the servers of a database. */
+export type DatabaseServer = {
+  /** `host:port`, or the folder of a Unix socket. */
+  readonly name: string;
+  readonly sslMode: SslMode;
+  /** Undefined for plain text. */
+  readonly tls: ConnectionOptions | undefined;
+  readonly config: ReturnType<typeof toClientConfig>;
+};
+
+type DatabaseUrl = {
+  /** In the order in which they are tried. */
+  readonly servers: readonly DatabaseServer[];
+  /** Whether a server that accepts no writes, such as a standby, is passed over. */
+  readonly mustAcceptWrites: boolean;
+};
+
+/** A URL of a database cannot be used. The message says what is wrong, with the URL as its subject. */
+export class DatabaseUrlError extends Error {
+  override readonly name = "DatabaseUrlError";
+}
+
+const FORM =
+  "must be a URL like postgres://user:password@host:port/database, with %2F, %3F and %23 for /, ? and # in the password";
+
+const PARTS =
+  /^(?<start>postgres(?:ql)?:\/\/(?:[^/?#]*@)?)(?<hosts>[^/?#@]*)(?<path>\/[^?#@]*)?(?:\?(?<query>(?![^=]*@)[^#]*))?$/u;
+
+/** libpq's variables, by the parameters of which they are the defaults. */
+const VARIABLES = {
+  sslmode: "PGSSLMODE",
+  sslrootcert: "PGSSLROOTCERT",
+  sslcert: "PGSSLCERT",
+  sslkey: "PGSSLKEY",
+  target_session_attrs: "PGTARGETSESSIONATTRS",
+} as const;
+
+/** What every connection of the service honours. */
+const PARAMETERS: readonly string[] = [
+  ...Object.keys(VARIABLES),
+  "application_name",
+  "options",
+  "host",
+  "port",
+  "user",
+  "password",
+];
+
+/** The folder of a Unix socket, in a URL with its slashes encoded. */
+const isSocket = (host: string): boolean => host.startsWith("/") || /^%2f/iu.test(host);
+
+/** An empty host is the default, a server on this machine. */
+const isOnThisMachine = (host: string): boolean =>
+  host === "" || isSocket(host) || isLoopback(host.replace(/:\d*$/u, ""));
+
+/** @throws DatabaseUrlError if the mode is unknown, or would send plain text over a network without being told to */
+const decideSslMode = (given: string | null, isLocal: boolean): SslMode => {
+  if (given === null) {
+    return isLocal ? "disable" : "require";
+  }
+  const mode = SSL_MODES.find((known) => known === given);
+  if (mode !== undefined) {
+    return mode;
+  }
+  if (given !== "prefer" && given !== "allow") {
+    throw new DatabaseUrlError(`has an unknown sslmode; supported: ${SSL_MODES.join(", ")}`);
+  }
+  if (!isLocal) {
+    throw new DatabaseUrlError(
+      `has sslmode=${given}, which may send everything in plain text; set require, verify-ca or verify-full, or disable for plain text`,
+    );
+  }
+  return "disable";
+};
+
+const decideWrites = (given: string | null, hosts: number): boolean => {
+  if (given !== null && !["any", "read-write", "primary"].includes(given)) {
+    throw new DatabaseUrlError(
+      "has an unknown target_session_attrs; supported, because the service writes: read-write, primary, any",
+    );
+  }
+  return given === null ? hosts > 1 : given !== "any";
+};
+
+const splitUrl = (text: string) => {
+  const { start, hosts, path = "", query = "" } = PARTS.exec(text)?.groups ?? {};
+  if (start === undefined || hosts === undefined) {
+    throw new DatabaseUrlError(FORM);
+  }
+  return { start, hosts: hosts.split(","), path, parameters: new URLSearchParams(query) };
+};
+
+const readServer = (name: string, url: string, sslMode: SslMode): DatabaseServer => {
+  try {
+    const { ssl, ...config } = toClientConfig(parse(url, { useLibpqCompat: true }));
+    const tls = typeof ssl === "object" && sslMode !== "disable" ? ssl : undefined;
+    createSecureContext(tls);
+    if (tls?.ca !== undefined) {
+      // A secure context ignores what is not a certificate.
+      void new X509Certificate(String(tls.ca));
+    }
+    return { name, sslMode, tls, config: { ...config, ssl: tls ?? false } };
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new DatabaseUrlError(
+      `has sslrootcert, sslcert or sslkey, which must be PEM files that can be read, and the key of the certificate: ${reason}`,
+      { cause: error },
+    );
+  }
+};
+
+/**
+ * Reads the URL of a database, and the files that it names.
+ * @throws DatabaseUrlError
+ */
+export const readDatabaseUrl = (text: string): DatabaseUrl => {
+  const { start, hosts, path, parameters } = splitUrl(text);
+  const unknown = [...parameters.keys()].find((name) => !PARAMETERS.includes(name));
+  if (unknown !== undefined) {
+    throw new DatabaseUrlError(
+      `has ${unknown}, which is not supported; supported: ${PARAMETERS.join(", ")}`,
+    );
+  }
+  if (parameters.has("sslcert") !== parameters.has("sslkey")) {
+    throw new DatabaseUrlError("has only one of sslcert and sslkey; set both");
+  }
+  const hostOf = (authority: string): string => parameters.get("host") ?? authority;
+  const mode = decideSslMode(
+    parameters.get("sslmode"),
+    hosts.every((authority) => isOnThisMachine(hostOf(authority))),
+  );
+  if (mode === "verify-ca" && !parameters.has("sslrootcert")) {
+    throw new DatabaseUrlError(
+      "has sslmode=verify-ca without sslrootcert, the certificate of the CA that signs the server's",
+    );
+  }
+  const mustAcceptWrites = decideWrites(parameters.get("target_session_attrs"), hosts.length);
+  const servers = hosts.map((authority) => {
+    const url = `${start}${authority}${path}`;
+    // Only the URL class rejects a malformed port or address. It accepts no user without a host, which libpq does.
+    if ((hosts.length > 1 && authority === "") || !URL.canParse(url.replace("@/", "@localhost/"))) {
+      throw new DatabaseUrlError(FORM);
+    }
+    // The driver would connect to PGHOST, which may be another machine.
+    const name = hostOf(authority) || "localhost";
+    // A Unix socket stays on this machine, so it has no TLS.
+    const sslMode = isSocket(name) ? "disable" : mode;
+    const own = new URLSearchParams(parameters);
+    own.set("sslmode", sslMode);
+    if (authority === "") {
+      own.set("host", name);
+    }
+    return readServer(name, `${url}?${own.toString()}`, sslMode);
+  });
+  return { servers, mustAcceptWrites };
+};
+
+/** Returns the URL with the parameters of libpq's variables, except those that it has itself. */
+export const completeDatabaseUrl = (
+  text: string,
+  variables: Readonly<Record<string, string | undefined>>,
+): string => {
+  const { parameters } = splitUrl(text);
+  const added = new URLSearchParams();
+  for (const [parameter, variable] of Object.entries(VARIABLES)) {
+    const value = variables[variable];
+    if (value !== undefined && !parameters.has(parameter)) {
+      added.set(parameter, value);
+    }
+  }
+  return added.size === 0 ? text : `${text}${text.includes("?") ? "&" : "?"}${added.toString()}`;
+};
+
+/** Returns the hosts and the name of a database, without its user, password and parameters. */
+export const nameDatabase = (text: string): string => {
+  const { hosts, path, parameters } = splitUrl(text);
+  return `${parameters.get("host") ?? hosts.join(",")}${path}`;
+};
+
+/** Returns the URL without its password, which should not appear in a terminal. */
+export const withoutPassword = (text: string): string =>
+  text.replace(/^(?<start>[^:]+:\/\/[^/?#]*?):[^/?#]*@/u, "$<start>@");
