@@ -149,15 +149,14 @@ const createReader = <
 }: Definition<Query, Body, ResponseBody>): ((ctx: RequestContext) => Request<Query, Body>) => {
   const hasKeyField = hasIdempotencyKeyField(schemas.body);
   return (ctx) => {
-    const given = ctx.request.body;
+    const given = ctx.state.requestBody;
     const problem = checkBody?.(given) ?? (hasKeyField ? findWrongKey(given) : null);
     if (problem !== null) {
       throw invalidRequest(problem);
     }
     const body = hasKeyField ? withHeaderKey(ctx, given) : given;
     // What is not used of a long body is not in memory while the request waits for the database.
-    ctx.request.rawBody = "";
-    ctx.request.body = undefined;
+    ctx.state.requestBody = undefined;
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- without a schema the type of the value is unknown.
     return {
       ctx,

@@ -15,7 +15,7 @@ import { errorBody, presentError, KEY_ERROR } from "./standaloneErrors.ts";
 import { statsEndpoint } from "./statsEndpoint.ts";
 import { eventEndpoints } from "./eventEndpoints.ts";
 import { evidenceEndpoints } from "./evidenceEndpoints.ts";
-import { callbackEndpoint } from "./callbackEndpoint.ts";
+import { plantingWebhook } from "./plantingWebhook.ts";
 import { registrationEndpoints } from "./registrationEndpoints.ts";
 import { statementEndpoint, usageEndpoints } from "./usageEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
@@ -49,9 +49,6 @@ export const createStandaloneApp = (
     ...webhookEndpoints(context, { accountType: "organization", prefix: "", keyError: KEY_ERROR }),
     statsEndpoint({ ...context, db: context.reads }),
     ...dashboardEndpoints(context),
-    ...(plantingCallbackSecrets === null
-      ? []
-      : [callbackEndpoint(context, plantingCallbackSecrets)]),
     ...healthEndpoints(context.readReadiness),
   ];
   const dashboards = dashboardPages(context);
@@ -78,7 +75,12 @@ export const createStandaloneApp = (
     presentError,
     endpoints,
     pages: [...documentPages(document), ...dashboards, ...further.pages],
-    webhooks: readStripeWebhook === null ? [] : [stripeWebhook(context, readStripeWebhook)],
+    webhooks: [
+      ...(readStripeWebhook === null ? [] : [stripeWebhook(context, readStripeWebhook)]),
+      ...(plantingCallbackSecrets === null
+        ? []
+        : [plantingWebhook(context, plantingCallbackSecrets)]),
+    ],
     browserFallbacks: [...further.browserFallbacks, documentFallback, dashboardFallback],
   });
 };

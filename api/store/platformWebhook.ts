@@ -16,7 +16,7 @@ import type { RequestContext } from "../http/requestContext.ts";
 import type { Webhook } from "../http/createApp.ts";
 import { HttpError } from "../http/httpError.ts";
 import { parseRequest } from "../http/parseRequest.ts";
-import { readRawBody } from "../http/receiveBody.ts";
+import { parseJson, readRawBody } from "../http/readBody.ts";
 import { isSignedByPlatform } from "../http/signatures.ts";
 
 /** A request names at most some thousand orders. */
@@ -74,14 +74,6 @@ const customerOf = (request: PrivacyRequest): CustomerIdentity =>
       (id) => given(id),
     ),
   });
-
-const parseJson = (body: string): unknown => {
-  try {
-    return JSON.parse(body);
-  } catch (cause) {
-    throw new HttpError("request_malformed", "the body is not valid JSON", { cause });
-  }
-};
 
 /**
  * Refuses a request that was processed before and that the platform no longer repeats. A signed body may be in a log, and

@@ -221,7 +221,13 @@ const description = z.looseObject({
 });
 
 const UNKNOWN_PARAMETERS = "foo=1&foo=2&page%5B%5D=1&utm_source=mail&_=3&=x&count=9&__proto__=1&&";
-const UNKNOWN_FIELDS = { foo: 1, page: { size: [null] }, "": "x", constructor: null };
+const UNKNOWN_FIELDS = {
+  foo: 1,
+  page: { size: [null] },
+  "": "x",
+  constructor: null,
+  ["__proto__"]: { idempotency_key: "k" },
+};
 
 /** Replaces what differs from one moment to another. */
 const withoutTimes = (text: string): string =>

@@ -168,7 +168,7 @@ export const startStandaloneApi = async (
   own.url = url;
   const checkResponse = await readResponseChecker(
     url,
-    JSON.stringify(["standalone", documentBaseUrl, plantingCallbackSecrets.length > 0]),
+    JSON.stringify(["standalone", documentBaseUrl]),
   );
   const call: Call = async (method, path, { key, body, headers = {} } = {}) => {
     const response = await fetch(`${url}${path}`, {

@@ -1,4 +1,3 @@
-import { brotliCompressSync, gzipSync } from "node:zlib";
 import { startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { rawRequest } from "./http/rawRequest.ts";
@@ -97,13 +96,13 @@ test("a target that is neither a path nor a URL with one is a 400 on both interf
 /** Bytes that are not UTF-8: a byte that begins nothing, a surrogate, an overlong NUL, the beginning of a character. */
 const INVALID_UTF8 = [[0xff], [0xed, 0xa0, 0x80], [0xc0, 0x80], [0xf0, 0x9f, 0x98]];
 
-test("a body that is not UTF-8 is a 400 on both interfaces, compressed or not", async (t) => {
+test("a body that is not UTF-8 is a 400 on both interfaces", async (t) => {
   const { call, key } = await startApiOf(t);
   const { url, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
-  const postToStore = (headers: Record<string, string>, body: Buffer) =>
+  const postToStore = (body: Buffer) =>
     fetch(`${url}/app/api/plant`, {
       method: "POST",
-      headers: { ...store.live, "Content-Type": "application/json", ...headers },
+      headers: { ...store.live, "Content-Type": "application/json" },
       body: Uint8Array.from(body),
     });
   const error = "the body is not valid UTF-8";
@@ -116,21 +115,13 @@ test("a body that is not UTF-8 is a 400 on both interfaces, compressed or not", 
           Buffer.from(bytes),
           Buffer.from('"}'),
         ]);
-      for (const [headers, encode] of [
-        [{}, (body: Buffer) => body],
-        [{ "Content-Encoding": "gzip" }, (body: Buffer) => gzipSync(body)],
-        [{ "Content-Encoding": "br" }, (body: Buffer) => brotliCompressSync(body)],
-      ] as const) {
-        const planted = await call("POST", "/plant/trees", {
-          key,
-          body: encode(bodyWith("count")),
-          headers,
-        });
-        t.like(planted, { status: 400, body: { error } });
-        const storePlanted = await postToStore(headers, encode(bodyWith("trees")));
-        t.is(storePlanted.status, 400);
-        t.deepEqual(await storePlanted.json(), { error, code: "INVALID_PARAMETER" });
-      }
+      t.like(await call("POST", "/plant/trees", { key, body: bodyWith("count") }), {
+        status: 400,
+        body: { error },
+      });
+      const storePlanted = await postToStore(bodyWith("trees"));
+      t.is(storePlanted.status, 400);
+      t.deepEqual(await storePlanted.json(), { error, code: "INVALID_PARAMETER" });
     }
   }
   t.like((await call("GET", "/plant/trees", { key })).body, { total_planted_trees: 0 });
