@@ -113,11 +113,18 @@ const charityResponse = z
     ein: z
       .string()
       .meta({ description: "Empty if the charity has none.", examples: ["53-0196605"] }),
-    description: z.string().meta({ description: "Empty if the provider has none." }),
-    website: z.string().meta({ description: "Empty if the provider has none." }),
-    icon_url: z
-      .string()
-      .meta({ description: "A monogram of the name, as SVG, if the provider has none." }),
+    description: z.string().meta({
+      description: "Empty if the provider has none.",
+      examples: ["Public safety and disaster relief, Washington, DC"],
+    }),
+    website: z.string().meta({
+      description: "Empty if the provider has none.",
+      examples: ["https://www.redcross.org"],
+    }),
+    icon_url: z.string().meta({
+      description: "A monogram of the name, as SVG, if the provider has none.",
+      examples: ["https://impact.example/media/monograms/AR-84.svg"],
+    }),
   })
   .meta({ id: "Charity" });
 
@@ -155,21 +162,6 @@ const findCharityPage = async (
       ),
     ),
   };
-};
-
-const EXAMPLE: z.output<typeof charityPage> = {
-  total_items: 1,
-  total_pages: 1,
-  charities: [
-    {
-      nonprofit_id: "irs_530196605",
-      name: "American Red Cross",
-      ein: "53-0196605",
-      description: "Public safety and disaster relief, Washington, DC",
-      website: "https://www.redcross.org",
-      icon_url: "https://impact.example.com/media/monograms/AR-84.svg",
-    },
-  ],
 };
 
 /** The charity search of an interface. */
@@ -217,6 +209,5 @@ export const charitySearchEndpoint = (
       ],
     },
     schemas: { query: charityQuery, response: charityPage },
-    examples: { response: EXAMPLE },
     handle: ({ ctx, caller, query }) => findCharityPage(context, ctx, caller.accountId, query),
   });

@@ -52,25 +52,7 @@ type WebhookInterface = {
 
 type WebhookHttpContext = Pick<HttpContext, "db" | "clock" | "reads" | "webhookSettings">;
 
-/** A request about one webhook endpoint, with its parts of the API description. */
-type Operation<
-  Query extends z.ZodType,
-  Body extends z.ZodType,
-  ResponseBody extends z.ZodType,
-> = Omit<Description, "tag" | "errors"> & {
-  readonly errors?: readonly ErrorResponse[];
-  readonly query?: Query;
-  readonly body?: Body;
-  readonly response: ResponseBody;
-  readonly examples: KeyDefinition<Query, Body, ResponseBody, unknown>["examples"];
-  readonly handle: (
-    endpoint: WebhookEndpoint,
-    request: Parameters<KeyDefinition<Query, Body, ResponseBody, unknown>["handle"]>[0],
-  ) => Promise<z.output<ResponseBody>>;
-};
-
 const TAG = "webhooks";
-const ROOT = "/webhook_endpoints";
 
 const invalid = (when: string, example: string): ErrorResponse => ({
   code: "request_invalid",
@@ -84,9 +66,22 @@ const bodyError = (accountType: AccountType, more = ""): ErrorResponse =>
     `types: ${schemas.typesMustBe(accountType)}`,
   );
 
-const DISABLED_ERROR = invalid("The endpoint is disabled.", ENDPOINT_DISABLED);
+/** A request about one webhook endpoint of the caller, which the path names. */
+type Operation<
+  Query extends z.ZodType,
+  Body extends z.ZodType,
+  ResponseBody extends z.ZodType,
+> = Omit<Description, "tag" | "errors"> & {
+  readonly errors?: readonly ErrorResponse[];
+  readonly schemas: KeyDefinition<Query, Body, ResponseBody, unknown>["schemas"];
+  readonly example?: z.input<Body>;
+  readonly handle: (
+    endpoint: WebhookEndpoint,
+    request: Parameters<KeyDefinition<Query, Body, ResponseBody, unknown>["handle"]>[0],
+  ) => Promise<z.output<ResponseBody>>;
+};
 
-/** Returns what defines requests about one webhook endpoint of the caller, which the path names. */
+/** Returns what defines such requests. */
 const createDefine =
   ({ db }: WebhookHttpContext, { accountType, prefix, keyError }: WebhookInterface) =>
   <
@@ -96,40 +91,46 @@ const createDefine =
   >(
     method: Endpoint["method"],
     path: string,
-    operation: Operation<Query, Body, ResponseBody>,
-  ): Endpoint => {
-    const { query, body, response, examples, handle, ...described } = operation;
-    const notFoundError: ErrorResponse = {
-      code: "record_not_found",
-      when: `The ${accountType} has no such endpoint or event in the key's mode.`,
-      example: ENDPOINT_NOT_FOUND,
-    };
-    return keyEndpoint<Body, ResponseBody, Query>({
+    {
+      schemas: given,
+      example,
+      handle,
+      errors = [],
+      ...described
+    }: Operation<Query, Body, ResponseBody>,
+  ): Endpoint =>
+    keyEndpoint<Body, ResponseBody, Query>({
       method,
-      path: `${prefix}${ROOT}/:id${path}`,
+      path: `${prefix}/webhook_endpoints/:id${path}`,
       description: {
         ...described,
         tag: TAG,
-        pathParameters: { id: "The id of the endpoint.", ...described.pathParameters },
-        errors: [...(described.errors ?? []), keyError, notFoundError],
+        pathParameters: { id: "The id of the endpoint." },
+        errors: [
+          ...errors,
+          keyError,
+          {
+            code: "record_not_found",
+            when: `The ${accountType} has no such endpoint or event in the key's mode.`,
+            example: ENDPOINT_NOT_FOUND,
+          },
+        ],
       },
-      schemas: { ...(query && { query }), ...(body && { body }), response },
-      examples,
+      schemas: given,
+      ...(example && { example }),
       handle: async (request) => {
         const id = pathParameter(request.ctx, "id");
         return handle(await getWebhookEndpoint(db, id, accountModeOf(request.caller)), request);
       },
     });
-  };
 
-const creationEndpoint = (
+const allEndpoints = (
   context: WebhookHttpContext,
   { accountType, prefix, keyError }: WebhookInterface,
-): Endpoint => {
-  const example = schemas.endpointExample(accountType);
-  return keyEndpoint({
+): readonly Endpoint[] => [
+  keyEndpoint({
     method: "post",
-    path: `${prefix}${ROOT}`,
+    path: `${prefix}/webhook_endpoints`,
     checkBody: (body) => findWrongKey(body, "the header Idempotency-Key"),
     description: {
       operationId: "createWebhookEndpoint",
@@ -155,9 +156,9 @@ const creationEndpoint = (
       ],
     },
     schemas: { body: schemas.createBody(accountType), response: schemas.newEndpointSchema },
-    examples: {
-      body: { url: example.url, types: [...schemas.TYPES_EXAMPLE[accountType]] },
-      response: { ...example, secret: schemas.SECRET_EXAMPLE },
+    example: {
+      url: "https://shop.example/impact-events",
+      types: [...schemas.TYPES_EXAMPLE[accountType]],
     },
     handle: async ({ ctx, caller, body }) => {
       const created = await createWebhookEndpoint(
@@ -173,16 +174,10 @@ const creationEndpoint = (
       markReplay(ctx, created);
       return { ...presentEndpoint(created.endpoint), secret: created.endpoint.secret };
     },
-  });
-};
-
-const listEndpoint = (
-  { db }: WebhookHttpContext,
-  { accountType, prefix, keyError }: WebhookInterface,
-): Endpoint =>
+  }),
   keyEndpoint({
     method: "get",
-    path: `${prefix}${ROOT}`,
+    path: `${prefix}/webhook_endpoints`,
     description: {
       operationId: "listWebhookEndpoints",
       tag: TAG,
@@ -190,22 +185,22 @@ const listEndpoint = (
       errors: [keyError],
     },
     schemas: { response: schemas.endpointListSchema },
-    examples: { response: { webhook_endpoints: [schemas.endpointExample(accountType)] } },
     handle: async ({ caller }) => ({
-      webhook_endpoints: (await listEndpoints(db, accountModeOf(caller))).map(presentEndpoint),
+      webhook_endpoints: (await listEndpoints(context.db, accountModeOf(caller))).map(
+        presentEndpoint,
+      ),
     }),
-  });
+  }),
+];
 
 const ownEndpoints = (context: WebhookHttpContext, on: WebhookInterface): readonly Endpoint[] => {
   const define = createDefine(context, on);
   const change = { ...context, actor: null };
-  const example = schemas.endpointExample(on.accountType);
   return [
     define("get", "", {
       operationId: "readWebhookEndpoint",
       summary: "Read a webhook endpoint",
-      response: schemas.endpointSchema,
-      examples: { response: example },
+      schemas: { response: schemas.endpointSchema },
       handle: (endpoint) => Promise.resolve(presentEndpoint(endpoint)),
     }),
     define("post", "", {
@@ -214,9 +209,8 @@ const ownEndpoints = (context: WebhookHttpContext, on: WebhookInterface): readon
       details:
         "Changes the fields that are given, and leaves the others. Pending deliveries go to the new URL.",
       errors: [bodyError(on.accountType)],
-      body: schemas.updateBody(on.accountType),
-      response: schemas.endpointSchema,
-      examples: { body: { types: [schemas.TYPES_EXAMPLE[on.accountType][0]] }, response: example },
+      schemas: { body: schemas.updateBody(on.accountType), response: schemas.endpointSchema },
+      example: { types: [schemas.TYPES_EXAMPLE[on.accountType][0]] },
       handle: async (endpoint, { body }) => {
         const changes = { ...body, types: body.types && storedTypes(body.types) };
         return presentEndpoint(await updateWebhookEndpoint(change, endpoint, changes));
@@ -226,38 +220,19 @@ const ownEndpoints = (context: WebhookHttpContext, on: WebhookInterface): readon
       operationId: "deleteWebhookEndpoint",
       summary: "Delete an endpoint",
       details: "Its pending deliveries are not made any more, and its deliveries cannot be read.",
-      response: schemas.deletedEndpointSchema,
-      examples: { response: { id: example.id, deleted: true } },
+      schemas: { response: schemas.deletedEndpointSchema },
       handle: async (endpoint) => {
         await deleteWebhookEndpoint(change, endpoint);
         return { id: endpoint.id, deleted: true as const };
       },
     }),
-  ];
-};
-
-const secretEndpoints = (
-  context: WebhookHttpContext,
-  on: WebhookInterface,
-): readonly Endpoint[] => {
-  const define = createDefine(context, on);
-  const change = { ...context, actor: null };
-  return [
     define("post", "/rotate", {
       operationId: "rotateWebhookSecret",
       summary: "Replace an endpoint's secret",
       details: `The previous secret also signs for ${OLD_SECRET_HOURS} hours, so a server with either secret can verify the requests.`,
       errors: [bodyError(on.accountType)],
-      body: schemas.rotateBody,
-      response: schemas.secretSchema,
-      examples: {
-        body: { revoke_previous: false },
-        response: {
-          id: schemas.ENDPOINT_ID,
-          secret: schemas.SECRET_EXAMPLE,
-          previous_valid_until: "2025-06-02T12:00:00.000Z",
-        },
-      },
+      schemas: { body: schemas.rotateBody, response: schemas.secretSchema },
+      example: { revoke_previous: false },
       handle: async (endpoint, { body }) => {
         const revokesPrevious = body.revoke_previous ?? false;
         const rotated = await rotateWebhookSecret(change, endpoint, { revokesPrevious });
@@ -268,16 +243,6 @@ const secretEndpoints = (
         };
       },
     }),
-    define("post", "/ping", {
-      operationId: "pingWebhookEndpoint",
-      summary: "Send an endpoint a test event",
-      details:
-        "Sends an event of the type `ping`, whatever types the endpoint has chosen. The request arrives within seconds.",
-      errors: [DISABLED_ERROR],
-      response: schemas.pingSchema,
-      examples: { response: { id: schemas.EVENT_ID } },
-      handle: async (endpoint) => ({ id: await pingWebhookEndpoint(change, endpoint) }),
-    }),
   ];
 };
 
@@ -287,16 +252,22 @@ const deliveryEndpoints = (
 ): readonly Endpoint[] => {
   const define = createDefine(context, on);
   const change = { ...context, actor: null };
-  const delivery = schemas.deliveryExample(on.accountType);
   return [
+    define("post", "/ping", {
+      operationId: "pingWebhookEndpoint",
+      summary: "Send an endpoint a test event",
+      details:
+        "Sends an event of the type `ping`, whatever types the endpoint has chosen. The request arrives within seconds.",
+      errors: [invalid("The endpoint is disabled.", ENDPOINT_DISABLED)],
+      schemas: { response: schemas.pingSchema },
+      handle: async (endpoint) => ({ id: await pingWebhookEndpoint(change, endpoint) }),
+    }),
     define("get", "/deliveries", {
       operationId: "listWebhookDeliveries",
       summary: "List an endpoint's deliveries",
       details: "Newest first, each with its last attempt. They are kept for 30 days.",
       errors: [queryError(`state: ${mustBeOneOf(DELIVERY_STATES)}`), READ_ERROR],
-      query: schemas.deliveryQuery,
-      response: schemas.deliveryListSchema,
-      examples: { response: { deliveries: [delivery], has_more: false } },
+      schemas: { query: schemas.deliveryQuery, response: schemas.deliveryListSchema },
       handle: async ({ id }, { query: { state, limit, starting_after: startingAfter } }) => {
         const page = await readDeliveries(context.reads, id, { state, startingAfter, limit });
         return { deliveries: page.deliveries.map(presentDelivery), has_more: page.hasMore };
@@ -315,14 +286,9 @@ const deliveryEndpoints = (
           `since: must be ${schemas.SINCE_MUST_BE}`,
         ),
       ],
-      body: schemas.recoverBody,
-      response: schemas.recoverySchema,
-      examples: {
-        body: { since: "2025-06-01T12:00:00Z" },
-        response: { recovered_count: 12, has_more: false },
-      },
-      handle: async (endpoint, { body }) => {
-        const { event_id: eventId, since = "" } = body;
+      schemas: { body: schemas.recoverBody, response: schemas.recoverySchema },
+      example: { since: "2025-06-01T12:00:00Z" },
+      handle: async (endpoint, { body: { event_id: eventId, since = "" } }) => {
         const { recovered, hasMore } = await recoverWebhookEvents(
           change,
           endpoint,
@@ -338,10 +304,7 @@ const deliveryEndpoints = (
 export const webhookEndpoints = (
   context: WebhookHttpContext,
   on: WebhookInterface,
-): readonly Endpoint[] => [
-  creationEndpoint(context, on),
-  listEndpoint(context, on),
-  ...ownEndpoints(context, on),
-  ...secretEndpoints(context, on),
-  ...deliveryEndpoints(context, on),
-];
+): readonly Endpoint[] =>
+  [allEndpoints, ownEndpoints, deliveryEndpoints].flatMap((endpointsOf) =>
+    endpointsOf(context, on),
+  );

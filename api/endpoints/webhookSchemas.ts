@@ -117,7 +117,7 @@ export const rotateBody = bodyObject({
 }).meta({ id: "NewWebhookSecret" });
 
 /** Of an event, for examples. */
-export const EVENT_ID = "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d";
+const EVENT_ID = "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d";
 
 export const SINCE_MUST_BE = `a time of the last ${RECOVERY_DAYS} days, such as 2025-06-01T12:00:00Z`;
 
@@ -152,18 +152,17 @@ export const deliveryQuery = queryObject({
     .meta({ description: "The id of the last delivery of the previous page." }),
 });
 
-export const ENDPOINT_ID = "0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e";
-
 const time = () => z.iso.datetime();
 
 const secret = z.string().meta({
   description:
     "The secret that verifies signatures, as the libraries of Standard Webhooks take it. No other response shows it.",
+  examples: ["whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDGDBvZsTuNW4="],
 });
 
 export const endpointSchema = z
   .strictObject({
-    id: z.string().meta({ examples: [ENDPOINT_ID] }),
+    id: z.string().meta({ examples: ["0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e"] }),
     url: z.string(),
     types: z.array(z.string()),
     description: z.string(),
@@ -242,7 +241,7 @@ const attemptSchema = z
   })
   .meta({ id: "WebhookAttempt" });
 
-export const deliverySchema = z
+const deliverySchema = z
   .strictObject({
     id: z.string().meta({
       description: "The id of the event, the same as in an organization's feed.",
@@ -271,40 +270,6 @@ export const deliverySchema = z
 export const deliveryListSchema = z
   .strictObject({ deliveries: z.array(deliverySchema), has_more: z.boolean() })
   .meta({ id: "WebhookDeliveryList" });
-
-export const endpointExample = (accountType: AccountType): z.output<typeof endpointSchema> => ({
-  id: ENDPOINT_ID,
-  url: "https://shop.example/impact-events",
-  types: [...TYPES_EXAMPLE[accountType]],
-  description: "checkout",
-  status: "enabled",
-  disabled_reason: null,
-  disabled_at: null,
-  failing_since: null,
-  last_error: null,
-  created_at: "2025-06-01T12:00:00.000Z",
-});
-
-export const SECRET_EXAMPLE = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDGDBvZsTuNW4=";
-
-const SENT_AT = "2025-06-01T12:03:24.000Z";
-
-export const deliveryExample = (accountType: AccountType): z.output<typeof deliverySchema> => ({
-  id: EVENT_ID,
-  type: TYPES_EXAMPLE[accountType][0],
-  timestamp: SENT_AT,
-  state: "pending",
-  attempt_count: 1,
-  last_attempt: {
-    started_at: "2025-06-01T12:03:25.000Z",
-    duration_ms: 87,
-    status: 503,
-    error: "status 503",
-    response: "busy",
-  },
-  created_at: SENT_AT,
-  next_attempt_at: "2025-06-01T12:03:31.000Z",
-});
 
 const messageOf = (type: string, data: z.ZodObject, meaning: string) => {
   const title = `${schemaNameOf(type)}Message`;
@@ -369,6 +334,6 @@ export const messageCallback = (accountType: AccountType): Callback => {
         ),
       ])
       .meta({ id: "WebhookMessage" }),
-    example: { type, timestamp: SENT_AT, data: { ...data, sequence: 1010 } },
+    example: { type, timestamp: "2025-06-01T12:03:24.000Z", data: { ...data, sequence: 1010 } },
   };
 };

@@ -54,8 +54,8 @@ export type Description = {
   readonly requestHeaders?: Readonly<
     Record<string, { readonly description: string; readonly maxLength?: number }>
   >;
-  /** The fields of a row of a list that is also exported as CSV and NDJSON. */
-  readonly exportColumns?: readonly string[];
+  /** Whether the response is a list that is also exported as CSV and NDJSON. */
+  readonly isExported?: boolean;
   /** Headers of a successful response and what they mean. An endpoint with an ETag may respond 304. */
   readonly responseHeaders?: Readonly<Record<string, string>>;
   /** What the service sends to the client's server because of this request. */
@@ -80,11 +80,6 @@ type Schemas<Query extends z.ZodType, Body extends z.ZodType, ResponseBody exten
   readonly response: ResponseBody;
 };
 
-type Examples<Body extends z.ZodType, ResponseBody extends z.ZodType> = {
-  readonly body?: z.input<Body>;
-  readonly response: z.output<ResponseBody>;
-};
-
 /** One method of one path. The router runs it and the API description is generated from it. */
 export type Endpoint = {
   readonly method: "get" | "post" | "delete";
@@ -100,8 +95,9 @@ export type Endpoint = {
   readonly isBatch?: boolean;
   readonly description: Description;
   readonly schemas: Schemas<z.ZodType, z.ZodType, z.ZodType>;
-  readonly examples: Examples<z.ZodType, z.ZodType>;
-  readonly run: (ctx: RequestContext) => Promise<void>;
+  /** A body that works. */
+  readonly example?: unknown;
+  readonly run: (ctx: RequestContext) => Promise<void> | void;
 };
 
 type Request<Query extends z.ZodType, Body extends z.ZodType> = {
@@ -114,10 +110,9 @@ type Definition<
   Query extends z.ZodType,
   Body extends z.ZodType,
   ResponseBody extends z.ZodType,
-> = Omit<Endpoint, "access" | "examples" | "run" | "schemas"> & {
+> = Omit<Endpoint, "access" | "example" | "run" | "schemas"> & {
   readonly schemas: Schemas<Query, Body, ResponseBody>;
-  /** A request that works, and its response. */
-  readonly examples: Examples<Body, ResponseBody>;
+  readonly example?: z.input<Body>;
   /** Checks the body before its schema does; returns the message of a 400, or null. */
   readonly checkBody?: (body: unknown) => string | null;
 };
@@ -191,48 +186,24 @@ export const buildKeyEndpoint = <
 
 /**
  * Defines an endpoint for clients with a key. The compiler checks the handler's result against the schema, and the tests
- * check real responses against the API description, so responses are not parsed again at run time.
+ * check real responses against the API description, so responses are not parsed again at run time. A handler may return
+ * JSON text, so that a replay can be byte-identical; if it sets an ETag that matches the request's If-None-Match, the
+ * response is a 304.
  */
 export const keyEndpoint = <
   Body extends z.ZodType,
   ResponseBody extends z.ZodType,
   Query extends z.ZodType = z.ZodType,
 >(
-  definition: KeyDefinition<Query, Body, ResponseBody, Promise<z.output<ResponseBody>>>,
+  definition: KeyDefinition<Query, Body, ResponseBody, Promise<z.output<ResponseBody> | string>>,
 ): Endpoint =>
   buildKeyEndpoint(definition, async (ctx, handle) => {
-    ctx.body = await handle();
-  });
-
-/**
- * Defines an endpoint whose handler returns JSON text, so that a replay can be byte-identical. If the handler sets an ETag
- * that matches the request's If-None-Match, the response is a 304.
- */
-export const textKeyEndpoint = <
-  Body extends z.ZodType,
-  ResponseBody extends z.ZodType,
-  Query extends z.ZodType = z.ZodType,
->(
-  definition: KeyDefinition<Query, Body, ResponseBody, Promise<string>>,
-): Endpoint =>
-  buildKeyEndpoint(definition, async (ctx, handle) => {
-    ctx.body = await handle();
-    ctx.type = "application/json";
-    if (isFresh(ctx)) {
-      ctx.status = 304;
+    const result = await handle();
+    ctx.body = result;
+    if (typeof result === "string") {
+      ctx.type = "application/json";
+      if (isFresh(ctx)) {
+        ctx.status = 304;
+      }
     }
   });
-
-/** Defines an endpoint that needs no key. */
-export const publicEndpoint = <ResponseBody extends z.ZodType>({
-  handle,
-  ...endpoint
-}: Omit<Definition<z.ZodType, z.ZodType, ResponseBody>, "checkBody"> & {
-  readonly handle: (ctx: RequestContext) => Promise<z.output<ResponseBody>>;
-}): Endpoint => ({
-  ...endpoint,
-  access: "public",
-  run: async (ctx) => {
-    ctx.body = await handle(ctx);
-  },
-});

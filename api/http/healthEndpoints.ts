@@ -1,6 +1,5 @@
 import { z } from "zod";
 import type { Readiness } from "../../runtime/server/watchHealth.ts";
-import { publicEndpoint } from "./endpoint.ts";
 import type { Endpoint } from "./endpoint.ts";
 
 const liveResponse = z.strictObject({ status: z.literal("ok") }).meta({ id: "Liveness" });
@@ -30,9 +29,10 @@ const readyResponse = z
  * @param readReadiness returns at once, so that a probe's timeout says something about this process only
  */
 export const healthEndpoints = (readReadiness: () => Readiness): readonly Endpoint[] => [
-  publicEndpoint({
+  {
     method: "get",
     path: "/healthz",
+    access: "public",
     description: {
       operationId: "health",
       tag: "operations",
@@ -40,12 +40,14 @@ export const healthEndpoints = (readReadiness: () => Readiness): readonly Endpoi
       errors: [],
     },
     schemas: { response: liveResponse },
-    examples: { response: ALIVE },
-    handle: () => Promise.resolve(ALIVE),
-  }),
-  publicEndpoint({
+    run: (ctx) => {
+      ctx.body = ALIVE;
+    },
+  },
+  {
     method: "get",
     path: "/readyz",
+    access: "public",
     description: {
       operationId: "readiness",
       tag: "operations",
@@ -56,11 +58,10 @@ export const healthEndpoints = (readReadiness: () => Readiness): readonly Endpoi
       errors: [],
     },
     schemas: { response: readyResponse },
-    examples: { response: { status: "ok", database: "ok", clock: "ok", temporal: "ok" } },
-    handle: (ctx) => {
-      const readiness = readReadiness();
+    run: (ctx) => {
+      const readiness: z.output<typeof readyResponse> = readReadiness();
       ctx.status = readiness.status === "ok" ? 200 : 503;
-      return Promise.resolve(readiness);
+      ctx.body = readiness;
     },
-  }),
+  },
 ];

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
+import { EXPORT_FORMATS } from "../../runtime/formatRows.ts";
 import { ERROR_STATUS } from "../../runtime/errorStatus.ts";
 import type { PresentError } from "../../runtime/errorStatus.ts";
 import { BODY_KIB } from "../http/readBody.ts";
@@ -9,7 +10,6 @@ import { RETRY_AFTER } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { createSchemaCollector } from "./describeSchema.ts";
 import type { Collect, Json } from "./describeSchema.ts";
-import { describeExports } from "./describeExports.ts";
 import { describeCallback } from "./describeCallback.ts";
 import { hasIdempotencyKeyField } from "../http/idempotencyKey.ts";
 
@@ -78,9 +78,17 @@ const IDEMPOTENCY_KEY_HEADER = {
   },
 };
 
-const jsonContent = (schema: Json, example: unknown): Json => ({
-  "application/json": { schema, example },
+const jsonContent = (schema: Json, example?: unknown): Json => ({
+  "application/json": { schema, ...(example === undefined ? {} : { example }) },
 });
+
+/** The other formats of a list. */
+const FILES = Object.fromEntries(
+  (["csv", "ndjson"] as const).map((format) => [
+    EXPORT_FORMATS[format].mediaType,
+    { schema: { type: "string" } },
+  ]),
+);
 
 const BODY_TOO_LARGE: ErrorResponse = {
   code: "body_too_large",
@@ -209,10 +217,10 @@ const responsesOf = (
   { presentError, errorBody }: DocumentInfo,
   collect: Collect,
 ): Json => {
-  const { description, schemas, examples } = endpoint;
+  const { description, schemas } = endpoint;
   const content = {
-    ...jsonContent(collect(schemas.response, "output"), examples.response),
-    ...describeExports(description.exportColumns, examples.response),
+    ...jsonContent(collect(schemas.response, "output")),
+    ...(description.isExported === true && FILES),
   };
   const errorSchema = collect(errorBody, "output");
   const ownErrors = [
@@ -257,7 +265,7 @@ const responsesOf = (
 };
 
 const operationOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): Json => {
-  const { access, description, schemas, examples } = endpoint;
+  const { access, description, schemas, example } = endpoint;
   const parameters = [
     ...pathParametersOf(description.pathParameters),
     ...parametersOf(schemas.query, collect),
@@ -279,7 +287,7 @@ const operationOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): 
           requestBody: {
             // A request without a body has an empty object.
             required: !schemas.body.safeParse({}).success,
-            content: jsonContent(collect(schemas.body, "input"), examples.body),
+            content: jsonContent(collect(schemas.body, "input"), example),
           },
         }),
     responses: responsesOf(endpoint, info, collect),

@@ -6,7 +6,7 @@ import type { Endpoint } from "../http/endpoint.ts";
 import type { StandaloneContext } from "../context.ts";
 import { KEY_ERROR } from "./standaloneErrors.ts";
 import { donationEndpoints } from "./donationEndpoints.ts";
-import { EXAMPLES, TAG, subscribeResponse } from "./donationSchemas.ts";
+import { TAG, subscribeResponse } from "./donationSchemas.ts";
 
 const subscribeEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint =>
   keyEndpoint({
@@ -35,7 +35,6 @@ const subscribeEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint 
       ],
     },
     schemas: { response: subscribeResponse },
-    examples: EXAMPLES.subscribe,
     handle: async ({ caller }) => {
       await subscribeToDonations({ db, clock, billing }, accountModeOf(caller));
       return {

@@ -10,7 +10,10 @@ const MISSING_KEY = "missing Authorization header";
 
 const dashboardUrlResponse = z
   .strictObject({
-    dashboard_url: z.url().meta({ description: "Stable for the life of the organization." }),
+    dashboard_url: z.url().meta({
+      description: "Stable for the life of the organization.",
+      examples: ["https://impact.example/dashboard/example-organization-k3v9m2qd"],
+    }),
     org_id: z.string(),
   })
   .meta({ id: "DashboardUrl" });
@@ -34,12 +37,6 @@ export const dashboardEndpoints = (context: StandaloneContext): readonly Endpoin
       ],
     },
     schemas: { response: dashboardUrlResponse },
-    examples: {
-      response: {
-        dashboard_url: "https://impact.example/dashboard/example-organization-k3v9m2qd",
-        org_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
-      },
-    },
     handle: async ({ caller }) => ({
       dashboard_url: `${context.publicBaseUrl()}/dashboard/${await getDashboardSlug(context, caller.accountId)}`,
       org_id: caller.accountId,

@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import { accountModeOf } from "../../modules/records/owner.rules.ts";
-import type { Donation, DonationFilter } from "../../modules/charities/donations.rules.ts";
+import type { DonationFilter } from "../../modules/charities/donations.rules.ts";
 import { donate, readDonated } from "../../modules/charities/donate.ts";
 import { countDonations, listDonations } from "../../modules/charities/donations.sql.ts";
 import { listAllDonations } from "../../modules/charities/listAllDonations.ts";
@@ -15,7 +15,6 @@ import {
   DONATION_COLUMNS,
   presentDonation,
 } from "../../modules/charities/presentDonation.rules.ts";
-import { onePage, selectsPage } from "../http/listExports.ts";
 import type { StandaloneContext } from "../context.ts";
 import { attributionOf, isBlankId } from "./clientFields.ts";
 import { KEY_ERROR } from "./standaloneErrors.ts";
@@ -84,7 +83,7 @@ const donateEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
       exampleRejection: CHARITY_REQUIRED,
     },
     schemas: { item: donateBody, result: donateResponse },
-    examples: EXAMPLES.donate,
+    example: EXAMPLES.donate,
     accept: donationRequestOf,
     write: (caller, items, isAtomic) => donate(context, caller, items, isAtomic),
     present: async (caller, done) => (await readDonated(context, caller, done)).map(presentDonated),
@@ -123,16 +122,19 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: StandaloneContext): E
         ],
       },
       schemas: { query: listQuery, response: listResponse },
-      examples: EXAMPLES.list,
       exported: { name: "donations", columns: DONATION_COLUMNS },
+      pageParameters: ["page", "page_size"],
       handle: ({ ctx, caller, query }) => {
         const owner = accountModeOf(caller);
         const filter = filterOf(query);
         const { page, page_size: pageSize } = query;
         const offset = (page - 1) * pageSize;
-        const readPage = () => listDonations(reads, owner, filter, { offset, limit: pageSize });
+        const readPage = async () =>
+          (await listDonations(reads, owner, filter, { offset, limit: pageSize })).map(
+            presentDonation,
+          );
         return {
-          readBody: async () => {
+          body: async () => {
             const [totalItems, donations] = await Promise.all([
               countDonations(reads, owner, filter),
               readPage(),
@@ -146,16 +148,11 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: StandaloneContext): E
               total_pages: totalPages,
               page,
               page_size: pageSize,
-              donations: donations.map(presentDonation),
+              donations,
             };
           },
-          readPages: () =>
-            presentPages<Donation>(
-              selectsPage(ctx, ["page", "page_size"])
-                ? onePage(readPage)
-                : listAllDonations(reads, owner, filter),
-              presentDonation,
-            ),
+          page: readPage,
+          all: () => presentPages(listAllDonations(reads, owner, filter), presentDonation),
         };
       },
     },
@@ -197,7 +194,7 @@ const refundEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
       exampleRejection: "donation not found",
     },
     schemas: { item: refundBody, result: refundResponse },
-    examples: EXAMPLES.refund,
+    example: EXAMPLES.refund,
     checkItem: (item) => (isBlankId(item) ? DONATION_ID_REQUIRED : null),
     accept: refundRequestOf,
     write: (caller, items, isAtomic) =>

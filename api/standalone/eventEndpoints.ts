@@ -3,7 +3,6 @@ import {
   EVENT_DATA,
   EVENT_DAYS,
   EVENT_TYPES,
-  REGISTRATION_CREATED_EXAMPLE,
   presentEvent,
 } from "../../modules/events/events.rules.ts";
 import type { EventType } from "../../modules/events/events.rules.ts";
@@ -92,31 +91,6 @@ const response = z
   })
   .meta({ id: "Events" });
 
-const EXAMPLE: z.output<typeof response> = {
-  events: [
-    {
-      id: "evt_00000000000003e80198c5de7c1f7b52a3a13f1f9a0c9e11",
-      timestamp: "2025-06-01T12:00:00.000Z",
-      type: "registration.created",
-      data: REGISTRATION_CREATED_EXAMPLE,
-    },
-    {
-      id: "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d",
-      timestamp: "2025-06-01T12:03:24.000Z",
-      type: "registration.refunded",
-      data: {
-        registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
-        kind: "tree",
-        count: 1,
-        remaining_count: 2,
-        reason: "order cancelled",
-      },
-    },
-  ],
-  has_more: false,
-  held_back_since: null,
-};
-
 /** The feed of an organization's events. */
 export const eventEndpoints = ({
   db,
@@ -153,7 +127,6 @@ export const eventEndpoints = ({
       ],
     },
     schemas: { query, response },
-    examples: { response: EXAMPLE },
     handle: async ({
       ctx,
       caller: { accountId, mode },

@@ -11,44 +11,16 @@ import {
   treeEvidence,
 } from "../endpoints/treeEvidenceSchema.ts";
 import { evidenceSummary, presentEvidenceSummary } from "../endpoints/presentEvidenceSummary.ts";
-import { presentTreeEvidence, TREE_EVIDENCE_EXAMPLE } from "../endpoints/presentTreeEvidence.ts";
+import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
 import { pathParameter } from "../http/requestContext.ts";
-import { textKeyEndpoint } from "../http/endpoint.ts";
+import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { KEY_ERROR } from "./standaloneErrors.ts";
-import type { PresentedEvidenceSummary } from "../endpoints/presentEvidenceSummary.ts";
-
-const SUMMARY_EXAMPLE: PresentedEvidenceSummary = {
-  summary: {
-    total_trees: 1200,
-    trees_planted: 800,
-    trees_planted_simulated: 0,
-    carbon_offset_tons: 246.4,
-    area_restored_hectares: 0.08,
-    countries: ["Kenya"],
-  },
-  regions: [
-    {
-      id: "kenya-kwale",
-      name: "Kwale",
-      country: "Kenya",
-      simulated: false,
-      evidence: [
-        {
-          id: "17",
-          type: "photo",
-          url: "https://photos.example/gazi.jpg",
-          date: "2025-07-10",
-        },
-      ],
-    },
-  ],
-};
 
 const summaryEndpoint = (context: EvidenceContext): Endpoint =>
-  textKeyEndpoint({
+  keyEndpoint({
     method: "get",
     path: "/evidence",
     description: {
@@ -63,7 +35,6 @@ const summaryEndpoint = (context: EvidenceContext): Endpoint =>
       errors: [KEY_ERROR, READ_ERROR],
     },
     schemas: { response: evidenceSummary },
-    examples: { response: SUMMARY_EXAMPLE },
     handle: async ({ ctx, caller }) => {
       const summary = await readSharedSummary(context, caller.mode);
       // It is renewed when trees are planted, which may be at any time.
@@ -83,7 +54,7 @@ const treeQuery = queryObject({
 
 const treeEndpoint = (context: EvidenceContext): Endpoint => {
   const reader = createEvidenceReader(context);
-  return textKeyEndpoint({
+  return keyEndpoint({
     method: "get",
     path: "/evidence/tree/:id",
     description: {
@@ -111,7 +82,6 @@ const treeEndpoint = (context: EvidenceContext): Endpoint => {
       ],
     },
     schemas: { query: treeQuery, response: treeEvidence },
-    examples: { response: TREE_EVIDENCE_EXAMPLE },
     handle: async ({ ctx, caller: { accountId, mode }, query }) => {
       const stage = query.evidence_stage ?? null;
       const selection = { accountId, mode, id: pathParameter(ctx, "id") };

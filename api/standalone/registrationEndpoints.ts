@@ -75,7 +75,7 @@ const registerEndpoints = (kind: Kind, context: EndpointContext): readonly Endpo
       exampleRejection: "count: must be an integer of at least 1",
     },
     schemas: { item: SCHEMAS[kind].registerBody, result: SCHEMAS[kind].registerResponse },
-    examples: EXAMPLES[kind].register,
+    example: EXAMPLES.register,
     accept: (item, caller) => newRegistrationOf(caller, kind, item),
     write: (caller, items, isAtomic) =>
       registerAll(context, caller, ownerOf(caller, kind), items, isAtomic),
@@ -114,7 +114,6 @@ const listEndpoint = (kind: Kind, context: EndpointContext): Endpoint => {
         ],
       },
       schemas: { query: listQuery, response: SCHEMAS[kind].registerResponse },
-      examples: EXAMPLES[kind].list,
       exported: { name: names.plural, columns: REGISTRATION_COLUMNS },
       idField: "id",
       startParameter: "after",
@@ -186,7 +185,7 @@ const refundEndpoints = (
       exampleRejection: `failed to find ${names.noun} registration`,
     },
     schemas: { item: SCHEMAS[kind].refundBody, result: SCHEMAS[kind].refundResponse },
-    examples: EXAMPLES[kind].refund,
+    example: EXAMPLES.refund,
     checkItem: (item) => (isBlankId(item) ? idRequiredMessage(kind) : null),
     accept: refundRequestOf,
     write: (caller, items, isAtomic) =>

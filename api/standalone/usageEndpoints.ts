@@ -23,18 +23,6 @@ import { listUsageReports, readUsageReport } from "../../modules/registrations/r
 import { mustBeOneOf, oneOf } from "../../runtime/describeIssues.rules.ts";
 import { presentSearched } from "../../runtime/presentPages.ts";
 
-const EXAMPLE: z.output<typeof usageJson> = {
-  registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
-  kind: "tree",
-  state: "reported",
-  count: 3,
-  refunded_count: 0,
-  created_at: "2025-06-01T12:00:00.000Z",
-  period: { start: "2025-06-01T00:00:00.000Z", end: "2025-07-01T00:00:00.000Z" },
-  invoice_number: "A1B2C3D4-0001",
-  uninvoiced_reason: null,
-};
-
 const kindParameter = () => oneOf(KINDS).optional();
 
 const oneQuery = queryObject({
@@ -68,7 +56,6 @@ const readEndpoint = ({ db, billing }: StandaloneContext): Endpoint =>
       ],
     },
     schemas: { query: oneQuery, response: usageJson },
-    examples: { response: EXAMPLE },
     handle: async ({ ctx, caller: { accountId, mode }, query }) =>
       presentUsage(
         await readUsageReport(
@@ -112,7 +99,6 @@ const listEndpoint = (context: StandaloneContext): Endpoint =>
         errors: [queryError(`state: ${mustBeOneOf(USAGE_REPORT_STATES)}`), KEY_ERROR, READ_ERROR],
       },
       schemas: { query: listQuery, response: listResponse },
-      examples: { response: { usage: [EXAMPLE] } },
       exported: { name: "usage", columns: USAGE_COLUMNS },
       idField: "registration_id",
       startParameter: "starting_after",
@@ -169,43 +155,6 @@ const statementQuery = queryObject({
     }),
 });
 
-const EXAMPLE_SUMS = {
-  registered: 40,
-  refunded: 10,
-  reported: 30,
-  late: 0,
-  failed: 0,
-  closed: 0,
-  documented: 0,
-  pending: 0,
-  differences: 0,
-};
-
-const EXAMPLE_PERIOD = { start: "2025-06-01T00:00:00.000Z", end: "2025-07-01T00:00:00.000Z" };
-
-const EXAMPLE_STATEMENT: z.output<typeof statementJson> = {
-  mode: "live",
-  subscription: { status: "active", paused: null, trial: null },
-  statements: [
-    {
-      kind: "tree",
-      period: EXAMPLE_PERIOD,
-      ...EXAMPLE_SUMS,
-      unit_price: { amount: "45", currency: "usd" },
-      invoices: [
-        {
-          number: "A1B2C3-0007",
-          period: EXAMPLE_PERIOD,
-          invoiced: 30,
-          reported: 30,
-          problem: null,
-        },
-      ],
-      days: [{ day: "2025-06-03", ...EXAMPLE_SUMS }],
-    },
-  ],
-};
-
 /** The statement of the key's organization: the same as `impact statement`, without the processor's own sums. */
 export const statementEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint =>
   keyEndpoint({
@@ -221,7 +170,6 @@ export const statementEndpoint = ({ db, clock, billing }: StandaloneContext): En
       errors: [queryError(`period: ${PERIOD_MUST_BE}`), KEY_ERROR, PROCESSOR_ERROR],
     },
     schemas: { query: statementQuery, response: statementJson },
-    examples: { response: EXAMPLE_STATEMENT },
     handle: async ({ caller, query: { period } }) => {
       const month = period === CURRENT ? null : monthlyCycle(1, new Date(`${period}-01T00:00:00Z`));
       const owner = accountModeOf(caller);

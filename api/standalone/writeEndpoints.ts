@@ -91,13 +91,8 @@ const itemError = z
   })
   .meta({ id: "ItemError" });
 
-/** Returns the schemas and examples of a batch. */
-const describeBatch = (
-  title: string,
-  item: z.ZodType,
-  result: z.ZodType,
-  { body, response }: { readonly body: unknown; readonly response: unknown },
-): Pick<Endpoint, "schemas" | "examples"> => {
+/** Returns the schemas of a batch. */
+const describeBatch = (title: string, item: z.ZodType, result: z.ZodType): Endpoint["schemas"] => {
   const recorded = z
     .strictObject({
       status: z.literal(200),
@@ -108,31 +103,21 @@ const describeBatch = (
     })
     .meta({ id: `${title}Success` });
   return {
-    schemas: {
-      query: batchQuery,
-      body: bodyObject({
-        items: z.array(item).min(1).max(MAXIMUM_ITEMS).meta({
-          description: "The bodies of single requests, in the order in which to record them.",
-        }),
-      }).meta({ id: `New${title}Batch` }),
-      response: z
-        .strictObject({
-          succeeded: count("How many items were recorded, or had been recorded before."),
-          failed: count("How many items were rejected; 0 unless `atomic` is `false`."),
-          results: z
-            .array(z.union([recorded, itemError]).meta({ id: `${title}Result` }))
-            .meta({ description: "One for each item, in the order of the items." }),
-        })
-        .meta({ id: `${title}Batch` }),
-    },
-    examples: {
-      body: { items: [body] },
-      response: {
-        succeeded: 1,
-        failed: 0,
-        results: [{ status: 200, idempotent_replayed: false, body: response }],
-      },
-    },
+    query: batchQuery,
+    body: bodyObject({
+      items: z.array(item).min(1).max(MAXIMUM_ITEMS).meta({
+        description: "The bodies of single requests, in the order in which to record them.",
+      }),
+    }).meta({ id: `New${title}Batch` }),
+    response: z
+      .strictObject({
+        succeeded: count("How many items were recorded, or had been recorded before."),
+        failed: count("How many items were rejected; 0 unless `atomic` is `false`."),
+        results: z
+          .array(z.union([recorded, itemError]).meta({ id: `${title}Result` }))
+          .meta({ description: "One for each item, in the order of the items." }),
+      })
+      .meta({ id: `${title}Batch` }),
   };
 };
 
@@ -157,7 +142,7 @@ type WriteDefinition<
   };
   /** The body of the single request, and its response. */
   readonly schemas: { readonly item: Item; readonly result: Result };
-  readonly examples: { readonly body: z.input<Item>; readonly response: z.output<Result> };
+  readonly example: z.input<Item>;
   /** Checks a body before its schema does; returns the message of its rejection, or null. */
   readonly checkItem?: (item: unknown) => string | null;
   /** @throws DomainError if the item is rejected */
@@ -300,7 +285,7 @@ export const writeEndpoints = <
   single,
   batch: { title, exampleRejection, errors, ...description },
   schemas: { item, result },
-  examples,
+  example,
   checkItem = () => null,
   accept,
   write,
@@ -321,7 +306,7 @@ export const writeEndpoints = <
       ...(requestsPerSecond !== undefined && { requestsPerSecond }),
       description: { ...single, tag, responseHeaders: REPLAY_HEADER },
       schemas: { body: item, response: result },
-      examples,
+      example,
       checkBody: checkItem,
       handle: async ({ ctx, caller, body }) => {
         const done = resultOfOne(await write(caller, [accept(body, caller)], false));
@@ -339,7 +324,8 @@ export const writeEndpoints = <
         tag,
         errors: [...rejectionErrors(exampleRejection), KEY_ERROR, ...errors, QUEUE_ERROR],
       },
-      ...describeBatch(title, item, result, examples),
+      schemas: describeBatch(title, item, result),
+      example: { items: [example] },
       run: async (ctx) => {
         const caller = callerOf(ctx);
         rejectKeyOfBatch(ctx);

@@ -66,8 +66,10 @@ const body = fields
 const response = z
   .strictObject({
     status: z.literal(SUCCESS),
-    charity_id: z.string().meta({ description: "As given in the request." }),
-    amount: z.number().meta({ description: "US dollars." }),
+    charity_id: z
+      .string()
+      .meta({ description: "As given in the request.", examples: ["53-0196605"] }),
+    amount: z.number().meta({ description: "US dollars.", examples: [12.5] }),
     mode: keyMode(),
   })
   .meta({ id: "StoreDonation" });
@@ -91,10 +93,7 @@ export const donateEndpoint = (context: StoreAppContext): Endpoint =>
       ],
     },
     schemas: { body, response },
-    examples: {
-      body: { charity_id: "53-0196605", amount_dollars: 12.5, customer_name: "Ann Lee" },
-      response: { status: SUCCESS, charity_id: "53-0196605", amount: 12.5, mode: "PROD" },
-    },
+    example: { charity_id: "53-0196605", amount_dollars: 12.5, customer_name: "Ann Lee" },
     responseBody: ({ charity_id, cents }, { mode }) => ({
       status: SUCCESS,
       charity_id,

@@ -16,11 +16,11 @@ import {
   renderStage,
   treeEvidence,
 } from "../endpoints/treeEvidenceSchema.ts";
-import { presentTreeEvidence, TREE_EVIDENCE_EXAMPLE } from "../endpoints/presentTreeEvidence.ts";
+import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
 import { startOfNextDay } from "../http/listPages.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR, queryError } from "../http/errorResponses.ts";
-import { textKeyEndpoint } from "../http/endpoint.ts";
+import { keyEndpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { KEY_ERROR } from "./storeErrors.ts";
 
@@ -105,13 +105,6 @@ const selectionOf = (given: z.output<typeof query>): EvidenceSelection => {
   };
 };
 
-const EXAMPLE: z.output<typeof response> = {
-  ...TREE_EVIDENCE_EXAMPLE,
-  created_at: "2025-06-01T12:00:00.000000Z",
-  region: "",
-  evidence_count: 2,
-};
-
 const presentStoreEvidence = (
   evidence: TreeEvidence,
   baseUrl: string,
@@ -128,7 +121,7 @@ const presentStoreEvidence = (
 
 export const evidenceEndpoint = (app: StoreAppContext): Endpoint => {
   const reader = createEvidenceReader(app);
-  return textKeyEndpoint({
+  return keyEndpoint({
     method: "get",
     path: "/app/api/evidence",
     description: {
@@ -154,7 +147,6 @@ export const evidenceEndpoint = (app: StoreAppContext): Endpoint => {
       ],
     },
     schemas: { query, response },
-    examples: { response: EXAMPLE },
     handle: async ({ ctx, caller, query: given }) => {
       const stage = given.evidence_stage ?? null;
       if (stage !== null && caller.mode !== "test") {

@@ -84,10 +84,7 @@ export const refundEndpoint = (context: StoreAppContext): Endpoint =>
       ],
     },
     schemas: { body, response },
-    examples: {
-      body: { type: "tree", quantity: 1, order_id: "#1001", reason: "order cancelled" },
-      response: { status: SUCCESS, mode: "PROD", refunded_type: "tree", count: 1 },
-    },
+    example: { type: "tree", quantity: 1, order_id: "#1001", reason: "order cancelled" },
     responseBody: ({ type, quantity }, { mode }) => ({
       status: SUCCESS,
       mode: KEY_MODES[mode],

@@ -27,7 +27,7 @@ const unitsOf = (body: z.output<(typeof BODIES)[Kind]>): number =>
   "trees" in body ? body.trees : body.bottles;
 
 const ORDER = { customer_name: "Ann Lee", order_id: "#1001" };
-const BODY_EXAMPLES = { tree: { trees: 3, ...ORDER }, bottle: { bottles: 3, ...ORDER } };
+const EXAMPLES = { tree: { trees: 3, ...ORDER }, bottle: { bottles: 3, ...ORDER } };
 
 /** Builds the endpoint that registers units of one kind. */
 export const registerEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => {
@@ -60,10 +60,7 @@ export const registerEndpoint = (kind: Kind, context: StoreAppContext): Endpoint
       ],
     },
     schemas: { body: BODIES[kind], response },
-    examples: {
-      body: BODY_EXAMPLES[kind],
-      response: { status: SUCCESS, [countField]: 3, ...ORDER },
-    },
+    example: EXAMPLES[kind],
     responseBody: (body) => ({
       status: SUCCESS,
       [countField]: unitsOf(body),

@@ -7,7 +7,7 @@ import type { Feature, StoreOperation } from "../../modules/stores/stores.rules.
 import type { StoreResponse, StoreWrite } from "../../modules/stores/storeWrites.rules.ts";
 import { findEarlierResponse } from "../../modules/stores/findEarlierResponse.ts";
 import type { Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
-import { textKeyEndpoint } from "../http/endpoint.ts";
+import { keyEndpoint } from "../http/endpoint.ts";
 import { isFinal } from "../../modules/registrations/register.ts";
 import { findWrongKey, readIdempotencyKey, markReplay } from "../http/idempotencyKey.ts";
 import type { StoreAppContext } from "../context.ts";
@@ -55,7 +55,7 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
   }: WriteDefinition<Body, ResponseBody>,
 ): Endpoint => {
   const feature = FEATURES[operation];
-  return textKeyEndpoint<Body, ResponseBody>({
+  return keyEndpoint<Body, ResponseBody>({
     ...definition,
     method: "post",
     checkBody: (body) => findWrongKey(body, "the header Idempotency-Key"),

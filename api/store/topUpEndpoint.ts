@@ -74,15 +74,7 @@ export const topUpEndpoint = (context: StoreAppContext): Endpoint =>
       ],
     },
     schemas: { body, response },
-    examples: {
-      body: { amount_dollars: 20, success_url: "https://app.example.com/balance" },
-      response: {
-        status: SUCCESS,
-        checkout_url: "https://checkout.stripe.com/c/pay/cs_live_a1b2",
-        amount_dollars: 20,
-        reference: "cs_live_a1b2",
-      },
-    },
+    example: { amount_dollars: 20, success_url: "https://app.example.com/balance" },
     responseBody: null,
     write: (write, { amount_dollars: amountCents, success_url, cancel_url }) =>
       createTopUp(

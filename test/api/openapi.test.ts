@@ -211,28 +211,31 @@ test("the parameter examples are accepted", async (t) => {
   t.is((await call("GET", `/plant/trees?${search}`, { key })).status, 200);
 });
 
-test("the response examples match their schemas", async (t) => {
+test("the examples of errors match their schemas", async (t) => {
   const { url, checkResponse } = await startStandaloneApi(t, t.context);
   const { paths } = await readDescription(url);
+  let examples = 0;
   for (const [path, methods] of Object.entries(paths)) {
     for (const [method, { responses }] of Object.entries(methods)) {
-      // A 304 has no body.
-      const withBody = Object.entries(responses).filter(([status]) => status !== "304");
-      for (const [status, { content }] of withBody) {
-        const { "application/json": json } = z
-          .looseObject({ "application/json": z.looseObject({ example: z.unknown() }) })
-          .parse(content);
-        checkResponse({
-          method: method.toUpperCase(),
-          path,
-          status: Number(status),
-          contentType: "application/json; charset=utf-8",
-          text: JSON.stringify(json.example),
-        });
+      for (const [status, { content }] of Object.entries(responses)) {
+        const { example } =
+          z
+            .looseObject({ "application/json": z.looseObject({ example: z.unknown() }) })
+            .safeParse(content).data?.["application/json"] ?? {};
+        if (example !== undefined) {
+          examples += 1;
+          checkResponse({
+            method: method.toUpperCase(),
+            path,
+            status: Number(status),
+            contentType: "application/json; charset=utf-8",
+            text: JSON.stringify(example),
+          });
+        }
       }
     }
   }
-  t.pass();
+  t.true(examples > 100);
 });
 
 test("the page loads files only from the service, under a strict content security policy", async (t) => {
