@@ -196,10 +196,9 @@ export const startRole = async (
   module: string,
   env: NodeJS.ProcessEnv,
   context: StartContext,
-  args: readonly string[] = [],
 ): Promise<Readonly<Record<string, string>>> => {
   context.signal.throwIfAborted();
-  const child = fork(module, args, {
+  const child = fork(module, {
     env,
     execArgv: [...process.execArgv, ...EXEC_ARGS],
     detached: true,

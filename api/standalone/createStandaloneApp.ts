@@ -1,6 +1,5 @@
 import { createApp } from "../http/createApp.ts";
-import type { App, Page } from "../http/createApp.ts";
-import type { BrowserFallback } from "../http/requestTargets.ts";
+import type { App } from "../http/createApp.ts";
 import { healthEndpoints } from "../http/healthEndpoints.ts";
 import { authenticate } from "../http/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
@@ -20,24 +19,12 @@ import { registrationEndpoints } from "./registrationEndpoints.ts";
 import { statementEndpoint, usageEndpoints } from "./usageEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
 
-/** They come before the interface's own. */
-export type FurtherPages = {
-  readonly pages: readonly Page[];
-  readonly browserFallbacks: readonly BrowserFallback[];
-};
-
 const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued and charity donations for an
 organization. Trees and bottles are billed and can be refunded. Each organization has a production key and a test key;
 records made with one are not visible to the other, and the test key causes no charges. Dates and months are in UTC.`;
 
-/**
- * Creates the app of the organizations' interface.
- * @param further pages of a demo
- */
-export const createStandaloneApp = (
-  context: StandaloneContext,
-  further: FurtherPages = { pages: [], browserFallbacks: [] },
-): App => {
+/** Creates the app of the organizations' interface. */
+export const createStandaloneApp = (context: StandaloneContext): App => {
   const { authenticator, plantingCallbackSecrets, readStripeWebhook } = context;
   const endpoints = [
     ...registrationEndpoints({ ...context, refunds: createRefundWriter(context) }),
@@ -51,7 +38,6 @@ export const createStandaloneApp = (
     ...dashboardEndpoints(context),
     ...healthEndpoints(context.readReadiness),
   ];
-  const dashboards = dashboardPages(context);
   const document = (): object =>
     createDocument(endpoints, {
       title: "Impact tracking service: standalone API",
@@ -74,13 +60,13 @@ export const createStandaloneApp = (
     keyHeaders: ["Authorization"],
     presentError,
     endpoints,
-    pages: [...documentPages(document), ...dashboards, ...further.pages],
+    pages: [...documentPages(document), ...dashboardPages(context)],
     webhooks: [
       ...(readStripeWebhook === null ? [] : [stripeWebhook(context, readStripeWebhook)]),
       ...(plantingCallbackSecrets === null
         ? []
         : [plantingWebhook(context, plantingCallbackSecrets)]),
     ],
-    browserFallbacks: [...further.browserFallbacks, documentFallback, dashboardFallback],
+    browserFallbacks: [documentFallback, dashboardFallback],
   });
 };
