@@ -364,7 +364,9 @@ test("an export waits for its turn among the lists", async (t) => {
 test("the API description has the other formats", async (t) => {
   const { url } = await startStandaloneApi(t, t.context);
   const { paths } = apiDescription.parse(await (await fetch(`${url}/openapi.json`)).json());
+  const file = { schema: { type: "string" } };
   for (const path of ["/plant/trees", "/charities/donations", "/usage", "/stats"]) {
-    t.like(paths[path]?.["get"]?.responses["200"], { content: { [CSV]: {}, [NDJSON]: {} } }, path);
+    const response = paths[path]?.["get"]?.responses["200"];
+    t.like(response, { content: { [CSV]: file, [NDJSON]: file } }, path);
   }
 });
