@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { ein, nameWords, presentCharity } from "../../modules/charities/charities.rules.ts";
+import { ein, presentCharity } from "../../modules/charities/charities.rules.ts";
 import { text } from "../../modules/records/fields.rules.ts";
 import { searchCharities } from "../../modules/charities/searchCharities.ts";
 import type { RequestContext } from "../http/requestContext.ts";
@@ -9,7 +9,6 @@ import { queryObject } from "../http/parseRequest.ts";
 import { LIMIT_MUST_BE, integerUpTo } from "../http/listPages.ts";
 import { queryError } from "../http/errorResponses.ts";
 import type { HttpContext } from "../context.ts";
-import { hash } from "node:crypto";
 
 const MUST_BE_USD = "must be USD";
 
@@ -55,36 +54,8 @@ export const total = (description: string) =>
     .min(0)
     .meta({ description, examples: [1] });
 
-const MONOGRAM_LETTERS = 2;
-const MONOGRAM_HUES = 360;
-/** A letter in upper case may be two, such as that of `ß`. */
-const MONOGRAM = /^([\p{L}\p{N}]{1,4})-(\d{1,3})$/u;
-
-/** Returns the initials and the color of a name, such as `AR-153`. From them alone a monogram is drawn. */
-const monogramOf = (name: string): string => {
-  const { words, phrase } = nameWords(name);
-  const significant = words.filter((word) => word !== "the");
-  const initials = (significant.length > 0 ? significant : words)
-    .slice(0, MONOGRAM_LETTERS)
-    .map((word) => Array.from(word)[0]?.toUpperCase())
-    .join("");
-  // A name without letters is a charity's.
-  return `${initials || "C"}-${Number.parseInt(hash("sha256", phrase).slice(0, 8), 16) % MONOGRAM_HUES}`;
-};
-
-/** The path of the icon of a charity that has none. */
-export const MONOGRAM_PATH = "/media/monograms/:name.svg";
-
-export const monogramUrl = (publicBaseUrl: string, name: string): string =>
-  `${publicBaseUrl}${MONOGRAM_PATH.replace(":name", encodeURIComponent(monogramOf(name)))}`;
-
-/** Draws a monogram as SVG; returns null if it is none. */
-export const drawMonogram = (monogram: string): string | null => {
-  const [, letters, hue] = MONOGRAM.exec(monogram) ?? [];
-  return letters === undefined
-    ? null
-    : `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64"><rect width="64" height="64" rx="12" fill="hsl(${hue},45%,30%)"/><text x="32" y="42" text-anchor="middle" font-family="system-ui,sans-serif" font-size="28" font-weight="600" fill="#fff">${letters}</text></svg>`;
-};
+/** The path of the icon of charities that have none. */
+export const CHARITY_ICON_PATH = "/media/charity.svg";
 
 const charityQuery = queryObject({
   name: text(200)
@@ -122,8 +93,8 @@ const charityResponse = z
       examples: ["https://www.redcross.org"],
     }),
     icon_url: z.string().meta({
-      description: "A monogram of the name, as SVG, if the provider has none.",
-      examples: ["https://impact.example/media/monograms/AR-84.svg"],
+      description: "A general one, as SVG, if the provider has none.",
+      examples: ["https://impact.example/media/charity.svg"],
     }),
   })
   .meta({ id: "Charity" });
@@ -156,10 +127,7 @@ const findCharityPage = async (
     total_items: found.totalItems,
     total_pages: Math.ceil(found.totalItems / query.page_size),
     charities: found.items.map((charity) =>
-      presentCharity(
-        charity,
-        charity.iconUrl || monogramUrl(context.publicBaseUrl(), charity.name),
-      ),
+      presentCharity(charity, charity.iconUrl || `${context.publicBaseUrl()}${CHARITY_ICON_PATH}`),
     ),
   };
 };

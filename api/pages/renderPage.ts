@@ -114,23 +114,6 @@ const renderMethod = (dashboard: Dashboard): Markup => {
   </section>`;
 };
 
-/** Plain links: the page loads nothing from the sites that it can be shared on. */
-const renderShareLinks = ({ dashboard, links, summary }: DashboardView): Markup => {
-  const url = encodeURIComponent(links.pageUrl);
-  const text = encodeURIComponent(summary);
-  const targets = [
-    ["Email", `mailto:?subject=${encodeURIComponent(dashboard.name)}&body=${text}%0A${url}`],
-    ["LinkedIn", `https://www.linkedin.com/sharing/share-offsite/?url=${url}`],
-    ["Facebook", `https://www.facebook.com/sharer/sharer.php?u=${url}`],
-    ["X", `https://x.com/intent/post?text=${text}&url=${url}`],
-    ["WhatsApp", `https://wa.me/?text=${text}%20${url}`],
-  ] as const;
-  return html`<nav class="share" aria-label="Share">
-    <span>Share this page:</span>
-    ${targets.map(([name, href]) => html`<a href="${href}" rel="noopener noreferrer nofollow">${name}</a>`)}
-  </nav>`;
-};
-
 /** Renders the public page of an account. Sections without data are left out. */
 export const renderPage = (view: DashboardView): string => {
   const { dashboard, links } = view;
@@ -152,7 +135,6 @@ export const renderPage = (view: DashboardView): string => {
         ${sections.has("photos") ? renderPhotos(view) : null} ${renderMethod(dashboard)}
       </main>
       <footer>
-        ${renderShareLinks(view)}
         <p>
           As of <time datetime="${updatedAt.toISOString()}">${formatTime(updatedAt)}</time>. Test
           data is not included.

@@ -118,7 +118,7 @@ test("a page without data claims nothing about what was refunded or is hidden", 
 
 /** Returns the explanations at the end of a page. */
 const methodOf = (dashboard: Dashboard): string =>
-  /How these numbers are calculated(?<text>.*)Share this page/u.exec(wordsOf(renderPage(dashboard)))
+  /How these numbers are calculated(?<text>.*) As of /u.exec(wordsOf(renderPage(dashboard)))
     ?.groups?.["text"] ?? "";
 
 test("the page explains only the numbers that it has", (t) => {
