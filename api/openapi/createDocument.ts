@@ -7,10 +7,9 @@ import type { PresentError } from "../../runtime/errorStatus.ts";
 import { BODY_KIB } from "../http/readBody.ts";
 import { READ_ONLY_MESSAGE } from "../http/authenticate.ts";
 import { RETRY_AFTER } from "../http/endpoint.ts";
-import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import type { Callback, Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { createSchemaCollector } from "./describeSchema.ts";
 import type { Collect, Json } from "./describeSchema.ts";
-import { describeCallback } from "./describeCallback.ts";
 import { hasIdempotencyKeyField } from "../http/idempotencyKey.ts";
 
 /** The parts of an API description that do not come from endpoints. */
@@ -96,24 +95,6 @@ const BODY_TOO_LARGE: ErrorResponse = {
   example: `the body must be at most ${BODY_KIB} KiB`,
 };
 
-const REQUEST_TIMEOUT: ErrorResponse = {
-  code: "request_timeout",
-  when: "The request did not arrive in time: 10 seconds for its headers, 30 seconds for all of it.",
-  example: "the request took too long to arrive",
-};
-
-const EXPECTATION_FAILED: ErrorResponse = {
-  code: "expectation_failed",
-  when: "The header `Expect` is not `100-continue`.",
-  example: "unsupported Expect header; supported: 100-continue",
-};
-
-const HEADERS_TOO_LARGE: ErrorResponse = {
-  code: "headers_too_large",
-  when: "The request's headers are larger than 16 KiB.",
-  example: "the request's headers are too large",
-};
-
 /** The error of an endpoint that limits the requests of a key. */
 const rateExceeded = (requestsPerSecond: number): ErrorResponse => ({
   code: "rate_limited",
@@ -141,22 +122,12 @@ const SERVICE_UNAVAILABLE: ErrorResponse = {
   headers: RETRY_AFTER,
 };
 
-const REQUEST_MALFORMED: ErrorResponse = {
-  code: "request_malformed",
-  when: "The request is not well-formed HTTP, or the endpoint does not accept what it sends.",
-  example: "the request is not well-formed HTTP",
-};
-
-/** Errors that every endpoint with this method and access may return. */
+/** Errors that every endpoint with this method and access may return, besides those of HTTP itself. */
 const commonErrors = ({
   access,
   method,
   requestsPerSecond,
 }: Endpoint): readonly ErrorResponse[] => [
-  REQUEST_MALFORMED,
-  REQUEST_TIMEOUT,
-  EXPECTATION_FAILED,
-  HEADERS_TOO_LARGE,
   // A body is read even if the endpoint accepts none.
   ...(method === "post" ? [BODY_TOO_LARGE] : []),
   ...(access === "public"
@@ -261,8 +232,47 @@ const responsesOf = (
         },
       ]),
     ),
+    default: {
+      description:
+        "An error of HTTP itself: a malformed request is a 400, one that does not arrive in time a 408, an `Expect` other " +
+        "than `100-continue` a 417, headers of more than 16 KiB a 431.",
+      headers: headersOf(),
+      content: jsonContent(errorSchema),
+    },
   };
 };
+
+/**
+ * Returns the callbacks of an operation. They are not in `webhooks`, because a generator leaves out the schemas that only
+ * those refer to.
+ */
+const describeCallback = (
+  { operationId, urlField, summary, description, headers, schema, example }: Callback,
+  collect: Collect,
+): Json => ({
+  [operationId]: {
+    [`{$request.body#/${urlField}}`]: {
+      post: {
+        operationId,
+        summary,
+        description,
+        security: [],
+        parameters: Object.entries(headers).map(([name, meaning]) => ({
+          name,
+          in: "header",
+          description: meaning,
+          required: true,
+          schema: { type: "string" },
+        })),
+        requestBody: {
+          required: true,
+          content: { "application/json": { schema: collect(schema, "output"), example } },
+        },
+        responses: { "2XX": { description: "The event was received." } },
+      },
+    },
+  },
+});
 
 const operationOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): Json => {
   const { access, description, schemas, example } = endpoint;

@@ -19,6 +19,9 @@ export type ResponseText = {
   readonly text: string;
 };
 
+/** The statuses of errors of HTTP itself, which all operations describe as one. */
+const HTTP_ERRORS: ReadonlySet<number> = new Set([400, 408, 417, 431]);
+
 const FORMATS = {
   uuid: /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/u,
   "date-time": /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.(?:\d{3}|\d{6})Z$/u,
@@ -70,10 +73,13 @@ const createChecker = (text: string): CheckResponse => {
     if (template === undefined || !operation) {
       return pointer("components", "schemas", "Error");
     }
-    if (operation.responses[status] === undefined) {
+    const described = [String(status), ...(HTTP_ERRORS.has(status) ? ["default"] : [])].find(
+      (each) => operation.responses[each] !== undefined,
+    );
+    if (described === undefined) {
       throw new Error(`${method} ${path} returned ${status}, which is not documented`);
     }
-    const response = pointer("paths", template, method.toLowerCase(), "responses", String(status));
+    const response = pointer("paths", template, method.toLowerCase(), "responses", described);
     return response + pointer("content", "application/json", "schema");
   };
 
