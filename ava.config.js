@@ -19,7 +19,7 @@ const LONGEST = [
   "api/slowReads.system",
   "worker/shards.system",
   "api/documentPage.system",
-  "stores/balance/processes.system",
+  "api/kills.system",
   "worker/sharedNamespace.system",
   "worker/webhooks.system",
   "charities/programs.system",
