@@ -4,7 +4,7 @@ import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { impactOf } from "../cli/runImpact.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestStore, startStoreApi, rowsIn } from "../stores/startStoreApi.ts";
+import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { getCertificateToken } from "../../modules/dashboard/manageCertificates.ts";
@@ -248,29 +248,6 @@ test.serial("the URL stays the same, and no other account or mode gets one", asy
     t.is(refused.status, 404);
     t.deepEqual(refused.body, { error: "failed to find registration or donation" });
   }
-});
-
-test.serial("a known certificate is returned without a write", async (t) => {
-  const { db } = t.context;
-  const store = await createTestStore(db, { domain: "reads.example" });
-  const api = await startStoreApi(t, { db });
-  await api.post("/app/api/plant", store.test, { trees: 1, order_id: "2001" });
-  await api.post("/app/api/plastic", store.test, { bottles: 1, order_id: "2001" });
-  const [tree] = rowsIn((await api.get("/app/api/plant", store.test)).body, "trees");
-  const readUrls = async () => [
-    (await api.get(`/app/api/certificate_url?id=${String(tree?.["id"])}`, store.test)).body,
-    (await api.get("/app/api/order_certificate_url?order_id=2001", store.test)).body,
-  ];
-  /** Every write of a row, also one that changes nothing, gives it another transaction. */
-  const readTransactions = () =>
-    db.anyFirst(sql.type(z.strictObject({ id: z.string() }))`
-      SELECT xmin::text || ' ' || xmax::text AS id FROM certificate WHERE account_id = ${store.id}
-    `);
-  const urls = await readUrls();
-  const transactions = await readTransactions();
-  t.is(transactions.length, 2);
-  t.deepEqual(await readUrls(), urls);
-  t.deepEqual(await readTransactions(), transactions);
 });
 
 test.serial("a revoked certificate does not exist, and the next URL is another one", async (t) => {

@@ -59,12 +59,6 @@ type Case = readonly [
 
 const CASES: readonly Case[] = [
   [
-    "a balance can be spent to the last cent",
-    100,
-    [write({ count: 2 })],
-    ["accepted for 100, 0 left"],
-  ],
-  [
     "a rejected write leaves the balance for later writes",
     99,
     [write({ count: 2 }), write({}), write({})],
@@ -90,12 +84,6 @@ const CASES: readonly Case[] = [
     ],
   ],
   [
-    "each account has its own balance",
-    50,
-    [write({}), write({ accountId: "other" }), write({})],
-    ["accepted for 50, 0 left", "accepted for 50, 0 left", exhausted("0.50", "0.00")],
-  ],
-  [
     "a known key gets its stored response and costs nothing; with another request it is rejected",
     0,
     [write({ key: "a", responseBody: "new" }), write({ key: "b" })],
@@ -104,23 +92,6 @@ const CASES: readonly Case[] = [
       ["a", "asked"],
       ["b", "other"],
     ],
-  ],
-  [
-    "a key that comes again in a batch gets the first response and is paid once",
-    60,
-    [
-      write({ key: "a", responseBody: "one" }),
-      write({ key: "a", responseBody: "two" }),
-      write({ key: "a", body: "other" }),
-      write({ key: "a" }),
-    ],
-    ["accepted for 50, 10 left", "replayed: one", REUSED, "replayed: one"],
-  ],
-  [
-    "the key of a rejected write can be used again, also for another request",
-    50,
-    [write({ key: "a", count: 2 }), write({ key: "a", body: "less" }), write({ key: "a" })],
-    [exhausted("1.00", "0.50"), "accepted for 50, 0 left", REUSED],
   ],
   [
     "keys are scoped to account, mode and operation",
@@ -136,17 +107,6 @@ const CASES: readonly Case[] = [
       "accepted for 50, 0 left",
       "accepted for 0, 7 left",
       "accepted for 7, 0 left",
-    ],
-  ],
-  [
-    "writes without a key are never replayed; an empty key is a key",
-    200,
-    [write({}), write({}), write({ key: "" }), write({ key: "" })],
-    [
-      "accepted for 50, 150 left",
-      "accepted for 50, 100 left",
-      "accepted for 50, 50 left",
-      "replayed: response",
     ],
   ],
 ];

@@ -161,14 +161,6 @@ export const registerChecks = (kind: Kind): readonly Check[] => {
         expectStatus(await refund(service, kind, { id: record.id }), 200);
       }
     }),
-    contract("a thousand quick look-ups and lists are all answered", async (service) => {
-      const { record } = await register(service, kind, { count: 1 });
-      await atOnce(20, async () => {
-        for (let index = 0; index < 50; index += 1) {
-          await expectListed(service, kind, { id: record.id }, [record.id]);
-        }
-      });
-    }),
   ];
 };
 
