@@ -48,8 +48,6 @@ export type Description = {
   /** The parameters of the path and what they mean. */
   readonly pathParameters?: Readonly<Record<string, string>>;
   readonly errors: readonly ErrorResponse[];
-  /** Statuses other than 200 whose body has the schema of a success, and when they are returned. */
-  readonly otherStatuses?: Readonly<Record<number, string>>;
   /** Optional headers of the request other than those of the key, and what they mean. */
   readonly requestHeaders?: Readonly<
     Record<string, { readonly description: string; readonly maxLength?: number }>

@@ -52,10 +52,17 @@ export const healthEndpoints = (readReadiness: () => Readiness): readonly Endpoi
       operationId: "readiness",
       tag: "operations",
       summary: "Check that requests can be served, and which dependencies respond",
-      otherStatuses: {
-        503: "The database is unreachable, the clock is off, or the process is stopping.",
-      },
-      errors: [],
+      errors: [
+        {
+          code: "service_unavailable",
+          when: "The database is unreachable, the clock is off, or the process is stopping.",
+          example: "",
+          body: {
+            schema: readyResponse,
+            example: { status: "stopping", database: "ok", clock: "ok", temporal: "ok" },
+          },
+        },
+      ],
     },
     schemas: { response: readyResponse },
     run: (ctx) => {

@@ -215,12 +215,6 @@ const responsesOf = (
           },
         }),
     ...Object.fromEntries(
-      Object.entries(description.otherStatuses ?? {}).map(([status, when]) => [
-        status,
-        { description: when, headers: headersOf(), content },
-      ]),
-    ),
-    ...Object.fromEntries(
       [...errors].map(([status, { code, when, example, body, headers }]) => [
         status,
         {

@@ -21,7 +21,7 @@ import type { StoreAppContext } from "../context.ts";
 import { KEY_ERROR, QUERY_ERROR } from "./storeErrors.ts";
 import { customerFilterOf, customerParameters, KEY_MODES, keyMode, SUCCESS } from "./fields.ts";
 import type { KIND_NAMES } from "./storeKinds.ts";
-import { limitParameter, pageFields, toPage } from "./storePages.ts";
+import { limitParameter, pageFields, toPage } from "./storeListEndpoints.ts";
 
 /* What a store reads of itself: its key, its balance and its totals. */
 
