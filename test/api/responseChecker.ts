@@ -120,3 +120,37 @@ export const parseBody = (text: string): Record<string, unknown> => {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the response checker has validated it.
   return text === "" ? {} : (JSON.parse(text) as Record<string, unknown>);
 };
+
+/** A response that has been checked against the API description. */
+export type CheckedResponse = {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  /** The parsed JSON body; empty if there is none. */
+  readonly body: Record<string, unknown>;
+};
+
+/** Returns what sends requests to an API, and checks the responses. A body is sent as JSON; strings and bytes as they are. */
+export const createCaller =
+  (t: ExecutionContext, url: string, check: CheckResponse) =>
+  async (
+    method: string,
+    path: string,
+    headers: Readonly<Record<string, string>>,
+    body?: unknown,
+  ): Promise<CheckedResponse> => {
+    const sent = typeof body === "string" || Buffer.isBuffer(body) ? body : JSON.stringify(body);
+    const response = await fetch(`${url}${path}`, {
+      method,
+      headers: { ...(body !== undefined && { "Content-Type": "application/json" }), ...headers },
+      ...(body !== undefined && { body: sent }),
+    });
+    const text = await response.text();
+    const { status } = response;
+    // A 304 has no content.
+    if (status !== 304) {
+      const contentType = response.headers.get("content-type");
+      check(t, { method, path: new URL(url + path).pathname, status, contentType, text });
+    }
+    return { status, headers: response.headers, text, body: parseBody(text) };
+  };

@@ -33,16 +33,10 @@ import { serve } from "../support/server.ts";
 import { takePermit } from "../../db/rateLimits.ts";
 import { temporalAt, validateThrough } from "../support/temporalOnDemand.ts";
 import type { OpenTemporal } from "../support/temporalOnDemand.ts";
-import { parseBody, readResponseChecker } from "./responseChecker.ts";
-import type { ResponseText } from "./responseChecker.ts";
+import { createCaller, parseBody, readResponseChecker } from "./responseChecker.ts";
+import type { CheckedResponse, ResponseText } from "./responseChecker.ts";
 
-/** A response that has been checked against the API description. */
-export type ApiResponse = {
-  readonly status: number;
-  readonly headers: Headers;
-  /** The parsed JSON body; empty if there is none. */
-  readonly body: Record<string, unknown>;
-};
+export type ApiResponse = CheckedResponse;
 
 export type Call = (
   method: string,
@@ -163,30 +157,9 @@ export const startStandaloneApi = async (
     url,
     JSON.stringify(["standalone", documentBaseUrl]),
   );
-  const call: Call = async (method, path, { key, body, headers = {} } = {}) => {
-    const response = await fetch(`${url}${path}`, {
-      method,
-      headers: {
-        ...(key === undefined ? {} : { Authorization: key }),
-        ...(body === undefined ? {} : { "Content-Type": "application/json" }),
-        ...headers,
-      },
-      ...(body === undefined
-        ? {}
-        : {
-            body: typeof body === "string" || Buffer.isBuffer(body) ? body : JSON.stringify(body),
-          }),
-    });
-    const text = await response.text();
-    checkResponse(t, {
-      method,
-      path: new URL(url + path).pathname,
-      status: response.status,
-      contentType: response.headers.get("content-type"),
-      text,
-    });
-    return { status: response.status, headers: response.headers, body: parseBody(text) };
-  };
+  const send = createCaller(t, url, checkResponse);
+  const call: Call = (method, path, { key, body, headers = {} } = {}) =>
+    send(method, path, { ...(key !== undefined && { Authorization: key }), ...headers }, body);
   return {
     url,
     call,
