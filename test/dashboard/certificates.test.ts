@@ -8,9 +8,8 @@ import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { getCertificateToken } from "../../modules/dashboard/manageCertificates.ts";
-import type { PlantingFact } from "../../modules/planting/fact.rules.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
-import { openDashboard } from "./dashboardScene.ts";
+import { openDashboard, verifiedFact } from "./dashboardScene.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -318,31 +317,7 @@ test.serial(
     await createOrders();
     await place();
     const [order] = await orders();
-    const coordinates = { latitude: -4.42, longitude: 39.51 };
-    const verified: PlantingFact = {
-      stage: "planted_and_verified",
-      occurred_at: "2026-05-01T10:00:00.000Z",
-      planting_session_reference: "session-7",
-      field_update_reference: "update-7",
-      planting_site: {
-        ...coordinates,
-        reference: "site-7",
-        name: "Gazi Bay",
-        subsite_name: "",
-        organization_name: "Gazi Growers",
-        region: "Kwale",
-        country: "Kenya",
-        forest_type: "mangrove",
-        main_image: "",
-      },
-      assessor_name: "Ann Lee",
-      verifier: "Green Audit",
-      session_total_planted: 20,
-      species: ["Avicennia marina"],
-      image_url: "https://audit.example/7.pdf",
-      ...coordinates,
-      photos: ["https://photos.example/7.jpg"],
-    };
+    const verified = verifiedFact("2026-05-01T10:00:00.000Z");
     await recordPlantingFacts(deps, order?.id ?? 0, [verified], "operator");
 
     const page = (await (await fetch(scene.page)).text()).replaceAll(/\s+/gu, " ");

@@ -1,3 +1,4 @@
+import { verifiedFact } from "./dashboardScene.ts";
 import test from "ava";
 import { presentDashboard, viewDashboard } from "../../api/pages/presentDashboard.ts";
 import { linksOf } from "../../api/pages/renderDocument.ts";
@@ -262,8 +263,6 @@ test("the link home has the host as people write it", (t) => {
 
 const TOKEN = "9f86d081884c7d659a2feaa0c55ad015";
 
-const PLACE = { latitude: -4.42, longitude: 39.51 };
-
 const ORDERED = {
   stage: "funds_distributed",
   occurred_at: "2026-05-02T10:00:00.000Z",
@@ -274,30 +273,7 @@ const PLANTED = {
   occurred_at: "2026-06-01T10:00:00.000Z",
   media: [],
 } satisfies PlantingFact;
-const VERIFIED = {
-  stage: "planted_and_verified",
-  occurred_at: "2026-07-01T10:00:00.000Z",
-  planting_session_reference: "session-7",
-  field_update_reference: "update-7",
-  planting_site: {
-    ...PLACE,
-    reference: "site-7",
-    name: "Gazi Bay",
-    subsite_name: "",
-    organization_name: "Gazi Growers",
-    region: "Kwale",
-    country: "Kenya",
-    forest_type: "mangrove",
-    main_image: "",
-  },
-  assessor_name: "Ann Lee",
-  verifier: "Green Audit",
-  session_total_planted: 20,
-  species: ["Rhizophora mucronata"],
-  image_url: "https://audit.example/7.pdf",
-  ...PLACE,
-  photos: ["https://photos.example/7.jpg"],
-} satisfies PlantingFact;
+const VERIFIED = verifiedFact("2026-07-01T10:00:00.000Z");
 
 const REGISTRATION: CertifiedRegistration = {
   id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e12",
