@@ -3,11 +3,10 @@ import { ein, presentCharity } from "../../modules/charities/charities.rules.ts"
 import { text } from "../../modules/records/fields.rules.ts";
 import { searchCharities } from "../../modules/charities/searchCharities.ts";
 import type { RequestContext } from "../http/requestContext.ts";
-import { keyEndpoint, RETRY_AFTER } from "../http/endpoint.ts";
-import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import { keyEndpoint } from "../http/endpoint.ts";
+import type { Endpoint, Errors } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
-import { LIMIT_MUST_BE, integerUpTo } from "../http/listPages.ts";
-import { queryError } from "../http/errorResponses.ts";
+import { integerUpTo } from "../http/listPages.ts";
 import type { HttpContext } from "../context.ts";
 
 const MUST_BE_USD = "must be USD";
@@ -26,11 +25,9 @@ export const currencyField = () =>
 export const REQUESTS_PER_SECOND = 20;
 
 /** The error of endpoints that may call the account's charity provider. */
-export const PROVIDER_SHARE_ERROR: ErrorResponse = {
-  code: "charity_unconfirmed",
-  when: "The account has used its share of the requests that the charity provider accepts in a minute.",
-  example: "too many details requests to the charity provider: an account may use 75 a minute",
-  headers: RETRY_AFTER,
+export const PROVIDER_SHARE_ERROR: Errors = {
+  charity_unconfirmed:
+    "The account has used its share of the requests that the charity provider accepts in a minute.",
 };
 
 const MAXIMUM_PAGE = 999_999_999;
@@ -139,14 +136,12 @@ export const charitySearchEndpoint = (
     path,
     tag,
     details,
-    keyError,
     ...rest
   }: {
     readonly path: string;
     readonly requestsPerSecond?: number;
     readonly tag: string;
     readonly details: string;
-    readonly keyError: ErrorResponse;
   },
 ): Endpoint =>
   keyEndpoint({
@@ -159,22 +154,11 @@ export const charitySearchEndpoint = (
       summary: "Search charities by name or EIN",
       details,
       responseHeaders: { "Total-Is-Exact": "`false` if the provider reports no exact total." },
-      errors: [
-        queryError(`page_size: ${LIMIT_MUST_BE}`),
-        keyError,
-        PROVIDER_SHARE_ERROR,
-        {
-          code: "internal_error",
-          when: "The charity provider failed (as in the example), or an unexpected error occurred.",
-          example: "charity search failed",
-        },
-        {
-          code: "queue_full",
-          when: "Too many searches are waiting.",
-          example: "too many requests are waiting, try again",
-          headers: RETRY_AFTER,
-        },
-      ],
+      errors: {
+        ...PROVIDER_SHARE_ERROR,
+        internal_error: "The charity provider failed, or an unexpected error occurred.",
+        queue_full: "Too many searches are waiting.",
+      },
     },
     schemas: { query: charityQuery, response: charityPage },
     handle: ({ ctx, caller, query }) => findCharityPage(context, ctx, caller.accountId, query),

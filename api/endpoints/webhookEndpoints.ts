@@ -1,9 +1,7 @@
 import type { z } from "zod";
-import { mustBeOneOf } from "../../runtime/describeIssues.rules.ts";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { listEndpoints } from "../../modules/events/endpoints.sql.ts";
 import type { WebhookEndpoint } from "../../modules/events/endpoints.sql.ts";
-import { DELIVERY_STATES } from "../../modules/events/decideDelivery.rules.ts";
 import {
   ALL_TYPES,
   MAXIMUM_ENDPOINTS,
@@ -11,8 +9,6 @@ import {
   RECOVERY_DAYS,
 } from "../../modules/events/webhooks.rules.ts";
 import {
-  ENDPOINT_DISABLED,
-  ENDPOINT_NOT_FOUND,
   createWebhookEndpoint,
   deleteWebhookEndpoint,
   getWebhookEndpoint,
@@ -30,8 +26,8 @@ import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import type { AccountType } from "../../modules/records/owner.rules.ts";
 import type { HttpContext } from "../context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Description, Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
-import { queryError, READ_ERROR } from "../http/errorResponses.ts";
+import type { Description, Endpoint, KeyDefinition } from "../http/endpoint.ts";
+import { READ_ERROR } from "../http/errorResponses.ts";
 import {
   findWrongKey,
   markReplay,
@@ -47,32 +43,18 @@ type WebhookInterface = {
   readonly accountType: AccountType;
   /** What its paths begin with. */
   readonly prefix: string;
-  readonly keyError: ErrorResponse;
 };
 
 type WebhookHttpContext = Pick<HttpContext, "db" | "clock" | "reads" | "webhookSettings">;
 
 const TAG = "webhooks";
 
-const invalid = (when: string, example: string): ErrorResponse => ({
-  code: "request_invalid",
-  when,
-  example,
-});
-
-const bodyError = (accountType: AccountType, more = ""): ErrorResponse =>
-  invalid(
-    `The body has a missing or malformed field; the message names it.${more}`,
-    `types: ${schemas.typesMustBe(accountType)}`,
-  );
-
 /** A request about one webhook endpoint of the caller, which the path names. */
 type Operation<
   Query extends z.ZodType,
   Body extends z.ZodType,
   ResponseBody extends z.ZodType,
-> = Omit<Description, "tag" | "errors"> & {
-  readonly errors?: readonly ErrorResponse[];
+> = Omit<Description, "tag"> & {
   readonly schemas: KeyDefinition<Query, Body, ResponseBody, unknown>["schemas"];
   readonly example?: z.input<Body>;
   readonly handle: (
@@ -83,7 +65,7 @@ type Operation<
 
 /** Returns what defines such requests. */
 const createDefine =
-  ({ db }: WebhookHttpContext, { accountType, prefix, keyError }: WebhookInterface) =>
+  ({ db }: WebhookHttpContext, { accountType, prefix }: WebhookInterface) =>
   <
     ResponseBody extends z.ZodType,
     Body extends z.ZodType = z.ZodType,
@@ -91,13 +73,7 @@ const createDefine =
   >(
     method: Endpoint["method"],
     path: string,
-    {
-      schemas: given,
-      example,
-      handle,
-      errors = [],
-      ...described
-    }: Operation<Query, Body, ResponseBody>,
+    { schemas: given, example, handle, errors, ...described }: Operation<Query, Body, ResponseBody>,
   ): Endpoint =>
     keyEndpoint<Body, ResponseBody, Query>({
       method,
@@ -106,15 +82,10 @@ const createDefine =
         ...described,
         tag: TAG,
         pathParameters: { id: "The id of the endpoint." },
-        errors: [
+        errors: {
+          record_not_found: `The ${accountType} has no such endpoint or event in the key's mode.`,
           ...errors,
-          keyError,
-          {
-            code: "record_not_found",
-            when: `The ${accountType} has no such endpoint or event in the key's mode.`,
-            example: ENDPOINT_NOT_FOUND,
-          },
-        ],
+        },
       },
       schemas: given,
       ...(example && { example }),
@@ -126,7 +97,7 @@ const createDefine =
 
 const allEndpoints = (
   context: WebhookHttpContext,
-  { accountType, prefix, keyError }: WebhookInterface,
+  { accountType, prefix }: WebhookInterface,
 ): readonly Endpoint[] => [
   keyEndpoint({
     method: "post",
@@ -147,13 +118,11 @@ const allEndpoints = (
         },
       },
       responseHeaders: REPLAY_HEADER,
-      errors: [
-        bodyError(
-          accountType,
-          ` Or the ${accountType} has an endpoint with this URL, or ${MAXIMUM_ENDPOINTS} endpoints.`,
-        ),
-        keyError,
-      ],
+      errors: {
+        request_invalid:
+          "The body has a missing or malformed field; the message names it. Or the " +
+          `${accountType} has an endpoint with this URL, or ${MAXIMUM_ENDPOINTS} endpoints.`,
+      },
     },
     schemas: { body: schemas.createBody(accountType), response: schemas.newEndpointSchema },
     example: {
@@ -182,7 +151,6 @@ const allEndpoints = (
       operationId: "listWebhookEndpoints",
       tag: TAG,
       summary: "List webhook endpoints",
-      errors: [keyError],
     },
     schemas: { response: schemas.endpointListSchema },
     handle: async ({ caller }) => ({
@@ -208,7 +176,6 @@ const ownEndpoints = (context: WebhookHttpContext, on: WebhookInterface): readon
       summary: "Update, enable or disable a webhook endpoint",
       details:
         "Changes the fields that are given, and leaves the others. Pending deliveries go to the new URL.",
-      errors: [bodyError(on.accountType)],
       schemas: { body: schemas.updateBody(on.accountType), response: schemas.endpointSchema },
       example: { types: [schemas.TYPES_EXAMPLE[on.accountType][0]] },
       handle: async (endpoint, { body }) => {
@@ -230,7 +197,6 @@ const ownEndpoints = (context: WebhookHttpContext, on: WebhookInterface): readon
       operationId: "rotateWebhookSecret",
       summary: "Replace an endpoint's secret",
       details: `The previous secret also signs for ${OLD_SECRET_HOURS} hours, so a server with either secret can verify the requests.`,
-      errors: [bodyError(on.accountType)],
       schemas: { body: schemas.rotateBody, response: schemas.secretSchema },
       example: { revoke_previous: false },
       handle: async (endpoint, { body }) => {
@@ -258,7 +224,7 @@ const deliveryEndpoints = (
       summary: "Send an endpoint a test event",
       details:
         "Sends an event of the type `ping`, whatever types the endpoint has chosen. The request arrives within seconds.",
-      errors: [invalid("The endpoint is disabled.", ENDPOINT_DISABLED)],
+      errors: { request_invalid: "The endpoint is disabled." },
       schemas: { response: schemas.pingSchema },
       handle: async (endpoint) => ({ id: await pingWebhookEndpoint(change, endpoint) }),
     }),
@@ -266,7 +232,7 @@ const deliveryEndpoints = (
       operationId: "listWebhookDeliveries",
       summary: "List an endpoint's deliveries",
       details: "Newest first, each with its last attempt. They are kept for 30 days.",
-      errors: [queryError(`state: ${mustBeOneOf(DELIVERY_STATES)}`), READ_ERROR],
+      errors: READ_ERROR,
       schemas: { query: schemas.deliveryQuery, response: schemas.deliveryListSchema },
       handle: async ({ id }, { query: { state, limit, starting_after: startingAfter } }) => {
         const page = await readDeliveries(context.reads, id, { state, startingAfter, limit });
@@ -280,12 +246,10 @@ const deliveryEndpoints = (
         `Sends the events since a time of the last ${RECOVERY_DAYS} days that the endpoint wants and has not received: those that ` +
         "were recorded while it was disabled or did not exist, and those whose delivery failed or waits for its next attempt. " +
         "With `event_id`, sends one event, even if it was already delivered. If that fails, the schedule of retries begins again.",
-      errors: [
-        invalid(
+      errors: {
+        request_invalid:
           "The time is missing, malformed, in the future or too long ago, or the endpoint is disabled.",
-          `since: must be ${schemas.SINCE_MUST_BE}`,
-        ),
-      ],
+      },
       schemas: { body: schemas.recoverBody, response: schemas.recoverySchema },
       example: { since: "2025-06-01T12:00:00Z" },
       handle: async (endpoint, { body: { event_id: eventId, since = "" } }) => {

@@ -43,9 +43,6 @@ export const EVENT_MEANINGS = {
 export const schemaNameOf = (type: string): string =>
   type.replaceAll(/(?:^|[._])(\w)/gu, (_, letter: string) => letter.toUpperCase());
 
-export const typesMustBe = (accountType: AccountType): string =>
-  `must be a list of ${WEBHOOK_TYPES_OF[accountType].join(", ")}, or ["${ALL_TYPES}"] for all`;
-
 /** Types that a client may choose, for examples. */
 export const TYPES_EXAMPLE = {
   organization: ["donation.refunded", "registration.refunded"],
@@ -56,7 +53,7 @@ export const TYPES_EXAMPLE = {
 
 /** The fields of an endpoint that its owner chooses. */
 const settings = (accountType: AccountType) => {
-  const error = typesMustBe(accountType);
+  const error = `must be a list of ${WEBHOOK_TYPES_OF[accountType].join(", ")}, or ["${ALL_TYPES}"] for all`;
   return {
     url: z
       .string({ error: mustBe("a URL") })
@@ -119,7 +116,7 @@ export const rotateBody = bodyObject({
 /** Of an event, for examples. */
 const EVENT_ID = "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d";
 
-export const SINCE_MUST_BE = `a time of the last ${RECOVERY_DAYS} days, such as 2025-06-01T12:00:00Z`;
+const SINCE_MUST_BE = `a time of the last ${RECOVERY_DAYS} days, such as 2025-06-01T12:00:00Z`;
 
 export const recoverBody = bodyObject({
   since: z.iso

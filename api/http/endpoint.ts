@@ -24,20 +24,8 @@ export const isFresh = (ctx: RequestContext): boolean => {
   return ctx.fresh;
 };
 
-/** A documented error response of an endpoint. */
-export type ErrorResponse = {
-  readonly code: ApiErrorCode;
-  readonly when: string;
-  /** A message as the client receives it. */
-  readonly example: string;
-  /** The body, where it has more than the message. */
-  readonly body?: { readonly schema: z.ZodType; readonly example: object };
-  /** Headers of the response and what they mean. */
-  readonly headers?: Readonly<Record<string, string>>;
-};
-
-/** The headers of errors after which a client tries again. */
-export const RETRY_AFTER = { "Retry-After": "Seconds to wait." };
+/** Documented errors of an endpoint, and when it returns each. */
+export type Errors = Readonly<Partial<Record<ApiErrorCode, string>>>;
 
 /** What the API description says about an endpoint in addition to its schemas. */
 export type Description = {
@@ -47,7 +35,10 @@ export type Description = {
   readonly details?: string;
   /** The parameters of the path and what they mean. */
   readonly pathParameters?: Readonly<Record<string, string>>;
-  readonly errors: readonly ErrorResponse[];
+  /** Its errors besides those of every endpoint that is like it, or instead of them. */
+  readonly errors?: Errors;
+  /** The bodies of errors that have more than the message. */
+  readonly errorBodies?: Readonly<Partial<Record<ApiErrorCode, z.ZodType>>>;
   /** Optional headers of the request other than those of the key, and what they mean. */
   readonly requestHeaders?: Readonly<
     Record<string, { readonly description: string; readonly maxLength?: number }>

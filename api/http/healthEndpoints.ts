@@ -37,7 +37,6 @@ export const healthEndpoints = (readReadiness: () => Readiness): readonly Endpoi
       operationId: "health",
       tag: "operations",
       summary: "Check that the process is alive",
-      errors: [],
     },
     schemas: { response: liveResponse },
     run: (ctx) => {
@@ -52,17 +51,11 @@ export const healthEndpoints = (readReadiness: () => Readiness): readonly Endpoi
       operationId: "readiness",
       tag: "operations",
       summary: "Check that requests can be served, and which dependencies respond",
-      errors: [
-        {
-          code: "service_unavailable",
-          when: "The database is unreachable, the clock is off, or the process is stopping.",
-          example: "",
-          body: {
-            schema: readyResponse,
-            example: { status: "stopping", database: "ok", clock: "ok", temporal: "ok" },
-          },
-        },
-      ],
+      errors: {
+        service_unavailable:
+          "The database is unreachable, the clock is off, or the process is stopping.",
+      },
+      errorBodies: { service_unavailable: readyResponse },
     },
     schemas: { response: readyResponse },
     run: (ctx) => {

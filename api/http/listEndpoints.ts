@@ -8,8 +8,8 @@ import type { Gate } from "../../runtime/gate.ts";
 import { leaveDoor } from "../../runtime/server/openDoor.ts";
 import { callerOf } from "./requestContext.ts";
 import type { RequestContext } from "./requestContext.ts";
-import { buildKeyEndpoint, RETRY_AFTER } from "./endpoint.ts";
-import type { Description, Endpoint, ErrorResponse, KeyDefinition } from "./endpoint.ts";
+import { buildKeyEndpoint } from "./endpoint.ts";
+import type { Description, Endpoint, KeyDefinition } from "./endpoint.ts";
 import { parseQueryString } from "./parseRequest.ts";
 import { EXPORT_HEADERS, exportChunks, requestedFormat } from "./listExports.ts";
 import type { ListExport } from "./listExports.ts";
@@ -63,22 +63,16 @@ const sendHead = (ctx: RequestContext, format: ExportFormat | null): void => {
   ctx.type = format === null ? "application/json" : EXPORT_FORMATS[format].contentType;
 };
 
-/** Errors of every list that is streamed. */
-const LIST_ERRORS: readonly ErrorResponse[] = [
-  {
-    code: "queue_full",
-    when: "Too many requests are waiting to read records, or this one takes too long. Try again, or select fewer records.",
-    example: "too many requests are waiting, try again",
-    headers: RETRY_AFTER,
-  },
-];
-
 const describeExported = (
   description: Description,
   headers: Readonly<Record<string, string>>,
 ): Description => ({
   ...description,
-  errors: [...description.errors, ...LIST_ERRORS],
+  errors: {
+    ...description.errors,
+    queue_full:
+      "Too many requests are waiting to read records, or this one takes too long. Try again, or select fewer records.",
+  },
   isExported: true,
   responseHeaders: { ...description.responseHeaders, ...headers, ...EXPORT_HEADERS },
 });

@@ -3,11 +3,8 @@ import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { EXPORT_FORMATS } from "../../runtime/formatRows.ts";
 import { ERROR_STATUS } from "../../runtime/errorStatus.ts";
-import type { PresentError } from "../../runtime/errorStatus.ts";
-import { BODY_KIB } from "../http/readBody.ts";
-import { READ_ONLY_MESSAGE } from "../http/authenticate.ts";
-import { RETRY_AFTER } from "../http/endpoint.ts";
-import type { Callback, Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import type { ApiErrorCode } from "../../runtime/errorStatus.ts";
+import type { Callback, Endpoint, Errors } from "../http/endpoint.ts";
 import { createSchemaCollector } from "./describeSchema.ts";
 import type { Collect, Json } from "./describeSchema.ts";
 import { hasIdempotencyKeyField } from "../http/idempotencyKey.ts";
@@ -27,7 +24,8 @@ export type DocumentInfo = {
   readonly security: readonly (readonly string[])[];
   /** The body of every error response. */
   readonly errorBody: z.ZodType;
-  readonly presentError: PresentError;
+  /** The errors of keys. */
+  readonly keyErrors: Errors;
 };
 
 const parametersOf = (query: z.ZodType | undefined, collect: Collect): readonly Json[] => {
@@ -78,7 +76,7 @@ const IDEMPOTENCY_KEY_HEADER = {
 };
 
 const jsonContent = (schema: Json, example?: unknown): Json => ({
-  "application/json": { schema, ...(example === undefined ? {} : { example }) },
+  "application/json": { schema, ...(example !== undefined && { example }) },
 });
 
 /** The other formats of a list. */
@@ -89,81 +87,36 @@ const FILES = Object.fromEntries(
   ]),
 );
 
-const BODY_TOO_LARGE: ErrorResponse = {
-  code: "body_too_large",
-  when: "The body is too large.",
-  example: `the body must be at most ${BODY_KIB} KiB`,
-};
-
-/** The error of an endpoint that limits the requests of a key. */
-const rateExceeded = (requestsPerSecond: number): ErrorResponse => ({
-  code: "rate_limited",
-  when: `The key sent more than ${counted(requestsPerSecond, "request")} to this endpoint within a second.`,
-  example: "rate limit exceeded",
-  headers: RETRY_AFTER,
-});
-
-const READ_ONLY_KEY: ErrorResponse = {
-  code: "key_read_only",
-  when: "The key is read-only.",
-  example: READ_ONLY_MESSAGE,
-};
-
-const internalError = (when: string): ErrorResponse => ({
-  code: "internal_error",
-  when,
-  example: "internal server error",
-});
-
-const SERVICE_UNAVAILABLE: ErrorResponse = {
-  code: "service_unavailable",
-  when: "The database cannot be reached, or the process is full; nothing was done. Try again.",
-  example: "the service is temporarily unavailable, try again",
-  headers: RETRY_AFTER,
-};
-
-/** Errors that every endpoint with this method and access may return, besides those of HTTP itself. */
-const commonErrors = ({
-  access,
-  method,
-  requestsPerSecond,
-}: Endpoint): readonly ErrorResponse[] => [
+/** Returns the errors of an endpoint besides those of HTTP itself. */
+const errorsOf = (
+  { access, method, requestsPerSecond, schemas, description }: Endpoint,
+  keyErrors: Errors,
+): Errors => ({
+  ...(schemas.query && {
+    request_invalid: "A query parameter is missing, repeated or malformed; the message names it.",
+  }),
+  ...(schemas.body && {
+    request_invalid: "The body has a missing or malformed field; the message names it.",
+  }),
+  ...(access !== "public" && keyErrors),
+  ...(access === "write" && { key_read_only: "The key is read-only." }),
   // A body is read even if the endpoint accepts none.
-  ...(method === "post" ? [BODY_TOO_LARGE] : []),
-  ...(access === "public"
-    ? []
-    : [
-        SERVICE_UNAVAILABLE,
-        ...(requestsPerSecond === undefined ? [] : [rateExceeded(requestsPerSecond)]),
-        internalError(
-          method === "post"
-            ? "An unexpected error, such as a database connection that is lost during the commit: the write may have " +
-                "been recorded. Where the call takes an idempotency key, repeat it with the same key. Report the " +
-                "X-Request-Id to the operator."
-            : "An unexpected error. Report the X-Request-Id to the operator.",
-        ),
-      ]),
-];
-
-/** Merges the errors that have the same status. */
-const byStatus = (errors: readonly ErrorResponse[]): ReadonlyMap<number, ErrorResponse> => {
-  const merged = new Map<number, ErrorResponse>();
-  for (const error of errors) {
-    const status = ERROR_STATUS[error.code];
-    const earlier = merged.get(status);
-    merged.set(
-      status,
-      earlier
-        ? {
-            ...earlier,
-            when: `${earlier.when} ${error.when}`,
-            headers: { ...earlier.headers, ...error.headers },
-          }
-        : error,
-    );
-  }
-  return merged;
-};
+  ...(method === "post" && { body_too_large: "The body is too large." }),
+  ...(requestsPerSecond !== undefined && {
+    rate_limited: `The key sent more than ${counted(requestsPerSecond, "request")} to this endpoint within a second.`,
+  }),
+  ...(access !== "public" && {
+    service_unavailable:
+      "The database cannot be reached, or the process is full; nothing was done. Try again.",
+    internal_error:
+      method === "post"
+        ? "An unexpected error, such as a database connection that is lost during the commit: the write may have " +
+          "been recorded. Where the call takes an idempotency key, repeat it with the same key. Report the " +
+          "X-Request-Id to the operator."
+        : "An unexpected error. Report the X-Request-Id to the operator.",
+  }),
+  ...description.errors,
+});
 
 const REQUEST_ID_HEADER = {
   "X-Request-Id": {
@@ -183,55 +136,62 @@ const headersOf = (headers: Readonly<Record<string, string>> = {}): Json => ({
   ),
 });
 
-const responsesOf = (
+/** After these a client tries again. */
+const RETRIED = new Set(["429", "503"]);
+
+/** Describes the errors that have the same status as one response. */
+const errorResponsesOf = (
   endpoint: Endpoint,
-  { presentError, errorBody }: DocumentInfo,
+  { errorBody, keyErrors }: DocumentInfo,
   collect: Collect,
 ): Json => {
+  const { errorBodies = {} } = endpoint.description;
+  const errors = Object.entries(errorsOf(endpoint, keyErrors)).map(([name, when]) => {
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- Object.entries returns names as strings.
+    const code = name as ApiErrorCode;
+    return { status: ERROR_STATUS[code], when, body: errorBodies[code] };
+  });
+  const responses = Object.entries(Object.groupBy(errors, ({ status }) => status));
+  return Object.fromEntries(
+    responses.map(([status, same = []]) => {
+      const body = same.find((error) => error.body !== undefined)?.body;
+      const isRetried = body === undefined && RETRIED.has(status);
+      return [
+        status,
+        {
+          description: same.map(({ when }) => when).join(" "),
+          headers: headersOf(isRetried ? { "Retry-After": "Seconds to wait." } : {}),
+          content: jsonContent(collect(body ?? errorBody, "output")),
+        },
+      ];
+    }),
+  );
+};
+
+const responsesOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): Json => {
   const { description, schemas } = endpoint;
-  const content = {
-    ...jsonContent(collect(schemas.response, "output")),
-    ...(description.isExported === true && FILES),
-  };
-  const errorSchema = collect(errorBody, "output");
-  const ownErrors = [
-    ...description.errors,
-    ...(endpoint.access === "write" ? [READ_ONLY_KEY] : []),
-  ];
-  // An endpoint's own description of a status replaces the common one.
-  const errors = new Map([...byStatus(commonErrors(endpoint)), ...byStatus(ownErrors)]);
   return {
     200: {
       description: "Success.",
       headers: headersOf(description.responseHeaders),
-      content,
+      content: {
+        ...jsonContent(collect(schemas.response, "output")),
+        ...(description.isExported === true && FILES),
+      },
     },
-    ...(description.responseHeaders?.["ETag"] === undefined
-      ? {}
-      : {
-          304: {
-            description: "Not modified: the ETag in If-None-Match is current. There is no body.",
-            headers: headersOf(),
-          },
-        }),
-    ...Object.fromEntries(
-      [...errors].map(([status, { code, when, example, body, headers }]) => [
-        status,
-        {
-          description: when,
-          headers: headersOf(headers),
-          content: body
-            ? jsonContent(collect(body.schema, "output"), body.example)
-            : jsonContent(errorSchema, presentError(code, example)),
-        },
-      ]),
-    ),
+    ...(description.responseHeaders?.["ETag"] !== undefined && {
+      304: {
+        description: "Not modified: the ETag in If-None-Match is current. There is no body.",
+        headers: headersOf(),
+      },
+    }),
+    ...errorResponsesOf(endpoint, info, collect),
     default: {
       description:
         "An error of HTTP itself: a malformed request is a 400, one that does not arrive in time a 408, an `Expect` other " +
         "than `100-continue` a 417, headers of more than 16 KiB a 431.",
       headers: headersOf(),
-      content: jsonContent(errorSchema),
+      content: jsonContent(collect(info.errorBody, "output")),
     },
   };
 };
@@ -282,22 +242,18 @@ const operationOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): 
     operationId: description.operationId,
     tags: [description.tag],
     summary: description.summary,
-    ...(description.details === undefined ? {} : { description: description.details }),
-    ...(access === "public" ? { security: [] } : {}),
-    ...(parameters.length === 0 ? {} : { parameters }),
-    ...(schemas.body === undefined
-      ? {}
-      : {
-          requestBody: {
-            // A request without a body has an empty object.
-            required: !schemas.body.safeParse({}).success,
-            content: jsonContent(collect(schemas.body, "input"), example),
-          },
-        }),
+    ...(description.details !== undefined && { description: description.details }),
+    ...(access === "public" && { security: [] }),
+    ...(parameters.length > 0 && { parameters }),
+    ...(schemas.body && {
+      requestBody: {
+        // A request without a body has an empty object.
+        required: !schemas.body.safeParse({}).success,
+        content: jsonContent(collect(schemas.body, "input"), example),
+      },
+    }),
     responses: responsesOf(endpoint, info, collect),
-    ...(description.callback === undefined
-      ? {}
-      : { callbacks: describeCallback(description.callback, collect) }),
+    ...(description.callback && { callbacks: describeCallback(description.callback, collect) }),
   };
 };
 

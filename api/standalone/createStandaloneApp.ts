@@ -10,7 +10,7 @@ import { stripeWebhook } from "./stripeWebhook.ts";
 import { charityEndpoints } from "./charityEndpoints.ts";
 import { dashboardEndpoints } from "./dashboardEndpoints.ts";
 import { dashboardFallback, dashboardPages } from "./dashboardPages.ts";
-import { errorBody, presentError, KEY_ERROR } from "./standaloneErrors.ts";
+import { errorBody, presentError } from "./standaloneErrors.ts";
 import { statsEndpoint } from "./statsEndpoint.ts";
 import { eventEndpoints } from "./eventEndpoints.ts";
 import { evidenceEndpoints } from "./evidenceEndpoints.ts";
@@ -33,7 +33,7 @@ export const createStandaloneApp = (context: StandaloneContext): App => {
     ...usageEndpoints(context),
     statementEndpoint(context),
     ...eventEndpoints(context),
-    ...webhookEndpoints(context, { accountType: "organization", prefix: "", keyError: KEY_ERROR }),
+    ...webhookEndpoints(context, { accountType: "organization", prefix: "" }),
     statsEndpoint({ ...context, db: context.reads }),
     ...dashboardEndpoints(context),
     ...healthEndpoints(context.readReadiness),
@@ -52,7 +52,7 @@ export const createStandaloneApp = (context: StandaloneContext): App => {
       },
       security: [["apiKey"]],
       errorBody,
-      presentError,
+      keyErrors: { key_invalid: "The key is missing or invalid." },
     });
   return createApp({
     ...context,

@@ -4,9 +4,6 @@ import { certificateUrlEndpoint } from "../endpoints/certificateEndpoints.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import type { StandaloneContext } from "../context.ts";
-import { KEY_ERROR } from "./standaloneErrors.ts";
-
-const MISSING_KEY = "missing Authorization header";
 
 const dashboardUrlResponse = z
   .strictObject({
@@ -22,7 +19,7 @@ export const dashboardEndpoints = (context: StandaloneContext): readonly Endpoin
   keyEndpoint({
     method: "get",
     path: "/dashboard_url",
-    missingKey: MISSING_KEY,
+    missingKey: "missing Authorization header",
     description: {
       operationId: "readDashboardUrl",
       tag: "dashboard",
@@ -31,10 +28,10 @@ export const dashboardEndpoints = (context: StandaloneContext): readonly Endpoin
         "The page needs no key and shows data of production keys only. The same numbers are available as JSON " +
         "(`<dashboard_url>.json`), as a badge (`<dashboard_url>/badge.svg`) and as a card for an iframe " +
         "(`<dashboard_url>/card`).",
-      errors: [
-        { code: "key_missing", when: "There is no Authorization header.", example: MISSING_KEY },
-        { ...KEY_ERROR, when: "The key is invalid." },
-      ],
+      errors: {
+        key_missing: "There is no Authorization header.",
+        key_invalid: "The key is invalid.",
+      },
     },
     schemas: { response: dashboardUrlResponse },
     handle: async ({ caller }) => ({
@@ -46,13 +43,5 @@ export const dashboardEndpoints = (context: StandaloneContext): readonly Endpoin
     path: "/certificate_url",
     tag: "dashboard",
     accountType: "organization",
-    errors: [
-      {
-        code: "request_invalid",
-        when: "A query parameter is missing, repeated or malformed; the message names it.",
-        example: "id: required",
-      },
-      KEY_ERROR,
-    ],
   }),
 ];

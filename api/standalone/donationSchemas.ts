@@ -146,7 +146,6 @@ export const refundResponse = z
  * Requests for donations and their refunds, alone and in batches.
  */
 
-export const CHARITY_REQUIRED = "one of ein and nonprofit_id is required";
 export const DONATION_ID_REQUIRED = "donation id is required";
 
 const charityOf = ({
@@ -159,7 +158,7 @@ const charityOf = ({
   if (ein !== null) {
     return { ein, nonprofitId: null };
   }
-  throw invalidRequest(CHARITY_REQUIRED);
+  throw invalidRequest("one of ein and nonprofit_id is required");
 };
 
 /** @throws DomainError request_invalid if the body names no charity */

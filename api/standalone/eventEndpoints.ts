@@ -9,12 +9,11 @@ import type { EventType } from "../../modules/events/events.rules.ts";
 import { readFeed } from "../../modules/feed/readFeed.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { queryError, READ_ERROR } from "../http/errorResponses.ts";
+import { READ_ERROR } from "../http/errorResponses.ts";
 import { defaultedLimit, setNextLink } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { EVENT_MEANINGS, schemaNameOf } from "../endpoints/webhookSchemas.ts";
 import type { StandaloneContext } from "../context.ts";
-import { KEY_ERROR } from "./standaloneErrors.ts";
 
 const TYPES_MUST_BE = `must be one or more of ${EVENT_TYPES.join(", ")}, with commas between them`;
 
@@ -111,20 +110,13 @@ export const eventEndpoints = ({
       responseHeaders: {
         Link: 'The URL of the events that follow, as `<…>; rel="next"`. Absent if there are none yet.',
       },
-      errors: [
-        queryError(`types: ${TYPES_MUST_BE}`),
-        KEY_ERROR,
-        {
-          code: "event_gone",
-          when:
-            "The event in `starting_after` is unknown: it was deleted, because it is older than 30 days, or the database " +
-            "was restored to a time before it. Or events that follow it are older than 30 days. Events may be missing, so " +
-            "compare your copy with the lists of records, and then begin without `starting_after`.",
-          example:
-            "starting_after: the event is unknown; it was deleted because of its age, or lost when the database was restored. Compare your copy with the lists of records, and read the feed from its start, without starting_after",
-        },
-        READ_ERROR,
-      ],
+      errors: {
+        event_gone:
+          "The event in `starting_after` is unknown: it was deleted, because it is older than 30 days, or the database " +
+          "was restored to a time before it. Or events that follow it are older than 30 days. Events may be missing, so " +
+          "compare your copy with the lists of records, and then begin without `starting_after`.",
+        ...READ_ERROR,
+      },
     },
     schemas: { query, response },
     handle: async ({

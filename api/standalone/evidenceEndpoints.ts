@@ -1,5 +1,3 @@
-import { mustBeOneOf } from "../../runtime/describeIssues.rules.ts";
-import { EVIDENCE_STAGES } from "../../modules/planting/timeline.rules.ts";
 import { readSharedSummary } from "../../modules/planting/readSharedSummary.ts";
 import { createEvidenceReader } from "../../modules/planting/readTreeEvidence.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
@@ -17,7 +15,6 @@ import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import { queryObject } from "../http/parseRequest.ts";
-import { KEY_ERROR } from "./standaloneErrors.ts";
 
 const summaryEndpoint = (context: EvidenceContext): Endpoint =>
   keyEndpoint({
@@ -32,7 +29,7 @@ const summaryEndpoint = (context: EvidenceContext): Endpoint =>
         "planted trees only. If the planting partner is simulated, which it always is with a test key, the planted trees " +
         "are those of the simulation and are marked; otherwise none of them counts.",
       responseHeaders: EVIDENCE_HEADERS,
-      errors: [KEY_ERROR, READ_ERROR],
+      errors: READ_ERROR,
     },
     schemas: { response: evidenceSummary },
     handle: async ({ ctx, caller }) => {
@@ -66,20 +63,10 @@ const treeEndpoint = (context: EvidenceContext): Endpoint => {
         "verified planting sessions. The response is cached for 30 days or until the next milestone.",
       pathParameters: { id: "The registration's id." },
       responseHeaders: EVIDENCE_HEADERS,
-      errors: [
-        {
-          code: "request_invalid",
-          when: "evidence_stage is not one of the stages.",
-          example: `evidence_stage: ${mustBeOneOf(EVIDENCE_STAGES)}`,
-        },
-        KEY_ERROR,
-        {
-          code: "record_not_found",
-          when: "The organization has no such tree registration in the key's mode.",
-          example: "failed to find tree",
-        },
-        READ_ERROR,
-      ],
+      errors: {
+        record_not_found: "The organization has no such tree registration in the key's mode.",
+        ...READ_ERROR,
+      },
     },
     schemas: { query: treeQuery, response: treeEvidence },
     handle: async ({ ctx, caller: { accountId, mode }, query }) => {

@@ -6,14 +6,13 @@ import {
   STATISTICS_KINDS,
 } from "../../modules/dashboard/statistics.rules.ts";
 import { date, text } from "../../modules/records/fields.rules.ts";
-import { mustBeOneOf, oneOf } from "../../runtime/describeIssues.rules.ts";
+import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import { readStatistics } from "../../modules/dashboard/readStatistics.ts";
 import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import type { StandaloneContext } from "../context.ts";
-import { KEY_ERROR } from "./standaloneErrors.ts";
 
 const METADATA = "metadata.";
 
@@ -121,15 +120,11 @@ export const statsEndpoint = ({ db, clock, streaming }: StandaloneContext): Endp
         details:
           "Counts the records of the key's mode by the interval in which they were recorded, in UTC. A refund counts in the " +
           "interval of its record, as in the totals.",
-        errors: [
-          {
-            code: "request_invalid",
-            when: "A query parameter is missing, repeated or malformed, or the range has too many days; the message names it.",
-            example: `kind: ${mustBeOneOf(STATISTICS_KINDS)}`,
-          },
-          KEY_ERROR,
-          READ_ERROR,
-        ],
+        errors: {
+          request_invalid:
+            "A query parameter is missing, repeated or malformed, or the range has too many days; the message names it.",
+          ...READ_ERROR,
+        },
       },
       schemas: { query: statsQuery, response: statsResponse },
       exported: { name: "stats", columns: COLUMNS },

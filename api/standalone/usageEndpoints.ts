@@ -2,12 +2,12 @@ import { z } from "zod";
 import type { StandaloneContext } from "../context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { queryError, READ_ERROR } from "../http/errorResponses.ts";
+import { READ_ERROR } from "../http/errorResponses.ts";
 import { pagedListEndpoint } from "../http/listEndpoints.ts";
 import { rangeOfDays, pageLength, pageStart } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { pathParameter } from "../http/requestContext.ts";
-import { KEY_ERROR, PROCESSOR_ERROR } from "./standaloneErrors.ts";
+import { PROCESSOR_ERROR } from "./standaloneErrors.ts";
 import { monthlyCycle } from "../../modules/billing/usage.rules.ts";
 import {
   USAGE_REPORT_STATES,
@@ -20,7 +20,7 @@ import { readStatement } from "../../modules/billing/readStatement.ts";
 import { date } from "../../modules/records/fields.rules.ts";
 import { KINDS, accountModeOf } from "../../modules/records/owner.rules.ts";
 import { listUsageReports, readUsageReport } from "../../modules/registrations/readUsageReports.ts";
-import { mustBeOneOf, oneOf } from "../../runtime/describeIssues.rules.ts";
+import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import { presentSearched } from "../../runtime/presentPages.ts";
 
 const kindParameter = () => oneOf(KINDS).optional();
@@ -44,16 +44,10 @@ const readEndpoint = ({ db, billing }: StandaloneContext): Endpoint =>
         "Usage is reported some seconds after a registration or a refund. Test mode reports to the built-in ledger, " +
         "which charges nothing.",
       pathParameters: { registration_id: "The id of a tree or bottle registration." },
-      errors: [
-        queryError(`kind: ${mustBeOneOf(KINDS)}`),
-        KEY_ERROR,
-        {
-          code: "record_not_found",
-          when: "The organization has no such registration in the key's mode.",
-          example: "failed to find registration",
-        },
-        READ_ERROR,
-      ],
+      errors: {
+        record_not_found: "The organization has no such registration in the key's mode.",
+        ...READ_ERROR,
+      },
     },
     schemas: { query: oneQuery, response: usageJson },
     handle: async ({ ctx, caller: { accountId, mode }, query }) =>
@@ -96,7 +90,7 @@ const listEndpoint = (context: StandaloneContext): Endpoint =>
         details:
           "Returns the registrations of the organization in the key's mode that match all filters: trees, then bottles, " +
           "each newest first, in one response, or page by page with `limit`.",
-        errors: [queryError(`state: ${mustBeOneOf(USAGE_REPORT_STATES)}`), KEY_ERROR, READ_ERROR],
+        errors: READ_ERROR,
       },
       schemas: { query: listQuery, response: listResponse },
       exported: { name: "usage", columns: USAGE_COLUMNS },
@@ -167,7 +161,7 @@ export const statementEndpoint = ({ db, clock, billing }: StandaloneContext): En
       details:
         "Sums up the usage of the key's mode for trees and for bottles, by the day of the registration in UTC. The current " +
         "billing periods of trees and bottles can differ. Test mode is never invoiced.",
-      errors: [queryError(`period: ${PERIOD_MUST_BE}`), KEY_ERROR, PROCESSOR_ERROR],
+      errors: PROCESSOR_ERROR,
     },
     schemas: { query: statementQuery, response: statementJson },
     handle: async ({ caller, query: { period } }) => {

@@ -1,6 +1,5 @@
 import { z } from "zod";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
-import { dailyLimitMessage } from "../../modules/accounts/limits.rules.ts";
 import type { Outcome } from "../../modules/records/batches.rules.ts";
 import {
   MAXIMUM_ITEMS,
@@ -17,7 +16,7 @@ import { inChunks } from "../../runtime/inChunks.ts";
 import { callerOf } from "../http/requestContext.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Description, Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import type { Description, Endpoint } from "../http/endpoint.ts";
 import {
   booleanParameter,
   bodyObject,
@@ -32,7 +31,8 @@ import {
   REPLAY_HEADER,
 } from "../http/idempotencyKey.ts";
 import { streamText, WRITE_TIMEOUT_MS } from "../http/streamText.ts";
-import { errorBody, KEY_ERROR, presentError, QUEUE_ERROR } from "./standaloneErrors.ts";
+import { QUEUE_ERROR } from "../http/errorResponses.ts";
+import { errorBody, presentError } from "./standaloneErrors.ts";
 
 const batchQuery = queryObject({
   atomic: booleanParameter().default("true").meta({
@@ -137,8 +137,6 @@ type WriteDefinition<
   readonly batch: Omit<Description, "tag"> & {
     /** The name of the batch in the API description. */
     readonly title: string;
-    /** The message of a rejected item. */
-    readonly exampleRejection: string;
   };
   /** The body of the single request, and its response. */
   readonly schemas: { readonly item: Item; readonly result: Result };
@@ -195,33 +193,18 @@ const TEMPORARY: ReadonlySet<ApiErrorCode> = new Set([
 const statusOf = ({ rejections }: BatchRejectedError): 400 | 403 =>
   [...rejections.values()].every(({ code }) => TEMPORARY.has(code)) ? 403 : 400;
 
-const describeRejected = (
-  code: ApiErrorCode,
-  when: string,
-  rejection: DomainError,
-): ErrorResponse => ({
-  code,
-  when,
-  example: rejection.message,
-  body: {
-    schema: rejectedBatch,
-    example: presentRejection(new BatchRejectedError(new Map([[1, rejection]]), 2)),
+/** The errors of every batch. */
+const BATCH_ERRORS = {
+  errors: {
+    request_invalid:
+      "The request is invalid, or items are rejected and nothing was recorded; `errors` names them all.",
+    daily_limit_reached:
+      "All rejected items have the status 403, such as items beyond the limit of a day, and nothing was recorded; " +
+      "`errors` names them.",
+    ...QUEUE_ERROR,
   },
-});
-
-/** Returns the errors of a batch of which nothing was recorded. */
-const rejectionErrors = (exampleRejection: string): readonly ErrorResponse[] => [
-  describeRejected(
-    "request_invalid",
-    "The request is invalid, or items are rejected and nothing was recorded; `errors` names them all.",
-    invalidRequest(exampleRejection),
-  ),
-  describeRejected(
-    "daily_limit_reached",
-    "All rejected items have the status 403, such as items beyond the limit of a day, and nothing was recorded; `errors` names them.",
-    new DomainError("daily_limit_reached", dailyLimitMessage(10_000, 9990)),
-  ),
-];
+  errorBodies: { request_invalid: rejectedBatch, daily_limit_reached: rejectedBatch },
+};
 
 /** Returns the bodies of results. If some were recorded just now, no error may be a 503, after which nothing was. */
 const readBodies = async <Done extends { readonly replayed: boolean }, Body>(
@@ -283,7 +266,7 @@ export const writeEndpoints = <
   tag,
   requestsPerSecond,
   single,
-  batch: { title, exampleRejection, errors, ...description },
+  batch: { title, errors, ...description },
   schemas: { item, result },
   example,
   checkItem = () => null,
@@ -321,8 +304,9 @@ export const writeEndpoints = <
       isBatch: true,
       description: {
         ...description,
+        ...BATCH_ERRORS,
         tag,
-        errors: [...rejectionErrors(exampleRejection), KEY_ERROR, ...errors, QUEUE_ERROR],
+        errors: { ...BATCH_ERRORS.errors, ...errors },
       },
       schemas: describeBatch(title, item, result),
       example: { items: [example] },

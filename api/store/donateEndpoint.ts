@@ -11,7 +11,6 @@ import {
   keyMode,
   customerDetailsOf,
   dollars,
-  dollarsMustBe,
   orderFields,
   SUCCESS,
   withOneEmail,
@@ -83,14 +82,10 @@ export const donateEndpoint = (context: StoreAppContext): Endpoint =>
       tag: "donations",
       summary: "Donate to a charity for a customer or an order",
       details: "With a production key, the amount is deducted from the store's balance.",
-      errors: [
-        {
-          code: "request_invalid",
-          when: "The request is malformed, or the charity is unknown.",
-          example: `amount_dollars: ${dollarsMustBe(CENTS)}`,
-        },
-        PROVIDER_SHARE_ERROR,
-      ],
+      errors: {
+        request_invalid: "The request is malformed, or the charity is unknown.",
+        ...PROVIDER_SHARE_ERROR,
+      },
     },
     schemas: { body, response },
     example: { charity_id: "53-0196605", amount_dollars: 12.5, customer_name: "Ann Lee" },

@@ -19,17 +19,14 @@ import {
 import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
 import { startOfNextDay } from "../http/listPages.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { READ_ERROR, queryError } from "../http/errorResponses.ts";
+import { READ_ERROR } from "../http/errorResponses.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
-import { KEY_ERROR } from "./storeErrors.ts";
 
 const parameter = () => text(200).transform((given) => given.trim());
 
 /** A text that cannot be an id is one that does not exist. */
 const recordId = () => z.string().optional();
-
-const TYPE_MUST_BE = "must be trees";
 
 const query = queryObject({
   tree_id: recordId().meta({
@@ -38,7 +35,7 @@ const query = queryObject({
   id: recordId().meta({ description: "Alias of tree_id." }),
   tree: recordId().meta({ description: "Alias of tree_id." }),
   impact_type: z
-    .literal("trees", { error: TYPE_MUST_BE })
+    .literal("trees", { error: "must be trees" })
     .optional()
     .meta({ description: "Only trees have evidence." }),
   created_at: parameter()
@@ -135,16 +132,10 @@ export const evidenceEndpoint = (app: StoreAppContext): Endpoint => {
         "Cache-Control":
           "How long the response may be cached: 30 days once the timeline of a record selected by its id is complete.",
       },
-      errors: [
-        queryError(`impact_type: ${TYPE_MUST_BE}`),
-        KEY_ERROR,
-        {
-          code: "record_not_found",
-          when: "No tree record of the store in the key's mode matches.",
-          example: "failed to find tree",
-        },
-        READ_ERROR,
-      ],
+      errors: {
+        record_not_found: "No tree record of the store in the key's mode matches.",
+        ...READ_ERROR,
+      },
     },
     schemas: { query, response },
     handle: async ({ ctx, caller, query: given }) => {

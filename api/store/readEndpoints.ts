@@ -14,11 +14,10 @@ import { isBalanceLow } from "../../modules/stores/stores.rules.ts";
 import { presentPages } from "../../runtime/presentPages.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { READ_ERROR, queryError } from "../http/errorResponses.ts";
+import { READ_ERROR } from "../http/errorResponses.ts";
 import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
-import { KEY_ERROR, QUERY_ERROR } from "./storeErrors.ts";
 import { customerFilterOf, customerParameters, KEY_MODES, keyMode, SUCCESS } from "./fields.ts";
 import type { KIND_NAMES } from "./storeKinds.ts";
 import { limitParameter, pageFields, toPage } from "./storeListEndpoints.ts";
@@ -62,7 +61,6 @@ export const verifyEndpoint = ({ db }: StoreAppContext): Endpoint =>
       operationId: "verifyKey",
       tag: "store",
       summary: "Check a key",
-      errors: [KEY_ERROR],
     },
     schemas: { response: verification },
     handle: async ({ caller: { accountId, mode } }) => {
@@ -124,7 +122,7 @@ export const balanceEndpoint = ({ db, streaming }: StoreAppContext): Endpoint =>
         tag: "store",
         summary: "Read the balance, the prices and the ledger",
         details: "CSV and NDJSON have the whole ledger, unless limit is given.",
-        errors: [QUERY_ERROR, KEY_ERROR, READ_ERROR],
+        errors: READ_ERROR,
       },
       schemas: { query: ledgerQuery, response: balance },
       exported: { name: "balance", columns: BALANCE_COLUMNS },
@@ -187,7 +185,7 @@ export const statsEndpoint = (context: StoreAppContext): Endpoint =>
       tag: "impact",
       summary: "Read the totals of the store or of one customer",
       details: "Refunded units and donations are not included.",
-      errors: [queryError("customer: must be given at most once"), KEY_ERROR, READ_ERROR],
+      errors: READ_ERROR,
     },
     schemas: { query: queryObject(customerParameters), response: stats },
     handle: async ({ caller, query }) => {

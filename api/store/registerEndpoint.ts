@@ -48,16 +48,12 @@ export const registerEndpoint = (kind: Kind, context: StoreAppContext): Endpoint
       tag: plural,
       summary: `${verb} ${plural} for a customer or an order`,
       details: "With a production key, the price is deducted from the store's balance.",
-      errors: [
-        {
-          code: "request_invalid",
-          when:
-            "The request is malformed; the message names each invalid field. Or its units exceed the store's limit for " +
-            "one request, or for a whole day.",
-          example: `${plural}: must be an integer of at least 1`,
-        },
-        DAILY_LIMIT_ERROR,
-      ],
+      errors: {
+        request_invalid:
+          "The request is malformed; the message names each invalid field. Or its units exceed the store's limit for " +
+          "one request, or for a whole day.",
+        ...DAILY_LIMIT_ERROR,
+      },
     },
     schemas: { body: BODIES[kind], response },
     example: EXAMPLES[kind],

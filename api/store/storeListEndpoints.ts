@@ -13,7 +13,6 @@ import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
 import { startOfDay, integerUpTo } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
-import { KEY_ERROR, QUERY_ERROR } from "./storeErrors.ts";
 import { customerFilterOf, customerParameters, isGiven } from "./fields.ts";
 import { KIND_NAMES } from "./storeKinds.ts";
 
@@ -126,7 +125,7 @@ const buildList = <Row extends PositionedRow, Json extends z.ZodObject>(
       description: {
         ...description,
         details: `${description.details} CSV and NDJSON have all of them, unless limit is given.`,
-        errors: [QUERY_ERROR, KEY_ERROR, READ_ERROR],
+        errors: READ_ERROR,
       },
       schemas: { query: listQuery, response },
       exported: { name, columns },

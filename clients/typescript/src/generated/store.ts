@@ -133,8 +133,8 @@ export interface components {
              */
             readonly ein: string;
             /**
-             * @description A monogram of the name, as SVG, if the provider has none.
-             * @example https://impact.example/media/monograms/AR-84.svg
+             * @description A general one, as SVG, if the provider has none.
+             * @example https://impact.example/media/charity.svg
              */
             readonly icon_url: string;
             /** @example American Red Cross */
