@@ -283,54 +283,29 @@ const messageOf = (type: string, data: z.ZodObject, meaning: string) => {
     .meta({ id: title, description: meaning });
 };
 
-const DATA_EXAMPLES = {
-  organization: {
-    type: "registration.refunded",
-    data: {
-      registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
-      kind: "tree",
-      count: 1,
-      remaining_count: 2,
-    },
-  },
-  store: {
-    type: "balance.low",
-    data: {
-      shop_domain: "example.myshopify.com",
-      balance_cents: 4850,
-      currency: "USD",
-      threshold_cents: 5000,
-    },
-  },
-} as const satisfies Record<AccountType, object>;
-
 /** What the API description says about the requests to endpoints. */
-export const messageCallback = (accountType: AccountType): Callback => {
-  const { type, data } = DATA_EXAMPLES[accountType];
-  return {
-    operationId: "receiveEvent",
-    urlField: "url",
-    summary: "An event, sent to a webhook endpoint",
-    description:
-      "A request to the URL of an endpoint, signed according to Standard Webhooks 1.0.0. Respond with a status from 200 to 299 " +
-      "within 15 seconds; any other outcome is retried for three days. The same event may arrive more than once, with " +
-      "the same `webhook-id`, and events may arrive in any order.",
-    headers: {
-      "webhook-id":
-        "The id of the event, the same at every attempt. The feed of an organization has it, too.",
-      "webhook-timestamp": "The time of this attempt, in seconds of the Unix epoch.",
-      "webhook-signature":
-        "Signatures with spaces between them, one for each secret that is valid: `v1,` and the Base64 of the HMAC-SHA256 of " +
-        "`{webhook-id}.{webhook-timestamp}.{body}`.",
-    },
-    schema: z
-      .discriminatedUnion("type", [
-        messageOf(PING, PING_DATA, "You or the operator tested the endpoint."),
-        ...WEBHOOK_TYPES_OF[accountType].map((each) =>
-          messageOf(each, webhookDataSchema(each), EVENT_MEANINGS[each]),
-        ),
-      ])
-      .meta({ id: "WebhookMessage" }),
-    example: { type, timestamp: "2025-06-01T12:03:24.000Z", data: { ...data, sequence: 1010 } },
-  };
-};
+export const messageCallback = (accountType: AccountType): Callback => ({
+  operationId: "receiveEvent",
+  urlField: "url",
+  summary: "An event, sent to a webhook endpoint",
+  description:
+    "A request to the URL of an endpoint, signed according to Standard Webhooks 1.0.0. Respond with a status from 200 to 299 " +
+    "within 15 seconds; any other outcome is retried for three days. The same event may arrive more than once, with " +
+    "the same `webhook-id`, and events may arrive in any order.",
+  headers: {
+    "webhook-id":
+      "The id of the event, the same at every attempt. The feed of an organization has it, too.",
+    "webhook-timestamp": "The time of this attempt, in seconds of the Unix epoch.",
+    "webhook-signature":
+      "Signatures with spaces between them, one for each secret that is valid: `v1,` and the Base64 of the HMAC-SHA256 of " +
+      "`{webhook-id}.{webhook-timestamp}.{body}`.",
+  },
+  schema: z
+    .discriminatedUnion("type", [
+      messageOf(PING, PING_DATA, "You or the operator tested the endpoint."),
+      ...WEBHOOK_TYPES_OF[accountType].map((each) =>
+        messageOf(each, webhookDataSchema(each), EVENT_MEANINGS[each]),
+      ),
+    ])
+    .meta({ id: "WebhookMessage" }),
+});

@@ -60,7 +60,6 @@ export type Callback = {
   readonly description: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly schema: z.ZodType;
-  readonly example: unknown;
 };
 
 type Schemas<Query extends z.ZodType, Body extends z.ZodType, ResponseBody extends z.ZodType> = {

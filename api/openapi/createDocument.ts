@@ -201,7 +201,7 @@ const responsesOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): 
  * those refer to.
  */
 const describeCallback = (
-  { operationId, urlField, summary, description, headers, schema, example }: Callback,
+  { operationId, urlField, summary, description, headers, schema }: Callback,
   collect: Collect,
 ): Json => ({
   [operationId]: {
@@ -218,10 +218,7 @@ const describeCallback = (
           required: true,
           schema: { type: "string" },
         })),
-        requestBody: {
-          required: true,
-          content: { "application/json": { schema: collect(schema, "output"), example } },
-        },
+        requestBody: { required: true, content: jsonContent(collect(schema, "output")) },
         responses: { "2XX": { description: "The event was received." } },
       },
     },
