@@ -10,7 +10,6 @@ import { systemClock } from "../../../runtime/clock.ts";
 import { exportCustomer } from "../../../modules/stores/exportCustomer.ts";
 import { countPersonalRecords } from "../../../modules/stores/personalData.sql.ts";
 import { listPersonalRegistrations } from "../../../modules/stores/personalRecords.sql.ts";
-import { sendPlatformRequest } from "./sendPlatformRequest.ts";
 import { readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
@@ -227,47 +226,6 @@ test("all names of a customer are erased, in any case, and no similar ones", asy
     WHERE account_id = ${store.id} AND customer_name IS NOT NULL
   `);
   t.deepEqual(left, ["élodie 100 and 1"]);
-});
-
-const SECRET = "s".repeat(32);
-
-/** The bodies that Shopify signs, without the shop. */
-const BODIES = {
-  "customers/data_request": {
-    customer: { id: 7, email: "ann@example.com" },
-    orders_requested: [299_938],
-    data_request: { id: 9999 },
-  },
-  "customers/redact": {
-    customer: { id: 7, email: "ann@example.com" },
-    orders_to_redact: [299_938],
-  },
-} as const;
-
-const NOT_OF_TOPIC = "must not be given for this topic";
-
-/** The topic of a signed request, its body without the shop, and why it is rejected. */
-const MISUSED: readonly (readonly [string, object, string])[] = [
-  ["customers/redact", BODIES["customers/data_request"], `orders_requested: ${NOT_OF_TOPIC}`],
-  ["shop/redact", BODIES["customers/data_request"], `customer: ${NOT_OF_TOPIC}`],
-  ["customers/data_request", BODIES["customers/redact"], `orders_to_redact: ${NOT_OF_TOPIC}`],
-  ["shop/redact", BODIES["customers/redact"], `customer: ${NOT_OF_TOPIC}`],
-  ["customers/redact", { customer: { id: 7 }, data_request: { id: 9999 } }, NOT_OF_TOPIC],
-  ["customers/data_request", { customer: { id: "7\u0000" } }, "customer.id: "],
-  ["customers/data_request", { customer: { email: "ann@\u0000.example" } }, "customer.email: "],
-];
-
-test("a body that was signed for another topic, or is malformed, is rejected and changes nothing", async (t) => {
-  const { get, post, store, ...api } = await startStoreApiOf(t, { platformSecrets: [SECRET] });
-  await post("/app/api/plant", store.test, { trees: 1, customer_id: "7" });
-
-  for (const [topic, given, error] of MISUSED) {
-    const request = { shop_domain: store.domain, ...given };
-    const { status, body } = await sendPlatformRequest(api, topic, request, SECRET);
-    t.is(status, 400, topic);
-    t.true(JSON.stringify(body).includes(error), JSON.stringify(body));
-  }
-  t.like((await get("/app/api/plant", store.test)).body, { trees: [{ customer_id: "7" }] });
 });
 
 const storedRow = z.strictObject({ operation: z.string(), keys: z.int(), requests: z.int() });
