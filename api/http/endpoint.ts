@@ -90,19 +90,9 @@ export type Endpoint = {
 
 type Request<Query extends z.ZodType, Body extends z.ZodType> = {
   readonly ctx: RequestContext;
+  readonly caller: Caller;
   readonly query: z.output<Query>;
   readonly body: z.output<Body>;
-};
-
-type Definition<
-  Query extends z.ZodType,
-  Body extends z.ZodType,
-  ResponseBody extends z.ZodType,
-> = Omit<Endpoint, "access" | "example" | "run" | "schemas"> & {
-  readonly schemas: Schemas<Query, Body, ResponseBody>;
-  readonly example?: z.input<Body>;
-  /** Checks the body before its schema does; returns the message of a 400, or null. */
-  readonly checkBody?: (body: unknown) => string | null;
 };
 
 /** An endpoint for clients with a key; `Result` is what its handler returns. */
@@ -111,8 +101,12 @@ export type KeyDefinition<
   Body extends z.ZodType,
   ResponseBody extends z.ZodType,
   Result,
-> = Definition<Query, Body, ResponseBody> & {
-  readonly handle: (request: Request<Query, Body> & { readonly caller: Caller }) => Result;
+> = Omit<Endpoint, "access" | "example" | "run" | "schemas"> & {
+  readonly schemas: Schemas<Query, Body, ResponseBody>;
+  readonly example?: z.input<Body>;
+  /** Checks the body before its schema does; returns the message of a 400, or null. */
+  readonly checkBody?: (body: unknown) => string | null;
+  readonly handle: (request: Request<Query, Body>) => Result;
 };
 
 /** What a request with each method needs. */
@@ -121,34 +115,6 @@ const ACCESS = { get: "read", post: "write", delete: "write" } as const satisfie
   KeyScope
 >;
 
-/** Returns what reads the requests of an endpoint. */
-const createReader = <
-  Query extends z.ZodType,
-  Body extends z.ZodType,
-  ResponseBody extends z.ZodType,
->({
-  schemas,
-  checkBody,
-}: Definition<Query, Body, ResponseBody>): ((ctx: RequestContext) => Request<Query, Body>) => {
-  const hasKeyField = hasIdempotencyKeyField(schemas.body);
-  return (ctx) => {
-    const given = ctx.state.requestBody;
-    const problem = checkBody?.(given) ?? (hasKeyField ? findWrongKey(given) : null);
-    if (problem !== null) {
-      throw invalidRequest(problem);
-    }
-    const body = hasKeyField ? withHeaderKey(ctx, given) : given;
-    // What is not used of a long body is not in memory while the request waits for the database.
-    ctx.state.requestBody = undefined;
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- without a schema the type of the value is unknown.
-    return {
-      ctx,
-      query: schemas.query && parseQuery(schemas.query, ctx.querystring),
-      body: schemas.body && parseBody(schemas.body, body),
-    } as Request<Query, Body>;
-  };
-};
-
 /** @param respond sends what the handler returns; the request has been checked by then */
 export const buildKeyEndpoint = <
   Query extends z.ZodType,
@@ -156,18 +122,32 @@ export const buildKeyEndpoint = <
   ResponseBody extends z.ZodType,
   Result,
 >(
-  definition: KeyDefinition<Query, Body, ResponseBody, Result>,
+  { handle, checkBody = () => null, ...endpoint }: KeyDefinition<Query, Body, ResponseBody, Result>,
   respond: (ctx: RequestContext, handle: () => Result) => Promise<void>,
 ): Endpoint => {
-  const { handle, checkBody: _, ...endpoint } = definition;
-  const readRequest = createReader(definition);
+  const { schemas, method } = endpoint;
+  const hasKeyField = hasIdempotencyKeyField(schemas.body);
   return {
     ...endpoint,
-    access: ACCESS[definition.method],
+    access: ACCESS[method],
     run: async (ctx) => {
       const caller = callerOf(ctx);
-      const request = readRequest(ctx);
-      await respond(ctx, () => handle({ ...request, caller }));
+      const given = ctx.state.requestBody;
+      const problem = checkBody(given) ?? (hasKeyField ? findWrongKey(given) : null);
+      if (problem !== null) {
+        throw invalidRequest(problem);
+      }
+      const body = hasKeyField ? withHeaderKey(ctx, given) : given;
+      // What is not used of a long body is not in memory while the request waits for the database.
+      ctx.state.requestBody = undefined;
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- without a schema the type of the value is unknown.
+      const request = {
+        ctx,
+        caller,
+        query: schemas.query && parseQuery(schemas.query, ctx.querystring),
+        body: schemas.body && parseBody(schemas.body, body),
+      } as Request<Query, Body>;
+      await respond(ctx, () => handle(request));
     },
   };
 };
