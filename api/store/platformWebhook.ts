@@ -33,28 +33,21 @@ const orders = z.array(identifier).max(5000).default([]);
 const customer = z.object({ id: identifier.nullish(), email: identifier.nullish() }).nullish();
 const foreign = z.never({ error: "must not be given for this topic" }).optional();
 
-const shop = { shop_domain: z.string().max(500) };
+const anyRequest = z.object({
+  shop_domain: z.string().max(500),
+  customer,
+  orders_requested: orders,
+  orders_to_redact: orders,
+});
 
 /**
  * The fields of Shopify's privacy webhooks that matter here; others are ignored. The topic is in a header, which is not
  * signed, so a body with a field of another topic was signed for another action.
  */
 const REQUESTS = {
-  "customers/data_request": z.object({
-    ...shop,
-    customer,
-    orders_requested: orders,
-    orders_to_redact: foreign,
-  }),
-  "customers/redact": z.object({
-    ...shop,
-    customer,
-    orders_requested: foreign,
-    orders_to_redact: orders,
-    data_request: foreign,
-  }),
-  "shop/redact": z.object({
-    ...shop,
+  "customers/data_request": anyRequest.extend({ orders_to_redact: foreign }),
+  "customers/redact": anyRequest.extend({ orders_requested: foreign, data_request: foreign }),
+  "shop/redact": anyRequest.extend({
     customer: foreign,
     orders_requested: foreign,
     orders_to_redact: foreign,
