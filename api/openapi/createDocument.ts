@@ -28,7 +28,16 @@ export type DocumentInfo = {
   readonly keyErrors: Errors;
 };
 
-const parametersOf = (query: z.ZodType | undefined, collect: Collect): readonly Json[] => {
+const TEXT: Json = { type: "string" };
+
+const parameterOf = (
+  place: "query" | "path" | "header",
+  name: string,
+  description: string,
+  { required, schema = TEXT }: { readonly required: boolean; readonly schema?: Json },
+): Json => ({ name, in: place, description, required, schema });
+
+const queryParametersOf = (query: z.ZodType | undefined, collect: Collect): readonly Json[] => {
   if (query === undefined) {
     return [];
   }
@@ -38,34 +47,10 @@ const parametersOf = (query: z.ZodType | undefined, collect: Collect): readonly 
       required: z.array(z.string()).default([]),
     })
     .parse(collect(query, "input"));
-  return Object.entries(properties).map(([name, { description, ...schema }]) => ({
-    name,
-    in: "query",
-    description,
-    required: required.includes(name),
-    schema,
-  }));
+  return Object.entries(properties).map(([name, { description, ...schema }]) =>
+    parameterOf("query", name, description, { required: required.includes(name), schema }),
+  );
 };
-
-const pathParametersOf = (parameters: Readonly<Record<string, string>> = {}): readonly Json[] =>
-  Object.entries(parameters).map(([name, description]) => ({
-    name,
-    in: "path",
-    description,
-    required: true,
-    schema: { type: "string", minLength: 1 },
-  }));
-
-const headerParametersOf = (
-  headers: Endpoint["description"]["requestHeaders"] = {},
-): readonly Json[] =>
-  Object.entries(headers).map(([name, { description, ...limits }]) => ({
-    name,
-    in: "header",
-    description,
-    required: false,
-    schema: { type: "string", ...limits },
-  }));
 
 const IDEMPOTENCY_KEY_HEADER = {
   "Idempotency-Key": {
@@ -83,7 +68,7 @@ const jsonContent = (schema: Json, example?: unknown): Json => ({
 const FILES = Object.fromEntries(
   (["csv", "ndjson"] as const).map((format) => [
     EXPORT_FORMATS[format].mediaType,
-    { schema: { type: "string" } },
+    { schema: TEXT },
   ]),
 );
 
@@ -119,22 +104,17 @@ const errorsOf = (
 });
 
 const REQUEST_ID_HEADER = {
-  "X-Request-Id": {
-    description:
-      "Identifies the request in the service's log: the id that the client sent, or a new one.",
-    schema: { type: "string" },
-  },
+  "X-Request-Id":
+    "Identifies the request in the service's log: the id that the client sent, or a new one.",
 };
 
-const headersOf = (headers: Readonly<Record<string, string>> = {}): Json => ({
-  ...REQUEST_ID_HEADER,
-  ...Object.fromEntries(
-    Object.entries(headers).map(([name, description]) => [
+const headersOf = (headers: Readonly<Record<string, string>> = {}): Json =>
+  Object.fromEntries(
+    Object.entries({ ...REQUEST_ID_HEADER, ...headers }).map(([name, description]) => [
       name,
-      { description, schema: { type: "string" } },
+      { description, schema: TEXT },
     ]),
-  ),
-});
+  );
 
 /** After these a client tries again. */
 const RETRIED = new Set(["429", "503"]);
@@ -211,13 +191,9 @@ const describeCallback = (
         summary,
         description,
         security: [],
-        parameters: Object.entries(headers).map(([name, meaning]) => ({
-          name,
-          in: "header",
-          description: meaning,
-          required: true,
-          schema: { type: "string" },
-        })),
+        parameters: Object.entries(headers).map(([name, meaning]) =>
+          parameterOf("header", name, meaning, { required: true }),
+        ),
         requestBody: { required: true, content: jsonContent(collect(schema, "output")) },
         responses: { "2XX": { description: "The event was received." } },
       },
@@ -227,13 +203,18 @@ const describeCallback = (
 
 const operationOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): Json => {
   const { access, description, schemas, example } = endpoint;
+  const headers = {
+    ...(hasIdempotencyKeyField(schemas.body) && IDEMPOTENCY_KEY_HEADER),
+    ...description.requestHeaders,
+  };
   const parameters = [
-    ...pathParametersOf(description.pathParameters),
-    ...parametersOf(schemas.query, collect),
-    ...headerParametersOf({
-      ...(hasIdempotencyKeyField(schemas.body) ? IDEMPOTENCY_KEY_HEADER : {}),
-      ...description.requestHeaders,
-    }),
+    ...Object.entries(description.pathParameters ?? {}).map(([name, meaning]) =>
+      parameterOf("path", name, meaning, { required: true, schema: { ...TEXT, minLength: 1 } }),
+    ),
+    ...queryParametersOf(schemas.query, collect),
+    ...Object.entries(headers).map(([name, { description: meaning, ...limits }]) =>
+      parameterOf("header", name, meaning, { required: false, schema: { ...TEXT, ...limits } }),
+    ),
   ];
   return {
     operationId: description.operationId,
