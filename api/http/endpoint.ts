@@ -132,14 +132,15 @@ export const buildKeyEndpoint = <
     access: ACCESS[method],
     run: async (ctx) => {
       const caller = callerOf(ctx);
-      const given = ctx.state.requestBody;
+      const given = ctx.request.body;
       const problem = checkBody(given) ?? (hasKeyField ? findWrongKey(given) : null);
       if (problem !== null) {
         throw invalidRequest(problem);
       }
       const body = hasKeyField ? withHeaderKey(ctx, given) : given;
       // What is not used of a long body is not in memory while the request waits for the database.
-      ctx.state.requestBody = undefined;
+      ctx.request.rawBody = "";
+      ctx.request.body = undefined;
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- without a schema the type of the value is unknown.
       const request = {
         ctx,

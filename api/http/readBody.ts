@@ -1,7 +1,8 @@
 import { isUtf8 } from "node:buffer";
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
-import { finished } from "node:stream";
+import { finished, Readable } from "node:stream";
 import type { Middleware } from "koa";
+import bodyParser from "koa-bodyparser";
 import { currentClient } from "../../runtime/client.ts";
 import { Gate } from "../../runtime/gate.ts";
 import { holdBytes, withoutPlace } from "../../runtime/server/openDoor.ts";
@@ -95,14 +96,13 @@ const receiveBody = <Result>(
   });
 
 /**
- * Decodes a body. A lenient decoder would replace invalid bytes, and the replacements would be stored.
+ * Rejects a body that is not UTF-8. A decoder would replace its invalid bytes, and the replacements would be stored.
  * @throws HttpError request_malformed
  */
-const decode = (body: Buffer): string => {
+const requireUtf8 = (body: Buffer): void => {
   if (!isUtf8(body)) {
     throw malformed("the body is not valid UTF-8");
   }
-  return body.toString("utf8");
 };
 
 /**
@@ -110,22 +110,20 @@ const decode = (body: Buffer): string => {
  * @throws HttpError body_too_large, request_malformed
  */
 export const readRawBody = ({ req }: RequestContext, limitKib: number): Promise<string> =>
-  receiveBody(req, limitKib, decode);
+  receiveBody(req, limitKib, (body) => {
+    requireUtf8(body);
+    return body.toString("utf8");
+  });
 
 /**
- * Parses a body, which is an object or an array; an empty one is an empty object.
+ * Parses a body whose signature was checked.
  * @throws HttpError request_malformed
  */
-export const parseJson = (given: string): unknown => {
-  const text = given.replace(/^\uFEFF/u, "");
+export const parseSignedJson = (body: string): unknown => {
   try {
-    if (text !== "" && !/^[ \t\n\r]*[[{]/u.test(text)) {
-      throw new SyntaxError("only objects and arrays are accepted");
-    }
-    return JSON.parse(text || "{}");
-  } catch (error) {
-    const { message } = error instanceof Error ? error : new Error(String(error));
-    throw malformed(`the body is not a valid JSON object: ${message}`, error);
+    return JSON.parse(body);
+  } catch (cause) {
+    throw malformed("the body is not valid JSON", cause);
   }
 };
 
@@ -196,29 +194,52 @@ const nextTurn = (): Promise<void> =>
     setImmediate(resolve);
   });
 
+/** Returns the context of the same request with a body that has been received. */
+const withBody = (ctx: RequestContext, body: Buffer): RequestContext =>
+  Object.create(ctx, { req: { value: Object.assign(Readable.from([body]), { headers: {} }) } });
+
+const done = (): Promise<void> => Promise.resolve();
+
 /** Parses a JSON body of limited size; a request without a body has an empty object. */
-export const readBody =
-  (limitKib: number): Middleware<ApiState> =>
-  async ({ req, res, state }, next) => {
+export const readBody = (limitKib: number): Middleware<ApiState> => {
+  const options = {
+    enableTypes: ["json"],
+    // The type was checked by requireJson, which accepts more spellings.
+    detectJSON: () => true,
+    jsonLimit: `${limitKib}kb`,
+    // Such a name is an unknown field, and validated in metadata.
+    onProtoPoisoning: "ignore",
+    onerror: (error: Error) => {
+      throw malformed(`the body is not a valid JSON object: ${error.message}`, error);
+    },
+  };
+  const parse = bodyParser(options);
+  return async (ctx, next) => {
+    const { req, res } = ctx;
     const isChunked = req.headers["transfer-encoding"] !== undefined;
     const announced = Number(req.headers["content-length"] ?? 0);
     if (isChunked || announced > 0) {
       requireJson(req.headers);
     }
-    if (!isChunked && announced <= LONG_BODY_BYTES) {
+    const isEncoded = req.headers["content-encoding"] !== undefined;
+    if (!isChunked && !isEncoded && announced <= LONG_BODY_BYTES) {
       if (!req.complete) {
         await nextTurn();
       }
       if (req.complete) {
         const received: unknown = req.read();
-        state.requestBody = parseJson(Buffer.isBuffer(received) ? decode(received) : "");
-        return next();
+        if (Buffer.isBuffer(received)) {
+          requireUtf8(received);
+          req.unshift(received);
+        }
+        return parse(ctx, next);
       }
     }
     const endTurn = await receiveBody(req, limitKib, async (body) => {
       const end = body.length > LONG_BODY_BYTES ? await takeTurnOfLongBody(res) : () => {};
       try {
-        state.requestBody = parseJson(decode(body));
+        requireUtf8(body);
+        await parse(withBody(ctx, body), done);
         return end;
       } catch (error) {
         end();
@@ -231,3 +252,4 @@ export const readBody =
       endTurn();
     }
   };
+};

@@ -10,8 +10,6 @@ export type ApiState = {
   route?: string;
   /** The values of the route's path parameters. */
   parameters?: Readonly<Record<string, string>>;
-  /** The parsed body; not validated. */
-  requestBody?: unknown;
   /** Absent on routes that need no key. */
   caller?: Caller;
   /** The caller's store, on the stores' interface; its balance may be some seconds old. */

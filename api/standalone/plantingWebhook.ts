@@ -4,7 +4,7 @@ import type { Context } from "../../runtime/context.ts";
 import type { Webhook } from "../http/createApp.ts";
 import { HttpError } from "../http/httpError.ts";
 import { parseRequest } from "../http/parseRequest.ts";
-import { BODY_KIB, parseJson, readRawBody } from "../http/readBody.ts";
+import { BODY_KIB, parseSignedJson, readRawBody } from "../http/readBody.ts";
 import { findSignatureProblem } from "../http/signatures.ts";
 
 /** Receives the planting partner's reports of facts. It exists only if PLANTING_CALLBACK_SECRET is set. */
@@ -17,7 +17,7 @@ export const plantingWebhook = (context: Context, secrets: readonly string[]): W
     if (problem !== null) {
       throw new HttpError("signature_invalid", problem);
     }
-    const report = parseRequest(plantingReport, parseJson(body), "field");
+    const report = parseRequest(plantingReport, parseSignedJson(body), "field");
     const results = await reportPlanting(context, report, "callback");
     ctx.body = { order: report.order, results };
   },

@@ -165,7 +165,7 @@ const rejectKeyOfBatch = (ctx: RequestContext): void => {
       "Idempotency-Key: not accepted for a batch; set idempotency_key on each item",
     );
   }
-  const problem = findWrongKey(ctx.state.requestBody, "idempotency_key of each item");
+  const problem = findWrongKey(ctx.request.body, "idempotency_key of each item");
   if (problem !== null) {
     throw invalidRequest(problem);
   }
@@ -314,7 +314,7 @@ export const writeEndpoints = <
         const caller = callerOf(ctx);
         rejectKeyOfBatch(ctx);
         const { atomic } = parseQuery(batchQuery, ctx.querystring);
-        const { items } = parseBody(anyItems, ctx.state.requestBody);
+        const { items } = parseBody(anyItems, ctx.request.body);
         const parsed = items.map((each) => parseItem(each, caller));
         const outcomes = await write(caller, parsed, atomic === "true").catch((error: unknown) =>
           respondRejected(ctx, error),

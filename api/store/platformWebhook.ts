@@ -16,7 +16,7 @@ import type { RequestContext } from "../http/requestContext.ts";
 import type { Webhook } from "../http/createApp.ts";
 import { HttpError } from "../http/httpError.ts";
 import { parseRequest } from "../http/parseRequest.ts";
-import { parseJson, readRawBody } from "../http/readBody.ts";
+import { parseSignedJson, readRawBody } from "../http/readBody.ts";
 import { isSignedByPlatform } from "../http/signatures.ts";
 
 /** A request names at most some thousand orders. */
@@ -112,7 +112,7 @@ export const platformWebhook = (context: Context, secrets: readonly string[]): W
       { "X-Shopify-Topic": ctx.get("X-Shopify-Topic") },
       "field",
     )["X-Shopify-Topic"];
-    const request = parseRequest(REQUESTS[requested], parseJson(body), "field");
+    const request = parseRequest(REQUESTS[requested], parseSignedJson(body), "field");
     const domain = normalizeDomain(request.shop_domain);
     const store = domain === null ? null : await findStoreByDomain(context.db, domain);
     ctx.set("Cache-Control", "no-store");
