@@ -1,17 +1,19 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Config } from "../runtime/config/config.ts";
+import { browsableUrl } from "../runtime/loopback.rules.ts";
 import { runProgram } from "../runtime/runProgram.ts";
 import type { RunningPart } from "../runtime/runProgram.ts";
 import { serveMetrics } from "../runtime/server/serveMetrics.ts";
 import { createRequestGate } from "../runtime/server/openDoor.ts";
-import { startServer } from "../runtime/server/startServer.ts";
+import { serverUrl, startServer } from "../runtime/server/startServer.ts";
 import type { RunningServer } from "../runtime/server/startServer.ts";
 import type { RunningTracing } from "../runtime/startTracing.ts";
 import { openApiContext } from "./context.ts";
 import type { ApiContext } from "./context.ts";
 import type { App } from "./http/createApp.ts";
 import { createStandaloneApp } from "./standalone/createStandaloneApp.ts";
+import { demoPages } from "./standalone/demoPages.ts";
 import { createStoreApp } from "./store/createStoreApp.ts";
 import { presentStoreError } from "./store/storeErrors.ts";
 
@@ -63,13 +65,26 @@ const listen = async (
   return metricsServer === null ? urls : { ...urls, metrics: register(metricsServer) };
 };
 
+/** Of `npm start -- --demo`, which starts this program with it. */
+const [demoFile] = process.argv.slice(2);
+
 const startApi = async (
   config: Config,
   logger: Logger,
   tracing: RunningTracing | undefined,
 ): Promise<RunningPart> => {
   const context = await openApiContext(config, logger, tracing);
-  const apps = { standalone: createStandaloneApp(context), store: createStoreApp(context) };
+  const demo =
+    demoFile &&
+    demoPages(demoFile, {
+      host: config.HOST,
+      storeUrl: browsableUrl(serverUrl(config.HOST, config.STORE_PORT)),
+      publicBaseUrl: context.publicBaseUrl,
+    });
+  const apps = {
+    standalone: createStandaloneApp(context, demo || []),
+    store: createStoreApp(context),
+  };
   const { health, servers } = context;
   /** Goes on serving for a while, so that balancers notice and send new requests to other processes. */
   const drain = async (): Promise<void> => {

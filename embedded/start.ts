@@ -14,7 +14,6 @@ import { identifyProcess } from "../runtime/processIdentity.ts";
 import { writeRunFile } from "../runtime/runFile.ts";
 import { findFreePort } from "../runtime/server/probePort.ts";
 import { serverUrl } from "../runtime/server/startServer.ts";
-import { describeDemo } from "./demo/describeDemo.ts";
 import { findTemporalCli } from "./findTemporalCli.ts";
 import { startPostgres } from "./startPostgres.ts";
 import { startTemporalServer } from "./startTemporalServer.ts";
@@ -151,18 +150,18 @@ const hasAccounts = async (connectionString: string): Promise<boolean> => {
   }
 };
 
-type ApiUrls = { readonly apiUrl: string; readonly storeUrl: string };
+/** The file with what the pages of a demo show. */
+const demoFileIn = (dataDir: string): string => join(dataDir, "demo.json");
 
 /** Adds the first accounts to a new embedded database. @returns what a user needs to know of them */
 const prepareAccounts = async (
-  { DATA_DIR, CELL, PUBLIC_BASE_URL }: Config,
+  { DATA_DIR, CELL }: Config,
   databaseUrl: string,
-  { apiUrl, storeUrl }: ApiUrls,
+  apiUrl: string,
   isDemo: boolean,
   { onProgress, signal }: StartContext,
 ): Promise<string> => {
-  // What a demo has to show.
-  const demoFile = join(DATA_DIR, "demo.json");
+  const demoFile = demoFileIn(DATA_DIR);
   let text = "";
   if (!(await hasAccounts(databaseUrl))) {
     signal.throwIfAborted();
@@ -181,22 +180,14 @@ const prepareAccounts = async (
       `An earlier start with --demo was interrupted, and its data are incomplete. Delete the folder ${DATA_DIR}, and start again.`,
     );
   }
-  const impact = impactCommand(DATA_DIR);
-  if (isDemo) {
-    text += await describeDemo(demoFile, {
-      apiUrl: PUBLIC_BASE_URL ?? browsableUrl(apiUrl),
-      storeUrl: browsableUrl(storeUrl),
-      impact,
-    });
-  }
   return `${text}To issue an API key to an organization that \`impact org list\` shows:
-  ${impact} key issue --org ID --mode live
+  ${impactCommand(DATA_DIR)} key issue --org ID --mode live
 `;
 };
 
 const prepareDatabase = async (
   config: Config,
-  urls: ApiUrls,
+  apiUrl: string,
   isDemo: boolean,
   context: StartContext,
 ) => {
@@ -205,7 +196,7 @@ const prepareDatabase = async (
   // Another database belongs to a deployment, which must not get an account by itself.
   const text =
     config.DATABASE_URL === undefined
-      ? await prepareAccounts(config, database.appUrl, urls, isDemo, context)
+      ? await prepareAccounts(config, database.appUrl, apiUrl, isDemo, context)
       : "";
   return { ...database, text };
 };
@@ -236,7 +227,7 @@ export const startAll = async (
   const apiUrl = serverUrl(config.HOST, config.PORT);
   const storeUrl = serverUrl(config.HOST, config.STORE_PORT);
   const [{ text, ownerUrl, appUrl }, temporal] = await Promise.all([
-    prepareDatabase(config, { apiUrl, storeUrl }, isDemo, context),
+    prepareDatabase(config, apiUrl, isDemo, context),
     startTemporal(config, context),
   ]);
 
@@ -257,10 +248,11 @@ export const startAll = async (
   const environment = await buildRoleEnvironment(config, settings, appUrl, temporal);
   const [worker, api] = await Promise.all([
     startRole("worker", WORKER, environment, context),
-    startRole("API", API, environment, context),
+    startRole("API", API, environment, context, isDemo ? [demoFileIn(config.DATA_DIR)] : []),
   ]);
   const isEmbedded = config.DATABASE_URL === undefined;
   printParts({
+    "open in a browser": isDemo ? `${config.PUBLIC_BASE_URL ?? browsableUrl(apiUrl)}/` : null,
     "standalone API": `${apiUrl} (described at ${browsableUrl(apiUrl)}/docs)`,
     "store API": `${storeUrl} (described at ${browsableUrl(storeUrl)}/docs)`,
     database: `${withoutPassword(appUrl)}${isEmbedded ? ` (passwords in ${join(config.DATA_DIR, "run.json")})` : ""}`,

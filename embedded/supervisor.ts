@@ -196,9 +196,10 @@ export const startRole = async (
   module: string,
   env: NodeJS.ProcessEnv,
   context: StartContext,
+  args: readonly string[] = [],
 ): Promise<Readonly<Record<string, string>>> => {
   context.signal.throwIfAborted();
-  const child = fork(module, {
+  const child = fork(module, args, {
     env,
     execArgv: [...process.execArgv, ...EXEC_ARGS],
     detached: true,

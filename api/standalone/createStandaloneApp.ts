@@ -1,5 +1,6 @@
 import { createApp } from "../http/createApp.ts";
 import type { App } from "../http/createApp.ts";
+import type { BrowserFallback } from "../http/requestTargets.ts";
 import { healthEndpoints } from "../http/healthEndpoints.ts";
 import { authenticate } from "../http/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
@@ -23,8 +24,11 @@ const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued 
 organization. Trees and bottles are billed and can be refunded. Each organization has a production key and a test key;
 records made with one are not visible to the other, and the test key causes no charges. Dates and months are in UTC.`;
 
-/** Creates the app of the organizations' interface. */
-export const createStandaloneApp = (context: StandaloneContext): App => {
+/** Creates the app of the organizations' interface; a demo has pages of its own. */
+export const createStandaloneApp = (
+  context: StandaloneContext,
+  demo: readonly BrowserFallback[] = [],
+): App => {
   const { authenticator, plantingCallbackSecrets, readStripeWebhook } = context;
   const endpoints = [
     ...registrationEndpoints({ ...context, refunds: createRefundWriter(context) }),
@@ -67,6 +71,6 @@ export const createStandaloneApp = (context: StandaloneContext): App => {
         ? []
         : [plantingWebhook(context, plantingCallbackSecrets)]),
     ],
-    browserFallbacks: [documentFallback, dashboardFallback],
+    browserFallbacks: [...demo, documentFallback, dashboardFallback],
   });
 };

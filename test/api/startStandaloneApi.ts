@@ -4,6 +4,7 @@ import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
+import type { BrowserFallback } from "../../api/http/requestTargets.ts";
 import type { Listener } from "../../runtime/server/openDoor.ts";
 import type { Readiness } from "../../runtime/server/watchHealth.ts";
 import type { Clock } from "../../runtime/clock.ts";
@@ -83,6 +84,7 @@ export type StandaloneApiOptions = {
   readonly readStripeWebhook?: ReadWebhook | null;
   readonly trustedProxies?: number;
   readonly webhookSettings?: WebhookSettings;
+  readonly demo?: readonly BrowserFallback[];
 };
 
 /** Serves the standalone interface on a real port with a real database until the test ends. */
@@ -114,35 +116,40 @@ export const startStandaloneApi = async (
     readStripeWebhook = null,
     trustedProxies = 0,
     webhookSettings = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] },
+    demo,
   }: StandaloneApiOptions,
 ): Promise<Api> => {
   const lines: string[] = [];
   const getDeployment = await createDeploymentName({ db, clock });
   const own = { url: "" };
   const documentBaseUrl = publicBaseUrl ?? "/";
-  const app = createStandaloneApp({
-    logger: pino({ level: "debug" }, { write: (line: string) => lines.push(line) }),
-    observe: () => undefined,
-    takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
-    trustedProxies,
-    db,
-    reads,
-    lists: reads,
-    streaming: { pace, gate: listGate, writeTimeoutMs, pageSearchMs },
-    clock,
-    writer,
-    authenticator,
-    readReadiness,
-    billing,
-    charities,
-    validateCharity: validateCharity ?? validateThrough(openTemporal, getDeployment),
-    publicBaseUrl: () => publicBaseUrl ?? own.url,
-    documentBaseUrl,
-    planting,
-    plantingCallbackSecrets: plantingCallbackSecrets.length === 0 ? null : plantingCallbackSecrets,
-    readStripeWebhook,
-    webhookSettings,
-  });
+  const app = createStandaloneApp(
+    {
+      logger: pino({ level: "debug" }, { write: (line: string) => lines.push(line) }),
+      observe: () => undefined,
+      takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
+      trustedProxies,
+      db,
+      reads,
+      lists: reads,
+      streaming: { pace, gate: listGate, writeTimeoutMs, pageSearchMs },
+      clock,
+      writer,
+      authenticator,
+      readReadiness,
+      billing,
+      charities,
+      validateCharity: validateCharity ?? validateThrough(openTemporal, getDeployment),
+      publicBaseUrl: () => publicBaseUrl ?? own.url,
+      documentBaseUrl,
+      planting,
+      plantingCallbackSecrets:
+        plantingCallbackSecrets.length === 0 ? null : plantingCallbackSecrets,
+      readStripeWebhook,
+      webhookSettings,
+    },
+    demo,
+  );
   let appRequests = 0;
   const callback = (): Listener => {
     const listener = app.callback();

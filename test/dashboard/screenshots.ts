@@ -1,7 +1,7 @@
 /** A picture of a public page in docs/images. */
 type Shot = {
   readonly name: string;
-  readonly of: "page" | "certificate";
+  readonly of: "demo" | "shop" | "page" | "certificate";
   readonly width: number;
   readonly colorScheme: "light" | "dark";
   readonly media?: "print";
@@ -14,6 +14,8 @@ const PAPER = 794;
 /** The pictures that takeScreenshots.ts takes. */
 export const SHOTS: readonly Shot[] = [
   { name: "page-desktop-light", of: "page", width: 1280, colorScheme: "light" },
+  { name: "demo", of: "demo", width: 1280, colorScheme: "light" },
+  { name: "shop", of: "shop", width: 1280, colorScheme: "light" },
   { name: "page-phone-dark", of: "page", width: 360, colorScheme: "dark" },
   { name: "page-printed", of: "page", width: PAPER, colorScheme: "dark", media: "print" },
   { name: "page-top", of: "page", width: 1280, colorScheme: "light", height: 860 },

@@ -31,12 +31,16 @@ test("screenshots are taken", async (t) => {
     cwd: folder,
     env: buildEnvironment(".data", { PORT: "8080", STORE_PORT: "8081" }),
   });
-  const started = watch(t, demo);
-  await waitUntilReady(started, join(folder, ".data/demo"));
-  const urlOf = (what: string): string =>
-    new RegExp(`^ {2}${what} +(?<url>http\\S+)`, "mu").exec(started.output())?.groups?.["url"] ??
-    "";
-  const urls = { page: urlOf("the organization"), certificate: urlOf("verified trees") };
+  const { apiUrl } = await waitUntilReady(watch(t, demo), join(folder, ".data/demo"));
+  const { page: tour } = await visit(t, browser, `${apiUrl}/`, { width: 1280, height: 900 });
+  const linkTo = async (name: string): Promise<string> =>
+    `${apiUrl}${await tour.getByRole("link", { name }).getAttribute("href")}`;
+  const urls = {
+    demo: `${apiUrl}/`,
+    shop: await linkTo("A sample shop"),
+    page: await linkTo("The public page"),
+    certificate: await linkTo("A certificate"),
+  };
   for (const { name, of, width, colorScheme, ...shot } of SHOTS) {
     const view = { width, height: shot.height ?? 900, colorScheme };
     const { page: shown } = await visit(t, browser, urls[of], view);
