@@ -114,6 +114,23 @@ const renderMethod = (dashboard: Dashboard): Markup => {
   </section>`;
 };
 
+/** Plain links: the page loads nothing from the sites that it can be shared on. */
+const renderShareLinks = ({ dashboard, links, summary }: DashboardView): Markup => {
+  const url = encodeURIComponent(links.pageUrl);
+  const text = encodeURIComponent(summary);
+  const targets = {
+    Email: `mailto:?subject=${encodeURIComponent(dashboard.name)}&body=${text}%0A${url}`,
+    LinkedIn: `https://www.linkedin.com/sharing/share-offsite/?url=${url}`,
+    Facebook: `https://www.facebook.com/sharer/sharer.php?u=${url}`,
+    X: `https://x.com/intent/post?text=${text}&url=${url}`,
+    WhatsApp: `https://wa.me/?text=${text}%20${url}`,
+  };
+  return html`<p class="share">
+    Share this page:
+    ${Object.entries(targets).map(([site, href]) => html`<a href="${href}" rel="noopener noreferrer nofollow">${site}</a>`)}
+  </p>`;
+};
+
 /** Renders the public page of an account. Sections without data are left out. */
 export const renderPage = (view: DashboardView): string => {
   const { dashboard, links } = view;
@@ -135,6 +152,7 @@ export const renderPage = (view: DashboardView): string => {
         ${sections.has("photos") ? renderPhotos(view) : null} ${renderMethod(dashboard)}
       </main>
       <footer>
+        ${renderShareLinks(view)}
         <p>
           As of <time datetime="${updatedAt.toISOString()}">${formatTime(updatedAt)}</time>. Test
           data is not included.

@@ -89,7 +89,7 @@ footer p{margin:.2rem 0}
 /** Paper has no links to click, so it shows the URL of the page, and a sheet of it should not cut a project in two. */
 const PRINT = `
 @page{margin:12mm}
-@media print{html{font-size:12px}body{background:#fff}.brand{margin-bottom:1rem}footer{margin-top:1.5rem;padding-bottom:0}.sheet{box-shadow:none;background:#fff}.skip,.links,summary{display:none}.printed{display:block;overflow-wrap:anywhere}section{margin-top:1.25rem}h2{break-after:avoid}.sheet,.project,.photos li,.chart,figure,dt{break-inside:avoid}.award{border:2px solid var(--brand);border-top-width:8px}.place .map{width:60%;margin:0 auto}header{padding-top:0}.chart,.whole,.part,.bar,.dot,.badge,.timeline li:before,.award{print-color-adjust:exact;-webkit-print-color-adjust:exact}details::details-content{content-visibility:visible;block-size:auto}a{color:inherit}}
+@media print{html{font-size:12px}body{background:#fff}.brand{margin-bottom:1rem}footer{margin-top:1.5rem;padding-bottom:0}.sheet{box-shadow:none;background:#fff}.skip,.share,.links,summary{display:none}.printed{display:block;overflow-wrap:anywhere}section{margin-top:1.25rem}h2{break-after:avoid}.sheet,.project,.photos li,.chart,figure,dt{break-inside:avoid}.award{border:2px solid var(--brand);border-top-width:8px}.place .map{width:60%;margin:0 auto}header{padding-top:0}.chart,.whole,.part,.bar,.dot,.badge,.timeline li:before,.award{print-color-adjust:exact;-webkit-print-color-adjust:exact}details::details-content{content-visibility:visible;block-size:auto}a{color:inherit}}
 `;
 
 /** Browsers replace colors of backgrounds by one of the user's, except system colors, so that bars would be invisible. */
@@ -188,6 +188,7 @@ td.count,th.count{text-align:right;padding:.45rem 0 .45rem .8rem;white-space:now
 .photos figure>a{display:block;border-radius:12px;overflow:hidden;background:var(--brand-soft)}
 .photos img{width:100%;height:auto;aspect-ratio:4/3;object-fit:cover}
 .photos figcaption{margin-top:.55rem;font-size:.9375rem;line-height:1.45}
+.share{display:flex;flex-wrap:wrap;gap:.3rem 1.1rem;margin-bottom:1rem;line-height:1.8}
 @media (min-width:46rem) and (max-width:60rem){.value{font-size:.6875rem}}
 @media print,(min-width:46rem){.tiles,.projects{grid-template-columns:repeat(3,minmax(0,1fr))}.photos{grid-template-columns:repeat(2,minmax(0,1fr))}}
 @media (max-width:32rem){.point .dot,.point text{transform-box:fill-box;transform-origin:center;transform:scale(1.7)}.hit{r:42px}}

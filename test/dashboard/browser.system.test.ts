@@ -195,7 +195,7 @@ test.serial(
       "(({ color, backgroundColor }) => [color, backgroundColor])(getComputedStyle(document.body))",
     );
     t.deepEqual(colors, ["rgb(24, 35, 29)", "rgb(255, 255, 255)"]);
-    t.false(await page.locator(".links").isVisible());
+    t.false(await page.locator(".share").isVisible());
     t.true(await page.locator(".printed").isVisible());
     t.true(await page.locator("caption").first().isVisible());
 

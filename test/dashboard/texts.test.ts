@@ -119,7 +119,7 @@ test("a page without data claims nothing about what was refunded or is hidden", 
 
 /** Returns the explanations at the end of a page. */
 const methodOf = (dashboard: Dashboard): string =>
-  /How these numbers are calculated(?<text>.*) As of /u.exec(wordsOf(renderPage(dashboard)))
+  /How these numbers are calculated(?<text>.*)Share this page/u.exec(wordsOf(renderPage(dashboard)))
     ?.groups?.["text"] ?? "";
 
 test("the page explains only the numbers that it has", (t) => {
@@ -134,6 +134,18 @@ test("the page explains only the numbers that it has", (t) => {
   t.regex(bottles, /Every bottle registered for this organization\./u);
   t.notRegex(bottles, /tree|Donated/u);
   t.notRegex(methodOf(dashboardOf(0, 0, 500)), /Registered|tree|bottle/u);
+});
+
+test("links share the URL and the summary of the page", (t) => {
+  const page = renderPage(dashboardOf(1, 1, 0));
+  const { summary } = viewOf(dashboardOf(1, 1, 0));
+  const shared = [...page.matchAll(/<a href="(?<url>[^"]+)" rel="noopener noreferrer nofollow"/gu)];
+  t.is(shared.length, 5);
+  for (const { groups = {} } of shared) {
+    const url = decodeURIComponent(groups["url"] ?? "");
+    t.true(url.includes(LINKS.pageUrl), url);
+    t.is(url.includes(summary), !/linkedin|facebook/u.test(url), url);
+  }
 });
 
 test("names and stories keep their own direction of writing", (t) => {
