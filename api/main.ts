@@ -74,16 +74,15 @@ const startApi = async (
   tracing: RunningTracing | undefined,
 ): Promise<RunningPart> => {
   const context = await openApiContext(config, logger, tracing);
-  const further =
-    demoFile === undefined
-      ? undefined
-      : demoPages(demoFile, {
-          host: config.HOST,
-          storeUrl: browsableUrl(serverUrl(config.HOST, config.STORE_PORT)),
-          publicBaseUrl: context.publicBaseUrl,
-        });
+  const demo =
+    demoFile &&
+    demoPages(demoFile, {
+      host: config.HOST,
+      storeUrl: browsableUrl(serverUrl(config.HOST, config.STORE_PORT)),
+      publicBaseUrl: context.publicBaseUrl,
+    });
   const apps = {
-    standalone: createStandaloneApp(context, further),
+    standalone: createStandaloneApp(context, demo || []),
     store: createStoreApp(context),
   };
   const { health, servers } = context;

@@ -6,6 +6,13 @@ type ColumnType = "uuid" | "text" | "int8" | "timestamptz";
 const columnName = (property: string): string =>
   property.replaceAll(/[A-Z]/gu, (letter) => `_${letter.toLowerCase()}`);
 
+/** The columns of such rows. */
+export const columnsOf = (types: Readonly<Record<string, ColumnType>>): FragmentSqlToken =>
+  sql.fragment`${sql.join(
+    Object.keys(types).map((property) => sql.identifier([columnName(property)])),
+    sql.fragment`, `,
+  )}`;
+
 /**
  * A query of objects as rows, with a column in snake case for each of the named properties, and their `place` in the list. A
  * statement has the same text for any number of them, and the planner expects the same number of any.

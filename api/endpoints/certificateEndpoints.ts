@@ -12,13 +12,14 @@ import { orderId } from "../../modules/stores/customers.rules.ts";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import type { HttpContext } from "../context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import type { Endpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
 
 const certificateUrl = z
   .strictObject({
     certificate_url: z.url().meta({
       description: "Stable until the operator revokes it; the next request returns another one.",
+      examples: ["https://impact.example/certificate/9f86d081884c7d659a2feaa0c55ad015"],
     }),
   })
   .meta({ id: "CertificateUrl" });
@@ -26,11 +27,6 @@ const certificateUrl = z
 const present = (baseUrl: string, token: string): z.output<typeof certificateUrl> => ({
   certificate_url: `${baseUrl}/certificate/${token}`,
 });
-
-export const CERTIFICATE_URL_EXAMPLE = present(
-  "https://impact.example",
-  "9f86d081884c7d659a2feaa0c55ad015",
-);
 
 const DETAILS =
   "The page needs no key. It distinguishes what is registered from what is proven, and says if it was refunded. It " +
@@ -45,14 +41,11 @@ export const certificateUrlEndpoint = (
   context: HttpContext,
   {
     accountType,
-    errors,
     ...place
   }: {
     readonly path: string;
     readonly tag: string;
     readonly accountType: "organization" | "store";
-    /** The errors of the key and the query. */
-    readonly errors: readonly ErrorResponse[];
   },
 ): Endpoint =>
   keyEndpoint({
@@ -63,14 +56,7 @@ export const certificateUrlEndpoint = (
       tag: place.tag,
       summary: "Read the URL of a record's public certificate",
       details: accountType === "store" ? STORE_DETAILS : DETAILS,
-      errors: [
-        ...errors,
-        {
-          code: "record_not_found",
-          when: `The ${accountType} has no such record in the key's mode.`,
-          example: "failed to find registration or donation",
-        },
-      ],
+      errors: { record_not_found: `The ${accountType} has no such record in the key's mode.` },
     },
     schemas: {
       query: queryObject({
@@ -84,7 +70,6 @@ export const certificateUrlEndpoint = (
       }),
       response: certificateUrl,
     },
-    examples: { response: CERTIFICATE_URL_EXAMPLE },
     handle: async ({ caller: { accountId, mode }, query: { id, kind } }) =>
       present(
         context.publicBaseUrl(),
@@ -93,10 +78,7 @@ export const certificateUrlEndpoint = (
   });
 
 /** The endpoint for the URLs of the certificates of stores' orders. */
-export const orderCertificateUrlEndpoint = (
-  context: HttpContext,
-  errors: readonly ErrorResponse[],
-): Endpoint =>
+export const orderCertificateUrlEndpoint = (context: HttpContext): Endpoint =>
   keyEndpoint({
     method: "get",
     path: "/app/api/order_certificate_url",
@@ -108,14 +90,7 @@ export const orderCertificateUrlEndpoint = (
         `${STORE_DETAILS} It has the trees, plastic and donations that the order has when the URL is requested; request ` +
         "it again after records were added to the order. For an order with more than " +
         `${MAXIMUM_CERTIFIED_RECORDS} records, the request is a 400.`,
-      errors: [
-        ...errors,
-        {
-          code: "record_not_found",
-          when: "The store has no record of the order in the key's mode.",
-          example: "failed to find order",
-        },
-      ],
+      errors: { record_not_found: "The store has no record of the order in the key's mode." },
     },
     schemas: {
       query: queryObject({
@@ -128,7 +103,6 @@ export const orderCertificateUrlEndpoint = (
       }),
       response: certificateUrl,
     },
-    examples: { response: CERTIFICATE_URL_EXAMPLE },
     handle: async ({ caller: { accountId, mode }, query: { order_id: order } }) =>
       present(
         context.publicBaseUrl(),

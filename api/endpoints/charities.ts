@@ -1,15 +1,13 @@
 import { z } from "zod";
-import { ein, nameWords, presentCharity } from "../../modules/charities/charities.rules.ts";
+import { ein, presentCharity } from "../../modules/charities/charities.rules.ts";
 import { text } from "../../modules/records/fields.rules.ts";
 import { searchCharities } from "../../modules/charities/searchCharities.ts";
 import type { RequestContext } from "../http/requestContext.ts";
-import { keyEndpoint, RETRY_AFTER } from "../http/endpoint.ts";
-import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import { keyEndpoint } from "../http/endpoint.ts";
+import type { Endpoint, Errors } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
-import { LIMIT_MUST_BE, integerUpTo } from "../http/listPages.ts";
-import { queryError } from "../http/errorResponses.ts";
+import { integerUpTo } from "../http/listPages.ts";
 import type { HttpContext } from "../context.ts";
-import { hash } from "node:crypto";
 
 const MUST_BE_USD = "must be USD";
 
@@ -27,11 +25,9 @@ export const currencyField = () =>
 export const REQUESTS_PER_SECOND = 20;
 
 /** The error of endpoints that may call the account's charity provider. */
-export const PROVIDER_SHARE_ERROR: ErrorResponse = {
-  code: "charity_unconfirmed",
-  when: "The account has used its share of the requests that the charity provider accepts in a minute.",
-  example: "too many details requests to the charity provider: an account may use 75 a minute",
-  headers: RETRY_AFTER,
+export const PROVIDER_SHARE_ERROR: Errors = {
+  charity_unconfirmed:
+    "The account has used its share of the requests that the charity provider accepts in a minute.",
 };
 
 const MAXIMUM_PAGE = 999_999_999;
@@ -55,36 +51,8 @@ export const total = (description: string) =>
     .min(0)
     .meta({ description, examples: [1] });
 
-const MONOGRAM_LETTERS = 2;
-const MONOGRAM_HUES = 360;
-/** A letter in upper case may be two, such as that of `ß`. */
-const MONOGRAM = /^([\p{L}\p{N}]{1,4})-(\d{1,3})$/u;
-
-/** Returns the initials and the color of a name, such as `AR-153`. From them alone a monogram is drawn. */
-const monogramOf = (name: string): string => {
-  const { words, phrase } = nameWords(name);
-  const significant = words.filter((word) => word !== "the");
-  const initials = (significant.length > 0 ? significant : words)
-    .slice(0, MONOGRAM_LETTERS)
-    .map((word) => Array.from(word)[0]?.toUpperCase())
-    .join("");
-  // A name without letters is a charity's.
-  return `${initials || "C"}-${Number.parseInt(hash("sha256", phrase).slice(0, 8), 16) % MONOGRAM_HUES}`;
-};
-
-/** The path of the icon of a charity that has none. */
-export const MONOGRAM_PATH = "/media/monograms/:name.svg";
-
-export const monogramUrl = (publicBaseUrl: string, name: string): string =>
-  `${publicBaseUrl}${MONOGRAM_PATH.replace(":name", encodeURIComponent(monogramOf(name)))}`;
-
-/** Draws a monogram as SVG; returns null if it is none. */
-export const drawMonogram = (monogram: string): string | null => {
-  const [, letters, hue] = MONOGRAM.exec(monogram) ?? [];
-  return letters === undefined
-    ? null
-    : `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64"><rect width="64" height="64" rx="12" fill="hsl(${hue},45%,30%)"/><text x="32" y="42" text-anchor="middle" font-family="system-ui,sans-serif" font-size="28" font-weight="600" fill="#fff">${letters}</text></svg>`;
-};
+/** The path of the icon of charities that have none. */
+export const CHARITY_ICON_PATH = "/media/charity.svg";
 
 const charityQuery = queryObject({
   name: text(200)
@@ -113,11 +81,18 @@ const charityResponse = z
     ein: z
       .string()
       .meta({ description: "Empty if the charity has none.", examples: ["53-0196605"] }),
-    description: z.string().meta({ description: "Empty if the provider has none." }),
-    website: z.string().meta({ description: "Empty if the provider has none." }),
-    icon_url: z
-      .string()
-      .meta({ description: "A monogram of the name, as SVG, if the provider has none." }),
+    description: z.string().meta({
+      description: "Empty if the provider has none.",
+      examples: ["Public safety and disaster relief, Washington, DC"],
+    }),
+    website: z.string().meta({
+      description: "Empty if the provider has none.",
+      examples: ["https://www.redcross.org"],
+    }),
+    icon_url: z.string().meta({
+      description: "A general one, as SVG, if the provider has none.",
+      examples: ["https://impact.example/media/charity.svg"],
+    }),
   })
   .meta({ id: "Charity" });
 
@@ -149,27 +124,9 @@ const findCharityPage = async (
     total_items: found.totalItems,
     total_pages: Math.ceil(found.totalItems / query.page_size),
     charities: found.items.map((charity) =>
-      presentCharity(
-        charity,
-        charity.iconUrl || monogramUrl(context.publicBaseUrl(), charity.name),
-      ),
+      presentCharity(charity, charity.iconUrl || `${context.publicBaseUrl()}${CHARITY_ICON_PATH}`),
     ),
   };
-};
-
-const EXAMPLE: z.output<typeof charityPage> = {
-  total_items: 1,
-  total_pages: 1,
-  charities: [
-    {
-      nonprofit_id: "irs_530196605",
-      name: "American Red Cross",
-      ein: "53-0196605",
-      description: "Public safety and disaster relief, Washington, DC",
-      website: "https://www.redcross.org",
-      icon_url: "https://impact.example.com/media/monograms/AR-84.svg",
-    },
-  ],
 };
 
 /** The charity search of an interface. */
@@ -179,14 +136,12 @@ export const charitySearchEndpoint = (
     path,
     tag,
     details,
-    keyError,
     ...rest
   }: {
     readonly path: string;
     readonly requestsPerSecond?: number;
     readonly tag: string;
     readonly details: string;
-    readonly keyError: ErrorResponse;
   },
 ): Endpoint =>
   keyEndpoint({
@@ -199,24 +154,12 @@ export const charitySearchEndpoint = (
       summary: "Search charities by name or EIN",
       details,
       responseHeaders: { "Total-Is-Exact": "`false` if the provider reports no exact total." },
-      errors: [
-        queryError(`page_size: ${LIMIT_MUST_BE}`),
-        keyError,
-        PROVIDER_SHARE_ERROR,
-        {
-          code: "internal_error",
-          when: "The charity provider failed (as in the example), or an unexpected error occurred.",
-          example: "charity search failed",
-        },
-        {
-          code: "queue_full",
-          when: "Too many searches are waiting.",
-          example: "too many requests are waiting, try again",
-          headers: RETRY_AFTER,
-        },
-      ],
+      errors: {
+        ...PROVIDER_SHARE_ERROR,
+        internal_error: "The charity provider failed, or an unexpected error occurred.",
+        queue_full: "Too many searches are waiting.",
+      },
     },
     schemas: { query: charityQuery, response: charityPage },
-    examples: { response: EXAMPLE },
     handle: ({ ctx, caller, query }) => findCharityPage(context, ctx, caller.accountId, query),
   });

@@ -44,7 +44,6 @@ const evidenceRegion = z
 export const evidenceSummary = z
   .strictObject({ summary: totals, regions: z.array(evidenceRegion) })
   .meta({ id: "EvidenceSummary" });
-export type PresentedEvidenceSummary = z.output<typeof evidenceSummary>;
 
 /** Returns a region's id: its name in lower-case letters of any script with their marks, digits and dashes. */
 const regionId = (country: string, region: string): string =>
@@ -57,7 +56,7 @@ const regionId = (country: string, region: string): string =>
 export const presentEvidenceSummary = (
   { registeredTrees, planted, isSimulated, regions }: Summary & { readonly isSimulated: boolean },
   baseUrl: string,
-): PresentedEvidenceSummary => {
+): z.output<typeof evidenceSummary> => {
   const sum = planted.reduce((trees, part) => trees + part.trees, 0);
   const plantedTrees = Math.min(sum, Number.MAX_SAFE_INTEGER);
   const { carbonTons, areaHectares } = projectImpact(planted);

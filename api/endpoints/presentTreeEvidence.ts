@@ -1,6 +1,5 @@
 import type { MilestoneEvent, TreeEvidence } from "../../modules/planting/timeline.rules.ts";
-import { buildTreeEvidence, MILESTONES } from "../../modules/planting/timeline.rules.ts";
-import { simulateEvidence } from "../../modules/planting/simulated/simulateEvidence.ts";
+import { MILESTONES } from "../../modules/planting/timeline.rules.ts";
 import type { PresentedMilestone, PresentedTreeEvidence } from "./treeEvidenceSchema.ts";
 
 /** Returns the URL of a path on this service; other URLs, and the empty one, stay as they are. */
@@ -279,25 +278,3 @@ export const presentTreeEvidence = (
     ),
   };
 };
-
-const REGISTRATION_ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
-
-/** For the API description. */
-export const TREE_EVIDENCE_EXAMPLE = presentTreeEvidence(
-  buildTreeEvidence(
-    simulateEvidence(
-      {
-        id: REGISTRATION_ID,
-        createdAt: new Date("2025-06-01T12:00:00.000Z"),
-        position: "2025-06-01T12:00:00.000000Z",
-        count: 3,
-        fractionalCount: 0,
-        attribution: "newsletter",
-        refundedCount: 0,
-        isOrderedElsewhere: false,
-      },
-      "funds_distributed",
-    ),
-  ),
-  "https://impact.example",
-);

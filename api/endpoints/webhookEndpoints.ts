@@ -1,9 +1,7 @@
 import type { z } from "zod";
-import { mustBeOneOf } from "../../runtime/describeIssues.rules.ts";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { listEndpoints } from "../../modules/events/endpoints.sql.ts";
 import type { WebhookEndpoint } from "../../modules/events/endpoints.sql.ts";
-import { DELIVERY_STATES } from "../../modules/events/decideDelivery.rules.ts";
 import {
   ALL_TYPES,
   MAXIMUM_ENDPOINTS,
@@ -11,8 +9,6 @@ import {
   RECOVERY_DAYS,
 } from "../../modules/events/webhooks.rules.ts";
 import {
-  ENDPOINT_DISABLED,
-  ENDPOINT_NOT_FOUND,
   createWebhookEndpoint,
   deleteWebhookEndpoint,
   getWebhookEndpoint,
@@ -30,8 +26,8 @@ import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import type { AccountType } from "../../modules/records/owner.rules.ts";
 import type { HttpContext } from "../context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Description, Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
-import { queryError, READ_ERROR } from "../http/errorResponses.ts";
+import type { Description, Endpoint, KeyDefinition } from "../http/endpoint.ts";
+import { READ_ERROR } from "../http/errorResponses.ts";
 import {
   findWrongKey,
   markReplay,
@@ -47,48 +43,29 @@ type WebhookInterface = {
   readonly accountType: AccountType;
   /** What its paths begin with. */
   readonly prefix: string;
-  readonly keyError: ErrorResponse;
 };
 
 type WebhookHttpContext = Pick<HttpContext, "db" | "clock" | "reads" | "webhookSettings">;
 
-/** A request about one webhook endpoint, with its parts of the API description. */
+const TAG = "webhooks";
+
+/** A request about one webhook endpoint of the caller, which the path names. */
 type Operation<
   Query extends z.ZodType,
   Body extends z.ZodType,
   ResponseBody extends z.ZodType,
-> = Omit<Description, "tag" | "errors"> & {
-  readonly errors?: readonly ErrorResponse[];
-  readonly query?: Query;
-  readonly body?: Body;
-  readonly response: ResponseBody;
-  readonly examples: KeyDefinition<Query, Body, ResponseBody, unknown>["examples"];
+> = Omit<Description, "tag"> & {
+  readonly schemas: KeyDefinition<Query, Body, ResponseBody, unknown>["schemas"];
+  readonly example?: z.input<Body>;
   readonly handle: (
     endpoint: WebhookEndpoint,
     request: Parameters<KeyDefinition<Query, Body, ResponseBody, unknown>["handle"]>[0],
   ) => Promise<z.output<ResponseBody>>;
 };
 
-const TAG = "webhooks";
-const ROOT = "/webhook_endpoints";
-
-const invalid = (when: string, example: string): ErrorResponse => ({
-  code: "request_invalid",
-  when,
-  example,
-});
-
-const bodyError = (accountType: AccountType, more = ""): ErrorResponse =>
-  invalid(
-    `The body has a missing or malformed field; the message names it.${more}`,
-    `types: ${schemas.typesMustBe(accountType)}`,
-  );
-
-const DISABLED_ERROR = invalid("The endpoint is disabled.", ENDPOINT_DISABLED);
-
-/** Returns what defines requests about one webhook endpoint of the caller, which the path names. */
+/** Returns what defines such requests. */
 const createDefine =
-  ({ db }: WebhookHttpContext, { accountType, prefix, keyError }: WebhookInterface) =>
+  ({ db }: WebhookHttpContext, { accountType, prefix }: WebhookInterface) =>
   <
     ResponseBody extends z.ZodType,
     Body extends z.ZodType = z.ZodType,
@@ -96,40 +73,35 @@ const createDefine =
   >(
     method: Endpoint["method"],
     path: string,
-    operation: Operation<Query, Body, ResponseBody>,
-  ): Endpoint => {
-    const { query, body, response, examples, handle, ...described } = operation;
-    const notFoundError: ErrorResponse = {
-      code: "record_not_found",
-      when: `The ${accountType} has no such endpoint or event in the key's mode.`,
-      example: ENDPOINT_NOT_FOUND,
-    };
-    return keyEndpoint<Body, ResponseBody, Query>({
+    { schemas: given, example, handle, errors, ...described }: Operation<Query, Body, ResponseBody>,
+  ): Endpoint =>
+    keyEndpoint<Body, ResponseBody, Query>({
       method,
-      path: `${prefix}${ROOT}/:id${path}`,
+      path: `${prefix}/webhook_endpoints/:id${path}`,
       description: {
         ...described,
         tag: TAG,
-        pathParameters: { id: "The id of the endpoint.", ...described.pathParameters },
-        errors: [...(described.errors ?? []), keyError, notFoundError],
+        pathParameters: { id: "The id of the endpoint." },
+        errors: {
+          record_not_found: `The ${accountType} has no such endpoint or event in the key's mode.`,
+          ...errors,
+        },
       },
-      schemas: { ...(query && { query }), ...(body && { body }), response },
-      examples,
+      schemas: given,
+      ...(example && { example }),
       handle: async (request) => {
         const id = pathParameter(request.ctx, "id");
         return handle(await getWebhookEndpoint(db, id, accountModeOf(request.caller)), request);
       },
     });
-  };
 
-const creationEndpoint = (
+const allEndpoints = (
   context: WebhookHttpContext,
-  { accountType, prefix, keyError }: WebhookInterface,
-): Endpoint => {
-  const example = schemas.endpointExample(accountType);
-  return keyEndpoint({
+  { accountType, prefix }: WebhookInterface,
+): readonly Endpoint[] => [
+  keyEndpoint({
     method: "post",
-    path: `${prefix}${ROOT}`,
+    path: `${prefix}/webhook_endpoints`,
     checkBody: (body) => findWrongKey(body, "the header Idempotency-Key"),
     description: {
       operationId: "createWebhookEndpoint",
@@ -146,18 +118,16 @@ const creationEndpoint = (
         },
       },
       responseHeaders: REPLAY_HEADER,
-      errors: [
-        bodyError(
-          accountType,
-          ` Or the ${accountType} has an endpoint with this URL, or ${MAXIMUM_ENDPOINTS} endpoints.`,
-        ),
-        keyError,
-      ],
+      errors: {
+        request_invalid:
+          "The body has a missing or malformed field; the message names it. Or the " +
+          `${accountType} has an endpoint with this URL, or ${MAXIMUM_ENDPOINTS} endpoints.`,
+      },
     },
     schemas: { body: schemas.createBody(accountType), response: schemas.newEndpointSchema },
-    examples: {
-      body: { url: example.url, types: [...schemas.TYPES_EXAMPLE[accountType]] },
-      response: { ...example, secret: schemas.SECRET_EXAMPLE },
+    example: {
+      url: "https://shop.example/impact-events",
+      types: [...schemas.TYPES_EXAMPLE[accountType]],
     },
     handle: async ({ ctx, caller, body }) => {
       const created = await createWebhookEndpoint(
@@ -173,39 +143,32 @@ const creationEndpoint = (
       markReplay(ctx, created);
       return { ...presentEndpoint(created.endpoint), secret: created.endpoint.secret };
     },
-  });
-};
-
-const listEndpoint = (
-  { db }: WebhookHttpContext,
-  { accountType, prefix, keyError }: WebhookInterface,
-): Endpoint =>
+  }),
   keyEndpoint({
     method: "get",
-    path: `${prefix}${ROOT}`,
+    path: `${prefix}/webhook_endpoints`,
     description: {
       operationId: "listWebhookEndpoints",
       tag: TAG,
       summary: "List webhook endpoints",
-      errors: [keyError],
     },
     schemas: { response: schemas.endpointListSchema },
-    examples: { response: { webhook_endpoints: [schemas.endpointExample(accountType)] } },
     handle: async ({ caller }) => ({
-      webhook_endpoints: (await listEndpoints(db, accountModeOf(caller))).map(presentEndpoint),
+      webhook_endpoints: (await listEndpoints(context.db, accountModeOf(caller))).map(
+        presentEndpoint,
+      ),
     }),
-  });
+  }),
+];
 
 const ownEndpoints = (context: WebhookHttpContext, on: WebhookInterface): readonly Endpoint[] => {
   const define = createDefine(context, on);
   const change = { ...context, actor: null };
-  const example = schemas.endpointExample(on.accountType);
   return [
     define("get", "", {
       operationId: "readWebhookEndpoint",
       summary: "Read a webhook endpoint",
-      response: schemas.endpointSchema,
-      examples: { response: example },
+      schemas: { response: schemas.endpointSchema },
       handle: (endpoint) => Promise.resolve(presentEndpoint(endpoint)),
     }),
     define("post", "", {
@@ -213,10 +176,8 @@ const ownEndpoints = (context: WebhookHttpContext, on: WebhookInterface): readon
       summary: "Update, enable or disable a webhook endpoint",
       details:
         "Changes the fields that are given, and leaves the others. Pending deliveries go to the new URL.",
-      errors: [bodyError(on.accountType)],
-      body: schemas.updateBody(on.accountType),
-      response: schemas.endpointSchema,
-      examples: { body: { types: [schemas.TYPES_EXAMPLE[on.accountType][0]] }, response: example },
+      schemas: { body: schemas.updateBody(on.accountType), response: schemas.endpointSchema },
+      example: { types: [schemas.TYPES_EXAMPLE[on.accountType][0]] },
       handle: async (endpoint, { body }) => {
         const changes = { ...body, types: body.types && storedTypes(body.types) };
         return presentEndpoint(await updateWebhookEndpoint(change, endpoint, changes));
@@ -226,38 +187,18 @@ const ownEndpoints = (context: WebhookHttpContext, on: WebhookInterface): readon
       operationId: "deleteWebhookEndpoint",
       summary: "Delete an endpoint",
       details: "Its pending deliveries are not made any more, and its deliveries cannot be read.",
-      response: schemas.deletedEndpointSchema,
-      examples: { response: { id: example.id, deleted: true } },
+      schemas: { response: schemas.deletedEndpointSchema },
       handle: async (endpoint) => {
         await deleteWebhookEndpoint(change, endpoint);
         return { id: endpoint.id, deleted: true as const };
       },
     }),
-  ];
-};
-
-const secretEndpoints = (
-  context: WebhookHttpContext,
-  on: WebhookInterface,
-): readonly Endpoint[] => {
-  const define = createDefine(context, on);
-  const change = { ...context, actor: null };
-  return [
     define("post", "/rotate", {
       operationId: "rotateWebhookSecret",
       summary: "Replace an endpoint's secret",
       details: `The previous secret also signs for ${OLD_SECRET_HOURS} hours, so a server with either secret can verify the requests.`,
-      errors: [bodyError(on.accountType)],
-      body: schemas.rotateBody,
-      response: schemas.secretSchema,
-      examples: {
-        body: { revoke_previous: false },
-        response: {
-          id: schemas.ENDPOINT_ID,
-          secret: schemas.SECRET_EXAMPLE,
-          previous_valid_until: "2025-06-02T12:00:00.000Z",
-        },
-      },
+      schemas: { body: schemas.rotateBody, response: schemas.secretSchema },
+      example: { revoke_previous: false },
       handle: async (endpoint, { body }) => {
         const revokesPrevious = body.revoke_previous ?? false;
         const rotated = await rotateWebhookSecret(change, endpoint, { revokesPrevious });
@@ -268,16 +209,6 @@ const secretEndpoints = (
         };
       },
     }),
-    define("post", "/ping", {
-      operationId: "pingWebhookEndpoint",
-      summary: "Send an endpoint a test event",
-      details:
-        "Sends an event of the type `ping`, whatever types the endpoint has chosen. The request arrives within seconds.",
-      errors: [DISABLED_ERROR],
-      response: schemas.pingSchema,
-      examples: { response: { id: schemas.EVENT_ID } },
-      handle: async (endpoint) => ({ id: await pingWebhookEndpoint(change, endpoint) }),
-    }),
   ];
 };
 
@@ -287,16 +218,22 @@ const deliveryEndpoints = (
 ): readonly Endpoint[] => {
   const define = createDefine(context, on);
   const change = { ...context, actor: null };
-  const delivery = schemas.deliveryExample(on.accountType);
   return [
+    define("post", "/ping", {
+      operationId: "pingWebhookEndpoint",
+      summary: "Send an endpoint a test event",
+      details:
+        "Sends an event of the type `ping`, whatever types the endpoint has chosen. The request arrives within seconds.",
+      errors: { request_invalid: "The endpoint is disabled." },
+      schemas: { response: schemas.pingSchema },
+      handle: async (endpoint) => ({ id: await pingWebhookEndpoint(change, endpoint) }),
+    }),
     define("get", "/deliveries", {
       operationId: "listWebhookDeliveries",
       summary: "List an endpoint's deliveries",
       details: "Newest first, each with its last attempt. They are kept for 30 days.",
-      errors: [queryError(`state: ${mustBeOneOf(DELIVERY_STATES)}`), READ_ERROR],
-      query: schemas.deliveryQuery,
-      response: schemas.deliveryListSchema,
-      examples: { response: { deliveries: [delivery], has_more: false } },
+      errors: READ_ERROR,
+      schemas: { query: schemas.deliveryQuery, response: schemas.deliveryListSchema },
       handle: async ({ id }, { query: { state, limit, starting_after: startingAfter } }) => {
         const page = await readDeliveries(context.reads, id, { state, startingAfter, limit });
         return { deliveries: page.deliveries.map(presentDelivery), has_more: page.hasMore };
@@ -309,20 +246,13 @@ const deliveryEndpoints = (
         `Sends the events since a time of the last ${RECOVERY_DAYS} days that the endpoint wants and has not received: those that ` +
         "were recorded while it was disabled or did not exist, and those whose delivery failed or waits for its next attempt. " +
         "With `event_id`, sends one event, even if it was already delivered. If that fails, the schedule of retries begins again.",
-      errors: [
-        invalid(
+      errors: {
+        request_invalid:
           "The time is missing, malformed, in the future or too long ago, or the endpoint is disabled.",
-          `since: must be ${schemas.SINCE_MUST_BE}`,
-        ),
-      ],
-      body: schemas.recoverBody,
-      response: schemas.recoverySchema,
-      examples: {
-        body: { since: "2025-06-01T12:00:00Z" },
-        response: { recovered_count: 12, has_more: false },
       },
-      handle: async (endpoint, { body }) => {
-        const { event_id: eventId, since = "" } = body;
+      schemas: { body: schemas.recoverBody, response: schemas.recoverySchema },
+      example: { since: "2025-06-01T12:00:00Z" },
+      handle: async (endpoint, { body: { event_id: eventId, since = "" } }) => {
         const { recovered, hasMore } = await recoverWebhookEvents(
           change,
           endpoint,
@@ -338,10 +268,7 @@ const deliveryEndpoints = (
 export const webhookEndpoints = (
   context: WebhookHttpContext,
   on: WebhookInterface,
-): readonly Endpoint[] => [
-  creationEndpoint(context, on),
-  listEndpoint(context, on),
-  ...ownEndpoints(context, on),
-  ...secretEndpoints(context, on),
-  ...deliveryEndpoints(context, on),
-];
+): readonly Endpoint[] =>
+  [allEndpoints, ownEndpoints, deliveryEndpoints].flatMap((endpointsOf) =>
+    endpointsOf(context, on),
+  );

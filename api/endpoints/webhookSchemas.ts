@@ -43,9 +43,6 @@ export const EVENT_MEANINGS = {
 export const schemaNameOf = (type: string): string =>
   type.replaceAll(/(?:^|[._])(\w)/gu, (_, letter: string) => letter.toUpperCase());
 
-export const typesMustBe = (accountType: AccountType): string =>
-  `must be a list of ${WEBHOOK_TYPES_OF[accountType].join(", ")}, or ["${ALL_TYPES}"] for all`;
-
 /** Types that a client may choose, for examples. */
 export const TYPES_EXAMPLE = {
   organization: ["donation.refunded", "registration.refunded"],
@@ -56,7 +53,7 @@ export const TYPES_EXAMPLE = {
 
 /** The fields of an endpoint that its owner chooses. */
 const settings = (accountType: AccountType) => {
-  const error = typesMustBe(accountType);
+  const error = `must be a list of ${WEBHOOK_TYPES_OF[accountType].join(", ")}, or ["${ALL_TYPES}"] for all`;
   return {
     url: z
       .string({ error: mustBe("a URL") })
@@ -117,9 +114,9 @@ export const rotateBody = bodyObject({
 }).meta({ id: "NewWebhookSecret" });
 
 /** Of an event, for examples. */
-export const EVENT_ID = "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d";
+const EVENT_ID = "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d";
 
-export const SINCE_MUST_BE = `a time of the last ${RECOVERY_DAYS} days, such as 2025-06-01T12:00:00Z`;
+const SINCE_MUST_BE = `a time of the last ${RECOVERY_DAYS} days, such as 2025-06-01T12:00:00Z`;
 
 export const recoverBody = bodyObject({
   since: z.iso
@@ -152,18 +149,17 @@ export const deliveryQuery = queryObject({
     .meta({ description: "The id of the last delivery of the previous page." }),
 });
 
-export const ENDPOINT_ID = "0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e";
-
 const time = () => z.iso.datetime();
 
 const secret = z.string().meta({
   description:
     "The secret that verifies signatures, as the libraries of Standard Webhooks take it. No other response shows it.",
+  examples: ["whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDGDBvZsTuNW4="],
 });
 
 export const endpointSchema = z
   .strictObject({
-    id: z.string().meta({ examples: [ENDPOINT_ID] }),
+    id: z.string().meta({ examples: ["0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e"] }),
     url: z.string(),
     types: z.array(z.string()),
     description: z.string(),
@@ -241,7 +237,7 @@ const attemptSchema = z
   })
   .meta({ id: "WebhookAttempt" });
 
-export const deliverySchema = z
+const deliverySchema = z
   .strictObject({
     id: z.string().meta({
       description: "The id of the event, the same as in an organization's feed.",
@@ -271,39 +267,6 @@ export const deliveryListSchema = z
   .strictObject({ deliveries: z.array(deliverySchema), has_more: z.boolean() })
   .meta({ id: "WebhookDeliveryList" });
 
-export const endpointExample = (accountType: AccountType): z.output<typeof endpointSchema> => ({
-  id: ENDPOINT_ID,
-  url: "https://shop.example/impact-events",
-  types: [...TYPES_EXAMPLE[accountType]],
-  description: "checkout",
-  status: "enabled",
-  disabled_reason: null,
-  disabled_at: null,
-  failing_since: null,
-  last_error: null,
-  created_at: "2025-06-01T12:00:00.000Z",
-});
-
-export const SECRET_EXAMPLE = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDGDBvZsTuNW4=";
-
-const SENT_AT = "2025-06-01T12:03:24.000Z";
-
-export const deliveryExample = (accountType: AccountType): z.output<typeof deliverySchema> => ({
-  id: EVENT_ID,
-  type: TYPES_EXAMPLE[accountType][0],
-  timestamp: SENT_AT,
-  state: "pending",
-  attempt_count: 1,
-  last_attempt: {
-    started_at: "2025-06-01T12:03:25.000Z",
-    duration_ms: 87,
-    status: 503,
-    error: "status 503",
-  },
-  created_at: SENT_AT,
-  next_attempt_at: "2025-06-01T12:03:31.000Z",
-});
-
 const messageOf = (type: string, data: z.ZodObject, meaning: string) => {
   const title = `${schemaNameOf(type)}Message`;
   const sequence = z.int().meta({
@@ -319,54 +282,29 @@ const messageOf = (type: string, data: z.ZodObject, meaning: string) => {
     .meta({ id: title, description: meaning });
 };
 
-const DATA_EXAMPLES = {
-  organization: {
-    type: "registration.refunded",
-    data: {
-      registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
-      kind: "tree",
-      count: 1,
-      remaining_count: 2,
-    },
-  },
-  store: {
-    type: "balance.low",
-    data: {
-      shop_domain: "example.myshopify.com",
-      balance_cents: 4850,
-      currency: "USD",
-      threshold_cents: 5000,
-    },
-  },
-} as const satisfies Record<AccountType, object>;
-
 /** What the API description says about the requests to endpoints. */
-export const messageCallback = (accountType: AccountType): Callback => {
-  const { type, data } = DATA_EXAMPLES[accountType];
-  return {
-    operationId: "receiveEvent",
-    urlField: "url",
-    summary: "An event, sent to a webhook endpoint",
-    description:
-      "A request to the URL of an endpoint, signed according to Standard Webhooks 1.0.0. Respond with a status from 200 to 299 " +
-      "within 15 seconds; any other outcome is retried for three days. The same event may arrive more than once, with " +
-      "the same `webhook-id`, and events may arrive in any order.",
-    headers: {
-      "webhook-id":
-        "The id of the event, the same at every attempt. The feed of an organization has it, too.",
-      "webhook-timestamp": "The time of this attempt, in seconds of the Unix epoch.",
-      "webhook-signature":
-        "Signatures with spaces between them, one for each secret that is valid: `v1,` and the Base64 of the HMAC-SHA256 of " +
-        "`{webhook-id}.{webhook-timestamp}.{body}`.",
-    },
-    schema: z
-      .discriminatedUnion("type", [
-        messageOf(PING, PING_DATA, "You or the operator tested the endpoint."),
-        ...WEBHOOK_TYPES_OF[accountType].map((each) =>
-          messageOf(each, webhookDataSchema(each), EVENT_MEANINGS[each]),
-        ),
-      ])
-      .meta({ id: "WebhookMessage" }),
-    example: { type, timestamp: SENT_AT, data: { ...data, sequence: 1010 } },
-  };
-};
+export const messageCallback = (accountType: AccountType): Callback => ({
+  operationId: "receiveEvent",
+  urlField: "url",
+  summary: "An event, sent to a webhook endpoint",
+  description:
+    "A request to the URL of an endpoint, signed according to Standard Webhooks 1.0.0. Respond with a status from 200 to 299 " +
+    "within 15 seconds; any other outcome is retried for three days. The same event may arrive more than once, with " +
+    "the same `webhook-id`, and events may arrive in any order.",
+  headers: {
+    "webhook-id":
+      "The id of the event, the same at every attempt. The feed of an organization has it, too.",
+    "webhook-timestamp": "The time of this attempt, in seconds of the Unix epoch.",
+    "webhook-signature":
+      "Signatures with spaces between them, one for each secret that is valid: `v1,` and the Base64 of the HMAC-SHA256 of " +
+      "`{webhook-id}.{webhook-timestamp}.{body}`.",
+  },
+  schema: z
+    .discriminatedUnion("type", [
+      messageOf(PING, PING_DATA, "You or the operator tested the endpoint."),
+      ...WEBHOOK_TYPES_OF[accountType].map((each) =>
+        messageOf(each, webhookDataSchema(each), EVENT_MEANINGS[each]),
+      ),
+    ])
+    .meta({ id: "WebhookMessage" }),
+});

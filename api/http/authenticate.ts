@@ -17,12 +17,10 @@ export const authenticate =
     await next();
   };
 
-export const READ_ONLY_MESSAGE = "this API key is read-only";
-
 /** Rejects writes with a read-only key. */
 export const requireWriteScope: Middleware<ApiState> = (ctx, next) => {
   if (ctx.state.caller?.scope !== "write") {
-    throw new HttpError("key_read_only", READ_ONLY_MESSAGE);
+    throw new HttpError("key_read_only", "this API key is read-only");
   }
   return next();
 };

@@ -24,20 +24,8 @@ export const isFresh = (ctx: RequestContext): boolean => {
   return ctx.fresh;
 };
 
-/** A documented error response of an endpoint. */
-export type ErrorResponse = {
-  readonly code: ApiErrorCode;
-  readonly when: string;
-  /** A message as the client receives it. */
-  readonly example: string;
-  /** The body, where it has more than the message. */
-  readonly body?: { readonly schema: z.ZodType; readonly example: object };
-  /** Headers of the response and what they mean. */
-  readonly headers?: Readonly<Record<string, string>>;
-};
-
-/** The headers of errors after which a client tries again. */
-export const RETRY_AFTER = { "Retry-After": "Seconds to wait." };
+/** Documented errors of an endpoint, and when it returns each. */
+export type Errors = Readonly<Partial<Record<ApiErrorCode, string>>>;
 
 /** What the API description says about an endpoint in addition to its schemas. */
 export type Description = {
@@ -47,15 +35,16 @@ export type Description = {
   readonly details?: string;
   /** The parameters of the path and what they mean. */
   readonly pathParameters?: Readonly<Record<string, string>>;
-  readonly errors: readonly ErrorResponse[];
-  /** Statuses other than 200 whose body has the schema of a success, and when they are returned. */
-  readonly otherStatuses?: Readonly<Record<number, string>>;
+  /** Its errors besides those of every endpoint that is like it, or instead of them. */
+  readonly errors?: Errors;
+  /** The bodies of errors that have more than the message. */
+  readonly errorBodies?: Readonly<Partial<Record<ApiErrorCode, z.ZodType>>>;
   /** Optional headers of the request other than those of the key, and what they mean. */
   readonly requestHeaders?: Readonly<
     Record<string, { readonly description: string; readonly maxLength?: number }>
   >;
-  /** The fields of a row of a list that is also exported as CSV and NDJSON. */
-  readonly exportColumns?: readonly string[];
+  /** Whether the response is a list that is also exported as CSV and NDJSON. */
+  readonly isExported?: boolean;
   /** Headers of a successful response and what they mean. An endpoint with an ETag may respond 304. */
   readonly responseHeaders?: Readonly<Record<string, string>>;
   /** What the service sends to the client's server because of this request. */
@@ -71,18 +60,12 @@ export type Callback = {
   readonly description: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly schema: z.ZodType;
-  readonly example: unknown;
 };
 
 type Schemas<Query extends z.ZodType, Body extends z.ZodType, ResponseBody extends z.ZodType> = {
   readonly query?: Query;
   readonly body?: Body;
   readonly response: ResponseBody;
-};
-
-type Examples<Body extends z.ZodType, ResponseBody extends z.ZodType> = {
-  readonly body?: z.input<Body>;
-  readonly response: z.output<ResponseBody>;
 };
 
 /** One method of one path. The router runs it and the API description is generated from it. */
@@ -100,26 +83,16 @@ export type Endpoint = {
   readonly isBatch?: boolean;
   readonly description: Description;
   readonly schemas: Schemas<z.ZodType, z.ZodType, z.ZodType>;
-  readonly examples: Examples<z.ZodType, z.ZodType>;
-  readonly run: (ctx: RequestContext) => Promise<void>;
+  /** A body that works. */
+  readonly example?: unknown;
+  readonly run: (ctx: RequestContext) => Promise<void> | void;
 };
 
 type Request<Query extends z.ZodType, Body extends z.ZodType> = {
   readonly ctx: RequestContext;
+  readonly caller: Caller;
   readonly query: z.output<Query>;
   readonly body: z.output<Body>;
-};
-
-type Definition<
-  Query extends z.ZodType,
-  Body extends z.ZodType,
-  ResponseBody extends z.ZodType,
-> = Omit<Endpoint, "access" | "examples" | "run" | "schemas"> & {
-  readonly schemas: Schemas<Query, Body, ResponseBody>;
-  /** A request that works, and its response. */
-  readonly examples: Examples<Body, ResponseBody>;
-  /** Checks the body before its schema does; returns the message of a 400, or null. */
-  readonly checkBody?: (body: unknown) => string | null;
 };
 
 /** An endpoint for clients with a key; `Result` is what its handler returns. */
@@ -128,8 +101,12 @@ export type KeyDefinition<
   Body extends z.ZodType,
   ResponseBody extends z.ZodType,
   Result,
-> = Definition<Query, Body, ResponseBody> & {
-  readonly handle: (request: Request<Query, Body> & { readonly caller: Caller }) => Result;
+> = Omit<Endpoint, "access" | "example" | "run" | "schemas"> & {
+  readonly schemas: Schemas<Query, Body, ResponseBody>;
+  readonly example?: z.input<Body>;
+  /** Checks the body before its schema does; returns the message of a 400, or null. */
+  readonly checkBody?: (body: unknown) => string | null;
+  readonly handle: (request: Request<Query, Body>) => Result;
 };
 
 /** What a request with each method needs. */
@@ -138,35 +115,6 @@ const ACCESS = { get: "read", post: "write", delete: "write" } as const satisfie
   KeyScope
 >;
 
-/** Returns what reads the requests of an endpoint. */
-const createReader = <
-  Query extends z.ZodType,
-  Body extends z.ZodType,
-  ResponseBody extends z.ZodType,
->({
-  schemas,
-  checkBody,
-}: Definition<Query, Body, ResponseBody>): ((ctx: RequestContext) => Request<Query, Body>) => {
-  const hasKeyField = hasIdempotencyKeyField(schemas.body);
-  return (ctx) => {
-    const given = ctx.request.body;
-    const problem = checkBody?.(given) ?? (hasKeyField ? findWrongKey(given) : null);
-    if (problem !== null) {
-      throw invalidRequest(problem);
-    }
-    const body = hasKeyField ? withHeaderKey(ctx, given) : given;
-    // What is not used of a long body is not in memory while the request waits for the database.
-    ctx.request.rawBody = "";
-    ctx.request.body = undefined;
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- without a schema the type of the value is unknown.
-    return {
-      ctx,
-      query: schemas.query && parseQuery(schemas.query, ctx.querystring),
-      body: schemas.body && parseBody(schemas.body, body),
-    } as Request<Query, Body>;
-  };
-};
-
 /** @param respond sends what the handler returns; the request has been checked by then */
 export const buildKeyEndpoint = <
   Query extends z.ZodType,
@@ -174,66 +122,57 @@ export const buildKeyEndpoint = <
   ResponseBody extends z.ZodType,
   Result,
 >(
-  definition: KeyDefinition<Query, Body, ResponseBody, Result>,
+  { handle, checkBody = () => null, ...endpoint }: KeyDefinition<Query, Body, ResponseBody, Result>,
   respond: (ctx: RequestContext, handle: () => Result) => Promise<void>,
 ): Endpoint => {
-  const { handle, checkBody: _, ...endpoint } = definition;
-  const readRequest = createReader(definition);
+  const { schemas, method } = endpoint;
+  const hasKeyField = hasIdempotencyKeyField(schemas.body);
   return {
     ...endpoint,
-    access: ACCESS[definition.method],
+    access: ACCESS[method],
     run: async (ctx) => {
       const caller = callerOf(ctx);
-      const request = readRequest(ctx);
-      await respond(ctx, () => handle({ ...request, caller }));
+      const given = ctx.request.body;
+      const problem = checkBody(given) ?? (hasKeyField ? findWrongKey(given) : null);
+      if (problem !== null) {
+        throw invalidRequest(problem);
+      }
+      const body = hasKeyField ? withHeaderKey(ctx, given) : given;
+      // What is not used of a long body is not in memory while the request waits for the database.
+      ctx.request.rawBody = "";
+      ctx.request.body = undefined;
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- without a schema the type of the value is unknown.
+      const request = {
+        ctx,
+        caller,
+        query: schemas.query && parseQuery(schemas.query, ctx.querystring),
+        body: schemas.body && parseBody(schemas.body, body),
+      } as Request<Query, Body>;
+      await respond(ctx, () => handle(request));
     },
   };
 };
 
 /**
  * Defines an endpoint for clients with a key. The compiler checks the handler's result against the schema, and the tests
- * check real responses against the API description, so responses are not parsed again at run time.
+ * check real responses against the API description, so responses are not parsed again at run time. A handler may return
+ * JSON text, so that a replay can be byte-identical; if it sets an ETag that matches the request's If-None-Match, the
+ * response is a 304.
  */
 export const keyEndpoint = <
   Body extends z.ZodType,
   ResponseBody extends z.ZodType,
   Query extends z.ZodType = z.ZodType,
 >(
-  definition: KeyDefinition<Query, Body, ResponseBody, Promise<z.output<ResponseBody>>>,
+  definition: KeyDefinition<Query, Body, ResponseBody, Promise<z.output<ResponseBody> | string>>,
 ): Endpoint =>
   buildKeyEndpoint(definition, async (ctx, handle) => {
-    ctx.body = await handle();
-  });
-
-/**
- * Defines an endpoint whose handler returns JSON text, so that a replay can be byte-identical. If the handler sets an ETag
- * that matches the request's If-None-Match, the response is a 304.
- */
-export const textKeyEndpoint = <
-  Body extends z.ZodType,
-  ResponseBody extends z.ZodType,
-  Query extends z.ZodType = z.ZodType,
->(
-  definition: KeyDefinition<Query, Body, ResponseBody, Promise<string>>,
-): Endpoint =>
-  buildKeyEndpoint(definition, async (ctx, handle) => {
-    ctx.body = await handle();
-    ctx.type = "application/json";
-    if (isFresh(ctx)) {
-      ctx.status = 304;
+    const result = await handle();
+    ctx.body = result;
+    if (typeof result === "string") {
+      ctx.type = "application/json";
+      if (isFresh(ctx)) {
+        ctx.status = 304;
+      }
     }
   });
-
-/** Defines an endpoint that needs no key. */
-export const publicEndpoint = <ResponseBody extends z.ZodType>({
-  handle,
-  ...endpoint
-}: Omit<Definition<z.ZodType, z.ZodType, ResponseBody>, "checkBody"> & {
-  readonly handle: (ctx: RequestContext) => Promise<z.output<ResponseBody>>;
-}): Endpoint => ({
-  ...endpoint,
-  access: "public",
-  run: async (ctx) => {
-    ctx.body = await handle(ctx);
-  },
-});

@@ -1,6 +1,5 @@
 import { z } from "zod";
 import type { Readiness } from "../../runtime/server/watchHealth.ts";
-import { publicEndpoint } from "./endpoint.ts";
 import type { Endpoint } from "./endpoint.ts";
 
 const liveResponse = z.strictObject({ status: z.literal("ok") }).meta({ id: "Liveness" });
@@ -30,37 +29,39 @@ const readyResponse = z
  * @param readReadiness returns at once, so that a probe's timeout says something about this process only
  */
 export const healthEndpoints = (readReadiness: () => Readiness): readonly Endpoint[] => [
-  publicEndpoint({
+  {
     method: "get",
     path: "/healthz",
+    access: "public",
     description: {
       operationId: "health",
       tag: "operations",
       summary: "Check that the process is alive",
-      errors: [],
     },
     schemas: { response: liveResponse },
-    examples: { response: ALIVE },
-    handle: () => Promise.resolve(ALIVE),
-  }),
-  publicEndpoint({
+    run: (ctx) => {
+      ctx.body = ALIVE;
+    },
+  },
+  {
     method: "get",
     path: "/readyz",
+    access: "public",
     description: {
       operationId: "readiness",
       tag: "operations",
       summary: "Check that requests can be served, and which dependencies respond",
-      otherStatuses: {
-        503: "The database is unreachable, the clock is off, or the process is stopping.",
+      errors: {
+        service_unavailable:
+          "The database is unreachable, the clock is off, or the process is stopping.",
       },
-      errors: [],
+      errorBodies: { service_unavailable: readyResponse },
     },
     schemas: { response: readyResponse },
-    examples: { response: { status: "ok", database: "ok", clock: "ok", temporal: "ok" } },
-    handle: (ctx) => {
-      const readiness = readReadiness();
+    run: (ctx) => {
+      const readiness: z.output<typeof readyResponse> = readReadiness();
       ctx.status = readiness.status === "ok" ? 200 : 503;
-      return Promise.resolve(readiness);
+      ctx.body = readiness;
     },
-  }),
+  },
 ];

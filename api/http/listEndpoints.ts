@@ -8,8 +8,9 @@ import type { Gate } from "../../runtime/gate.ts";
 import { leaveDoor } from "../../runtime/server/openDoor.ts";
 import { callerOf } from "./requestContext.ts";
 import type { RequestContext } from "./requestContext.ts";
-import { buildKeyEndpoint, RETRY_AFTER } from "./endpoint.ts";
-import type { Description, Endpoint, ErrorResponse, KeyDefinition } from "./endpoint.ts";
+import { buildKeyEndpoint } from "./endpoint.ts";
+import type { Description, Endpoint, KeyDefinition } from "./endpoint.ts";
+import { parseQueryString } from "./parseRequest.ts";
 import { EXPORT_HEADERS, exportChunks, requestedFormat } from "./listExports.ts";
 import type { ListExport } from "./listExports.ts";
 import { limitPages, LINK_HEADER, listJson } from "./listPages.ts";
@@ -62,24 +63,17 @@ const sendHead = (ctx: RequestContext, format: ExportFormat | null): void => {
   ctx.type = format === null ? "application/json" : EXPORT_FORMATS[format].contentType;
 };
 
-/** Errors of every list that is streamed. */
-const LIST_ERRORS: readonly ErrorResponse[] = [
-  {
-    code: "queue_full",
-    when: "Too many requests are waiting to read records, or this one takes too long. Try again, or select fewer records.",
-    example: "too many requests are waiting, try again",
-    headers: RETRY_AFTER,
-  },
-];
-
 const describeExported = (
   description: Description,
-  { columns }: ListExport,
   headers: Readonly<Record<string, string>>,
 ): Description => ({
   ...description,
-  errors: [...description.errors, ...LIST_ERRORS],
-  exportColumns: columns,
+  errors: {
+    ...description.errors,
+    queue_full:
+      "Too many requests are waiting to read records, or this one takes too long. Try again, or select fewer records.",
+  },
+  isExported: true,
   responseHeaders: { ...description.responseHeaders, ...headers, ...EXPORT_HEADERS },
 });
 
@@ -106,7 +100,7 @@ export const pagedListEndpoint = <Query extends z.ZodType, ResponseBody extends 
   }: { readonly streaming: Streaming; readonly publicBaseUrl: () => string },
 ): Endpoint => {
   const { exported, idField, startParameter, linkParameters, ...rest } = definition;
-  const description = describeExported(rest.description, exported, LINK_HEADER);
+  const description = describeExported(rest.description, LINK_HEADER);
   const chunksOf = (
     ctx: RequestContext,
     format: ExportFormat | null,
@@ -134,32 +128,44 @@ export const pagedListEndpoint = <Query extends z.ZodType, ResponseBody extends 
   });
 };
 
-/** Defines an endpoint whose response is a JSON document, or all matching rows as CSV or NDJSON. */
+/** A document with a page of a list, which is also a file. */
+type Document<Body> = {
+  readonly body: () => Promise<Body>;
+  /** The rows of the document as clients see them. */
+  readonly page: () => Promise<Iterable<object>>;
+  /** All rows; absent if the document has them. */
+  readonly all?: (() => AsyncIterable<Iterable<object>>) | undefined;
+};
+
+async function* onePage(read: Document<unknown>["page"]): AsyncGenerator<Iterable<object>, void> {
+  yield await read();
+}
+
+/** Defines an endpoint whose response is a JSON document with a page of a list, or CSV or NDJSON with all of it. */
 export const exportableKeyEndpoint = <Query extends z.ZodType, ResponseBody extends z.ZodType>(
-  definition: KeyDefinition<
-    Query,
-    z.ZodType,
-    ResponseBody,
-    {
-      readonly readBody: () => Promise<z.output<ResponseBody>>;
-      readonly readPages: () => AsyncIterable<Iterable<object>>;
-    }
-  > & { readonly exported: ListExport },
+  definition: KeyDefinition<Query, z.ZodType, ResponseBody, Document<z.output<ResponseBody>>> & {
+    readonly exported: ListExport;
+    /** The parameters of a page. If one is given, a file has only this page. */
+    readonly pageParameters: readonly string[];
+  },
   streaming: Streaming,
 ): Endpoint => {
-  const { exported, ...rest } = definition;
-  const description = describeExported(rest.description, exported, {});
+  const { exported, pageParameters, ...rest } = definition;
+  const description = describeExported(rest.description, {});
   return buildKeyEndpoint({ ...rest, description }, async (ctx, handle) => {
-    const { readBody, readPages } = handle();
+    const { body, page, all } = handle();
     const format = requestedFormat(ctx);
     if (ctx.method === "HEAD") {
       sendHead(ctx, format);
     } else if (format === null) {
-      ctx.body = await readBody();
+      ctx.body = await body();
     } else {
+      const query = parseQueryString(ctx.querystring);
+      const isOfPage = pageParameters.some((name) => query[name] !== undefined);
+      const rows = all === undefined || isOfPage ? onePage(page) : all();
       await stream(
         ctx,
-        () => exportChunks(ctx, format, exported, streaming.pace.runEach(readPages())),
+        () => exportChunks(ctx, format, exported, streaming.pace.runEach(rows)),
         streaming,
       );
     }

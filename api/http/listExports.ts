@@ -2,7 +2,6 @@ import type { ExportFormat } from "../../runtime/formatRows.ts";
 import { EXPORT_FORMATS, formatHead, formatRows } from "../../runtime/formatRows.ts";
 import type { RequestContext } from "./requestContext.ts";
 import { inChunks } from "../../runtime/inChunks.ts";
-import { parseQueryString } from "./parseRequest.ts";
 
 /** A list as a file. */
 export type ListExport = {
@@ -37,19 +36,6 @@ export const requestedFormat = (ctx: RequestContext): ExportFormat | null => {
   }
   return null;
 };
-
-/** Returns whether a request names one of the parameters, so that an export has only the page that they select. */
-export const selectsPage = (ctx: RequestContext, names: readonly string[]): boolean => {
-  const query = parseQueryString(ctx.querystring);
-  return names.some((name) => query[name] !== undefined);
-};
-
-/** Yields the rows of one page, which is read when the first rows are wanted. */
-export async function* onePage<Row>(
-  read: () => Promise<readonly Row[]>,
-): AsyncGenerator<readonly Row[], void, void> {
-  yield await read();
-}
 
 /** Yields the pages of an export. An error before the first chunk is an error response, which has none of its headers. */
 async function* formatPages(

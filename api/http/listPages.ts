@@ -29,7 +29,7 @@ export const rangeOfDays = (
 const MAXIMUM_LIMIT = 1000;
 /** Of lists that are always sent in pages, for requests without a limit. */
 const DEFAULT_LIMIT = 100;
-export const LIMIT_MUST_BE = "must be an integer of at least 1";
+const LIMIT_MUST_BE = "must be an integer of at least 1";
 
 /** A page ends early if its rows have more bytes than this, because they are held in memory. */
 const PAGE_BYTES = 768 * 1024;

@@ -1,15 +1,131 @@
-import type { ServerResponse } from "node:http";
-import { Readable } from "node:stream";
-import { promisify } from "node:util";
-import { brotliDecompress, unzip } from "node:zlib";
+import { isUtf8 } from "node:buffer";
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
+import { finished, Readable } from "node:stream";
 import type { Middleware } from "koa";
 import bodyParser from "koa-bodyparser";
-import type { RequestContext, ApiState } from "./requestContext.ts";
-import { HttpError } from "./httpError.ts";
-import { requireUtf8, bodyTooLarge, receiveBody } from "./receiveBody.ts";
-import { holdBytes } from "../../runtime/server/openDoor.ts";
 import { currentClient } from "../../runtime/client.ts";
 import { Gate } from "../../runtime/gate.ts";
+import { holdBytes, withoutPlace } from "../../runtime/server/openDoor.ts";
+import { HttpError } from "./httpError.ts";
+import type { RequestContext, ApiState } from "./requestContext.ts";
+
+/** The largest body of a request. */
+export const BODY_KIB = 1024;
+
+const malformed = (message: string, cause?: unknown): HttpError =>
+  new HttpError("request_malformed", message, { cause });
+
+const bodyTooLarge = (limitKib: number): HttpError =>
+  new HttpError("body_too_large", `the body must be at most ${limitKib} KiB`);
+
+/** What a body of unknown length gets first. */
+const FIRST_BYTES = 1024;
+
+/** Copies the chunks of a body into one buffer: a client may send a byte at a time. */
+const collect = (
+  request: IncomingMessage,
+  limitKib: number,
+  announcedBytes: number | null,
+): Promise<Buffer> => {
+  const limit = limitKib * 1024;
+  const allocate = (bytes: number): Buffer => {
+    holdBytes(request, bytes);
+    return Buffer.allocUnsafe(bytes);
+  };
+  return new Promise((resolve, reject) => {
+    let body = allocate(announcedBytes ?? Math.min(FIRST_BYTES, limit));
+    let length = 0;
+    const fail = (error: unknown): void => {
+      stopWaiting();
+      request.off("data", receive);
+      reject(error);
+    };
+    const receive = (chunk: Buffer): void => {
+      const needed = length + chunk.length;
+      if (needed > limit) {
+        fail(bodyTooLarge(limitKib));
+        return;
+      }
+      if (needed > body.length) {
+        try {
+          const larger = allocate(Math.min(limit, Math.max(needed, 2 * body.length)));
+          body.copy(larger, 0, 0, length);
+          body = larger;
+        } catch (error) {
+          fail(error);
+          return;
+        }
+      }
+      length += chunk.copy(body, length);
+    };
+    const stopWaiting = finished(request, { writable: false }, (cause) => {
+      if (cause) {
+        fail(malformed("the body ended before its announced length", cause));
+        return;
+      }
+      resolve(body.subarray(0, length));
+    });
+    request.on("data", receive);
+  });
+};
+
+/**
+ * Receives the body of a request, and uses it. Meanwhile the request has no place in the process, and holds the bytes of
+ * its body. The rest of a rejected body is discarded, so that the client reads the response and its connection can be used
+ * again.
+ * @throws HttpError body_too_large, request_malformed if the client disconnects, and what `use` throws
+ * @throws DomainError queue_full
+ */
+const receiveBody = <Result>(
+  request: IncomingMessage,
+  limitKib: number,
+  use: (body: Buffer) => Promise<Result> | Result,
+): Promise<Result> =>
+  withoutPlace(request, async () => {
+    const header = request.headers["content-length"];
+    const announcedBytes = header === undefined ? null : Number(header);
+    try {
+      if (announcedBytes !== null && announcedBytes > limitKib * 1024) {
+        throw bodyTooLarge(limitKib);
+      }
+      return await use(await collect(request, limitKib, announcedBytes));
+    } finally {
+      holdBytes(request, 0);
+      request.resume();
+    }
+  });
+
+/**
+ * Rejects a body that is not UTF-8. A decoder would replace its invalid bytes, and the replacements would be stored.
+ * @throws HttpError request_malformed
+ */
+const requireUtf8 = (body: Buffer): void => {
+  if (!isUtf8(body)) {
+    throw malformed("the body is not valid UTF-8");
+  }
+};
+
+/**
+ * Reads a body whose signature covers its bytes.
+ * @throws HttpError body_too_large, request_malformed
+ */
+export const readRawBody = ({ req }: RequestContext, limitKib: number): Promise<string> =>
+  receiveBody(req, limitKib, (body) => {
+    requireUtf8(body);
+    return body.toString("utf8");
+  });
+
+/**
+ * Parses a body whose signature was checked.
+ * @throws HttpError request_malformed
+ */
+export const parseSignedJson = (body: string): unknown => {
+  try {
+    return JSON.parse(body);
+  } catch (cause) {
+    throw malformed("the body is not valid JSON", cause);
+  }
+};
 
 const TOKEN = "[!#$%&'*+.^_`|~\\w-]+";
 const QUOTED = String.raw`"(?:[^"\\]|\\.)*"`;
@@ -18,7 +134,7 @@ const UTF_8 = String.raw`(?:utf-?8|"\\?u\\?t\\?f(?:\\?-)?\\?8")`;
 const EQUALS = "[ \\t]*=[ \\t]*";
 const PARAMETER = `(?:charset${EQUALS}${UTF_8}|(?!charset${EQUALS})${TOKEN}${EQUALS}(?:${TOKEN}|${QUOTED}))`;
 
-/** Parameters may be empty. Matches in time proportional to the header's length. */
+/** Parameters may be empty. Matches in time proportional to the header's length, which Node's MIMEType does not. */
 const JSON_IN_UTF_8 = new RegExp(
   `^application/json(?:[ \\t]*;(?:[ \\t]*${PARAMETER})?)*[ \\t]*$`,
   "iu",
@@ -27,76 +143,16 @@ const JSON_IN_UTF_8 = new RegExp(
 /** Returns whether a Content-Type is `application/json` in UTF-8, in any spelling and with any other parameters. */
 export const isJsonInUtf8 = (header: string): boolean => JSON_IN_UTF_8.test(header);
 
-/** The largest body of a request. */
-export const BODY_KIB = 1024;
-
-const asHttpError = (error: Error & { type?: string }): HttpError =>
-  error.type === "request.aborted" || error.type === "request.size.invalid"
-    ? new HttpError("request_malformed", "the body ended before its announced length", {
-        cause: error,
-      })
-    : new HttpError("request_malformed", `the body is not a valid JSON object: ${error.message}`, {
-        cause: error,
-      });
-
-const requireJson = (contentType: string | undefined, hasBody: boolean): void => {
-  if (hasBody && (contentType === undefined || !isJsonInUtf8(contentType))) {
-    throw new HttpError(
-      "request_malformed",
+/** @throws HttpError request_malformed */
+const requireJson = (headers: IncomingHttpHeaders): void => {
+  const { "content-type": type = "", "content-encoding": coding = "identity" } = headers;
+  if (!isJsonInUtf8(type)) {
+    throw malformed(
       "the body must be JSON in UTF-8, sent with the header Content-Type: application/json",
     );
   }
-};
-
-const inflate = promisify(unzip);
-
-/** By content coding in lower case. */
-const DECODERS: ReadonlyMap<string, typeof inflate> = new Map([
-  ["gzip", inflate],
-  ["x-gzip", inflate],
-  ["deflate", inflate],
-  ["br", promisify(brotliDecompress)],
-]);
-
-const cannotBeRead = (reason: string, cause?: unknown): HttpError =>
-  new HttpError("request_malformed", `the body cannot be read: ${reason}`, { cause });
-
-/**
- * Returns what decompresses a body with this Content-Encoding; null if it is not compressed.
- * @throws HttpError request_malformed
- */
-const decoderOf = (header = ""): typeof inflate | null => {
-  const [coding, ...more] = header
-    .toLowerCase()
-    .split(",")
-    .map((name) => name.trim())
-    .filter((name) => name !== "" && name !== "identity");
-  if (coding === undefined) {
-    return null;
-  }
-  const decode = DECODERS.get(coding);
-  if (decode === undefined || more.length > 0) {
-    throw cannotBeRead("unsupported Content-Encoding; supported: one of gzip, deflate and br");
-  }
-  return decode;
-};
-
-/**
- * Returns null if the body is longer.
- * @throws HttpError request_malformed
- */
-const decompress = async (
-  body: Buffer,
-  decode: typeof inflate,
-  maximumBytes: number,
-): Promise<Buffer | null> => {
-  try {
-    return await decode(body, { maxOutputLength: maximumBytes });
-  } catch (error) {
-    if (error instanceof RangeError) {
-      return null;
-    }
-    throw cannotBeRead(error instanceof Error ? error.message : String(error), error);
+  if (coding.toLowerCase() !== "identity") {
+    throw malformed("the body must not be compressed");
   }
 };
 
@@ -132,115 +188,64 @@ export const takeTurnOfLongBody = async (response: ServerResponse): Promise<() =
   };
 };
 
-/**
- * Returns a received body without its content coding. A long one waits for its turn first.
- * @returns `endTurn` must be called
- * @throws HttpError body_too_large, request_malformed
- * @throws DomainError queue_full
- */
-const takeTurnIfLong = async (
-  received: Buffer,
-  {
-    decode,
-    limitKib,
-    hold,
-    response,
-  }: {
-    readonly decode: typeof inflate | null;
-    readonly limitKib: number;
-    readonly hold: (bytes: number) => void;
-    readonly response: ServerResponse;
-  },
-): Promise<{ readonly body: Buffer; readonly endTurn: () => void }> => {
-  const maximumBytes = limitKib * 1024;
-  if (decode !== null) {
-    hold(received.length + LONG_BODY_BYTES);
-  }
-  const short = decode === null ? received : await decompress(received, decode, LONG_BODY_BYTES);
-  if (short !== null && short.length <= LONG_BODY_BYTES) {
-    return { body: short, endTurn: () => {} };
-  }
-  const endTurn = await takeTurnOfLongBody(response);
-  try {
-    if (short !== null || decode === null) {
-      return { body: received, endTurn };
-    }
-    hold(received.length + maximumBytes);
-    const body = await decompress(received, decode, maximumBytes);
-    if (body === null) {
-      throw bodyTooLarge(limitKib);
-    }
-    return { body, endTurn };
-  } catch (error) {
-    endTurn();
-    throw error;
-  }
-};
-
-/** Returns the context of the same request with a body that has been received. */
-const withBody = (ctx: RequestContext, body: Buffer): RequestContext => {
-  const req = Object.assign(Readable.from([body]), { headers: {} });
-  return Object.create(ctx, { req: { value: req } });
-};
-
 /** Most bodies arrive with their headers: then Node has parsed them in this turn of the event loop. */
 const nextTurn = (): Promise<void> =>
   new Promise((resolve) => {
     setImmediate(resolve);
   });
 
+/** Returns the context of the same request with a body that has been received. */
+const withBody = (ctx: RequestContext, body: Buffer): RequestContext =>
+  Object.create(ctx, { req: { value: Object.assign(Readable.from([body]), { headers: {} }) } });
+
+const done = (): Promise<void> => Promise.resolve();
+
 /** Parses a JSON body of limited size; a request without a body has an empty object. */
 export const readBody = (limitKib: number): Middleware<ApiState> => {
-  const parse = bodyParser({
+  const options = {
     enableTypes: ["json"],
     // The type was checked by requireJson, which accepts more spellings.
     detectJSON: () => true,
     jsonLimit: `${limitKib}kb`,
-    onerror: (error) => {
-      throw asHttpError(error);
+    // Such a name is an unknown field, and validated in metadata.
+    onProtoPoisoning: "ignore",
+    onerror: (error: Error) => {
+      throw malformed(`the body is not a valid JSON object: ${error.message}`, error);
     },
-  });
+  };
+  const parse = bodyParser(options);
   return async (ctx, next) => {
-    const { headers } = ctx.req;
-    const isChunked = headers["transfer-encoding"] !== undefined;
-    const announced = Number(headers["content-length"] ?? 0);
-    const hasBody = isChunked || announced > 0;
-    requireJson(headers["content-type"], hasBody);
-    const coding = headers["content-encoding"];
-    if (coding === undefined && !isChunked && announced <= LONG_BODY_BYTES) {
-      if (!ctx.req.complete) {
+    const { req, res } = ctx;
+    const isChunked = req.headers["transfer-encoding"] !== undefined;
+    const announced = Number(req.headers["content-length"] ?? 0);
+    if (isChunked || announced > 0) {
+      requireJson(req.headers);
+    }
+    const isEncoded = req.headers["content-encoding"] !== undefined;
+    if (!isChunked && !isEncoded && announced <= LONG_BODY_BYTES) {
+      if (!req.complete) {
         await nextTurn();
       }
-      if (ctx.req.complete) {
-        const received: unknown = ctx.req.read();
+      if (req.complete) {
+        const received: unknown = req.read();
         if (Buffer.isBuffer(received)) {
           requireUtf8(received);
-          ctx.req.unshift(received);
+          req.unshift(received);
         }
         return parse(ctx, next);
       }
     }
-    const decode = hasBody ? decoderOf(coding) : null;
-    const parseReceived = async (): Promise<() => void> => {
-      const { body, endTurn } = await receiveBody(ctx, limitKib, (received) =>
-        takeTurnIfLong(received, {
-          decode,
-          limitKib,
-          hold: (bytes) => holdBytes(ctx.req, bytes),
-          response: ctx.res,
-        }),
-      );
+    const endTurn = await receiveBody(req, limitKib, async (body) => {
+      const end = body.length > LONG_BODY_BYTES ? await takeTurnOfLongBody(res) : () => {};
       try {
         requireUtf8(body);
-        await parse(withBody(ctx, body), () => Promise.resolve());
+        await parse(withBody(ctx, body), done);
+        return end;
       } catch (error) {
-        endTurn();
+        end();
         throw error;
       }
-      return endTurn;
-    };
-    // The received bytes are not referenced any more while the request waits for the database.
-    const endTurn = await parseReceived();
+    });
     try {
       return next();
     } finally {

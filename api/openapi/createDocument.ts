@@ -1,16 +1,12 @@
 import { z } from "zod";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
+import { EXPORT_FORMATS } from "../../runtime/formatRows.ts";
 import { ERROR_STATUS } from "../../runtime/errorStatus.ts";
-import type { PresentError } from "../../runtime/errorStatus.ts";
-import { BODY_KIB } from "../http/readBody.ts";
-import { READ_ONLY_MESSAGE } from "../http/authenticate.ts";
-import { RETRY_AFTER } from "../http/endpoint.ts";
-import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import type { ApiErrorCode } from "../../runtime/errorStatus.ts";
+import type { Callback, Endpoint, Errors } from "../http/endpoint.ts";
 import { createSchemaCollector } from "./describeSchema.ts";
 import type { Collect, Json } from "./describeSchema.ts";
-import { describeExports } from "./describeExports.ts";
-import { describeCallback } from "./describeCallback.ts";
 import { hasIdempotencyKeyField } from "../http/idempotencyKey.ts";
 
 /** The parts of an API description that do not come from endpoints. */
@@ -28,10 +24,20 @@ export type DocumentInfo = {
   readonly security: readonly (readonly string[])[];
   /** The body of every error response. */
   readonly errorBody: z.ZodType;
-  readonly presentError: PresentError;
+  /** The errors of keys. */
+  readonly keyErrors: Errors;
 };
 
-const parametersOf = (query: z.ZodType | undefined, collect: Collect): readonly Json[] => {
+const TEXT: Json = { type: "string" };
+
+const parameterOf = (
+  place: "query" | "path" | "header",
+  name: string,
+  description: string,
+  { required, schema = TEXT }: { readonly required: boolean; readonly schema?: Json },
+): Json => ({ name, in: place, description, required, schema });
+
+const queryParametersOf = (query: z.ZodType | undefined, collect: Collect): readonly Json[] => {
   if (query === undefined) {
     return [];
   }
@@ -41,34 +47,10 @@ const parametersOf = (query: z.ZodType | undefined, collect: Collect): readonly 
       required: z.array(z.string()).default([]),
     })
     .parse(collect(query, "input"));
-  return Object.entries(properties).map(([name, { description, ...schema }]) => ({
-    name,
-    in: "query",
-    description,
-    required: required.includes(name),
-    schema,
-  }));
+  return Object.entries(properties).map(([name, { description, ...schema }]) =>
+    parameterOf("query", name, description, { required: required.includes(name), schema }),
+  );
 };
-
-const pathParametersOf = (parameters: Readonly<Record<string, string>> = {}): readonly Json[] =>
-  Object.entries(parameters).map(([name, description]) => ({
-    name,
-    in: "path",
-    description,
-    required: true,
-    schema: { type: "string", minLength: 1 },
-  }));
-
-const headerParametersOf = (
-  headers: Endpoint["description"]["requestHeaders"] = {},
-): readonly Json[] =>
-  Object.entries(headers).map(([name, { description, ...limits }]) => ({
-    name,
-    in: "header",
-    description,
-    required: false,
-    schema: { type: "string", ...limits },
-  }));
 
 const IDEMPOTENCY_KEY_HEADER = {
   "Idempotency-Key": {
@@ -78,214 +60,178 @@ const IDEMPOTENCY_KEY_HEADER = {
   },
 };
 
-const jsonContent = (schema: Json, example: unknown): Json => ({
-  "application/json": { schema, example },
+const jsonContent = (schema: Json, example?: unknown): Json => ({
+  "application/json": { schema, ...(example !== undefined && { example }) },
 });
 
-const BODY_TOO_LARGE: ErrorResponse = {
-  code: "body_too_large",
-  when: "The body is too large.",
-  example: `the body must be at most ${BODY_KIB} KiB`,
-};
+/** The other formats of a list. */
+const FILES = Object.fromEntries(
+  (["csv", "ndjson"] as const).map((format) => [
+    EXPORT_FORMATS[format].mediaType,
+    { schema: TEXT },
+  ]),
+);
 
-const REQUEST_TIMEOUT: ErrorResponse = {
-  code: "request_timeout",
-  when: "The request did not arrive in time: 10 seconds for its headers, 30 seconds for all of it.",
-  example: "the request took too long to arrive",
-};
-
-const EXPECTATION_FAILED: ErrorResponse = {
-  code: "expectation_failed",
-  when: "The header `Expect` is not `100-continue`.",
-  example: "unsupported Expect header; supported: 100-continue",
-};
-
-const HEADERS_TOO_LARGE: ErrorResponse = {
-  code: "headers_too_large",
-  when: "The request's headers are larger than 16 KiB.",
-  example: "the request's headers are too large",
-};
-
-/** The error of an endpoint that limits the requests of a key. */
-const rateExceeded = (requestsPerSecond: number): ErrorResponse => ({
-  code: "rate_limited",
-  when: `The key sent more than ${counted(requestsPerSecond, "request")} to this endpoint within a second.`,
-  example: "rate limit exceeded",
-  headers: RETRY_AFTER,
-});
-
-const READ_ONLY_KEY: ErrorResponse = {
-  code: "key_read_only",
-  when: "The key is read-only.",
-  example: READ_ONLY_MESSAGE,
-};
-
-const internalError = (when: string): ErrorResponse => ({
-  code: "internal_error",
-  when,
-  example: "internal server error",
-});
-
-const SERVICE_UNAVAILABLE: ErrorResponse = {
-  code: "service_unavailable",
-  when: "The database cannot be reached, or the process is full; nothing was done. Try again.",
-  example: "the service is temporarily unavailable, try again",
-  headers: RETRY_AFTER,
-};
-
-const REQUEST_MALFORMED: ErrorResponse = {
-  code: "request_malformed",
-  when: "The request is not well-formed HTTP, or the endpoint does not accept what it sends.",
-  example: "the request is not well-formed HTTP",
-};
-
-/** Errors that every endpoint with this method and access may return. */
-const commonErrors = ({
-  access,
-  method,
-  requestsPerSecond,
-}: Endpoint): readonly ErrorResponse[] => [
-  REQUEST_MALFORMED,
-  REQUEST_TIMEOUT,
-  EXPECTATION_FAILED,
-  HEADERS_TOO_LARGE,
+/** Returns the errors of an endpoint besides those of HTTP itself. */
+const errorsOf = (
+  { access, method, requestsPerSecond, schemas, description }: Endpoint,
+  keyErrors: Errors,
+): Errors => ({
+  ...(schemas.query && {
+    request_invalid: "A query parameter is missing, repeated or malformed; the message names it.",
+  }),
+  ...(schemas.body && {
+    request_invalid: "The body has a missing or malformed field; the message names it.",
+  }),
+  ...(access !== "public" && keyErrors),
+  ...(access === "write" && { key_read_only: "The key is read-only." }),
   // A body is read even if the endpoint accepts none.
-  ...(method === "post" ? [BODY_TOO_LARGE] : []),
-  ...(access === "public"
-    ? []
-    : [
-        SERVICE_UNAVAILABLE,
-        ...(requestsPerSecond === undefined ? [] : [rateExceeded(requestsPerSecond)]),
-        internalError(
-          method === "post"
-            ? "An unexpected error, such as a database connection that is lost during the commit: the write may have " +
-                "been recorded. Where the call takes an idempotency key, repeat it with the same key. Report the " +
-                "X-Request-Id to the operator."
-            : "An unexpected error. Report the X-Request-Id to the operator.",
-        ),
-      ]),
-];
-
-/** Merges the errors that have the same status. */
-const byStatus = (errors: readonly ErrorResponse[]): ReadonlyMap<number, ErrorResponse> => {
-  const merged = new Map<number, ErrorResponse>();
-  for (const error of errors) {
-    const status = ERROR_STATUS[error.code];
-    const earlier = merged.get(status);
-    merged.set(
-      status,
-      earlier
-        ? {
-            ...earlier,
-            when: `${earlier.when} ${error.when}`,
-            headers: { ...earlier.headers, ...error.headers },
-          }
-        : error,
-    );
-  }
-  return merged;
-};
+  ...(method === "post" && { body_too_large: "The body is too large." }),
+  ...(requestsPerSecond !== undefined && {
+    rate_limited: `The key sent more than ${counted(requestsPerSecond, "request")} to this endpoint within a second.`,
+  }),
+  ...(access !== "public" && {
+    service_unavailable:
+      "The database cannot be reached, or the process is full; nothing was done. Try again.",
+    internal_error:
+      method === "post"
+        ? "An unexpected error, such as a database connection that is lost during the commit: the write may have " +
+          "been recorded. Where the call takes an idempotency key, repeat it with the same key. Report the " +
+          "X-Request-Id to the operator."
+        : "An unexpected error. Report the X-Request-Id to the operator.",
+  }),
+  ...description.errors,
+});
 
 const REQUEST_ID_HEADER = {
-  "X-Request-Id": {
-    description:
-      "Identifies the request in the service's log: the id that the client sent, or a new one.",
-    schema: { type: "string" },
-  },
+  "X-Request-Id":
+    "Identifies the request in the service's log: the id that the client sent, or a new one.",
 };
 
-const headersOf = (headers: Readonly<Record<string, string>> = {}): Json => ({
-  ...REQUEST_ID_HEADER,
-  ...Object.fromEntries(
-    Object.entries(headers).map(([name, description]) => [
+const headersOf = (headers: Readonly<Record<string, string>> = {}): Json =>
+  Object.fromEntries(
+    Object.entries({ ...REQUEST_ID_HEADER, ...headers }).map(([name, description]) => [
       name,
-      { description, schema: { type: "string" } },
+      { description, schema: TEXT },
     ]),
-  ),
-});
+  );
 
-const responsesOf = (
+/** After these a client tries again. */
+const RETRIED = new Set(["429", "503"]);
+
+/** Describes the errors that have the same status as one response. */
+const errorResponsesOf = (
   endpoint: Endpoint,
-  { presentError, errorBody }: DocumentInfo,
+  { errorBody, keyErrors }: DocumentInfo,
   collect: Collect,
 ): Json => {
-  const { description, schemas, examples } = endpoint;
-  const content = {
-    ...jsonContent(collect(schemas.response, "output"), examples.response),
-    ...describeExports(description.exportColumns, examples.response),
-  };
-  const errorSchema = collect(errorBody, "output");
-  const ownErrors = [
-    ...description.errors,
-    ...(endpoint.access === "write" ? [READ_ONLY_KEY] : []),
-  ];
-  // An endpoint's own description of a status replaces the common one.
-  const errors = new Map([...byStatus(commonErrors(endpoint)), ...byStatus(ownErrors)]);
+  const { errorBodies = {} } = endpoint.description;
+  const errors = Object.entries(errorsOf(endpoint, keyErrors)).map(([name, when]) => {
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- Object.entries returns names as strings.
+    const code = name as ApiErrorCode;
+    return { status: ERROR_STATUS[code], when, body: errorBodies[code] };
+  });
+  const responses = Object.entries(Object.groupBy(errors, ({ status }) => status));
+  return Object.fromEntries(
+    responses.map(([status, same = []]) => {
+      const body = same.find((error) => error.body !== undefined)?.body;
+      const isRetried = body === undefined && RETRIED.has(status);
+      return [
+        status,
+        {
+          description: same.map(({ when }) => when).join(" "),
+          headers: headersOf(isRetried ? { "Retry-After": "Seconds to wait." } : {}),
+          content: jsonContent(collect(body ?? errorBody, "output")),
+        },
+      ];
+    }),
+  );
+};
+
+const responsesOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): Json => {
+  const { description, schemas } = endpoint;
   return {
     200: {
       description: "Success.",
       headers: headersOf(description.responseHeaders),
-      content,
+      content: {
+        ...jsonContent(collect(schemas.response, "output")),
+        ...(description.isExported === true && FILES),
+      },
     },
-    ...(description.responseHeaders?.["ETag"] === undefined
-      ? {}
-      : {
-          304: {
-            description: "Not modified: the ETag in If-None-Match is current. There is no body.",
-            headers: headersOf(),
-          },
-        }),
-    ...Object.fromEntries(
-      Object.entries(description.otherStatuses ?? {}).map(([status, when]) => [
-        status,
-        { description: when, headers: headersOf(), content },
-      ]),
-    ),
-    ...Object.fromEntries(
-      [...errors].map(([status, { code, when, example, body, headers }]) => [
-        status,
-        {
-          description: when,
-          headers: headersOf(headers),
-          content: body
-            ? jsonContent(collect(body.schema, "output"), body.example)
-            : jsonContent(errorSchema, presentError(code, example)),
-        },
-      ]),
-    ),
+    ...(description.responseHeaders?.["ETag"] !== undefined && {
+      304: {
+        description: "Not modified: the ETag in If-None-Match is current. There is no body.",
+        headers: headersOf(),
+      },
+    }),
+    ...errorResponsesOf(endpoint, info, collect),
+    default: {
+      description:
+        "An error of HTTP itself: a malformed request is a 400, one that does not arrive in time a 408, an `Expect` other " +
+        "than `100-continue` a 417, headers of more than 16 KiB a 431.",
+      headers: headersOf(),
+      content: jsonContent(collect(info.errorBody, "output")),
+    },
   };
 };
 
+/**
+ * Returns the callbacks of an operation. They are not in `webhooks`, because a generator leaves out the schemas that only
+ * those refer to.
+ */
+const describeCallback = (
+  { operationId, urlField, summary, description, headers, schema }: Callback,
+  collect: Collect,
+): Json => ({
+  [operationId]: {
+    [`{$request.body#/${urlField}}`]: {
+      post: {
+        operationId,
+        summary,
+        description,
+        security: [],
+        parameters: Object.entries(headers).map(([name, meaning]) =>
+          parameterOf("header", name, meaning, { required: true }),
+        ),
+        requestBody: { required: true, content: jsonContent(collect(schema, "output")) },
+        responses: { "2XX": { description: "The event was received." } },
+      },
+    },
+  },
+});
+
 const operationOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): Json => {
-  const { access, description, schemas, examples } = endpoint;
+  const { access, description, schemas, example } = endpoint;
+  const headers = {
+    ...(hasIdempotencyKeyField(schemas.body) && IDEMPOTENCY_KEY_HEADER),
+    ...description.requestHeaders,
+  };
   const parameters = [
-    ...pathParametersOf(description.pathParameters),
-    ...parametersOf(schemas.query, collect),
-    ...headerParametersOf({
-      ...(hasIdempotencyKeyField(schemas.body) ? IDEMPOTENCY_KEY_HEADER : {}),
-      ...description.requestHeaders,
-    }),
+    ...Object.entries(description.pathParameters ?? {}).map(([name, meaning]) =>
+      parameterOf("path", name, meaning, { required: true, schema: { ...TEXT, minLength: 1 } }),
+    ),
+    ...queryParametersOf(schemas.query, collect),
+    ...Object.entries(headers).map(([name, { description: meaning, ...limits }]) =>
+      parameterOf("header", name, meaning, { required: false, schema: { ...TEXT, ...limits } }),
+    ),
   ];
   return {
     operationId: description.operationId,
     tags: [description.tag],
     summary: description.summary,
-    ...(description.details === undefined ? {} : { description: description.details }),
-    ...(access === "public" ? { security: [] } : {}),
-    ...(parameters.length === 0 ? {} : { parameters }),
-    ...(schemas.body === undefined
-      ? {}
-      : {
-          requestBody: {
-            // A request without a body has an empty object.
-            required: !schemas.body.safeParse({}).success,
-            content: jsonContent(collect(schemas.body, "input"), examples.body),
-          },
-        }),
+    ...(description.details !== undefined && { description: description.details }),
+    ...(access === "public" && { security: [] }),
+    ...(parameters.length > 0 && { parameters }),
+    ...(schemas.body && {
+      requestBody: {
+        // A request without a body has an empty object.
+        required: !schemas.body.safeParse({}).success,
+        content: jsonContent(collect(schemas.body, "input"), example),
+      },
+    }),
     responses: responsesOf(endpoint, info, collect),
-    ...(description.callback === undefined
-      ? {}
-      : { callbacks: describeCallback(description.callback, collect) }),
+    ...(description.callback && { callbacks: describeCallback(description.callback, collect) }),
   };
 };
 

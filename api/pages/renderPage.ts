@@ -118,17 +118,17 @@ const renderMethod = (dashboard: Dashboard): Markup => {
 const renderShareLinks = ({ dashboard, links, summary }: DashboardView): Markup => {
   const url = encodeURIComponent(links.pageUrl);
   const text = encodeURIComponent(summary);
-  const targets = [
-    ["Email", `mailto:?subject=${encodeURIComponent(dashboard.name)}&body=${text}%0A${url}`],
-    ["LinkedIn", `https://www.linkedin.com/sharing/share-offsite/?url=${url}`],
-    ["Facebook", `https://www.facebook.com/sharer/sharer.php?u=${url}`],
-    ["X", `https://x.com/intent/post?text=${text}&url=${url}`],
-    ["WhatsApp", `https://wa.me/?text=${text}%20${url}`],
-  ] as const;
-  return html`<nav class="share" aria-label="Share">
-    <span>Share this page:</span>
-    ${targets.map(([name, href]) => html`<a href="${href}" rel="noopener noreferrer nofollow">${name}</a>`)}
-  </nav>`;
+  const targets = {
+    Email: `mailto:?subject=${encodeURIComponent(dashboard.name)}&body=${text}%0A${url}`,
+    LinkedIn: `https://www.linkedin.com/sharing/share-offsite/?url=${url}`,
+    Facebook: `https://www.facebook.com/sharer/sharer.php?u=${url}`,
+    X: `https://x.com/intent/post?text=${text}&url=${url}`,
+    WhatsApp: `https://wa.me/?text=${text}%20${url}`,
+  };
+  return html`<p class="share">
+    Share this page:
+    ${Object.entries(targets).map(([site, href]) => html`<a href="${href}" rel="noopener noreferrer nofollow">${site}</a>`)}
+  </p>`;
 };
 
 /** Renders the public page of an account. Sections without data are left out. */

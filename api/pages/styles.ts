@@ -188,8 +188,7 @@ td.count,th.count{text-align:right;padding:.45rem 0 .45rem .8rem;white-space:now
 .photos figure>a{display:block;border-radius:12px;overflow:hidden;background:var(--brand-soft)}
 .photos img{width:100%;height:auto;aspect-ratio:4/3;object-fit:cover}
 .photos figcaption{margin-top:.55rem;font-size:.9375rem;line-height:1.45}
-.share{display:flex;flex-wrap:wrap;align-items:baseline;gap:.3rem 1.1rem;margin-bottom:1rem}
-.share a{padding:.15rem 0}
+.share{display:flex;flex-wrap:wrap;gap:.3rem 1.1rem;margin-bottom:1rem;line-height:1.8}
 @media (min-width:46rem) and (max-width:60rem){.value{font-size:.6875rem}}
 @media print,(min-width:46rem){.tiles,.projects{grid-template-columns:repeat(3,minmax(0,1fr))}.photos{grid-template-columns:repeat(2,minmax(0,1fr))}}
 @media (max-width:32rem){.point .dot,.point text{transform-box:fill-box;transform-origin:center;transform:scale(1.7)}.hit{r:42px}}

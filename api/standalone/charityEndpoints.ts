@@ -4,9 +4,8 @@ import { charitySearchEndpoint, REQUESTS_PER_SECOND } from "../endpoints/chariti
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import type { StandaloneContext } from "../context.ts";
-import { KEY_ERROR } from "./standaloneErrors.ts";
 import { donationEndpoints } from "./donationEndpoints.ts";
-import { EXAMPLES, TAG, subscribeResponse } from "./donationSchemas.ts";
+import { TAG, subscribeResponse } from "./donationSchemas.ts";
 
 const subscribeEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint =>
   keyEndpoint({
@@ -20,22 +19,13 @@ const subscribeEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint 
       details:
         "Adds the flat-rate and the metered donation item to the organization's subscription. Required once before live " +
         "donations; repeating it changes nothing. Send no body. A test key does not enable live donations.",
-      errors: [
-        {
-          code: "request_invalid",
-          when: "The organization has no subscription to add the items to.",
-          example: "the organization has no Stripe subscription to add donations to",
-        },
-        KEY_ERROR,
-        {
-          code: "internal_error",
-          when: "The payment processor failed and nothing was added (as in the example), or an unexpected error occurred.",
-          example: "the payment processor could not provision the donation subscription",
-        },
-      ],
+      errors: {
+        request_invalid: "The organization has no subscription to add the items to.",
+        internal_error:
+          "The payment processor failed and nothing was added, or an unexpected error occurred.",
+      },
     },
     schemas: { response: subscribeResponse },
-    examples: EXAMPLES.subscribe,
     handle: async ({ caller }) => {
       await subscribeToDonations({ db, clock, billing }, accountModeOf(caller));
       return {
@@ -57,7 +47,6 @@ export const charityEndpoints = (context: StandaloneContext): readonly Endpoint[
     details:
       "Results come from the charity provider that the operator has chosen for the organization. If it reports no " +
       "exact total, total_items is a lower bound, and the header Total-Is-Exact is `false`.",
-    keyError: KEY_ERROR,
   }),
   ...donationEndpoints(context),
   subscribeEndpoint(context),

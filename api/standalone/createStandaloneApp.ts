@@ -1,5 +1,5 @@
 import { createApp } from "../http/createApp.ts";
-import type { App, Page } from "../http/createApp.ts";
+import type { App } from "../http/createApp.ts";
 import type { BrowserFallback } from "../http/requestTargets.ts";
 import { healthEndpoints } from "../http/healthEndpoints.ts";
 import { authenticate } from "../http/authenticate.ts";
@@ -11,32 +11,23 @@ import { stripeWebhook } from "./stripeWebhook.ts";
 import { charityEndpoints } from "./charityEndpoints.ts";
 import { dashboardEndpoints } from "./dashboardEndpoints.ts";
 import { dashboardFallback, dashboardPages } from "./dashboardPages.ts";
-import { errorBody, presentError, KEY_ERROR } from "./standaloneErrors.ts";
+import { errorBody, presentError } from "./standaloneErrors.ts";
 import { statsEndpoint } from "./statsEndpoint.ts";
 import { eventEndpoints } from "./eventEndpoints.ts";
 import { evidenceEndpoints } from "./evidenceEndpoints.ts";
-import { callbackEndpoint } from "./callbackEndpoint.ts";
+import { plantingWebhook } from "./plantingWebhook.ts";
 import { registrationEndpoints } from "./registrationEndpoints.ts";
 import { statementEndpoint, usageEndpoints } from "./usageEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
-
-/** They come before the interface's own. */
-export type FurtherPages = {
-  readonly pages: readonly Page[];
-  readonly browserFallbacks: readonly BrowserFallback[];
-};
 
 const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued and charity donations for an
 organization. Trees and bottles are billed and can be refunded. Each organization has a production key and a test key;
 records made with one are not visible to the other, and the test key causes no charges. Dates and months are in UTC.`;
 
-/**
- * Creates the app of the organizations' interface.
- * @param further pages of a demo
- */
+/** Creates the app of the organizations' interface; a demo has pages of its own. */
 export const createStandaloneApp = (
   context: StandaloneContext,
-  further: FurtherPages = { pages: [], browserFallbacks: [] },
+  demo: readonly BrowserFallback[] = [],
 ): App => {
   const { authenticator, plantingCallbackSecrets, readStripeWebhook } = context;
   const endpoints = [
@@ -46,15 +37,11 @@ export const createStandaloneApp = (
     ...usageEndpoints(context),
     statementEndpoint(context),
     ...eventEndpoints(context),
-    ...webhookEndpoints(context, { accountType: "organization", prefix: "", keyError: KEY_ERROR }),
+    ...webhookEndpoints(context, { accountType: "organization", prefix: "" }),
     statsEndpoint({ ...context, db: context.reads }),
     ...dashboardEndpoints(context),
-    ...(plantingCallbackSecrets === null
-      ? []
-      : [callbackEndpoint(context, plantingCallbackSecrets)]),
     ...healthEndpoints(context.readReadiness),
   ];
-  const dashboards = dashboardPages(context);
   const document = (): object =>
     createDocument(endpoints, {
       title: "Impact tracking service: standalone API",
@@ -69,7 +56,7 @@ export const createStandaloneApp = (
       },
       security: [["apiKey"]],
       errorBody,
-      presentError,
+      keyErrors: { key_invalid: "The key is missing or invalid." },
     });
   return createApp({
     ...context,
@@ -77,8 +64,13 @@ export const createStandaloneApp = (
     keyHeaders: ["Authorization"],
     presentError,
     endpoints,
-    pages: [...documentPages(document), ...dashboards, ...further.pages],
-    webhooks: readStripeWebhook === null ? [] : [stripeWebhook(context, readStripeWebhook)],
-    browserFallbacks: [...further.browserFallbacks, documentFallback, dashboardFallback],
+    pages: [...documentPages(document), ...dashboardPages(context)],
+    webhooks: [
+      ...(readStripeWebhook === null ? [] : [stripeWebhook(context, readStripeWebhook)]),
+      ...(plantingCallbackSecrets === null
+        ? []
+        : [plantingWebhook(context, plantingCallbackSecrets)]),
+    ],
+    browserFallbacks: [...demo, documentFallback, dashboardFallback],
   });
 };

@@ -4,13 +4,13 @@ import { certificateUrlEndpoint } from "../endpoints/certificateEndpoints.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import type { StandaloneContext } from "../context.ts";
-import { KEY_ERROR } from "./standaloneErrors.ts";
-
-const MISSING_KEY = "missing Authorization header";
 
 const dashboardUrlResponse = z
   .strictObject({
-    dashboard_url: z.url().meta({ description: "Stable for the life of the organization." }),
+    dashboard_url: z.url().meta({
+      description: "Stable for the life of the organization.",
+      examples: ["https://impact.example/dashboard/example-organization-k3v9m2qd"],
+    }),
     org_id: z.string(),
   })
   .meta({ id: "DashboardUrl" });
@@ -19,7 +19,7 @@ export const dashboardEndpoints = (context: StandaloneContext): readonly Endpoin
   keyEndpoint({
     method: "get",
     path: "/dashboard_url",
-    missingKey: MISSING_KEY,
+    missingKey: "missing Authorization header",
     description: {
       operationId: "readDashboardUrl",
       tag: "dashboard",
@@ -28,18 +28,12 @@ export const dashboardEndpoints = (context: StandaloneContext): readonly Endpoin
         "The page needs no key and shows data of production keys only. The same numbers are available as JSON " +
         "(`<dashboard_url>.json`), as a badge (`<dashboard_url>/badge.svg`) and as a card for an iframe " +
         "(`<dashboard_url>/card`).",
-      errors: [
-        { code: "key_missing", when: "There is no Authorization header.", example: MISSING_KEY },
-        { ...KEY_ERROR, when: "The key is invalid." },
-      ],
-    },
-    schemas: { response: dashboardUrlResponse },
-    examples: {
-      response: {
-        dashboard_url: "https://impact.example/dashboard/example-organization-k3v9m2qd",
-        org_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
+      errors: {
+        key_missing: "There is no Authorization header.",
+        key_invalid: "The key is invalid.",
       },
     },
+    schemas: { response: dashboardUrlResponse },
     handle: async ({ caller }) => ({
       dashboard_url: `${context.publicBaseUrl()}/dashboard/${await getDashboardSlug(context, caller.accountId)}`,
       org_id: caller.accountId,
@@ -49,13 +43,5 @@ export const dashboardEndpoints = (context: StandaloneContext): readonly Endpoin
     path: "/certificate_url",
     tag: "dashboard",
     accountType: "organization",
-    errors: [
-      {
-        code: "request_invalid",
-        when: "A query parameter is missing, repeated or malformed; the message names it.",
-        example: "id: required",
-      },
-      KEY_ERROR,
-    ],
   }),
 ];

@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import { accountModeOf } from "../../modules/records/owner.rules.ts";
-import type { Donation, DonationFilter } from "../../modules/charities/donations.rules.ts";
+import type { DonationFilter } from "../../modules/charities/donations.rules.ts";
 import { donate, readDonated } from "../../modules/charities/donate.ts";
 import { countDonations, listDonations } from "../../modules/charities/donations.sql.ts";
 import { listAllDonations } from "../../modules/charities/listAllDonations.ts";
@@ -9,18 +9,15 @@ import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "../endpoints/charitie
 import { rangeOfDays, setNextLink } from "../http/listPages.ts";
 import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { queryError, READ_ERROR } from "../http/errorResponses.ts";
+import { READ_ERROR } from "../http/errorResponses.ts";
 import { presentPages } from "../../runtime/presentPages.ts";
 import {
   DONATION_COLUMNS,
   presentDonation,
 } from "../../modules/charities/presentDonation.rules.ts";
-import { onePage, selectsPage } from "../http/listExports.ts";
 import type { StandaloneContext } from "../context.ts";
 import { attributionOf, isBlankId } from "./clientFields.ts";
-import { KEY_ERROR } from "./standaloneErrors.ts";
 import {
-  CHARITY_REQUIRED,
   DONATION_ID_REQUIRED,
   donationRequestOf,
   presentDonated,
@@ -48,22 +45,14 @@ const donateEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
       details:
         "Validates the charity with the organization's charity provider first. Live donations need the donation " +
         "subscription. A known idempotency_key returns the original record.",
-      errors: [
-        {
-          code: "request_invalid",
-          when: "The request is invalid, no charity is found, or the donation subscription is not active.",
-          example: CHARITY_REQUIRED,
-        },
-        KEY_ERROR,
-        PROVIDER_SHARE_ERROR,
-        {
-          code: "internal_error",
-          when:
-            "The charity could not be validated, and nothing was recorded. After the message `internal server error` " +
-            "the donation may be recorded: repeat the request with the same idempotency_key.",
-          example: "charity search failed",
-        },
-      ],
+      errors: {
+        request_invalid:
+          "The request is invalid, no charity is found, or the donation subscription is not active.",
+        ...PROVIDER_SHARE_ERROR,
+        internal_error:
+          "The charity could not be validated, and nothing was recorded. After the message `internal server error` " +
+          "the donation may be recorded: repeat the request with the same idempotency_key.",
+      },
     },
     batch: {
       operationId: "donateInBatch",
@@ -74,17 +63,14 @@ const donateEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
         "body of a single request, with an idempotency_key of its own: a known one, or that of an earlier item, returns " +
         "the original record. A batch validates at most 20 charities with a remote provider. Items for further charities have the " +
         "status 503; repeat the batch to validate more of them.",
-      errors: [
-        {
-          code: "internal_error",
-          when: "The catalogue of charities failed, and nothing was recorded. After the message `internal server error` the items may be recorded: repeat the batch with the same keys.",
-          example: "charity search failed",
-        },
-      ],
-      exampleRejection: CHARITY_REQUIRED,
+      errors: {
+        internal_error:
+          "The catalogue of charities failed, and nothing was recorded. After the message `internal server error` the " +
+          "items may be recorded: repeat the batch with the same keys.",
+      },
     },
     schemas: { item: donateBody, result: donateResponse },
-    examples: EXAMPLES.donate,
+    example: EXAMPLES.donate,
     accept: donationRequestOf,
     write: (caller, items, isAtomic) => donate(context, caller, items, isAtomic),
     present: async (caller, done) => (await readDonated(context, caller, done)).map(presentDonated),
@@ -116,23 +102,22 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: StandaloneContext): E
         responseHeaders: {
           Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page. Only of JSON.',
         },
-        errors: [
-          queryError("start_date: must be a calendar date in the form YYYY-MM-DD"),
-          KEY_ERROR,
-          READ_ERROR,
-        ],
+        errors: READ_ERROR,
       },
       schemas: { query: listQuery, response: listResponse },
-      examples: EXAMPLES.list,
       exported: { name: "donations", columns: DONATION_COLUMNS },
+      pageParameters: ["page", "page_size"],
       handle: ({ ctx, caller, query }) => {
         const owner = accountModeOf(caller);
         const filter = filterOf(query);
         const { page, page_size: pageSize } = query;
         const offset = (page - 1) * pageSize;
-        const readPage = () => listDonations(reads, owner, filter, { offset, limit: pageSize });
+        const readPage = async () =>
+          (await listDonations(reads, owner, filter, { offset, limit: pageSize })).map(
+            presentDonation,
+          );
         return {
-          readBody: async () => {
+          body: async () => {
             const [totalItems, donations] = await Promise.all([
               countDonations(reads, owner, filter),
               readPage(),
@@ -146,16 +131,11 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: StandaloneContext): E
               total_pages: totalPages,
               page,
               page_size: pageSize,
-              donations: donations.map(presentDonation),
+              donations,
             };
           },
-          readPages: () =>
-            presentPages<Donation>(
-              selectsPage(ctx, ["page", "page_size"])
-                ? onePage(readPage)
-                : listAllDonations(reads, owner, filter),
-              presentDonation,
-            ),
+          page: readPage,
+          all: () => presentPages(listAllDonations(reads, owner, filter), presentDonation),
         };
       },
     },
@@ -172,19 +152,11 @@ const refundEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
       details:
         "Marks the donation as refunded and subtracts it from the totals. Nothing is reversed at the payment processor. " +
         "Refunding a donation again returns the first refund.",
-      errors: [
-        {
-          code: "request_invalid",
-          when: "The request is invalid, or the idempotency_key was used for another donation.",
-          example: DONATION_ID_REQUIRED,
-        },
-        KEY_ERROR,
-        {
-          code: "record_not_found",
-          when: "The organization has no such donation in the key's mode.",
-          example: "donation not found",
-        },
-      ],
+      errors: {
+        request_invalid:
+          "The request is invalid, or the idempotency_key was used for another donation.",
+        record_not_found: "The organization has no such donation in the key's mode.",
+      },
     },
     batch: {
       operationId: "refundDonationsInBatch",
@@ -193,11 +165,9 @@ const refundEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
       details:
         "Refunds the items in one transaction and in their order. Each item is the body of a single request, with an " +
         "idempotency_key of its own. Refunding a donation again returns the first refund.",
-      errors: [],
-      exampleRejection: "donation not found",
     },
     schemas: { item: refundBody, result: refundResponse },
-    examples: EXAMPLES.refund,
+    example: EXAMPLES.refund,
     checkItem: (item) => (isBlankId(item) ? DONATION_ID_REQUIRED : null),
     accept: refundRequestOf,
     write: (caller, items, isAtomic) =>

@@ -3,19 +3,17 @@ import {
   EVENT_DATA,
   EVENT_DAYS,
   EVENT_TYPES,
-  REGISTRATION_CREATED_EXAMPLE,
   presentEvent,
 } from "../../modules/events/events.rules.ts";
 import type { EventType } from "../../modules/events/events.rules.ts";
 import { readFeed } from "../../modules/feed/readFeed.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { queryError, READ_ERROR } from "../http/errorResponses.ts";
+import { READ_ERROR } from "../http/errorResponses.ts";
 import { defaultedLimit, setNextLink } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { EVENT_MEANINGS, schemaNameOf } from "../endpoints/webhookSchemas.ts";
 import type { StandaloneContext } from "../context.ts";
-import { KEY_ERROR } from "./standaloneErrors.ts";
 
 const TYPES_MUST_BE = `must be one or more of ${EVENT_TYPES.join(", ")}, with commas between them`;
 
@@ -92,31 +90,6 @@ const response = z
   })
   .meta({ id: "Events" });
 
-const EXAMPLE: z.output<typeof response> = {
-  events: [
-    {
-      id: "evt_00000000000003e80198c5de7c1f7b52a3a13f1f9a0c9e11",
-      timestamp: "2025-06-01T12:00:00.000Z",
-      type: "registration.created",
-      data: REGISTRATION_CREATED_EXAMPLE,
-    },
-    {
-      id: "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d",
-      timestamp: "2025-06-01T12:03:24.000Z",
-      type: "registration.refunded",
-      data: {
-        registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
-        kind: "tree",
-        count: 1,
-        remaining_count: 2,
-        reason: "order cancelled",
-      },
-    },
-  ],
-  has_more: false,
-  held_back_since: null,
-};
-
 /** The feed of an organization's events. */
 export const eventEndpoints = ({
   db,
@@ -137,23 +110,15 @@ export const eventEndpoints = ({
       responseHeaders: {
         Link: 'The URL of the events that follow, as `<…>; rel="next"`. Absent if there are none yet.',
       },
-      errors: [
-        queryError(`types: ${TYPES_MUST_BE}`),
-        KEY_ERROR,
-        {
-          code: "event_gone",
-          when:
-            "The event in `starting_after` is unknown: it was deleted, because it is older than 30 days, or the database " +
-            "was restored to a time before it. Or events that follow it are older than 30 days. Events may be missing, so " +
-            "compare your copy with the lists of records, and then begin without `starting_after`.",
-          example:
-            "starting_after: the event is unknown; it was deleted because of its age, or lost when the database was restored. Compare your copy with the lists of records, and read the feed from its start, without starting_after",
-        },
-        READ_ERROR,
-      ],
+      errors: {
+        event_gone:
+          "The event in `starting_after` is unknown: it was deleted, because it is older than 30 days, or the database " +
+          "was restored to a time before it. Or events that follow it are older than 30 days. Events may be missing, so " +
+          "compare your copy with the lists of records, and then begin without `starting_after`.",
+        ...READ_ERROR,
+      },
     },
     schemas: { query, response },
-    examples: { response: EXAMPLE },
     handle: async ({
       ctx,
       caller: { accountId, mode },

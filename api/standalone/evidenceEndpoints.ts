@@ -1,5 +1,3 @@
-import { mustBeOneOf } from "../../runtime/describeIssues.rules.ts";
-import { EVIDENCE_STAGES } from "../../modules/planting/timeline.rules.ts";
 import { readSharedSummary } from "../../modules/planting/readSharedSummary.ts";
 import { createEvidenceReader } from "../../modules/planting/readTreeEvidence.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
@@ -11,44 +9,15 @@ import {
   treeEvidence,
 } from "../endpoints/treeEvidenceSchema.ts";
 import { evidenceSummary, presentEvidenceSummary } from "../endpoints/presentEvidenceSummary.ts";
-import { presentTreeEvidence, TREE_EVIDENCE_EXAMPLE } from "../endpoints/presentTreeEvidence.ts";
+import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
 import { pathParameter } from "../http/requestContext.ts";
-import { textKeyEndpoint } from "../http/endpoint.ts";
+import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import { queryObject } from "../http/parseRequest.ts";
-import { KEY_ERROR } from "./standaloneErrors.ts";
-import type { PresentedEvidenceSummary } from "../endpoints/presentEvidenceSummary.ts";
-
-const SUMMARY_EXAMPLE: PresentedEvidenceSummary = {
-  summary: {
-    total_trees: 1200,
-    trees_planted: 800,
-    trees_planted_simulated: 0,
-    carbon_offset_tons: 246.4,
-    area_restored_hectares: 0.08,
-    countries: ["Kenya"],
-  },
-  regions: [
-    {
-      id: "kenya-kwale",
-      name: "Kwale",
-      country: "Kenya",
-      simulated: false,
-      evidence: [
-        {
-          id: "17",
-          type: "photo",
-          url: "https://photos.example/gazi.jpg",
-          date: "2025-07-10",
-        },
-      ],
-    },
-  ],
-};
 
 const summaryEndpoint = (context: EvidenceContext): Endpoint =>
-  textKeyEndpoint({
+  keyEndpoint({
     method: "get",
     path: "/evidence",
     description: {
@@ -60,10 +29,9 @@ const summaryEndpoint = (context: EvidenceContext): Endpoint =>
         "planted trees only. If the planting partner is simulated, which it always is with a test key, the planted trees " +
         "are those of the simulation and are marked; otherwise none of them counts.",
       responseHeaders: EVIDENCE_HEADERS,
-      errors: [KEY_ERROR, READ_ERROR],
+      errors: READ_ERROR,
     },
     schemas: { response: evidenceSummary },
-    examples: { response: SUMMARY_EXAMPLE },
     handle: async ({ ctx, caller }) => {
       const summary = await readSharedSummary(context, caller.mode);
       // It is renewed when trees are planted, which may be at any time.
@@ -83,7 +51,7 @@ const treeQuery = queryObject({
 
 const treeEndpoint = (context: EvidenceContext): Endpoint => {
   const reader = createEvidenceReader(context);
-  return textKeyEndpoint({
+  return keyEndpoint({
     method: "get",
     path: "/evidence/tree/:id",
     description: {
@@ -95,23 +63,12 @@ const treeEndpoint = (context: EvidenceContext): Endpoint => {
         "verified planting sessions. The response is cached for 30 days or until the next milestone.",
       pathParameters: { id: "The registration's id." },
       responseHeaders: EVIDENCE_HEADERS,
-      errors: [
-        {
-          code: "request_invalid",
-          when: "evidence_stage is not one of the stages.",
-          example: `evidence_stage: ${mustBeOneOf(EVIDENCE_STAGES)}`,
-        },
-        KEY_ERROR,
-        {
-          code: "record_not_found",
-          when: "The organization has no such tree registration in the key's mode.",
-          example: "failed to find tree",
-        },
-        READ_ERROR,
-      ],
+      errors: {
+        record_not_found: "The organization has no such tree registration in the key's mode.",
+        ...READ_ERROR,
+      },
     },
     schemas: { query: treeQuery, response: treeEvidence },
-    examples: { response: TREE_EVIDENCE_EXAMPLE },
     handle: async ({ ctx, caller: { accountId, mode }, query }) => {
       const stage = query.evidence_stage ?? null;
       const selection = { accountId, mode, id: pathParameter(ctx, "id") };

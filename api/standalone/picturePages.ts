@@ -3,7 +3,7 @@ import type { CommonQueryMethods } from "slonik";
 import { findLogoFiles } from "../../modules/accounts/profiles.sql.ts";
 import { createLookups } from "../../db/batching/joinCalls.ts";
 import { inPublicPath } from "../../runtime/cell.rules.ts";
-import { drawMonogram, MONOGRAM_PATH } from "../endpoints/charities.ts";
+import { CHARITY_ICON_PATH } from "../endpoints/charities.ts";
 import type { Page } from "../http/createApp.ts";
 import { HttpError } from "../http/httpError.ts";
 import { pathParameter } from "../http/requestContext.ts";
@@ -25,17 +25,22 @@ const ICON = pictureOf(
   `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#1c6b47"/><path fill="#e9f4ec" d="M15 26v-8c-5 0-8-3-8-8 5 0 8 2 9 6 1-5 4-8 9-9 0 6-3 10-8 10.500V26z"/></svg>`,
 );
 
-/** Pictures that depend on their URL alone: the last part of their path has all that they show. */
-const drawnPage = (path: string, draw: (name: string) => string | null): Page => ({
-  path,
+const CHARITY_ICON = pictureOf(
+  SVG,
+  `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64"><rect width="64" height="64" rx="12" fill="#2d5f73"/><path fill="#fff" d="M32 50 14 32a11 11 0 0 1 18-13 11 11 0 0 1 18 13z"/></svg>`,
+);
+
+/** Serves pictures that depend on their URL alone. */
+const simulatedPhotoPage: Page = {
+  path: "/media/simulated/:name.svg",
   run: (ctx) => {
-    const picture = draw(pathParameter(ctx, "name"));
-    if (picture === null) {
+    const seed = pathParameter(ctx, "name");
+    if (!SEED.test(seed)) {
       throw new HttpError("path_not_found", "failed to find picture");
     }
-    send(ctx, pictureOf(SVG, picture), IMMUTABLE);
+    send(ctx, pictureOf(SVG, drawSimulatedPhoto(seed)), IMMUTABLE);
   },
-});
+};
 
 /** Serves the logos of organizations as operators gave them. No browser takes them for anything but pictures. */
 const logoPage = (db: CommonQueryMethods): Page => {
@@ -69,9 +74,7 @@ export const picturePages = (db: CommonQueryMethods): readonly Page[] => [
     run: (ctx) => send(ctx, WORLD_PICTURE, ONE_DAY),
   },
   { path: "/dashboard/icon.svg", run: (ctx) => send(ctx, ICON, ONE_DAY) },
-  drawnPage("/media/simulated/:name.svg", (seed) =>
-    SEED.test(seed) ? drawSimulatedPhoto(seed) : null,
-  ),
-  drawnPage(MONOGRAM_PATH, drawMonogram),
+  { path: CHARITY_ICON_PATH, run: (ctx) => send(ctx, CHARITY_ICON, ONE_DAY) },
+  simulatedPhotoPage,
   logoPage(db),
 ];

@@ -14,10 +14,10 @@ import type { RefundWriter } from "../../modules/registrations/refundRegistratio
 import type { ListContext, RegistrationContext } from "../../modules/registrations/context.ts";
 import { pagedListEndpoint } from "../http/listEndpoints.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { queryError, DAILY_LIMIT_ERROR } from "../http/errorResponses.ts";
+import { DAILY_LIMIT_ERROR, QUEUE_ERROR } from "../http/errorResponses.ts";
 import type { HttpContext } from "../context.ts";
 import { isBlankId } from "./clientFields.ts";
-import { KEY_ERROR, PROCESSOR_ERROR, QUEUE_ERROR, SUSPENDED_ERROR } from "./standaloneErrors.ts";
+import { PROCESSOR_ERROR } from "./standaloneErrors.ts";
 import { KIND_NAMES } from "./standaloneKinds.ts";
 import {
   listFilter,
@@ -50,19 +50,16 @@ const registerEndpoints = (kind: Kind, context: EndpointContext): readonly Endpo
       details:
         "Records the registration and responds immediately. Its usage is reported to the payment processor later. " +
         "A known idempotency_key returns the original record and bills nothing.",
-      errors: [
-        {
-          code: "request_invalid",
-          when:
-            "The request is invalid; the message names every invalid field. Or its units exceed the account's limit for " +
-            "one request, or for a whole day.",
-          example: "count: must be an integer of at least 1",
-        },
-        KEY_ERROR,
-        SUSPENDED_ERROR,
-        DAILY_LIMIT_ERROR,
-        QUEUE_ERROR,
-      ],
+      errors: {
+        request_invalid:
+          "The request is invalid; the message names every invalid field. Or its units exceed the account's limit for " +
+          "one request, or for a whole day.",
+        subscription_inactive:
+          "The organization's subscription is not active or has no price for the kind, and its registrations are " +
+          "suspended until it is. A repeated request with a known idempotency_key still returns the original record.",
+        ...DAILY_LIMIT_ERROR,
+        ...QUEUE_ERROR,
+      },
     },
     batch: {
       operationId: `register${names.title}sInBatch`,
@@ -71,11 +68,9 @@ const registerEndpoints = (kind: Kind, context: EndpointContext): readonly Endpo
       details:
         "Records the items in one transaction and in their order. Each item is the body of a single request, with an " +
         "idempotency_key of its own: a known one, or that of an earlier item, returns the original record.",
-      errors: [],
-      exampleRejection: "count: must be an integer of at least 1",
     },
     schemas: { item: SCHEMAS[kind].registerBody, result: SCHEMAS[kind].registerResponse },
-    examples: EXAMPLES[kind].register,
+    example: EXAMPLES.register,
     accept: (item, caller) => newRegistrationOf(caller, kind, item),
     write: (caller, items, isAtomic) =>
       registerAll(context, caller, ownerOf(caller, kind), items, isAtomic),
@@ -108,13 +103,8 @@ const listEndpoint = (kind: Kind, context: EndpointContext): Endpoint => {
         details:
           "Returns every registration of the organization in the key's mode that matches all filters, newest first, " +
           "in one response, or page by page with `first`. The totals cover all registrations, whatever the filters.",
-        errors: [
-          queryError("created_at: must be a calendar date in the form YYYY-MM-DD"),
-          KEY_ERROR,
-        ],
       },
       schemas: { query: listQuery, response: SCHEMAS[kind].registerResponse },
-      examples: EXAMPLES[kind].list,
       exported: { name: names.plural, columns: REGISTRATION_COLUMNS },
       idField: "id",
       startParameter: "after",
@@ -152,28 +142,16 @@ const refundEndpoints = (
         "Subtracts units from the record, the totals and the reported usage, at the time of the registration. " +
         "Partial refunds add up, so a partial refund should carry an idempotency_key: a known one returns the " +
         "original refund and refunds nothing.",
-      errors: [
-        {
-          code: "request_invalid",
-          when:
-            "The request is invalid, the count is more than what remains, the registration has no usage record on " +
-            "file, or the idempotency_key was used for another registration.",
-          example: idRequiredMessage(kind),
-        },
-        {
-          code: "key_invalid",
-          when:
-            "The key is missing or invalid, or the registration is outside the current billing cycle or too old for " +
-            "the payment processor to accept the refund of its usage.",
-          example: KEY_ERROR.example,
-        },
-        {
-          code: "record_not_found",
-          when: "The organization has no such registration in the key's mode.",
-          example: `failed to find ${names.noun} registration`,
-        },
-        PROCESSOR_ERROR,
-      ],
+      errors: {
+        request_invalid:
+          "The request is invalid, the count is more than what remains, the registration has no usage record on " +
+          "file, or the idempotency_key was used for another registration.",
+        outside_billing_cycle:
+          "The registration is outside the current billing cycle, or too old for the payment processor to accept the " +
+          "refund of its usage.",
+        record_not_found: "The organization has no such registration in the key's mode.",
+        ...PROCESSOR_ERROR,
+      },
     },
     batch: {
       operationId: `refund${names.title}sInBatch`,
@@ -182,11 +160,10 @@ const refundEndpoints = (
       details:
         "Refunds the items in one transaction and in their order. Each item is the body of a single request, with an " +
         "idempotency_key of its own. Items that refund the same registration add up.",
-      errors: [PROCESSOR_ERROR],
-      exampleRejection: `failed to find ${names.noun} registration`,
+      errors: PROCESSOR_ERROR,
     },
     schemas: { item: SCHEMAS[kind].refundBody, result: SCHEMAS[kind].refundResponse },
-    examples: EXAMPLES[kind].refund,
+    example: EXAMPLES.refund,
     checkItem: (item) => (isBlankId(item) ? idRequiredMessage(kind) : null),
     accept: refundRequestOf,
     write: (caller, items, isAtomic) =>

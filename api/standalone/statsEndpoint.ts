@@ -6,16 +6,13 @@ import {
   STATISTICS_KINDS,
 } from "../../modules/dashboard/statistics.rules.ts";
 import { date, text } from "../../modules/records/fields.rules.ts";
-import { mustBeOneOf, oneOf } from "../../runtime/describeIssues.rules.ts";
-import { presentPages } from "../../runtime/presentPages.ts";
+import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import { readStatistics } from "../../modules/dashboard/readStatistics.ts";
 import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { onePage } from "../http/listExports.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import type { StandaloneContext } from "../context.ts";
-import { KEY_ERROR } from "./standaloneErrors.ts";
 
 const METADATA = "metadata.";
 
@@ -123,36 +120,15 @@ export const statsEndpoint = ({ db, clock, streaming }: StandaloneContext): Endp
         details:
           "Counts the records of the key's mode by the interval in which they were recorded, in UTC. A refund counts in the " +
           "interval of its record, as in the totals.",
-        errors: [
-          {
-            code: "request_invalid",
-            when: "A query parameter is missing, repeated or malformed, or the range has too many days; the message names it.",
-            example: `kind: ${mustBeOneOf(STATISTICS_KINDS)}`,
-          },
-          KEY_ERROR,
-          READ_ERROR,
-        ],
-      },
-      schemas: { query: statsQuery, response: statsResponse },
-      examples: {
-        response: {
-          kind: "tree",
-          interval: "month",
-          from: "2025-06-01",
-          to: "2025-06-30",
-          stats: [
-            {
-              start: "2025-06-01",
-              group: "newsletter",
-              is_rest: false,
-              registered: 120,
-              refunded: 3,
-              net: 117,
-            },
-          ],
+        errors: {
+          request_invalid:
+            "A query parameter is missing, repeated or malformed, or the range has too many days; the message names it.",
+          ...READ_ERROR,
         },
       },
+      schemas: { query: statsQuery, response: statsResponse },
       exported: { name: "stats", columns: COLUMNS },
+      pageParameters: [],
       handle: ({ caller: { accountId, mode }, query }) => {
         const { kind, interval, from = null, to = null } = query;
         const read = () =>
@@ -169,15 +145,11 @@ export const statsEndpoint = ({ db, clock, streaming }: StandaloneContext): Endp
             },
           );
         return {
-          readBody: async () => {
+          body: async () => {
             const { range, rows } = await read();
             return { kind, interval, ...range, stats: rows.map(presentRow) };
           },
-          readPages: () =>
-            presentPages<StatisticsRow>(
-              onePage(async () => (await read()).rows),
-              presentRow,
-            ),
+          page: async () => (await read()).rows.map(presentRow),
         };
       },
     },

@@ -1,7 +1,7 @@
 import type { ReadWebhook } from "../../modules/billing/stripe/createWebhookReader.ts";
 import { receiveProcessorEvent } from "../../modules/billing/processorEvents/processProcessorEvents.ts";
 import type { Webhook } from "../http/createApp.ts";
-import { readRawBody } from "../http/receiveBody.ts";
+import { readRawBody } from "../http/readBody.ts";
 import type { HttpContext } from "../context.ts";
 
 /** A subscription with many items is the largest event; it takes about 1 KiB an item. */

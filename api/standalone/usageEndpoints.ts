@@ -2,12 +2,12 @@ import { z } from "zod";
 import type { StandaloneContext } from "../context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { queryError, READ_ERROR } from "../http/errorResponses.ts";
+import { READ_ERROR } from "../http/errorResponses.ts";
 import { pagedListEndpoint } from "../http/listEndpoints.ts";
 import { rangeOfDays, pageLength, pageStart } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { pathParameter } from "../http/requestContext.ts";
-import { KEY_ERROR, PROCESSOR_ERROR } from "./standaloneErrors.ts";
+import { PROCESSOR_ERROR } from "./standaloneErrors.ts";
 import { monthlyCycle } from "../../modules/billing/usage.rules.ts";
 import { USAGE_COLUMNS, usageJson } from "../../modules/billing/billingStatus.rules.ts";
 import { presentStatement, statementJson } from "../../modules/billing/presentStatement.rules.ts";
@@ -15,19 +15,7 @@ import { readStatement } from "../../modules/billing/readStatement.ts";
 import { date } from "../../modules/records/fields.rules.ts";
 import { KINDS, accountModeOf } from "../../modules/records/owner.rules.ts";
 import { listUsageReports, readUsageReport } from "../../modules/registrations/readUsageReports.ts";
-import { mustBeOneOf, oneOf } from "../../runtime/describeIssues.rules.ts";
-
-const EXAMPLE: z.output<typeof usageJson> = {
-  registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
-  kind: "tree",
-  state: "reported",
-  count: 3,
-  refunded_count: 0,
-  created_at: "2025-06-01T12:00:00.000Z",
-  period: { start: "2025-06-01T00:00:00.000Z", end: "2025-07-01T00:00:00.000Z" },
-  invoice_number: "A1B2C3D4-0001",
-  uninvoiced_reason: null,
-};
+import { oneOf } from "../../runtime/describeIssues.rules.ts";
 
 const kindParameter = () => oneOf(KINDS).optional();
 
@@ -50,19 +38,12 @@ const readEndpoint = ({ db, billing }: StandaloneContext): Endpoint =>
         "Usage is reported some seconds after a registration or a refund. Test mode reports to the built-in ledger, " +
         "which charges nothing.",
       pathParameters: { registration_id: "The id of a tree or bottle registration." },
-      errors: [
-        queryError(`kind: ${mustBeOneOf(KINDS)}`),
-        KEY_ERROR,
-        {
-          code: "record_not_found",
-          when: "The organization has no such registration in the key's mode.",
-          example: "failed to find registration",
-        },
-        READ_ERROR,
-      ],
+      errors: {
+        record_not_found: "The organization has no such registration in the key's mode.",
+        ...READ_ERROR,
+      },
     },
     schemas: { query: oneQuery, response: usageJson },
-    examples: { response: EXAMPLE },
     handle: ({ ctx, caller: { accountId, mode }, query }) =>
       readUsageReport(
         { db, billing },
@@ -98,10 +79,9 @@ const listEndpoint = (context: StandaloneContext): Endpoint =>
         details:
           "Returns the registrations of the organization in the key's mode that match all filters: trees, then bottles, " +
           "each newest first, in one response, or page by page with `limit`.",
-        errors: [queryError(`kind: ${mustBeOneOf(KINDS)}`), KEY_ERROR, READ_ERROR],
+        errors: READ_ERROR,
       },
       schemas: { query: listQuery, response: listResponse },
-      examples: { response: { usage: [EXAMPLE] } },
       exported: { name: "usage", columns: USAGE_COLUMNS },
       idField: "registration_id",
       startParameter: "starting_after",
@@ -151,43 +131,6 @@ const statementQuery = queryObject({
     }),
 });
 
-const EXAMPLE_SUMS = {
-  registered: 40,
-  refunded: 10,
-  reported: 30,
-  late: 0,
-  failed: 0,
-  closed: 0,
-  documented: 0,
-  pending: 0,
-  differences: 0,
-};
-
-const EXAMPLE_PERIOD = { start: "2025-06-01T00:00:00.000Z", end: "2025-07-01T00:00:00.000Z" };
-
-const EXAMPLE_STATEMENT: z.output<typeof statementJson> = {
-  mode: "live",
-  subscription: { status: "active", paused: null, trial: null },
-  statements: [
-    {
-      kind: "tree",
-      period: EXAMPLE_PERIOD,
-      ...EXAMPLE_SUMS,
-      unit_price: { amount: "45", currency: "usd" },
-      invoices: [
-        {
-          number: "A1B2C3-0007",
-          period: EXAMPLE_PERIOD,
-          invoiced: 30,
-          reported: 30,
-          problem: null,
-        },
-      ],
-      days: [{ day: "2025-06-03", ...EXAMPLE_SUMS }],
-    },
-  ],
-};
-
 /** The statement of the key's organization: the same as `impact statement`, without the processor's own sums. */
 export const statementEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint =>
   keyEndpoint({
@@ -200,10 +143,9 @@ export const statementEndpoint = ({ db, clock, billing }: StandaloneContext): En
       details:
         "Sums up the usage of the key's mode for trees and for bottles, by the day of the registration in UTC. The current " +
         "billing periods of trees and bottles can differ. Test mode is never invoiced.",
-      errors: [queryError(`period: ${PERIOD_MUST_BE}`), KEY_ERROR, PROCESSOR_ERROR],
+      errors: PROCESSOR_ERROR,
     },
     schemas: { query: statementQuery, response: statementJson },
-    examples: { response: EXAMPLE_STATEMENT },
     handle: async ({ caller, query: { period } }) => {
       const month = period === CURRENT ? null : monthlyCycle(1, new Date(`${period}-01T00:00:00Z`));
       const owner = accountModeOf(caller);

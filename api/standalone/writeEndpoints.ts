@@ -1,6 +1,5 @@
 import { z } from "zod";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
-import { dailyLimitMessage } from "../../modules/accounts/limits.rules.ts";
 import type { Outcome } from "../../modules/records/batches.rules.ts";
 import {
   MAXIMUM_ITEMS,
@@ -17,7 +16,7 @@ import { inChunks } from "../../runtime/inChunks.ts";
 import { callerOf } from "../http/requestContext.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Description, Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import type { Description, Endpoint } from "../http/endpoint.ts";
 import {
   booleanParameter,
   bodyObject,
@@ -32,7 +31,8 @@ import {
   REPLAY_HEADER,
 } from "../http/idempotencyKey.ts";
 import { streamText, WRITE_TIMEOUT_MS } from "../http/streamText.ts";
-import { errorBody, KEY_ERROR, presentError, QUEUE_ERROR } from "./standaloneErrors.ts";
+import { QUEUE_ERROR } from "../http/errorResponses.ts";
+import { errorBody, presentError } from "./standaloneErrors.ts";
 
 const batchQuery = queryObject({
   atomic: booleanParameter().default("true").meta({
@@ -91,13 +91,8 @@ const itemError = z
   })
   .meta({ id: "ItemError" });
 
-/** Returns the schemas and examples of a batch. */
-const describeBatch = (
-  title: string,
-  item: z.ZodType,
-  result: z.ZodType,
-  { body, response }: { readonly body: unknown; readonly response: unknown },
-): Pick<Endpoint, "schemas" | "examples"> => {
+/** Returns the schemas of a batch. */
+const describeBatch = (title: string, item: z.ZodType, result: z.ZodType): Endpoint["schemas"] => {
   const recorded = z
     .strictObject({
       status: z.literal(200),
@@ -108,31 +103,21 @@ const describeBatch = (
     })
     .meta({ id: `${title}Success` });
   return {
-    schemas: {
-      query: batchQuery,
-      body: bodyObject({
-        items: z.array(item).min(1).max(MAXIMUM_ITEMS).meta({
-          description: "The bodies of single requests, in the order in which to record them.",
-        }),
-      }).meta({ id: `New${title}Batch` }),
-      response: z
-        .strictObject({
-          succeeded: count("How many items were recorded, or had been recorded before."),
-          failed: count("How many items were rejected; 0 unless `atomic` is `false`."),
-          results: z
-            .array(z.union([recorded, itemError]).meta({ id: `${title}Result` }))
-            .meta({ description: "One for each item, in the order of the items." }),
-        })
-        .meta({ id: `${title}Batch` }),
-    },
-    examples: {
-      body: { items: [body] },
-      response: {
-        succeeded: 1,
-        failed: 0,
-        results: [{ status: 200, idempotent_replayed: false, body: response }],
-      },
-    },
+    query: batchQuery,
+    body: bodyObject({
+      items: z.array(item).min(1).max(MAXIMUM_ITEMS).meta({
+        description: "The bodies of single requests, in the order in which to record them.",
+      }),
+    }).meta({ id: `New${title}Batch` }),
+    response: z
+      .strictObject({
+        succeeded: count("How many items were recorded, or had been recorded before."),
+        failed: count("How many items were rejected; 0 unless `atomic` is `false`."),
+        results: z
+          .array(z.union([recorded, itemError]).meta({ id: `${title}Result` }))
+          .meta({ description: "One for each item, in the order of the items." }),
+      })
+      .meta({ id: `${title}Batch` }),
   };
 };
 
@@ -152,12 +137,10 @@ type WriteDefinition<
   readonly batch: Omit<Description, "tag"> & {
     /** The name of the batch in the API description. */
     readonly title: string;
-    /** The message of a rejected item. */
-    readonly exampleRejection: string;
   };
   /** The body of the single request, and its response. */
   readonly schemas: { readonly item: Item; readonly result: Result };
-  readonly examples: { readonly body: z.input<Item>; readonly response: z.output<Result> };
+  readonly example: z.input<Item>;
   /** Checks a body before its schema does; returns the message of its rejection, or null. */
   readonly checkItem?: (item: unknown) => string | null;
   /** @throws DomainError if the item is rejected */
@@ -210,33 +193,18 @@ const TEMPORARY: ReadonlySet<ApiErrorCode> = new Set([
 const statusOf = ({ rejections }: BatchRejectedError): 400 | 403 =>
   [...rejections.values()].every(({ code }) => TEMPORARY.has(code)) ? 403 : 400;
 
-const describeRejected = (
-  code: ApiErrorCode,
-  when: string,
-  rejection: DomainError,
-): ErrorResponse => ({
-  code,
-  when,
-  example: rejection.message,
-  body: {
-    schema: rejectedBatch,
-    example: presentRejection(new BatchRejectedError(new Map([[1, rejection]]), 2)),
+/** The errors of every batch. */
+const BATCH_ERRORS = {
+  errors: {
+    request_invalid:
+      "The request is invalid, or items are rejected and nothing was recorded; `errors` names them all.",
+    daily_limit_reached:
+      "All rejected items have the status 403, such as items beyond the limit of a day, and nothing was recorded; " +
+      "`errors` names them.",
+    ...QUEUE_ERROR,
   },
-});
-
-/** Returns the errors of a batch of which nothing was recorded. */
-const rejectionErrors = (exampleRejection: string): readonly ErrorResponse[] => [
-  describeRejected(
-    "request_invalid",
-    "The request is invalid, or items are rejected and nothing was recorded; `errors` names them all.",
-    invalidRequest(exampleRejection),
-  ),
-  describeRejected(
-    "daily_limit_reached",
-    "All rejected items have the status 403, such as items beyond the limit of a day, and nothing was recorded; `errors` names them.",
-    new DomainError("daily_limit_reached", dailyLimitMessage(10_000, 9990)),
-  ),
-];
+  errorBodies: { request_invalid: rejectedBatch, daily_limit_reached: rejectedBatch },
+};
 
 /** Returns the bodies of results. If some were recorded just now, no error may be a 503, after which nothing was. */
 const readBodies = async <Done extends { readonly replayed: boolean }, Body>(
@@ -298,9 +266,9 @@ export const writeEndpoints = <
   tag,
   requestsPerSecond,
   single,
-  batch: { title, exampleRejection, errors, ...description },
+  batch: { title, errors, ...description },
   schemas: { item, result },
-  examples,
+  example,
   checkItem = () => null,
   accept,
   write,
@@ -321,7 +289,7 @@ export const writeEndpoints = <
       ...(requestsPerSecond !== undefined && { requestsPerSecond }),
       description: { ...single, tag, responseHeaders: REPLAY_HEADER },
       schemas: { body: item, response: result },
-      examples,
+      example,
       checkBody: checkItem,
       handle: async ({ ctx, caller, body }) => {
         const done = resultOfOne(await write(caller, [accept(body, caller)], false));
@@ -336,10 +304,12 @@ export const writeEndpoints = <
       isBatch: true,
       description: {
         ...description,
+        ...BATCH_ERRORS,
         tag,
-        errors: [...rejectionErrors(exampleRejection), KEY_ERROR, ...errors, QUEUE_ERROR],
+        errors: { ...BATCH_ERRORS.errors, ...errors },
       },
-      ...describeBatch(title, item, result, examples),
+      schemas: describeBatch(title, item, result),
+      example: { items: [example] },
       run: async (ctx) => {
         const caller = callerOf(ctx);
         rejectKeyOfBatch(ctx);

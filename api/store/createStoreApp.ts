@@ -13,7 +13,7 @@ import type { StoreAppContext, HttpContext } from "../context.ts";
 import { authenticateStore, STORE_KEY_HEADERS } from "./authenticateStore.ts";
 import { donateEndpoint } from "./donateEndpoint.ts";
 import { donationListEndpoint, listEndpoint } from "./storeListEndpoints.ts";
-import { errorBody, KEY_ERROR, presentStoreError, QUERY_ERROR } from "./storeErrors.ts";
+import { errorBody, KEY_ERRORS, presentStoreError } from "./storeErrors.ts";
 import { evidenceEndpoint } from "./evidenceEndpoint.ts";
 import { platformWebhook } from "./platformWebhook.ts";
 import { balanceEndpoint, statsEndpoint, verifyEndpoint } from "./readEndpoints.ts";
@@ -30,7 +30,6 @@ const searchEndpoint = (context: HttpContext): Endpoint =>
     details:
       "The nonprofit_id and the ein of a result are accepted as the charity_id of a donation. If the charity provider " +
       "reports no exact total, total_items is a lower bound, and the header Total-Is-Exact is `false`.",
-    keyError: KEY_ERROR,
   });
 
 const DESCRIPTION = `Plants trees, rescues plastic bottles and donates for the customers and orders of an online store,
@@ -55,10 +54,9 @@ export const createStoreApp = (context: StoreAppContext): App => {
       path: "/app/api/certificate_url",
       tag: "impact",
       accountType: "store",
-      errors: [QUERY_ERROR, KEY_ERROR],
     }),
-    orderCertificateUrlEndpoint(context, [QUERY_ERROR, KEY_ERROR]),
-    ...webhookEndpoints(context, { accountType: "store", prefix: "/app/api", keyError: KEY_ERROR }),
+    orderCertificateUrlEndpoint(context),
+    ...webhookEndpoints(context, { accountType: "store", prefix: "/app/api" }),
     ...healthEndpoints(context.readReadiness),
   ];
   const document = (): object =>
@@ -86,7 +84,7 @@ export const createStoreApp = (context: StoreAppContext): App => {
         ["apiKey", "userId"],
       ],
       errorBody,
-      presentError: presentStoreError,
+      keyErrors: KEY_ERRORS,
     });
   return createApp({
     ...context,

@@ -11,7 +11,6 @@ import {
   keyMode,
   customerDetailsOf,
   dollars,
-  dollarsMustBe,
   orderFields,
   SUCCESS,
   withOneEmail,
@@ -66,8 +65,10 @@ const body = fields
 const response = z
   .strictObject({
     status: z.literal(SUCCESS),
-    charity_id: z.string().meta({ description: "As given in the request." }),
-    amount: z.number().meta({ description: "US dollars." }),
+    charity_id: z
+      .string()
+      .meta({ description: "As given in the request.", examples: ["53-0196605"] }),
+    amount: z.number().meta({ description: "US dollars.", examples: [12.5] }),
     mode: keyMode(),
   })
   .meta({ id: "StoreDonation" });
@@ -81,20 +82,13 @@ export const donateEndpoint = (context: StoreAppContext): Endpoint =>
       tag: "donations",
       summary: "Donate to a charity for a customer or an order",
       details: "With a production key, the amount is deducted from the store's balance.",
-      errors: [
-        {
-          code: "request_invalid",
-          when: "The request is malformed, or the charity is unknown.",
-          example: `amount_dollars: ${dollarsMustBe(CENTS)}`,
-        },
-        PROVIDER_SHARE_ERROR,
-      ],
+      errors: {
+        request_invalid: "The request is malformed, or the charity is unknown.",
+        ...PROVIDER_SHARE_ERROR,
+      },
     },
     schemas: { body, response },
-    examples: {
-      body: { charity_id: "53-0196605", amount_dollars: 12.5, customer_name: "Ann Lee" },
-      response: { status: SUCCESS, charity_id: "53-0196605", amount: 12.5, mode: "PROD" },
-    },
+    example: { charity_id: "53-0196605", amount_dollars: 12.5, customer_name: "Ann Lee" },
     responseBody: ({ charity_id, cents }, { mode }) => ({
       status: SUCCESS,
       charity_id,

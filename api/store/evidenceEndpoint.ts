@@ -16,20 +16,17 @@ import {
   renderStage,
   treeEvidence,
 } from "../endpoints/treeEvidenceSchema.ts";
-import { presentTreeEvidence, TREE_EVIDENCE_EXAMPLE } from "../endpoints/presentTreeEvidence.ts";
+import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
 import { startOfNextDay } from "../http/listPages.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { READ_ERROR, queryError } from "../http/errorResponses.ts";
-import { textKeyEndpoint } from "../http/endpoint.ts";
+import { READ_ERROR } from "../http/errorResponses.ts";
+import { keyEndpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
-import { KEY_ERROR } from "./storeErrors.ts";
 
 const parameter = () => text(200).transform((given) => given.trim());
 
 /** A text that cannot be an id is one that does not exist. */
 const recordId = () => z.string().optional();
-
-const TYPE_MUST_BE = "must be trees";
 
 const query = queryObject({
   tree_id: recordId().meta({
@@ -38,7 +35,7 @@ const query = queryObject({
   id: recordId().meta({ description: "Alias of tree_id." }),
   tree: recordId().meta({ description: "Alias of tree_id." }),
   impact_type: z
-    .literal("trees", { error: TYPE_MUST_BE })
+    .literal("trees", { error: "must be trees" })
     .optional()
     .meta({ description: "Only trees have evidence." }),
   created_at: parameter()
@@ -105,13 +102,6 @@ const selectionOf = (given: z.output<typeof query>): EvidenceSelection => {
   };
 };
 
-const EXAMPLE: z.output<typeof response> = {
-  ...TREE_EVIDENCE_EXAMPLE,
-  created_at: "2025-06-01T12:00:00.000000Z",
-  region: "",
-  evidence_count: 2,
-};
-
 const presentStoreEvidence = (
   evidence: TreeEvidence,
   baseUrl: string,
@@ -128,7 +118,7 @@ const presentStoreEvidence = (
 
 export const evidenceEndpoint = (app: StoreAppContext): Endpoint => {
   const reader = createEvidenceReader(app);
-  return textKeyEndpoint({
+  return keyEndpoint({
     method: "get",
     path: "/app/api/evidence",
     description: {
@@ -142,19 +132,12 @@ export const evidenceEndpoint = (app: StoreAppContext): Endpoint => {
         "Cache-Control":
           "How long the response may be cached: 30 days once the timeline of a record selected by its id is complete.",
       },
-      errors: [
-        queryError(`impact_type: ${TYPE_MUST_BE}`),
-        KEY_ERROR,
-        {
-          code: "record_not_found",
-          when: "No tree record of the store in the key's mode matches.",
-          example: "failed to find tree",
-        },
-        READ_ERROR,
-      ],
+      errors: {
+        record_not_found: "No tree record of the store in the key's mode matches.",
+        ...READ_ERROR,
+      },
     },
     schemas: { query, response },
-    examples: { response: EXAMPLE },
     handle: async ({ ctx, caller, query: given }) => {
       const stage = given.evidence_stage ?? null;
       if (stage !== null && caller.mode !== "test") {

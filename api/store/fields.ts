@@ -26,7 +26,7 @@ type Range = { readonly minimum: number; readonly maximum: number };
 const amountOf = ({ minimum, maximum }: Range): string =>
   `a number of US dollars from ${centsToDollars(minimum)} to ${centsToDollars(maximum)} with at most two decimals`;
 
-export const dollarsMustBe = (range: Range): string => `must be ${amountOf(range)}`;
+const dollarsMustBe = (range: Range): string => `must be ${amountOf(range)}`;
 
 /** An amount in dollars, read as cents. The range is in cents. */
 export const dollars = ({ minimum, maximum }: Range) =>

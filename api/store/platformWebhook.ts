@@ -16,7 +16,7 @@ import type { RequestContext } from "../http/requestContext.ts";
 import type { Webhook } from "../http/createApp.ts";
 import { HttpError } from "../http/httpError.ts";
 import { parseRequest } from "../http/parseRequest.ts";
-import { readRawBody } from "../http/receiveBody.ts";
+import { parseSignedJson, readRawBody } from "../http/readBody.ts";
 import { isSignedByPlatform } from "../http/signatures.ts";
 
 /** A request names at most some thousand orders. */
@@ -33,28 +33,21 @@ const orders = z.array(identifier).max(5000).default([]);
 const customer = z.object({ id: identifier.nullish(), email: identifier.nullish() }).nullish();
 const foreign = z.never({ error: "must not be given for this topic" }).optional();
 
-const shop = { shop_domain: z.string().max(500) };
+const anyRequest = z.object({
+  shop_domain: z.string().max(500),
+  customer,
+  orders_requested: orders,
+  orders_to_redact: orders,
+});
 
 /**
  * The fields of Shopify's privacy webhooks that matter here; others are ignored. The topic is in a header, which is not
  * signed, so a body with a field of another topic was signed for another action.
  */
 const REQUESTS = {
-  "customers/data_request": z.object({
-    ...shop,
-    customer,
-    orders_requested: orders,
-    orders_to_redact: foreign,
-  }),
-  "customers/redact": z.object({
-    ...shop,
-    customer,
-    orders_requested: foreign,
-    orders_to_redact: orders,
-    data_request: foreign,
-  }),
-  "shop/redact": z.object({
-    ...shop,
+  "customers/data_request": anyRequest.extend({ orders_to_redact: foreign }),
+  "customers/redact": anyRequest.extend({ orders_requested: foreign, data_request: foreign }),
+  "shop/redact": anyRequest.extend({
     customer: foreign,
     orders_requested: foreign,
     orders_to_redact: foreign,
@@ -74,14 +67,6 @@ const customerOf = (request: PrivacyRequest): CustomerIdentity =>
       (id) => given(id),
     ),
   });
-
-const parseJson = (body: string): unknown => {
-  try {
-    return JSON.parse(body);
-  } catch (cause) {
-    throw new HttpError("request_malformed", "the body is not valid JSON", { cause });
-  }
-};
 
 /**
  * Refuses a request that was processed before and that the platform no longer repeats. A signed body may be in a log, and
@@ -127,7 +112,7 @@ export const platformWebhook = (context: Context, secrets: readonly string[]): W
       { "X-Shopify-Topic": ctx.get("X-Shopify-Topic") },
       "field",
     )["X-Shopify-Topic"];
-    const request = parseRequest(REQUESTS[requested], parseJson(body), "field");
+    const request = parseRequest(REQUESTS[requested], parseSignedJson(body), "field");
     const domain = normalizeDomain(request.shop_domain);
     const store = domain === null ? null : await findStoreByDomain(context.db, domain);
     ctx.set("Cache-Control", "no-store");

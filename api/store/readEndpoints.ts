@@ -14,15 +14,13 @@ import { isBalanceLow } from "../../modules/stores/stores.rules.ts";
 import { presentPages } from "../../runtime/presentPages.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { READ_ERROR, queryError } from "../http/errorResponses.ts";
+import { READ_ERROR } from "../http/errorResponses.ts";
 import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
-import { onePage, selectsPage } from "../http/listExports.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
-import { KEY_ERROR, QUERY_ERROR } from "./storeErrors.ts";
 import { customerFilterOf, customerParameters, KEY_MODES, keyMode, SUCCESS } from "./fields.ts";
 import type { KIND_NAMES } from "./storeKinds.ts";
-import { limitParameter, pageFields, toPage } from "./storePages.ts";
+import { limitParameter, pageFields, toPage } from "./storeListEndpoints.ts";
 
 /* What a store reads of itself: its key, its balance and its totals. */
 
@@ -63,19 +61,8 @@ export const verifyEndpoint = ({ db }: StoreAppContext): Endpoint =>
       operationId: "verifyKey",
       tag: "store",
       summary: "Check a key",
-      errors: [KEY_ERROR],
     },
     schemas: { response: verification },
-    examples: {
-      response: {
-        status: SUCCESS,
-        shop_domain: "example.myshopify.com",
-        key_mode: "PROD",
-        features: { tree_planting: true, plastic_removal: true, donations: true },
-        low_balance: false,
-        low_balance_threshold_cents: 5000,
-      },
-    },
     handle: async ({ caller: { accountId, mode } }) => {
       const store = await getStore(db, accountId);
       return {
@@ -135,41 +122,18 @@ export const balanceEndpoint = ({ db, streaming }: StoreAppContext): Endpoint =>
         tag: "store",
         summary: "Read the balance, the prices and the ledger",
         details: "CSV and NDJSON have the whole ledger, unless limit is given.",
-        errors: [QUERY_ERROR, KEY_ERROR, READ_ERROR],
+        errors: READ_ERROR,
       },
       schemas: { query: ledgerQuery, response: balance },
-      examples: {
-        response: {
-          key_mode: "PROD",
-          balance_cents: 9850,
-          low_balance: false,
-          low_balance_threshold_cents: 5000,
-          prices: { tree_cents: 50, bottle_cents: 10 },
-          entries: [
-            {
-              id: "4711",
-              kind: "tree",
-              amount_cents: -150,
-              balance_cents: 9850,
-              quantity: 3,
-              record_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
-              reference: null,
-              note: "",
-              created_at: "2025-06-01T12:00:00.000000Z",
-            },
-          ],
-          has_more: false,
-          next_cursor: "",
-        },
-      },
       exported: { name: "balance", columns: BALANCE_COLUMNS },
-      handle: ({ ctx, caller: { accountId, mode }, query: { limit, cursor } }) => {
+      pageParameters: ["limit"],
+      handle: ({ caller: { accountId, mode }, query: { limit, cursor } }) => {
         const isLive = mode === "live";
         const before = cursor === undefined || cursor === "" ? null : cursor;
         const listEntries = async (maximum: number) =>
           isLive ? listBalanceEntries(db, accountId, { before, limit: maximum }) : [];
         return {
-          readBody: async () => {
+          body: async () => {
             const store = await getStore(db, accountId);
             const { page, last } = toPage(await listEntries(limit + 1), limit);
             // What was written since the store was read is among the newest entries.
@@ -185,13 +149,10 @@ export const balanceEndpoint = ({ db, streaming }: StoreAppContext): Endpoint =>
               next_cursor: last?.id ?? "",
             };
           },
-          readPages: () =>
-            presentPages(
-              selectsPage(ctx, ["limit"]) || !isLive
-                ? onePage(() => listEntries(limit))
-                : readWholeLedger(db, accountId, before),
-              presentBalanceEntry,
-            ),
+          page: async () => (await listEntries(limit)).map(presentBalanceEntry),
+          all: isLive
+            ? () => presentPages(readWholeLedger(db, accountId, before), presentBalanceEntry)
+            : undefined,
         };
       },
     },
@@ -224,18 +185,9 @@ export const statsEndpoint = (context: StoreAppContext): Endpoint =>
       tag: "impact",
       summary: "Read the totals of the store or of one customer",
       details: "Refunded units and donations are not included.",
-      errors: [queryError("customer: must be given at most once"), KEY_ERROR, READ_ERROR],
+      errors: READ_ERROR,
     },
     schemas: { query: queryObject(customerParameters), response: stats },
-    examples: {
-      response: {
-        trees: 120,
-        plastic_bottles: 40,
-        donations: 12.5,
-        co2_kg: 24_000,
-        customer_scoped: false,
-      },
-    },
     handle: async ({ caller, query }) => {
       const totals = await readStoreImpact(context, accountModeOf(caller), customerFilterOf(query));
       return {

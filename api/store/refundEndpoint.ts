@@ -73,21 +73,14 @@ export const refundEndpoint = (context: StoreAppContext): Endpoint =>
       details:
         "Reverses the newest units of the store, or of the given customer or order. The price that was paid for trees " +
         "and bottles is returned to the balance; donations are not repaid. If fewer units match, nothing changes.",
-      errors: [
-        {
-          code: "request_invalid",
-          when:
-            "The request is malformed, fewer units match than requested, or one call cannot reverse them: it reverses " +
-            `at most ${MAXIMUM_DONATIONS} donations, or trees or bottles of at most ${MAXIMUM_RECORDS} records.`,
-          example: "quantity: only 2 of the matching units remain to be reversed",
-        },
-      ],
+      errors: {
+        request_invalid:
+          "The request is malformed, fewer units match than requested, or one call cannot reverse them: it reverses " +
+          `at most ${MAXIMUM_DONATIONS} donations, or trees or bottles of at most ${MAXIMUM_RECORDS} records.`,
+      },
     },
     schemas: { body, response },
-    examples: {
-      body: { type: "tree", quantity: 1, order_id: "#1001", reason: "order cancelled" },
-      response: { status: SUCCESS, mode: "PROD", refunded_type: "tree", count: 1 },
-    },
+    example: { type: "tree", quantity: 1, order_id: "#1001", reason: "order cancelled" },
     responseBody: ({ type, quantity }, { mode }) => ({
       status: SUCCESS,
       mode: KEY_MODES[mode],

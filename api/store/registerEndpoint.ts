@@ -27,7 +27,7 @@ const unitsOf = (body: z.output<(typeof BODIES)[Kind]>): number =>
   "trees" in body ? body.trees : body.bottles;
 
 const ORDER = { customer_name: "Ann Lee", order_id: "#1001" };
-const BODY_EXAMPLES = { tree: { trees: 3, ...ORDER }, bottle: { bottles: 3, ...ORDER } };
+const EXAMPLES = { tree: { trees: 3, ...ORDER }, bottle: { bottles: 3, ...ORDER } };
 
 /** Builds the endpoint that registers units of one kind. */
 export const registerEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => {
@@ -48,22 +48,15 @@ export const registerEndpoint = (kind: Kind, context: StoreAppContext): Endpoint
       tag: plural,
       summary: `${verb} ${plural} for a customer or an order`,
       details: "With a production key, the price is deducted from the store's balance.",
-      errors: [
-        {
-          code: "request_invalid",
-          when:
-            "The request is malformed; the message names each invalid field. Or its units exceed the store's limit for " +
-            "one request, or for a whole day.",
-          example: `${plural}: must be an integer of at least 1`,
-        },
-        DAILY_LIMIT_ERROR,
-      ],
+      errors: {
+        request_invalid:
+          "The request is malformed; the message names each invalid field. Or its units exceed the store's limit for " +
+          "one request, or for a whole day.",
+        ...DAILY_LIMIT_ERROR,
+      },
     },
     schemas: { body: BODIES[kind], response },
-    examples: {
-      body: BODY_EXAMPLES[kind],
-      response: { status: SUCCESS, [countField]: 3, ...ORDER },
-    },
+    example: EXAMPLES[kind],
     responseBody: (body) => ({
       status: SUCCESS,
       [countField]: unitsOf(body),

@@ -1,9 +1,6 @@
 import { z } from "zod";
 import type { ApiErrorCode, PresentError } from "../../runtime/errorStatus.ts";
-import { RETRY_AFTER } from "../http/endpoint.ts";
-import type { ErrorResponse } from "../http/endpoint.ts";
-import { LIMIT_MUST_BE } from "../http/listPages.ts";
-import { queryError } from "../http/errorResponses.ts";
+import type { Errors } from "../http/endpoint.ts";
 
 export const errorBody = z
   .strictObject({
@@ -70,26 +67,10 @@ export const presentStoreError: PresentError = (code, error) => ({
   code: STORE_CODES[code],
 });
 
-export const KEY_ERROR: ErrorResponse = {
-  code: "key_missing",
-  when:
+/** When a key is not accepted. */
+export const KEY_ERRORS: Errors = {
+  key_missing:
     "`UNAUTHORIZED`: the header api_key is missing, or both shop_name and user_id. `WRONG_KEY_TYPE`: the key belongs to " +
     "the standalone interface. `INVALID_KEY`: the key is unknown, revoked, expired or of another store. " +
     "`INVALID_SHOP`: the store is unknown or uninstalled.",
-  example: "the header api_key is missing",
-};
-
-export const BUDGET_ERROR: ErrorResponse = {
-  code: "balance_insufficient",
-  when: "The balance does not cover the cost; nothing was recorded.",
-  example: "top-up balance exhausted: $5.00 needed, $1.20 left",
-};
-
-export const QUERY_ERROR = queryError(`limit: ${LIMIT_MUST_BE}`);
-
-export const QUEUE_ERROR: ErrorResponse = {
-  code: "queue_full",
-  when: "Too many requests are waiting; nothing was recorded. Try again.",
-  example: "too many requests are waiting, try again",
-  headers: RETRY_AFTER,
 };

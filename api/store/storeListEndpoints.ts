@@ -7,18 +7,41 @@ import { orderId } from "../../modules/stores/customers.rules.ts";
 import type { ImpactFilter } from "../../modules/stores/customers.rules.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import type { StoreList } from "../../modules/stores/storeLists.ts";
-import { presentPages } from "../../runtime/presentPages.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
-import { onePage, selectsPage } from "../http/listExports.ts";
-import { startOfDay } from "../http/listPages.ts";
+import { startOfDay, integerUpTo } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
-import { KEY_ERROR, QUERY_ERROR } from "./storeErrors.ts";
 import { customerFilterOf, customerParameters, isGiven } from "./fields.ts";
 import { KIND_NAMES } from "./storeKinds.ts";
-import { limitParameter, pageFields, toPage } from "./storePages.ts";
+
+const DEFAULT_LIMIT = 20;
+const MAXIMUM_LIMIT = 100;
+
+export const limitParameter = integerUpTo(MAXIMUM_LIMIT, { default: DEFAULT_LIMIT })
+  .default(DEFAULT_LIMIT)
+  .meta({
+    description: `Page size; ${DEFAULT_LIMIT} by default. More than ${MAXIMUM_LIMIT} is read as ${MAXIMUM_LIMIT}.`,
+  });
+
+/** The fields of a response that point to the next page. */
+export const pageFields = {
+  has_more: z.boolean(),
+  next_cursor: z.string().meta({ description: "Empty on the last page." }),
+};
+
+/**
+ * Cuts a page out of rows that were queried with a limit of one more than the page holds.
+ * @returns the rows of the page, and its last row if more follow
+ */
+export const toPage = <Row>(
+  rows: readonly Row[],
+  limit: number,
+): { readonly page: readonly Row[]; readonly last: Row | undefined } => {
+  const page = rows.slice(0, limit);
+  return { page, last: rows.length > limit ? page.at(-1) : undefined };
+};
 
 const cursorParameter = z
   .string()
@@ -70,7 +93,7 @@ const impactFilterOf = (query: z.output<typeof listQuery>): ImpactFilter => ({
 });
 
 /** How the interface shows a list. */
-type ListDefinition<Json extends z.ZodObject> = {
+type ListDefinition = {
   readonly path: string;
   readonly operationId: string;
   readonly tag: string;
@@ -80,12 +103,11 @@ type ListDefinition<Json extends z.ZodObject> = {
   readonly id: string;
   readonly summary: string;
   readonly details: string;
-  readonly example: z.output<Json>;
 };
 
 /** Builds the endpoint of a list: a page of JSON, or all of it for a file. */
 const buildList = <Row extends PositionedRow, Json extends z.ZodObject>(
-  { path, name, example, id, ...description }: ListDefinition<Json>,
+  { path, name, id, ...description }: ListDefinition,
   { json, columns, list, present, readAll }: StoreList<Row, Json>,
   { db, reads, streaming }: StoreAppContext,
 ): Endpoint => {
@@ -103,14 +125,12 @@ const buildList = <Row extends PositionedRow, Json extends z.ZodObject>(
       description: {
         ...description,
         details: `${description.details} CSV and NDJSON have all of them, unless limit is given.`,
-        errors: [QUERY_ERROR, KEY_ERROR, READ_ERROR],
+        errors: READ_ERROR,
       },
       schemas: { query: listQuery, response },
-      examples: {
-        response: { [name]: [example], count: 1, has_more: false, next_cursor: "" },
-      },
       exported: { name, columns },
-      handle: ({ ctx, caller: { accountId, mode }, query }) => {
+      pageParameters: ["limit"],
+      handle: ({ caller: { accountId, mode }, query }) => {
         const { limit, after_created_at: after = null } = query;
         const filter = impactFilterOf(query);
         // Many records may have to be read to find those of a customer or an order.
@@ -119,7 +139,7 @@ const buildList = <Row extends PositionedRow, Json extends z.ZodObject>(
         const owner = { accountId, mode };
         const read = (rows: number) => list(pool, owner, filter, { after, limit: rows });
         return {
-          readBody: async () => {
+          body: async () => {
             const { page, last } = toPage(await read(limit + 1), limit);
             return {
               [name]: page.map(present),
@@ -128,25 +148,13 @@ const buildList = <Row extends PositionedRow, Json extends z.ZodObject>(
               next_cursor: last?.position ?? "",
             };
           },
-          readPages: () =>
-            selectsPage(ctx, ["limit"])
-              ? presentPages(
-                  onePage(() => read(limit)),
-                  present,
-                )
-              : readAll(pool, owner, filter, after),
+          page: async () => (await read(limit)).map(present),
+          all: () => readAll(pool, owner, filter, after),
         };
       },
     },
     streaming,
   );
-};
-
-const CUSTOMER = {
-  customer_name: "Ann Lee",
-  customer_email: "ann@example.com",
-  customer_id: "7701",
-  order_id: "#1001",
 };
 
 /** Builds the endpoint that lists the registrations of one kind. */
@@ -162,14 +170,6 @@ export const listEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => 
       summary: `List the store's ${plural}`,
       details:
         "Returns the records in the key's mode that match every filter, newest first. Empty filters are ignored.",
-      example: {
-        id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
-        count: 3,
-        refunded_count: 0,
-        ...CUSTOMER,
-        notes: "",
-        created_at: "2025-06-01T12:00:00.000000Z",
-      },
     },
     STORE_LISTS[plural],
     context,
@@ -189,18 +189,6 @@ export const donationListEndpoint = (context: StoreAppContext): Endpoint =>
       details:
         "Returns the donations in the key's mode that match every filter, newest first, including refunded ones. Empty " +
         "filters are ignored.",
-      example: {
-        id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22",
-        amount: 12.5,
-        amount_cents: 1250,
-        currency: "USD",
-        charity_name: "American Red Cross",
-        ein: "53-0196605",
-        nonprofit_id: "irs_530196605",
-        ...CUSTOMER,
-        refunded: false,
-        created_at: "2025-06-01T12:00:00.000000Z",
-      },
     },
     STORE_LISTS.donations,
     context,

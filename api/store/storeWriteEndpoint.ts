@@ -2,22 +2,22 @@ import { hash } from "node:crypto";
 import type { z } from "zod";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
-import { disabledMessage, FEATURES } from "../../modules/stores/stores.rules.ts";
-import type { Feature, StoreOperation } from "../../modules/stores/stores.rules.ts";
+import { FEATURES } from "../../modules/stores/stores.rules.ts";
+import type { StoreOperation } from "../../modules/stores/stores.rules.ts";
 import type { StoreResponse, StoreWrite } from "../../modules/stores/storeWrites.rules.ts";
 import { findEarlierResponse } from "../../modules/stores/findEarlierResponse.ts";
-import type { Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
-import { textKeyEndpoint } from "../http/endpoint.ts";
+import type { Endpoint, KeyDefinition } from "../http/endpoint.ts";
+import { keyEndpoint } from "../http/endpoint.ts";
 import { isFinal } from "../../modules/registrations/register.ts";
 import { findWrongKey, readIdempotencyKey, markReplay } from "../http/idempotencyKey.ts";
 import type { StoreAppContext } from "../context.ts";
-import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "./storeErrors.ts";
+import { QUEUE_ERROR } from "../http/errorResponses.ts";
 
-const disabledError = (feature: Feature): ErrorResponse => ({
-  code: "feature_disabled",
-  when: "The operator has disabled this feature for the store.",
-  example: disabledMessage(feature),
-});
+/** The errors of writes that use the balance. */
+const FEATURE_ERRORS = {
+  feature_disabled: "The operator has disabled this feature for the store.",
+  balance_insufficient: "The balance does not cover the cost; nothing was recorded.",
+};
 
 /** Returns a hash of the parsed fields, whatever their order and however they were written. */
 const hashRequest = (body: object): string => {
@@ -55,18 +55,17 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
   }: WriteDefinition<Body, ResponseBody>,
 ): Endpoint => {
   const feature = FEATURES[operation];
-  return textKeyEndpoint<Body, ResponseBody>({
+  return keyEndpoint<Body, ResponseBody>({
     ...definition,
     method: "post",
     checkBody: (body) => findWrongKey(body, "the header Idempotency-Key"),
     description: {
       ...description,
-      errors: [
-        ...(feature === null ? [] : [disabledError(feature), BUDGET_ERROR]),
-        KEY_ERROR,
+      errors: {
+        ...(feature !== null && FEATURE_ERRORS),
         ...description.errors,
-        QUEUE_ERROR,
-      ],
+        ...QUEUE_ERROR,
+      },
       requestHeaders: {
         "Idempotency-Key": {
           description:

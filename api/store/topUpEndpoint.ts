@@ -3,11 +3,10 @@ import { text } from "../../modules/records/fields.rules.ts";
 import { centsToDollars } from "../../modules/records/money.rules.ts";
 import { createTopUp } from "../../modules/stores/createTopUp.ts";
 import { currencyField } from "../endpoints/charities.ts";
-import { RETRY_AFTER } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
-import { dollars, dollarsMustBe, SUCCESS } from "./fields.ts";
+import { dollars, SUCCESS } from "./fields.ts";
 import { storeWriteEndpoint } from "./storeWriteEndpoint.ts";
 
 /** Stripe's limits of one payment in US dollars. */
@@ -59,30 +58,14 @@ export const topUpEndpoint = (context: StoreAppContext): Endpoint =>
       details:
         "Open `checkout_url` in the merchant's browser. The balance rises some seconds after the payment, or days after it " +
         "with a delayed payment method. A page that is not paid changes nothing.",
-      errors: [
-        {
-          code: "request_invalid",
-          when: "The request is malformed, the key is a test key, or the operator takes no payments through Stripe.",
-          example: `amount_dollars: ${dollarsMustBe(CENTS)}`,
-        },
-        {
-          code: "service_unavailable",
-          when: "Stripe cannot be reached. Try again.",
-          example: "the payment processor is temporarily unavailable, try again",
-          headers: RETRY_AFTER,
-        },
-      ],
-    },
-    schemas: { body, response },
-    examples: {
-      body: { amount_dollars: 20, success_url: "https://app.example.com/balance" },
-      response: {
-        status: SUCCESS,
-        checkout_url: "https://checkout.stripe.com/c/pay/cs_live_a1b2",
-        amount_dollars: 20,
-        reference: "cs_live_a1b2",
+      errors: {
+        request_invalid:
+          "The request is malformed, the key is a test key, or the operator takes no payments through Stripe.",
+        service_unavailable: "The database or Stripe cannot be reached. Try again.",
       },
     },
+    schemas: { body, response },
+    example: { amount_dollars: 20, success_url: "https://app.example.com/balance" },
     responseBody: null,
     write: (write, { amount_dollars: amountCents, success_url, cancel_url }) =>
       createTopUp(

@@ -81,17 +81,6 @@ export const EVENT_DATA = {
   }),
 } as const;
 
-/** For the API description. */
-export const REGISTRATION_CREATED_EXAMPLE: z.output<(typeof EVENT_DATA)["registration.created"]> = {
-  registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
-  kind: "tree",
-  count: 3,
-  fractional_count: 0,
-  idempotency_key: "order-1001",
-  attribution: "newsletter",
-  metadata: { campaign: "spring" },
-};
-
 const balance = {
   shop_domain: z.string(),
   balance_cents: z.int().min(0),

@@ -32,9 +32,6 @@ import { recordEvent } from "./recordEvent.ts";
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
 import { newSecret } from "./signWebhook.ts";
 
-export const ENDPOINT_NOT_FOUND = "webhook endpoint not found";
-export const ENDPOINT_DISABLED = "the webhook endpoint is disabled; enable it first";
-
 /** Who changes an endpoint: its owner or an operator. */
 export type ChangeContext = OperatorContext<Actor | null>;
 
@@ -50,7 +47,7 @@ export const getWebhookEndpoint = async (
 ): Promise<WebhookEndpoint> => {
   const endpoint = await findEndpoint(db, id, owner);
   if (endpoint === null) {
-    throw new DomainError("record_not_found", ENDPOINT_NOT_FOUND);
+    throw new DomainError("record_not_found", "webhook endpoint not found");
   }
   return endpoint;
 };
@@ -58,7 +55,7 @@ export const getWebhookEndpoint = async (
 /** @throws DomainError request_invalid */
 export const requireEnabled = ({ disabledAt }: WebhookEndpoint): void => {
   if (disabledAt !== null) {
-    throw invalidRequest(ENDPOINT_DISABLED);
+    throw invalidRequest("the webhook endpoint is disabled; enable it first");
   }
 };
 

@@ -210,7 +210,7 @@ export const findImportedReferenceId = (partner: string, reference: string): num
   return partner === IMPORTED_PARTNER && Number.isSafeInteger(id) ? id : null;
 };
 
-export const ORDER_NOT_FOUND = "failed to find planting order";
+const ORDER_NOT_FOUND = "failed to find planting order";
 
 /** @throws DomainError record_not_found if there is no order */
 export const requireOrder = (order: PlantingOrder | null): PlantingOrder => {

@@ -51,19 +51,6 @@ export const presentRegistration = (
   refunded_count: registration.refundedCount,
 });
 
-/** For the API description. */
-export const REGISTRATION_EXAMPLE: z.output<typeof registrationJson> = {
-  id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
-  count: 3,
-  fractional_count: 0,
-  created_at: "2025-06-01T12:00:00.000Z",
-  idempotency_key: "order-1001",
-  metadata: { campaign: "spring" },
-  attribution: "newsletter",
-  refunded: false,
-  refunded_count: 0,
-};
-
 /** Returns the data of the event that a registration was created. */
 export const registrationCreated = (
   kind: Kind,

@@ -6,7 +6,7 @@ import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
 import { keyHash, scopeOfRow } from "../records/idempotencyKeys.sql.ts";
 import type { AccountMode, Owner } from "../records/owner.rules.ts";
 import { asTotalError, totalAdditions } from "../registrations/totals.sql.ts";
-import { jsonRows } from "../../db/jsonRows.ts";
+import { columnsOf, jsonRows } from "../../db/jsonRows.ts";
 import { nothing, sql } from "../../db/sql.ts";
 import { setBalance } from "./balances.sql.ts";
 import type { CustomerDetails, DonationCustomer } from "./customers.rules.ts";
@@ -92,13 +92,8 @@ const registrationInserts = (
   given_registration AS MATERIALIZED (${jsonRows(REGISTRATION, registrations)}),
   ${joinedOrders("given_registration")},
   inserted_registration AS (
-    INSERT INTO registration (
-      id, account_id, mode, kind, count, created_at, customer_name, customer_email, customer_id, order_id, notes,
-      unit_price_cents, planting_order_id, tree_order_id
-    )
-    SELECT
-      id, account_id, mode, kind, count, created_at, customer_name, customer_email, customer_id, order_id, notes,
-      unit_price_cents, planting_order_id, ${treeOrderId}
+    INSERT INTO registration (${columnsOf(REGISTRATION)}, planting_order_id, tree_order_id)
+    SELECT ${columnsOf(REGISTRATION)}, planting_order_id, ${treeOrderId}
     FROM given_registration
     LEFT JOIN joined_order USING (account_id, mode, kind)
   ),
@@ -129,13 +124,8 @@ const donationInserts = (donations: readonly NewStoreDonation[]): FragmentSqlTok
   return sql.fragment`
     given_donation AS MATERIALIZED (${jsonRows(DONATION, rows)}),
     inserted_donation AS (
-      INSERT INTO donation (
-        id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, confirmed_name,
-        created_at, attribution, metadata, customer_name, customer_email, customer_id, order_id
-      )
-      SELECT
-        id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, charity_name,
-        created_at, '', '{}', customer_name, customer_email, customer_id, order_id
+      INSERT INTO donation (${columnsOf(DONATION)}, confirmed_name)
+      SELECT ${columnsOf(DONATION)}, charity_name
       FROM given_donation
     ),
     ${donationTotalAdditions(sql.fragment`given_donation`)}
@@ -159,11 +149,8 @@ const entryInserts = (entries: readonly NewBalanceEntry[]): FragmentSqlToken => 
   const absent = { quantity: null, registrationId: null, donationId: null, reference: null };
   return sql.fragment`
     inserted_entry AS (
-      INSERT INTO balance_entry (
-        account_id, kind, amount_cents, balance_cents, quantity, registration_id, donation_id, reference, note, created_at
-      )
-      SELECT
-        account_id, kind, amount_cents, balance_cents, quantity, registration_id, donation_id, reference, note, created_at
+      INSERT INTO balance_entry (${columnsOf(ENTRY)})
+      SELECT ${columnsOf(ENTRY)}
       FROM (${jsonRows(
         ENTRY,
         entries.map((entry) => ({ ...absent, ...entry })),

@@ -17,10 +17,6 @@ const FEATURE_NAMES: Readonly<Record<Feature, string>> = {
   donations: "donations are",
 };
 
-/** Returns why a write is refused whose feature the operator has disabled. */
-export const disabledMessage = (feature: Feature): string =>
-  `${FEATURE_NAMES[feature]} disabled for this store`;
-
 /** The operations on stores that have idempotency keys. */
 export const STORE_OPERATIONS = [
   "plant",
@@ -48,7 +44,7 @@ export const findDisabled = (
   const feature = FEATURES[operation];
   return feature === null || store[feature]
     ? null
-    : new DomainError("feature_disabled", disabledMessage(feature));
+    : new DomainError("feature_disabled", `${FEATURE_NAMES[feature]} disabled for this store`);
 };
 
 /** What a balance entry records. */

@@ -122,7 +122,7 @@ test("a key that cannot be looked up is a 503, not an invalid key", async (t) =>
   t.is(headers.get("Retry-After"), "1");
 });
 
-test("a partner's report that cannot be recorded is a 503, which the API description has", async (t) => {
+test("a partner's report that cannot be recorded is a 503", async (t) => {
   const relay = await startRelay(t, t.context.databaseUrl);
   const interrupted = await openTestPool(t, relay.url);
   const { call } = await startStandaloneApi(t, {

@@ -19,6 +19,9 @@ export type ResponseText = {
   readonly text: string;
 };
 
+/** The statuses of errors of HTTP itself, which all operations describe as one. */
+const HTTP_ERRORS: ReadonlySet<number> = new Set([400, 408, 417, 431]);
+
 const FORMATS = {
   uuid: /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/u,
   "date-time": /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.(?:\d{3}|\d{6})Z$/u,
@@ -70,10 +73,13 @@ const createChecker = (text: string): CheckResponse => {
     if (template === undefined || !operation) {
       return pointer("components", "schemas", "Error");
     }
-    if (operation.responses[status] === undefined) {
+    const described = [String(status), ...(HTTP_ERRORS.has(status) ? ["default"] : [])].find(
+      (each) => operation.responses[each] !== undefined,
+    );
+    if (described === undefined) {
       throw new Error(`${method} ${path} returned ${status}, which is not documented`);
     }
-    const response = pointer("paths", template, method.toLowerCase(), "responses", String(status));
+    const response = pointer("paths", template, method.toLowerCase(), "responses", described);
     return response + pointer("content", "application/json", "schema");
   };
 
@@ -114,3 +120,37 @@ export const parseBody = (text: string): Record<string, unknown> => {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the response checker has validated it.
   return text === "" ? {} : (JSON.parse(text) as Record<string, unknown>);
 };
+
+/** A response that has been checked against the API description. */
+export type CheckedResponse = {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  /** The parsed JSON body; empty if there is none. */
+  readonly body: Record<string, unknown>;
+};
+
+/** Returns what sends requests to an API, and checks the responses. A body is sent as JSON; strings and bytes as they are. */
+export const createCaller =
+  (t: ExecutionContext, url: string, check: CheckResponse) =>
+  async (
+    method: string,
+    path: string,
+    headers: Readonly<Record<string, string>>,
+    body?: unknown,
+  ): Promise<CheckedResponse> => {
+    const sent = typeof body === "string" || Buffer.isBuffer(body) ? body : JSON.stringify(body);
+    const response = await fetch(`${url}${path}`, {
+      method,
+      headers: { ...(body !== undefined && { "Content-Type": "application/json" }), ...headers },
+      ...(body !== undefined && { body: sent }),
+    });
+    const text = await response.text();
+    const { status } = response;
+    // A 304 has no content.
+    if (status !== 304) {
+      const contentType = response.headers.get("content-type");
+      check(t, { method, path: new URL(url + path).pathname, status, contentType, text });
+    }
+    return { status, headers: response.headers, text, body: parseBody(text) };
+  };

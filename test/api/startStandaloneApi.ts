@@ -4,7 +4,7 @@ import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
-import type { FurtherPages } from "../../api/standalone/createStandaloneApp.ts";
+import type { BrowserFallback } from "../../api/http/requestTargets.ts";
 import type { Listener } from "../../runtime/server/openDoor.ts";
 import type { Readiness } from "../../runtime/server/watchHealth.ts";
 import type { Clock } from "../../runtime/clock.ts";
@@ -34,16 +34,10 @@ import { serve } from "../support/server.ts";
 import { takePermit } from "../../db/rateLimits.ts";
 import { temporalAt, validateThrough } from "../support/temporalOnDemand.ts";
 import type { OpenTemporal } from "../support/temporalOnDemand.ts";
-import { parseBody, readResponseChecker } from "./responseChecker.ts";
-import type { ResponseText } from "./responseChecker.ts";
+import { createCaller, parseBody, readResponseChecker } from "./responseChecker.ts";
+import type { CheckedResponse, ResponseText } from "./responseChecker.ts";
 
-/** A response that has been checked against the API description. */
-export type ApiResponse = {
-  readonly status: number;
-  readonly headers: Headers;
-  /** The parsed JSON body; empty if there is none. */
-  readonly body: Record<string, unknown>;
-};
+export type ApiResponse = CheckedResponse;
 
 export type Call = (
   method: string,
@@ -90,7 +84,7 @@ export type StandaloneApiOptions = {
   readonly readStripeWebhook?: ReadWebhook | null;
   readonly trustedProxies?: number;
   readonly webhookSettings?: WebhookSettings;
-  readonly further?: FurtherPages;
+  readonly demo?: readonly BrowserFallback[];
 };
 
 /** Serves the standalone interface on a real port with a real database until the test ends. */
@@ -122,7 +116,7 @@ export const startStandaloneApi = async (
     readStripeWebhook = null,
     trustedProxies = 0,
     webhookSettings = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] },
-    further,
+    demo,
   }: StandaloneApiOptions,
 ): Promise<Api> => {
   const lines: string[] = [];
@@ -154,7 +148,7 @@ export const startStandaloneApi = async (
       readStripeWebhook,
       webhookSettings,
     },
-    further,
+    demo,
   );
   let appRequests = 0;
   const callback = (): Listener => {
@@ -168,32 +162,11 @@ export const startStandaloneApi = async (
   own.url = url;
   const checkResponse = await readResponseChecker(
     url,
-    JSON.stringify(["standalone", documentBaseUrl, plantingCallbackSecrets.length > 0]),
+    JSON.stringify(["standalone", documentBaseUrl]),
   );
-  const call: Call = async (method, path, { key, body, headers = {} } = {}) => {
-    const response = await fetch(`${url}${path}`, {
-      method,
-      headers: {
-        ...(key === undefined ? {} : { Authorization: key }),
-        ...(body === undefined ? {} : { "Content-Type": "application/json" }),
-        ...headers,
-      },
-      ...(body === undefined
-        ? {}
-        : {
-            body: typeof body === "string" || Buffer.isBuffer(body) ? body : JSON.stringify(body),
-          }),
-    });
-    const text = await response.text();
-    checkResponse(t, {
-      method,
-      path: new URL(url + path).pathname,
-      status: response.status,
-      contentType: response.headers.get("content-type"),
-      text,
-    });
-    return { status: response.status, headers: response.headers, body: parseBody(text) };
-  };
+  const send = createCaller(t, url, checkResponse);
+  const call: Call = (method, path, { key, body, headers = {} } = {}) =>
+    send(method, path, { ...(key !== undefined && { Authorization: key }), ...headers }, body);
   return {
     url,
     call,

@@ -1,3 +1,4 @@
+import { Difference, MissingSetting } from "./client.ts";
 import type { Answer, Service } from "./client.ts";
 
 export type Check = {
@@ -45,4 +46,25 @@ export const countStatuses = (answers: readonly Answer[]): Readonly<Record<strin
     counts[status] = (counts[status] ?? 0) + 1;
   }
   return counts;
+};
+
+export type Outcome =
+  | { readonly result: "ok" }
+  | { readonly result: "differs"; readonly reason: string }
+  | { readonly result: "skipped"; readonly reason: string };
+
+/** Runs one check. Errors that say nothing about the server are thrown. */
+export const runCheck = async (service: Service, { run }: Check): Promise<Outcome> => {
+  try {
+    await run(service);
+    return { result: "ok" };
+  } catch (error) {
+    if (error instanceof MissingSetting) {
+      return { result: "skipped", reason: error.message };
+    }
+    if (error instanceof Difference) {
+      return { result: "differs", reason: error.message };
+    }
+    throw error;
+  }
 };

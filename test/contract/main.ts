@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
 import { STANDALONE_CHECKS, STORE_CHECKS } from "./checks/allChecks.ts";
 import { createService } from "./client.ts";
-import { runCheck } from "./runChecks.ts";
+import { runCheck } from "./check.ts";
 
 /* npm run contract: compares any server of the two contracts with them, over HTTP. */
 

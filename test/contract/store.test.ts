@@ -1,6 +1,6 @@
 import { STORE_CHECKS } from "./checks/allChecks.ts";
 import { createService } from "./client.ts";
-import { runCheck } from "./runChecks.ts";
+import { runCheck } from "./check.ts";
 import { testWithContractServer } from "./startContractServer.ts";
 
 const { test, target } = testWithContractServer();

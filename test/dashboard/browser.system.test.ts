@@ -4,8 +4,8 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { startServer } from "../../runtime/server/startServer.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
 import { auditAccessibility, openBrowser, visit } from "./browser.ts";
 import { getCertificateToken } from "../../modules/dashboard/manageCertificates.ts";
 import { fillYear, LOGO, openDashboard, setProfile } from "./dashboardScene.ts";
@@ -278,6 +278,34 @@ test.serial(
       t.is(await page.locator("img[src=x]").count(), 0);
       t.not(await page.title(), "owned");
       t.true((await page.content()).includes("&lt;script&gt;"));
+    }
+  },
+);
+
+test.serial(
+  "the page of the API description follows the visitor's color scheme, and all text has contrast",
+  async (t) => {
+    const { url } = await startStandaloneApi(t, t.context);
+
+    for (const colorScheme of ["light", "dark"] as const) {
+      const view = { width: 1280, height: 900, colorScheme };
+      const { page, problems } = await visit(t, browser, `${url}/docs`, view);
+      for (const operation of ["registerTrees", "listTrees"]) {
+        await page.locator(`#operations-trees-${operation} .opblock-summary-control`).click();
+        await page
+          .locator(`#operations-trees-${operation} .opblock-body .responses-wrapper`)
+          .waitFor();
+      }
+      const isDark = await page.evaluate("document.documentElement.matches('.dark-mode')");
+      const violations = await auditAccessibility(page);
+
+      t.is(isDark, colorScheme === "dark");
+      t.deepEqual(problems, [], colorScheme);
+      t.deepEqual(
+        violations.filter((violation) => violation.startsWith("color-contrast")),
+        [],
+        colorScheme,
+      );
     }
   },
 );

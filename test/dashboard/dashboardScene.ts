@@ -6,7 +6,9 @@ import { readLogo } from "../../modules/accounts/readLogo.ts";
 import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
 import type { ProfileChanges } from "../../modules/accounts/profile.rules.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
+import type { PlantingFactOf } from "../../modules/planting/fact.rules.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { FACTS } from "../planting/evidence/evidenceFacts.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import type { PlantingOptions, PlantingSetup } from "../planting/setUpPlanting.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -16,6 +18,20 @@ import { STAGE_MS } from "../support/planting.ts";
 export const LOGO = readLogo(
   readFileSync(new URL("../../embedded/demo/logo.png", import.meta.url)),
 );
+
+/** That trees were verified by an organization that planted none of them. */
+export const verifiedFact = (occurredAt: string): PlantingFactOf<"planted_and_verified"> => ({
+  ...FACTS.planted_and_verified,
+  occurred_at: occurredAt,
+  planting_site: {
+    ...FACTS.planted_and_verified.planting_site,
+    name: "Gazi Bay",
+    organization_name: "Gazi Growers",
+  },
+  verifier: "Green Audit",
+  image_url: "https://audit.example/7.pdf",
+  photos: ["https://photos.example/7.jpg"],
+});
 
 export type DashboardScene = {
   readonly setup: PlantingSetup;

@@ -53,7 +53,7 @@ for (const [host, isShown] of [
     const { url } = await startStandaloneApi(t, {
       db: t.context.db,
       publicBaseUrl: "https://impact.example/base",
-      further: demoPages(file, {
+      demo: demoPages(file, {
         host,
         storeUrl: "http://127.0.0.1:8081",
         publicBaseUrl: () => "https://impact.example/base",
@@ -67,8 +67,9 @@ for (const [host, isShown] of [
     t.is(page.headers.get("cache-control"), "no-store");
     t.true(html.includes("Coats &amp; &lt;Hats&gt;") && html.includes('href="/base/demo/shop"'));
     t.is(html.includes("impact_test_1") && html.includes("TEST-1"), isShown);
-    t.false((await openAs(url, "rebound.example")).includes("impact_test_1"));
-    t.is((await openAs(url, "impact.example")).includes("impact_test_1"), isShown);
+    for (const name of ["rebound.example", "impact.example"]) {
+      t.false((await openAs(url, name)).includes("impact_test_1"), name);
+    }
     t.true(html.includes(`DATA_DIR=&#39;${dirname(file)}&#39; npm run -s impact -- doctor`));
     const shop = await (await open("/demo/shop", "text/html")).text();
     t.true(shop.includes('src="/base/page/card"'));

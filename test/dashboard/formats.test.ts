@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { getDashboardSlug, createSlugLookup } from "../../modules/dashboard/getDashboardSlug.ts";
+import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { readDashboard } from "../../modules/dashboard/readDashboard.ts";
 import { startApiOf, startStandaloneApi } from "../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -13,8 +13,6 @@ import type { DatabasePool } from "slonik";
 import { wrapPool } from "../../db/pools/wrapPool.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { insertAlias } from "../../modules/dashboard/dashboards.sql.ts";
-import { lockTable } from "../support/lockWaits.ts";
-import { eventually } from "../support/programs.ts";
 
 const test = testWithDatabase();
 
@@ -315,22 +313,6 @@ test("all that shows a dashboard shares one read of the database", async (t) => 
   const statements = count() - before;
   // Each visitor may look up the slug before the first read has ended.
   t.true(statements <= STATEMENTS + responses.length, `${statements} statements`);
-});
-
-test.serial("made-up slugs share queries, two at a time", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const { id: accountId } = await createTestOrganization(db);
-  const slug = await getDashboardSlug({ db, clock: systemClock }, accountId);
-  await insertAlias(db, { slug: "Old Page", accountId, createdAt: systemClock.now() });
-  const lookUp = createSlugLookup(db);
-  const lock = await lockTable(t, databaseUrl, "dashboard");
-  const madeUp = Array.from({ length: 500 }, (_, index) => `made-up-${index}`);
-  const lookups = Promise.all([...madeUp, slug, "Old Page"].map(lookUp));
-  await eventually(async () => (await lock.countWaiting()) > 1);
-
-  t.is(await lock.countWaiting(), 2, "two queries run at a time");
-  await lock.release();
-  t.deepEqual(await lookups, [...madeUp.map(() => null), slug, slug]);
 });
 
 test.serial("other sites may follow an imported slug, and read why there is nothing", async (t) => {

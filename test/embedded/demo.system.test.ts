@@ -78,7 +78,7 @@ const openTour = async (t: ExecutionContext, url: string) => {
     );
   }
   for (const [name, linked] of urls) {
-    t.is((await fetch(linked)).status, 200, name);
+    t.is((await fetch(linked, { headers: { accept: "text/html" } })).status, 200, name);
   }
   return { urls, commands };
 };

@@ -22,7 +22,8 @@ import { createStoreWriter } from "../../modules/stores/createStoreWriter.ts";
 import type { StoreWriter } from "../../modules/stores/createStoreWriter.ts";
 import { changeBalance } from "../../modules/stores/changeBalance.ts";
 import type { ValidateCharity } from "../../modules/charities/context.ts";
-import { parseBody, readResponseChecker } from "../api/responseChecker.ts";
+import { createCaller, readResponseChecker } from "../api/responseChecker.ts";
+import type { CheckedResponse } from "../api/responseChecker.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { CATALOGUE_ONLY } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
@@ -30,14 +31,6 @@ import { READY } from "../support/readiness.ts";
 import { takePermit } from "../../db/rateLimits.ts";
 import { serve } from "../support/server.ts";
 import { unreachableTemporal, validateThrough } from "../support/temporalOnDemand.ts";
-
-/** A response that matches the API description. */
-type CheckedResponse = {
-  readonly status: number;
-  readonly headers: Headers;
-  readonly text: string;
-  readonly body: Record<string, unknown>;
-};
 
 export type TestStore = {
   readonly id: string;
@@ -129,38 +122,10 @@ export const startStoreApi = async (
     },
   });
   const url = await serve(t, app);
-  const checkResponse = await readResponseChecker(url, "store");
-  const call = async (
-    method: string,
-    path: string,
-    headers: Readonly<Record<string, string>>,
-    body: unknown,
-  ): Promise<CheckedResponse> => {
-    const response = await fetch(`${url}${path}`, {
-      method,
-      headers: {
-        ...(body === undefined ? {} : { "Content-Type": "application/json" }),
-        ...headers,
-      },
-      ...(body === undefined
-        ? {}
-        : { body: typeof body === "string" ? body : JSON.stringify(body) }),
-    });
-    const text = await response.text();
-    if (response.status !== 304) {
-      checkResponse(t, {
-        method,
-        path: new URL(url + path).pathname,
-        status: response.status,
-        contentType: response.headers.get("content-type"),
-        text,
-      });
-    }
-    return { status: response.status, headers: response.headers, text, body: parseBody(text) };
-  };
+  const call = createCaller(t, url, await readResponseChecker(url, "store"));
   return {
     url,
-    get: (path, headers) => call("GET", path, headers, undefined),
+    get: (path, headers) => call("GET", path, headers),
     post: (path, headers, body) => call("POST", path, headers, body),
   };
 };

@@ -8,7 +8,9 @@ import { openTestPool } from "./database.ts";
 import { eventually } from "./programs.ts";
 
 /** Lists the server processes that wait for a lock of this transaction, or behind one another for it. */
-const listBlocked = (transaction: DatabaseTransactionConnection): Promise<readonly bigint[]> =>
+export const listBlocked = (
+  transaction: DatabaseTransactionConnection,
+): Promise<readonly bigint[]> =>
   transaction.anyFirst(sql.type(z.strictObject({ pid: z.bigint() }))`
     WITH RECURSIVE
       waiting AS MATERIALIZED (

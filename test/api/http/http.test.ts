@@ -1,5 +1,4 @@
 import { connect } from "node:net";
-import { gzipSync } from "node:zlib";
 import { isJsonInUtf8 } from "../../../api/http/readBody.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
@@ -89,20 +88,6 @@ test("OPTIONS returns the methods of a path", async (t) => {
   t.is(headers.get("Allow"), "GET, HEAD, OPTIONS, POST");
 });
 
-test("a body that is compressed to less than 1 MiB and is longer is a 413", async (t) => {
-  const { call, key } = await startApiOf(t);
-  const body = JSON.stringify({ count: 1, attribution: "x".repeat(1024 * 1024) });
-
-  const response = await call("POST", "/plant/trees", {
-    key,
-    body: gzipSync(body),
-    headers: { "Content-Encoding": "gzip" },
-  });
-
-  t.is(response.status, 413);
-  t.deepEqual(response.body, { error: "the body must be at most 1024 KiB" });
-});
-
 const JSON_REQUIRED =
   "the body must be JSON in UTF-8, sent with the header Content-Type: application/json";
 
@@ -182,17 +167,19 @@ test("a content type is read in time proportional to its length", (t) => {
   t.true(performance.now() - startedAt < 30_000);
 });
 
-test("a body that does not match its Content-Encoding is a 400", async (t) => {
+test("a compressed body is a 400 that says so", async (t) => {
   const { call, key } = await startApiOf(t);
-  for (const encoding of ["gzip", "deflate", "br", "zstd", "nonsense", "gzip, gzip"]) {
+  for (const encoding of ["gzip", "deflate", "br", "nonsense", "gzip, identity"]) {
     const { status, body } = await call("POST", "/plant/trees", {
       key,
       body: '{"count":1}',
       headers: { "Content-Encoding": encoding },
     });
     t.is(status, 400, encoding);
-    t.regex(String(body["error"]), /^the body cannot be read: /u);
+    t.deepEqual(body, { error: "the body must not be compressed" });
   }
+  const headers = { "Content-Encoding": "Identity" };
+  t.is((await call("POST", "/plant/trees", { key, body: { count: 1 }, headers })).status, 200);
 });
 
 test("the request id is the client's if it is well-formed, otherwise a new one", async (t) => {

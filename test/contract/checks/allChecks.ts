@@ -4,21 +4,17 @@ import { dashboardChecks } from "./standalone/dashboard.ts";
 import { donateChecks } from "./standalone/donate.ts";
 import { donationListChecks, donationRefundChecks } from "./standalone/donationList.ts";
 import { evidenceChecks } from "./standalone/evidence.ts";
-import { keyChecks } from "./standalone/keys.ts";
+import { keyChecks, rateLimitChecks } from "./standalone/keys.ts";
 import { listChecks } from "./standalone/lists.ts";
-import { rateLimitChecks } from "./standalone/rateLimits.ts";
 import { refundChecks } from "./standalone/refunds.ts";
-import { registerChecks } from "./standalone/register.ts";
-import { registerDecisionChecks } from "./standalone/registerDecisions.ts";
+import { registerChecks, registerDecisionChecks } from "./standalone/register.ts";
 import { KINDS } from "./standalone/registrations.ts";
-import { budgetChecks } from "./store/budget.ts";
 import { statsChecks, storeDonationChecks } from "./store/donationsAndStats.ts";
 import { storeEvidenceChecks } from "./store/storeEvidence.ts";
-import { storeIdempotencyChecks } from "./store/storeIdempotency.ts";
 import { storeKeyChecks } from "./store/storeKeys.ts";
 import { storeListChecks } from "./store/storeLists.ts";
-import { storeRefundChecks } from "./store/storeRefunds.ts";
-import { storeWriteChecks } from "./store/writes.ts";
+import { budgetChecks, storeRefundChecks } from "./store/storeRefunds.ts";
+import { storeIdempotencyChecks, storeWriteChecks } from "./store/writes.ts";
 
 export const STANDALONE_CHECKS: readonly Check[] = [
   ...keyChecks,

@@ -365,7 +365,7 @@ test.serial(
 
 test.serial("a signed callback is recorded; any other is rejected", async (t) => {
   const { setup, order, allocated, states } = await placeOrders(t.context.db);
-  const { url, checkResponse } = await startStandaloneApi(t, {
+  const { url } = await startStandaloneApi(t, {
     db: t.context.db,
     clock: setup.clock,
     plantingCallbackSecrets: ["the secret that replaces it", SECRET],
@@ -381,15 +381,8 @@ test.serial("a signed callback is recorded; any other is rejected", async (t) =>
       },
       body: text,
     });
-    const responseText = await response.text();
-    checkResponse({
-      method: "POST",
-      path: "/planting/callback",
-      status: response.status,
-      contentType: response.headers.get("Content-Type"),
-      text: responseText,
-    });
-    return { status: response.status, json: JSON.parse(responseText) as unknown };
+    const json: unknown = await response.json();
+    return { status: response.status, json };
   };
   const sign = (text: string, second = now): string =>
     `t=${second},v1=${signCallback(SECRET, text, second)}`;

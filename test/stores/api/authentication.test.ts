@@ -166,19 +166,6 @@ test("once store uninstall returns, the next request is rejected by every proces
   await eventually(async () => (await verify()).every((result) => result === 200));
 });
 
-test("writes of a disabled feature are rejected, verify reports it, and other features work", async (t) => {
-  const { db } = t.context;
-  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
-  await updateStore(db, store.id, { plasticRemoval: false });
-
-  const refused = await post("/app/api/plastic", store.live, { bottles: 1 });
-  t.is(refused.status, 403);
-  t.is(refused.body["code"], "FEATURE_DISABLED");
-  t.is((await post("/app/api/plant", store.live, { trees: 1 })).status, 200);
-  const { body } = await get("/app/api/verify", store.live);
-  t.deepEqual(body["features"], { tree_planting: true, plastic_removal: false, donations: true });
-});
-
 test("errors of HTTP itself have a code too", async (t) => {
   const { url, get, post, store } = await startStoreApiOf(t);
 

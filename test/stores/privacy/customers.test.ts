@@ -1,15 +1,16 @@
 import { z } from "zod";
 import { readJson, impactOf, runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
+import type { DatabaseContext } from "../../support/database.ts";
 import { createTestStore, rowsIn, startStoreApiOf } from "../startStoreApi.ts";
+import type { StoreApi } from "../startStoreApi.ts";
 import { sql } from "../../../db/sql.ts";
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { exportCustomer } from "../../../modules/stores/exportCustomer.ts";
-import type { DatabaseContext } from "../../support/database.ts";
 import { countPersonalRecords } from "../../../modules/stores/personalData.sql.ts";
 import { listPersonalRegistrations } from "../../../modules/stores/personalRecords.sql.ts";
-import { sendPlatformRequest } from "./sendPlatformRequest.ts";
+import { readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
 
@@ -227,43 +228,59 @@ test("all names of a customer are erased, in any case, and no similar ones", asy
   t.deepEqual(left, ["élodie 100 and 1"]);
 });
 
-const SECRET = "s".repeat(32);
+const storedRow = z.strictObject({ operation: z.string(), keys: z.int(), requests: z.int() });
 
-/** The bodies that Shopify signs, without the shop. */
-const BODIES = {
-  "customers/data_request": {
-    customer: { id: 7, email: "ann@example.com" },
-    orders_requested: [299_938],
-    data_request: { id: 9999 },
-  },
-  "customers/redact": {
-    customer: { id: 7, email: "ann@example.com" },
-    orders_to_redact: [299_938],
-  },
-} as const;
+test("an erasure leaves no hash of a customer's requests, and their keys still charge nothing", async (t) => {
+  const { db } = t.context;
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
+  const writesOf = (order: string) => {
+    const customer = { customer_id: `customer of ${order}`, order_id: order };
+    const writes = [
+      ["plant", { trees: 3, ...customer }],
+      ["plastic", { bottles: 2, ...customer }],
+      ["charity/donate", { charity_id: "53-0196605", amount_dollars: 1, ...customer }],
+      ["refund", { type: "tree", quantity: 1, customer_id: customer.customer_id }],
+      ["refund", { type: "donation", quantity: 1, customer_id: customer.customer_id }],
+    ] as const;
+    return async (add: object = {}) => {
+      const responses: Awaited<ReturnType<StoreApi["post"]>>[] = [];
+      for (const [index, [path, body]] of writes.entries()) {
+        const key = { "Idempotency-Key": `${order}-${index}` };
+        const headers = { ...store.live, ...key };
+        responses.push(await post(`/app/api/${path}`, headers, { ...body, ...add }));
+      }
+      return responses;
+    };
+  };
+  const [send, sendOther] = [writesOf("#48213"), writesOf("#48214")];
+  const first = await send();
+  await sendOther();
+  const before = await readStoreState(db, store.id);
 
-const NOT_OF_TOPIC = "must not be given for this topic";
+  const forget = ["store", "forget", store.domain, "--order-id", "#48213"];
+  t.is((await impactOf(t)(...forget)).exitCode, 0);
 
-/** The topic of a signed request, its body without the shop, and why it is rejected. */
-const MISUSED: readonly (readonly [string, object, string])[] = [
-  ["customers/redact", BODIES["customers/data_request"], `orders_requested: ${NOT_OF_TOPIC}`],
-  ["shop/redact", BODIES["customers/data_request"], `customer: ${NOT_OF_TOPIC}`],
-  ["customers/data_request", BODIES["customers/redact"], `orders_to_redact: ${NOT_OF_TOPIC}`],
-  ["shop/redact", BODIES["customers/redact"], `customer: ${NOT_OF_TOPIC}`],
-  ["customers/redact", { customer: { id: 7 }, data_request: { id: 9999 } }, NOT_OF_TOPIC],
-  ["customers/data_request", { customer: { id: "7\u0000" } }, "customer.id: "],
-  ["customers/data_request", { customer: { email: "ann@\u0000.example" } }, "customer.email: "],
-];
-
-test("a body that was signed for another topic, or is malformed, is rejected and changes nothing", async (t) => {
-  const { get, post, store, ...api } = await startStoreApiOf(t, { platformSecrets: [SECRET] });
-  await post("/app/api/plant", store.test, { trees: 1, customer_id: "7" });
-
-  for (const [topic, given, error] of MISUSED) {
-    const request = { shop_domain: store.domain, ...given };
-    const { status, body } = await sendPlatformRequest(api, topic, request, SECRET);
-    t.is(status, 400, topic);
-    t.true(JSON.stringify(body).includes(error), JSON.stringify(body));
-  }
-  t.like((await get("/app/api/plant", store.test)).body, { trees: [{ customer_id: "7" }] });
+  const stored = await db.any(sql.type(storedRow)`
+    SELECT operation, count(*)::integer AS keys, count(request_hash)::integer AS requests
+    FROM idempotency_key
+    WHERE account_id = ${store.id}
+    GROUP BY operation
+    ORDER BY operation
+  `);
+  t.deepEqual(stored, [
+    { operation: "donate", keys: 2, requests: 1 },
+    { operation: "plant", keys: 2, requests: 1 },
+    { operation: "plastic", keys: 2, requests: 1 },
+    { operation: "refund", keys: 4, requests: 2 },
+  ]);
+  const replays = await send();
+  t.true(replays.every(({ headers }) => headers.get("Idempotent-Replayed") === "true"));
+  t.deepEqual(
+    replays.map(({ text }) => text),
+    first.map(({ text }) => text),
+  );
+  const changed = { customer_name: "another" };
+  t.true((await send(changed)).every(({ status }) => status === 200));
+  t.true((await sendOther(changed)).every(({ status }) => status === 400));
+  t.deepEqual(await readStoreState(db, store.id), before);
 });

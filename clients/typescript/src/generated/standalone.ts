@@ -105,18 +105,25 @@ export interface components {
             /**
              * Format: uri
              * @description Stable until the operator revokes it; the next request returns another one.
+             * @example https://impact.example/certificate/9f86d081884c7d659a2feaa0c55ad015
              */
             readonly certificate_url: string;
         };
         readonly Charity: {
-            /** @description Empty if the provider has none. */
+            /**
+             * @description Empty if the provider has none.
+             * @example Public safety and disaster relief, Washington, DC
+             */
             readonly description: string;
             /**
              * @description Empty if the charity has none.
              * @example 53-0196605
              */
             readonly ein: string;
-            /** @description A monogram of the name, as SVG, if the provider has none. */
+            /**
+             * @description A general one, as SVG, if the provider has none.
+             * @example https://impact.example/media/charity.svg
+             */
             readonly icon_url: string;
             /** @example American Red Cross */
             readonly name: string;
@@ -125,7 +132,10 @@ export interface components {
              * @example irs_530196605
              */
             readonly nonprofit_id: string;
-            /** @description Empty if the provider has none. */
+            /**
+             * @description Empty if the provider has none.
+             * @example https://www.redcross.org
+             */
             readonly website: string;
         };
         readonly CharityPage: {
@@ -163,7 +173,10 @@ export interface components {
             readonly id: string;
             /** @description How the last attempt has failed. Null if `failing_since` is. */
             readonly last_error: string | null;
-            /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. No other response shows it. */
+            /**
+             * @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. No other response shows it.
+             * @example whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDGDBvZsTuNW4=
+             */
             readonly secret: string;
             /** @enum {string} */
             readonly status: "enabled" | "disabled";
@@ -174,6 +187,7 @@ export interface components {
             /**
              * Format: uri
              * @description Stable for the life of the organization.
+             * @example https://impact.example/dashboard/example-organization-k3v9m2qd
              */
             readonly dashboard_url: string;
             readonly org_id: string;
@@ -1607,7 +1621,10 @@ export interface components {
              * @description Until when the previous secret signs as well. Null if it was revoked. One before it no longer signs.
              */
             readonly previous_valid_until: string | null;
-            /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. No other response shows it. */
+            /**
+             * @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. No other response shows it.
+             * @example whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDGDBvZsTuNW4=
+             */
             readonly secret: string;
         };
     };

@@ -1,7 +1,7 @@
-import { checksOf } from "../../check.ts";
+import { checksOf, atOnce } from "../../check.ts";
 import type { Check } from "../../check.ts";
 import type { Answer, Service } from "../../client.ts";
-import { expectError } from "../../expectations.ts";
+import { expectError, expectEqual, expectThat } from "../../expectations.ts";
 
 const ENDPOINTS: readonly (readonly [method: string, path: string, body?: unknown])[] = [
   ["POST", "/plant/trees", { count: 1 }],
@@ -71,11 +71,11 @@ const endpointChecks = ([method, path, body]: (typeof ENDPOINTS)[number]): reado
   ];
 };
 
-const { contract } = checksOf("Authentication");
+const authentication = checksOf("Authentication");
 
 export const keyChecks: readonly Check[] = [
   ...ENDPOINTS.flatMap((endpoint) => endpointChecks(endpoint)),
-  contract("a key in another header or in the URL is missing", async (service) => {
+  authentication.contract("a key in another header or in the URL is missing", async (service) => {
     const key = service.setting("IMPACT_TEST_KEY");
     const anonymous = (path: string, headers = {}): Promise<Answer> =>
       service.request("standalone", "GET", path, { headers });
@@ -83,10 +83,74 @@ export const keyChecks: readonly Check[] = [
     expectError(await anonymous("/plant/trees", { "X-API-Key": key }), 403, INVALID);
     expectError(await anonymous(`/plant/trees?api_key=${encodeURIComponent(key)}`), 403, INVALID);
   }),
-  contract("an invalid body without a key is a 403", async (service) => {
+  authentication.contract("an invalid body without a key is a 403", async (service) => {
     for (const body of ["{", { count: -1 }, ""]) {
       const answer = await service.request("standalone", "POST", "/plant/trees", { body });
       expectError(answer, 403, INVALID);
     }
+  }),
+];
+
+const LIMITED_ENDPOINTS: readonly (readonly [method: string, path: string, body?: unknown])[] = [
+  ["GET", "/charities/search"],
+  // An invalid donation, because the limit is on requests.
+  ["POST", "/charities/donate", { amount_cents: 0 }],
+  ["GET", "/charities/donations"],
+  ["POST", "/charities/subscribe"],
+];
+
+/** Sends requests at once without repeating those that exceed the limit. */
+const burst = (
+  service: Service,
+  count: number,
+  [method, path, body]: (typeof LIMITED_ENDPOINTS)[number],
+): Promise<Answer[]> => {
+  const headers = { Authorization: service.setting("IMPACT_TEST_KEY") };
+  return atOnce(count, () => service.request("standalone", method, path, { headers, body }));
+};
+
+const limitChecks = (endpoint: (typeof LIMITED_ENDPOINTS)[number]): readonly Check[] => {
+  const [method, path] = endpoint;
+  const { contract } = checksOf(`${method} ${path}`);
+  return [
+    contract("more than 20 requests a second are a 429 with Retry-After: 1", async (service) => {
+      const startMs = Date.now();
+      const answers = await burst(service, 150, endpoint);
+      const seconds = Math.ceil((Date.now() - startMs) / 1000);
+      const limited = answers.filter(({ status }) => status === 429);
+      const accepted = answers.length - limited.length;
+      expectThat(
+        accepted <= 20 * (seconds + 1),
+        `at most 20 requests a second for ${seconds} s succeed`,
+        accepted,
+      );
+      expectThat(limited.length > 0, "requests beyond the limit are refused", limited.length);
+      for (const answer of limited) {
+        expectError(answer, 429, "rate limit exceeded");
+        expectEqual("Retry-After", answer.headers.get("retry-after"), "1");
+      }
+    }),
+    contract("20 requests a second are accepted", async (service) => {
+      // The limit's second may have begun in an earlier check.
+      await new Promise((resolve) => {
+        setTimeout(resolve, 2100);
+      });
+      const answers = await burst(service, 20, endpoint);
+      expectEqual("429s", answers.filter(({ status }) => status === 429).length, 0);
+    }),
+  ];
+};
+
+const rateLimits = checksOf("Rate limits");
+
+export const rateLimitChecks: readonly Check[] = [
+  ...LIMITED_ENDPOINTS.flatMap((endpoint) => limitChecks(endpoint)),
+  rateLimits.contract("each key and endpoint has a limit of its own", async (service) => {
+    await burst(service, 60, ["GET", "/charities/search"]);
+    const [own] = await burst(service, 1, ["GET", "/charities/donations"]);
+    expectEqual("status of another endpoint", own?.status, 200);
+    const headers = { Authorization: service.setting("IMPACT_OTHER_TEST_KEY") };
+    const other = await service.request("standalone", "GET", "/charities/search", { headers });
+    expectEqual("status with another key", other.status, 200);
   }),
 ];
