@@ -14,6 +14,7 @@ import {
 } from "slonik";
 import type { DriverClient, DriverFactory } from "slonik";
 import { createConnect } from "./connect.ts";
+import { isPooled } from "./pooler.ts";
 import { renewingPlans } from "./renewPlans.ts";
 
 /** `int8` is read as a bigint, `timestamptz` as a Date, and `numeric` as text. */
@@ -112,13 +113,17 @@ export const createDriver = (
     Promise.resolve({
       createPoolClient: ({ clientEventEmitter }) => {
         let client: Client;
+        let keepsStatements = true;
         return Promise.resolve({
           connect: async () => {
             ({ client } = await connect(config));
+            keepsStatements = !(await isPooled(client));
             client.on("error", (error) => clientEventEmitter.emit("error", asSlonikError(error)));
           },
           end: () => client.end(),
-          query: renewingPlans((...statement) => runStatement(client, ...statement)),
+          query: renewingPlans((text, values, options) =>
+            runStatement(client, text, values, keepsStatements ? options : {}),
+          ),
           stream: () => {
             throw new Error("Statements are not streamed.");
           },

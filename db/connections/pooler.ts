@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import type { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
@@ -24,43 +23,24 @@ export const isPooled = async (client: Client): Promise<boolean> => {
   return !("processID" in client && client.processID === rows[0]?.pid);
 };
 
-const numberRow = z.strictObject({ number: z.int() });
+const limitsRow = z.strictObject({ count: z.int() });
 
-/** The pooler ignores the limits that a pool asks for, so the role needs some. */
-const requireLimits = async (db: DatabasePool): Promise<void> => {
-  const limited = await db.oneFirst(sql.type(numberRow)`
-    SELECT count(*)::integer AS number
-    FROM pg_settings
-    WHERE name IN ('statement_timeout', 'idle_in_transaction_session_timeout') AND setting <> '0'
-  `);
-  if (limited < 2) {
+/**
+ * Checks that the role has time limits, because a pooler ignores those that a pool asks for. The transaction fails if the
+ * pooler runs each statement by itself.
+ * @throws PoolerError
+ */
+export const requireUsablePooler = async (db: DatabasePool): Promise<void> => {
+  const count = await db.transaction((transaction) =>
+    transaction.oneFirst(sql.type(limitsRow)`
+      SELECT count(*)::integer AS count
+      FROM pg_settings
+      WHERE name IN ('statement_timeout', 'idle_in_transaction_session_timeout') AND setting <> '0'
+    `),
+  );
+  if (count < 2) {
     throw new PoolerError(
       "behind a pooler, the role needs time limits: ALTER ROLE … SET statement_timeout = '60s' and SET idle_in_transaction_session_timeout = '60s', then RECONNECT in the pooler's console",
-    );
-  }
-};
-
-/** Prepares two statements of one name over two connections, which a pooler that keeps statements tells apart. */
-const requirePreparedStatements = async (db: DatabasePool): Promise<void> => {
-  const name = `probe_${randomUUID()}`;
-  await db.connect(async (one) => {
-    await one.one(sql.prepared(name, numberRow)`SELECT 1 AS number`);
-    await db.connect((other) => other.one(sql.prepared(name, numberRow)`SELECT 2 AS number`));
-    await one.transaction((transaction) =>
-      transaction.one(sql.prepared(name, numberRow)`SELECT 1 AS number`),
-    );
-  });
-};
-
-/** @throws PoolerError if the pooler before the database cannot be used */
-export const requireUsablePooler = async (db: DatabasePool): Promise<void> => {
-  await requireLimits(db);
-  try {
-    await requirePreparedStatements(db);
-  } catch (error) {
-    throw new PoolerError(
-      "the pooler does not keep prepared statements and transactions together: set pool_mode = transaction and max_prepared_statements = 200 in pgbouncer.ini, which PgBouncer from 1.21 has, or pool_mode = session",
-      { cause: error },
     );
   }
 };

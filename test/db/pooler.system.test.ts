@@ -5,16 +5,13 @@ import { sql } from "../../db/sql.ts";
 import { testWithDatabase, copyDatabase, asOwner, openTestPool } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually, openNamespace, startProgram } from "../support/programs.ts";
-import { canPrepare, startPgBouncer } from "../support/startPgBouncer.ts";
+import { startPgBouncer } from "../support/startPgBouncer.ts";
 import type { PgBouncerSettings } from "../support/startPgBouncer.ts";
 import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
 
 const test = testWithDatabase();
 
-/** Until 1.21, PgBouncer keeps prepared statements in this mode only. */
-const USABLE: PgBouncerSettings = canPrepare
-  ? { max_prepared_statements: 200, default_pool_size: 5 }
-  : { pool_mode: "session", default_pool_size: 100 };
+const USABLE: PgBouncerSettings = { default_pool_size: 5 };
 
 /** Creates a database whose sessions have time limits, as docs/operations.md says, or none. */
 const createDatabase = async (t: ExecutionContext, limits: readonly string[]): Promise<string> => {
@@ -54,16 +51,10 @@ test("whose role has no time limits", refuses, USABLE, {
   message: /the role needs time limits: ALTER ROLE/u,
 });
 test(
-  "that does not keep prepared statements",
-  refuses,
-  canPrepare ? { max_prepared_statements: 0 } : {},
-  { message: /max_prepared_statements = 200/u },
-);
-test(
   "without transactions",
   refuses,
   { pool_mode: "statement" },
-  { message: /pool_mode = transaction/u },
+  { message: /transaction.* not allowed in statement pooling mode/iu },
 );
 test(
   "that rejects a start-up parameter",

@@ -1,4 +1,4 @@
-import { execFileSync, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -12,18 +12,11 @@ import { eventually } from "./programs.ts";
 
 const PGBOUNCER = process.env["TEST_PGBOUNCER"] ?? "/usr/sbin/pgbouncer";
 
-/** Whether it can prepare named statements on each connection that executes them, as it can from 1.21. */
-export const canPrepare =
-  Number(/ 1\.(\d+)/u.exec(execFileSync(PGBOUNCER, ["--version"], { encoding: "utf8" }))?.[1]) >=
-  21;
-
 /** The settings of PgBouncer that matter to the service; docs/operations.md explains them. */
 export type PgBouncerSettings = {
   readonly pool_mode?: "session" | "transaction" | "statement";
   readonly default_pool_size?: number;
   readonly ignore_startup_parameters?: string;
-  /** Only releases from 1.21 know it. */
-  readonly max_prepared_statements?: number;
 };
 
 const canConnect = async (connectionString: string): Promise<boolean> => {
