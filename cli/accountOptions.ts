@@ -35,6 +35,12 @@ export const accountOption = () =>
 /** The same for commands that are for one account. */
 export const requiredAccount = () => accountOption().makeOptionMandatory();
 
+/** The same for commands that are for one organization. */
+export const requiredOrganization = () =>
+  new Option("--org <organization>", "id, name or Stripe customer of the organization")
+    .argParser(parseSearchText)
+    .makeOptionMandatory();
+
 /**
  * Returns the account that an operator names; null if there is none.
  * @throws CommandError if there are several
@@ -64,6 +70,17 @@ export const getNamedAccount = async (db: CommonQueryMethods, named: string): Pr
     throw new CommandError(
       EXIT.notFound,
       `Organization or store ${named} not found. See impact org list and impact store list.`,
+    );
+  }
+  return account;
+};
+
+/** @throws CommandError if the account is a store */
+export const requireOrganization = (account: Account): Account => {
+  if (account.type === "store") {
+    throw new CommandError(
+      EXIT.usage,
+      `${account.name} is a store, which has no usage, statement or public page. What it paid is in impact export balance.`,
     );
   }
   return account;

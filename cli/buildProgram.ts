@@ -70,7 +70,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
       load: async () => (await import("./commands/find.ts")).defineFindCommand,
     },
     statement: {
-      description: "Show what an organization or store registered and how far it was billed",
+      description: "Show what an organization registered and how far it was billed",
       load: async () => (await import("./commands/statement.ts")).defineStatementCommand,
     },
     export: {

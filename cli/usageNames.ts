@@ -8,7 +8,7 @@ import { listRecordIds } from "../modules/records/ownedRecords.sql.ts";
 import { requireOneRecord } from "../modules/records/recordIds.rules.ts";
 import { listRegistrationsOfOrder } from "../modules/support/recordLookups.sql.ts";
 import { DomainError } from "../runtime/errors.rules.ts";
-import { findNamedAccount } from "./accountOptions.ts";
+import { findNamedAccount, requireOrganization } from "./accountOptions.ts";
 
 /** What a command line names: an item, an organization, or registrations by an id or their order. */
 export type UsageName =
@@ -56,7 +56,7 @@ export const findUsageName = async (
   }
   const account = await findNamedAccount(db, text);
   if (account) {
-    return { kind: "organization", account };
+    return { kind: "organization", account: requireOrganization(account) };
   }
   const [first, ...others] = await listRegistrations(db, text, accountId);
   if (first === undefined) {

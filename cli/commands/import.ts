@@ -8,7 +8,13 @@ import { CommandError, EXIT } from "../exitCodes.ts";
 import { text as textField } from "../../modules/records/fields.rules.ts";
 import { digestImportableKey, importKey } from "../../modules/history/importKey.ts";
 import { importSlug } from "../../modules/history/importSlug.ts";
-import { getNamedAccount, openAccount, requiredAccount } from "../accountOptions.ts";
+import {
+  getNamedAccount,
+  openAccount,
+  requireOrganization,
+  requiredAccount,
+  requiredOrganization,
+} from "../accountOptions.ts";
 import { MODE, keySettingsOf, withKeySettings } from "../apiKeys.ts";
 import type { NewKeyOptions } from "../apiKeys.ts";
 import { parsePath, parserOf } from "../arguments.ts";
@@ -126,11 +132,11 @@ const addSlugCommand = (group: Command, context: CliContext): void => {
       .command("slug")
       .description("Redirect the slug of an old dashboard to the organization's dashboard")
       .argument("<slug>", "the last part of the old dashboard's path", parseSlug)
-      .addOption(requiredAccount()),
+      .addOption(requiredOrganization()),
   ).action(async (slug, options) => {
     const { io } = context;
     const deps = await openChange(context, options);
-    const { id } = await getNamedAccount(deps.db, options.org);
+    const { id } = requireOrganization(await getNamedAccount(deps.db, options.org));
     const { dashboardSlug, isNew } = await importSlug(deps, id, slug);
     printResult(io, { slug, dashboard_slug: dashboardSlug, new: isNew });
     say(

@@ -229,7 +229,8 @@ export const addUpdateCommand = (parent: Command, context: CliContext): void => 
       profile: presentProfile(await findProfile(change.db, id)),
       limits: presentLimits(await listAccountLimits(change.db, id)),
     });
-    if (limit !== null || changes.subscriptionPolicy !== undefined) {
+    const { fractionalCounting, subscriptionPolicy } = changes;
+    if ((limit ?? fractionalCounting ?? subscriptionPolicy) !== undefined) {
       await awaitCachedKeys(context.io);
     }
     if (options.stripeCustomer ?? options.stripeSubscription ?? options.subscriptionPolicy) {

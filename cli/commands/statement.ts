@@ -10,7 +10,7 @@ import {
   needingAttention,
 } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
-import { openAccount, requiredAccount } from "../accountOptions.ts";
+import { openAccount, requireOrganization, requiredOrganization } from "../accountOptions.ts";
 import { parseMode } from "../arguments.ts";
 import { openBilling } from "../context.ts";
 import type { CliContext } from "../context.ts";
@@ -102,7 +102,7 @@ impact export lists the registrations behind a statement.`;
 
 export const defineStatementCommand = (command: Command, context: CliContext): void => {
   command
-    .addOption(requiredAccount())
+    .addOption(requiredOrganization())
     .requiredOption(
       "--period <period>",
       "YYYY-MM (a month, UTC), FROM/TO or current (the billing cycle)",
@@ -114,6 +114,7 @@ export const defineStatementCommand = (command: Command, context: CliContext): v
     .action(async ({ org, period, mode, csv }) => {
       const { io } = context;
       const { account } = await openAccount(context, { org });
+      requireOrganization(account);
       const read = await readStatement(
         await openBilling(context),
         { accountId: account.id, mode },

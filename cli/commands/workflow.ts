@@ -157,7 +157,7 @@ export const addWorkflowCommands = (workflow: Command, context: CliContext): voi
       "List this deployment's workflows, running ones first, or show one with its pending activities and its result",
     )
     .argument("[workflow-id]", "workflow id, such as a registration's refund_id")
-    .option("--type <type>", "workflow type, such as usageShard, dispatcher or refund")
+    .option("--type <type>", "workflow type, such as perpetualWork, reconciliation or refund")
     .addOption(new Option("--status <status>", "status of the workflows").choices(STATUSES))
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .action((id, options: ListOptions) =>

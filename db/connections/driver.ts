@@ -121,8 +121,8 @@ export const createDriver = (
             client.on("error", (error) => clientEventEmitter.emit("error", asSlonikError(error)));
           },
           end: () => client.end(),
-          query: renewingPlans((text, values, options) =>
-            runStatement(client, text, values, keepsStatements ? options : {}),
+          query: renewingPlans((text, values, named) =>
+            runStatement(client, text, values, keepsStatements ? named : {}),
           ),
           stream: () => {
             throw new Error("Statements are not streamed.");

@@ -253,7 +253,8 @@ test("org update changes the given settings, clears Stripe ids given as none, an
   const { db } = t.context;
   const impact = impactOf(t);
   const { id } = await createTestOrganization(db, { stripeCustomerId: "cus_a" });
-  await impact("org", "update", id, "--name", "New", "--fractional", "on");
+  const updated = await impact("org", "update", id, "--name", "New", "--fractional", "on");
+  t.regex(updated.stderr, /until every API process has noticed/u);
   t.like(await findAccount(db, id), {
     name: "New",
     fractionalCounting: true,

@@ -76,7 +76,7 @@ test("impact help shows the help of a command, and of all", async (t) => {
 
 test("the help of a command marks its required options", async (t) => {
   const { stdout } = await runImpact(["statement", "--help"]);
-  t.regex(stdout, /--org <account> [^-]*\(required\)/u);
+  t.regex(stdout, /--org <organization> [^-]*\(required\)/u);
   t.notRegex(stdout, /--csv .*required/u);
 });
 

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { readJson, impactOf } from "./runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { createTestStore } from "../stores/startStoreApi.ts";
 import { skipIds } from "../support/skipIds.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 
@@ -95,4 +96,18 @@ test.serial("an unknown account or period is refused", async (t) => {
   const unknown = ["statement", "--org", crypto.randomUUID(), "--period"];
   t.is((await impact(...unknown, "2026-05")).exitCode, 3);
   t.is((await impact(...unknown, "2026-13")).exitCode, 2);
+});
+
+test("a store has no statement and no usage, which its ledger replaces", async (t) => {
+  const { domain } = await createTestStore(t.context.db);
+  const impact = impactOf(t);
+  for (const args of [
+    ["statement", "--org", domain, "--period", "current"],
+    ["usage", "explain", domain],
+    ["import", "slug", "old", "--org", domain, "--reason", "a test"],
+  ]) {
+    const { exitCode, stderr } = await impact(...args);
+    t.is(exitCode, 2, args.join(" "));
+    t.regex(stderr, /is a store.*impact export balance/u);
+  }
 });

@@ -28,7 +28,7 @@ EXCEPTIONS = {
     "what is left of a customer's records limits a reversal": r"quantity: (only [\d,]+ of the|no) matching \w+ remains? to be reversed(; a customer's name must match as a whole)?",
     "a reversal is limited in records": r"quantity: (one call can reverse units of at most|at most \d+ donations can be reversed in one call).*",
     "a certificate of an order lists few records": r"order_id: has more than \d+ records; .*",
-    "an account's limits": r"\w+: must be at most \d+, this account's limit for one request",
+    "an account's limits": r"\w+: must be at most \d+, this account's limit for one day",
     "a setting of the account": r"fractional_count: fractional counting is not enabled for this organization",
     "a payment leads back to a URL": r"(success|cancel)_url: must be an https or http URL",
     "payments need Stripe and a production key": r"payments are not set up here; .*|test keys spend nothing, .*",
