@@ -13,7 +13,7 @@ import { CommandError, describeError, EXIT } from "./exitCodes.ts";
 const TIMEOUT_MS = 5000;
 
 /** gRPC's code. */
-const UNAVAILABLE = 14;
+const UNAVAILABLE: ReadonlySet<number> = new Set([14]);
 
 /** The client wraps the error of the call. */
 const innermost = (error: unknown): unknown =>
@@ -22,7 +22,7 @@ const innermost = (error: unknown): unknown =>
 /** Returns the error of a failed call, with what to do. */
 const toCommandError = (error: unknown): CommandError | null => {
   const cause = innermost(error);
-  const isUnavailable = isGrpcServiceError(cause) && cause.code === UNAVAILABLE;
+  const isUnavailable = isGrpcServiceError(cause) && UNAVAILABLE.has(cause.code);
   if (isGrpcDeadlineError(cause) || isGrpcCancelledError(cause) || isUnavailable) {
     return new CommandError(
       EXIT.unreachable,

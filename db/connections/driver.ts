@@ -106,6 +106,7 @@ export const createDriver = (
     types: {
       // pg asks for texts only.
       getTypeParser: (oid: number): ((value: string) => unknown) =>
+        // oxlint-disable-next-line typescript/no-unsafe-enum-assignment -- any type's id may come, not only those of the enum.
         PARSERS.get(oid) ?? types.getTypeParser(oid, "text"),
     },
   };
