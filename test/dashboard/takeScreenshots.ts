@@ -31,7 +31,8 @@ test("screenshots are taken", async (t) => {
     cwd: folder,
     env: buildEnvironment(".data", { PORT: "8080", STORE_PORT: "8081" }),
   });
-  const { apiUrl } = await waitUntilReady(watch(t, demo), join(folder, ".data/demo"));
+  const watched = watch(t, demo);
+  const { apiUrl } = await waitUntilReady(watched, join(folder, ".data/demo"));
   const { page: tour } = await visit(t, browser, `${apiUrl}/`, { width: 1280, height: 900 });
   const linkTo = async (name: string): Promise<string> =>
     `${apiUrl}${await tour.getByRole("link", { name }).getAttribute("href")}`;
@@ -57,5 +58,7 @@ test("screenshots are taken", async (t) => {
       clip: { x: 0, y: 0, width, height },
     });
   }
-  t.pass();
+  // The end of the test kills only the start, and its servers would stay.
+  demo.kill("SIGTERM");
+  t.is(await watched.exitCode, 0);
 });
