@@ -98,18 +98,23 @@ export const watchHealth = async ({
   const updateTemporal = async (): Promise<void> => {
     temporalHealth = await checkTemporal(temporal);
   };
-  /** Neither update rejects: a failed check is a result. */
   const repeat = async (update: () => Promise<void>, intervalMs: number): Promise<void> => {
-    for (;;) {
-      await delay(intervalMs, undefined, { signal: ended.signal, ref: false });
-      await update();
+    try {
+      for (;;) {
+        await delay(intervalMs, undefined, { signal: ended.signal, ref: false });
+        await update();
+      }
+    } catch (error) {
+      // A failed check is a result, so only the end of the watch rejects.
+      if (!ended.signal.aborted) {
+        throw error;
+      }
     }
   };
 
   await Promise.all([updateDatabase(), updateTemporal()]);
-  // They reject when the watch ends.
-  repeat(updateDatabase, DATABASE_INTERVAL_MS).catch(() => undefined);
-  repeat(updateTemporal, TEMPORAL_INTERVAL_MS).catch(() => undefined);
+  void repeat(updateDatabase, DATABASE_INTERVAL_MS);
+  void repeat(updateTemporal, TEMPORAL_INTERVAL_MS);
 
   const statusOf = (): Readiness["status"] => {
     if (isStopping) {
