@@ -132,7 +132,7 @@ const planEvent = (
   return isLate
     ? [
         `No invoice at Stripe contains it. Bill it by hand: impact usage close E${id} ${documentOption(quantity)} --reason TEXT`,
-        `Or, if nobody is to pay for it: impact usage close E${id} --never-bill --reason TEXT`,
+        `If it must never be billed: impact usage close E${id} --never-bill --reason TEXT`,
       ]
     : ["Nothing to do."];
 };

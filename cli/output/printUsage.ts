@@ -90,7 +90,7 @@ const NAMED_ITEMS = 5;
 export const documentOption = (units: number): string =>
   documentFor(units) === "invoice_item" ? "--invoice-item ii_…" : "--credit-note cn_…";
 
-/** Returns the command that removes the cause of a refusal; null if only its reason tells. */
+/** Returns the command that removes the cause of a refusal; null if none is known. Stripe's errors differ by their text only. */
 export const mendingCommand = ({
   accountId,
   reason,

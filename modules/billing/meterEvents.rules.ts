@@ -93,7 +93,7 @@ export const ATTENTION_CAUSES = [
 ] as const;
 export type AttentionCause = (typeof ATTENTION_CAUSES)[number];
 
-/** The cause of a refund whose usage is not decided: it needs no decision of its own, but is closed with that. */
+/** The cause of a refund whose usage is not decided: it is closed together with that usage. */
 export const WAITS = "waits";
 
 /** Why items are open that a retry may settle, and those that a document closes. Unclear usage is closed only by name. */

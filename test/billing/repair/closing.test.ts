@@ -114,7 +114,7 @@ const deliverLate = async (operator: Operator) => {
 };
 
 for (const document of [INVOICE_ITEM, null]) {
-  test(`late usage that ${document === null ? "is never billed" : "a document bills"} stays delivered and needs nobody`, async (operator) => {
+  test(`late usage that ${document === null ? "is never billed" : "a document bills"} stays delivered and needs no person`, async (operator) => {
     const { t } = operator;
     const events = await deliverLate(operator);
     t.deepEqual(

@@ -145,7 +145,7 @@ const rateLimits = checksOf("Rate limits");
 
 export const rateLimitChecks: readonly Check[] = [
   ...LIMITED_ENDPOINTS.flatMap((endpoint) => limitChecks(endpoint)),
-  rateLimits.contract("each key and endpoint has a limit of its own", async (service) => {
+  rateLimits.contract("each key and endpoint has its own limit", async (service) => {
     await burst(service, 60, ["GET", "/charities/search"]);
     const [own] = await burst(service, 1, ["GET", "/charities/donations"]);
     expectEqual("status of another endpoint", own?.status, 200);
