@@ -122,8 +122,9 @@ test("a demo beside a first database has something to show everywhere, is added 
     });
     const months = stats.parse(counted).stats;
     t.is(months.length, 12);
+    // The current month may be younger than its first order.
     t.true(
-      months.every(({ registered }) => registered > 0),
+      months.slice(0, -1).every(({ registered }) => registered > 0),
       kind,
     );
   }
