@@ -791,7 +791,7 @@ CREATE UNIQUE INDEX donation_imported_id ON public.donation USING btree (importe
 
 CREATE INDEX donation_listing ON public.donation USING btree (account_id, mode, created_at, id);
 
-CREATE INDEX donation_metadata ON public.donation USING gin (metadata_digests(metadata)) WHERE (metadata <> '{}'::jsonb);
+CREATE INDEX donation_metadata ON public.donation USING gin (metadata_values(metadata) jsonb_path_ops) WHERE (metadata <> '{}'::jsonb);
 
 CREATE INDEX donation_only_name ON public.donation USING btree (account_id, mode, text_digest(folded_text(customer_name))) WHERE ((customer_name IS NOT NULL) AND (customer_id IS NULL) AND (customer_email IS NULL));
 
@@ -885,7 +885,7 @@ CREATE UNIQUE INDEX registration_imported_id ON public.registration USING btree 
 
 CREATE INDEX registration_listing ON public.registration USING btree (account_id, mode, kind, created_at, id);
 
-CREATE INDEX registration_metadata ON public.registration USING gin (metadata_digests(metadata)) WHERE (metadata <> '{}'::jsonb);
+CREATE INDEX registration_metadata ON public.registration USING gin (metadata_values(metadata) jsonb_path_ops) WHERE (metadata <> '{}'::jsonb);
 
 CREATE INDEX registration_only_name ON public.registration USING btree (account_id, mode, kind, text_digest(folded_text(customer_name))) WHERE ((customer_name IS NOT NULL) AND (customer_id IS NULL) AND (customer_email IS NULL));
 
@@ -938,11 +938,11 @@ CREATE OR REPLACE FUNCTION public.imported_id_digest(account_id uuid, mode text,
  IMMUTABLE PARALLEL SAFE
 RETURN text_digest((((((((account_id)::text || '/'::text) || mode) || '/'::text) || kind) || '/'::text) || imported_id));
 
-CREATE OR REPLACE FUNCTION public.metadata_digests(metadata jsonb)
- RETURNS bigint[]
+CREATE OR REPLACE FUNCTION public.metadata_values(metadata jsonb)
+ RETURNS jsonb
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
-RETURN ARRAY(SELECT hashtextextended(((value.value #>> '{}'::text[]) COLLATE "C"), (0)::bigint) AS hashtextextended FROM jsonb_path_query(metadata_digests.metadata, '$.**?(@.type() == "string" || @.type() == "number")'::jsonpath) value(value) WHERE ((length((value.value #>> '{}'::text[])) >= 3) AND (length((value.value #>> '{}'::text[])) <= 200)) LIMIT 16);
+RETURN jsonb_path_query_array(jsonb_path_query_array(metadata, '$.**?(@.type() == "string" || @.type() == "number")'::jsonpath), '$[0 to 15]'::jsonpath);
 
 CREATE OR REPLACE FUNCTION public.order_digest(given text)
  RETURNS bytea

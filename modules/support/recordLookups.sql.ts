@@ -126,6 +126,13 @@ const createSearches = (table: RecordTable, { text, accountId, limit }: LookupOp
 const idWith = (prefix: string, digit: "0" | "f"): string =>
   prefix + "########-####-####-####-############".replaceAll("#", digit).slice(prefix.length);
 
+/** What the text may be in metadata, as JSON: a text, a shop's order number with or without `#`, a number. */
+const metadataValues = (text: string): readonly string[] => {
+  const number = text.replace(/^#/u, "");
+  const texts = [...new Set([text, number, `#${number}`])].map((value) => JSON.stringify(value));
+  return /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/u.test(number) ? [...texts, number] : texts;
+};
+
 /** All searches for what a text may mean. */
 const listSearches = (
   table: RecordTable,
@@ -133,8 +140,6 @@ const listSearches = (
   options: LookupOptions,
 ): readonly Search[] => {
   const { text } = lookup;
-  /** Of a shop's order, which is written with or without the `#`. */
-  const number = text.replace(/^#/u, "");
   const { inEach, anywhere, byKey, importedAs, byOrder } = createSearches(table, options);
   const isDonation = table === "donation";
   const refundId = sql.fragment`(SELECT registration_id FROM refund WHERE refund.id = known.record_id)`;
@@ -143,12 +148,12 @@ const listSearches = (
     inEach("attribution", hasAttribution(table, text)),
     anywhere(
       "metadata",
-      sql.fragment`
-        metadata <> '{}' AND metadata_digests(metadata) && ARRAY(
-          SELECT hashtextextended(given COLLATE "C", 0)
-          FROM unnest(${sql.array([text, number, `#${number}`], "text")}) AS given
-        )
-      `,
+      sql.fragment`metadata <> '{}' AND (${sql.join(
+        metadataValues(text).map(
+          (value) => sql.fragment`metadata_values(metadata) @> ${value}::jsonb`,
+        ),
+        sql.fragment` OR `,
+      )})`,
     ),
     byOrder,
     inEach("customer_email", hasEmail(table, text), "stores"),
