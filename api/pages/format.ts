@@ -1,5 +1,5 @@
 import { domainToUnicode } from "node:url";
-import type { Kind } from "../../modules/records/owner.rules.ts";
+import type { UnitField } from "../../modules/accounts/profile.rules.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
 import { LONGEST_NUMBER } from "./styles.ts";
@@ -30,12 +30,12 @@ export const formatShort = (value: number): string =>
   value < LONG ? formatNumber(value) : compactNumbers.format(value);
 
 const UNITS = {
-  tree: { one: "tree", many: "trees" },
-  bottle: { one: "ocean-bound bottle", many: "ocean-bound bottles" },
-} as const satisfies Record<Kind, { one: string; many: string }>;
+  trees: { one: "tree", many: "trees" },
+  bottles: { one: "ocean-bound bottle", many: "ocean-bound bottles" },
+} as const satisfies Record<UnitField, { one: string; many: string }>;
 
-export const nameUnits = (kind: Kind, count: number): string =>
-  count === 1 ? UNITS[kind].one : UNITS[kind].many;
+export const nameUnits = (unit: UnitField, count: number): string =>
+  count === 1 ? UNITS[unit].one : UNITS[unit].many;
 
 /** @param month for example `2026-05` */
 export const formatMonth = (month: string, isShort = false): string =>
@@ -54,7 +54,8 @@ export const formatHost = (url: string): string => {
 const NO_BREAK_SPACE = "\u00A0";
 
 /** Formats a day so that it stays on one line. */
-export const formatDay = (time: Date): string => days.format(time).replaceAll(" ", NO_BREAK_SPACE);
+export const formatDay = (time: Date | string): string =>
+  days.format(new Date(time)).replaceAll(" ", NO_BREAK_SPACE);
 
 export const formatTime = (time: Date): string => `${times.format(time)} UTC`;
 

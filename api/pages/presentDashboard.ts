@@ -1,7 +1,6 @@
-import { z } from "zod";
 import { UNIT_FIELDS } from "../../modules/accounts/profile.rules.ts";
 import type { UnitField } from "../../modules/accounts/profile.rules.ts";
-import { VERIFIED_BY, VERIFIED_BY_WORDS } from "../../modules/dashboard/certificate.rules.ts";
+import { VERIFIED_BY_WORDS } from "../../modules/dashboard/certificate.rules.ts";
 import type { VerifiedBy } from "../../modules/dashboard/certificate.rules.ts";
 import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
 import { formatCents } from "../../modules/records/money.rules.ts";
@@ -74,7 +73,7 @@ const figureOf = (dashboard: Dashboard, kind: Kind): Figure => {
   return {
     kind: UNIT_FIELDS[kind],
     number: formatNumber(total),
-    label: `${nameUnits(kind, total)} ${VERBS[kind]}`,
+    label: `${nameUnits(UNIT_FIELDS[kind], total)} ${VERBS[kind]}`,
     proof:
       kind === PLANTED_KIND
         ? `${formatNumber(verified)} planted and verified${markSimulated(dashboard, verified)}`
@@ -150,51 +149,8 @@ export const viewDashboard = (dashboard: Dashboard, links: PageLinks) => {
   };
 };
 
-const wholeNumber = z.int().min(0);
-
-const unitFields = {
-  trees: z.strictObject({
-    total: wholeNumber,
-    month: wholeNumber,
-    /** Also the verified ones. */
-    planted: wholeNumber,
-    planted_and_verified: wholeNumber,
-    /** Whether the planted ones are simulated: all or none. */
-    simulated: z.boolean(),
-  }),
-  /** Null if the organization hides them; the same for donations. */
-  bottles: z.strictObject({ total: wholeNumber, month: wholeNumber }).nullable(),
-} satisfies Record<UnitField, z.ZodType>;
-
-/** Public: needs no key. */
-export const dashboardResponse = z
-  .strictObject({
-    name: z.string(),
-    url: z.url(),
-    logo_url: z.url().nullable(),
-    /** The organization's color, legible in each mode. */
-    colors: z.strictObject({ light: z.string(), dark: z.string() }),
-    ...unitFields,
-    donations: z.strictObject({ count: wholeNumber, amount_cents: wholeNumber }).nullable(),
-    /** Who has verified the trees of the latest planting orders, most trees first. */
-    verifications: z.array(
-      z.strictObject({
-        verifier: z.string(),
-        by: z.enum(VERIFIED_BY),
-        trees: wholeNumber,
-        latest_at: z.iso.datetime(),
-        document_url: z.string(),
-      }),
-    ),
-    updated_at: z.iso.datetime(),
-  })
-  .meta({ id: "Dashboard" });
-
-export const presentDashboard = ({
-  dashboard,
-  links,
-  colors,
-}: DashboardView): z.output<typeof dashboardResponse> => {
+/** Returns the public JSON, which needs no key. */
+export const presentDashboard = ({ dashboard, links, colors }: DashboardView) => {
   const { name, trees, bottles, donations, profile, verifications, updatedAt } = dashboard;
   return {
     name,

@@ -1,11 +1,10 @@
 import { randomBytes } from "node:crypto";
 import { findOwnDonation } from "../charities/donations.sql.ts";
 import {
-  addCertifiedRecords,
   findCertificate,
-  getOrInsertCertificate,
   listOrderRecords,
   revokeCertificate as revoke,
+  storeCertificate,
 } from "./certificates.sql.ts";
 import { findOwnRegistration } from "../registrations/registrations.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
@@ -29,15 +28,17 @@ const getToken = async (
 ): Promise<string> => {
   // Older records of an order may have been imported since its certificate was created, so any may be its first one.
   const known = await findCertificate(db, recordIds, isOfOrder);
-  if (known === null) {
-    const token = randomBytes(TOKEN_BYTES).toString("hex");
-    const createdAt = clock.now();
-    return getOrInsertCertificate(db, { token, accountId, recordIds, isOfOrder, createdAt });
+  const certified = new Set([...(known?.recordIds ?? []), ...recordIds]);
+  if (known?.recordIds.length === certified.size) {
+    return known.token;
   }
-  if (recordIds.some((id) => !known.recordIds.includes(id))) {
-    await addCertifiedRecords(db, known.token, recordIds);
-  }
-  return known.token;
+  return storeCertificate(db, {
+    token: randomBytes(TOKEN_BYTES).toString("hex"),
+    accountId,
+    recordIds: [...certified],
+    isOfOrder,
+    createdAt: clock.now(),
+  });
 };
 
 type CertifiedRecords = {

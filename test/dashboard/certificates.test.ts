@@ -108,7 +108,6 @@ test("an order has one certificate of all its records, also after records are ad
   t.not(await urlOf("1002"), first);
   const certificate = await (await fetch(`${first}.json`)).text();
   t.like(JSON.parse(certificate), {
-    type: "order",
     state: "registered",
     test: true,
     items: [
@@ -173,15 +172,19 @@ test.serial("a certificate shows what is registered and what is verified", async
   const before = await serve();
   t.like(await before.read(id), {
     name: `North <b>"Sea"</b>`,
-    type: "trees",
     state: "registered",
     test: false,
     simulated: true,
-    registered: 25,
-    planted: 0,
-    planted_and_verified: 0,
-    verified_at: null,
-    project: null,
+    items: [
+      {
+        type: "trees",
+        registered: 25,
+        planted: 0,
+        planted_and_verified: 0,
+        verified_at: null,
+        project: null,
+      },
+    ],
   });
   await createOrders();
   await place();
@@ -190,8 +193,7 @@ test.serial("a certificate shows what is registered and what is verified", async
   t.like(await after.read(id), {
     state: "planted_and_verified",
     simulated: true,
-    registered: 25,
-    planted_and_verified: 25,
+    items: [{ registered: 25, planted_and_verified: 25 }],
   });
   const page = await fetch(await after.urlOf(id));
   t.is(page.headers.get("X-Robots-Tag"), "noindex, nofollow");
@@ -222,7 +224,7 @@ test.serial(
       return { json: await read(id), html: await (await fetch(await urlOf(id))).text() };
     };
     const simulated = await readCertificate("simulated");
-    t.like(simulated.json, { state: "registered", simulated: true, partner: null });
+    t.like(simulated.json, { state: "registered", simulated: true, items: [{ partner: null }] });
     t.regex(simulated.html, notice);
     for (const real of [
       await readCertificate("manual"),
@@ -302,7 +304,7 @@ test.serial("kind selects one of a store's records that were imported with one i
     const { status, body } = await api.get(`/app/api/certificate_url?id=old-1${kind}`, store.test);
     t.is(status, 200, kind);
     const page = certificateUrl.parse(body).certificate_url.replace("https://impact.example", url);
-    t.like(await (await fetch(`${page}.json`)).json(), { type });
+    t.like(await (await fetch(`${page}.json`)).json(), { items: [{ type }] });
   }
   const other = await api.get("/app/api/certificate_url?id=old-1&kind=order", store.test);
   t.is(other.body["error"], "kind: must be one of tree, bottle, donation");
@@ -380,12 +382,11 @@ test.serial(
     t.is(ids.length, 2);
     for (const [, id = ""] of ids) {
       const { json, page } = await certificateOf(key, id);
+      const charity = { name: "Oceana", ein: "51-0401308", looked_up: true };
       t.like(json, {
-        type: "donation",
         state: "registered",
         test: true,
-        amount_cents: 2550,
-        charity: { name: "Oceana", ein: "51-0401308", looked_up: true },
+        items: [{ type: "donation", amount_cents: 2550, charity }],
       });
       t.regex(page, /\$25\.50<\/span> <span class="what">donation to Oceana registered/u);
       t.regex(page, /\$25\.50 to <bdi>Oceana<\/bdi> on/u);
@@ -423,7 +424,7 @@ test.serial(
     const run = await importText(linesOf({ ...before, refunded: true }, later, here));
     t.is(run.exitCode, 0, run.stderr);
     const { json: imported, page: unproven } = await certificateOf(key, "here");
-    t.like(imported, { charity: { name: line.charity_name, looked_up: false } });
+    t.like(imported, { items: [{ charity: { name: line.charity_name, looked_up: false } }] });
     t.regex(unproven, /An earlier system recorded the donation and named the charity\./u);
     t.notRegex(unproven, LOOKED_UP);
 

@@ -7,7 +7,7 @@ import { renderPage as renderPageOf } from "../../api/pages/renderPage.ts";
 import { DEFAULT_PROFILE, HIDEABLE_SECTIONS } from "../../modules/accounts/profile.rules.ts";
 import type { Dashboard, Section } from "../../modules/dashboard/readDashboard.ts";
 import type { PlantingFact } from "../../modules/planting/fact.rules.ts";
-import { presentCertificate, viewCertificate } from "../../api/pages/presentCertificate.ts";
+import { presentCertificate } from "../../api/pages/presentCertificate.ts";
 import { renderCertificate } from "../../api/pages/renderCertificate.ts";
 import { verifiedBy } from "../../modules/dashboard/certificate.rules.ts";
 import type {
@@ -314,26 +314,27 @@ const DONATION: CertifiedDonation = {
 };
 const REFUNDED = { isRefunded: true, refundedAt: new Date("2026-05-03T10:00:00Z") };
 
-const viewItems = (...items: readonly CertifiedItem[]) =>
-  viewCertificate(
+const CERTIFICATE_LINKS = linksOf("https://impact.example", `/certificate/${TOKEN}`);
+
+const presentItems = (...items: readonly CertifiedItem[]) =>
+  presentCertificate(
     {
-      certified: {
-        token: TOKEN,
-        isOfOrder: items.length > 1,
-        createdAt: new Date("2026-08-01T10:00:00Z"),
-        ownerId: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
-        ownerName: "Green Shop",
-        slug: "green-shop-k3v9m2qd",
-        items,
-      },
-      profile: DEFAULT_PROFILE,
+      token: TOKEN,
+      createdAt: new Date("2026-08-01T10:00:00Z"),
+      ownerId: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
+      ownerName: "Green Shop",
+      slug: "green-shop-k3v9m2qd",
+      items,
     },
-    "https://impact.example",
+    "Green Shop",
+    { url: CERTIFICATE_LINKS.pageUrl, base: "", partnerFor: () => "manual" },
   );
 
-const withSingleSpaces = (page: string): string => page.replaceAll(/\s+/gu, " ");
 const orderOf = (...items: readonly CertifiedItem[]): string =>
-  withSingleSpaces(renderCertificate(viewItems(...items)));
+  renderCertificate(presentItems(...items), DEFAULT_PROFILE, CERTIFICATE_LINKS).replaceAll(
+    /\s+/gu,
+    " ",
+  );
 const pageOf = (changes: Partial<CertifiedRegistration>): string =>
   orderOf({ ...REGISTRATION, ...changes });
 /** Returns what other sites show of a page, and its headline with the line below. */
@@ -431,18 +432,25 @@ test("a certificate has its number, its date, the life of the trees, and who ver
   t.true(page.includes('src="https://photos.example/7.jpg"'));
   t.true(page.includes('aria-label="1: Gazi Bay, Kenya: 1 planted"'));
   // A day stays on one line.
-  t.regex(renderCertificate(viewItems(REGISTRATION)), /Aug\u00A01,\u00A02026/u);
-  t.like(presentCertificate(viewItems(REGISTRATION)), {
+  t.regex(
+    renderCertificate(presentItems(REGISTRATION), DEFAULT_PROFILE, CERTIFICATE_LINKS),
+    /Aug\u00A01,\u00A02026/u,
+  );
+  t.like(presentItems(REGISTRATION), {
     number: "9F86-D081",
     issued_at: "2026-08-01T10:00:00.000Z",
-    planted_and_verified: 1,
-    verification: {
-      verifier: "Green Audit",
-      by: "third_party",
-      document_url: "https://audit.example/7.pdf",
-    },
-    photo_url: "https://photos.example/7.jpg",
-    project: { name: "Gazi Bay", country: "Kenya" },
+    items: [
+      {
+        planted_and_verified: 1,
+        verification: {
+          verifier: "Green Audit",
+          by: "third_party",
+          document_url: "https://audit.example/7.pdf",
+        },
+        photo_url: "https://photos.example/7.jpg",
+        project: { name: "Gazi Bay", country: "Kenya" },
+      },
+    ],
   });
 });
 
@@ -454,10 +462,8 @@ test("before trees are planted, a certificate shows no place, photo or verifier,
     / Registered May 1, 2026 Ordered May 2, 2026 Planted pending Verified pending /u,
   );
   t.notRegex(page, /Gazi|photos\.example|Green Audit/u);
-  t.like(presentCertificate(viewItems({ ...REGISTRATION, ...ordered })), {
-    verification: null,
-    photo_url: null,
-    project: null,
+  t.like(presentItems({ ...REGISTRATION, ...ordered }), {
+    items: [{ verification: null, photo_url: null, project: null }],
   });
   t.notRegex(wordsOf(pageOf({ ...ordered, isOrderedElsewhere: true })), /pending/u);
 });
