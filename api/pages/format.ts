@@ -12,8 +12,7 @@ const compactNumbers = new Intl.NumberFormat("en-US", {
 });
 const inUtc = (options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat =>
   new Intl.DateTimeFormat("en-US", { ...options, timeZone: "UTC" });
-const months = inUtc({ month: "long", year: "numeric" });
-const shortMonths = inUtc({ month: "short" });
+const months = inUtc({ month: "short" });
 const days = inUtc({ dateStyle: "medium" });
 const times = inUtc({ dateStyle: "medium", timeStyle: "short" });
 
@@ -38,8 +37,7 @@ export const nameUnits = (unit: UnitField, count: number): string =>
   count === 1 ? UNITS[unit].one : UNITS[unit].many;
 
 /** @param month for example `2026-05` */
-export const formatMonth = (month: string, isShort = false): string =>
-  (isShort ? shortMonths : months).format(new Date(`${month}-01T00:00Z`));
+export const formatMonth = (month: string): string => months.format(new Date(`${month}-01T00:00Z`));
 
 export const formatCoordinates = (latitude: number, longitude: number): string =>
   `${Math.abs(latitude).toFixed(2)}° ${latitude < 0 ? "S" : "N"}, ` +
