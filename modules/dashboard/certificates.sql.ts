@@ -2,14 +2,9 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToke
 import { factsOfOrder, isOrderOfTree } from "../planting/orders.sql.ts";
 import { z } from "zod";
 import { acceptedFacts } from "../planting/fact.rules.ts";
-import { KINDS } from "../records/owner.rules.ts";
-import type { AccountMode, Kind } from "../records/owner.rules.ts";
-import { MAXIMUM_CERTIFIED_RECORDS } from "./certificate.rules.ts";
 import { kindColumn, modeColumn } from "../records/columns.sql.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { withCell } from "../records/cells.sql.ts";
-import { isOwn } from "../records/ownedRecords.sql.ts";
-import type { RecordTable } from "../records/ownedRecords.sql.ts";
 
 const tokenRow = z.strictObject({ token: z.string() });
 const foundRow = tokenRow.extend({ recordIds: z.array(z.uuid()) });
@@ -56,52 +51,6 @@ export const storeCertificate = (
       SELECT unnest(certificate.further_record_ids) UNION SELECT unnest(excluded.further_record_ids)
     )
     RETURNING token
-  `);
-
-const orderRecordRow = z.strictObject({ id: z.uuid() });
-
-/** The condition that a record is of an order of its owner. The planner sees no value, so it keeps its plan. */
-const isOfOrder = (table: RecordTable, owner: AccountMode, orderId: string): FragmentSqlToken =>
-  sql.fragment`
-    ${isOwn(table, owner)} AND order_digest(order_id) = (SELECT order_digest(${orderId})) AND order_id IS NOT NULL
-  `;
-
-const FIRST_RECORDS = sql.fragment`
-  ORDER BY created_at, id
-  LIMIT ${sql.literalValue(String(MAXIMUM_CERTIFIED_RECORDS + 1))}
-`;
-
-/** The first registrations of an order. With a kind, their order is that of an index. */
-const firstOfKind = (kind: Kind, owner: AccountMode, orderId: string): FragmentSqlToken =>
-  sql.fragment`(
-    SELECT id, created_at
-    FROM registration
-    WHERE ${isOfOrder("registration", owner, orderId)} AND kind = ${sql.literalValue(kind)}
-    ${FIRST_RECORDS}
-  )`;
-
-/**
- * Lists the ids of the first records of a store's order, with or without the leading `#`. However many the order has, it
- * reads a few.
- * @returns at most one more than a certificate may have
- */
-export const listOrderRecords = (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  orderId: string,
-): Promise<readonly string[]> =>
-  db.anyFirst(sql.prepared("list_order_records", orderRecordRow)`
-    WITH found AS (
-      ${sql.join(
-        KINDS.map((kind) => firstOfKind(kind, owner, orderId)),
-        sql.fragment` UNION ALL `,
-      )}
-      UNION ALL
-      (SELECT id, created_at FROM donation WHERE ${isOfOrder("donation", owner, orderId)} ${FIRST_RECORDS})
-    )
-    SELECT id
-    FROM found
-    ${FIRST_RECORDS}
   `);
 
 const revokedRow = z.strictObject({
