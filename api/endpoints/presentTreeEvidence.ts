@@ -113,12 +113,11 @@ const presentMedia = (evidence: TreeEvidence, { urlOf }: Shown) => {
   }));
 };
 
-/** Presents when a milestone was reached, and what proves it; null while it is pending. */
+type Reached = { readonly at: string; readonly proof: Proof };
+
+/** Presents when a milestone was reached, and what proves it; nothing while it is pending. */
 const PROOFS: Readonly<
-  Record<
-    MilestoneEvent,
-    (evidence: TreeEvidence, shown: Shown) => { readonly at: string; readonly proof: Proof } | null
-  >
+  Record<MilestoneEvent, (evidence: TreeEvidence, shown: Shown) => Reached | null | undefined>
 > = {
   registered: ({ registration }, { createdAt }) => ({
     at: createdAt,
@@ -132,85 +131,81 @@ const PROOFS: Readonly<
     },
   }),
   funds_distributed: ({ registration, partnerName, order, facts: { funds_distributed: funds } }) =>
-    funds && order
-      ? {
-          at: funds.occurred_at,
-          proof: {
-            partner: partnerName,
-            order_id: order.orderId,
-            order_public_id: order.orderPublicId,
-            tree_order_id: order.treeOrderId,
-            tree_order_public_id:
-              order.treeOrderPublicId ?? `to_${registration.id.replaceAll("-", "")}`,
-            tree_amount: order.treeCount,
-            buyer_name: order.buyerName,
-          },
-        }
-      : null,
+    funds &&
+    order && {
+      at: funds.occurred_at,
+      proof: {
+        partner: partnerName,
+        order_id: order.orderId,
+        order_public_id: order.orderPublicId,
+        tree_order_id: order.treeOrderId,
+        tree_order_public_id:
+          order.treeOrderPublicId ?? `to_${registration.id.replaceAll("-", "")}`,
+        tree_amount: order.treeCount,
+        buyer_name: order.buyerName,
+      },
+    },
   allocated: ({ partnerName, idOf, facts: { allocated } }, { urlOf }) =>
-    allocated
-      ? {
-          at: allocated.occurred_at,
-          proof: {
-            partner: partnerName,
-            allocations: allocated.allocations.map(
-              ({ reference, date_allocated, planting_site: site, crew }) => ({
-                allocation_id: idOf("allocation", reference),
-                date_allocated,
-                planting_site: {
-                  id: idOf("planting_site", site.reference),
-                  name: site.name,
-                  subsite_name: site.subsite_name,
-                  organization_name: site.organization_name,
-                  latitude: site.latitude,
-                  longitude: site.longitude,
-                  main_image: urlOf(site.main_image),
-                },
-                crew,
-              }),
-            ),
-          },
-        }
-      : null,
+    allocated && {
+      at: allocated.occurred_at,
+      proof: {
+        partner: partnerName,
+        allocations: allocated.allocations.map(
+          ({ reference, date_allocated, planting_site: site, crew }) => ({
+            allocation_id: idOf("allocation", reference),
+            date_allocated,
+            planting_site: {
+              id: idOf("planting_site", site.reference),
+              name: site.name,
+              subsite_name: site.subsite_name,
+              organization_name: site.organization_name,
+              latitude: site.latitude,
+              longitude: site.longitude,
+              main_image: urlOf(site.main_image),
+            },
+            crew,
+          }),
+        ),
+      },
+    },
   planted: (evidence, shown) => {
-    const { planted, planted_and_verified: verified } = evidence.facts;
+    const { planted_and_verified: verified, planted = verified } = evidence.facts;
     // A verification proves planting even if the partner never reported it.
-    const fact = planted ?? verified;
-    return fact
-      ? {
-          at: fact.occurred_at,
-          proof: {
-            partner: evidence.partnerName,
-            date_planted: fact.occurred_at,
-            media: presentMedia(evidence, shown),
-          },
-        }
-      : null;
+    return (
+      planted && {
+        at: planted.occurred_at,
+        proof: {
+          partner: evidence.partnerName,
+          date_planted: planted.occurred_at,
+          media: presentMedia(evidence, shown),
+        },
+      }
+    );
   },
   planted_and_verified: (evidence, { urlOf }) => {
     const { planted_and_verified: verified } = evidence.facts;
-    return verified
-      ? {
-          at: verified.occurred_at,
-          proof: {
-            partner: evidence.partnerName,
-            planting_site_name: verified.planting_site.name,
-            subsite_name: verified.planting_site.subsite_name,
-            organization_name: verified.planting_site.organization_name,
-            assessor_name: verified.assessor_name,
-            verifier: verified.verifier,
-            date_verified: verified.occurred_at,
-            session_total_planted: verified.session_total_planted,
-            species: verified.species,
-            image_url: urlOf(verified.image_url),
-            allocation_id: verifiedAllocationId(verified, evidence),
-            ...sessionIds(verified, evidence),
-            latitude: String(verified.latitude),
-            longitude: String(verified.longitude),
-            photos: verified.photos.map(urlOf),
-          },
-        }
-      : null;
+    return (
+      verified && {
+        at: verified.occurred_at,
+        proof: {
+          partner: evidence.partnerName,
+          planting_site_name: verified.planting_site.name,
+          subsite_name: verified.planting_site.subsite_name,
+          organization_name: verified.planting_site.organization_name,
+          assessor_name: verified.assessor_name,
+          verifier: verified.verifier,
+          date_verified: verified.occurred_at,
+          session_total_planted: verified.session_total_planted,
+          species: verified.species,
+          image_url: urlOf(verified.image_url),
+          allocation_id: verifiedAllocationId(verified, evidence),
+          ...sessionIds(verified, evidence),
+          latitude: String(verified.latitude),
+          longitude: String(verified.longitude),
+          photos: verified.photos.map(urlOf),
+        },
+      }
+    );
   },
 };
 
@@ -222,7 +217,7 @@ const presentMilestone = (
 ): PresentedMilestone => {
   const [title] = TEXTS[event];
   const reached = PROOFS[event](evidence, shown);
-  const description = describe(event, reached !== null, evidence);
+  const description = describe(event, Boolean(reached), evidence);
   return reached
     ? {
         step,

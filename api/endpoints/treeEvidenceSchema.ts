@@ -176,26 +176,28 @@ const CACHE_SECONDS = 30 * 24 * 60 * 60;
 
 /**
  * Renders evidence, and sets the headers by which clients cache it, and the mark of simulated evidence.
- * @param isLasting clients may cache the response for 30 days; otherwise they must revalidate it
+ * @param options.isOfStage the evidence is the response to `evidence_stage`, which nobody stores
+ * @param options.isLasting clients may cache the response for 30 days; otherwise they must revalidate it
  */
 export const renderEvidence = (
   ctx: RequestContext,
   presented: object,
-  { isLasting, isSimulated }: { readonly isLasting: boolean; readonly isSimulated: boolean },
+  {
+    isOfStage = false,
+    isLasting,
+    isSimulated,
+  }: { readonly isOfStage?: boolean; readonly isLasting: boolean; readonly isSimulated: boolean },
 ): string => {
   const body = JSON.stringify(presented);
   ctx.status = 200;
-  ctx.set("ETag", `"${hash("sha256", body, "base64url")}"`);
-  ctx.set("Cache-Control", isLasting ? `private, max-age=${CACHE_SECONDS}` : "private, no-cache");
-  if (isSimulated) {
+  if (isOfStage) {
+    ctx.set("Cache-Control", "no-store");
+  } else {
+    ctx.set("ETag", `"${hash("sha256", body, "base64url")}"`);
+    ctx.set("Cache-Control", isLasting ? `private, max-age=${CACHE_SECONDS}` : "private, no-cache");
+  }
+  if (isOfStage || isSimulated) {
     ctx.set("Evidence-Simulated", "true");
   }
   return body;
-};
-
-/** Renders the response to `evidence_stage`. */
-export const renderStage = (ctx: RequestContext, presented: object): string => {
-  ctx.set("Evidence-Simulated", "true");
-  ctx.set("Cache-Control", "no-store");
-  return JSON.stringify(presented);
 };

@@ -11,16 +11,10 @@ export const startOfNextDay = (date: string): Date | undefined =>
   date === "9999-12-31" ? undefined : new Date(startOfDay(date).getTime() + DAY_MS);
 
 /** Returns the times from the start of the first day to the end of the last; either may be open. */
-export const rangeOfDays = (
-  first: string | undefined,
-  last: string | undefined,
-): { readonly from?: Date; readonly until?: Date } => {
-  const until = last === undefined ? undefined : startOfNextDay(last);
-  return {
-    ...(first === undefined ? {} : { from: startOfDay(first) }),
-    ...(until === undefined ? {} : { until }),
-  };
-};
+export const rangeOfDays = (first: string | undefined, last: string | undefined) => ({
+  from: first === undefined ? undefined : startOfDay(first),
+  until: last === undefined ? undefined : startOfNextDay(last),
+});
 
 /*
  * Pages of lists that are otherwise sent whole.

@@ -4,7 +4,7 @@ import { isFresh } from "./endpoint.ts";
 
 export const JSON_TYPE = "application/json; charset=utf-8";
 
-export type Rendered = {
+type Rendered = {
   readonly type: string;
   readonly body: string | Buffer;
   readonly headers: Readonly<Record<string, string>>;
@@ -16,9 +16,10 @@ export type Rendered = {
  */
 export type Tagged = Omit<Rendered, "body"> & { readonly body: Buffer; readonly etag: string };
 
-export const hashOf = ({ body }: Rendered): string => hash("sha256", body, "base64url");
-
-export const tag = (rendered: Rendered, etag = `"${hashOf(rendered)}"`): Tagged => ({
+export const tag = (
+  rendered: Rendered,
+  etag = `"${hash("sha256", rendered.body, "base64url")}"`,
+): Tagged => ({
   ...rendered,
   body: typeof rendered.body === "string" ? Buffer.from(rendered.body) : rendered.body,
   etag,

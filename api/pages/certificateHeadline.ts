@@ -1,9 +1,6 @@
-import { CERTIFIED_KINDS } from "../../modules/dashboard/certificate.rules.ts";
-import type { CertifiedKind } from "../../modules/dashboard/certificate.rules.ts";
 import { formatCents } from "../../modules/records/money.rules.ts";
 import { formatNumber, nameUnits } from "./format.ts";
-import { isDonation } from "./presentCertificate.ts";
-import type { CertificateView, ItemView } from "./presentCertificate.ts";
+import type { CertificateJson, ItemJson } from "./presentCertificate.ts";
 
 /** A sum by itself, and within a sentence. */
 type Sum = { readonly number: string; readonly what: string; readonly inSentence: string };
@@ -11,15 +8,23 @@ type Sum = { readonly number: string; readonly what: string; readonly inSentence
 /** The parts of a record: all, what remains of it, or what was refunded. */
 type Part = "registered" | "remaining" | "refunded";
 
+/** Returns a part of a record's units, or cents. */
+const partOf = (item: ItemJson, part: Part): number => {
+  const registered = item.type === "donation" ? item.amount_cents : item.registered;
+  const refundedCents = item.state === "refunded" ? registered : 0;
+  const refunded = item.type === "donation" ? refundedCents : item.refunded;
+  return { registered, refunded, remaining: registered - refunded }[part];
+};
+
 /** Adds up a part of the trees, the bottles or the donations; nothing if there is none. */
-const sumOf = (items: readonly ItemView[], kind: CertifiedKind, part: Part): readonly Sum[] => {
-  const views = items.filter((view) => view.item.kind === kind && view[part] > 0);
-  const sum = views.reduce((total, view) => total + view[part], 0);
-  if (kind !== "donation") {
-    const [number, what] = [formatNumber(sum), nameUnits(kind, sum)];
+const sumOf = (all: readonly ItemJson[], type: ItemJson["type"], part: Part): readonly Sum[] => {
+  const items = all.filter((item) => item.type === type && partOf(item, part) > 0);
+  const sum = items.reduce((total, item) => total + partOf(item, part), 0);
+  if (type !== "donation") {
+    const [number, what] = [formatNumber(sum), nameUnits(type, sum)];
     return sum === 0 ? [] : [{ number, what, inSentence: `${number} ${what}` }];
   }
-  const charities = new Set(views.filter(isDonation).map(({ item }) => item.charityName));
+  const charities = new Set(items.map((item) => ("charity" in item ? item.charity.name : "")));
   const [first, ...others] = charities;
   if (first === undefined) {
     return [];
@@ -27,15 +32,17 @@ const sumOf = (items: readonly ItemView[], kind: CertifiedKind, part: Part): rea
   const number = formatCents(sum);
   const to = others.length === 0 ? first : `${charities.size} charities`;
   const [noun, phrase] =
-    views.length === 1 ? ["donation", "a donation"] : ["donations", "donations"];
+    items.length === 1 ? ["donation", "a donation"] : ["donations", "donations"];
   return [{ number, what: `${noun} to ${to}`, inSentence: `${phrase} of ${number} to ${to}` }];
 };
 
 const conjunction = new Intl.ListFormat("en-US", { type: "conjunction" });
 
 /** Returns the sum of the trees, or of what there is instead, and the other sums. */
-const sumUp = (items: readonly ItemView[], part: Part) => {
-  const sums = CERTIFIED_KINDS.flatMap((kind) => sumOf(items, kind, part));
+const sumUp = (items: readonly ItemJson[], part: Part) => {
+  const sums = (["trees", "bottles", "donation"] as const).flatMap((type) =>
+    sumOf(items, type, part),
+  );
   const whats = sums.map(({ what, inSentence }, index) => (index === 0 ? what : inSentence));
   return {
     number: sums[0]?.number ?? "",
@@ -44,15 +51,8 @@ const sumUp = (items: readonly ItemView[], part: Part) => {
   };
 };
 
-type Headline = {
-  readonly number: string;
-  readonly what: string;
-  /** What to say below it about refunds. */
-  readonly refunds: string | null;
-};
-
-/** Returns what counts now. After refunds of a part, that is less than what was registered. */
-export const headlineOf = ({ items, state }: CertificateView): Headline => {
+/** Returns what counts now, and below it what to say about refunds: after some, less counts than was registered. */
+export const headlineOf = ({ items, state }: CertificateJson) => {
   const registered = sumUp(items, "registered");
   const refunded = sumUp(items, "refunded");
   if (refunded.number === "") {

@@ -1,5 +1,5 @@
 import { domainToUnicode } from "node:url";
-import type { Kind } from "../../modules/records/owner.rules.ts";
+import type { UnitField } from "../../modules/accounts/profile.rules.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
 import { LONGEST_NUMBER } from "./styles.ts";
@@ -12,8 +12,7 @@ const compactNumbers = new Intl.NumberFormat("en-US", {
 });
 const inUtc = (options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat =>
   new Intl.DateTimeFormat("en-US", { ...options, timeZone: "UTC" });
-const months = inUtc({ month: "long", year: "numeric" });
-const shortMonths = inUtc({ month: "short" });
+const months = inUtc({ month: "short" });
 const days = inUtc({ dateStyle: "medium" });
 const times = inUtc({ dateStyle: "medium", timeStyle: "short" });
 
@@ -30,16 +29,15 @@ export const formatShort = (value: number): string =>
   value < LONG ? formatNumber(value) : compactNumbers.format(value);
 
 const UNITS = {
-  tree: { one: "tree", many: "trees" },
-  bottle: { one: "ocean-bound bottle", many: "ocean-bound bottles" },
-} as const satisfies Record<Kind, { one: string; many: string }>;
+  trees: { one: "tree", many: "trees" },
+  bottles: { one: "ocean-bound bottle", many: "ocean-bound bottles" },
+} as const satisfies Record<UnitField, { one: string; many: string }>;
 
-export const nameUnits = (kind: Kind, count: number): string =>
-  count === 1 ? UNITS[kind].one : UNITS[kind].many;
+export const nameUnits = (unit: UnitField, count: number): string =>
+  count === 1 ? UNITS[unit].one : UNITS[unit].many;
 
 /** @param month for example `2026-05` */
-export const formatMonth = (month: string, isShort = false): string =>
-  (isShort ? shortMonths : months).format(new Date(`${month}-01T00:00Z`));
+export const formatMonth = (month: string): string => months.format(new Date(`${month}-01T00:00Z`));
 
 export const formatCoordinates = (latitude: number, longitude: number): string =>
   `${Math.abs(latitude).toFixed(2)}° ${latitude < 0 ? "S" : "N"}, ` +
@@ -54,7 +52,8 @@ export const formatHost = (url: string): string => {
 const NO_BREAK_SPACE = "\u00A0";
 
 /** Formats a day so that it stays on one line. */
-export const formatDay = (time: Date): string => days.format(time).replaceAll(" ", NO_BREAK_SPACE);
+export const formatDay = (time: Date | string): string =>
+  days.format(new Date(time)).replaceAll(" ", NO_BREAK_SPACE);
 
 export const formatTime = (time: Date): string => `${times.format(time)} UTC`;
 

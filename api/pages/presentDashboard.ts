@@ -1,7 +1,6 @@
-import { z } from "zod";
 import { UNIT_FIELDS } from "../../modules/accounts/profile.rules.ts";
 import type { UnitField } from "../../modules/accounts/profile.rules.ts";
-import { VERIFIED_BY, VERIFIED_BY_WORDS } from "../../modules/dashboard/certificate.rules.ts";
+import { VERIFIED_BY_WORDS } from "../../modules/dashboard/certificate.rules.ts";
 import type { VerifiedBy } from "../../modules/dashboard/certificate.rules.ts";
 import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
 import { formatCents } from "../../modules/records/money.rules.ts";
@@ -68,49 +67,46 @@ const explainProgress = (dashboard: Dashboard): string => {
 /** What was done with units. */
 const VERBS = { tree: "registered", bottle: "rescued" } as const satisfies Record<Kind, string>;
 
-const figureOf = (dashboard: Dashboard, kind: Kind): Figure => {
-  const { total, month } = dashboard[UNIT_FIELDS[kind]];
+const figureOf = (dashboard: Dashboard, kind: Kind): Figure | null => {
+  const unit = UNIT_FIELDS[kind];
+  const { total, month } = dashboard[unit] ?? { total: 0, month: 0 };
   const verified = dashboard.trees.plantedAndVerified;
-  return {
-    kind: UNIT_FIELDS[kind],
-    number: formatNumber(total),
-    label: `${nameUnits(kind, total)} ${VERBS[kind]}`,
-    proof:
-      kind === PLANTED_KIND
-        ? `${formatNumber(verified)} planted and verified${markSimulated(dashboard, verified)}`
-        : null,
-    detail: month === 0 ? "None yet this month" : `${formatNumber(month)} this month`,
-  };
+  return total === 0
+    ? null
+    : {
+        kind: unit,
+        number: formatNumber(total),
+        label: `${nameUnits(unit, total)} ${VERBS[kind]}`,
+        proof:
+          kind === PLANTED_KIND
+            ? `${formatNumber(verified)} planted and verified${markSimulated(dashboard, verified)}`
+            : null,
+        detail: month === 0 ? "None yet this month" : `${formatNumber(month)} this month`,
+      };
 };
 
-/** Lists the kinds that a page has units of. Trees cannot be hidden. */
-export const listShownKinds = (dashboard: Dashboard): readonly Kind[] =>
-  KINDS.filter((kind) => {
-    const field = UNIT_FIELDS[kind];
-    return dashboard[field].total > 0 && (field === "trees" || dashboard.sections.has(field));
-  });
-
 const listFigures = (dashboard: Dashboard): readonly Figure[] => {
-  const { sections, donations, projected } = dashboard;
-  const donated: Figure = {
-    kind: "donations",
-    number: formatCents(donations.amountCents),
-    label: "donated to charities",
-    proof: null,
-    detail: `in ${counted(donations.count, "donation")}`,
-  };
-  const carbon: Figure = {
-    kind: "carbon",
-    number: `${formatRough(projected.carbonTons)} t`,
-    label: "projected lifetime CO₂",
-    proof: null,
-    detail: `on ${formatRough(projected.areaHectares)} ha, from planted trees only`,
-  };
-  return [
-    ...listShownKinds(dashboard).map((kind) => figureOf(dashboard, kind)),
-    ...(sections.has("donations") ? [donated] : []),
-    ...(sections.has("carbon") ? [carbon] : []),
+  const { donations, projected } = dashboard;
+  const figures: readonly (Figure | null)[] = [
+    ...KINDS.map((kind) => figureOf(dashboard, kind)),
+    donations && donations.count > 0
+      ? {
+          kind: "donations",
+          number: formatCents(donations.amountCents),
+          label: "donated to charities",
+          proof: null,
+          detail: `in ${counted(donations.count, "donation")}`,
+        }
+      : null,
+    projected && {
+      kind: "carbon",
+      number: `${formatRough(projected.carbonTons)} t`,
+      label: "projected lifetime CO₂",
+      proof: null,
+      detail: `on ${formatRough(projected.areaHectares)} ha, from planted trees only`,
+    },
   ];
+  return figures.filter((figure) => figure !== null);
 };
 
 /** Says what is simulated; null if nothing is. */
@@ -150,51 +146,8 @@ export const viewDashboard = (dashboard: Dashboard, links: PageLinks) => {
   };
 };
 
-const wholeNumber = z.int().min(0);
-
-const unitFields = {
-  trees: z.strictObject({
-    total: wholeNumber,
-    month: wholeNumber,
-    /** Also the verified ones. */
-    planted: wholeNumber,
-    planted_and_verified: wholeNumber,
-    /** Whether the planted ones are simulated: all or none. */
-    simulated: z.boolean(),
-  }),
-  /** Null if the organization hides them; the same for donations. */
-  bottles: z.strictObject({ total: wholeNumber, month: wholeNumber }).nullable(),
-} satisfies Record<UnitField, z.ZodType>;
-
-/** Public: needs no key. */
-export const dashboardResponse = z
-  .strictObject({
-    name: z.string(),
-    url: z.url(),
-    logo_url: z.url().nullable(),
-    /** The organization's color, legible in each mode. */
-    colors: z.strictObject({ light: z.string(), dark: z.string() }),
-    ...unitFields,
-    donations: z.strictObject({ count: wholeNumber, amount_cents: wholeNumber }).nullable(),
-    /** Who has verified the trees of the latest planting orders, most trees first. */
-    verifications: z.array(
-      z.strictObject({
-        verifier: z.string(),
-        by: z.enum(VERIFIED_BY),
-        trees: wholeNumber,
-        latest_at: z.iso.datetime(),
-        document_url: z.string(),
-      }),
-    ),
-    updated_at: z.iso.datetime(),
-  })
-  .meta({ id: "Dashboard" });
-
-export const presentDashboard = ({
-  dashboard,
-  links,
-  colors,
-}: DashboardView): z.output<typeof dashboardResponse> => {
+/** Returns the public JSON, which needs no key. */
+export const presentDashboard = ({ dashboard, links, colors }: DashboardView) => {
   const { name, trees, bottles, donations, profile, verifications, updatedAt } = dashboard;
   return {
     name,
@@ -208,10 +161,8 @@ export const presentDashboard = ({
       planted_and_verified: trees.plantedAndVerified,
       simulated: dashboard.isSimulated,
     },
-    bottles: profile.hiddenSections.includes("bottles") ? null : bottles,
-    donations: profile.hiddenSections.includes("donations")
-      ? null
-      : { count: donations.count, amount_cents: donations.amountCents },
+    bottles,
+    donations: donations && { count: donations.count, amount_cents: donations.amountCents },
     verifications: verifications.map(({ verifier, by, trees: verified, latestAt, document }) => ({
       verifier,
       by,

@@ -12,15 +12,15 @@ export type PageLinks = {
   readonly baseUrl: string;
   /** Its path, with which links between pages start. */
   readonly root: string;
+  readonly pagePath: string;
   /** The page's own URL, for shared links. */
   readonly pageUrl: string;
 };
 
-export const linksOf = (baseUrl: string, path: string): PageLinks => ({
-  baseUrl,
-  root: new URL(baseUrl).pathname.replace(/\/+$/u, ""),
-  pageUrl: baseUrl + path,
-});
+export const linksOf = (baseUrl: string, path: string): PageLinks => {
+  const root = new URL(baseUrl).pathname.replace(/\/+$/u, "");
+  return { baseUrl, root, pagePath: root + path, pageUrl: baseUrl + path };
+};
 
 type Document = {
   readonly title: string;

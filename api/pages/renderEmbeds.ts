@@ -59,7 +59,7 @@ export const NOTHING = "No trees are registered at the moment.";
 
 /** Renders a small page for an iframe on another site. */
 export const renderCard = ({ dashboard, figures, links }: DashboardView): string => {
-  const { name, slug, profile } = dashboard;
+  const { name, profile } = dashboard;
   const [headline, second] = figures.filter(({ kind }) => kind !== "carbon");
   const renderedHeadline = headline
     ? html`<div>
@@ -79,9 +79,7 @@ export const renderCard = ({ dashboard, figures, links }: DashboardView): string
       ${renderedHeadline}
       <p>
         ${second ? `${second.number} ${second.label}.` : null}
-        <a href="${links.root}/dashboard/${slug}" target="_blank" rel="noopener"
-          >See the evidence</a
-        >
+        <a href="${links.pagePath}" target="_blank" rel="noopener">See the evidence</a>
       </p>
     </main>`,
   });

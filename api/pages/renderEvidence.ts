@@ -39,11 +39,9 @@ const explainProject = ({ planted, verified }: PlantedSite): string => {
 const renderProject = (
   site: PlantedSite,
   number: number,
-  { dashboard: { media, sections, isSimulated } }: DashboardView,
+  { dashboard: { media, isSimulated } }: DashboardView,
 ): Markup => {
-  const photo = sections.has("photos")
-    ? media.find(({ siteId }) => siteId === site.siteId)
-    : undefined;
+  const photo = media.find(({ siteId }) => siteId === site.siteId);
   return html`<li id="${projectId(site.siteId)}" class="sheet project">
     <span class="badge" aria-hidden="true">${number}</span>
     <h3>${site.name}</h3>
@@ -121,9 +119,10 @@ export const shownUrl = ({ type, url, thumbnailUrl }: Medium): string =>
 const renderMedium = (medium: Medium, { dashboard, links }: DashboardView): Markup => {
   const { siteName, country, trees, species } = medium;
   const day = formatDay(medium.takenAt);
-  const project = dashboard.sections.has("sites")
-    ? html`<a href="#${projectId(medium.siteId)}">${siteName}</a>`
-    : siteName;
+  const project =
+    dashboard.sites.length > 0
+      ? html`<a href="#${projectId(medium.siteId)}">${siteName}</a>`
+      : siteName;
   const milestone = medium.isOfVerification ? "verification" : "planting";
   return html`<li id="photo-${medium.id}">
     <figure>

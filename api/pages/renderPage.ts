@@ -1,11 +1,9 @@
 import { paragraphsOf } from "../../modules/accounts/profile.rules.ts";
 import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
 import { IMPACT_FACTORS } from "../../modules/planting/impactFactors.rules.ts";
-import { PLANTED_KIND } from "../../modules/records/owner.rules.ts";
 import { formatNumber, formatTime, renderNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
-import { listShownKinds } from "./presentDashboard.ts";
 import type { DashboardView, Figure } from "./presentDashboard.ts";
 import { renderDocument, renderHeader, renderNotice } from "./renderDocument.ts";
 import { NOTHING } from "./renderEmbeds.ts";
@@ -94,22 +92,24 @@ const explain = (isShown: boolean, term: string, meaning: string): Markup | null
     : null;
 
 /** Says what each number means, and only of numbers that the page has. */
-const renderMethod = (dashboard: Dashboard): Markup => {
-  const { sites, sections, trees } = dashboard;
-  const kinds = listShownKinds(dashboard);
-  // An empty page explains trees.
-  const named = kinds.length > 0 || sections.has("donations") ? kinds : [PLANTED_KIND];
-  const used = new Set(sites.map(({ factorId }) => factorId));
+const renderMethod = ({ dashboard, figures }: DashboardView): Markup => {
+  const { trees, projected } = dashboard;
+  const has = (kind: Figure["kind"]): boolean => figures.some((figure) => figure.kind === kind);
+  const named = [
+    // An empty page explains trees.
+    ...(has("trees") || figures.length === 0 ? ["tree"] : []),
+    ...(has("bottles") ? ["bottle"] : []),
+  ].join(" and ");
   return html`<section aria-labelledby="method">
     <h2 id="method">How these numbers are calculated</h2>
     <dl class="sheet">
-      ${explain(named.length > 0, "Registered", `Every ${named.join(" and ")} registered for this organization. A refund lowers the total and the month of the registration. Months are in UTC.`)}
+      ${explain(named !== "", "Registered", `Every ${named} registered for this organization. A refund lowers the total and the month of the registration. Months are in UTC.`)}
       ${explain(trees.total > 0, "Planted", "Trees that the planting partner has reported as planted.")}
       ${explain(trees.total > 0, "Planted and verified", "Planted trees that were verified on site. This page names who verified them: the planting partner, or a third party, which is an organization that did not plant them. Planting and verification take months, so this number follows the registered one with a delay.")}
-      ${explain(kinds.includes("bottle"), "Rescued bottles", "The registered bottles. There is no evidence for single registrations.")}
-      ${explain(sections.has("donations"), "Donated", "Donations recorded for this organization, in US dollars, without refunded ones. There is no evidence of the payments here.")}
-      ${explain(sections.has("carbon"), "Projected carbon and area", "Planted trees multiplied by the factors below: a projection over the lifetime of a tree, neither a measurement nor a carbon credit.")}
-      ${sections.has("carbon") ? IMPACT_FACTORS.filter(({ id }) => used.has(id)).map(renderFactor) : null}
+      ${explain(has("bottles"), "Rescued bottles", "The registered bottles. There is no evidence for single registrations.")}
+      ${explain(has("donations"), "Donated", "Donations recorded for this organization, in US dollars, without refunded ones. There is no evidence of the payments here.")}
+      ${explain(has("carbon"), "Projected carbon and area", "Planted trees multiplied by the factors below: a projection over the lifetime of a tree, neither a measurement nor a carbon credit.")}
+      ${projected && IMPACT_FACTORS.filter(({ id }) => projected.factorIds.has(id)).map(renderFactor)}
     </dl>
   </section>`;
 };
@@ -134,8 +134,7 @@ const renderShareLinks = ({ dashboard, links, summary }: DashboardView): Markup 
 /** Renders the public page of an account. Sections without data are left out. */
 export const renderPage = (view: DashboardView): string => {
   const { dashboard, links } = view;
-  const { name, slug, updatedAt, sections, profile } = dashboard;
-  const page = `${links.root}/dashboard/${slug}`;
+  const { name, updatedAt, profile, months, sites, media } = dashboard;
   return renderDocument({
     title: `${name}: public impact record`,
     description: view.summary,
@@ -147,9 +146,9 @@ export const renderPage = (view: DashboardView): string => {
       ${renderHeader(profile, { name, kicker: "Public impact record", root: links.root })}
       <main id="content">
         ${renderHero(view)} ${renderStory(dashboard)}
-        ${sections.has("months") ? renderMonths(dashboard) : null}
-        ${sections.has("sites") ? renderProjects(view) : null} ${renderVerifications(view)}
-        ${sections.has("photos") ? renderPhotos(view) : null} ${renderMethod(dashboard)}
+        ${months.length > 0 ? renderMonths(months) : null}
+        ${sites.length > 0 ? renderProjects(view) : null} ${renderVerifications(view)}
+        ${media.length > 0 ? renderPhotos(view) : null} ${renderMethod(view)}
       </main>
       <footer>
         ${renderShareLinks(view)}
@@ -159,8 +158,9 @@ export const renderPage = (view: DashboardView): string => {
         </p>
         <p class="printed">This page: ${links.pageUrl}</p>
         <p class="links">
-          Machine-readable: <a href="${page}.json">JSON</a>. For your own site:
-          <a href="${page}/badge.svg">badge</a>, <a href="${page}/card">card</a>.
+          Machine-readable: <a href="${links.pagePath}.json">JSON</a>. For your own site:
+          <a href="${links.pagePath}/badge.svg">badge</a>,
+          <a href="${links.pagePath}/card">card</a>.
         </p>
       </footer>`,
   });

@@ -36,7 +36,7 @@ const BASE = `
 *{box-sizing:border-box}
 body{margin:0;background:var(--paper);color:var(--ink);font:400 1rem/1.55 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",sans-serif;-webkit-text-size-adjust:100%;overflow-wrap:break-word}
 a{color:var(--brand);text-underline-offset:.18em}
-a:focus-visible,summary:focus-visible,.scroll:focus-visible{outline:3px solid var(--accent);outline-offset:3px;border-radius:4px}
+a:focus-visible,summary:focus-visible{outline:3px solid var(--accent);outline-offset:3px;border-radius:4px}
 img,svg{display:block;max-width:100%}
 .number{display:block;font-family:${SERIF};font-variant-numeric:lining-nums tabular-nums;letter-spacing:-.02em;line-height:1.05}
 `;
@@ -163,13 +163,6 @@ export const PAGE_STYLE = `${COLORS}${BASE}${LETTERS}${HEIGHTS}${DOCUMENT}
 ${CHART}${CERTIFICATE}
 details{margin-top:1.25rem}
 summary{cursor:pointer;color:var(--brand);font-weight:600;width:fit-content;padding:.2rem 0}
-table{width:100%;border-collapse:collapse;margin-top:.75rem;font-size:.9375rem}
-caption{text-align:left;color:var(--soft);padding-bottom:.4rem}
-th,td{padding:.45rem .6rem .45rem 0;min-width:4.5rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
-td.count,th.count{text-align:right;padding:.45rem 0 .45rem .8rem;white-space:nowrap;font-variant-numeric:tabular-nums}
-.scroll{overflow-x:auto}
-.scroll tbody th{min-width:9rem;font-weight:400}
-@media (max-width:32rem){.scroll tbody th,.scroll .count{min-width:0}.scroll tbody th{padding-right:0}.scroll table{font-size:.875rem}}
 .map{width:100%;height:auto}
 .hit{fill:transparent}
 .dot{fill:var(--accent);stroke:var(--sheet);stroke-width:2}

@@ -7,26 +7,24 @@ import { attribution, idempotencyKey } from "../../modules/registrations/registr
  * What clients may add to registrations and donations, and to their refunds.
  */
 
-export const attributionField = () =>
-  attribution()
+/** Of new records. */
+export const recordFields = {
+  attribution: attribution()
     .optional()
-    .meta({ description: "A tag to filter by.", examples: ["newsletter"] });
-
-export const metadataField = () =>
-  metadata()
+    .meta({ description: "A tag to filter by.", examples: ["newsletter"] }),
+  metadata: metadata()
     .optional()
-    .meta({ description: "JSON object of at most 8 levels and 64 KiB, to filter by." });
-
-export const idempotencyKeyField = () =>
-  idempotencyKey().optional().meta({
+    .meta({ description: "JSON object of at most 8 levels and 64 KiB, to filter by." }),
+  idempotency_key: idempotencyKey().optional().meta({
     description:
       "A later request with the same key returns the original record. Empty is the same as omitted.",
-  });
+  }),
+};
 
-export const reasonField = () =>
-  longText()
-    .optional()
-    .meta({ description: "Stored with the refund.", examples: ["order cancelled"] });
+/** Of refunds. */
+export const reasonField = longText()
+  .optional()
+  .meta({ description: "Stored with the refund.", examples: ["order cancelled"] });
 
 /** The parameter of lists that finds records without an attribution: an empty attribution filter is no filter. */
 export const withoutAttribution = () =>

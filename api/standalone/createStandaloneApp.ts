@@ -1,6 +1,5 @@
 import { createApp } from "../http/createApp.ts";
-import type { App } from "../http/createApp.ts";
-import type { BrowserFallback } from "../http/requestTargets.ts";
+import type { App, Page } from "../http/createApp.ts";
 import { healthEndpoints } from "../http/healthEndpoints.ts";
 import { authenticate } from "../http/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
@@ -10,7 +9,8 @@ import type { StandaloneContext } from "../context.ts";
 import { stripeWebhook } from "./stripeWebhook.ts";
 import { charityEndpoints } from "./charityEndpoints.ts";
 import { dashboardEndpoints } from "./dashboardEndpoints.ts";
-import { dashboardFallback, dashboardPages } from "./dashboardPages.ts";
+import { dashboardPages } from "./dashboardPages.ts";
+import { dashboardFallback } from "./servePages.ts";
 import { errorBody, presentError } from "./standaloneErrors.ts";
 import { statsEndpoint } from "./statsEndpoint.ts";
 import { eventEndpoints } from "./eventEndpoints.ts";
@@ -27,7 +27,7 @@ records made with one are not visible to the other, and the test key causes no c
 /** Creates the app of the organizations' interface; a demo adds its own pages. */
 export const createStandaloneApp = (
   context: StandaloneContext,
-  demo: readonly BrowserFallback[] = [],
+  demo: readonly Page[] = [],
 ): App => {
   const { authenticator, plantingCallbackSecrets, readStripeWebhook } = context;
   const endpoints = [
@@ -64,13 +64,13 @@ export const createStandaloneApp = (
     keyHeaders: ["Authorization"],
     presentError,
     endpoints,
-    pages: [...documentPages(document), ...dashboardPages(context)],
+    pages: [...demo, ...documentPages(document), ...dashboardPages(context)],
     webhooks: [
       ...(readStripeWebhook === null ? [] : [stripeWebhook(context, readStripeWebhook)]),
       ...(plantingCallbackSecrets === null
         ? []
         : [plantingWebhook(context, plantingCallbackSecrets)]),
     ],
-    browserFallbacks: [...demo, documentFallback, dashboardFallback],
+    browserFallbacks: [documentFallback, dashboardFallback],
   });
 };

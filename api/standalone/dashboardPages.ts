@@ -1,29 +1,31 @@
+import { hash } from "node:crypto";
 import { text } from "../../modules/records/fields.rules.ts";
 import { readDashboard } from "../../modules/dashboard/readDashboard.ts";
 import { createSlugLookup } from "../../modules/dashboard/getDashboardSlug.ts";
-import { DEFAULT_PROFILE } from "../../modules/accounts/profile.rules.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import type { Page } from "../http/createApp.ts";
-import { HttpError } from "../http/httpError.ts";
-import type { BrowserFallback } from "../http/requestTargets.ts";
-import { hashOf, JSON_TYPE, send, tag } from "../http/taggedResponses.ts";
-import type { Rendered, Tagged } from "../http/taggedResponses.ts";
-import { html } from "../pages/html.ts";
+import { JSON_TYPE, tag } from "../http/taggedResponses.ts";
+import type { Tagged } from "../http/taggedResponses.ts";
 import { presentDashboard, viewDashboard } from "../pages/presentDashboard.ts";
 import type { DashboardView } from "../pages/presentDashboard.ts";
-import { contentPolicy, documentPolicy, linksOf, renderDocument } from "../pages/renderDocument.ts";
+import { contentPolicy, documentPolicy, linksOf } from "../pages/renderDocument.ts";
 import { renderBadge, renderCard } from "../pages/renderEmbeds.ts";
 import { shownUrl } from "../pages/renderEvidence.ts";
 import { renderPage } from "../pages/renderPage.ts";
 import { CARD_STYLE, PAGE_STYLE } from "../pages/styles.ts";
 import { certificatePages } from "./certificatePages.ts";
 import { picturePages } from "./picturePages.ts";
-import { CACHE_CONTROL, createPageCache, OPEN_TO_ALL, openToAll } from "./servePages.ts";
+import {
+  CACHE_CONTROL,
+  createPageCache,
+  HTML_TYPE,
+  OPEN_TO_ALL,
+  openToAll,
+  sendPage,
+} from "./servePages.ts";
 import type { Formats } from "./servePages.ts";
-
-const HTML = "text/html; charset=utf-8";
 
 /** May come from an earlier system, so its form is unknown. */
 const SLUG = text(200);
@@ -37,88 +39,35 @@ const SUFFIXES = {
 } as const;
 type Format = keyof typeof SUFFIXES;
 
-const renderFormats = (view: DashboardView): Readonly<Record<Format, Rendered>> => {
-  const { color } = view.dashboard.profile;
-  const photos = view.dashboard.media.map(shownUrl);
-  return {
-    page: {
-      type: HTML,
-      body: renderPage(view),
-      headers: {
-        "Content-Security-Policy": documentPolicy(
-          { style: PAGE_STYLE, color, photos },
-          "frame-ancestors 'none'",
-        ),
-      },
-    },
-    json: {
-      type: JSON_TYPE,
-      body: JSON.stringify(presentDashboard(view)),
-      headers: OPEN_TO_ALL,
-    },
-    badge: {
-      type: "image/svg+xml",
-      body: renderBadge(view),
-      headers: { ...OPEN_TO_ALL, "Content-Security-Policy": contentPolicy("sandbox") },
-    },
-    card: {
-      type: HTML,
-      body: renderCard(view),
-      headers: {
-        ...OPEN_TO_ALL,
-        "Content-Security-Policy": documentPolicy({ style: CARD_STYLE, color }),
-      },
-    },
-  };
-};
-
 /** The ETags leave out the time of reading, so they change only with the numbers; therefore they are weak. */
-const tagFormats = (view: DashboardView): Formats<Format> => {
-  const rendered = renderFormats(view);
-  const timeless = renderFormats({
-    ...view,
-    dashboard: { ...view.dashboard, updatedAt: new Date(0) },
-  });
-  const tagOf = (format: Format): Tagged =>
-    tag(rendered[format], `W/"${hashOf(timeless[format])}"`);
-  return {
-    page: tagOf("page"),
-    json: tagOf("json"),
-    badge: tagOf("badge"),
-    card: tagOf("card"),
+const renderFormats = (view: DashboardView): Formats<Format> => {
+  const { dashboard } = view;
+  const timeless = { ...view, dashboard: { ...dashboard, updatedAt: new Date(0) } };
+  const { color } = dashboard.profile;
+  const format = (
+    type: string,
+    render: (shown: DashboardView) => string,
+    headers: Readonly<Record<string, string>>,
+  ): Tagged => {
+    const etag = `W/"${hash("sha256", render(timeless), "base64url")}"`;
+    return tag({ type, body: render(view), headers }, etag);
   };
-};
-
-const NOT_FOUND = tag({
-  type: HTML,
-  body: renderDocument({
-    title: "No such page",
-    description: null,
-    style: PAGE_STYLE,
-    profile: DEFAULT_PROFILE,
-    links: linksOf("http://localhost", ""),
-    isIndexed: false,
-    body: html`<main>
-      <section>
-        <h1>No such page</h1>
-        <p>There is no page at this URL. Check the link.</p>
-      </section>
-    </main>`,
-  }),
-  headers: {
-    "Content-Security-Policy": documentPolicy({ style: PAGE_STYLE, color: null }),
-  },
-});
-
-const showNotFound = (ctx: RequestContext): void => {
-  send(ctx, NOT_FOUND, "no-store");
-  ctx.status = 404;
-};
-
-/** For unknown paths below /dashboard and /certificate. */
-export const dashboardFallback: BrowserFallback = {
-  path: /^\/(?:dashboard|certificate)(?:\/|$)/u,
-  run: showNotFound,
+  const photos = dashboard.media.map(shownUrl);
+  const pagePolicy = { style: PAGE_STYLE, color, photos };
+  return {
+    page: format(HTML_TYPE, renderPage, {
+      "Content-Security-Policy": documentPolicy(pagePolicy, "frame-ancestors 'none'"),
+    }),
+    json: format(JSON_TYPE, (shown) => JSON.stringify(presentDashboard(shown)), OPEN_TO_ALL),
+    badge: format("image/svg+xml", renderBadge, {
+      ...OPEN_TO_ALL,
+      "Content-Security-Policy": contentPolicy("sandbox"),
+    }),
+    card: format(HTML_TYPE, renderCard, {
+      ...OPEN_TO_ALL,
+      "Content-Security-Policy": documentPolicy({ style: CARD_STYLE, color }),
+    }),
+  };
 };
 
 /** The public pages and pictures. */
@@ -127,7 +76,7 @@ export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
   const dashboards = createPageCache(async (slug) => {
     const dashboard = await readDashboard(context, slug);
     const links = linksOf(publicBaseUrl(), `/dashboard/${slug}`);
-    return dashboard && tagFormats(viewDashboard(dashboard, links));
+    return dashboard && renderFormats(viewDashboard(dashboard, links));
   });
   const lookUpWellFormed = createSlugLookup(db);
   const lookUpSlug = (slug: string): Promise<string | null> =>
@@ -146,14 +95,11 @@ export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
       // Only pages that exist get into the cache, so made-up slugs evict none.
       const ownSlug = dashboards.has(slug) ? slug : await lookUpSlug(slug);
       const formats = ownSlug === slug ? await dashboards.fetch(slug) : undefined;
-      if (formats) {
-        send(ctx, formats[format], CACHE_CONTROL);
-      } else if (ownSlug !== null && ownSlug !== slug) {
+      if (ownSlug !== null && ownSlug !== slug) {
         redirect(ctx, ownSlug, SUFFIXES[format]);
-      } else if (format === "page" || format === "card") {
-        showNotFound(ctx);
       } else {
-        throw new HttpError("path_not_found", "failed to find dashboard");
+        const isForPeople = format === "page" || format === "card";
+        sendPage(ctx, formats?.[format], { name: "dashboard", isForPeople });
       }
     };
 
@@ -173,7 +119,7 @@ export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
 
   return [
     ...picturePages(db),
-    ...certificatePages(context, showNotFound),
+    ...certificatePages(context),
     ...(["json", "badge", "card"] as const).map((name) => ({
       path: `/dashboard/:slug${SUFFIXES[name]}`,
       run: openToAll(serve(name)),

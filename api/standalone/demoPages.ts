@@ -5,7 +5,7 @@ import { DEFAULT_PROFILE } from "../../modules/accounts/profile.rules.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 import { impactCommand } from "../../runtime/impactCommand.ts";
 import { isLoopback } from "../../runtime/loopback.rules.ts";
-import type { BrowserFallback } from "../http/requestTargets.ts";
+import type { Page } from "../http/createApp.ts";
 import { send, tag } from "../http/taggedResponses.ts";
 import { html } from "../pages/html.ts";
 import type { Markup } from "../pages/html.ts";
@@ -139,7 +139,7 @@ export const demoPages = (
     readonly storeUrl: string;
     readonly publicBaseUrl: () => string;
   },
-): readonly BrowserFallback[] => {
+): readonly Page[] => {
   const { data } = demoFile.safeParse(JSON.parse(readFileSync(file, "utf8")));
   if (data === undefined) {
     throw new StartupError(
@@ -158,8 +158,8 @@ export const demoPages = (
   const page = (
     path: string,
     { name, kicker, render }: { name: string; kicker: string; render: typeof renderTour },
-  ): BrowserFallback => ({
-    path: new RegExp(`^${path}$`, "u"),
+  ): Page => ({
+    path,
     run: (ctx) => {
       // A site whose name leads to this machine must not read the keys from a visitor's browser.
       const shown =

@@ -29,62 +29,52 @@ import {
   listResponse,
   refundBody,
   refundResponse,
-  EXAMPLES,
   TAG,
 } from "./donationSchemas.ts";
-import { IN_ONE, writeEndpoints } from "./writeEndpoints.ts";
+import { writeEndpoints } from "./writeEndpoints.ts";
 
 const donateEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
   writeEndpoints({
     path: "/charities/donate",
     tag: TAG,
     requestsPerSecond: REQUESTS_PER_SECOND,
-    single: {
-      operationId: "donate",
-      summary: "Record a donation to a charity",
-      details:
-        "Validates the charity with the organization's charity provider first. Live donations need the donation " +
-        "subscription. A known idempotency_key returns the original record.",
-      errors: {
-        request_invalid:
-          "The request is invalid, no charity is found, or the donation subscription is not active.",
-        ...PROVIDER_SHARE_ERROR,
-        internal_error:
-          "The charity could not be validated, and nothing was recorded. After the message `internal server error` " +
-          "the donation may be recorded: repeat the request with the same idempotency_key.",
-      },
+    operationId: "donate",
+    summary: "Record a donation to a charity",
+    details:
+      "Validates the charity with the organization's charity provider first. Live donations need the donation " +
+      "subscription. A known idempotency_key returns the original record.",
+    batchDetails:
+      " Validates each charity once before, and at most 20 charities with a remote provider. Items for further " +
+      "charities have the status 503; repeat the batch to validate more of them.",
+    errors: {
+      request_invalid:
+        "The request is invalid, no charity is found, or the donation subscription is not active.",
+      ...PROVIDER_SHARE_ERROR,
     },
-    batch: {
-      operationId: "donateInBatch",
-      title: "RecordedDonation",
-      summary: `Record donations ${IN_ONE}`,
-      details:
-        "Validates each charity once, and then records the items in one transaction and in their order. Each item is the " +
-        "body of a single request, with an idempotency_key of its own: a known one, or that of an earlier item, returns " +
-        "the original record. A batch validates at most 20 charities with a remote provider. Items for further charities have the " +
-        "status 503; repeat the batch to validate more of them.",
-      errors: {
-        internal_error:
-          "The catalogue of charities failed, and nothing was recorded. After the message `internal server error` the " +
-          "items may be recorded: repeat the batch with the same keys.",
-      },
+    sharedErrors: {
+      internal_error:
+        "The charity could not be validated, and nothing was recorded. After the message `internal server error` " +
+        "donations may be recorded: repeat the request with the same idempotency keys.",
     },
     schemas: { item: donateBody, result: donateResponse },
-    example: EXAMPLES.donate,
+    example: {
+      amount_cents: 500,
+      ein: "53-0196605",
+      attribution: "newsletter",
+      metadata: { campaign: "spring" },
+      idempotency_key: "order-1001",
+    },
     accept: donationRequestOf,
     write: (caller, items, isAtomic) => donate(context, caller, items, isAtomic),
     present: async (caller, done) => (await readDonated(context, caller, done)).map(presentDonated),
   });
 
-const filterOf = (query: z.output<typeof listQuery>): DonationFilter => {
-  const attribution = attributionOf(query.attribution, query.without_attribution);
-  return {
-    ...(attribution === undefined ? {} : { attribution }),
-    ...(query.metadata_key === undefined ? {} : { metadataKey: query.metadata_key }),
-    ...(query.metadata_value === undefined ? {} : { metadataValue: query.metadata_value }),
-    ...rangeOfDays(query.start_date, query.end_date),
-  };
-};
+const filterOf = (query: z.output<typeof listQuery>): DonationFilter => ({
+  attribution: attributionOf(query.attribution, query.without_attribution),
+  metadataKey: query.metadata_key,
+  metadataValue: query.metadata_value,
+  ...rangeOfDays(query.start_date, query.end_date),
+});
 
 const listEndpoint = ({ reads, streaming, publicBaseUrl }: StandaloneContext): Endpoint =>
   exportableKeyEndpoint(
@@ -146,28 +136,18 @@ const refundEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
   writeEndpoints({
     path: "/refund/donations",
     tag: TAG,
-    single: {
-      operationId: "refundDonation",
-      summary: "Refund a donation",
-      details:
-        "Marks the donation as refunded and subtracts it from the totals. Nothing is reversed at the payment processor. " +
-        "Refunding a donation again returns the first refund.",
-      errors: {
-        request_invalid:
-          "The request is invalid, or the idempotency_key was used for another donation.",
-        record_not_found: "The organization has no such donation in the key's mode.",
-      },
-    },
-    batch: {
-      operationId: "refundDonationsInBatch",
-      title: "DonationRefund",
-      summary: `Refund donations ${IN_ONE}`,
-      details:
-        "Refunds the items in one transaction and in their order. Each item is the body of a single request, with an " +
-        "idempotency_key of its own. Refunding a donation again returns the first refund.",
+    operationId: "refundDonation",
+    summary: "Refund a donation",
+    details:
+      "Marks the donation as refunded and subtracts it from the totals. Nothing is reversed at the payment processor. " +
+      "Refunding a donation again returns the first refund.",
+    errors: {
+      request_invalid:
+        "The request is invalid, or the idempotency_key was used for another donation.",
+      record_not_found: "The organization has no such donation in the key's mode.",
     },
     schemas: { item: refundBody, result: refundResponse },
-    example: EXAMPLES.refund,
+    example: { id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22", reason: "order cancelled" },
     checkItem: (item) => (isBlankId(item) ? DONATION_ID_REQUIRED : null),
     accept: refundRequestOf,
     write: (caller, items, isAtomic) =>

@@ -16,14 +16,7 @@ import { MAXIMUM_CENTS } from "../../modules/records/money.rules.ts";
 import { currencyField, page, pageSize, total } from "../endpoints/charities.ts";
 import { attribution, idempotencyKey } from "../../modules/registrations/registrations.rules.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
-import {
-  isOneAttribution,
-  withoutAttribution,
-  attributionField,
-  idempotencyKeyField,
-  metadataField,
-  reasonField,
-} from "./clientFields.ts";
+import { isOneAttribution, withoutAttribution, reasonField, recordFields } from "./clientFields.ts";
 import type { CharityIds } from "../../modules/charities/charities.rules.ts";
 import type { Donation, DonationRequest } from "../../modules/charities/donations.rules.ts";
 import { donationRefundId } from "../../modules/charities/donations.rules.ts";
@@ -54,9 +47,7 @@ export const donateBody = bodyObject({
     description:
       "Defaults to the charity's own name, which the donation's certificate always shows. Blank is the same as omitted.",
   }),
-  idempotency_key: idempotencyKeyField(),
-  attribution: attributionField(),
-  metadata: metadataField(),
+  ...recordFields,
 }).meta({ id: "NewDonation", description: "One of ein and nonprofit_id is required." });
 
 const donationCount = () => total("The organization's donations that are not refunded.");
@@ -126,7 +117,7 @@ export const subscribeResponse = z
 
 export const refundBody = bodyObject({
   id: recordId().meta({ description: "The donation's id." }),
-  reason: reasonField(),
+  reason: reasonField,
   idempotency_key: idempotencyKey()
     .optional()
     .meta({ description: "Belongs to the donation that it is first used for." }),
@@ -207,15 +198,3 @@ export const presentDonationRefund = ({
 });
 
 export const TAG = "charities";
-
-/** The bodies in the API description. */
-export const EXAMPLES = {
-  donate: {
-    amount_cents: 500,
-    ein: "53-0196605",
-    attribution: "newsletter",
-    metadata: { campaign: "spring" },
-    idempotency_key: "order-1001",
-  },
-  refund: { id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22", reason: "order cancelled" },
-};

@@ -5,7 +5,6 @@ import {
   EVIDENCE_HEADERS,
   evidenceStage,
   renderEvidence,
-  renderStage,
   treeEvidence,
 } from "../endpoints/treeEvidenceSchema.ts";
 import { evidenceSummary, presentEvidenceSummary } from "../endpoints/presentEvidenceSummary.ts";
@@ -73,13 +72,11 @@ const treeEndpoint = (context: EvidenceContext): Endpoint => {
       const stage = query.evidence_stage ?? null;
       const selection = { accountId, mode, id: pathParameter(ctx, "id") };
       const { evidence, isComplete } = await reader.read(selection, stage);
-      const presented = presentTreeEvidence(evidence, context.publicBaseUrl());
-      return stage === null
-        ? renderEvidence(ctx, presented, {
-            isLasting: isComplete,
-            isSimulated: evidence.isSimulated,
-          })
-        : renderStage(ctx, presented);
+      return renderEvidence(ctx, presentTreeEvidence(evidence, context.publicBaseUrl()), {
+        isOfStage: stage !== null,
+        isLasting: isComplete,
+        isSimulated: evidence.isSimulated,
+      });
     },
   });
 };

@@ -1,4 +1,3 @@
-import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { findLogoFiles } from "../../modules/accounts/profiles.sql.ts";
 import { createLookups } from "../../db/batching/joinCalls.ts";
@@ -8,15 +7,13 @@ import type { Page } from "../http/createApp.ts";
 import { HttpError } from "../http/httpError.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import { send } from "../http/taggedResponses.ts";
-import type { Tagged } from "../http/taggedResponses.ts";
 import { drawSimulatedPhoto } from "../pages/drawSimulatedPhoto.ts";
 import { WORLD } from "../pages/worldMap.ts";
-import { IMMUTABLE, ONE_DAY, pictureOf } from "./servePages.ts";
+import { createPageCache, IMMUTABLE, ONE_DAY, pictureOf } from "./servePages.ts";
 
 const SVG = "image/svg+xml";
 const HASH = inPublicPath("[0-9a-f]{64}");
 const SEED = /^[\w-]{1,120}$/u;
-const CACHED_LOGO_BYTES = 16 * 1024 * 1024;
 
 const WORLD_PICTURE = pictureOf(SVG, WORLD);
 
@@ -44,25 +41,19 @@ const simulatedPhotoPage: Page = {
 
 /** Serves the logos of organizations as operators gave them. No browser takes them for anything but pictures. */
 const logoPage = (db: CommonQueryMethods): Page => {
-  const pictures = new LRUCache<string, Tagged>({
-    maxSize: CACHED_LOGO_BYTES,
-    sizeCalculation: ({ body }) => body.length,
-  });
   const lookUp = createLookups((hashes) => findLogoFiles(db, hashes));
+  const logos = createPageCache(async (hash) => {
+    const logo = HASH.test(hash) ? await lookUp(hash) : null;
+    return logo && { file: pictureOf(`image/${logo.type}`, logo.file) };
+  });
   return {
     path: "/media/logos/:hash",
     run: async (ctx) => {
-      const hash = pathParameter(ctx, "hash");
-      let picture = pictures.get(hash);
-      if (picture === undefined) {
-        const logo = HASH.test(hash) ? await lookUp(hash) : null;
-        if (logo === null) {
-          throw new HttpError("path_not_found", "failed to find picture");
-        }
-        picture = pictureOf(`image/${logo.type}`, logo.file);
-        pictures.set(hash, picture);
+      const logo = await logos.fetch(pathParameter(ctx, "hash"));
+      if (logo === undefined) {
+        throw new HttpError("path_not_found", "failed to find picture");
       }
-      send(ctx, picture, IMMUTABLE);
+      send(ctx, logo.file, IMMUTABLE);
     },
   };
 };

@@ -21,7 +21,6 @@ import { PROCESSOR_ERROR } from "./standaloneErrors.ts";
 import { KIND_NAMES } from "./standaloneKinds.ts";
 import {
   listFilter,
-  EXAMPLES,
   newRegistrationOf,
   ownerOf,
   presentRegistered,
@@ -31,7 +30,7 @@ import {
   presentRefunded,
   refundRequestOf,
 } from "./registrationSchemas.ts";
-import { IN_ONE, writeEndpoints } from "./writeEndpoints.ts";
+import { writeEndpoints } from "./writeEndpoints.ts";
 
 type EndpointContext = RegistrationContext &
   ListContext & { readonly refunds: RefundWriter } & Pick<
@@ -44,42 +43,35 @@ const registerEndpoints = (kind: Kind, context: EndpointContext): readonly Endpo
   return writeEndpoints({
     path: names.registerPath,
     tag: names.plural,
-    single: {
-      operationId: `register${names.title}s`,
-      summary: `Register ${names.plural}`,
-      details:
-        "Records the registration and responds immediately. Its usage is reported to the payment processor later. " +
-        "A known idempotency_key returns the original record and bills nothing.",
-      errors: {
-        request_invalid:
-          "The request is invalid; the message names every invalid field. Or its units exceed the account's limit for " +
-          "one request, or for a whole day.",
-        subscription_inactive:
-          "The organization's subscription is not active or has no price for the kind, and its registrations are " +
-          "suspended until it is. A repeated request with a known idempotency_key still returns the original record.",
-        ...DAILY_LIMIT_ERROR,
-        ...QUEUE_ERROR,
-      },
-    },
-    batch: {
-      operationId: `register${names.title}sInBatch`,
-      title: `${names.title}Registration`,
-      summary: `Register ${names.plural} ${IN_ONE}`,
-      details:
-        "Records the items in one transaction and in their order. Each item is the body of a single request, with an " +
-        "idempotency_key of its own: a known one, or that of an earlier item, returns the original record.",
+    operationId: `register${names.title}s`,
+    summary: `Register ${names.plural}`,
+    details:
+      "Records the registration and responds immediately. Its usage is reported to the payment processor later. " +
+      "A known idempotency_key returns the original record and bills nothing.",
+    errors: {
+      request_invalid:
+        "The request is invalid; the message names every invalid field. Or its units exceed the account's limit for " +
+        "one request, or for a whole day.",
+      subscription_inactive:
+        "The organization's subscription is not active or has no price for the kind, and its registrations are " +
+        "suspended until it is. A repeated request with a known idempotency_key still returns the original record.",
+      ...DAILY_LIMIT_ERROR,
+      ...QUEUE_ERROR,
     },
     schemas: { item: SCHEMAS[kind].registerBody, result: SCHEMAS[kind].registerResponse },
-    example: EXAMPLES.register,
+    example: {
+      count: 3,
+      attribution: "newsletter",
+      metadata: { campaign: "spring" },
+      idempotency_key: "order-1001",
+    },
     accept: (item, caller) => newRegistrationOf(caller, kind, item),
     write: (caller, items, isAtomic) =>
       registerAll(context, caller, ownerOf(caller, kind), items, isAtomic),
-    present: async (caller, done) => {
-      const registered = await readRegistered(context, ownerOf(caller, kind), done);
-      return registered.map(({ registration, totals }) =>
-        presentRegistered(kind, registration, totals),
-      );
-    },
+    present: async (caller, done) =>
+      (await readRegistered(context, ownerOf(caller, kind), done)).map((registered) =>
+        presentRegistered(kind, registered),
+      ),
   });
 };
 
@@ -135,35 +127,28 @@ const refundEndpoints = (
   return writeEndpoints({
     path: names.refundPath,
     tag: names.plural,
-    single: {
-      operationId: `refund${names.title}s`,
-      summary: `Refund a ${names.noun} registration, in full or in part`,
-      details:
-        "Subtracts units from the record, the totals and the reported usage, at the time of the registration. " +
-        "Partial refunds add up, so a partial refund should carry an idempotency_key: a known one returns the " +
-        "original refund and refunds nothing.",
-      errors: {
-        request_invalid:
-          "The request is invalid, the count is more than what remains, the registration has no usage record on " +
-          "file, or the idempotency_key was used for another registration.",
-        outside_billing_cycle:
-          "The registration is outside the current billing cycle, or too old for the payment processor to accept the " +
-          "refund of its usage.",
-        record_not_found: "The organization has no such registration in the key's mode.",
-        ...PROCESSOR_ERROR,
-      },
+    operationId: `refund${names.title}s`,
+    summary: `Refund a ${names.noun} registration, in full or in part`,
+    details:
+      "Subtracts units from the record, the totals and the reported usage, at the time of the registration. " +
+      "Partial refunds add up, so a partial refund should carry an idempotency_key: a known one returns the " +
+      "original refund and refunds nothing.",
+    errors: {
+      request_invalid:
+        "The request is invalid, the count is more than what remains, the registration has no usage record on " +
+        "file, or the idempotency_key was used for another registration.",
+      outside_billing_cycle:
+        "The registration is outside the current billing cycle, or too old for the payment processor to accept the " +
+        "refund of its usage.",
+      record_not_found: "The organization has no such registration in the key's mode.",
     },
-    batch: {
-      operationId: `refund${names.title}sInBatch`,
-      title: `${names.title}Refund`,
-      summary: `Refund ${names.noun} registrations ${IN_ONE}`,
-      details:
-        "Refunds the items in one transaction and in their order. Each item is the body of a single request, with an " +
-        "idempotency_key of its own. Items that refund the same registration add up.",
-      errors: PROCESSOR_ERROR,
-    },
+    sharedErrors: PROCESSOR_ERROR,
     schemas: { item: SCHEMAS[kind].refundBody, result: SCHEMAS[kind].refundResponse },
-    example: EXAMPLES.refund,
+    example: {
+      id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
+      reason: "order cancelled",
+      idempotency_key: "return-1001-1",
+    },
     checkItem: (item) => (isBlankId(item) ? idRequiredMessage(kind) : null),
     accept: refundRequestOf,
     write: (caller, items, isAtomic) =>

@@ -1,6 +1,5 @@
 import { z } from "zod";
 import { count, date, metadata, recordId } from "../../modules/records/fields.rules.ts";
-import type { Metadata } from "../../modules/records/fields.rules.ts";
 import {
   registrationJson,
   presentRegistration,
@@ -18,9 +17,7 @@ import {
   isOneAttribution,
   withoutAttribution,
   reasonField,
-  attributionField,
-  idempotencyKeyField,
-  metadataField,
+  recordFields,
   attributionOf,
 } from "./clientFields.ts";
 import { KIND_NAMES } from "./standaloneKinds.ts";
@@ -51,9 +48,7 @@ const registerBody = ({ title, plural }: KindNames) =>
       description:
         "Only for organizations with fractional counting; never billed. Defaults to count.",
     }),
-    attribution: attributionField(),
-    metadata: metadataField(),
-    idempotency_key: idempotencyKeyField(),
+    ...recordFields,
   }).meta({ id: `New${title}Registration` });
 
 /** Returns the registration that the body of a request asks for. */
@@ -77,7 +72,10 @@ export const newRegistrationOf = (
 };
 
 /** Returns the response to a registration. */
-export const presentRegistered = (kind: Kind, registration: Registration, totals: Totals) => {
+export const presentRegistered = (
+  kind: Kind,
+  { registration, totals }: { readonly registration: Registration; readonly totals: Totals },
+) => {
   const names = KIND_NAMES[kind];
   return {
     [names.totalField]: totals.all,
@@ -89,7 +87,7 @@ export const presentRegistered = (kind: Kind, registration: Registration, totals
 const refundBody = ({ noun, title, plural }: KindNames) =>
   bodyObject({
     id: recordId().meta({ description: `Id of the ${noun} registration.` }),
-    reason: reasonField(),
+    reason: reasonField,
     count: count()
       .optional()
       .meta({ description: `Number of ${plural} to refund; all remaining ones if omitted.` }),
@@ -103,41 +101,26 @@ const refundBody = ({ noun, title, plural }: KindNames) =>
       }),
   }).meta({ id: `New${title}Refund` });
 
-const parseJson = (json: string): { readonly value: unknown } | null => {
-  try {
-    return { value: JSON.parse(json) };
-  } catch {
-    return null;
-  }
-};
-
 /** Each pair is compared with every registration that a list reads. */
 const MAXIMUM_METADATA_PAIRS = 20;
 
-const METADATA = metadata();
+const filteredMetadata = metadata().refine(
+  (pairs) => Object.keys(pairs).length <= MAXIMUM_METADATA_PAIRS,
+  `must have at most ${MAXIMUM_METADATA_PAIRS} pairs`,
+);
 
 const metadataParameter = z
   .string()
   .meta({ examples: ['{"campaign":"spring"}'] })
-  .transform((json, context): Metadata => {
-    const parsed = parseJson(json);
-    const checked = parsed && METADATA.safeParse(parsed.value);
-    if (checked?.success === true) {
-      if (Object.keys(checked.data).length <= MAXIMUM_METADATA_PAIRS) {
-        return checked.data;
-      }
-      context.addIssue({
-        code: "custom",
-        message: `must have at most ${MAXIMUM_METADATA_PAIRS} pairs`,
-      });
+  .transform((json, context): unknown => {
+    try {
+      return JSON.parse(json);
+    } catch {
+      context.addIssue({ code: "custom", message: "must be valid JSON" });
       return z.NEVER;
     }
-    const issues = checked?.error.issues ?? [{ message: "must be valid JSON", path: [] }];
-    for (const { message, path } of issues) {
-      context.addIssue({ code: "custom", message, path: [...path] });
-    }
-    return z.NEVER;
   })
+  .pipe(filteredMetadata)
   .meta({
     description: `A JSON object of at most ${MAXIMUM_METADATA_PAIRS} pairs, as JSON; each of them must match.`,
   });
@@ -228,28 +211,10 @@ export const presentRefunded = (
   refund_id: refundId,
 });
 
-/** The bodies in the API description. */
-export const EXAMPLES = {
-  register: {
-    count: 3,
-    attribution: "newsletter",
-    metadata: { campaign: "spring" },
-    idempotency_key: "order-1001",
-  },
-  refund: {
-    id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
-    reason: "order cancelled",
-    idempotency_key: "return-1001-1",
-  },
-};
-
 /** Converts a list's query parameters. */
-export const listFilter = (query: z.output<typeof listQuery>): RegistrationFilter => {
-  const wanted = attributionOf(query.attribution_key, query.without_attribution);
-  return {
-    ...(query.id === undefined ? {} : { id: query.id }),
-    ...(wanted === undefined ? {} : { attribution: wanted }),
-    ...rangeOfDays(query.created_at, query.end_at),
-    ...(query.metadata === undefined ? {} : { metadata: query.metadata }),
-  };
-};
+export const listFilter = (query: z.output<typeof listQuery>): RegistrationFilter => ({
+  id: query.id,
+  attribution: attributionOf(query.attribution_key, query.without_attribution),
+  metadata: query.metadata,
+  ...rangeOfDays(query.created_at, query.end_at),
+});

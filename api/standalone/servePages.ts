@@ -1,13 +1,21 @@
 import { LRUCache } from "lru-cache";
+import { DEFAULT_PROFILE } from "../../modules/accounts/profile.rules.ts";
+import type { Page } from "../http/createApp.ts";
+import { HttpError } from "../http/httpError.ts";
 import type { RequestContext } from "../http/requestContext.ts";
-import { tag } from "../http/taggedResponses.ts";
+import type { BrowserFallback } from "../http/requestTargets.ts";
+import { send, tag } from "../http/taggedResponses.ts";
 import type { Tagged } from "../http/taggedResponses.ts";
-import { contentPolicy } from "../pages/renderDocument.ts";
+import { html } from "../pages/html.ts";
+import { contentPolicy, documentPolicy, linksOf, renderDocument } from "../pages/renderDocument.ts";
+import { PAGE_STYLE } from "../pages/styles.ts";
 
 /** For pictures that depend on their URL alone. */
 export const IMMUTABLE = "public, max-age=31536000, immutable";
 export const ONE_DAY = "public, max-age=86400";
 export const CACHE_CONTROL = "public, max-age=10";
+
+export const HTML_TYPE = "text/html; charset=utf-8";
 
 /** For what other sites may embed. */
 export const OPEN_TO_ALL = {
@@ -17,10 +25,10 @@ export const OPEN_TO_ALL = {
 
 /** Lets other sites also follow a page's redirects and read its errors. */
 export const openToAll =
-  (run: (ctx: RequestContext) => Promise<void>) =>
-  (ctx: RequestContext): Promise<void> => {
+  (run: Page["run"]): Page["run"] =>
+  (ctx, next) => {
     ctx.set(OPEN_TO_ALL);
-    return run(ctx);
+    return run(ctx, next);
   };
 
 export const pictureOf = (type: string, body: string | Buffer): Tagged =>
@@ -53,3 +61,51 @@ export const createPageCache = <Format extends string>(
     ttl: CACHED_MS,
     fetchMethod: async (name) => (await render(name)) ?? undefined,
   });
+
+const NOT_FOUND = tag({
+  type: HTML_TYPE,
+  body: renderDocument({
+    title: "No such page",
+    description: null,
+    style: PAGE_STYLE,
+    profile: DEFAULT_PROFILE,
+    links: linksOf("http://localhost", ""),
+    isIndexed: false,
+    body: html`<main>
+      <section>
+        <h1>No such page</h1>
+        <p>There is no page at this URL. Check the link.</p>
+      </section>
+    </main>`,
+  }),
+  headers: { "Content-Security-Policy": documentPolicy({ style: PAGE_STYLE, color: null }) },
+});
+
+const showNotFound = (ctx: RequestContext): void => {
+  send(ctx, NOT_FOUND, "no-store");
+  ctx.status = 404;
+};
+
+/** For unknown paths below /dashboard and /certificate. */
+export const dashboardFallback: BrowserFallback = {
+  path: /^\/(?:dashboard|certificate)(?:\/|$)/u,
+  run: showNotFound,
+};
+
+/**
+ * Sends one format of a page, if the page exists.
+ * @throws HttpError path_not_found for a format that programs read
+ */
+export const sendPage = (
+  ctx: RequestContext,
+  page: Tagged | undefined,
+  { name, isForPeople }: { readonly name: string; readonly isForPeople: boolean },
+): void => {
+  if (page) {
+    send(ctx, page, CACHE_CONTROL);
+  } else if (isForPeople) {
+    showNotFound(ctx);
+  } else {
+    throw new HttpError("path_not_found", `failed to find ${name}`);
+  }
+};

@@ -1,13 +1,15 @@
 import { z } from "zod";
-import type { Grouping, StatisticsRow } from "../../modules/dashboard/statistics.rules.ts";
+import type { Grouping } from "../../modules/dashboard/statistics.rules.ts";
 import {
   INTERVALS,
   MAXIMUM_GROUPS,
+  rangeOf,
   STATISTICS_KINDS,
 } from "../../modules/dashboard/statistics.rules.ts";
 import { date, text } from "../../modules/records/fields.rules.ts";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
-import { readStatistics } from "../../modules/dashboard/readStatistics.ts";
+import { listStatistics } from "../../modules/dashboard/statistics.sql.ts";
+import type { StatisticsRow } from "../../modules/dashboard/statistics.sql.ts";
 import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
@@ -130,26 +132,16 @@ export const statsEndpoint = ({ db, clock, streaming }: StandaloneContext): Endp
       exported: { name: "stats", columns: COLUMNS },
       pageParameters: [],
       handle: ({ caller: { accountId, mode }, query }) => {
-        const { kind, interval, from = null, to = null } = query;
-        const read = () =>
-          readStatistics(
-            { db, clock },
-            {
-              accountId,
-              mode,
-              kind,
-              interval,
-              from,
-              to,
-              grouping: query.group_by ?? null,
-            },
+        const { kind, interval, group_by: grouping = null } = query;
+        const today = clock.now().toISOString().slice(0, 10);
+        const range = rangeOf(query, interval, today);
+        const read = async () =>
+          (await listStatistics(db, { accountId, mode, kind, interval, range, grouping })).map(
+            presentRow,
           );
         return {
-          body: async () => {
-            const { range, rows } = await read();
-            return { kind, interval, ...range, stats: rows.map(presentRow) };
-          },
-          page: async () => (await read()).rows.map(presentRow),
+          body: async () => ({ kind, interval, ...range, stats: await read() }),
+          page: read,
         };
       },
     },

@@ -10,13 +10,12 @@ import {
 import { BatchRejectedError, DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { mustBe } from "../../runtime/describeIssues.rules.ts";
 import { ERROR_STATUS } from "../../runtime/errorStatus.ts";
-import type { ApiErrorCode } from "../../runtime/errorStatus.ts";
 import { grouped } from "../../runtime/counted.rules.ts";
 import { inChunks } from "../../runtime/inChunks.ts";
 import { callerOf } from "../http/requestContext.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Description, Endpoint } from "../http/endpoint.ts";
+import type { Description, Endpoint, Errors } from "../http/endpoint.ts";
 import {
   booleanParameter,
   bodyObject,
@@ -42,9 +41,6 @@ const batchQuery = queryObject({
   }),
 });
 
-/** What a batch is, in the summaries of operations. */
-export const IN_ONE = `with up to ${grouped(MAXIMUM_ITEMS)} requests in one`;
-
 const ITEMS = `an array of 1 to ${MAXIMUM_ITEMS} items`;
 
 /** Checks the batch; its items are checked one by one. */
@@ -55,12 +51,6 @@ const anyItems = bodyObject({
     .max(MAXIMUM_ITEMS, `must be ${ITEMS}`),
 });
 
-const index = () =>
-  z
-    .int()
-    .min(0)
-    .max(MAXIMUM_ITEMS - 1);
-
 const rejectedBatch = z
   .strictObject({
     error: z.string(),
@@ -68,7 +58,11 @@ const rejectedBatch = z
       .array(
         z
           .strictObject({
-            index: index().meta({ description: "The index of the item in `items`, from 0." }),
+            index: z
+              .int()
+              .min(0)
+              .max(MAXIMUM_ITEMS - 1)
+              .meta({ description: "The index of the item in `items`, from 0." }),
             status: z.int().meta({ description: "The status that the item alone would have had." }),
             error: z.string(),
           })
@@ -91,8 +85,9 @@ const itemError = z
   })
   .meta({ id: "ItemError" });
 
-/** Returns the schemas of a batch. */
-const describeBatch = (title: string, item: z.ZodType, result: z.ZodType): Endpoint["schemas"] => {
+/** Returns the schemas of a batch, whose names begin as that of a single request continues after `New`. */
+const describeBatch = (item: z.ZodType, result: z.ZodType): Endpoint["schemas"] => {
+  const title = item.meta()?.id?.replace(/^New/u, "") ?? "";
   const recorded = z
     .strictObject({
       status: z.literal(200),
@@ -121,23 +116,27 @@ const describeBatch = (title: string, item: z.ZodType, result: z.ZodType): Endpo
   };
 };
 
+/** What the API description says of a write. */
+type WriteDescription = Pick<Description, "operationId" | "tag" | "summary"> & {
+  readonly details: string;
+  /** What batches do beyond what is said of each. */
+  readonly batchDetails?: string;
+  /** Those of single requests alone. */
+  readonly errors: Errors;
+  /** Those that batches have, too. */
+  readonly sharedErrors?: Errors;
+};
+
 /** A write that clients request alone or in batches, which have the bodies of many single requests. */
 type WriteDefinition<
   Item extends z.ZodType,
   Result extends z.ZodType,
   Entry extends object,
   Done extends { readonly replayed: boolean },
-> = {
+> = WriteDescription & {
   /** That of the single request. */
   readonly path: string;
-  readonly tag: string;
   readonly requestsPerSecond?: number;
-  readonly single: Omit<Description, "tag" | "responseHeaders">;
-  /** Its errors without those of every batch. */
-  readonly batch: Omit<Description, "tag"> & {
-    /** The name of the batch in the API description. */
-    readonly title: string;
-  };
   /** The body of the single request, and its response. */
   readonly schemas: { readonly item: Item; readonly result: Result };
   readonly example: z.input<Item>;
@@ -171,30 +170,11 @@ const rejectKeyOfBatch = (ctx: RequestContext): void => {
   }
 };
 
-const presentRejection = ({
-  message,
-  rejections,
-}: BatchRejectedError): z.output<typeof rejectedBatch> => ({
-  error: message,
-  errors: [...rejections].map(([place, { code, message: error }]) => ({
-    index: place,
-    status: ERROR_STATUS[code],
-    error,
-  })),
-});
-
-/** Why items are rejected that may be recorded later. */
-const TEMPORARY: ReadonlySet<ApiErrorCode> = new Set([
-  "daily_limit_reached",
-  "subscription_inactive",
-]);
-
-/** Returns the status of a batch of which nothing was recorded: 403 if each rejected item may be recorded later. */
-const statusOf = ({ rejections }: BatchRejectedError): 400 | 403 =>
-  [...rejections.values()].every(({ code }) => TEMPORARY.has(code)) ? 403 : 400;
-
-/** The errors of every batch. */
-const BATCH_ERRORS = {
+/** What is said of every batch. */
+const BATCH = {
+  details:
+    "Processes the items in one transaction and in their order. Each item is the body of a single request, with an " +
+    "idempotency_key of its own: a known one, or that of an earlier item, returns the original record.",
   errors: {
     request_invalid:
       "The request is invalid, or items are rejected and nothing was recorded; `errors` names them all.",
@@ -205,6 +185,33 @@ const BATCH_ERRORS = {
   },
   errorBodies: { request_invalid: rejectedBatch, daily_limit_reached: rejectedBatch },
 };
+
+const describeWrite = ({
+  operationId,
+  tag,
+  summary,
+  details,
+  batchDetails = "",
+  errors,
+  sharedErrors,
+}: WriteDescription): { readonly single: Description; readonly batch: Description } => ({
+  single: {
+    operationId,
+    tag,
+    summary,
+    details,
+    errors: { ...sharedErrors, ...errors },
+    responseHeaders: REPLAY_HEADER,
+  },
+  batch: {
+    operationId: `${operationId}InBatch`,
+    tag,
+    summary: `${summary}: up to ${grouped(MAXIMUM_ITEMS)} requests in one`,
+    details: BATCH.details + batchDetails,
+    errors: { ...BATCH.errors, ...sharedErrors },
+    errorBodies: BATCH.errorBodies,
+  },
+});
 
 /** Returns the bodies of results. If some were recorded just now, no error may be a 503, after which nothing was. */
 const readBodies = async <Done extends { readonly replayed: boolean }, Body>(
@@ -246,13 +253,18 @@ async function* presentOutcomes<Done extends { readonly replayed: boolean }>(
   yield ["]}"];
 }
 
-/** Responds to a batch of which nothing was recorded because of its items. */
-const respondRejected = (ctx: RequestContext, error: unknown): void => {
-  if (!(error instanceof BatchRejectedError)) {
-    throw error;
+/** Responds to a batch of which nothing was recorded because of its items: 403 if each of them alone had that status. */
+const respondRejected = (ctx: RequestContext, given: unknown): void => {
+  if (!(given instanceof BatchRejectedError)) {
+    throw given;
   }
-  ctx.status = statusOf(error);
-  ctx.body = presentRejection(error);
+  const errors = [...given.rejections].map(([index, { code, message }]) => ({
+    index,
+    status: ERROR_STATUS[code],
+    error: message,
+  }));
+  ctx.status = errors.every(({ status }) => status === 403) ? 403 : 400;
+  ctx.body = { error: given.message, errors } satisfies z.output<typeof rejectedBatch>;
 };
 
 /** Returns the endpoint of a write, as a batch of one, and that of many such writes in one request. */
@@ -263,17 +275,16 @@ export const writeEndpoints = <
   Done extends { readonly replayed: boolean },
 >({
   path,
-  tag,
   requestsPerSecond,
-  single,
-  batch: { title, errors, ...description },
   schemas: { item, result },
   example,
   checkItem = () => null,
   accept,
   write,
   present,
+  ...words
 }: WriteDefinition<Item, Result, Entry, Done>): readonly [single: Endpoint, batch: Endpoint] => {
+  const { single, batch } = describeWrite(words);
   const parseItem = (raw: unknown, caller: Caller): Outcome<Entry> =>
     outcomeOf(() => {
       const problem = checkItem(raw) ?? findWrongKey(raw);
@@ -287,7 +298,7 @@ export const writeEndpoints = <
       method: "post",
       path,
       ...(requestsPerSecond !== undefined && { requestsPerSecond }),
-      description: { ...single, tag, responseHeaders: REPLAY_HEADER },
+      description: single,
       schemas: { body: item, response: result },
       example,
       checkBody: checkItem,
@@ -302,13 +313,8 @@ export const writeEndpoints = <
       path: `${path}/batch`,
       access: "write",
       isBatch: true,
-      description: {
-        ...description,
-        ...BATCH_ERRORS,
-        tag,
-        errors: { ...BATCH_ERRORS.errors, ...errors },
-      },
-      schemas: describeBatch(title, item, result),
+      description: batch,
+      schemas: describeBatch(item, result),
       example: { items: [example] },
       run: async (ctx) => {
         const caller = callerOf(ctx);

@@ -13,7 +13,6 @@ import {
   EVIDENCE_HEADERS,
   evidenceStage,
   renderEvidence,
-  renderStage,
   treeEvidence,
 } from "../endpoints/treeEvidenceSchema.ts";
 import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
@@ -152,14 +151,12 @@ export const evidenceEndpoint = (app: StoreAppContext): Endpoint => {
         selection,
         stage,
       );
-      const presented = presentStoreEvidence(evidence, app.publicBaseUrl());
-      return stage === null
-        ? renderEvidence(ctx, presented, {
-            // The newest record may be another one at any time; a record that is named stays the same.
-            isLasting: isComplete && selection.id !== null,
-            isSimulated: evidence.isSimulated,
-          })
-        : renderStage(ctx, presented);
+      return renderEvidence(ctx, presentStoreEvidence(evidence, app.publicBaseUrl()), {
+        isOfStage: stage !== null,
+        // The newest record may be another one at any time; a record that is named stays the same.
+        isLasting: isComplete && selection.id !== null,
+        isSimulated: evidence.isSimulated,
+      });
     },
   });
 };

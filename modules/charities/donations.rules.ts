@@ -39,14 +39,14 @@ export type DonationTotals = { readonly count: number; readonly amountCents: num
 
 /** Which of an owner's donations to list; all conditions must hold. */
 export type DonationFilter = {
-  readonly attribution?: string;
-  readonly metadataKey?: string;
+  readonly attribution?: string | undefined;
+  readonly metadataKey?: string | undefined;
   /** A string value itself, or the JSON text of any other value. */
-  readonly metadataValue?: string;
+  readonly metadataValue?: string | undefined;
   /** Inclusive. */
-  readonly from?: Date;
+  readonly from?: Date | undefined;
   /** Exclusive. */
-  readonly until?: Date;
+  readonly until?: Date | undefined;
 };
 
 /** The id of a refund, as clients see it. */

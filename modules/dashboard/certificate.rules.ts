@@ -1,8 +1,8 @@
-import type { Mode } from "../records/owner.rules.ts";
 import { KINDS, PLANTED_KIND } from "../records/owner.rules.ts";
 import type { AcceptedFacts } from "../planting/fact.rules.ts";
 import { inPublicPath } from "../../runtime/cell.rules.ts";
 import { isSimulated } from "../planting/order.rules.ts";
+import { UNIT_FIELDS } from "../accounts/profile.rules.ts";
 
 /** What can be certified. */
 export const CERTIFIED_KINDS = [...KINDS, "donation"] as const;
@@ -25,66 +25,37 @@ export const certificateNumber = (token: string): string => {
 /** The most records that the certificate of an order has. */
 export const MAXIMUM_CERTIFIED_RECORDS = 100;
 
-export const CERTIFICATE_STATES = [
-  "registered",
-  "planted",
-  "planted_and_verified",
-  "refunded",
-] as const;
+const CERTIFICATE_STATES = ["registered", "planted", "planted_and_verified", "refunded"] as const;
 /** How far a certified record has come; `refunded` once nothing of it remains. */
 export type CertificateState = (typeof CERTIFICATE_STATES)[number];
 
-/** Returns the state of certified trees or bottles, and what of them is registered and what is proven: never one number. */
-export const certify = ({
-  count,
-  refundedCount,
-  mode,
-  facts,
-  partner,
-}: {
-  readonly count: number;
-  readonly refundedCount: number;
-  readonly mode: Mode;
-  readonly facts: Pick<AcceptedFacts, "planted" | "planted_and_verified">;
-  /** Null if no partner has, or will get, a planting order of it. */
-  readonly partner: string | null;
-}) => {
-  const remaining = count - refundedCount;
-  const isVerified = facts.planted_and_verified !== undefined;
-  const isPlanted = isVerified || facts.planted !== undefined;
-  const reached = isVerified ? "planted_and_verified" : isPlanted ? "planted" : "registered";
-  return {
-    state: (remaining === 0 ? "refunded" : reached) satisfies CertificateState,
-    registered: count,
-    refunded: refundedCount,
-    remaining,
-    planted: isPlanted ? remaining : 0,
-    verified: isVerified ? remaining : 0,
-    isTest: mode === "test",
-    /** Whether its trees are, or will be, planted by a partner that plants nothing. */
-    isSimulated: isSimulated(partner ?? ""),
-  } as const;
+/** Returns the state of trees or bottles, of which some remain after refunds. */
+export const stateOfOne = (remaining: number, facts: AcceptedFacts): CertificateState => {
+  if (remaining === 0) {
+    return "refunded";
+  }
+  const stages = ["planted_and_verified", "planted"] as const;
+  return stages.find((stage) => facts[stage] !== undefined) ?? "registered";
 };
 
 /**
- * Returns the state of an order: that of its trees which has come least far. Without trees it is registered, because
- * bottles and donations have no evidence of their own.
+ * Returns the state of all records of a certificate: that of the trees which have come least far. Without trees it is
+ * registered, because bottles and donations have no evidence of their own.
  */
-export const stateOfOrder = (
-  items: readonly { readonly kind: CertifiedKind; readonly state: CertificateState }[],
+export const stateOfAll = (
+  items: readonly { readonly type: string; readonly state: CertificateState }[],
 ): CertificateState => {
   const remaining = items.filter(({ state }) => state !== "refunded");
   if (remaining.length === 0) {
     return "refunded";
   }
-  const trees = remaining.filter(({ kind }) => kind === PLANTED_KIND);
+  const trees = remaining.filter(({ type }) => type === UNIT_FIELDS[PLANTED_KIND]);
   const reached = new Set(trees.map(({ state }) => state));
   return CERTIFICATE_STATES.find((state) => reached.has(state)) ?? "registered";
 };
 
 /** Who has verified trees: whoever planted them, another organization, or nobody, because all of it is simulated. */
-export const VERIFIED_BY = ["planting_partner", "third_party", "simulation"] as const;
-export type VerifiedBy = (typeof VERIFIED_BY)[number];
+export type VerifiedBy = "planting_partner" | "third_party" | "simulation";
 
 /** What pages say about it. */
 export const VERIFIED_BY_WORDS: Readonly<Record<VerifiedBy, string>> = {

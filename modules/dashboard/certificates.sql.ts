@@ -2,16 +2,12 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToke
 import { factsOfOrder, isOrderOfTree } from "../planting/orders.sql.ts";
 import { z } from "zod";
 import { acceptedFacts } from "../planting/fact.rules.ts";
-import { KINDS } from "../records/owner.rules.ts";
-import type { AccountMode, Kind } from "../records/owner.rules.ts";
-import { MAXIMUM_CERTIFIED_RECORDS } from "./certificate.rules.ts";
 import { kindColumn, modeColumn } from "../records/columns.sql.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { withCell } from "../records/cells.sql.ts";
-import { isOwn } from "../records/ownedRecords.sql.ts";
-import type { RecordTable } from "../records/ownedRecords.sql.ts";
 
-const foundRow = z.strictObject({ token: z.string(), recordIds: z.array(z.uuid()) });
+const tokenRow = z.strictObject({ token: z.string() });
+const foundRow = tokenRow.extend({ recordIds: z.array(z.uuid()) });
 
 /** Returns the oldest unrevoked certificate of a record or, by any of its records, of an order; null if there is none. */
 export const findCertificate = (
@@ -27,10 +23,11 @@ export const findCertificate = (
     LIMIT 1
   `);
 
-const tokenRow = z.strictObject({ token: z.string() });
-
-/** Returns the token of a record's or an order's certificate, which is an existing one unless it was revoked. */
-export const getOrInsertCertificate = (
+/**
+ * Stores the certificate of a record or an order, unless there is one of the first record, which gets the other records.
+ * @returns its token
+ */
+export const storeCertificate = (
   db: CommonQueryMethods,
   {
     token,
@@ -50,72 +47,10 @@ export const getOrInsertCertificate = (
   db.oneFirst(sql.type(tokenRow)`
     INSERT INTO certificate (token, account_id, record_id, further_record_ids, is_of_order, created_at)
     VALUES (${withCell(token)}, ${accountId}, ${first}, ${sql.array(further, "uuid")}, ${isOfOrder}, ${timestamp(createdAt)})
-    ON CONFLICT (record_id, is_of_order) WHERE revoked_at IS NULL
-      DO UPDATE SET further_record_ids = excluded.further_record_ids
+    ON CONFLICT (record_id, is_of_order) WHERE revoked_at IS NULL DO UPDATE SET further_record_ids = ARRAY(
+      SELECT unnest(certificate.further_record_ids) UNION SELECT unnest(excluded.further_record_ids)
+    )
     RETURNING token
-  `);
-
-/** Adds records of an order to its certificate. Those that it has already stay. */
-export const addCertifiedRecords = async (
-  db: CommonQueryMethods,
-  token: string,
-  recordIds: readonly string[],
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    UPDATE certificate
-    SET further_record_ids = further_record_ids || ARRAY(
-      SELECT added.id
-      FROM unnest(${sql.array(recordIds, "uuid")}) AS added (id)
-      WHERE added.id <> record_id AND added.id <> ALL(further_record_ids)
-    )
-    WHERE token = ${token}
-  `);
-};
-
-const orderRecordRow = z.strictObject({ id: z.uuid() });
-
-/** The condition that a record is of an order of its owner. The planner sees no value, so it keeps its plan. */
-const isOfOrder = (table: RecordTable, owner: AccountMode, orderId: string): FragmentSqlToken =>
-  sql.fragment`
-    ${isOwn(table, owner)} AND order_digest(order_id) = (SELECT order_digest(${orderId})) AND order_id IS NOT NULL
-  `;
-
-const FIRST_RECORDS = sql.fragment`
-  ORDER BY created_at, id
-  LIMIT ${sql.literalValue(String(MAXIMUM_CERTIFIED_RECORDS + 1))}
-`;
-
-/** The first registrations of an order. With a kind, their order is that of an index. */
-const firstOfKind = (kind: Kind, owner: AccountMode, orderId: string): FragmentSqlToken =>
-  sql.fragment`(
-    SELECT id, created_at
-    FROM registration
-    WHERE ${isOfOrder("registration", owner, orderId)} AND kind = ${sql.literalValue(kind)}
-    ${FIRST_RECORDS}
-  )`;
-
-/**
- * Lists the ids of the first records of a store's order, with or without the leading `#`. However many the order has, it
- * reads a few.
- * @returns at most one more than a certificate may have
- */
-export const listOrderRecords = (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  orderId: string,
-): Promise<readonly string[]> =>
-  db.anyFirst(sql.prepared("list_order_records", orderRecordRow)`
-    WITH found AS (
-      ${sql.join(
-        KINDS.map((kind) => firstOfKind(kind, owner, orderId)),
-        sql.fragment` UNION ALL `,
-      )}
-      UNION ALL
-      (SELECT id, created_at FROM donation WHERE ${isOfOrder("donation", owner, orderId)} ${FIRST_RECORDS})
-    )
-    SELECT id
-    FROM found
-    ${FIRST_RECORDS}
   `);
 
 const revokedRow = z.strictObject({
@@ -140,7 +75,6 @@ export const revokeCertificate = (
 const certificateRow = z.strictObject({
   token: z.string(),
   recordIds: z.array(z.uuid()),
-  isOfOrder: z.boolean(),
   createdAt: z.date(),
   /** The organization whose brand the page has: of a store, the one that owns it. */
   ownerId: z.uuid(),
@@ -237,7 +171,6 @@ export const findCertified = async (
     SELECT
       certificate.token,
       certificate.record_id || certificate.further_record_ids AS "recordIds",
-      certificate.is_of_order AS "isOfOrder",
       certificate.created_at AS "createdAt",
       owner.id AS "ownerId",
       owner.name AS "ownerName",

@@ -1,4 +1,3 @@
-import type { Kind } from "../records/owner.rules.ts";
 import { readDonationTotals } from "../charities/donationTotals.sql.ts";
 import { findDashboardAccount } from "./dashboards.sql.ts";
 import { mergeVerifications } from "./certificate.rules.ts";
@@ -10,7 +9,6 @@ import type { ShownMedia } from "../planting/sites.sql.ts";
 import { listPlantedSites } from "../planting/tallies.sql.ts";
 import type { PlantedSite } from "../planting/tallies.sql.ts";
 import { listPeriodTotals } from "../registrations/totals.sql.ts";
-import { HIDEABLE_SECTIONS, UNIT_FIELDS } from "../accounts/profile.rules.ts";
 import type { HideableSection, Profile, UnitField } from "../accounts/profile.rules.ts";
 import { isSimulated as isSimulatedPartner } from "../planting/order.rules.ts";
 import { projectImpact } from "../planting/impactFactors.rules.ts";
@@ -24,17 +22,16 @@ const MEDIA_SHOWN = 6;
 /** The units of each kind that were registered in one month, `YYYY-MM` in UTC. */
 export type MonthTotals = { readonly month: string } & Readonly<Record<UnitField, number>>;
 
-/** An account's public data, from production keys only. */
-export type Dashboard = Readonly<
-  Record<UnitField, { readonly total: number; readonly month: number }>
-> & {
+/** An account's public data, from production keys only. What the organization hides is null or empty. */
+export type Dashboard = {
   readonly slug: string;
   /** The account's name, or the one that its profile shows instead. */
   readonly name: string;
   readonly profile: Profile;
-  readonly trees: { readonly planted: number; readonly plantedAndVerified: number };
-  readonly donations: { readonly count: number; readonly amountCents: number };
-  /** The last twelve months, oldest first, the current one included. */
+  readonly trees: UnitTotals & { readonly planted: number; readonly plantedAndVerified: number };
+  readonly bottles: UnitTotals | null;
+  readonly donations: { readonly count: number; readonly amountCents: number } | null;
+  /** The last twelve months, oldest first, the current one included; empty if nothing was registered in them. */
   readonly months: readonly MonthTotals[];
   readonly sites: readonly PlantedSite[];
   readonly media: readonly ShownMedia[];
@@ -44,42 +41,12 @@ export type Dashboard = Readonly<
   readonly isPartnerSimulated: boolean;
   /** Whether the planted trees are simulated: all or none. */
   readonly isSimulated: boolean;
-  /** Of planted trees only. */
-  readonly projected: ProjectedImpact;
-  /** The optional sections that have data and that the organization shows. */
-  readonly sections: ReadonlySet<Section>;
+  /** Of planted trees only, with the impact factors that it was projected by. */
+  readonly projected: (ProjectedImpact & { readonly factorIds: ReadonlySet<string> }) | null;
   readonly updatedAt: Date;
 };
 
-const SECTIONS = [...HIDEABLE_SECTIONS, "carbon"] as const;
-export type Section = (typeof SECTIONS)[number];
-
-const sectionsOf = ({
-  profile: { hiddenSections, showsCarbon },
-  bottles,
-  donations,
-  trees,
-  months,
-  sites,
-  media,
-}: Omit<Dashboard, "sections">): ReadonlySet<Section> => {
-  const isShown = (section: HideableSection): boolean => !hiddenSections.includes(section);
-  const hasUnits = (month: MonthTotals): boolean =>
-    Object.values(UNIT_FIELDS).some(
-      (field) => month[field] > 0 && (field === "trees" || isShown(field)),
-    );
-  const shows: Readonly<Record<Section, boolean>> = {
-    bottles: bottles.total > 0,
-    donations: donations.count > 0,
-    carbon: trees.planted > 0 && showsCarbon,
-    months: months.some(hasUnits),
-    sites: sites.length > 0,
-    photos: media.length > 0,
-  };
-  return new Set(
-    SECTIONS.filter((section) => shows[section] && (section === "carbon" || isShown(section))),
-  );
-};
+type UnitTotals = { readonly total: number; readonly month: number };
 
 const lastMonths = (now: Date): readonly string[] =>
   Array.from({ length: MONTHS_SHOWN }, (_, index) =>
@@ -120,35 +87,41 @@ export const readDashboard = async (
     listVerifications(db, accountId, isSimulated),
   ]);
   const totals = new Map(periods.map(({ period, ...totalsOfPeriod }) => [period, totalsOfPeriod]));
-  const of = (period: string): Readonly<Record<Kind, number>> =>
-    totals.get(period) ?? { tree: 0, bottle: 0 };
-  const current = of(monthOf(now));
-  const dashboard = {
+  const isShown = (section: HideableSection): boolean => !profile.hiddenSections.includes(section);
+  const of = (period: string): MonthTotals => {
+    const { tree = 0, bottle = 0 } = totals.get(period) ?? {};
+    return { month: period, trees: tree, bottles: isShown("bottles") ? bottle : 0 };
+  };
+  const [all, current] = [of("all"), of(monthOf(now))];
+  const months = lastMonths(now).map(of);
+  const hasMonths = isShown("months") && months.some(({ trees, bottles }) => trees + bottles > 0);
+  const trees = {
+    total: all.trees,
+    month: current.trees,
+    planted: sumOf(sites.map((site) => site.planted)),
+    plantedAndVerified: sumOf(sites.map(({ verified }) => verified)),
+  };
+  const byFactor = sites.map(({ factorId, planted: count }) => ({ factorId, trees: count }));
+  return {
     slug,
     name: profile.displayName ?? name,
     profile,
-    trees: {
-      total: of("all").tree,
-      month: current.tree,
-      planted: sumOf(sites.map((site) => site.planted)),
-      plantedAndVerified: sumOf(sites.map(({ verified }) => verified)),
-    },
-    bottles: { total: of("all").bottle, month: current.bottle },
-    donations,
-    months: lastMonths(now).map((month) => ({
-      month,
-      trees: of(month).tree,
-      bottles: of(month).bottle,
-    })),
-    sites,
-    media,
+    trees,
+    bottles: isShown("bottles") ? { total: all.bottles, month: current.bottles } : null,
+    donations: isShown("donations") ? donations : null,
+    months: hasMonths ? months : [],
+    sites: isShown("sites") ? sites : [],
+    media: isShown("photos") ? media : [],
     verifications: mergeVerifications(verifications),
     isPartnerSimulated,
     isSimulated,
-    projected: projectImpact(
-      sites.map((site) => ({ factorId: site.factorId, trees: site.planted })),
-    ),
+    projected:
+      profile.showsCarbon && trees.planted > 0
+        ? {
+            ...projectImpact(byFactor),
+            factorIds: new Set(byFactor.map(({ factorId }) => factorId)),
+          }
+        : null,
     updatedAt: now,
   };
-  return { ...dashboard, sections: sectionsOf(dashboard) };
 };

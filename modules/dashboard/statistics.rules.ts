@@ -31,21 +31,6 @@ export type StatisticsQuery = AccountMode & {
   readonly grouping: Grouping | null;
 };
 
-/** The records of one interval, or of one of its groups. */
-export type StatisticsRow = {
-  /** The first day of the interval, `YYYY-MM-DD`. */
-  readonly start: string;
-  /** Null for records without a group, for those of the other groups, and if there are no groups. */
-  readonly group: string | null;
-  /** Whether this row sums up the groups that are not listed. */
-  readonly isRest: boolean;
-  readonly registered: number;
-  readonly refunded: number;
-  /** Null unless donations are counted. */
-  readonly registeredCents: number | null;
-  readonly refundedCents: number | null;
-};
-
 /** Bounds the time of a query and the length of its result. */
 const MAXIMUM_DAYS: Readonly<Record<Interval, number>> = { day: 366, month: 1830 };
 
@@ -74,11 +59,11 @@ const defaultStart = (to: string, interval: Interval): string => {
  * @throws DomainError request_invalid if they are too many
  */
 export const rangeOf = (
-  given: { readonly from: string | null; readonly to: string | null },
+  given: { readonly from?: string | undefined; readonly to?: string | undefined },
   interval: Interval,
   today: string,
 ): DayRange => {
-  const to = given.to ?? (given.from !== null && given.from > today ? given.from : today);
+  const to = given.to ?? (given.from !== undefined && given.from > today ? given.from : today);
   const range = { from: given.from ?? defaultStart(to, interval), to };
   if (daysOf(range) > MAXIMUM_DAYS[interval]) {
     throw invalidRequest(

@@ -1,18 +1,25 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { Grouping, StatisticsQuery, StatisticsRow } from "./statistics.rules.ts";
+import type { Grouping, StatisticsQuery } from "./statistics.rules.ts";
 import { MAXIMUM_GROUP_LENGTH, MAXIMUM_GROUPS } from "./statistics.rules.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
 
 const statisticsRow = z.strictObject({
+  /** The first day of the interval, `YYYY-MM-DD`. */
   start: z.string(),
+  /** Null for records without a group, for those of the other groups, and if there are no groups. */
   group: z.string().nullable(),
+  /** Whether this row sums up the groups that are not listed. */
   isRest: z.boolean(),
   registered: safeInteger,
   refunded: safeInteger,
+  /** Null unless donations are counted. */
   registeredCents: safeInteger.nullable(),
   refundedCents: safeInteger.nullable(),
 });
+
+/** The records of one interval, or of one of its groups. */
+export type StatisticsRow = Readonly<z.output<typeof statisticsRow>>;
 
 /** Returns the group of a record as text; null if it has none. */
 const groupOf = (grouping: Grouping | null): FragmentSqlToken => {
@@ -72,7 +79,7 @@ const recordsOf = ({ accountId, mode, kind }: StatisticsQuery): FragmentSqlToken
       WHERE account_id = ${accountId} AND mode = ${mode} AND kind = ${kind}
     `;
 
-/** Counts an account's records by the interval in which they were created. */
+/** Counts an account's records by the interval in which they were created. Without groups, each interval has a row. */
 export const listStatistics = (
   db: CommonQueryMethods,
   query: StatisticsQuery,

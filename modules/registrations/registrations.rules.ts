@@ -60,13 +60,13 @@ export type Totals = {
 
 /** Selects an owner's registrations; all conditions must hold. */
 export type RegistrationFilter = {
-  readonly id?: string;
-  readonly attribution?: string;
+  readonly id?: string | undefined;
+  readonly attribution?: string | undefined;
   /** Inclusive. */
   readonly from?: Date | undefined;
   /** Exclusive. */
   readonly until?: Date | undefined;
-  readonly metadata?: Metadata;
+  readonly metadata?: Metadata | undefined;
 };
 
 /**

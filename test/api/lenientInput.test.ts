@@ -152,39 +152,41 @@ test("an id that is malformed is as unknown as another account's or the other mo
   const strangers = [await created(own.apiKeyProd), await created(other.apiKeyTest)];
   const ownHook = (await created(key)).hook;
 
-  const requests: readonly (readonly [string, string, ("tree" | "hook")?])[] = [
-    ["POST", "/refund/trees"],
-    ["POST", "/refund/plastic_bottles"],
-    ["POST", "/refund/donations"],
-    ["GET", "/evidence/tree/ID"],
-    ["GET", "/usage/ID"],
-    ["GET", "/certificate_url?id=ID"],
-    ["GET", "/plant/trees?id=ID"],
-    ["GET", "/plant/trees?after=ID"],
-    ["GET", "/usage?starting_after=ID"],
-    ["GET", "/events?starting_after=ID"],
-    ["GET", "/webhook_endpoints/ID", "hook"],
-    ["POST", "/webhook_endpoints/ID", "hook"],
-    ["DELETE", "/webhook_endpoints/ID", "hook"],
-    ["GET", "/webhook_endpoints/ID/deliveries", "hook"],
-    ["GET", `/webhook_endpoints/${ownHook}/deliveries?starting_after=ID`],
-    ["POST", `/webhook_endpoints/${ownHook}/recover`],
+  const requests: readonly (readonly [number, string, string, ("tree" | "hook")?])[] = [
+    [404, "POST", "/refund/trees"],
+    [404, "POST", "/refund/plastic_bottles"],
+    [404, "POST", "/refund/donations"],
+    [404, "GET", "/evidence/tree/ID"],
+    [404, "GET", "/usage/ID"],
+    [404, "GET", "/certificate_url?id=ID"],
+    [200, "GET", "/plant/trees?id=ID"],
+    [400, "GET", "/plant/trees?after=ID"],
+    [400, "GET", "/usage?starting_after=ID"],
+    [410, "GET", "/events?starting_after=ID"],
+    [404, "GET", "/webhook_endpoints/ID", "hook"],
+    [404, "POST", "/webhook_endpoints/ID", "hook"],
+    [404, "DELETE", "/webhook_endpoints/ID", "hook"],
+    [404, "GET", "/webhook_endpoints/ID/deliveries", "hook"],
+    [400, "GET", `/webhook_endpoints/${ownHook}/deliveries?starting_after=ID`],
+    [404, "POST", `/webhook_endpoints/${ownHook}/recover`],
   ];
-  for (const [method, path, kind = "tree"] of requests) {
+  for (const [expected, method, path, kind = "tree"] of requests) {
     const responses = new Set<string>();
     for (const id of [
       crypto.randomUUID(),
       ...strangers.map((stranger) => stranger[kind]),
       "7",
+      7,
       "x".repeat(2000),
       "é \u0000'%",
     ]) {
       const response = await fetch(url + path.replace("ID", encodeURIComponent(id)), {
         method,
         headers: { Authorization: key, "Content-Type": "application/json" },
-        ...(method === "POST" ? { body: JSON.stringify({ id, event_id: id }) } : {}),
+        ...(method === "POST" ? { body: JSON.stringify({ id, event_id: String(id) }) } : {}),
       });
-      responses.add(`${response.status} ${await response.text()}`);
+      t.is(response.status, expected, `${method} ${path} with ${id}`);
+      responses.add(await response.text());
     }
     t.is(responses.size, 1, `${method} ${path}: ${[...responses].join(" | ")}`);
   }
@@ -331,27 +333,6 @@ test("a store's writes accept null in optional fields, as the same request as wi
 
   t.like(planted, { status: 200, body: { customer_name: "", order_id: "" } });
   t.is(repeated.headers.get("Idempotent-Replayed"), "true");
-});
-
-test("the API description gives every field of a request one type, and accepted nulls none", async (t) => {
-  const { url } = await startStandaloneApi(t, t.context);
-
-  const document: unknown = await (await fetch(`${url}/openapi.json`)).json();
-
-  t.like(document, {
-    components: {
-      schemas: {
-        NewTreeRegistration: {
-          required: ["count"],
-          properties: {
-            count: { type: "integer" },
-            attribution: { type: "string", maxLength: 1000 },
-            metadata: { $ref: "#/components/schemas/Metadata" },
-          },
-        },
-      },
-    },
-  });
 });
 
 const sendTarget = (url: string, line: string) =>

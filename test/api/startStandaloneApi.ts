@@ -4,7 +4,7 @@ import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
-import type { BrowserFallback } from "../../api/http/requestTargets.ts";
+import type { Page } from "../../api/http/createApp.ts";
 import type { Listener } from "../../runtime/server/openDoor.ts";
 import type { Readiness } from "../../runtime/server/watchHealth.ts";
 import type { Clock } from "../../runtime/clock.ts";
@@ -84,7 +84,7 @@ export type StandaloneApiOptions = {
   readonly readStripeWebhook?: ReadWebhook | null;
   readonly trustedProxies?: number;
   readonly webhookSettings?: WebhookSettings;
-  readonly demo?: readonly BrowserFallback[];
+  readonly demo?: readonly Page[];
 };
 
 /** Serves the standalone interface on a real port with a real database until the test ends. */

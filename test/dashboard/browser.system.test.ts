@@ -94,7 +94,7 @@ test.serial("pages without content are accessible", async (t) => {
 });
 
 test.serial(
-  "the page works without scripts, and the keyboard reaches its link, table and map",
+  "the page works without scripts, and the keyboard reaches its link and map",
   async (t) => {
     const scene = await openDashboard(t);
     await fillYear(t, scene);
@@ -106,10 +106,6 @@ test.serial(
     t.is(await page.locator("script").count(), 0);
     await page.keyboard.press("Tab");
     t.is(await page.locator(":focus").innerText(), "Skip to content");
-    await page.keyboard.press("Tab");
-    t.is(await page.locator(":focus").innerText(), "Show as a table");
-    await page.keyboard.press("Enter");
-    t.true(await page.getByRole("table", { name: /per calendar month/u }).isVisible());
     const point = page.locator(".point").first();
     await point.focus();
     await page.keyboard.press("Enter");
@@ -183,7 +179,7 @@ test.serial("the card fits an iframe on another site and links to the page", asy
 });
 
 test.serial(
-  "page and certificate print in light colors, the page with its table, the certificate on one sheet",
+  "page and certificate print in light colors, the certificate on one sheet",
   async (t) => {
     const scene = await openDashboard(t);
     await fillYear(t, scene);
@@ -197,7 +193,6 @@ test.serial(
     t.deepEqual(colors, ["rgb(24, 35, 29)", "rgb(255, 255, 255)"]);
     t.false(await page.locator(".share").isVisible());
     t.true(await page.locator(".printed").isVisible());
-    t.true(await page.locator("caption").first().isVisible());
 
     const certificate = await visit(t, browser, await certificateOf(t, scene), view);
     const pdf = await certificate.page.pdf({ format: "A4", preferCSSPageSize: true });
@@ -256,12 +251,6 @@ test.serial("long names without spaces fit the page, the card and certificates",
       t.is(await overflowOf(page), 0, `${url} at ${width}`);
     }
   }
-  const { page } = await visit(t, browser, scene.page, { width: 320, height: 640 });
-  await page.getByText("Show as a table").click();
-  const hidden: unknown = await page.evaluate(
-    "(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)(document.querySelector('.scroll'))",
-  );
-  t.is(hidden, 0, "the table of months shows all its columns");
 });
 
 test.serial(

@@ -4,7 +4,7 @@ import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { readDashboard } from "../../modules/dashboard/readDashboard.ts";
-import { startApiOf, startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { STAGE_MS } from "../support/planting.ts";
@@ -247,45 +247,6 @@ test.serial(
     }
   },
 );
-
-/** Node adds this header once a second anew. */
-const VARIES = new Set(["date", "x-request-id"]);
-
-const readAll = async (url: string, init: RequestInit = {}) => {
-  const response = await fetch(url, init);
-  return {
-    status: response.status,
-    requestId: response.headers.get("X-Request-Id") ?? "",
-    headers: [...response.headers].filter(([name]) => !VARIES.has(name)),
-    body: await response.text(),
-  };
-};
-
-test("a page is the same when it is rendered and from the cache, and is logged each time", async (t) => {
-  const { db } = t.context;
-  const { url, logged, id } = await startApiOf(t);
-  const page = `${url}/dashboard/${await getDashboardSlug({ db, clock: systemClock }, id)}`;
-  for (const suffix of ROUTES) {
-    const rendered = await readAll(page + suffix);
-    const cached = await readAll(page + suffix);
-
-    t.is(rendered.status, 200, suffix);
-    t.deepEqual({ ...cached, requestId: "" }, { ...rendered, requestId: "" }, suffix);
-    for (const { requestId } of [rendered, cached]) {
-      const [line, ...others] = logged().filter((each) => each["requestId"] === requestId);
-      t.deepEqual(others, [], suffix);
-      t.like(line, { msg: "request", route: `/dashboard/:slug${suffix}`, status: 200 });
-    }
-  }
-
-  const own = await readAll(page, { headers: { "X-Request-Id": "order-17" } });
-  t.is(own.requestId, "order-17");
-  const etag = new Headers(own.headers).get("ETag") ?? "";
-  t.like(await readAll(page, { headers: { "If-None-Match": etag } }), { status: 304, body: "" });
-  t.like(await readAll(page, { method: "HEAD" }), { status: 200, body: "" });
-  t.is((await readAll(`${page}?utm_source=x`)).body, own.body);
-  t.is((await readAll(page, { method: "POST" })).status, 405);
-});
 
 /** Of one read of a dashboard. */
 const STATEMENTS = 7;

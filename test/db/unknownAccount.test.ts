@@ -15,7 +15,6 @@ import {
   listFurtherRefunded,
   raiseRefundedCounts,
 } from "../../modules/history/furtherRefunds.sql.ts";
-import { listOrderRecords } from "../../modules/dashboard/certificates.sql.ts";
 import { listKnownKeys, listRecordIds } from "../../modules/records/ownedRecords.sql.ts";
 import { listEvidenceTrees } from "../../modules/planting/treeEvidence.sql.ts";
 import { lockRegistrations } from "../../modules/registrations/refunds.sql.ts";
@@ -185,7 +184,8 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "a store's donations, by email": (single) =>
       listStoreDonations(single, donor, { emails }, page),
     "the sum of an order's donations": (single) => sumStoreDonations(single, donor, { orderId }),
-    "the records of an order": (single) => listOrderRecords(single, donor, orderId),
+    "a store's donations, by order": (single) =>
+      listStoreDonations(single, donor, { orderId }, page),
     "the next meter event": (single) => listNextEvents(single, [stream], new Date()),
     "the first events": (single) => readFeedPage(single, firstEvents),
     "the events after one": (single) => readFeedPage(single, { ...firstEvents, after: middle }),

@@ -235,6 +235,20 @@ export interface components {
             readonly nonprofit_id: string;
             readonly refunded: boolean;
         };
+        readonly DonationBatch: {
+            /**
+             * Format: int64
+             * @description How many items were rejected; 0 unless `atomic` is `false`.
+             */
+            readonly failed: number;
+            /** @description One for each item, in the order of the items. */
+            readonly results: readonly components["schemas"]["DonationResult"][];
+            /**
+             * Format: int64
+             * @description How many items were recorded, or had been recorded before.
+             */
+            readonly succeeded: number;
+        };
         readonly DonationCreatedData: {
             /** Format: int64 */
             readonly amount_cents: number;
@@ -392,9 +406,20 @@ export interface components {
              */
             readonly status: 200;
         };
+        readonly DonationResult: components["schemas"]["DonationSuccess"] | components["schemas"]["ItemError"];
         readonly DonationSubscription: {
             readonly message: string;
             readonly success: boolean;
+        };
+        readonly DonationSuccess: {
+            readonly body: components["schemas"]["RecordedDonation"];
+            /** @description Whether an earlier request or item created the record. */
+            readonly idempotent_replayed: boolean;
+            /**
+             * Format: int64
+             * @constant
+             */
+            readonly status: 200;
         };
         readonly Error: {
             readonly error: string;
@@ -668,6 +693,10 @@ export interface components {
             /** @description The charity's id from a search. Empty is the same as omitted. */
             readonly nonprofit_id?: string;
         };
+        readonly NewDonationBatch: {
+            /** @description The bodies of single requests, in the order in which to record them. */
+            readonly items: readonly components["schemas"]["NewDonation"][];
+        };
         readonly NewDonationRefund: {
             /** @description The donation's id. */
             readonly id: string;
@@ -684,10 +713,6 @@ export interface components {
         readonly NewDonationRefundBatch: {
             /** @description The bodies of single requests, in the order in which to record them. */
             readonly items: readonly components["schemas"]["NewDonationRefund"][];
-        };
-        readonly NewRecordedDonationBatch: {
-            /** @description The bodies of single requests, in the order in which to record them. */
-            readonly items: readonly components["schemas"]["NewDonation"][];
         };
         readonly NewTreeRefund: {
             /**
@@ -895,31 +920,6 @@ export interface components {
              * @example 1
              */
             readonly total_donations: number;
-        };
-        readonly RecordedDonationBatch: {
-            /**
-             * Format: int64
-             * @description How many items were rejected; 0 unless `atomic` is `false`.
-             */
-            readonly failed: number;
-            /** @description One for each item, in the order of the items. */
-            readonly results: readonly components["schemas"]["RecordedDonationResult"][];
-            /**
-             * Format: int64
-             * @description How many items were recorded, or had been recorded before.
-             */
-            readonly succeeded: number;
-        };
-        readonly RecordedDonationResult: components["schemas"]["RecordedDonationSuccess"] | components["schemas"]["ItemError"];
-        readonly RecordedDonationSuccess: {
-            readonly body: components["schemas"]["RecordedDonation"];
-            /** @description Whether an earlier request or item created the record. */
-            readonly idempotent_replayed: boolean;
-            /**
-             * Format: int64
-             * @constant
-             */
-            readonly status: 200;
         };
         readonly RegionEvidence: {
             readonly date: string;
@@ -1696,7 +1696,7 @@ export interface operations {
         };
         readonly requestBody?: {
             readonly content: {
-                readonly "application/json": components["schemas"]["NewRecordedDonationBatch"];
+                readonly "application/json": components["schemas"]["NewDonationBatch"];
             };
         };
         readonly responses: {
@@ -1706,7 +1706,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["RecordedDonationBatch"];
+                    readonly "application/json": components["schemas"]["DonationBatch"];
                 };
             };
         };
@@ -2042,7 +2042,7 @@ export interface operations {
             };
         };
     };
-    readonly refundDonationsInBatch: {
+    readonly refundDonationInBatch: {
         readonly parameters: {
             readonly query?: {
                 /** @description `true` records all items or none. `false` records every item that is not rejected. */
@@ -2623,7 +2623,7 @@ export const OPERATIONS = {
   refundBottles: {"method":"POST","path":"/refund/plastic_bottles","key":"request","takes":["body"]},
   refundBottlesInBatch: {"method":"POST","path":"/refund/plastic_bottles/batch","key":"items","takes":["body","query"]},
   refundDonation: {"method":"POST","path":"/refund/donations","key":"request","takes":["body"]},
-  refundDonationsInBatch: {"method":"POST","path":"/refund/donations/batch","key":"items","takes":["body","query"]},
+  refundDonationInBatch: {"method":"POST","path":"/refund/donations/batch","key":"items","takes":["body","query"]},
   refundTrees: {"method":"POST","path":"/refund/trees","key":"request","takes":["body"]},
   refundTreesInBatch: {"method":"POST","path":"/refund/trees/batch","key":"items","takes":["body","query"]},
   registerBottles: {"method":"POST","path":"/rescue/plastic_bottles","key":"request","takes":["body"]},

@@ -43,14 +43,6 @@ export const donateChecks: readonly Check[] = [
     expectFields(record, { amount_cents: 1234, attribution, metadata, refunded: false });
     expectEqual("ein", digitsOf(record.ein), digitsOf(EIN));
   }),
-  contract("total_donations counts it", async (service) => {
-    const first = await donate(service);
-    expectEqual(
-      "total_donations",
-      (await donate(service)).total_donations,
-      first.total_donations + 1,
-    );
-  }),
   contract("a charity is named by ein, by nonprofit_id or by both", async (service) => {
     const { charities } = await search(service, { ein: EIN });
     const nonprofitId = charities[0]?.nonprofit_id ?? "";
@@ -227,13 +219,4 @@ export const donateChecks: readonly Check[] = [
     "a misspelt idempotency_key is a 400 that names the right one",
     rejects(PATH, gifts({ idempotencyKey: "x" }), /\bidempotency_key\b/u),
   ),
-  decision("the header Idempotency-Key means the same, with or without quotes", async (service) => {
-    const key = unique("key");
-    const { donation_id: id } = await donate(service, { idempotency_key: key });
-    for (const header of [key, `"${key}"`]) {
-      const body = { amount_cents: 250, ein: EIN };
-      const answer = await service.organization().post(PATH, body, { "Idempotency-Key": header });
-      expectEqual("id", readDonated(answer).donation_id, id);
-    }
-  }),
 ];

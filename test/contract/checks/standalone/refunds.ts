@@ -74,33 +74,6 @@ export const refundChecks = (kind: Kind): readonly Check[] => {
       expectStatus(answer, 400, 403, 404);
       expectEqual("the other total", (await list(service, kind, {}, "otherTest")).total, total);
     }),
-    decision("an unknown, malformed, foreign or live id is a 404", async (service) => {
-      const foreign = await register(service, kind, { count: 1 }, "otherTest");
-      const otherKind = await register(service, kind === "tree" ? "bottle" : "tree", { count: 1 });
-      const live = await register(service, kind, { count: 1 }, "prod");
-      const ids = [
-        crypto.randomUUID(),
-        "unknown",
-        "1",
-        "x".repeat(300),
-        foreign.record.id,
-        otherKind.record.id,
-        live.record.id,
-      ];
-      for (const id of ids) {
-        expectError(await refund(service, kind, { id }), 404);
-      }
-      expectEqual(
-        "foreign total",
-        (await list(service, kind, {}, "otherTest")).total,
-        foreign.total,
-      );
-      expectEqual("live total", (await list(service, kind, {}, "prod")).total, live.total);
-      expectStatus(await refund(service, kind, { id: live.record.id }, "prod"), 200);
-    }),
-    decision("a number as an id is an unknown id", async (service) => {
-      expectError(await refund(service, kind, { id: 5 }), 404);
-    }),
     decision(
       "partial refunds add up, the count stays, and more than remains is a 400",
       async (service) => {
