@@ -300,7 +300,6 @@ export const writeEndpoints = <
     {
       method: "post",
       path: `${path}/batch`,
-      access: "write",
       isBatch: true,
       description: {
         ...description,

@@ -90,8 +90,6 @@ test("the standalone description has every endpoint and status of the contract",
     "get /stats": list,
     "get /certificate_url": "200 400 403 404 500 503 default",
     "get /dashboard_url": "200 401 403 500 503 default",
-    "get /healthz": "200 default",
-    "get /readyz": "200 503 default",
   });
 });
 
@@ -124,8 +122,6 @@ test("the store description has every endpoint and status of the contract", asyn
     "post /app/api/webhook_endpoints/{id}/ping": act,
     "post /app/api/webhook_endpoints/{id}/recover": act,
     "get /app/api/webhook_endpoints/{id}/deliveries": "200 400 401 404 500 503 default",
-    "get /healthz": "200 default",
-    "get /readyz": "200 503 default",
   });
 });
 
