@@ -86,7 +86,12 @@ const filterOf = (query: z.output<typeof listQuery>): DonationFilter => {
   };
 };
 
-const listEndpoint = ({ reads, streaming, publicBaseUrl }: StandaloneContext): Endpoint =>
+const listEndpoint = ({
+  reads,
+  bulkReads,
+  streaming,
+  publicBaseUrl,
+}: StandaloneContext): Endpoint =>
   exportableKeyEndpoint(
     {
       method: "get",
@@ -135,7 +140,7 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: StandaloneContext): E
             };
           },
           page: readPage,
-          all: () => presentPages(listAllDonations(reads, owner, filter), presentDonation),
+          all: () => presentPages(listAllDonations(bulkReads, owner, filter), presentDonation),
         };
       },
     },
