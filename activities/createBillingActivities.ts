@@ -2,14 +2,13 @@ import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/comm
 import type { Owner } from "../modules/records/owner.rules.ts";
 import type { StreamReport } from "../modules/billing/reconciliation/reconcileUsage.ts";
 import { reconcileUsage } from "../modules/billing/reconciliation/reconcileUsage.ts";
-import type { BulkPace } from "../db/createBulkPace.ts";
 import type { SendResult } from "../modules/billing/sending/decideNextStep.rules.ts";
 import { requestSubscriptionReads } from "../modules/billing/processorEvents/processorEvents.sql.ts";
 import { compareInvoices } from "../modules/billing/invoices/compareInvoices.ts";
 import type { ComparedInvoices } from "../modules/billing/invoices/compareInvoices.ts";
 import { creditTopUps } from "../modules/stores/creditTopUps.ts";
 import { checkRefund } from "../modules/registrations/refundRegistration.ts";
-import type { BillingContext } from "../modules/billing/context.ts";
+import type { BillingContext, BulkContext } from "../modules/billing/context.ts";
 import type { ProcessorEventObservers } from "../modules/billing/processorEvents/processProcessorEvents.ts";
 import { HOUR_MS } from "../runtime/durations.rules.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
@@ -25,11 +24,7 @@ export type BillingObservers = ProcessorEventObservers & {
 
 /** The activities of billing. Each is idempotent: its progress is stored in the database. */
 export const createBillingActivities = (
-  context: BillingContext &
-    BillingObservers & {
-      /** When reconciliations read sums; if absent, as fast as they can. */
-      readonly pace?: BulkPace;
-    },
+  context: BillingContext & BillingObservers & BulkContext,
 ) => ({
   /** Fails, so that Temporal retries, until all refunds of the registration are settled, by an operator if one has failed. */
   confirmRefund: async (registrationId: string): Promise<void> => {

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { DatabasePool } from "slonik";
 import type { Config } from "../runtime/config/config.ts";
-import { openBulkPace } from "../db/createBulkPace.ts";
+import { openBulkPool } from "../db/openBulkPool.ts";
 import { readServerStatus } from "../db/connections/serverStatus.ts";
 import { takePermit } from "../db/rateLimits.ts";
 import type { TakePermit } from "../db/rateLimits.ts";
@@ -63,6 +63,8 @@ export type HttpContext = CharityContext &
     readonly readReadiness: () => Readiness;
     /** Connections for queries that may read many records. */
     readonly reads: DatabasePool;
+    /** The same for whole lists, which yield to recording. */
+    readonly bulkReads: DatabasePool;
     readonly streaming: Streaming;
   };
 
@@ -105,17 +107,17 @@ type Tracing = RunningTracing | undefined;
 const openConnections = async (config: Config, tracing: Tracing) => {
   const interceptors = tracing === undefined ? [] : [tracing.statementSpans];
   const db = await openDatabase(config, interceptors);
-  const pace = openBulkPace(db);
   const searches = await openSearches(config, interceptors);
   const reads = await openReads(config, interceptors);
   const lists = await openLists(config, interceptors);
   const healthChecks = await openHealthConnection(config);
   return {
     db,
-    pace,
     searches,
     reads,
     lists,
+    bulkReads: openBulkPool(reads, { db }),
+    bulkLists: openBulkPool(lists, { db }),
     healthChecks,
     end: async (): Promise<void> => {
       await Promise.all([db, searches, reads, lists, healthChecks].map((pool) => pool.end()));
@@ -159,7 +161,7 @@ export const openApiContext = async (
   tracing: Tracing,
 ): Promise<ApiContext> => {
   const connections = await openConnections(config, tracing);
-  const { db, pace, searches, reads, lists, healthChecks } = connections;
+  const { db, searches, reads, lists, bulkReads, bulkLists, healthChecks } = connections;
   const temporal = openTemporalClient();
   const context: Context = { db, clock: systemClock };
   const metrics = createApiMetrics();
@@ -189,9 +191,10 @@ export const openApiContext = async (
     readReadiness: health.read,
     reads,
     lists,
+    bulkReads,
+    bulkLists,
     streaming: {
       gate: listGate,
-      pace,
       writeTimeoutMs: WRITE_TIMEOUT_MS,
       pageSearchMs: PAGE_SEARCH_MS,
     },

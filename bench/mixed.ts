@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { DatabasePool } from "slonik";
-import { openBulkPace, openBulkPool } from "../db/createBulkPace.ts";
+import { openBulkPool } from "../db/openBulkPool.ts";
 import { openPool } from "../db/pools/pool.ts";
 import { createPlantingOrders } from "../modules/planting/createPlantingOrders.ts";
 import { systemClock } from "../runtime/clock.ts";
@@ -79,16 +79,12 @@ const createWorks = (
   readingKey: string,
   file: string,
 ): Readonly<Record<Exclude<Neighbor, "all">, Work>> => {
-  const pace = openBulkPace(db);
-  const context = { db, clock: systemClock, pace };
+  const context = { clock: systemClock, db: openBulkPool(db) };
   return {
     list: (signal) => readStream(url, { signal, headers: { Authorization: readingKey } }, () => {}),
     import: importHistory(databaseUrl, file),
     planting: (aborted) =>
-      createPlantingOrders(
-        { ...context, db: openBulkPool(db, pace), planting: createTestPlanting() },
-        aborted,
-      ),
+      createPlantingOrders({ ...context, planting: createTestPlanting() }, aborted),
   };
 };
 

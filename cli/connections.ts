@@ -111,16 +111,10 @@ export const createConnections = (readConfig: () => Config) => {
     return deploymentNameOf(await readDeployment(await database()));
   });
 
-  /** The pace of services that choose the sizes of their steps, and yield to what clients record. */
-  const pace = once(async () => {
-    const { openBulkPace } = await import("../db/createBulkPace.ts");
-    return openBulkPace(await database());
-  });
-
-  /** The database for a command that reads or writes much, at that pace. */
+  /** The database for a command that reads or writes much, and yields to what clients record. */
   const bulkDatabase = once(async () => {
-    const { openBulkPool } = await import("../db/createBulkPace.ts");
-    return openBulkPool(await database(), await pace());
+    const { openBulkPool } = await import("../db/openBulkPool.ts");
+    return openBulkPool(await database());
   });
 
   const billing = once(async () => {
@@ -147,7 +141,6 @@ export const createConnections = (readConfig: () => Config) => {
     database,
     deploymentName,
     bulkDatabase,
-    pace,
     billing,
     stripe,
     temporal,

@@ -48,42 +48,22 @@ export type RunOptions = {
   readonly runMs?: number | undefined;
 };
 
-/** Scans that go on beside the steps of a run. */
-const createScans = (sender: Sender) => {
-  let isScanning = false;
-  let hasScanned = false;
-  let failure: { readonly error: unknown } | null = null;
-  const scan = async (): Promise<void> => {
+/** A scan that goes on beside the steps of a run. */
+const beginScan = (sender: Sender) => {
+  const scan: { hasEnded: boolean; failure: { readonly error: unknown } | null } = {
+    hasEnded: false,
+    failure: null,
+  };
+  const run = async (): Promise<void> => {
     try {
       await sender.scan();
-      hasScanned = true;
     } catch (error) {
-      failure = { error };
+      scan.failure = { error };
     }
-    isScanning = false;
+    scan.hasEnded = true;
   };
-  return {
-    /** Begins a scan, unless one is in progress. */
-    begin: (): void => {
-      if (!isScanning) {
-        isScanning = true;
-        void scan();
-      }
-    },
-    /**
-     * Returns whether a scan has ended since the last call.
-     * @throws the error of the scan
-     */
-    takeEnded: (): boolean => {
-      const failed = failure;
-      const hasEnded = hasScanned;
-      [failure, hasScanned] = [null, false];
-      if (failed) {
-        throw failed.error;
-      }
-      return hasEnded;
-    },
-  };
+  void run();
+  return scan;
 };
 
 const activate = (createSender: RunOptions["createSender"]) => {
@@ -104,21 +84,27 @@ export const createRuns = (
 
   /** Scans once a second, and makes steps until the run has ended. */
   const work = async (sender: Sender, hasEnded: () => boolean): Promise<void> => {
-    const scans = createScans(sender);
     sender.startRun?.();
+    let scan: ReturnType<typeof beginScan> | null = null;
     let scannedSecond: number | null = null;
     while (!hasEnded()) {
       const second = secondOf(clock.now());
-      if (second !== scannedSecond) {
+      if (scan === null && second !== scannedSecond) {
         scannedSecond = second;
-        scans.begin();
+        scan = beginScan(sender);
       }
-      const hasScanned = scans.takeEnded();
+      const ended = scan?.hasEnded === true ? scan : null;
+      if (ended?.failure) {
+        throw ended.failure.error;
+      }
       await sender.step();
-      // The step has begun what the scan has found.
-      if (hasScanned && performance.now() - recordedAtMs >= RECORD_INTERVAL_MS) {
-        await recordPass(db, kind);
-        recordedAtMs = performance.now();
+      if (ended) {
+        scan = null;
+        // The step has begun what the scan has found.
+        if (performance.now() - recordedAtMs >= RECORD_INTERVAL_MS) {
+          await recordPass(db, kind);
+          recordedAtMs = performance.now();
+        }
       }
       await sender.waitForWork(SECOND_MS - (clock.now().getTime() % SECOND_MS));
     }

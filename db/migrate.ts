@@ -41,15 +41,11 @@ export type Migrator = {
   readonly reason: string | null;
 } | null;
 
-type Session = {
-  readonly client: Client;
-  /** Waits, but fails as soon as the connection is lost, with the reason. A later query would fail without it. */
-  readonly pause: (durationMs: number) => Promise<void>;
-};
-
+/** @param signal interrupts the work: the connection is closed, and the server rolls back what is not committed */
 const withClient = async <Result>(
   databaseUrl: string,
-  work: (session: Session) => Promise<Result>,
+  work: (client: Client) => Promise<Result>,
+  signal?: AbortSignal,
 ): Promise<Result> => {
   const { client } = await createConnect(databaseUrl)({
     // As long as the pools wait: programs start, and commands run, while the machine is busy.
@@ -58,13 +54,16 @@ const withClient = async <Result>(
     keepAlive: true,
     keepAliveInitialDelayMillis: 30_000,
   });
-  const lost = new Promise<never>((_resolve, reject) => {
-    client.on("error", reject);
-  });
-  lost.catch(() => undefined);
+  const interrupt = (): unknown => client.connection.stream.destroy();
+  signal?.addEventListener("abort", interrupt);
   try {
-    return await work({ client, pause: (durationMs) => Promise.race([lost, delay(durationMs)]) });
+    signal?.throwIfAborted();
+    return await work(client);
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw error;
   } finally {
+    signal?.removeEventListener("abort", interrupt);
     await client.end();
   }
 };
@@ -136,8 +135,9 @@ const runTransaction = async (
   }
 };
 
-/** PostgreSQL's codes for a lock timeout and a deadlock. */
-const LOCK_CODES: ReadonlySet<unknown> = new Set(["55P03", "40P01"]);
+/** Returns whether PostgreSQL has ended a statement because of a lock timeout or a deadlock. */
+const isLockError = (error: unknown): boolean =>
+  error instanceof Error && "code" in error && ["55P03", "40P01"].includes(String(error.code));
 
 /**
  * Applies a migration. If it does not get a lock in time, it is rolled back and tried again later, so that it never holds
@@ -145,7 +145,7 @@ const LOCK_CODES: ReadonlySet<unknown> = new Set(["55P03", "40P01"]);
  * @throws MigrationBlockedError if no attempt gets its locks
  */
 const applyMigration = async (
-  { client, pause }: Session,
+  client: Client,
   migration: Migration,
   migrator: Migrator,
   { lockTimeoutMs, pauseMs, maximumAttempts, onWait }: LockWaits,
@@ -156,7 +156,7 @@ const applyMigration = async (
       await runTransaction(client, migration, migrator, lockTimeoutMs);
       return;
     } catch (error) {
-      if (!(error instanceof Error && "code" in error && LOCK_CODES.has(error.code))) {
+      if (!isLockError(error)) {
         throw new Error(`Migration ${name} failed and was rolled back.`, { cause: error });
       }
       if (attempt === maximumAttempts) {
@@ -169,7 +169,7 @@ const applyMigration = async (
       onWait(
         `Migration ${name} waits for a lock that other sessions hold (attempt ${attempt} of ${maximumAttempts}).`,
       );
-      await pause(pauseMs);
+      await delay(pauseMs);
     }
   }
 };
@@ -191,35 +191,29 @@ const requireOwner = async (client: Client): Promise<void> => {
   }
 };
 
-const LOCK_POLL_MS = 500;
-
-/** Waits until no other migrator works; the lock ends with the connection. It polls, so that the wait can be given up. */
+/** Waits until no other migrator works; the lock ends with the connection. */
 const becomeOnlyMigrator = async (
-  { client, pause }: Session,
+  client: Client,
   { migratorTimeoutMs }: LockWaits,
 ): Promise<void> => {
-  for (let waitedMs = 0; ; waitedMs += LOCK_POLL_MS) {
-    const { rows } = await client.query<{ isLocked: boolean; holder: string | null }>(`
-      SELECT
-        pg_try_advisory_lock(hashtext('schema_migration')) AS "isLocked",
-        -- Any role may take the lock.
-        (
-          SELECT format('process %s of the role %s', pid, usename)
-          FROM pg_locks JOIN pg_stat_activity USING (pid)
-          WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND datname = current_database()
-            AND (classid::bigint << 32 | objid::bigint) = hashtext('schema_migration')::bigint
-          LIMIT 1
-        ) AS holder
+  try {
+    await client.query(`SET lock_timeout = ${migratorTimeoutMs}`);
+    await client.query("SELECT pg_advisory_lock(hashtext('schema_migration'))");
+  } catch (error) {
+    if (!isLockError(error)) {
+      throw error;
+    }
+    // Any role may take the lock.
+    const { rows } = await client.query<{ holder: string }>(`
+      SELECT format('process %s of the role %s', pid, usename) AS holder
+      FROM pg_locks JOIN pg_stat_activity USING (pid)
+      WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND datname = current_database()
+        AND (classid::bigint << 32 | objid::bigint) = hashtext('schema_migration')::bigint
     `);
-    if (rows[0]?.isLocked === true) {
-      return;
-    }
-    if (waitedMs >= migratorTimeoutMs) {
-      throw new MigrationBlockedError(
-        `The database is being migrated by ${rows[0]?.holder ?? "another session"}. Wait until it has finished or end it with SELECT pg_terminate_backend(…), then run the migration again`,
-      );
-    }
-    await pause(LOCK_POLL_MS);
+    throw new MigrationBlockedError(
+      `The database is being migrated by ${rows[0]?.holder ?? "another session"}. Wait until it has finished or end it with SELECT pg_terminate_backend(…), then run the migration again`,
+      { cause: error },
+    );
   }
 };
 
@@ -229,7 +223,7 @@ const becomeOnlyMigrator = async (
  * @param options.appUrl its role receives its privileges, even if no migration is applied
  * @param options.folder of the migrations, this release's own by default
  * @param options.migrator is recorded in the audit log with each migration, in its transaction
- * @param options.signal ends waiting for locks, and the work after the current migration
+ * @param options.signal interrupts the current migration, which is rolled back
  * @throws SchemaMismatchError when a newer release or another version has migrated the database
  * @throws DatabaseRoleError if the role of `ownerUrl` may not change the schema, or the other role is missing
  * @throws PoolerError if `ownerUrl` is a pooler's
@@ -250,39 +244,35 @@ export const migrate = (
     readonly signal?: AbortSignal;
   } = {},
 ): Promise<{ readonly applied: readonly string[] }> =>
-  withClient(ownerUrl, async ({ client, pause }) => {
-    const session = {
-      client,
-      pause: async (durationMs: number) => {
-        await pause(durationMs);
-        signal?.throwIfAborted();
-      },
-    };
-    const migrations = await readMigrations(folder);
-    const lockWaits = { ...LOCK_WAITS, ...waits };
-    await requireOwner(client);
-    await becomeOnlyMigrator(session, lockWaits);
-    await client.query(`
-      CREATE TABLE IF NOT EXISTS schema_migration (
-        number integer PRIMARY KEY,
-        name text NOT NULL,
-        applied_at timestamptz NOT NULL DEFAULT now(),
-        -- The newest migration that a release must know to run with this one.
-        runs_with integer NOT NULL CONSTRAINT schema_migration_runs_with CHECK (runs_with <= number),
-        -- Of the statements.
-        checksum text NOT NULL
-      )
-    `);
-    const missing = await listMissing(client, migrations);
-    for (const migration of missing) {
-      signal?.throwIfAborted();
-      await applyMigration(session, migration, migrator, lockWaits);
-    }
-    if (appUrl !== null) {
-      await grantPrivileges(client, appUrl);
-    }
-    return { applied: missing.map(({ name }) => name) };
-  });
+  withClient(
+    ownerUrl,
+    async (client) => {
+      const migrations = await readMigrations(folder);
+      const lockWaits = { ...LOCK_WAITS, ...waits };
+      await requireOwner(client);
+      await becomeOnlyMigrator(client, lockWaits);
+      await client.query(`
+        CREATE TABLE IF NOT EXISTS schema_migration (
+          number integer PRIMARY KEY,
+          name text NOT NULL,
+          applied_at timestamptz NOT NULL DEFAULT now(),
+          -- The newest migration that a release must know to run with this one.
+          runs_with integer NOT NULL CONSTRAINT schema_migration_runs_with CHECK (runs_with <= number),
+          -- Of the statements.
+          checksum text NOT NULL
+        )
+      `);
+      const missing = await listMissing(client, migrations);
+      for (const migration of missing) {
+        await applyMigration(client, migration, migrator, lockWaits);
+      }
+      if (appUrl !== null) {
+        await grantPrivileges(client, appUrl);
+      }
+      return { applied: missing.map(({ name }) => name) };
+    },
+    signal,
+  );
 
 /**
  * Checks that this release runs with the database's schema: it has all of its migrations as they are now, and further ones
@@ -294,7 +284,7 @@ export const requireCurrentSchema = (
   databaseUrl: string,
   { folder }: { readonly folder?: string } = {},
 ): Promise<{ readonly isPooled: boolean }> =>
-  withClient(databaseUrl, async ({ client }) => {
+  withClient(databaseUrl, async (client) => {
     const migrations = await readMigrations(folder);
     const { rows } = await client.query<{ exists: boolean }>(
       "SELECT to_regclass('schema_migration') IS NOT NULL AS exists",

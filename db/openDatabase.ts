@@ -1,5 +1,6 @@
 import type { DatabasePool, Interceptor } from "slonik";
 import type { Config } from "../runtime/config/config.ts";
+import { reasonOf } from "./connections/connect.ts";
 import { requireCurrentSchema } from "./migrate.ts";
 import { requireCell } from "./requireCell.ts";
 import { SchemaMismatchError, StartupError, UnavailableError } from "../runtime/errors.rules.ts";
@@ -29,15 +30,17 @@ export const unusableDatabaseError = (
   // That of a pool is for a client.
   const error =
     given instanceof UnavailableError && given.cause instanceof Error ? given.cause : given;
-  // If a host has several addresses that all refuse, Node's error has no message.
-  const reason = error.message === "" && "code" in error ? String(error.code) : error.message;
+  // Of several servers, the first one's error is the cause.
+  const isUnprepared = [error, error.cause].some(
+    (each) => each instanceof Error && "code" in each && UNPREPARED_ROLE.has(String(each.code)),
+  );
   // Only the owner's role exists before the first migration.
   const advice =
-    setting === "DATABASE_URL" && "code" in error && UNPREPARED_ROLE.has(String(error.code))
+    setting === "DATABASE_URL" && isUnprepared
       ? " If this release has not been migrated yet, run: npm run -s impact -- migrate"
       : "";
   return new StartupError(
-    `The database at ${nameDatabase(databaseUrl)} cannot be used: ${reason}. Check ${setting}.${advice}`,
+    `The database at ${nameDatabase(databaseUrl)} cannot be used: ${reasonOf(error)}. Check ${setting}.${advice}`,
     { cause: given },
   );
 };

@@ -2,7 +2,7 @@ import type { Client } from "@temporalio/client";
 import type { Logger } from "pino";
 import type { DatabasePool } from "slonik";
 import type { Config } from "../runtime/config/config.ts";
-import { openBulkPace, openBulkPool } from "../db/createBulkPace.ts";
+import { openBulkPool } from "../db/openBulkPool.ts";
 import { systemClock } from "../runtime/clock.ts";
 import { openDatabase, openHealthConnection } from "../db/openDatabase.ts";
 import type { RunningTracing } from "../runtime/startTracing.ts";
@@ -11,7 +11,6 @@ import { createBilling } from "../modules/billing/createBilling.ts";
 import { loadStripe } from "../modules/billing/loadStripe.ts";
 import { createCharities, readCharitySettings } from "../modules/charities/createCharities.ts";
 import type { BillingContext } from "../modules/billing/context.ts";
-import type { BulkPace } from "../db/createBulkPace.ts";
 import type { CharityContext } from "../modules/charities/context.ts";
 import type { Context } from "../runtime/context.ts";
 import type { WorkerMetrics } from "./createWorkerMetrics.ts";
@@ -25,13 +24,11 @@ const openConnections = async (config: Config, tracing: RunningTracing | undefin
   const db = await openDatabase(config, tracing === undefined ? [] : [tracing.statementSpans]);
   const webhookDb = await openDatabase({ ...config, DATABASE_POOL_SIZE: WEBHOOK_CONNECTIONS });
   const healthConnection = await openHealthConnection(config);
-  const pace = openBulkPace(db);
   return {
     db,
     webhookDb,
     healthConnection,
-    pace,
-    bulkDb: openBulkPool(db, pace),
+    bulkDb: openBulkPool(db),
     end: async (): Promise<void> => {
       await Promise.all([db, webhookDb, healthConnection].map((pool) => pool.end()));
     },
@@ -46,7 +43,6 @@ export type WorkerContext = BillingContext &
     readonly bulkDb: DatabasePool;
     readonly webhookDb: DatabasePool;
     readonly healthConnection: DatabasePool;
-    readonly pace: BulkPace;
     readonly temporal: Client;
     readonly metrics: WorkerMetrics;
     /** Closes all connections. Call it when no work is in progress. */

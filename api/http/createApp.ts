@@ -29,11 +29,11 @@ export type Webhook = {
   readonly run: (ctx: RequestContext) => Promise<void>;
 };
 
-/** @param vary the request headers by which the responses differ; null for none */
+/** @param vary the request headers by which the responses differ */
 const setRoute =
-  (path: string, vary: string | null): Middleware<ApiState, { params: Record<string, string> }> =>
+  (path: string, vary = ""): Middleware<ApiState, { params: Record<string, string> }> =>
   (ctx, next) => {
-    if (vary !== null) {
+    if (vary !== "") {
       ctx.res.setHeader("Vary", vary);
     }
     ctx.state.route = path;
@@ -65,43 +65,6 @@ type AppOptions = Pick<HttpContext, "logger" | "observe" | "takePermit" | "trust
   readonly browserFallbacks?: readonly BrowserFallback[];
 };
 
-/** Adds the routes of endpoints: every request passes the middleware below in its order. */
-const addEndpoints = (
-  router: Router<ApiState>,
-  endpoints: readonly Endpoint[],
-  {
-    checkKey,
-    takePermit,
-    trustedProxies,
-    vary,
-  }: Pick<AppOptions, "checkKey" | "takePermit"> & {
-    readonly trustedProxies: number;
-    readonly vary: string;
-  },
-): void => {
-  const parseBody = readBody(BODY_KIB);
-  const parseBatch = [limitBatches(), parseBody];
-  for (const endpoint of endpoints) {
-    const { method, path, access, missingKey, requestsPerSecond, isBatch, run } = endpoint;
-    router[method](
-      path,
-      setRoute(path, access === "public" ? null : vary),
-      // Composed once: the router composes what it is given for each request.
-      compose<RequestContext>([
-        ...(missingKey === undefined ? [] : [requireKey(missingKey)]),
-        ...(access === "public" ? [] : [checkKey]),
-        ...(access === "write" ? [requireWriteScope] : []),
-        access === "public" ? runForVisitors(path, trustedProxies) : runForAccounts,
-        ...(requestsPerSecond === undefined
-          ? []
-          : [limitRate({ takePermit, endpoint: `${method} ${path}`, requestsPerSecond })]),
-        ...(isBatch === true ? parseBatch : method === "post" ? [parseBody] : []),
-        run,
-      ]),
-    );
-  }
-};
-
 /** Creates the app of one interface: every request passes the middleware below in its order. */
 export const createApp = ({
   logger,
@@ -128,16 +91,32 @@ export const createApp = ({
   app.use(checkHead);
 
   const router = new Router<ApiState>({ sensitive: true });
-  const vary = keyHeaders.join(", ");
-  addEndpoints(router, endpoints, { checkKey, takePermit, trustedProxies, vary });
+  const parseBody = readBody(BODY_KIB);
+  const takeBatchTurn = limitBatches();
+  for (const endpoint of endpoints) {
+    const { method, path, missingKey, requestsPerSecond, isBatch, run } = endpoint;
+    const steps = [
+      missingKey !== undefined && requireKey(missingKey),
+      checkKey,
+      method !== "get" && requireWriteScope,
+      runForAccounts,
+      requestsPerSecond !== undefined &&
+        limitRate({ takePermit, endpoint: `${method} ${path}`, requestsPerSecond }),
+      isBatch === true && takeBatchTurn,
+      method === "post" && parseBody,
+      run,
+    ].filter((step) => step !== false);
+    // Composed once: the router composes what it is given for each request.
+    router[method](path, setRoute(path, keyHeaders.join(", ")), compose<RequestContext>(steps));
+  }
   for (const { path, run } of webhooks) {
-    router.post(path, setRoute(path, null), runForVisitors(path, trustedProxies), run);
+    router.post(path, setRoute(path), runForVisitors(path, trustedProxies), run);
   }
   app.use(router.routes());
   // The links of a page are relative, so a trailing slash would change what they mean.
   const pageRouter = new Router<ApiState>({ sensitive: true, strict: true });
   for (const { path, run } of pages) {
-    pageRouter.get(path, setRoute(path, null), runForVisitors(path, trustedProxies), run);
+    pageRouter.get(path, setRoute(path), runForVisitors(path, trustedProxies), run);
   }
   app.use(pageRouter.routes());
   app.use(browserFallback(browserFallbacks));

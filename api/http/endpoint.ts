@@ -1,6 +1,5 @@
 import type { z } from "zod";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
-import type { KeyScope } from "../../modules/accounts/apiKeys.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { ApiErrorCode } from "../../runtime/errorStatus.ts";
 import { callerOf } from "./requestContext.ts";
@@ -68,13 +67,12 @@ type Schemas<Query extends z.ZodType, Body extends z.ZodType, ResponseBody exten
   readonly response: ResponseBody;
 };
 
-/** One method of one path. The router runs it and the API description is generated from it. */
+/** One method of one path, for clients with a key. The router runs it and the API description is generated from it. */
 export type Endpoint = {
+  /** All but `get` need a key that may write. */
   readonly method: "get" | "post" | "delete";
   /** With parameters as in `/evidence/tree/:id`. */
   readonly path: string;
-  /** What the key of a request must allow; `public` endpoints need no key. */
-  readonly access: KeyScope | "public";
   /** The message of a 401 for a missing key, where it differs from the response to a wrong one. */
   readonly missingKey?: string;
   /** How many requests of one key are accepted in any second by all processes together; absent for no limit. */
@@ -101,19 +99,13 @@ export type KeyDefinition<
   Body extends z.ZodType,
   ResponseBody extends z.ZodType,
   Result,
-> = Omit<Endpoint, "access" | "example" | "run" | "schemas"> & {
+> = Omit<Endpoint, "example" | "run" | "schemas"> & {
   readonly schemas: Schemas<Query, Body, ResponseBody>;
   readonly example?: z.input<Body>;
   /** Checks the body before its schema does; returns the message of a 400, or null. */
   readonly checkBody?: (body: unknown) => string | null;
   readonly handle: (request: Request<Query, Body>) => Result;
 };
-
-/** What a request with each method needs. */
-const ACCESS = { get: "read", post: "write", delete: "write" } as const satisfies Record<
-  Endpoint["method"],
-  KeyScope
->;
 
 /** @param respond sends what the handler returns; the request has been checked by then */
 export const buildKeyEndpoint = <
@@ -125,11 +117,10 @@ export const buildKeyEndpoint = <
   { handle, checkBody = () => null, ...endpoint }: KeyDefinition<Query, Body, ResponseBody, Result>,
   respond: (ctx: RequestContext, handle: () => Result) => Promise<void>,
 ): Endpoint => {
-  const { schemas, method } = endpoint;
+  const { schemas } = endpoint;
   const hasKeyField = hasIdempotencyKeyField(schemas.body);
   return {
     ...endpoint,
-    access: ACCESS[method],
     run: async (ctx) => {
       const caller = callerOf(ctx);
       const given = ctx.request.body;

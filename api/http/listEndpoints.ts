@@ -1,5 +1,4 @@
 import type { z } from "zod";
-import type { BulkPace } from "../../db/createBulkPace.ts";
 import { EXPORT_FORMATS } from "../../runtime/formatRows.ts";
 import type { ExportFormat } from "../../runtime/formatRows.ts";
 import { inChunks } from "../../runtime/inChunks.ts";
@@ -21,8 +20,6 @@ import { streamText } from "./streamText.ts";
 export type Streaming = {
   /** For the lists that are being sent: each holds a page in memory. */
   readonly gate: Gate;
-  /** When the pages of exports and of usage are read. */
-  readonly pace: BulkPace;
   /** The connection of a client that accepts nothing for this time is closed. */
   readonly writeTimeoutMs: number;
   /** A page of a list ends after a search of this time. */
@@ -163,11 +160,7 @@ export const exportableKeyEndpoint = <Query extends z.ZodType, ResponseBody exte
       const query = parseQueryString(ctx.querystring);
       const isOfPage = pageParameters.some((name) => query[name] !== undefined);
       const rows = all === undefined || isOfPage ? onePage(page) : all();
-      await stream(
-        ctx,
-        () => exportChunks(ctx, format, exported, streaming.pace.runEach(rows)),
-        streaming,
-      );
+      await stream(ctx, () => exportChunks(ctx, format, exported, rows), streaming);
     }
   });
 };

@@ -1,6 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
-import { finished, Readable } from "node:stream";
+import { Readable } from "node:stream";
 import type { Middleware } from "koa";
 import bodyParser from "koa-bodyparser";
 import { currentClient } from "../../runtime/client.ts";
@@ -18,56 +18,8 @@ const malformed = (message: string, cause?: unknown): HttpError =>
 const bodyTooLarge = (limitKib: number): HttpError =>
   new HttpError("body_too_large", `the body must be at most ${limitKib} KiB`);
 
-/** What a body of unknown length gets first. */
-const FIRST_BYTES = 1024;
-
-/** Copies the chunks of a body into one buffer: a client may send a byte at a time. */
-const collect = (
-  request: IncomingMessage,
-  limitKib: number,
-  announcedBytes: number | null,
-): Promise<Buffer> => {
-  const limit = limitKib * 1024;
-  const allocate = (bytes: number): Buffer => {
-    holdBytes(request, bytes);
-    return Buffer.allocUnsafe(bytes);
-  };
-  return new Promise((resolve, reject) => {
-    let body = allocate(announcedBytes ?? Math.min(FIRST_BYTES, limit));
-    let length = 0;
-    const fail = (error: unknown): void => {
-      stopWaiting();
-      request.off("data", receive);
-      reject(error);
-    };
-    const receive = (chunk: Buffer): void => {
-      const needed = length + chunk.length;
-      if (needed > limit) {
-        fail(bodyTooLarge(limitKib));
-        return;
-      }
-      if (needed > body.length) {
-        try {
-          const larger = allocate(Math.min(limit, Math.max(needed, 2 * body.length)));
-          body.copy(larger, 0, 0, length);
-          body = larger;
-        } catch (error) {
-          fail(error);
-          return;
-        }
-      }
-      length += chunk.copy(body, length);
-    };
-    const stopWaiting = finished(request, { writable: false }, (cause) => {
-      if (cause) {
-        fail(malformed("the body ended before its announced length", cause));
-        return;
-      }
-      resolve(body.subarray(0, length));
-    });
-    request.on("data", receive);
-  });
-};
+/** The memory that the smallest chunk takes: a client may send a byte at a time. */
+const CHUNK_BYTES = 512;
 
 /**
  * Receives the body of a request, and uses it. Meanwhile the request has no place in the process, and holds the bytes of
@@ -82,13 +34,30 @@ const receiveBody = <Result>(
   use: (body: Buffer) => Promise<Result> | Result,
 ): Promise<Result> =>
   withoutPlace(request, async () => {
-    const header = request.headers["content-length"];
-    const announcedBytes = header === undefined ? null : Number(header);
-    try {
-      if (announcedBytes !== null && announcedBytes > limitKib * 1024) {
+    const announcedBytes = Number(request.headers["content-length"] ?? 0);
+    const arriving: AsyncIterable<unknown> = request.iterator({ destroyOnReturn: false });
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    const hold = (): void => {
+      if (Math.max(bytes, announcedBytes) > limitKib * 1024) {
         throw bodyTooLarge(limitKib);
       }
-      return await use(await collect(request, limitKib, announcedBytes));
+      holdBytes(request, Math.max(announcedBytes, bytes, chunks.length * CHUNK_BYTES));
+    };
+    try {
+      hold();
+      for await (const chunk of arriving) {
+        if (Buffer.isBuffer(chunk)) {
+          chunks.push(chunk);
+          bytes += chunk.length;
+          hold();
+        }
+      }
+      return await use(Buffer.concat(chunks));
+    } catch (error) {
+      throw request.errored
+        ? malformed("the body ended before its announced length", error)
+        : error;
     } finally {
       holdBytes(request, 0);
       request.resume();

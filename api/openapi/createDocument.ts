@@ -74,7 +74,7 @@ const FILES = Object.fromEntries(
 
 /** Returns the errors of an endpoint besides those of HTTP itself. */
 const errorsOf = (
-  { access, method, requestsPerSecond, schemas, description }: Endpoint,
+  { method, requestsPerSecond, schemas, description }: Endpoint,
   keyErrors: Errors,
 ): Errors => ({
   ...(schemas.query && {
@@ -83,23 +83,21 @@ const errorsOf = (
   ...(schemas.body && {
     request_invalid: "The body has a missing or malformed field; the message names it.",
   }),
-  ...(access !== "public" && keyErrors),
-  ...(access === "write" && { key_read_only: "The key is read-only." }),
+  ...keyErrors,
+  ...(method !== "get" && { key_read_only: "The key is read-only." }),
   // A body is read even if the endpoint accepts none.
   ...(method === "post" && { body_too_large: "The body is too large." }),
   ...(requestsPerSecond !== undefined && {
     rate_limited: `The key sent more than ${counted(requestsPerSecond, "request")} to this endpoint within a second.`,
   }),
-  ...(access !== "public" && {
-    service_unavailable:
-      "The database cannot be reached, or the process is full; nothing was done. Try again.",
-    internal_error:
-      method === "post"
-        ? "An unexpected error, such as a database connection that is lost during the commit: the write may have " +
-          "been recorded. Where the call takes an idempotency key, repeat it with the same key. Report the " +
-          "X-Request-Id to the operator."
-        : "An unexpected error. Report the X-Request-Id to the operator.",
-  }),
+  service_unavailable:
+    "The database cannot be reached, or the process is full; nothing was done. Try again.",
+  internal_error:
+    method === "post"
+      ? "An unexpected error, such as a database connection that is lost during the commit: the write may have " +
+        "been recorded. Where the call takes an idempotency key, repeat it with the same key. Report the " +
+        "X-Request-Id to the operator."
+      : "An unexpected error. Report the X-Request-Id to the operator.",
   ...description.errors,
 });
 
@@ -202,7 +200,7 @@ const describeCallback = (
 });
 
 const operationOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): Json => {
-  const { access, description, schemas, example } = endpoint;
+  const { description, schemas, example } = endpoint;
   const headers = {
     ...(hasIdempotencyKeyField(schemas.body) && IDEMPOTENCY_KEY_HEADER),
     ...description.requestHeaders,
@@ -221,7 +219,6 @@ const operationOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): 
     tags: [description.tag],
     summary: description.summary,
     ...(description.details !== undefined && { description: description.details }),
-    ...(access === "public" && { security: [] }),
     ...(parameters.length > 0 && { parameters }),
     ...(schemas.body && {
       requestBody: {

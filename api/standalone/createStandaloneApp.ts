@@ -1,6 +1,6 @@
 import { createApp } from "../http/createApp.ts";
 import type { App, Page } from "../http/createApp.ts";
-import { healthEndpoints } from "../http/healthEndpoints.ts";
+import { healthPages } from "../http/healthPages.ts";
 import { authenticate } from "../http/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
@@ -40,7 +40,6 @@ export const createStandaloneApp = (
     ...webhookEndpoints(context, { accountType: "organization", prefix: "" }),
     statsEndpoint({ ...context, db: context.reads }),
     ...dashboardEndpoints(context),
-    ...healthEndpoints(context.readReadiness),
   ];
   const document = (): object =>
     createDocument(endpoints, {
@@ -64,7 +63,12 @@ export const createStandaloneApp = (
     keyHeaders: ["Authorization"],
     presentError,
     endpoints,
-    pages: [...demo, ...documentPages(document), ...dashboardPages(context)],
+    pages: [
+      ...demo,
+      ...healthPages(context.readReadiness),
+      ...documentPages(document),
+      ...dashboardPages(context),
+    ],
     webhooks: [
       ...(readStripeWebhook === null ? [] : [stripeWebhook(context, readStripeWebhook)]),
       ...(plantingCallbackSecrets === null

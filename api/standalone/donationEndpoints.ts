@@ -76,7 +76,12 @@ const filterOf = (query: z.output<typeof listQuery>): DonationFilter => ({
   ...rangeOfDays(query.start_date, query.end_date),
 });
 
-const listEndpoint = ({ reads, streaming, publicBaseUrl }: StandaloneContext): Endpoint =>
+const listEndpoint = ({
+  reads,
+  bulkReads,
+  streaming,
+  publicBaseUrl,
+}: StandaloneContext): Endpoint =>
   exportableKeyEndpoint(
     {
       method: "get",
@@ -125,7 +130,7 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: StandaloneContext): E
             };
           },
           page: readPage,
-          all: () => presentPages(listAllDonations(reads, owner, filter), presentDonation),
+          all: () => presentPages(listAllDonations(bulkReads, owner, filter), presentDonation),
         };
       },
     },

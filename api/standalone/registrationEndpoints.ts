@@ -83,7 +83,6 @@ const headOf = (kind: Kind, { all, month }: Totals): string => {
 
 const listEndpoint = (kind: Kind, context: EndpointContext): Endpoint => {
   const names = KIND_NAMES[kind];
-  const lists = { ...context, pace: context.streaming.pace };
   return pagedListEndpoint(
     {
       method: "get",
@@ -104,7 +103,7 @@ const listEndpoint = (kind: Kind, context: EndpointContext): Endpoint => {
         const owner = ownerOf(caller, kind);
         const filter = listFilter(query);
         const { after: startingAfter = null, first: limit = null } = query;
-        const { pages, readTotals } = listRegistrations(lists, owner, filter, {
+        const { pages, readTotals } = listRegistrations(context, owner, filter, {
           startingAfter,
           limit,
         });

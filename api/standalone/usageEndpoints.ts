@@ -94,7 +94,7 @@ const listEndpoint = (context: StandaloneContext): Endpoint =>
           limit,
           rows: () =>
             listUsageReports(
-              { ...context, pace: context.streaming.pace },
+              context,
               { accountId, mode },
               {
                 kinds: query.kind === undefined ? KINDS : [query.kind],

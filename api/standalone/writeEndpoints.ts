@@ -311,7 +311,6 @@ export const writeEndpoints = <
     {
       method: "post",
       path: `${path}/batch`,
-      access: "write",
       isBatch: true,
       description: batch,
       schemas: describeBatch(item, result),

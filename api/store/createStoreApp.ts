@@ -1,5 +1,5 @@
 import { KINDS } from "../../modules/records/owner.rules.ts";
-import { healthEndpoints } from "../http/healthEndpoints.ts";
+import { healthPages } from "../http/healthPages.ts";
 import { createApp } from "../http/createApp.ts";
 import type { App } from "../http/createApp.ts";
 import { createDocument } from "../openapi/createDocument.ts";
@@ -57,7 +57,6 @@ export const createStoreApp = (context: StoreAppContext): App => {
     }),
     orderCertificateUrlEndpoint(context),
     ...webhookEndpoints(context, { accountType: "store", prefix: "/app/api" }),
-    ...healthEndpoints(context.readReadiness),
   ];
   const document = (): object =>
     createDocument(endpoints, {
@@ -92,7 +91,7 @@ export const createStoreApp = (context: StoreAppContext): App => {
     keyHeaders: STORE_KEY_HEADERS,
     presentError: presentStoreError,
     endpoints,
-    pages: documentPages(document),
+    pages: [...healthPages(context.readReadiness), ...documentPages(document)],
     webhooks: platformSecrets === null ? [] : [platformWebhook(context, platformSecrets)],
     browserFallbacks: [documentFallback],
   });

@@ -112,7 +112,7 @@ const balance = z
   })
   .meta({ id: "Balance" });
 
-export const balanceEndpoint = ({ db, streaming }: StoreAppContext): Endpoint =>
+export const balanceEndpoint = ({ db, bulkReads, streaming }: StoreAppContext): Endpoint =>
   exportableKeyEndpoint(
     {
       method: "get",
@@ -151,7 +151,7 @@ export const balanceEndpoint = ({ db, streaming }: StoreAppContext): Endpoint =>
           },
           page: async () => (await listEntries(limit)).map(presentBalanceEntry),
           all: isLive
-            ? () => presentPages(readWholeLedger(db, accountId, before), presentBalanceEntry)
+            ? () => presentPages(readWholeLedger(bulkReads, accountId, before), presentBalanceEntry)
             : undefined,
         };
       },

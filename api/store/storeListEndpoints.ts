@@ -109,7 +109,7 @@ type ListDefinition = {
 const buildList = <Row extends PositionedRow, Json extends z.ZodObject>(
   { path, name, id, ...description }: ListDefinition,
   { json, columns, list, present, readAll }: StoreList<Row, Json>,
-  { db, reads, streaming }: StoreAppContext,
+  { db, reads, bulkReads, streaming }: StoreAppContext,
 ): Endpoint => {
   const response = z
     .strictObject({
@@ -149,7 +149,7 @@ const buildList = <Row extends PositionedRow, Json extends z.ZodObject>(
             };
           },
           page: async () => (await read(limit)).map(present),
-          all: () => readAll(pool, owner, filter, after),
+          all: () => readAll(bulkReads, owner, filter, after),
         };
       },
     },

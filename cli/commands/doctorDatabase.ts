@@ -3,7 +3,7 @@ import { readReconciliationStatus } from "../../modules/billing/reconciliation/r
 import { needsOperator } from "../../modules/billing/meterEvents.rules.ts";
 import { countUsageAttention } from "../../modules/billing/meterEventReports.sql.ts";
 import { listWaitingStreams } from "../../modules/billing/sending/waitingStreams.sql.ts";
-import { readEncryption } from "../../db/connections/connect.ts";
+import { describeEncryption } from "../../db/connections/connect.ts";
 import { readRole, readServerStatus } from "../../db/connections/serverStatus.ts";
 import { findFeedBlocker } from "../../modules/feed/feed.sql.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
@@ -39,23 +39,8 @@ const checkWrites = async ({ db }: DatabaseContext): Promise<Result> => {
       );
 };
 
-const checkEncryption = async ({ connections }: CliContext): Promise<Result> => {
-  const { server, tls } = await readEncryption(await connections.databaseUrl());
-  if (tls === null) {
-    return ok(`plain text to ${server}`);
-  }
-  const { protocol, cipher, verified, hasClientCertificate } = tls;
-  const parts = [
-    `${protocol} to ${server} with ${cipher}`,
-    ...(hasClientCertificate ? ["with a client certificate"] : []),
-    {
-      nothing: "certificate not verified; sslmode=verify-full verifies it",
-      certificate: "certificate verified, host name not verified",
-      "certificate and host name": "certificate and host name verified",
-    }[verified],
-  ];
-  return ok(parts.join(", "));
-};
+const checkEncryption = async ({ connections }: CliContext): Promise<Result> =>
+  ok(await describeEncryption(await connections.databaseUrl()));
 
 const checkRole = async ({ db, connections }: DatabaseContext): Promise<Result> => {
   const { name, mayChangeSchema } = await readRole(db);

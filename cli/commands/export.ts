@@ -1,6 +1,5 @@
 import { Argument, Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
-import type { BulkPace } from "../../db/createBulkPace.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { AccountMode, AccountType, Kind } from "../../modules/records/owner.rules.ts";
 import { USAGE_COLUMNS } from "../../modules/billing/billingStatus.rules.ts";
@@ -34,7 +33,7 @@ import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
-import { createProgressLine, yieldingNote } from "../output/createProgressLine.ts";
+import { createProgressLine } from "../output/createProgressLine.ts";
 import { writeOut } from "../output/print.ts";
 import { escapeUnsafeInLines } from "../output/printable.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../timeRange.ts";
@@ -55,7 +54,7 @@ type Rows = {
 
 type Range = { readonly from?: Date; readonly until?: Date };
 
-type ExportContext = ListContext & BillingContext & { readonly pace: BulkPace };
+type ExportContext = ListContext & BillingContext;
 
 type ReadRows = (context: ExportContext, owner: AccountMode, range: Range) => Rows;
 
@@ -180,7 +179,6 @@ export const defineExportCommand = (command: Command, context: CliContext): void
       const { account } = await openAccount(context, options);
       const owner = { accountId: account.id, mode };
       const db = await connections.bulkDatabase();
-      const pace = await connections.pace();
       const range = onlyGiven({ from: since, until });
       const read = READERS[account.type][list];
       if (!read) {
@@ -190,7 +188,7 @@ export const defineExportCommand = (command: Command, context: CliContext): void
         );
       }
       const billing = await connections.billing();
-      const rows = read({ db, lists: db, clock, pace, billing }, owner, range);
+      const rows = read({ db, lists: db, clock, billing }, owner, range);
       if (account.type === "store") {
         await recordListExport({ db, clock, actor: actorOf(options) }, owner, { list, ...range });
       }
@@ -199,7 +197,7 @@ export const defineExportCommand = (command: Command, context: CliContext): void
       const formatted = inChunks(
         formatPages(rows, format, (count) => {
           exported = count;
-          progress.update(`${counted(count, "row")}${yieldingNote(pace)}`);
+          progress.update(counted(count, "row"));
         }),
       );
       const chunks = io.stdout.isTTY === true ? escapeForTerminal(formatted) : formatted;

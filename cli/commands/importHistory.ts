@@ -18,7 +18,7 @@ import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
-import { createProgressLine, yieldingNote } from "../output/createProgressLine.ts";
+import { createProgressLine } from "../output/createProgressLine.ts";
 import { printObjects, printResult, writeOut } from "../output/print.ts";
 import { escapeUnsafe, printable } from "../output/printable.ts";
 import { openHistory } from "./historyFiles.ts";
@@ -156,11 +156,10 @@ const runImport = async (
       details: { mode, files: paths.join(", "), ordersPlanting: options.orderPlanting === true },
     });
   }
-  const pace = await context.connections.pace();
   const startedAtMs = performance.now();
   const owner = { accountId: account.id, mode, isStore: account.type === "store" };
   const summary = await importHistory(
-    { db, clock, actor, pace },
+    { db: await context.connections.bulkDatabase(), clock, actor },
     owner,
     readLines({
       now: clock.now(),
@@ -178,9 +177,7 @@ const runImport = async (
       onRejected: reportRejected(io, printsRejects, progress.clear),
       onProgress: ({ lines }) => {
         const rate = Math.round((lines / (performance.now() - startedAtMs)) * 1000);
-        progress.update(
-          `${counted(lines, "line")}, ${grouped(rate)} a second${yieldingNote(pace)}`,
-        );
+        progress.update(`${counted(lines, "line")}, ${grouped(rate)} a second`);
       },
     },
   )

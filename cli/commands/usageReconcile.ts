@@ -9,8 +9,7 @@ import { formatTime } from "../output/formatTable.ts";
 import { printJson, printObjects, snakeCased } from "../output/print.ts";
 import { sinceOption, untilOption } from "../timeRange.ts";
 import type { TimeRange } from "../timeRange.ts";
-import type { BulkPace } from "../../db/createBulkPace.ts";
-import type { BillingContext } from "../../modules/billing/context.ts";
+import type { BillingContext, BulkContext } from "../../modules/billing/context.ts";
 import { requireProcessor } from "../../modules/billing/createBilling.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { compareInvoices } from "../../modules/billing/invoices/compareInvoices.ts";
@@ -56,12 +55,10 @@ const sayInvoiceProblems = (io: Io, problems: readonly InvoicedUsage[]): void =>
 /** As long as a nightly comparison may take. */
 const TIMEOUT_MS = 6 * HOUR_MS;
 
-type Deps = BillingContext & { readonly pace: BulkPace };
-
 /** Compares the invoices of all customers (null), or of one organization's. Returns why some could not be read, or null. */
 const compareWithInvoices = async (
   { io }: CliContext,
-  deps: Deps,
+  deps: BillingContext & BulkContext,
   accountId: string | null,
 ): Promise<Error | null> => {
   try {
@@ -161,7 +158,7 @@ const reconcile = async (context: CliContext, options: ReconcileOptions): Promis
   const span = chooseSpan(await readDatabaseTime(db, clock), options);
   const accountId = await readAccountFilter(db, options.org);
   const isPartial = [options.org, options.since, options.until].some((each) => each !== undefined);
-  const deps = { ...(await openBilling(context)), pace: await connections.pace() };
+  const deps = { ...(await openBilling(context)), bulkDb: await connections.bulkDatabase() };
   if ((await readDeployment(db)).processor?.name === "stripe") {
     // A wrong key is not recorded as a comparison that failed.
     const account = await deps.billing.findStripeAccount();

@@ -1,4 +1,3 @@
-import type { BulkPace } from "../../db/createBulkPace.ts";
 import type { Io } from "../io.ts";
 import { escapeUnsafe } from "./printable.ts";
 
@@ -29,7 +28,3 @@ export const createProgressLine = ({ stderr }: Io): ProgressLine => {
     },
   };
 };
-
-/** Returns what the line adds while a command yields. */
-export const yieldingNote = ({ isYielding }: Pick<BulkPace, "isYielding">): string =>
-  isYielding() ? ", yielding to clients" : "";

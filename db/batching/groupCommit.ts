@@ -1,4 +1,4 @@
-import { setImmediate as nextLoopIteration } from "node:timers/promises";
+import { setImmediate as nextLoopIteration, setTimeout as sleep } from "node:timers/promises";
 import { context, ROOT_CONTEXT, trace } from "@opentelemetry/api";
 import type { Span } from "@opentelemetry/api";
 import { LRUCache } from "lru-cache";
@@ -27,6 +27,9 @@ type Options<Entry, Result> = {
   readonly observeBatch?: BatchObserver | undefined;
   /** The most entries of a batch. */
   readonly maximumBatch?: number | undefined;
+  /** How long entries are collected before they are written; by default until all requests that have arrived are read. */
+  readonly collectMs?: number | undefined;
+  readonly spanName?: string;
 };
 
 /** Called after each batch is written. */
@@ -63,11 +66,14 @@ const ALONE_WRITERS = 2;
 const REJECTED_MS = 60_000;
 const MAXIMUM_REJECTED = 10_000;
 
+const SPAN_NAME = "write batch";
+
 /**
  * Runs the write of a batch in a span. A batch of one request belongs to the request's trace. A batch of several has a
  * separate trace with links to them, and they get links to it: none of them causes it alone.
  */
 const inBatchSpan = <Result>(
+  name: string,
   batch: readonly { readonly span: Span | undefined }[],
   write: () => Promise<Result>,
 ): Promise<Result> => {
@@ -78,11 +84,9 @@ const inBatchSpan = <Result>(
     links: only === undefined ? spans : [],
     attributes: { "impact.batch.size": batch.length },
   };
-  return inSpan("write batch", options, (written) => {
-    if (only === undefined) {
-      for (const span of spans) {
-        span.addLink({ context: written.spanContext() });
-      }
+  return inSpan(name, options, (written) => {
+    for (const span of options.links) {
+      span.addLink({ context: written.spanContext() });
     }
     return write();
   });
@@ -101,6 +105,7 @@ const inBatchSpan = <Result>(
  */
 export class GroupCommit<Entry, Result> {
   readonly #options: Options<Entry, Result>;
+  readonly #maximumBatch: number;
   /** Every account of which something waits or is being written. */
   readonly #accounts = new Map<string, Account<Entry, Result>>();
   /** Accounts with entries for the next batch, in the order of their turns. */
@@ -118,6 +123,7 @@ export class GroupCommit<Entry, Result> {
 
   constructor(options: Options<Entry, Result>) {
     this.#options = options;
+    this.#maximumBatch = options.maximumBatch ?? MAXIMUM_BATCH;
   }
 
   /** Writes the entry together with the others that wait. */
@@ -141,7 +147,7 @@ export class GroupCommit<Entry, Result> {
     // The job belongs to the request that submitted it, although it runs in another one's turn.
     const options = { parent: context.active(), attributes: { "impact.batch.size": size } };
     return new Promise((resolve, reject) => {
-      const run = (): Promise<void> => inSpan("write batch", options, work).then(resolve, reject);
+      const run = (): Promise<void> => inSpan(SPAN_NAME, options, work).then(resolve, reject);
       this.#add(this.#openAccount(accountId), { size, run });
     });
   };
@@ -157,11 +163,13 @@ export class GroupCommit<Entry, Result> {
   readonly queueLength = (): number => this.#waitingCount;
 
   #openAccount(id: string): Account<Entry, Result> {
-    let account = this.#accounts.get(id);
-    if (account === undefined) {
-      account = { id, waiting: [], isScheduled: false, isLocked: false };
-      this.#accounts.set(id, account);
-    }
+    const account = this.#accounts.get(id) ?? {
+      id,
+      waiting: [],
+      isScheduled: false,
+      isLocked: false,
+    };
+    this.#accounts.set(id, account);
     return account;
   }
 
@@ -187,7 +195,7 @@ export class GroupCommit<Entry, Result> {
     }
     account.isScheduled = true;
     if ("run" in first || account.isLocked || this.#rejected.has(account.id)) {
-      void runForAll(() => this.#alone.run(account.id, () => this.#writeAccount(account)));
+      void runForAll(() => this.#alone.run(account.id, () => this.#writeAlone(account)));
       return;
     }
     this.#ready.add(account);
@@ -207,66 +215,56 @@ export class GroupCommit<Entry, Result> {
 
   /** Writes batches as long as accounts are ready. */
   async #writeReady(): Promise<void> {
-    // Requests that this iteration of the event loop still reads join the first batch.
-    await nextLoopIteration();
+    const { collectMs = 0 } = this.#options;
+    const collect = () => (collectMs === 0 ? nextLoopIteration() : sleep(collectMs));
+    await collect();
     while (this.#ready.size > 0) {
-      const batch = this.#takeBatch();
-      await this.#write(batch, { isAlone: false });
-      this.#release(new Set(batch.map(({ account }) => account)));
-      if (this.#ready.size === 0) {
+      const accounts = [...this.#ready].slice(0, this.#maximumBatch);
+      for (const account of accounts) {
+        this.#ready.delete(account);
+      }
+      await this.#write(this.#take(accounts), { isAlone: false });
+      this.#release(accounts);
+      if (collectMs > 0 || this.#ready.size === 0) {
         // Requests that arrive while the last responses are sent are written as well.
-        await nextLoopIteration();
+        await collect();
       }
     }
     this.#isWriting = false;
   }
 
-  /** Takes the same number of entries of every ready account, as far as it has them. */
-  #takeBatch(): readonly Waiting<Entry, Result>[] {
-    const { maximumBatch = MAXIMUM_BATCH } = this.#options;
-    const batch: Waiting<Entry, Result>[] = [];
-    let unfinished = [...this.#ready].slice(0, maximumBatch);
-    for (const account of unfinished) {
-      this.#ready.delete(account);
-    }
-    while (unfinished.length > 0) {
-      const room = maximumBatch - batch.length;
-      const share = Math.max(1, Math.floor(room / unfinished.length));
-      unfinished = unfinished.filter((account) => {
-        const taken = this.#takeEntries(account, Math.min(share, maximumBatch - batch.length));
-        batch.push(...taken);
-        return taken.length === share;
-      });
-    }
-    return batch;
-  }
-
   /** Writes the first entries of an account, or its job. */
-  async #writeAccount(account: Account<Entry, Result>): Promise<void> {
+  async #writeAlone(account: Account<Entry, Result>): Promise<void> {
     const [first] = account.waiting;
     if (first && "run" in first) {
       account.waiting.shift();
       this.#waitingCount -= first.size;
       await first.run();
     } else {
-      const entries = this.#takeEntries(account, this.#options.maximumBatch ?? MAXIMUM_BATCH);
-      await this.#write(entries, { isAlone: true });
+      await this.#write(this.#take([account]), { isAlone: true });
     }
     this.#release([account]);
   }
 
-  /** Takes the first entries of an account, up to its next job. */
-  #takeEntries(account: Account<Entry, Result>, maximum: number): Waiting<Entry, Result>[] {
-    const taken: Waiting<Entry, Result>[] = [];
-    for (const item of account.waiting) {
-      if (taken.length === maximum || "run" in item) {
-        break;
-      }
-      taken.push(item);
+  /** Takes the entries of a batch: the same number of each account, as far as it has them before its next job. */
+  #take(accounts: readonly Account<Entry, Result>[]): readonly Waiting<Entry, Result>[] {
+    const batch: Waiting<Entry, Result>[] = [];
+    let unfinished = accounts;
+    for (let index = 0; unfinished.length > 0 && batch.length < this.#maximumBatch; index += 1) {
+      unfinished = unfinished.filter(({ waiting }) => {
+        const item = waiting[index];
+        const isTaken = item !== undefined && !("run" in item) && batch.length < this.#maximumBatch;
+        if (isTaken) {
+          batch.push(item);
+        }
+        return isTaken;
+      });
     }
-    account.waiting.splice(0, taken.length);
-    this.#waitingCount -= taken.length;
-    return taken;
+    for (const [account, taken] of Map.groupBy(batch, (waiting) => waiting.account)) {
+      account.waiting.splice(0, taken.length);
+    }
+    this.#waitingCount -= batch.length;
+    return batch;
   }
 
   #putBack(entries: readonly Waiting<Entry, Result>[]): void {
@@ -280,19 +278,18 @@ export class GroupCommit<Entry, Result> {
     const startedAtMs = performance.now();
     let results: readonly Written<Result>[];
     try {
+      const { write, spanName = SPAN_NAME } = this.#options;
       const entries = batch.map(({ entry }) => entry);
-      results = await inBatchSpan(batch, () => this.#options.write(entries, options));
+      results = await inBatchSpan(spanName, batch, () => write(entries, options));
     } catch (error) {
       await this.#divide(batch, options, error);
       return;
     }
     this.#options.observeBatch?.(batch.length, (performance.now() - startedAtMs) / 1000);
     const locked = batch.filter((_, index) => results[index] === LOCKED);
+    const lockedAccounts = new Set(locked.map(({ account }) => account));
     for (const { account } of batch) {
-      account.isLocked = false;
-    }
-    for (const { account } of locked) {
-      account.isLocked = true;
+      account.isLocked = lockedAccounts.has(account);
     }
     this.#putBack(locked);
     // The next batch is sent first, so that the database works while this process sends responses.
@@ -315,30 +312,26 @@ export class GroupCommit<Entry, Result> {
     error: unknown,
   ): Promise<void> {
     const accounts = [...new Set(batch.map(({ account }) => account))];
-    const [first] = accounts;
-    if (first && accounts.length === 1 && isContentError(error)) {
-      this.#rejected.set(first.id, true);
+    const isOfContent = isContentError(error);
+    if (isOfContent && accounts.length === 1) {
+      this.#rejected.set(accounts[0]?.id ?? "", true);
     }
-    if (batch.length <= 1 || !isContentError(error)) {
+    if (!isOfContent || batch.length <= 1) {
       for (const { reject } of batch) {
         reject(error);
       }
-    } else if (accounts.length > 1) {
-      const half = new Set(accounts.slice(0, Math.ceil(accounts.length / 2)));
-      await this.#write(
-        batch.filter(({ account }) => half.has(account)),
-        options,
-      );
-      await this.#write(
-        batch.filter(({ account }) => !half.has(account)),
-        options,
-      );
-    } else if (options.isAlone) {
-      const middle = Math.ceil(batch.length / 2);
-      await this.#write(batch.slice(0, middle), options);
-      await this.#write(batch.slice(middle), options);
-    } else {
+    } else if (accounts.length === 1 && !options.isAlone) {
       this.#putBack(batch);
+    } else {
+      const half = new Set(accounts.slice(0, Math.ceil(accounts.length / 2)));
+      const middle = Math.ceil(batch.length / 2);
+      const isFirst = ({ account }: Waiting<Entry, Result>, index: number): boolean =>
+        accounts.length === 1 ? index < middle : half.has(account);
+      await this.#write(batch.filter(isFirst), options);
+      await this.#write(
+        batch.filter((waiting, index) => !isFirst(waiting, index)),
+        options,
+      );
     }
   }
 }

@@ -34,20 +34,8 @@ const explain = (error: unknown): unknown => {
     : error;
 };
 
-/** None of the servers of a database can be used; the message has the reason for each. */
-class NoServerError extends Error {
-  override readonly name = "NoServerError";
-  /** That of the first server's error. */
-  readonly code: unknown;
-
-  constructor(message: string, cause: unknown) {
-    super(message, { cause });
-    this.code = cause instanceof Error && "code" in cause ? cause.code : undefined;
-  }
-}
-
-/** If a host has several addresses that all refuse, Node's error has no message. */
-const reasonOf = (error: unknown): string => {
+/** Returns the message of an error. If a host has several addresses that all refuse, Node's error has only a code. */
+export const reasonOf = (error: unknown): string => {
   if (!(error instanceof Error)) {
     return String(error);
   }
@@ -95,7 +83,7 @@ export type Connect = (options: ConnectOptions) => Promise<Connection>;
 /**
  * Returns a function that opens connections to the first server of a database that can be used, beginning with the one that
  * was used last.
- * @throws DatabaseUrlError, now; later what the only server's attempt throws, or NoServerError
+ * @throws DatabaseUrlError, now; later the error of the only server, or one with the reason for each of several
  */
 export const createConnect = (url: string): Connect => {
   const { servers, mustAcceptWrites } = readDatabaseUrl(url);
@@ -124,52 +112,34 @@ export const createConnect = (url: string): Connect => {
     if (others.length === 0) {
       throw first?.error;
     }
-    throw new NoServerError(
-      failures.map(({ name, error }) => `${name}: ${reasonOf(error)}`).join("; "),
-      first?.error,
-    );
+    throw new Error(failures.map(({ name, error }) => `${name}: ${reasonOf(error)}`).join("; "), {
+      cause: first?.error,
+    });
   };
 };
 
-/** How the connection to a database is protected on its way. */
-type Encryption = {
-  /** `host:port` of the server in use. */
-  readonly server: string;
-  /** Null if it is plain text. */
-  readonly tls: {
-    readonly protocol: string;
-    readonly cipher: string;
-    /** What was verified of the server's certificate. */
-    readonly verified: "nothing" | "certificate" | "certificate and host name";
-    /** Whether the client presents a certificate. */
-    readonly hasClientCertificate: boolean;
-  } | null;
-};
-
-const verifiedBy = ({
-  sslMode,
-  tls,
-}: DatabaseServer): NonNullable<Encryption["tls"]>["verified"] => {
+const describeVerified = ({ sslMode, tls }: DatabaseServer): string => {
   if (sslMode === "verify-full") {
-    return "certificate and host name";
+    return "certificate and host name verified";
   }
   // As for libpq, `require` with a root certificate verifies like `verify-ca`.
-  return tls?.ca === undefined ? "nothing" : "certificate";
+  return tls?.ca === undefined
+    ? "certificate not verified; sslmode=verify-full verifies it"
+    : "certificate verified, host name not verified";
 };
 
-/** Connects to the database as the programs do, and returns how that connection is encrypted. */
-export const readEncryption = async (url: string): Promise<Encryption> => {
+/** Connects to the database as the programs do, and returns how that connection is encrypted, for an operator. */
+export const describeEncryption = async (url: string): Promise<string> => {
   const { client, server } = await createConnect(url)({ connectionTimeoutMillis: 5000 });
   const { stream } = client.connection;
-  const tls =
+  const parts =
     stream instanceof TLSSocket
-      ? {
-          protocol: stream.getProtocol() ?? "",
-          cipher: stream.getCipher().name,
-          verified: verifiedBy(server),
-          hasClientCertificate: server.tls?.cert !== undefined,
-        }
-      : null;
+      ? [
+          `${stream.getProtocol()} to ${server.name} with ${stream.getCipher().name}`,
+          ...(server.tls?.cert === undefined ? [] : ["with a client certificate"]),
+          describeVerified(server),
+        ]
+      : [`plain text to ${server.name}`];
   await client.end();
-  return { server: server.name, tls };
+  return parts.join(", ");
 };

@@ -1,3 +1,4 @@
+import type { DatabasePool } from "slonik";
 import type { Billing } from "./createBilling.ts";
 import type { Context } from "../../runtime/context.ts";
 
@@ -5,4 +6,9 @@ export type BillingContext = Context & {
   readonly billing: Billing;
   /** Milliseconds of the monotonic clock; by default, of the process's. */
   readonly monotonicMs?: () => number;
+};
+
+export type BulkContext = {
+  /** The pool of work that reads much, which yields to recording; by default that of the context. */
+  readonly bulkDb?: DatabasePool;
 };

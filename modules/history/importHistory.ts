@@ -1,5 +1,3 @@
-import { unhurriedPace, openBulkPool } from "../../db/createBulkPace.ts";
-import type { BulkPace } from "../../db/createBulkPace.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { importEvidence } from "./importEvidence.ts";
 import { createReport } from "./importLine.ts";
@@ -27,22 +25,18 @@ type ImportObserver = {
   readonly onProgress: (summary: ImportSummary) => void;
 };
 
-/** A statement of about 100 ms. */
-const BATCH = 2000;
-
-/** A few milliseconds, while bulk work yields to what clients record. */
-const YIELDING_BATCH = 100;
+/** Statements of about 25 ms, so that what clients record hardly waits for one of them. */
+const BATCH = 500;
 
 /** Groups lines, so that one statement handles many. If the lines end with an error, those before it are yielded first. */
 async function* inBatches(
   lines: AsyncIterable<ImportLine>,
-  { isYielding }: Pick<BulkPace, "isYielding">,
 ): AsyncGenerator<readonly ImportLine[], void, void> {
   const batch: ImportLine[] = [];
   try {
     for await (const line of lines) {
       batch.push(line);
-      if (batch.length >= (isYielding() ? YIELDING_BATCH : BATCH)) {
+      if (batch.length >= BATCH) {
         yield batch.splice(0);
       }
     }
@@ -77,17 +71,16 @@ const importBatch = async (context: ImportContext, batch: readonly ImportLine[])
  * and a verification remember a hash of each id and key.
  */
 export const importHistory = async (
-  { pace = unhurriedPace, ...given }: OperatorContext & { readonly pace?: BulkPace },
+  given: OperatorContext,
   owner: ImportOwner,
   lines: AsyncIterable<ImportLine>,
   { purpose, ...options }: ImportOptions,
   { onRejected, onProgress }: ImportObserver,
 ): Promise<ImportSummary> => {
-  const db = openBulkPool(given.db, pace);
   const report = createReport(purpose === "verification", onRejected);
   const read = purpose === "import" ? null : new Map();
-  const context = { ...given, db, owner, options, report, read };
-  for await (const batch of inBatches(lines, pace)) {
+  const context = { ...given, owner, options, report, read };
+  for await (const batch of inBatches(lines)) {
     await importBatch(context, batch);
     onProgress(report.summary);
   }

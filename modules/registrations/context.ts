@@ -10,4 +10,6 @@ export type RegistrationContext = BillingContext & {
 export type ListContext = Context & {
   /** Connections for the pages of lists, which may read many records. */
   readonly lists: CommonQueryMethods;
+  /** For the pages after the first of a list, if they yield to recording. */
+  readonly bulkLists?: CommonQueryMethods;
 };

@@ -1,3 +1,4 @@
+import type { CommonQueryMethods } from "slonik";
 import type { Owner } from "../records/owner.rules.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 import type { ListPage } from "./registrationPages.sql.ts";
@@ -5,7 +6,6 @@ import { findListPosition, PAGE_ROWS, readPage } from "./registrationPages.sql.t
 import { readTotals } from "./totals.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { RegistrationFilter, Totals, Registration } from "./registrations.rules.ts";
-import type { BulkPace } from "../../db/createBulkPace.ts";
 import type { ListContext } from "./context.ts";
 
 /**
@@ -13,8 +13,8 @@ import type { ListContext } from "./context.ts";
  * registration may have more, 725 KiB.
  */
 const PAGE_BYTES = 768 * 1024;
-/** The most registrations of a page while lists yield to what clients record. */
-const YIELDING_PAGE_ROWS = 250;
+/** How many registrations a step of a long list or search reads. PostgreSQL needs about 3 ms for them. */
+const STEP_ROWS = 500;
 
 const AFTER_UNKNOWN = "after: is not the id of a registration in this list";
 
@@ -38,10 +38,9 @@ export type SearchedPage<Row, Last> = {
  * Lists an owner's registrations, newest first; a page in which the filter matches nothing is empty. Memory use is constant,
  * and no connection is held between two pages, so a slow client blocks nothing. Each page reads a bounded number of
  * registrations, also with a filter that few of them match.
- * @param context.pace when the pages of a long list are read
  */
 export const listRegistrations = (
-  { lists, pace, clock }: ListContext & { readonly pace: BulkPace },
+  { lists, bulkLists = lists, clock }: ListContext,
   owner: Owner,
   filter: RegistrationFilter,
   { startingAfter, limit }: ListPart,
@@ -52,13 +51,15 @@ export const listRegistrations = (
   readonly readTotals: () => Promise<Totals>;
 } => {
   let totals: Totals | null = null;
-  const read = async (after: ListPosition | null): Promise<ListPage | null> => {
+  const read = async (
+    db: CommonQueryMethods,
+    after: ListPosition | null,
+  ): Promise<ListPage | null> => {
     // The filter of metadata is applied to the rows of a page.
-    const most =
-      limit === null || filter.metadata !== undefined ? PAGE_ROWS : Math.min(limit + 1, PAGE_ROWS);
-    const rows = pace.isYielding() ? Math.min(most, YIELDING_PAGE_ROWS) : most;
+    const rows =
+      limit === null || filter.metadata !== undefined ? STEP_ROWS : Math.min(limit + 1, PAGE_ROWS);
     const limits = { rows, bytes: PAGE_BYTES };
-    const { page, ...others } = await readPage(lists, owner, filter, {
+    const { page, ...others } = await readPage(db, owner, filter, {
       after,
       limits,
       now: clock.now(),
@@ -72,12 +73,12 @@ export const listRegistrations = (
     if (startingAfter !== null && start === null) {
       throw invalidRequest(AFTER_UNKNOWN);
     }
-    // The first page does not wait for its turn, since most lists have one.
-    let page = await read(start);
+    // The first page does not rest, since most lists have only one.
+    let page = await read(lists, start);
     while (page) {
       const { registrations, last, isLast } = page;
       yield { rows: registrations, last: isLast ? null : last };
-      page = isLast ? null : await pace.run(() => read(last));
+      page = isLast ? null : await read(bulkLists, last);
     }
   }
   return {

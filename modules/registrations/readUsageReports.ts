@@ -1,5 +1,4 @@
 import type { CommonQueryMethods } from "slonik";
-import type { BulkPace } from "../../db/createBulkPace.ts";
 import type { AccountPeriod } from "../billing/billingPeriods.sql.ts";
 import { listBillingPeriods } from "../billing/billingPeriods.sql.ts";
 import { listInvoicedUsage } from "../billing/invoices/invoicedUsage.sql.ts";
@@ -149,7 +148,7 @@ const kindsFrom = async (
  * @throws DomainError request_invalid if the account has no registration `startingAfter`
  */
 export async function* listUsageReports(
-  context: ListContext & Pick<BillingContext, "billing"> & { readonly pace: BulkPace },
+  context: ListContext & Pick<BillingContext, "billing">,
   accountMode: AccountMode,
   { kinds, startingAfter, limit, ...range }: Range & ListPart & { readonly kinds: readonly Kind[] },
 ): AsyncGenerator<SearchedPage<UsageReport, UsageReport>, void, void> {

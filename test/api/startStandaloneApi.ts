@@ -1,5 +1,3 @@
-import { unhurriedPace } from "../../db/createBulkPace.ts";
-import type { BulkPace } from "../../db/createBulkPace.ts";
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
@@ -67,7 +65,7 @@ export type StandaloneApiOptions = {
   readonly listGate?: Gate;
   readonly writeTimeoutMs?: number;
   readonly pageSearchMs?: number;
-  readonly pace?: BulkPace;
+  readonly bulkLists?: DatabasePool;
   readonly clock?: Clock;
   readonly authenticator?: Authenticate;
   readonly writer?: RegistrationWriter;
@@ -96,7 +94,7 @@ export const startStandaloneApi = async (
     listGate = createListGate(),
     writeTimeoutMs = 60_000,
     pageSearchMs = 60_000,
-    pace = unhurriedPace,
+    bulkLists = reads,
     clock = systemClock,
     authenticator = createAuthenticator({ db, clock, accountType: "organization" }),
     writer = createRegistrationWriter({ db, clock }),
@@ -132,7 +130,9 @@ export const startStandaloneApi = async (
       db,
       reads,
       lists: reads,
-      streaming: { pace, gate: listGate, writeTimeoutMs, pageSearchMs },
+      bulkReads: reads,
+      bulkLists,
+      streaming: { gate: listGate, writeTimeoutMs, pageSearchMs },
       clock,
       writer,
       authenticator,

@@ -1,4 +1,4 @@
-import { openBulkPace, readRecordingRate, restMs } from "../../db/createBulkPace.ts";
+import { openBulkPool, readRecordingRate, restMs } from "../../db/openBulkPool.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { importHistory } from "../../modules/history/importHistory.ts";
@@ -59,57 +59,34 @@ test.serial("while clients record, the rests of two processes follow each other"
   const order: string[] = [];
   const resting = Promise.withResolvers<void>();
   const end = Promise.withResolvers<void>();
-  const first = openBulkPace(db, {
+  const first = openBulkPool(db, {
     pause: () => {
       order.push("first rests");
       resting.resolve();
       return end.promise;
     },
   });
-  const second = openBulkPace(owner, {
+  const second = openBulkPool(owner, {
     pause: () => {
       order.push("second rests");
       return Promise.resolve();
     },
   });
 
-  const firstRun = first.run(() => Promise.resolve("first"));
+  const firstStep = first.query(sql.typeAlias("void")`SELECT`);
   await resting.promise;
+  await t.throwsAsync(first.query(sql.typeAlias("void")`SELECT nothing`));
   const secondStepped = Promise.withResolvers<void>();
-  const secondRun = second.run(async () => {
+  const secondStep = second.transaction(async (transaction) => {
+    await transaction.query(sql.typeAlias("void")`SELECT`);
     secondStepped.resolve();
-    // A step within a step has no rest.
-    return second.run(() => Promise.resolve("second"));
+    return "second";
   });
   await secondStepped.promise;
   order.push("first ends");
   end.resolve();
 
-  t.deepEqual(await Promise.all([firstRun, secondRun]), ["first", "second"]);
+  await firstStep;
+  t.is(await secondStep, "second");
   t.deepEqual(order, ["first rests", "first ends", "second rests"]);
-  t.true(first.isYielding());
-});
-
-test.serial("a failing step fails alone, and what is not read of a list is closed", async (t) => {
-  const pace = openBulkPace(t.context.db);
-  const failing = pace.run(() => Promise.reject(new Error("broken")));
-  const next = pace.run(() => Promise.resolve(5));
-  await t.throwsAsync(failing, { message: "broken" });
-  t.is(await next, 5);
-
-  let isClosed = false;
-  // oxlint-disable-next-line typescript/require-await -- pages are read asynchronously.
-  const readPages = async function* (): AsyncGenerator<number> {
-    try {
-      yield* [1, 2, 3, 4];
-    } finally {
-      isClosed = true;
-    }
-  };
-  for await (const page of pace.runEach(readPages())) {
-    if (page === 3) {
-      break;
-    }
-  }
-  t.true(isClosed);
 });

@@ -121,7 +121,7 @@ test("a migrator gives up after a while, and names the session that holds the lo
   await other.query("SELECT pg_advisory_lock(hashtext('schema_migration'))");
   const { rows } = await other.query<{ pid: number }>("SELECT pg_backend_pid() AS pid");
 
-  await t.throwsAsync(upgrade(SECOND, { migratorTimeoutMs: 0 }), {
+  await t.throwsAsync(upgrade(SECOND, { migratorTimeoutMs: 1 }), {
     name: "MigrationBlockedError",
     message: new RegExp(`process ${rows[0]?.pid} of the role`, "u"),
   });
@@ -145,8 +145,8 @@ test("a migrator that loses its connection while it waits for another one fails 
     client.query(`
       SELECT pg_terminate_backend(pid)
       FROM pg_stat_activity
-      WHERE datname = current_database() AND query LIKE '%pg_try_advisory_lock%'
-        AND state = 'idle' AND pid <> pg_backend_pid()
+      WHERE datname = current_database() AND query LIKE 'SELECT pg_advisory_lock%'
+        AND wait_event_type = 'Lock'
     `);
   while ((await terminate()).rowCount === 0) {
     // The migrator does not wait yet.
@@ -238,14 +238,4 @@ test("a database with an earlier version of a migration is neither migrated nor 
   };
   await t.throwsAsync(requireCurrentSchema(url, { folder: edited }), mismatch);
   await t.throwsAsync(migrate(url, { folder: edited }), mismatch);
-});
-
-test("a directive that is unknown or names no earlier migration is an error", async (t) => {
-  const { upgrade } = await setUp(t);
-  await t.throwsAsync(upgrade({ "0001_things": "-- @run-with 0000\nSELECT 1;" }), {
-    message: /0001_things\.sql has the unknown directive @run-with/u,
-  });
-  await t.throwsAsync(upgrade({ "0002_things": "-- @runs-with 0002\nSELECT 1;" }), {
-    message: /must be the number of an earlier migration/u,
-  });
 });

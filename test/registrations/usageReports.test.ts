@@ -10,7 +10,6 @@ import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
 import type { BillingSetup } from "../billing/billingSetup.ts";
-import { createYieldingPace } from "../support/bulkPaces.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
@@ -223,24 +222,6 @@ test("a list has trees, then bottles, newest first, across pages, and only of th
   t.is((await read(apiKeyProd, "kind=bottle")).length, 2300);
   t.is((await read(apiKeyProd, "created_at=2026-01-02&end_at=2026-01-02&kind=tree")).length, 72);
   t.deepEqual(await read(apiKeyTest, ""), []);
-});
-
-test("while clients record, a list is read in small steps", async (t) => {
-  const { db } = t.context;
-  const { id: accountId, apiKeyProd: key } = await createTestOrganization(db);
-  // Imported registrations.
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO registration (id, account_id, mode, kind, count, created_at)
-    SELECT gen_random_uuid(), ${accountId}, 'live', 'tree', 1, now() - number * interval '1 second'
-    FROM generate_series(1, 900) AS number
-  `);
-  const pace = createYieldingPace();
-  const { url } = await startStandaloneApi(t, { db, pace });
-  const response = await fetch(`${url}/usage?kind=tree`, { headers: { Authorization: key } });
-  const { usage } = z.object({ usage: listed }).parse(await response.json());
-  t.is(usage.length, 900);
-  // The second to the fourth query.
-  t.is(pace.stepCount(), 3);
 });
 
 test("another account's or mode's registration is unknown, and so is a malformed id", async (t) => {

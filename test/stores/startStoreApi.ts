@@ -1,4 +1,3 @@
-import { unhurriedPace } from "../../db/createBulkPace.ts";
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
@@ -103,6 +102,7 @@ export const startStoreApi = async (
     takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
     db,
     reads: db,
+    bulkReads: db,
     clock,
     billing,
     storeWriter,
@@ -115,7 +115,6 @@ export const startStoreApi = async (
     webhookSettings,
     readReadiness: () => READY,
     streaming: {
-      pace: unhurriedPace,
       gate: createListGate(),
       writeTimeoutMs: 60_000,
       pageSearchMs: 60_000,

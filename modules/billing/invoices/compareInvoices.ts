@@ -1,9 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { BulkPace } from "../../../db/createBulkPace.ts";
-import { openBulkPool, unhurriedPace } from "../../../db/createBulkPace.ts";
 import { secondOf } from "../../../runtime/durations.rules.ts";
 import { requireStripe } from "../createBilling.ts";
-import type { BillingContext } from "../context.ts";
+import type { BillingContext, BulkContext } from "../context.ts";
 import { readDeployment } from "../deployment.sql.ts";
 import { correctClock } from "../readDatabaseTime.ts";
 import { ProcessorUnavailableError } from "../processor.ts";
@@ -68,7 +66,7 @@ const compareCustomer = async (
  * @throws ProcessorUnavailableError if Stripe is down
  */
 export const compareInvoices = async (
-  { pace = unhurriedPace, ...given }: BillingContext & { readonly pace?: BulkPace | undefined },
+  { bulkDb, ...given }: BillingContext & BulkContext,
   {
     accountId = null,
     readBefore,
@@ -87,7 +85,7 @@ export const compareInvoices = async (
     return { read: 0, failed: 0 };
   }
   const clock = await correctClock(given.db, given.clock);
-  const context = { ...given, clock, db: openBulkPool(given.db, pace) };
+  const context = { ...given, clock, db: bulkDb ?? given.db };
   const { separatedAt } = await readDeployment(context.db);
   let [read, failed, unavailable] = [0, 0, 0];
   for (const customerId of await listCustomers(context.db, accountId)) {

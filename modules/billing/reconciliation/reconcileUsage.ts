@@ -1,7 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { unhurriedPace, openBulkPool } from "../../../db/createBulkPace.ts";
-import type { BulkPace } from "../../../db/createBulkPace.ts";
-import type { BillingContext } from "../context.ts";
+import type { BillingContext, BulkContext } from "../context.ts";
 import { requireStripe } from "../createBilling.ts";
 import { readDeployment } from "../deployment.sql.ts";
 import { insertReconciliation } from "./reconciliations.sql.ts";
@@ -242,7 +240,7 @@ const comparedSpan = ({ differences }: StreamReport, { start, end }: Span): Span
  * @param options.span null for the default one. Only a reconciliation of all accounts in that is stored
  */
 export const reconcileUsage = async (
-  { pace = unhurriedPace, ...given }: BillingContext & { readonly pace?: BulkPace | undefined },
+  { bulkDb, ...given }: BillingContext & BulkContext,
   {
     accountId = null,
     span: givenSpan = null,
@@ -250,7 +248,7 @@ export const reconcileUsage = async (
   signal: AbortSignal,
 ): Promise<Reconciliation> => {
   const clock = await correctClock(given.db, given.clock);
-  const context = { ...given, clock, db: openBulkPool(given.db, pace) };
+  const context = { ...given, clock, db: bulkDb ?? given.db };
   const startedAt = clock.now();
   const { separatedAt, processor } = await readDeployment(context.db);
   const span = ownSpanOf(givenSpan ?? defaultSpan(startedAt), separatedAt);

@@ -12,7 +12,7 @@ import type { StreamReport } from "../../../modules/billing/reconciliation/recon
 import { drainUsage } from "../drainUsage.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
-import { createYieldingPace } from "../../support/bulkPaces.ts";
+import { countCalls } from "../../support/countCalls.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { setUpBilling } from "../billingSetup.ts";
@@ -191,13 +191,13 @@ test("a reconciliation that yields reads our sums in parts, and reports the same
       to_timestamp(second), to_timestamp(second)
     FROM generate_series(${span.start}::bigint, ${span.end}::bigint, 900) AS second
   `);
-  const pace = createYieldingPace();
+  const bulk = countCalls(deps.db);
 
   const usual = await reconcileUsage(deps, { ...stream, span }, signal);
-  const yielding = await reconcileUsage({ ...deps, pace }, { ...stream, span }, signal);
+  const yielding = await reconcileUsage({ ...deps, bulkDb: bulk.db }, { ...stream, span }, signal);
 
   t.deepEqual(yielding, usual);
-  t.true(pace.stepCount() > 35, String(pace.stepCount()));
+  t.true(bulk.count() > 35, String(bulk.count()));
 });
 
 test("units of a customer without any usage here are found, also of one that the account has had", async (t) => {

@@ -6,7 +6,6 @@ import { z } from "zod";
 import { createPlantingActivities } from "../../../activities/createPlantingActivities.ts";
 import type { Clock } from "../../../runtime/clock.ts";
 import { systemClock } from "../../../runtime/clock.ts";
-import { openBulkPool } from "../../../db/createBulkPace.ts";
 import { listPlantingOrders } from "../../../modules/planting/orders.sql.ts";
 import { listFacts } from "../../../modules/planting/facts.sql.ts";
 import { sql } from "../../../db/sql.ts";
@@ -29,7 +28,7 @@ import {
 } from "../../../runtime/temporalNames.rules.ts";
 import { plantingOrder } from "../../../workflows/plantingOrder.ts";
 import { createTestPlanting } from "../../support/planting.ts";
-import { createYieldingPace } from "../../support/bulkPaces.ts";
+import { countCalls } from "../../support/countCalls.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
@@ -65,11 +64,11 @@ const setUp = async (
   const temporal = new Client({ connection, namespace });
   const native = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
   const workflowBundle = await bundleWorkflows();
-  const pace = createYieldingPace();
+  const bulk = countCalls(db);
   const planting = createTestPlanting({ partner, stageMs: 300 });
   const activities = createPlantingActivities({
     db,
-    bulkDb: openBulkPool(db, pace),
+    bulkDb: bulk.db,
     clock,
     planting,
     startOrder: (orderId) => startPlantingOrder(temporal, DEPLOYMENT, orderId),
@@ -93,7 +92,7 @@ const setUp = async (
   const { id: accountId } = await createTestOrganization(db);
   return {
     temporal,
-    pace,
+    countBulkCalls: bulk.count,
     startWorker,
     /** Registers the teardown of the last worker. */
     stopAtTheEnd: (stop: () => Promise<void>) =>
@@ -157,18 +156,18 @@ test.serial(
 );
 
 test.serial("creating orders yields to what clients record", async (t) => {
-  const { pace, startWorker, stopAtTheEnd, register, createOrders, orders } = await setUp(t, {
-    clock: systemClock,
-    partner: "manual",
-  });
+  const { countBulkCalls, startWorker, stopAtTheEnd, register, createOrders, orders } = await setUp(
+    t,
+    { clock: systemClock, partner: "manual" },
+  );
   stopAtTheEnd(await startWorker());
   await createOrders();
-  const idleSteps = pace.stepCount();
+  const idleSteps = countBulkCalls();
   await register(5);
   await createOrders();
   t.is((await orders()).length, 1);
   // The end of the order's trees, and the transaction that creates it.
-  t.is(pace.stepCount(), 2 * idleSteps + 2);
+  t.is(countBulkCalls(), 2 * idleSteps + 2);
 });
 
 test.serial(

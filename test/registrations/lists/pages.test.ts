@@ -6,10 +6,7 @@ import {
   readPage,
 } from "../../../modules/registrations/registrationPages.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import type {
-  RegistrationFilter,
-  Registration,
-} from "../../../modules/registrations/registrations.rules.ts";
+import type { RegistrationFilter } from "../../../modules/registrations/registrations.rules.ts";
 import { registrationsIn } from "../../api/contract.ts";
 import { startApiOf } from "../../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -20,9 +17,7 @@ import { systemClock } from "../../../runtime/clock.ts";
 import { presentRegistration } from "../../../modules/registrations/presentRegistration.rules.ts";
 import { listRegistrations } from "../../../modules/registrations/listRegistrations.ts";
 import type { Metadata } from "../../../modules/records/fields.rules.ts";
-import { unhurriedPace } from "../../../db/createBulkPace.ts";
-import type { BulkPace } from "../../../db/createBulkPace.ts";
-import { createYieldingPace } from "../../support/bulkPaces.ts";
+import { countCalls } from "../../support/countCalls.ts";
 
 const test = testWithDatabase();
 
@@ -249,40 +244,35 @@ test("no registration's JSON in a list is longer than its stored maximum", async
   t.is(pages, entries.length);
 });
 
-const REGISTRATIONS = 900;
-
-test("a list has the same content in small pages, of which the first does not yield", async (t) => {
+test("a list is read in steps, of which the first does not yield to recording", async (t) => {
   const { db } = t.context;
   const { id: accountId } = await createTestOrganization(db);
   await db.query(sql.typeAlias("void")`
     INSERT INTO registration (id, account_id, mode, kind, count, created_at, attribution, metadata, json_bytes)
     SELECT
       gen_random_uuid(), ${accountId}, 'live', 'tree', number, now() - number * interval '1 second', '', '{}', 300
-    FROM generate_series(1, ${REGISTRATIONS}) AS number
+    FROM generate_series(1, 1100) AS number
   `);
-  const list = async (pace: BulkPace) => {
-    const { pages } = listRegistrations(
-      { db, lists: db, pace, clock: systemClock },
-      { accountId, mode: "live", kind: "tree" },
-      {},
-      { startingAfter: null, limit: null },
-    );
-    const read: (readonly Registration[])[] = [];
-    for await (const { rows } of pages) {
-      read.push([...rows]);
-    }
-    return read;
-  };
-  const pace = createYieldingPace();
-
-  const [whole = [], ...others] = await list(unhurriedPace);
-  t.deepEqual(others, []);
-  const small = await list(pace);
-  t.deepEqual(
-    small.map((page) => page.length),
-    [250, 250, 250, 150],
+  const yielding = countCalls(db);
+  const { pages } = listRegistrations(
+    { db, lists: db, bulkLists: yielding.db, clock: systemClock },
+    { accountId, mode: "live", kind: "tree" },
+    {},
+    { startingAfter: null, limit: null },
   );
-  t.deepEqual(small.flat(), whole);
-  // The second to the fourth page.
-  t.is(pace.stepCount(), 3);
+
+  const counts: (readonly number[])[] = [];
+  for await (const { rows } of pages) {
+    counts.push(Array.from(rows, ({ count }) => count));
+  }
+
+  t.deepEqual(
+    counts.map(({ length }) => length),
+    [500, 500, 100],
+  );
+  t.deepEqual(
+    counts.flat(),
+    Array.from({ length: 1100 }, (_, index) => index + 1),
+  );
+  t.is(yielding.count(), 2);
 });

@@ -10,7 +10,6 @@ import { Gate } from "../../../runtime/gate.ts";
 import { maximumJsonBytes } from "../../../modules/registrations/presentRegistration.rules.ts";
 import { sql } from "../../../db/sql.ts";
 import type { Metadata } from "../../../modules/records/fields.rules.ts";
-import { createYieldingPace } from "../../support/bulkPaces.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
@@ -168,7 +167,7 @@ for (const [accept, page] of [
   test(`a search of ${accept} ends when its client disconnects, although it has found nothing`, async (t) => {
     const { db } = t.context;
     const { id, apiKeyProd: key } = await createTestOrganization(db);
-    await fill(db, id, 1000, {});
+    await fill(db, id, 2000, {});
     const listGate = new Gate({ places: 10 });
     let steps = 0;
     const client = new AbortController();
@@ -182,8 +181,7 @@ for (const [accept, page] of [
         }
       },
     });
-    const pace = createYieldingPace();
-    const { url } = await startStandaloneApi(t, { db, listGate, reads, pace });
+    const { url } = await startStandaloneApi(t, { db, listGate, reads });
     const list = `${url}/plant/trees?metadata=${encodeURIComponent('{"a":1}')}${page}`;
     const headers = { Authorization: key, accept };
     const call = request(list, { agent: false, signal: client.signal, headers });

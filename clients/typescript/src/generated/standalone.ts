@@ -598,10 +598,6 @@ export interface components {
             /** @description Null without one, or if it is not the same for each unit. */
             readonly unit_price: components["schemas"]["UnitPrice"] | null;
         };
-        readonly Liveness: {
-            /** @constant */
-            readonly status: "ok";
-        };
         /** @description A JSON object. */
         readonly Metadata: {
             readonly [key: string]: unknown;
@@ -886,25 +882,6 @@ export interface components {
             /** Format: int64 */
             readonly planting_session_id?: number;
             readonly public_id?: string;
-        };
-        readonly Readiness: {
-            /**
-             * @description `off`: this machine's clock differs from the database's by more than 2 seconds, so usage could be billed in another period. `unknown`: the database is unreachable.
-             * @enum {string}
-             */
-            readonly clock: "ok" | "off" | "unknown";
-            /** @enum {string} */
-            readonly database: "ok" | "unreachable";
-            /**
-             * @description `stopping`: the process still serves requests, but will soon close its connections; send new requests elsewhere.
-             * @enum {string}
-             */
-            readonly status: "ok" | "unavailable" | "stopping";
-            /**
-             * @description While Temporal is unreachable, registrations are accepted; billing and planting wait.
-             * @enum {string}
-             */
-            readonly temporal: "ok" | "unreachable";
         };
         readonly RecordedDonation: {
             /** Format: int64 */
@@ -1890,26 +1867,6 @@ export interface operations {
             };
         };
     };
-    readonly health: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Success. */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["Liveness"];
-                };
-            };
-        };
-    };
     readonly listTrees: {
         readonly parameters: {
             readonly query?: {
@@ -1994,26 +1951,6 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["TreeRegistrationBatch"];
-                };
-            };
-        };
-    };
-    readonly readiness: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Success. */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["Readiness"];
                 };
             };
         };
@@ -2601,7 +2538,6 @@ export const OPERATIONS = {
   deleteWebhookEndpoint: {"method":"DELETE","path":"/webhook_endpoints/{id}","key":null,"takes":[]},
   donate: {"method":"POST","path":"/charities/donate","key":"request","takes":["body"]},
   donateInBatch: {"method":"POST","path":"/charities/donate/batch","key":"items","takes":["body","query"]},
-  health: {"method":"GET","path":"/healthz","key":null,"takes":[]},
   listBottles: {"method":"GET","path":"/rescue/plastic_bottles","key":null,"takes":["query"]},
   listDonations: {"method":"GET","path":"/charities/donations","key":null,"takes":["query"]},
   listEvents: {"method":"GET","path":"/events","key":null,"takes":["query"]},
@@ -2618,7 +2554,6 @@ export const OPERATIONS = {
   readTreeEvidence: {"method":"GET","path":"/evidence/tree/{id}","key":null,"takes":["query"]},
   readUsage: {"method":"GET","path":"/usage/{registration_id}","key":null,"takes":["query"]},
   readWebhookEndpoint: {"method":"GET","path":"/webhook_endpoints/{id}","key":null,"takes":[]},
-  readiness: {"method":"GET","path":"/readyz","key":null,"takes":[]},
   recoverWebhookEvents: {"method":"POST","path":"/webhook_endpoints/{id}/recover","key":null,"takes":["body"]},
   refundBottles: {"method":"POST","path":"/refund/plastic_bottles","key":"request","takes":["body"]},
   refundBottlesInBatch: {"method":"POST","path":"/refund/plastic_bottles/batch","key":"items","takes":["body","query"]},

@@ -364,10 +364,6 @@ export interface components {
             /** @constant */
             readonly status: "success";
         };
-        readonly Liveness: {
-            /** @constant */
-            readonly status: "ok";
-        };
         /** @description A pending milestone has neither date nor timestamp nor evidence. */
         readonly Milestone: {
             readonly date?: string;
@@ -655,25 +651,6 @@ export interface components {
             /** Format: int64 */
             readonly planting_session_id?: number;
             readonly public_id?: string;
-        };
-        readonly Readiness: {
-            /**
-             * @description `off`: this machine's clock differs from the database's by more than 2 seconds, so usage could be billed in another period. `unknown`: the database is unreachable.
-             * @enum {string}
-             */
-            readonly clock: "ok" | "off" | "unknown";
-            /** @enum {string} */
-            readonly database: "ok" | "unreachable";
-            /**
-             * @description `stopping`: the process still serves requests, but will soon close its connections; send new requests elsewhere.
-             * @enum {string}
-             */
-            readonly status: "ok" | "unavailable" | "stopping";
-            /**
-             * @description While Temporal is unreachable, registrations are accepted; billing and planting wait.
-             * @enum {string}
-             */
-            readonly temporal: "ok" | "unreachable";
         };
         readonly RegisteredEvidence: {
             readonly attribution: string;
@@ -1635,46 +1612,6 @@ export interface operations {
             };
         };
     };
-    readonly health: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Success. */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["Liveness"];
-                };
-            };
-        };
-    };
-    readonly readiness: {
-        readonly parameters: {
-            readonly query?: never;
-            readonly header?: never;
-            readonly path?: never;
-            readonly cookie?: never;
-        };
-        readonly requestBody?: never;
-        readonly responses: {
-            /** @description Success. */
-            readonly 200: {
-                headers: {
-                    readonly [name: string]: unknown;
-                };
-                content: {
-                    readonly "application/json": components["schemas"]["Readiness"];
-                };
-            };
-        };
-    };
 }
 
 export const OPERATIONS = {
@@ -1683,7 +1620,6 @@ export const OPERATIONS = {
   deleteWebhookEndpoint: {"method":"DELETE","path":"/app/api/webhook_endpoints/{id}","key":null,"takes":[]},
   donate: {"method":"POST","path":"/app/api/charity/donate","key":"request","takes":["body"]},
   evidence: {"method":"GET","path":"/app/api/evidence","key":null,"takes":["query"]},
-  health: {"method":"GET","path":"/healthz","key":null,"takes":[]},
   impactStats: {"method":"GET","path":"/app/api/impact/stats","key":null,"takes":["query"]},
   listDonations: {"method":"GET","path":"/app/api/charity/donations","key":null,"takes":["query"]},
   listPlastics: {"method":"GET","path":"/app/api/plastic","key":null,"takes":["query"]},
@@ -1695,7 +1631,6 @@ export const OPERATIONS = {
   readCertificateUrl: {"method":"GET","path":"/app/api/certificate_url","key":null,"takes":["query"]},
   readOrderCertificateUrl: {"method":"GET","path":"/app/api/order_certificate_url","key":null,"takes":["query"]},
   readWebhookEndpoint: {"method":"GET","path":"/app/api/webhook_endpoints/{id}","key":null,"takes":[]},
-  readiness: {"method":"GET","path":"/readyz","key":null,"takes":[]},
   recoverWebhookEvents: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/recover","key":null,"takes":["body"]},
   refund: {"method":"POST","path":"/app/api/refund","key":"request","takes":["body"]},
   rescuePlastics: {"method":"POST","path":"/app/api/plastic","key":"request","takes":["body"]},

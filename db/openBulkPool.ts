@@ -1,35 +1,9 @@
-import { AsyncLocalStorage } from "node:async_hooks";
 import { setTimeout as delay } from "node:timers/promises";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { z } from "zod";
 import { runForAll } from "../runtime/client.ts";
 import { wrapPool } from "./pools/wrapPool.ts";
 import { sql } from "./sql.ts";
-
-/*
- * Bulk work (lists, exports, imports, reconciliations, planting orders) yields to recording: while clients record, a rest
- * follows each of its steps, and the rests of all processes follow each other.
- */
-
-/** Makes bulk work yield to what clients record, in this process and in others. */
-export type BulkPace = {
-  /**
-   * Runs a step: a statement, or a transaction, so that nothing rests with locks. While clients record, it returns after a
-   * rest. A step within a step has none.
-   */
-  readonly run: <Result>(step: () => Promise<Result>) => Promise<Result>;
-  /** Yields the items. Reading each of them is a step, except the first: most lists have one page. */
-  readonly runEach: <Item>(items: AsyncIterable<Item>) => AsyncIterable<Item>;
-  /** Whether clients recorded when it was last known. Then steps should be small. */
-  readonly isYielding: () => boolean;
-};
-
-/** For work that does not yield. */
-export const unhurriedPace: BulkPace = {
-  run: (step) => step(),
-  runEach: (items) => items,
-  isYielding: () => false,
-};
 
 /** How soon bulk work notices that clients record. The query takes a fifth of a millisecond. */
 const READ_INTERVAL_MS = 250;
@@ -74,34 +48,26 @@ export const restMs = (stepMs: number, recordsPerSecond: number): number => {
   return Math.min(stepMs, MAXIMUM_STEP_MS) * (1 / share - 1);
 };
 
-async function* runEach<Item>(
-  items: AsyncIterable<Item>,
-  run: BulkPace["run"],
-): AsyncGenerator<Item, void, void> {
-  const iterator = items[Symbol.asyncIterator]();
-  try {
-    let item = await iterator.next();
-    while (item.done !== true) {
-      yield item.value;
-      item = await run(() => iterator.next());
-    }
-  } finally {
-    await iterator.return?.();
-  }
-}
-
 /**
- * Creates a pace whose rests are under one lock of the database.
+ * Returns the pool for bulk work (lists, exports, imports, reconciliations, planting orders), which yields to recording:
+ * while clients record, a rest follows each statement and each transaction, so that nothing rests with locks. The rests of
+ * all processes follow each other, under one lock of the database.
+ * @param options.db where the rests are
  * @param options.pause replaces the timer
  */
-export const openBulkPace = (
-  db: DatabasePool,
-  { pause = delay }: { readonly pause?: (durationMs: number) => Promise<unknown> } = {},
-): BulkPace => {
-  const steps = new AsyncLocalStorage<true>();
+export const openBulkPool = (
+  pool: DatabasePool,
+  {
+    db = pool,
+    pause = delay,
+  }: {
+    readonly db?: DatabasePool;
+    readonly pause?: (durationMs: number) => Promise<unknown>;
+  } = {},
+): DatabasePool => {
   let recordsPerSecond = 0;
   let readAtMs = -Infinity;
-  /** The process rests once at a time, so that it uses one connection. */
+  /** The pool rests once at a time, so that it uses one connection. */
   let previous: Promise<unknown> = Promise.resolve();
 
   const readIfDue = async (): Promise<void> => {
@@ -110,22 +76,18 @@ export const openBulkPace = (
       recordsPerSecond = await readRecordingRate(db);
     }
   };
-  const rest = async (durationMs: number): Promise<void> => {
-    await db.transaction(async (transaction) => {
+  const rest = (durationMs: number): Promise<void> =>
+    db.transaction(async (transaction) => {
       await transaction.query(sql.typeAlias("void")`
         SELECT FROM pg_advisory_xact_lock(hashtext('bulk_work'))
       `);
       await pause(durationMs);
     });
-  };
-  const run: BulkPace["run"] = async (step) => {
-    if (steps.getStore() === true) {
-      return step();
-    }
+  return wrapPool(pool, (method) => async (...parameters) => {
     // For all accounts: it must not count against the share of the account whose list is read.
     await runForAll(readIfDue);
     const startedAtMs = performance.now();
-    const result = await steps.run(true, step);
+    const result = await method(...parameters);
     const durationMs = restMs(performance.now() - startedAtMs, recordsPerSecond);
     if (durationMs > 0) {
       const rested = previous.then(() => runForAll(() => rest(durationMs)));
@@ -133,19 +95,5 @@ export const openBulkPace = (
       await rested;
     }
     return result;
-  };
-  return {
-    run,
-    runEach: (items) => runEach(items, run),
-    isYielding: () => recordsPerSecond > 0,
-  };
+  });
 };
-
-/** Returns the pool for bulk work: each statement or transaction is a step of the pace. */
-export const openBulkPool = (pool: DatabasePool, pace: BulkPace): DatabasePool =>
-  wrapPool(
-    pool,
-    (method) =>
-      (...parameters) =>
-        pace.run(() => method(...parameters)),
-  );

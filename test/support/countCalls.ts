@@ -1,0 +1,14 @@
+import type { DatabasePool } from "slonik";
+import { wrapPool } from "../../db/pools/wrapPool.ts";
+
+/** Returns a pool that counts the statements and transactions that it is given. */
+export const countCalls = (
+  pool: DatabasePool,
+): { readonly db: DatabasePool; readonly count: () => number } => {
+  let calls = 0;
+  const db = wrapPool(pool, (method) => (...parameters) => {
+    calls += 1;
+    return method(...parameters);
+  });
+  return { db, count: () => calls };
+};
