@@ -11,7 +11,7 @@ import { accountTypeColumn, kindColumn, modeColumn } from "../records/columns.sq
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { maximumJsonBytes } from "./presentRegistration.rules.ts";
 import { registrationColumns, registrationRow } from "./registrationColumns.sql.ts";
-import { asTotalError } from "./totals.sql.ts";
+import { asTotalError, totalAdditions } from "./totals.sql.ts";
 import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
 import { maximumQuantity } from "../billing/registrationFacts.sql.ts";
 
@@ -160,15 +160,11 @@ export const insertRegistrations = async (
         FROM addition
         CROSS JOIN LATERAL generate_series(0, (count - 1) / ${maximumQuantity}) AS part
       ),
-      new_total AS (
-        INSERT INTO impact_total (account_id, mode, kind, period, total)
+      ${totalAdditions(sql.fragment`
         SELECT account_id, mode, kind, period, count
         FROM addition
         CROSS JOIN (VALUES ('all'), (${monthOf(createdAt)})) AS span (period)
-        ORDER BY account_id, mode, kind, period
-        ON CONFLICT (account_id, mode, kind, period) DO UPDATE SET total = impact_total.total + excluded.total
-        RETURNING account_id, mode, kind, period, total
-      )
+      `)}
       SELECT
         CASE
           WHEN (SELECT count(*) FROM inserted) < ${entries.length}
