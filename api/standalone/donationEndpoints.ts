@@ -16,7 +16,7 @@ import {
   presentDonation,
 } from "../../modules/charities/presentDonation.rules.ts";
 import type { StandaloneContext } from "../context.ts";
-import { attributionOf, isBlankId } from "./clientFields.ts";
+import { isBlankId } from "./clientFields.ts";
 import {
   DONATION_ID_REQUIRED,
   donationRequestOf,
@@ -76,15 +76,12 @@ const donateEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
     present: async (caller, done) => (await readDonated(context, caller, done)).map(presentDonated),
   });
 
-const filterOf = (query: z.output<typeof listQuery>): DonationFilter => {
-  const attribution = attributionOf(query.attribution, query.without_attribution);
-  return {
-    ...(attribution === undefined ? {} : { attribution }),
-    ...(query.metadata_key === undefined ? {} : { metadataKey: query.metadata_key }),
-    ...(query.metadata_value === undefined ? {} : { metadataValue: query.metadata_value }),
-    ...rangeOfDays(query.start_date, query.end_date),
-  };
-};
+const filterOf = (query: z.output<typeof listQuery>): DonationFilter => ({
+  ...(query.attribution === undefined ? {} : { attribution: query.attribution }),
+  ...(query.metadata_key === undefined ? {} : { metadataKey: query.metadata_key }),
+  ...(query.metadata_value === undefined ? {} : { metadataValue: query.metadata_value }),
+  ...rangeOfDays(query.start_date, query.end_date),
+});
 
 const listEndpoint = ({ reads, streaming, publicBaseUrl }: StandaloneContext): Endpoint =>
   exportableKeyEndpoint(

@@ -17,8 +17,6 @@ import { currencyField, page, pageSize, total } from "../endpoints/charities.ts"
 import { attribution, idempotencyKey } from "../../modules/registrations/registrations.rules.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
 import {
-  isOneAttribution,
-  withoutAttribution,
   attributionField,
   idempotencyKeyField,
   metadataField,
@@ -77,13 +75,12 @@ export const listQuery = queryObject({
   attribution: attribution()
     .optional()
     .meta({ description: "Only donations with this attribution.", examples: ["newsletter"] }),
-  without_attribution: withoutAttribution(),
   metadata_key: shortText()
     .optional()
     .meta({ description: "Only donations whose metadata has this key." }),
   metadata_value: longText().optional().meta({
     description:
-      "Only donations whose metadata_key has this value: a string as it is, any other value as JSON. Requires metadata_key.",
+      "Only donations whose metadata_key has this value: a string as it is, a number as its digits, true or false. Requires metadata_key.",
   }),
   start_date: date()
     .optional()
@@ -93,22 +90,13 @@ export const listQuery = queryObject({
     .meta({ description: "Last day, UTC.", examples: ["2025-06-30"] }),
   page: page(),
   page_size: pageSize(100),
-})
-  .refine(
-    ({ attribution: given, without_attribution }) => isOneAttribution(given, without_attribution),
-    {
-      path: ["without_attribution"],
-      error: "excludes attribution",
-    },
-  )
-  .refine(
-    ({ metadata_key, metadata_value }) =>
-      metadata_value === undefined || metadata_key !== undefined,
-    {
-      path: ["metadata_value"],
-      error: "requires metadata_key",
-    },
-  );
+}).refine(
+  ({ metadata_key, metadata_value }) => metadata_value === undefined || metadata_key !== undefined,
+  {
+    path: ["metadata_value"],
+    error: "requires metadata_key",
+  },
+);
 
 export const listResponse = z
   .strictObject({

@@ -15,13 +15,10 @@ import {
 import { pageLength, pageStart, rangeOfDays } from "../http/listPages.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
 import {
-  isOneAttribution,
-  withoutAttribution,
   reasonField,
   attributionField,
   idempotencyKeyField,
   metadataField,
-  attributionOf,
 } from "./clientFields.ts";
 import { KIND_NAMES } from "./standaloneKinds.ts";
 import type { KindNames } from "./standaloneKinds.ts";
@@ -146,7 +143,6 @@ export const listQuery = queryObject({
   attribution_key: attribution()
     .optional()
     .meta({ description: "Attribution to match.", examples: ["newsletter"] }),
-  without_attribution: withoutAttribution(),
   id: z.string().optional().meta({ description: "Id of one registration." }),
   created_at: date()
     .optional()
@@ -158,13 +154,7 @@ export const listQuery = queryObject({
   // Names that no client sends by habit, because the contract has no pages here.
   first: pageLength(),
   after: pageStart(),
-}).refine(
-  ({ attribution_key: given, without_attribution }) => isOneAttribution(given, without_attribution),
-  {
-    path: ["without_attribution"],
-    error: "excludes attribution_key",
-  },
-);
+});
 
 const units = (description: string) =>
   z
@@ -244,12 +234,9 @@ export const EXAMPLES = {
 };
 
 /** Converts a list's query parameters. */
-export const listFilter = (query: z.output<typeof listQuery>): RegistrationFilter => {
-  const wanted = attributionOf(query.attribution_key, query.without_attribution);
-  return {
-    ...(query.id === undefined ? {} : { id: query.id }),
-    ...(wanted === undefined ? {} : { attribution: wanted }),
-    ...rangeOfDays(query.created_at, query.end_at),
-    ...(query.metadata === undefined ? {} : { metadata: query.metadata }),
-  };
-};
+export const listFilter = (query: z.output<typeof listQuery>): RegistrationFilter => ({
+  ...(query.id === undefined ? {} : { id: query.id }),
+  ...(query.attribution_key === undefined ? {} : { attribution: query.attribution_key }),
+  ...rangeOfDays(query.created_at, query.end_at),
+  ...(query.metadata === undefined ? {} : { metadata: query.metadata }),
+});

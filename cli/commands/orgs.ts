@@ -24,9 +24,9 @@ import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { presentKey, shownKey } from "../apiKeys.ts";
 import { ORGANIZATION, getNamedAccount } from "../accountOptions.ts";
 import type { CliContext } from "../context.ts";
-import { presentLimits } from "../limitOptions.ts";
 import { only, printDetails, printList } from "../output/print.ts";
-import { presentProfile } from "./orgProfile.ts";
+import { presentLimits } from "../settings.ts";
+import { presentProfile, shownProfile } from "./orgProfile.ts";
 import { addCreateCommand, addUpdateCommand, presentOrganization } from "./orgSettings.ts";
 
 const stateOf = ({ activeSince, hasEnded }: DonationSubscription): string => {
@@ -151,11 +151,9 @@ const showOne = async (context: CliContext, named: string): Promise<void> => {
     limits: presentLimits(limits),
     keys: keys.map(presentKey),
   };
-  const { profile: shownProfile } = document;
   printDetails(io, document, {
     ...document,
-    // Its paragraphs on one line.
-    profile: { ...shownProfile, story: shownProfile.story?.replaceAll(/\s+/gu, " ") ?? null },
+    profile: shownProfile(document.profile),
     keys: document.keys.map(shownKey),
   });
 };

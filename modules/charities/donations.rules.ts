@@ -41,7 +41,7 @@ export type DonationTotals = { readonly count: number; readonly amountCents: num
 export type DonationFilter = {
   readonly attribution?: string;
   readonly metadataKey?: string;
-  /** A string value itself, or the JSON text of any other value. */
+  /** A string itself, or the text of any other value. */
   readonly metadataValue?: string;
   /** Inclusive. */
   readonly from?: Date;

@@ -172,15 +172,14 @@ test("a range includes its first and its last day, in UTC", async (t) => {
 test("an attribution must match exactly", async (t) => {
   const { donate, list } = await stageList(t);
   const one = await donate({ attribution: "spring" });
-  const none = await donate();
+  await donate();
   await donate({ attribution: "Spring" });
   t.deepEqual((await list({ attribution: "spring" })).ids, [one]);
-  t.deepEqual((await list({ without_attribution: "true" })).ids, [none]);
   const empty = { attribution: "", metadata_key: "", start_date: "", end_date: "", page_size: "" };
   t.is((await list(empty)).ids.length, 3);
 });
 
-test("donations are found by a key of their metadata, and by its value as text or JSON", async (t) => {
+test("donations are found by a key of their metadata, and by the text of its value", async (t) => {
   const { donate, list } = await stageList(t);
   const text = await donate({ metadata: { a: "1", quoted: '"x"' } });
   const number = await donate({ metadata: { a: 1 } });
@@ -194,15 +193,8 @@ test("donations are found by a key of their metadata, and by its value as text o
     ["a", "", all],
     ["a", "1", [number, text]],
     ["a", "true", [flag]],
-    ["a", "null", [nothing]],
-    ["a", '{"b":[1,"c"]}', [nested]],
-    ["a", '{ "b": [1, "c"] }', [nested]],
-    // A string is not compared as JSON.
     ["a", '"1"', []],
     ["quoted", '"x"', [text]],
-    ["a", "1e999", []],
-    ["a", String.raw`{"b":"\u0000"}`, []],
-    ["a", "[".repeat(2000), []],
     ["missing", "", []],
     ["a.b", "", []],
   ] as const) {
