@@ -1,4 +1,4 @@
-import type { RecordedTrees } from "./creditOrder.rules.ts";
+import type { RecordedTrees } from "./claims.sql.ts";
 import type { PlantingFact } from "./fact.rules.ts";
 import type { PlantingOrder, PlantingStage } from "./order.rules.ts";
 import type { PartnerKind, TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";

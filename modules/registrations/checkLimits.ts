@@ -8,7 +8,7 @@ import { findExcess } from "../accounts/limits.rules.ts";
 import type { DomainError } from "../../runtime/errors.rules.ts";
 import type { NewRegistration } from "./registrations.rules.ts";
 
-export const keyOf = (owner: Owner, idempotencyKey: string): string =>
+const keyOf = (owner: Owner, idempotencyKey: string): string =>
   `${ownerKey(owner)}/${idempotencyKey}`;
 
 /**

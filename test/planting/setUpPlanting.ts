@@ -164,7 +164,6 @@ export const reportsOf = ({ deps }: PlantingSetup, order: PlantingOrder) => {
         reason: "wrong",
         replacement:
           replacement.length > 0 ? { order: order.publicId, facts: [...replacement] } : null,
-        isDryRun: false,
       }),
   };
 };

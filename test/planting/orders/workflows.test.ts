@@ -297,7 +297,7 @@ test.serial(
         actor: { kind: "operator", name: "ann", reason: null },
       },
       planted?.id ?? 0,
-      { reason: "photos of another site", replacement: null, isDryRun: false },
+      { reason: "photos of another site", replacement: null },
     );
     await createOrders();
 
