@@ -51,5 +51,6 @@ export const totalSubtractions = (donations: FragmentSqlToken): FragmentSqlToken
       SET count = donor.count - locked_total.count, amount_cents = donor.amount_cents - locked_total.amount_cents
       FROM locked_total
       WHERE donor.account_id = locked_total.account_id AND donor.mode = locked_total.mode
+      RETURNING donor.count
     )
   `;

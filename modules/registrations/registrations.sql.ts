@@ -186,6 +186,18 @@ export const insertRegistrations = async (
   }
 };
 
+const keyRow = z.strictObject({ key: z.string() });
+
+/** Returns those of the keys that registrations of the owner have. */
+export const listKnownKeys = (
+  db: CommonQueryMethods,
+  owner: Owner,
+  keys: readonly string[],
+): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(keyRow)`
+    SELECT known.key FROM ${knownKeys(owner, REGISTER_OPERATIONS[owner.kind], keys)}
+  `);
+
 /** Returns the registrations that the keys belong to. */
 export const listByIdempotencyKeys = (
   db: CommonQueryMethods,

@@ -16,13 +16,14 @@ import {
   raiseRefundedCounts,
 } from "../../modules/history/furtherRefunds.sql.ts";
 import { listOrderRecords } from "../../modules/dashboard/certificates.sql.ts";
-import { listKnownKeys, listRecordIds } from "../../modules/records/ownedRecords.sql.ts";
+import { listRecordIds } from "../../modules/records/ownedRecords.sql.ts";
 import { listEvidenceTrees } from "../../modules/planting/treeEvidence.sql.ts";
 import { lockRegistrations } from "../../modules/registrations/refunds.sql.ts";
 import { findListPosition, readPage } from "../../modules/registrations/registrationPages.sql.ts";
 import {
   findOwnRegistration,
   listByIdempotencyKeys,
+  listKnownKeys,
   listRegistrationsByIds,
 } from "../../modules/registrations/registrations.sql.ts";
 import {
@@ -140,7 +141,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
       readPage(single, trees, { id: registrationId }, firstPage),
     "a registration of the list, by its imported id": (single) =>
       readPage(single, trees, { id: "old-10000" }, firstPage),
-    "keys of registrations": (single) => listKnownKeys(single, "registration", trees, keys),
+    "keys of registrations": (single) => listKnownKeys(single, trees, keys),
     "registrations by keys": (single) => listByIdempotencyKeys(single, trees, keys),
     "registrations by ids": (single) => listRegistrationsByIds(single, trees, [registrationId]),
     "a registration": (single) => findOwnRegistration(single, trees, registrationId),
@@ -172,7 +173,6 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "a store's tree": (single) =>
       findMatchingTreeId(single, donor, { ...anyTree, id: registrationId }),
     "a donor and known keys": (single) => findDonor(single, donor, keys),
-    "keys of donations": (single) => listKnownKeys(single, "donation", donor, keys),
     "donations by ids and keys": (single) =>
       listDonationsOf(single, donor, { ids: [donationId], keys }),
     "a donation": (single) => findOwnDonation(single, donor, donationId),
