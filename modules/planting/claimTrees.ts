@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { Gate } from "../../runtime/gate.ts";
 import { creditOrder, lockClaims } from "./claims.sql.ts";
 import type { RecordedTrees } from "./claims.sql.ts";
-import type { PlantingOrder } from "./order.rules.ts";
+import type { PlantingOrder } from "./orders.sql.ts";
 
 /** Calls wait for each other here. In the database, each would do so with a connection, and leave none for billing. */
 const calls = new Gate({ places: 1, maximumWaitMs: Infinity });

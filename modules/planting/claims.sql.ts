@@ -1,6 +1,6 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { PlantingOrder } from "./order.rules.ts";
+import type { PlantingOrder } from "./orders.sql.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
 
 /** Locks all claims of a partner until the transaction ends: what is left of a record depends on all orders. */

@@ -11,7 +11,8 @@ import type {
   PlantingStage,
   ReachedStage,
 } from "../../../modules/planting/order.rules.ts";
-import type { PlantingOrder, SiteShare } from "../../../modules/planting/order.rules.ts";
+import type { PlantingOrder } from "../../../modules/planting/orders.sql.ts";
+import type { SiteShare } from "../../../modules/planting/tally.rules.ts";
 import { tallyChanges, withImpactFactors } from "../../../modules/planting/tally.rules.ts";
 import type { TallyEntry } from "../../../modules/planting/tally.rules.ts";
 

@@ -10,7 +10,7 @@ import { openBulkPool } from "../../../db/createBulkPace.ts";
 import { listPlantingOrders } from "../../../modules/planting/orders.sql.ts";
 import { listFacts } from "../../../modules/planting/facts.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import type { PlantingOrder } from "../../../modules/planting/order.rules.ts";
+import type { PlantingOrder } from "../../../modules/planting/orders.sql.ts";
 import {
   simulateAllocated,
   simulatePlanted,
