@@ -14,7 +14,7 @@ import type { Context } from "../../runtime/context.ts";
 import { charityKey, confirmCharities } from "./confirmCharity.ts";
 import type { CharityOutcomes } from "./confirmCharity.ts";
 import type { CharityContext } from "./context.ts";
-import { findDonor } from "./donationSubscriptions.sql.ts";
+import { readDonor } from "./donationSubscriptions.sql.ts";
 import type { Donor } from "./donationSubscriptions.sql.ts";
 import { donationCreated } from "./presentDonation.rules.ts";
 import { findSubscriptionRefusal } from "./subscribeToDonations.ts";
@@ -169,10 +169,7 @@ export const donate = async (
   if (isAtomic) {
     requireAll(items);
   }
-  const donor = await findDonor(context.db, owner, keys);
-  if (donor === null) {
-    throw new TypeError("The donor's account does not exist.");
-  }
+  const donor = await readDonor(context.db, owner, keys);
   const charities = await confirmAll(context, owner, donor, items.filter(isAccepted));
   const outcomes = decide(items, donor, charities);
   if (isAtomic) {

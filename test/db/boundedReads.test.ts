@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { findOwnDonation } from "../../modules/charities/donations.sql.ts";
 import { lockDonations } from "../../modules/charities/donationBatches.sql.ts";
-import { findDonor } from "../../modules/charities/donationSubscriptions.sql.ts";
+import { readDonor } from "../../modules/charities/donationSubscriptions.sql.ts";
 import {
   findOwnRegistration,
   listByIdempotencyKeys,
@@ -78,7 +78,7 @@ test("records are found by their keys in tables without statistics", async (t) =
           { ...owner, id: importedIdOf(8) },
         ]),
       ),
-    "a donor and known keys": (single) => findDonor(single, owner, keys),
+    "a donor and known keys": (single) => readDonor(single, owner, keys),
     "locked donations": (single) =>
       single.transaction((transaction) =>
         lockDonations(transaction, owner, [importedIdOf(7), importedIdOf(8)]),

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { readFeedPage } from "../../modules/feed/feed.sql.ts";
 import { listNextEvents } from "../../modules/billing/sending/waitingStreams.sql.ts";
 import { lockDonations } from "../../modules/charities/donationBatches.sql.ts";
-import { findDonor } from "../../modules/charities/donationSubscriptions.sql.ts";
+import { readDonor } from "../../modules/charities/donationSubscriptions.sql.ts";
 import {
   findOwnDonation,
   listDonations,
@@ -172,7 +172,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "the newest tree": (single) => findMatchingTreeId(single, donor, anyTree),
     "a store's tree": (single) =>
       findMatchingTreeId(single, donor, { ...anyTree, id: registrationId }),
-    "a donor and known keys": (single) => findDonor(single, donor, keys),
+    "a donor and known keys": (single) => readDonor(single, donor, keys),
     "donations by ids and keys": (single) =>
       listDonationsOf(single, donor, { ids: [donationId], keys }),
     "a donation": (single) => findOwnDonation(single, donor, donationId),

@@ -10,7 +10,6 @@ import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
 import type { BillingSetup } from "../billing/billingSetup.ts";
-import { createYieldingPace } from "../support/bulkPaces.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
@@ -225,24 +224,6 @@ test("a list has trees, then bottles, newest first, across pages, and only of th
   t.deepEqual(await read(apiKeyTest, ""), []);
 });
 
-test("while clients record, a list is read in small steps", async (t) => {
-  const { db } = t.context;
-  const { id: accountId, apiKeyProd: key } = await createTestOrganization(db);
-  // Imported registrations.
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO registration (id, account_id, mode, kind, count, created_at)
-    SELECT gen_random_uuid(), ${accountId}, 'live', 'tree', 1, now() - number * interval '1 second'
-    FROM generate_series(1, 900) AS number
-  `);
-  const pace = createYieldingPace();
-  const { url } = await startStandaloneApi(t, { db, pace });
-  const response = await fetch(`${url}/usage?kind=tree`, { headers: { Authorization: key } });
-  const { usage } = z.object({ usage: listed }).parse(await response.json());
-  t.is(usage.length, 900);
-  // The second to the fourth query.
-  t.is(pace.stepCount(), 3);
-});
-
 test("another account's or mode's registration is unknown, and so is a malformed id", async (t) => {
   const { db } = t.context;
   const { call } = await startStandaloneApi(t, { db });
@@ -261,13 +242,4 @@ test("another account's or mode's registration is unknown, and so is a malformed
     t.deepEqual(body, { error: "failed to find registration" });
   }
   t.is((await call("GET", `/usage/${registration.id}`)).status, 403);
-});
-
-test("an unknown kind is rejected with those that exist", async (t) => {
-  const { call, key } = await startApiOf(t);
-
-  const { status, body } = await call("GET", "/usage?kind=whale", { key });
-
-  t.is(status, 400);
-  t.deepEqual(body, { error: "kind: must be one of tree, bottle" });
 });

@@ -136,27 +136,6 @@ test("a page has the registrations that match, up to its limits", async (t) => {
   t.true(shown > PAGES / 4);
 });
 
-test("a list that fits into a chunk has a length, and a longer one is sent in chunks", async (t) => {
-  const { call, apiKeyTest: key } = await startApiOf(t);
-  const items = Array.from({ length: 1000 }, () => ({ count: 1 }));
-  await call("POST", "/plant/trees/batch", { key, body: { items } });
-  const read = async (query: string) => {
-    const { headers, body } = await call("GET", `/plant/trees${query}`, { key });
-    return {
-      length: headers.get("Content-Length"),
-      encoding: headers.get("Transfer-Encoding"),
-      count: registrationsIn(body, "tree").length,
-      bytes: JSON.stringify(body).length,
-    };
-  };
-
-  const page = await read("?first=100");
-  t.is(page.count, 100);
-  t.is(page.length, String(page.bytes));
-  const whole = await read("");
-  t.deepEqual(whole, { length: null, encoding: "chunked", count: 1000, bytes: whole.bytes });
-});
-
 const TEXTS = ["", "\\N", "\\", "a\tb\nc\r\u0001\u001E\u2028", 'quoted "text"', "é𝒳", "\u000B\f\b"];
 
 /** In the order in which PostgreSQL stores their keys. */
