@@ -1,6 +1,5 @@
 import { Option } from "@commander-js/extra-typings";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
-import { CHARITY_PROVIDERS } from "../modules/accounts/accounts.rules.ts";
 import { findAccount, listAccountsNamed } from "../modules/accounts/accounts.sql.ts";
 import type { Account } from "../modules/accounts/accounts.sql.ts";
 import { isUuid } from "../modules/records/fields.rules.ts";
@@ -18,9 +17,6 @@ export const ORGANIZATION = [
   parseSearchText,
 ] as const;
 export const STORE = ["<store>", "domain or id of the store", parseSearchText] as const;
-
-export const charityProviderOption = () =>
-  new Option("--charity-provider <name>", "charity provider").choices(CHARITY_PROVIDERS);
 
 /** The account that a command is for. */
 export type AccountOption = { readonly org: string };

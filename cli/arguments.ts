@@ -87,18 +87,11 @@ export const onlyGiven = <Fields extends object>(fields: Fields) =>
     [Name in keyof Fields]?: Exclude<Fields[Name], undefined>;
   };
 
-/** Removes a value. Not null, because commander turns that into an empty string. */
-export const NONE = "none";
-
-export type OrNone<Value> = Value | typeof NONE;
-
-export const nullIfNone = <Value>(given: OrNone<Value>): Value | null =>
-  given === NONE ? null : given;
-
+/** Returns a parser of a value, or of the word that removes it. */
 export const orNone =
   <Value>(parse: (given: string) => Value) =>
-  (given: string): OrNone<Value> =>
-    given === NONE ? NONE : parse(given);
+  (given: string): Value | null =>
+    given === "none" ? null : parse(given);
 
 export const parseSwitch = parserOf(
   z.enum(["on", "off"]).transform((given) => given === "on"),

@@ -74,7 +74,7 @@ export const listQuery = queryObject({
     .meta({ description: "Only donations whose metadata has this key." }),
   metadata_value: longText().optional().meta({
     description:
-      "Only donations whose metadata_key has this value: a string as it is, any other value as JSON. Requires metadata_key.",
+      "Only donations whose metadata_key has this value: a string as it is, a number as its digits, true or false. Requires metadata_key.",
   }),
   start_date: date()
     .optional()

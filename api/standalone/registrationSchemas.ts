@@ -27,7 +27,7 @@ import type { Kind, Owner } from "../../modules/records/owner.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type {
   Registration,
-  RegistrationRequest,
+  NewRegistration,
   Totals,
   RegistrationFilter,
 } from "../../modules/registrations/registrations.rules.ts";
@@ -56,7 +56,7 @@ export const newRegistrationOf = (
   caller: Caller,
   kind: Kind,
   body: z.output<ReturnType<typeof registerBody>>,
-): RegistrationRequest => {
+): NewRegistration => {
   const problem = findFractionalCountProblem(body.fractional_count, caller);
   return {
     ...ownerOf(caller, kind),

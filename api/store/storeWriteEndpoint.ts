@@ -8,7 +8,7 @@ import type { StoreResponse, StoreWrite } from "../../modules/stores/storeWrites
 import { findEarlierResponse } from "../../modules/stores/findEarlierResponse.ts";
 import type { Endpoint, KeyDefinition } from "../http/endpoint.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import { isFinal } from "../../modules/registrations/register.ts";
+import { DomainError, OutageError } from "../../runtime/errors.rules.ts";
 import { findWrongKey, readIdempotencyKey, markReplay } from "../http/idempotencyKey.ts";
 import type { StoreAppContext } from "../context.ts";
 import { QUEUE_ERROR } from "../http/errorResponses.ts";
@@ -18,6 +18,10 @@ const FEATURE_ERRORS = {
   feature_disabled: "The operator has disabled this feature for the store.",
   balance_insufficient: "The balance does not cover the cost; nothing was recorded.",
 };
+
+/** Whether a write has failed. A full queue is no time for queries, and its error asks for another retry. */
+const isFinal = (error: unknown): boolean =>
+  error instanceof OutageError || (error instanceof DomainError && error.code !== "queue_full");
 
 /** Returns a hash of the parsed fields, whatever their order and however they were written. */
 const hashRequest = (body: object): string => {

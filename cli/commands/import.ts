@@ -1,6 +1,7 @@
 import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { isExpired, KEY_SCOPES, requireOwnPrefix } from "../../modules/accounts/apiKeys.rules.ts";
+import type { KeySettings } from "../../modules/accounts/apiKeys.rules.ts";
 import { MODES } from "../../modules/records/owner.rules.ts";
 import type { AccountType, Mode } from "../../modules/records/owner.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
@@ -15,8 +16,7 @@ import {
   requiredAccount,
   requiredOrganization,
 } from "../accountOptions.ts";
-import { MODE, keySettingsOf, withKeySettings } from "../apiKeys.ts";
-import type { NewKeyOptions } from "../apiKeys.ts";
+import { MODE, addKeySettings } from "../apiKeys.ts";
 import { parsePath, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { readText } from "../input/openInput.ts";
@@ -70,7 +70,7 @@ Keys of another cell have their names, scopes and expiries with them:
   impact key list --org ID --json > keys.json
   impact import key --org NEW_ID --listed keys.json`;
 
-type KeyOptions = NewKeyOptions & {
+type KeyOptions = {
   readonly mode?: Mode;
   readonly keyFile?: string;
   readonly listed?: string;
@@ -79,7 +79,8 @@ type KeyOptions = NewKeyOptions & {
 const readKeys = async (
   context: CliContext,
   type: AccountType,
-  { mode, keyFile, listed, ...options }: KeyOptions,
+  { mode, keyFile, listed }: KeyOptions,
+  settings: KeySettings,
 ) => {
   if (listed !== undefined) {
     return readListedKeys(context, listed, type);
@@ -88,36 +89,36 @@ const readKeys = async (
     throw new CommandError(EXIT.usage, "Pass --mode, or --listed with the keys of another cell.");
   }
   const key = digestImportableKey(await readSecret(context.io, keyFile), type, mode);
-  return [{ mode, key, settings: keySettingsOf(options, context.clock.now()) }];
+  return [{ mode, key, settings }];
 };
 
 const addKeyCommand = (group: Command, context: CliContext): void => {
-  const importingKey = group
-    .command("key")
-    .description("Import an API key of another system, or all of an account in another cell")
-    .addOption(requiredAccount())
-    .option(...MODE);
-  withAudit(
-    withKeySettings(importingKey, "imported")
+  const importing = withAudit(
+    group
+      .command("key")
+      .description("Import an API key of another system, or all of an account in another cell")
+      .addOption(requiredAccount())
+      .option(...MODE)
       .option(
         "--key-file <file>",
         "file with the key, readable by its owner only (default: standard input)",
       )
       .option("--listed <file>", "what `key list --json` printed in another cell, or -", parsePath),
-  )
-    .addHelpText("after", KEY_HELP)
-    .action(async (options) => {
-      const { io, clock } = context;
-      const { db, account } = await openAccount(context, options);
-      const change = { db, clock, actor: actorOf(options) };
-      const imported: Fields[] = [];
-      for (const { mode, key, settings } of await readKeys(context, account.type, options)) {
-        const { id, isNew } = await importKey(change, account, mode, key, settings);
-        imported.push({ id, mode, key: `${key.hint}…`, new: isNew });
-      }
-      printList(io, imported);
-      say(io, `${counted(imported.length, "imported key works", "imported keys work")} now.`);
-    });
+  ).addHelpText("after", KEY_HELP);
+  const readSettings = addKeySettings(importing, "imported");
+  importing.action(async (options) => {
+    const { io, clock } = context;
+    const { db, account } = await openAccount(context, options);
+    const change = { db, clock, actor: actorOf(options) };
+    const keys = await readKeys(context, account.type, options, readSettings(clock.now()));
+    const imported: Fields[] = [];
+    for (const { mode, key, settings } of keys) {
+      const { id, isNew } = await importKey(change, account, mode, key, settings);
+      imported.push({ id, mode, key: `${key.hint}…`, new: isNew });
+    }
+    printList(io, imported);
+    say(io, `${counted(imported.length, "imported key works", "imported keys work")} now.`);
+  });
 };
 
 /** One part of a path. */

@@ -3,14 +3,7 @@ import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { revokeKey } from "../../modules/accounts/revokeKey.ts";
 import { openAccount, requiredAccount } from "../accountOptions.ts";
-import {
-  MODE,
-  awaitCachedKeys,
-  keySettingsOf,
-  presentKey,
-  shownKey,
-  withKeySettings,
-} from "../apiKeys.ts";
+import { MODE, addKeySettings, awaitCachedKeys, presentKey, shownKey } from "../apiKeys.ts";
 import { parseId } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
@@ -41,28 +34,25 @@ POST requests are rejected with a 403. An expired key is rejected like an unknow
   impact key issue --org ID --mode live --name "reporting" --scope read --expires 90d`;
 
 const addIssueCommand = (parent: Command, context: CliContext): void => {
-  const issuing = parent
-    .command("issue")
-    .description("Issue another key to an organization or a store and print it, once");
-  withAudit(
-    withKeySettings(issuing.addOption(requiredAccount()).requiredOption(...MODE), "unnamed"),
-  )
-    .addHelpText("after", ISSUE_HELP)
-    .action(async (options) => {
-      const { io, clock } = context;
-      const { mode } = options;
-      const { db, account } = await openAccount(context, options);
-      const settings = keySettingsOf(options, clock.now());
-      const { id, key } = await issueKey(
-        { db, clock, actor: actorOf(options) },
-        account,
-        mode,
-        settings,
-      );
-      const { name, scope, expiresAt } = settings;
-      printDetails(io, { id, name, mode, scope, expires_at: expiresAt, key });
-      say(io, "Save this key now; it cannot be shown again. Older keys stay valid until revoked.");
-    });
+  const issue = withAudit(
+    parent
+      .command("issue")
+      .description("Issue another key to an organization or a store and print it, once")
+      .addOption(requiredAccount())
+      .requiredOption(...MODE),
+  ).addHelpText("after", ISSUE_HELP);
+  const readSettings = addKeySettings(issue, "unnamed");
+  issue.action(async (options) => {
+    const { io, clock } = context;
+    const { mode } = options;
+    const { db, account } = await openAccount(context, options);
+    const settings = readSettings(clock.now());
+    const change = { db, clock, actor: actorOf(options) };
+    const { id, key } = await issueKey(change, account, mode, settings);
+    const { name, scope, expiresAt } = settings;
+    printDetails(io, { id, name, mode, scope, expires_at: expiresAt, key });
+    say(io, "Save this key now; it cannot be shown again. Older keys stay valid until revoked.");
+  });
 };
 
 const addRevokeCommand = (parent: Command, context: CliContext): void => {

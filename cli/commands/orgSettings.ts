@@ -1,36 +1,32 @@
-import { Option } from "@commander-js/extra-typings";
-import type { Command, OptionValues } from "@commander-js/extra-typings";
+import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { listAccountLimits } from "../../modules/accounts/accountLimits.sql.ts";
-import type { Account, AccountChanges } from "../../modules/accounts/accounts.sql.ts";
+import type { Account } from "../../modules/accounts/accounts.sql.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { findProfile } from "../../modules/accounts/profiles.sql.ts";
 import { SUBSCRIPTION_POLICIES } from "../../modules/accounts/accounts.rules.ts";
-import type { SubscriptionPolicy } from "../../modules/accounts/accounts.rules.ts";
 import type { StripeInspector } from "../../modules/billing/stripe/inspectStripe.ts";
 import { readCell } from "../../modules/records/cells.sql.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { awaitCachedKeys } from "../apiKeys.ts";
-import { ORGANIZATION, charityProviderOption, getNamedAccount } from "../accountOptions.ts";
+import { ORGANIZATION, getNamedAccount } from "../accountOptions.ts";
 import {
   nonBlank,
-  nullIfNone,
-  onlyGiven,
   orNone,
+  parseMode,
+  parserOf,
   parseStripeCustomer,
   parseSwitch,
-  parserOf,
   wholeNumber,
 } from "../arguments.ts";
-import type { OrNone } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import { addLimitOptions, newLimitOf, presentLimits } from "../limitOptions.ts";
 import { openChange, withAudit } from "../operator.ts";
 import { printDetails } from "../output/print.ts";
-import { addProfileOptions, presentProfile, readProfileChanges } from "./orgProfile.ts";
+import { ACCOUNT_SETTINGS, addSettings, oneOf, presentLimits } from "../settings.ts";
+import { PROFILE_SETTINGS, presentProfile, readLogoFile, shownProfile } from "./orgProfile.ts";
 
 /*
  * What only create and update need is loaded by them, so that `impact org list` takes no CPU for it.
@@ -112,74 +108,50 @@ const checkAtStripe = async (
   }
 };
 
+const CREATE_SETTINGS = {
+  fractionalCounting: ["--fractional <on|off>", "fractional counts in registrations", parseSwitch],
+  billingDay: [
+    "--billing-day <day>",
+    "day of the month on which the built-in ledger's billing cycle starts",
+    parserOf(wholeNumber(1, 31), "a day of the month, 1 to 31"),
+  ],
+  stripeCustomerId: [
+    "--stripe-customer <id|none>",
+    "Stripe customer that is billed for live usage, cus_…",
+    orNone(parseStripeCustomer),
+  ],
+  stripeSubscriptionId: [
+    "--stripe-subscription <id|none>",
+    "Stripe subscription whose period is the billing cycle, sub_…",
+    orNone(parserOf(z.string().regex(/^sub_\w+$/u), "a Stripe id, sub_…")),
+  ],
+  subscriptionPolicy: [
+    `--subscription-policy <${SUBSCRIPTION_POLICIES.join("|")}>`,
+    "what to do if the subscription is not active: suspend rejects registrations",
+    oneOf(SUBSCRIPTION_POLICIES),
+  ],
+} as const;
+
 const parseName = parserOf(
   nonBlank(SHORT_TEXT_LENGTH),
   `a name of 1 to ${SHORT_TEXT_LENGTH} characters`,
 );
 
-const parseBillingDay = parserOf(wholeNumber(1, 31), "a day of the month, 1 to 31");
-
-const parseStripeSubscription = parserOf(z.string().regex(/^sub_\w+$/u), "a Stripe id, sub_…");
-
-/** Adds the options of `create` and `update`. */
-const addSettings = <
-  Args extends unknown[],
-  Options extends OptionValues,
-  Global extends OptionValues,
->(
-  command: Command<Args, Options, Global>,
-) =>
-  withAudit(
-    command
-      .option("--fractional <on|off>", "fractional counts in registrations", parseSwitch)
-      .option(
-        "--billing-day <day>",
-        "day of the month on which the built-in ledger's billing cycle starts",
-        parseBillingDay,
-      )
-      .option(
-        "--stripe-customer <id|none>",
-        "Stripe customer that is billed for live usage, cus_…",
-        orNone(parseStripeCustomer),
-      )
-      .option(
-        "--stripe-subscription <id|none>",
-        "Stripe subscription whose period is the billing cycle, sub_…",
-        orNone(parseStripeSubscription),
-      )
-      .addOption(
-        new Option(
-          "--subscription-policy <policy>",
-          "what to do if the subscription is not active: suspend rejects registrations",
-        ).choices(SUBSCRIPTION_POLICIES),
-      ),
-  );
-
-type Settings = {
-  readonly fractional?: boolean;
-  readonly billingDay?: number;
-  readonly stripeCustomer?: OrNone<string>;
-  readonly stripeSubscription?: OrNone<string>;
-  readonly subscriptionPolicy?: SubscriptionPolicy;
-};
-
-/** Returns the settings that are given. */
-const settingsOf = (options: Settings) =>
-  onlyGiven({
-    fractionalCounting: options.fractional,
-    billingDay: options.billingDay,
-    stripeCustomerId: nullIfNone(options.stripeCustomer),
-    stripeSubscriptionId: nullIfNone(options.stripeSubscription),
-    subscriptionPolicy: options.subscriptionPolicy,
-  });
+const UPDATE_SETTINGS = {
+  name: ["--name <name>", "new name", parseName],
+  ...ACCOUNT_SETTINGS,
+  ...CREATE_SETTINGS,
+} as const;
 
 export const addCreateCommand = (parent: Command, context: CliContext): void => {
-  addSettings(
+  const create = withAudit(
     parent
       .command("create")
       .description("Create an organization and print its two API keys, once")
       .requiredOption("--name <name>", "name of the organization", parseName),
-  ).action(async (options) => {
+  );
+  const readSettings = addSettings(create, CREATE_SETTINGS);
+  create.action(async (options) => {
     const { io } = context;
     const organization = {
       name: options.name,
@@ -188,7 +160,7 @@ export const addCreateCommand = (parent: Command, context: CliContext): void => 
       stripeCustomerId: null,
       stripeSubscriptionId: null,
       subscriptionPolicy: "alert",
-      ...settingsOf(options),
+      ...readSettings(),
     } as const;
     if (organization.stripeSubscriptionId !== null && organization.stripeCustomerId === null) {
       throw new CommandError(EXIT.usage, "--stripe-subscription requires --stripe-customer.");
@@ -205,35 +177,46 @@ export const addCreateCommand = (parent: Command, context: CliContext): void => 
 };
 
 export const addUpdateCommand = (parent: Command, context: CliContext): void => {
-  const update = parent
-    .command("update")
-    .description("Change an organization's settings, public profile and limits")
-    .argument(...ORGANIZATION)
-    .option("--name <name>", "new name", parseName)
-    .addOption(charityProviderOption());
-  addLimitOptions(addProfileOptions(addSettings(update))).action(async (named, options) => {
-    const { name, charityProvider } = options;
-    const changes: AccountChanges = onlyGiven({ name, charityProvider, ...settingsOf(options) });
-    const limit = newLimitOf(options);
-    const profile = await readProfileChanges(options);
-    if (Object.keys(changes).length === 0 && limit === null && profile === null) {
+  const update = withAudit(
+    parent
+      .command("update")
+      .description("Change an organization's settings, public profile and limits")
+      .argument(...ORGANIZATION)
+      .option("--mode <live|test>", "mode of --count-per-day", parseMode, "live"),
+  );
+  const readSettings = addSettings(update, UPDATE_SETTINGS);
+  const readProfile = addSettings(update, PROFILE_SETTINGS);
+  update.action(async (named, options) => {
+    const { countPerDay, ...changes } = readSettings();
+    const { logo, ...others } = readProfile();
+    const profile = {
+      ...others,
+      ...(logo === undefined ? {} : { logo: logo === null ? null : await readLogoFile(logo) }),
+    };
+    const hasProfile = Object.keys(profile).length > 0;
+    if (!hasProfile && Object.keys(readSettings()).length === 0) {
       throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
     }
+    const limit = countPerDay === undefined ? null : { mode: options.mode, countPerDay };
     await requireKnownCustomer(context, changes.stripeCustomerId);
     const change = await openChange(context, options);
     const { id } = await getNamedAccount(change.db, named);
     const { updateOrganization } = await import("../../modules/accounts/updateOrganization.ts");
-    const account = await updateOrganization(change, id, changes, { limit, profile });
-    printDetails(context.io, {
+    const account = await updateOrganization(change, id, changes, {
+      limit,
+      profile: hasProfile ? profile : null,
+    });
+    const updated = {
       ...presentOrganization(account),
       profile: presentProfile(await findProfile(change.db, id)),
       limits: presentLimits(await listAccountLimits(change.db, id)),
-    });
-    const { fractionalCounting, subscriptionPolicy } = changes;
+    };
+    printDetails(context.io, updated, { ...updated, profile: shownProfile(updated.profile) });
+    const { fractionalCounting, subscriptionPolicy, charityProvider } = changes;
     if ((limit ?? fractionalCounting ?? subscriptionPolicy) !== undefined) {
       await awaitCachedKeys(context.io);
     }
-    if (options.stripeCustomer ?? options.stripeSubscription ?? options.subscriptionPolicy) {
+    if (changes.stripeCustomerId ?? changes.stripeSubscriptionId ?? subscriptionPolicy) {
       await checkAtStripe(context, account);
     }
     if (charityProvider !== undefined) {

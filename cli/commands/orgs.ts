@@ -9,8 +9,7 @@ import type { InvoicedUsage } from "../../modules/billing/invoices/invoiceReport
 import { describeInvoiceProblems } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { listWatchedSubscriptions } from "../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import type { WatchedSubscription } from "../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
-import type { DonationSubscription } from "../../modules/charities/donationSubscriptions.sql.ts";
-import { readDonationTotals } from "../../modules/charities/donationTotals.sql.ts";
+import { readDonor } from "../../modules/charities/donationSubscriptions.sql.ts";
 import { findProfile } from "../../modules/accounts/profiles.sql.ts";
 import { readTotals } from "../../modules/registrations/totals.sql.ts";
 import { KINDS, MODES } from "../../modules/records/owner.rules.ts";
@@ -19,37 +18,30 @@ import { listSubscriptionProblems } from "../../modules/billing/subscriptions.ru
 import type { Totals } from "../../modules/registrations/registrations.rules.ts";
 import { getOrganization } from "../../modules/accounts/getAccount.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
-import { readDonationSubscription } from "../../modules/charities/subscribeToDonations.ts";
+import { subscriptionStateOf } from "../../modules/charities/subscribeToDonations.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { presentKey, shownKey } from "../apiKeys.ts";
 import { ORGANIZATION, getNamedAccount } from "../accountOptions.ts";
 import type { CliContext } from "../context.ts";
-import { presentLimits } from "../limitOptions.ts";
 import { only, printDetails, printList } from "../output/print.ts";
-import { presentProfile } from "./orgProfile.ts";
+import { presentLimits } from "../settings.ts";
+import { presentProfile, shownProfile } from "./orgProfile.ts";
 import { addCreateCommand, addUpdateCommand, presentOrganization } from "./orgSettings.ts";
 
-const stateOf = ({ activeSince, hasEnded }: DonationSubscription): string => {
-  if (activeSince === null) {
-    return "failed";
-  }
-  return hasEnded ? "ended" : "active";
-};
-
 /** Returns an organization's donations in each mode, and its donation subscription. */
-export const readDonations = (deps: BillingContext, account: Account) =>
+export const readDonations = (context: BillingContext, accountId: string) =>
   Promise.all(
     MODES.map(async (mode) => {
-      const totals = await readDonationTotals(deps.db, { accountId: account.id, mode });
-      const subscription = await readDonationSubscription(deps, account, mode);
+      const donor = await readDonor(context.db, { accountId, mode }, []);
+      const subscription = subscriptionStateOf(context, donor, mode);
       return {
         mode,
-        count: totals.count,
-        amount_cents: totals.amountCents,
-        subscription: subscription && stateOf(subscription),
-        processor: subscription?.processor ?? null,
-        subscription_id: subscription?.subscriptionId ?? null,
-        active_since: subscription?.activeSince ?? null,
+        count: donor.count,
+        amount_cents: donor.totalCents,
+        subscription,
+        processor: donor.processor,
+        subscription_id: donor.subscriptionId,
+        active_since: donor.activeSince,
       };
     }),
   );
@@ -129,7 +121,7 @@ const showOne = async (context: CliContext, named: string): Promise<void> => {
   const [owned, donations, keys, [subscription], invoiceProblems, limits, profile] =
     await Promise.all([
       readAllTotals(db, id, now),
-      readDonations({ db, clock, billing: await connections.billing() }, account),
+      readDonations({ db, clock, billing: await connections.billing() }, id),
       listApiKeys(db, id),
       listWatchedSubscriptions(db, id),
       listInvoicedUsage(db, id, { onlyProblems: true }),
@@ -151,11 +143,9 @@ const showOne = async (context: CliContext, named: string): Promise<void> => {
     limits: presentLimits(limits),
     keys: keys.map(presentKey),
   };
-  const { profile: shownProfile } = document;
   printDetails(io, document, {
     ...document,
-    // Its paragraphs on one line.
-    profile: { ...shownProfile, story: shownProfile.story?.replaceAll(/\s+/gu, " ") ?? null },
+    profile: shownProfile(document.profile),
     keys: document.keys.map(shownKey),
   });
 };

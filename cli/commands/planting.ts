@@ -1,12 +1,12 @@
 import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
-import type { DatabasePool } from "slonik";
 import { sitesOf } from "../../modules/planting/fact.rules.ts";
 import { listFacts } from "../../modules/planting/facts.sql.ts";
 import type { StoredFact } from "../../modules/planting/facts.sql.ts";
 import { listPlantingOrders, listPlantingOrdersWithId } from "../../modules/planting/orders.sql.ts";
 import { ORDER_STAGES } from "../../modules/planting/order.rules.ts";
-import type { OrderStage, PlantingOrder } from "../../modules/planting/order.rules.ts";
+import type { OrderStage } from "../../modules/planting/order.rules.ts";
+import type { PlantingOrder } from "../../modules/planting/orders.sql.ts";
 import { plantingOrderWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { onlyGiven, parseLimit } from "../arguments.ts";
@@ -49,6 +49,15 @@ const presentOrder = (deployment: string, order: PlantingOrder) => ({
   workflow_id: plantingOrderWorkflowId(deployment, order.id),
 });
 
+const printOrders = (
+  { io }: CliContext,
+  deployment: string,
+  orders: readonly PlantingOrder[],
+): void => {
+  const rows = orders.map((order) => presentOrder(deployment, order));
+  printList(io, rows, only(rows, ORDER_COLUMNS));
+};
+
 type ListOptions = {
   readonly org?: string;
   readonly stage?: OrderStage;
@@ -57,9 +66,10 @@ type ListOptions = {
 };
 
 const listAll = async (
-  { io, connections }: CliContext,
+  context: CliContext,
   { org, stage, contradicted, limit }: ListOptions,
 ): Promise<void> => {
+  const { io, connections } = context;
   const db = await connections.database();
   const accountId = await readAccountFilter(db, org);
   const found = await listPlantingOrders(db, {
@@ -67,9 +77,7 @@ const listAll = async (
     ...onlyGiven({ stage, contradicted }),
     limit: limit + 1,
   });
-  const deployment = await connections.deploymentName();
-  const orders = found.slice(0, limit).map((order) => presentOrder(deployment, order));
-  printList(io, orders, only(orders, ORDER_COLUMNS));
+  printOrders(context, await connections.deploymentName(), found.slice(0, limit));
   sayIfMore(io, found.length, limit);
 };
 
@@ -103,12 +111,15 @@ const proofsOf = ({ id, content }: StoredFact) => {
   ].map(({ shows, proof }) => ({ fact: String(id), shows, proof }));
 };
 
-/** The most orders that an error names. */
-const NAMED = 10;
-
-/** Returns the only order that has an id, of those that operators and clients see. */
-const getOrder = async (db: DatabasePool, given: string): Promise<PlantingOrder> => {
-  const found = await listPlantingOrdersWithId(db, given, NAMED);
+/** Shows the only order that has an id, of those that operators and clients see; lists them if there are several. */
+const showOne = async (
+  context: CliContext,
+  given: string,
+  { limit }: ListOptions,
+): Promise<void> => {
+  const { io, connections } = context;
+  const db = await connections.database();
+  const found = await listPlantingOrdersWithId(db, given, limit);
   const [order, ...others] = found;
   if (!order) {
     throw new CommandError(
@@ -116,24 +127,16 @@ const getOrder = async (db: DatabasePool, given: string): Promise<PlantingOrder>
       `Planting order ${given} not found. See impact evidence order list.`,
     );
   }
+  const deployment = await connections.deploymentName();
   if (others.length > 0) {
-    const lines = found.map(
-      ({ id, publicId, accountId, shownId, shownPublicId }) =>
-        `  ${publicId}: order ${id} of account ${accountId}, in evidence ${shownId} and ${shownPublicId}`,
-    );
+    printOrders(context, deployment, found);
     throw new CommandError(
       EXIT.failed,
-      `Several planting orders have the id ${given}. Name one by its public id:\n${lines.join("\n")}`,
+      `Several planting orders have the id ${given}. Name one by its public id.`,
     );
   }
-  return order;
-};
-
-const showOne = async ({ io, connections }: CliContext, given: string): Promise<void> => {
-  const db = await connections.database();
-  const order = await getOrder(db, given);
   const facts = await listFacts(db, order.id);
-  const presented = presentOrder(await connections.deploymentName(), order);
+  const presented = presentOrder(deployment, order);
   const { id, ...fields } = presented;
   const shown = facts.map(presentFact);
   printDetails(
@@ -156,7 +159,7 @@ export const addEvidenceCommands = (evidence: Command, context: CliContext): voi
     .option("--contradicted", "only orders with contradictions")
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .action((given, options) =>
-      given === undefined ? listAll(context, options) : showOne(context, given),
+      given === undefined ? listAll(context, options) : showOne(context, given, options),
     );
   addReportCommands(evidence, context);
 };

@@ -4,7 +4,6 @@ import { plantingReport } from "../../modules/planting/fact.rules.ts";
 import type { PlantingReport } from "../../modules/planting/fact.rules.ts";
 import { reportPlanting } from "../../modules/planting/recordPlantingFacts.ts";
 import { correctPlantingFact } from "../../modules/planting/correctPlantingFact.ts";
-import type { CorrectedOrder } from "../../modules/planting/correctPlantingFact.ts";
 import type { RecordedFact } from "../../modules/planting/settleFacts.ts";
 import { parseCount, parseReason } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
@@ -13,7 +12,7 @@ import { readText } from "../input/openInput.ts";
 import { say } from "../io.ts";
 import { openChange, operatorOption, withAudit } from "../operator.ts";
 import type { ReasonedOptions } from "../operator.ts";
-import { only, printJson, printList, printObjects, snakeCased } from "../output/print.ts";
+import { only, printList, printObjects, printResult, snakeCased } from "../output/print.ts";
 
 const parseReport = (json: string): PlantingReport => {
   let value: unknown;
@@ -70,34 +69,7 @@ const addRecordCommand = (parent: Command, context: CliContext): void => {
     });
 };
 
-type WithdrawOptions = ReasonedOptions & {
-  readonly dryRun?: true;
-  readonly replacement?: string;
-};
-
-const show = ({ io }: CliContext, { changes, replacement, ...corrected }: CorrectedOrder): void => {
-  if (io.json) {
-    printJson(io, { ...snakeCased(corrected), changes, replacement });
-    return;
-  }
-  if (changes.length > 0) {
-    printObjects(
-      io,
-      changes.map(({ fact, stage, before, after }) => ({
-        fact: String(fact),
-        stage,
-        before,
-        after,
-      })),
-    );
-  }
-  if (replacement.length > 0) {
-    printObjects(
-      io,
-      replacement.map(({ stage, outcome, reason }) => ({ replacement: stage, outcome, reason })),
-    );
-  }
-};
+type WithdrawOptions = ReasonedOptions & { readonly replacement?: string };
 
 const WITHDRAW_HELP = `
 A withdrawn fact stays stored with its proof, the reason and the operator, but no longer
@@ -111,31 +83,43 @@ const isIneffective = ({ outcome }: RecordedFact): boolean =>
 const correct = async (
   context: CliContext,
   factId: number,
-  { reason, replacement: file, dryRun, ...options }: WithdrawOptions,
+  { replacement: file, ...options }: WithdrawOptions,
 ): Promise<void> => {
   const { io } = context;
-  const isDryRun = dryRun === true;
-  const replacement = file === undefined ? null : await readReport(io, file);
-  const change = await openChange(context, { reason, ...options });
-  const withdrawal = { reason, replacement, isDryRun };
-  const corrected = await correctPlantingFact(change, factId, withdrawal);
-  const { order, stageBefore, stageAfter, changes } = corrected;
+  const corrected = await correctPlantingFact(await openChange(context, options), factId, {
+    reason: options.reason,
+    replacement: file === undefined ? null : await readReport(io, file),
+  });
+  const { changes, replacement, ...order } = corrected;
+  printResult(io, { ...snakeCased(order), changes, replacement }, () => {
+    printObjects(io, [
+      ...changes.map(({ fact, stage, before, after }) => ({
+        fact: String(fact),
+        stage,
+        before,
+        after,
+      })),
+      ...replacement.map(({ stage, outcome }) => ({
+        fact: "new",
+        stage,
+        before: null,
+        after: outcome,
+      })),
+    ]);
+  });
+  const { stageBefore, stageAfter } = order;
+  const stages =
+    stageBefore === stageAfter ? `is ${stageAfter}` : `was ${stageBefore} and is ${stageAfter}`;
+  say(io, `Order ${order.order} ${stages}.`);
   if (changes.length === 0) {
     say(io, `Fact ${factId} was already withdrawn.`);
   }
-  show(context, corrected);
-  const stages =
-    stageBefore === stageAfter ? `is ${stageAfter}` : `was ${stageBefore} and is ${stageAfter}`;
-  say(
-    io,
-    isDryRun
-      ? `Nothing was changed. Without --dry-run: order ${order} ${stages}.`
-      : `Order ${order} ${stages}.`,
-  );
-  if (corrected.replacement.some(isIneffective)) {
+  const lost = replacement.filter(isIneffective);
+  if (lost.length > 0) {
+    const reasons = lost.map(({ stage, reason, outcome }) => `\n  ${stage}: ${reason ?? outcome}`);
     throw new CommandError(
       EXIT.failed,
-      "Some facts of the replacement did not take effect. See `impact evidence order show`.",
+      `Some facts of the replacement did not take effect:${reasons.join("")}`,
     );
   }
 };
@@ -148,7 +132,6 @@ const addWithdrawCommand = (parent: Command, context: CliContext): void => {
     .requiredOption("--reason <text>", "why the fact is wrong", parseReason)
     .option("--replacement <file>", "facts to record instead, in the format of evidence record")
     .addOption(operatorOption())
-    .option("--dry-run", "show what would change")
     .addHelpText("after", WITHDRAW_HELP)
     .action((factId, options) => correct(context, factId, options));
 };

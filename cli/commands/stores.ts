@@ -1,4 +1,4 @@
-import type { Command, OptionValues } from "@commander-js/extra-typings";
+import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { listAccountLimits } from "../../modules/accounts/accountLimits.sql.ts";
 import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
@@ -7,15 +7,16 @@ import type { Store } from "../../modules/stores/stores.sql.ts";
 import type { Kind } from "../../modules/records/owner.rules.ts";
 import { isBalanceLow, normalizeDomain } from "../../modules/stores/stores.rules.ts";
 import { createStore, updateStore } from "../../modules/stores/manageStores.ts";
-import { STORE, charityProviderOption, findNamedStore } from "../accountOptions.ts";
+import { STORE, findNamedStore } from "../accountOptions.ts";
 import { awaitCachedKeys, presentKey, shownKey } from "../apiKeys.ts";
-import { nonBlank, nullIfNone, orNone, parseId, parseSwitch, parserOf } from "../arguments.ts";
+import { nonBlank, orNone, parseId, parseMode, parserOf, parseSwitch } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import { addLimitOptions, newLimitOf, presentLimits } from "../limitOptions.ts";
 import { openChange, withAudit } from "../operator.ts";
 import { only, printDetails, printList } from "../output/print.ts";
+import { ACCOUNT_SETTINGS, addSettings, presentLimits } from "../settings.ts";
+import { formatCents } from "../../modules/records/money.rules.ts";
 import { addBalanceCommands, parseDollars } from "./storeBalances.ts";
 import { addPrivacyCommands } from "./storeCustomers.ts";
 
@@ -47,49 +48,62 @@ const parseUserId = parserOf(
   "1 to 200 characters without leading or trailing spaces",
 );
 
-const DEFAULT_TREE_CENTS = 50;
-const DEFAULT_BOTTLE_CENTS = 10;
+/** What a new store has without the options. */
+const DEFAULTS = {
+  organizationId: null,
+  userId: null,
+  treePriceCents: 50,
+  bottlePriceCents: 10,
+  lowBalanceCents: 0,
+};
 
-/** Adds the options of `create` and `update`. */
-const addSettings = <
-  Args extends unknown[],
-  Options extends OptionValues,
-  Global extends OptionValues,
->(
-  command: Command<Args, Options, Global>,
-) =>
-  withAudit(
-    command
-      .option("--org <id|none>", "organization that owns the store", orNone(parseId))
-      .option("--user-id <text>", "value of the user_id header that names the store", parseUserId)
-      .option("--tree-price <dollars>", "price of a tree, initially 0.50", parseDollars)
-      .option("--bottle-price <dollars>", "price of a bottle, initially 0.10", parseDollars)
-      .option("--low-balance <dollars>", "low-balance threshold, initially 0.00", parseDollars),
-  );
+const CREATE_SETTINGS = {
+  organizationId: ["--org <id|none>", "organization that owns the store", orNone(parseId)],
+  userId: ["--user-id <text>", "value of the user_id header that names the store", parseUserId],
+  treePriceCents: ["--tree-price <dollars>", "price of a tree", parseDollars],
+  bottlePriceCents: ["--bottle-price <dollars>", "price of a bottle", parseDollars],
+  lowBalanceCents: ["--low-balance <dollars>", "low-balance threshold", parseDollars],
+} as const;
+
+const UPDATE_SETTINGS = {
+  treePlanting: ["--tree-planting <on|off>", "whether the store may plant trees", parseSwitch],
+  plasticRemoval: [
+    "--plastic-removal <on|off>",
+    "whether the store may rescue bottles",
+    parseSwitch,
+  ],
+  donations: ["--donations <on|off>", "whether the store may donate", parseSwitch],
+  isInstalled: [
+    "--installed <on|off>",
+    "whether the store's keys are accepted; its records and its balance remain",
+    parseSwitch,
+  ],
+  ...ACCOUNT_SETTINGS,
+  ...CREATE_SETTINGS,
+} as const;
 
 const parseDomain = parserOf(
   z.string().transform(normalizeDomain).pipe(z.string()),
   "a domain, such as demo.myshopify.com",
 );
 
+const CREATE_HELP = `
+Without prices, a tree costs ${formatCents(DEFAULTS.treePriceCents)} and a bottle ${formatCents(DEFAULTS.bottlePriceCents)}.`;
+
 const addCreateCommand = (parent: Command, context: CliContext): void => {
-  addSettings(
+  const create = withAudit(
     parent
       .command("create")
       .description("Create a store and print its two API keys, once")
-      .requiredOption("--domain <domain>", "domain of the shop", parseDomain),
-  ).action(async (options) => {
+      .requiredOption("--domain <domain>", "domain of the shop", parseDomain)
+      .addHelpText("after", CREATE_HELP),
+  );
+  const readSettings = addSettings(create, CREATE_SETTINGS);
+  create.action(async (options) => {
     const { io } = context;
     const { id, domain, apiKeyProd, apiKeyTest } = await createStore(
       await openChange(context, options),
-      {
-        domain: options.domain,
-        userId: options.userId ?? null,
-        organizationId: nullIfNone(options.org) ?? null,
-        treePriceCents: options.treePrice ?? DEFAULT_TREE_CENTS,
-        bottlePriceCents: options.bottlePrice ?? DEFAULT_BOTTLE_CENTS,
-        lowBalanceCents: options.lowBalance ?? 0,
-      },
+      { ...DEFAULTS, ...readSettings(), domain: options.domain },
     );
     const created = { id, domain, api_key_prod: apiKeyProd, api_key_test: apiKeyTest };
     printDetails(io, created);
@@ -122,48 +136,31 @@ const showOne = async ({ io, connections }: CliContext, idOrDomain: string): Pro
 };
 
 const addUpdateCommand = (parent: Command, context: CliContext): void => {
-  const update = parent
-    .command("update")
-    .description("Change a store's settings and limits; new prices apply to later writes")
-    .argument(...STORE)
-    .option("--tree-planting <on|off>", "whether the store may plant trees", parseSwitch)
-    .option("--plastic-removal <on|off>", "whether the store may rescue bottles", parseSwitch)
-    .option("--donations <on|off>", "whether the store may donate", parseSwitch)
-    .option(
-      "--installed <on|off>",
-      "whether the store's keys are accepted; its records and its balance remain",
-      parseSwitch,
-    )
-    .addOption(charityProviderOption());
-  addLimitOptions(addSettings(update)).action(async (idOrDomain, options) => {
+  const update = withAudit(
+    parent
+      .command("update")
+      .description("Change a store's settings and limits; new prices apply to later writes")
+      .argument(...STORE)
+      .option("--mode <live|test>", "mode of --count-per-day", parseMode, "live"),
+  );
+  const readSettings = addSettings(update, UPDATE_SETTINGS);
+  update.action(async (idOrDomain, options) => {
     const { io } = context;
-    const { org, charityProvider } = options;
-    const changes = {
-      treePlanting: options.treePlanting,
-      plasticRemoval: options.plasticRemoval,
-      donations: options.donations,
-      isInstalled: options.installed,
-      charityProvider,
-      limit: newLimitOf(options) ?? undefined,
-      organizationId: nullIfNone(org),
-      userId: options.userId,
-      treePriceCents: options.treePrice,
-      bottlePriceCents: options.bottlePrice,
-      lowBalanceCents: options.lowBalance,
-    };
-    if (Object.values(changes).every((value) => value === undefined)) {
+    const { countPerDay, ...changes } = readSettings();
+    if (Object.keys(readSettings()).length === 0) {
       throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
     }
+    const limit = countPerDay === undefined ? undefined : { mode: options.mode, countPerDay };
     const deps = await openChange(context, options);
     const { id } = await findNamedStore(deps.db, idOrDomain);
-    printDetails(io, presentStore(await updateStore(deps, id, changes)));
+    printDetails(io, presentStore(await updateStore(deps, id, { ...changes, limit })));
     await awaitCachedKeys(io);
-    if (options.installed === false) {
+    if (changes.isInstalled === false) {
       say(io, "Every API process rejects the store's keys.");
     }
-    if (charityProvider !== undefined) {
+    if (changes.charityProvider !== undefined) {
       const { warnAboutCharityProvider } = await import("../charitySettings.ts");
-      warnAboutCharityProvider(context, charityProvider);
+      warnAboutCharityProvider(context, changes.charityProvider);
     }
   });
 };

@@ -93,7 +93,6 @@ export type CharityOutcomes = ReadonlyMap<string, Outcome<ConfirmedCharity>>;
  * maximum; what is found is remembered, so that a repeated batch gets further. After an outage no more calls of the provider
  * begin, and the outage is the cause of what is unconfirmed.
  * @param provider the account's
- * @throws OutageError if the catalogue fails
  */
 export const confirmCharities = async (
   context: Pick<CharityContext, "validateCharity">,
@@ -101,56 +100,48 @@ export const confirmCharities = async (
   accountId: string,
   donations: readonly Donation[],
 ): Promise<CharityOutcomes> => {
-  const wanted = [
-    ...new Map(donations.map((donation) => [charityKey(donation.charity), donation])),
-  ];
   const outcomes = new Map<string, Outcome<ConfirmedCharity>>();
-  const known = await provider
-    .findKnown(wanted.map(([, { charity }]) => charity))
-    .catch((error: unknown) => {
-      throw error instanceof CharityProviderError ? searchFailed(error) : error;
-    });
-  const remote = wanted.filter(([key, { charity: ids }], index) => {
-    const charity = known[index] ?? null;
-    if (!charity && !provider.knowsAll) {
-      return true;
+  const unknown: (readonly [string, Donation])[] = [];
+  const findKnown = async (key: string, donation: Donation): Promise<void> => {
+    const charity = await provider.findKnown(donation.charity);
+    if (charity === undefined) {
+      unknown.push([key, donation]);
+    } else {
+      const match = () => requireMatch(charity, donation.charity);
+      outcomes.set(
+        key,
+        outcomeOf(() => ({ charity: match(), provider: provider.name })),
+      );
     }
-    outcomes.set(
-      key,
-      outcomeOf(() => ({ charity: requireMatch(charity, ids), provider: provider.name })),
-    );
-    return false;
-  });
+  };
+  const byKey = new Map(donations.map((donation) => [charityKey(donation.charity), donation]));
+  await Promise.all(Array.from(byKey, (each) => findKnown(...each)));
   let outage: OutageError | null = null;
-  const validate = async (donation: Donation): Promise<Outcome<ConfirmedCharity>> => {
+  const validate = async ([key, donation]: readonly [string, Donation]): Promise<void> => {
+    const caller = { provider: provider.name, accountId };
     try {
       if (!outage) {
-        const caller = { provider: provider.name, accountId };
         const confirmed = await confirmByWorkflow(context, donation, caller);
         provider.remember(donation.charity, confirmed.charity);
-        return confirmed;
+        outcomes.set(key, confirmed);
+        return;
       }
     } catch (error) {
       if (!(error instanceof OutageError)) {
-        return asRejection(error);
+        outcomes.set(key, asRejection(error));
+        return;
       }
       outage = error;
     }
-    return unconfirmed("its provider could not validate it", outage);
+    outcomes.set(key, unconfirmed("its provider could not validate it", outage));
   };
-  for (const [key] of remote.slice(MAXIMUM_VALIDATIONS)) {
-    outcomes.set(
-      key,
-      unconfirmed(`a batch validates at most ${MAXIMUM_VALIDATIONS} new charities`),
-    );
+  for (const [key] of unknown.slice(MAXIMUM_VALIDATIONS)) {
+    const why = `a batch validates at most ${MAXIMUM_VALIDATIONS} new charities`;
+    outcomes.set(key, unconfirmed(why));
   }
-  await runConcurrently(
-    remote.slice(0, MAXIMUM_VALIDATIONS),
-    async ([key, donation]) => {
-      outcomes.set(key, await validate(donation));
-    },
-    { concurrency: CONCURRENT_VALIDATIONS },
-  );
+  await runConcurrently(unknown.slice(0, MAXIMUM_VALIDATIONS), validate, {
+    concurrency: CONCURRENT_VALIDATIONS,
+  });
   return outcomes;
 };
 

@@ -104,16 +104,15 @@ export const createCatalogue = ({
     const found = await listEligibleCharities(db, eins);
     return new Map(found.map((charity) => [charity.ein, toCharity(charity)]));
   });
-  const findKnown: CharityProvider["findKnown"] = async (ids) => {
-    const eins = ids.map(einOf);
-    return Promise.all(eins.map(async (ein) => (ein === null ? null : findByEin(ein))));
+  const find = async (ids: CharityIds): Promise<Charity | null> => {
+    const ein = einOf(ids);
+    return ein === null ? null : findByEin(ein);
   };
 
   return {
     name: "catalogue",
-    find: async (ids) => (await findKnown([ids]))[0] ?? null,
-    findKnown,
-    knowsAll: true,
+    find,
+    findKnown: find,
     remember: () => undefined,
     search: async (query, signal) => {
       try {

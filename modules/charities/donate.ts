@@ -1,21 +1,20 @@
 import { insertDonations } from "./donationBatches.sql.ts";
 import { listDonationsOf } from "./donations.sql.ts";
 import { readDonationTotals } from "./donationTotals.sql.ts";
-import { listKnownKeys } from "../records/ownedRecords.sql.ts";
 import { accountModeOf } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import { completeOutcomes, countBack, isAccepted, requireAll } from "../records/batches.rules.ts";
 import type { ConfirmedCharity } from "./charities.rules.ts";
 import type { ConfirmedDonation, Donation, DonationRequest } from "./donations.rules.ts";
-import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { createEvent } from "../events/recordEvent.ts";
 import type { BillingContext } from "../billing/context.ts";
 import type { Context } from "../../runtime/context.ts";
 import { charityKey, confirmCharities } from "./confirmCharity.ts";
 import type { CharityOutcomes } from "./confirmCharity.ts";
 import type { CharityContext } from "./context.ts";
-import { findDonor } from "./donationSubscriptions.sql.ts";
+import { readDonor } from "./donationSubscriptions.sql.ts";
 import type { Donor } from "./donationSubscriptions.sql.ts";
 import { donationCreated } from "./presentDonation.rules.ts";
 import { findSubscriptionRefusal } from "./subscribeToDonations.ts";
@@ -57,9 +56,6 @@ export type Donated = {
   readonly totalDonations: number;
   readonly replayed: boolean;
 };
-
-const keysOf = (items: readonly Item[]): readonly string[] =>
-  items.flatMap(({ request: { idempotencyKey } }) => idempotencyKey ?? []);
 
 /**
  * Decides items in their order, as if each were a call of its own: one that repeats the key of an accepted item is
@@ -160,7 +156,6 @@ const write = async (
  * @returns the outcome of each item; its error is charity_not_found, donations_not_subscribed, charity_unconfirmed or
  *   request_invalid
  * @throws BatchRejectedError
- * @throws OutageError if the catalogue of charities fails
  */
 export const donate = async (
   context: DonationContext,
@@ -170,25 +165,13 @@ export const donate = async (
 ): Promise<readonly Outcome<Donated>[]> => {
   const owner = accountModeOf(caller);
   const items = given.map((request) => (isAccepted(request) ? { id: newId(), request } : request));
-  const keys = keysOf(items.filter(isAccepted));
+  const keys = items.filter(isAccepted).flatMap(({ request }) => request.idempotencyKey ?? []);
   if (isAtomic) {
     requireAll(items);
   }
-  const donor = await findDonor(context.db, owner, keys);
-  if (donor === null) {
-    throw new TypeError("The donor's account does not exist.");
-  }
+  const donor = await readDonor(context.db, owner, keys);
   const charities = await confirmAll(context, owner, donor, items.filter(isAccepted));
-  let outcomes = decide(items, donor, charities);
-  const refused = keysOf(
-    items.filter((_, index) => outcomes[index] instanceof DomainError).filter(isAccepted),
-  );
-  if (refused.length > 0) {
-    // An earlier request may have recorded them while their charities were confirmed.
-    const known = await listKnownKeys(context.db, "donation", owner, refused);
-    const knownKeys = [...donor.knownKeys, ...known];
-    outcomes = decide(items, { ...donor, knownKeys }, charities);
-  }
+  const outcomes = decide(items, donor, charities);
   if (isAtomic) {
     requireAll(outcomes);
   }

@@ -130,6 +130,8 @@ export const claimRefundKeys = async (
   return new Map(rows.map(({ key, donationId }) => [key, donationId]));
 };
 
+const countRow = z.strictObject({ count: safeInteger });
+
 /** The refund of a locked donation. */
 export type NewDonationRefund = {
   readonly donation: { readonly id: string };
@@ -141,17 +143,18 @@ export type NewDonationRefund = {
 };
 
 /**
- * Inserts refunds of locked donations with their events, marks the donations as refunded, and subtracts them from the totals,
- * in one statement.
+ * Inserts refunds of an owner's locked donations with their events, marks the donations as refunded, and subtracts them from
+ * the totals, in one statement.
+ * @returns how many donations of the owner are not refunded then
  */
 export const insertDonationRefunds = async (
   transaction: DatabaseTransactionConnection,
   refunds: readonly NewDonationRefund[],
   createdAt: Date,
   events: readonly NewEvent[],
-): Promise<void> => {
+): Promise<number> => {
   const given = refunds.map(({ donation: { id }, request }) => Object.assign({}, request, { id }));
-  await transaction.query(sql.prepared("insert_donation_refunds", nothing)`
+  return transaction.oneFirst(sql.prepared("insert_donation_refunds", countRow)`
     WITH given AS MATERIALIZED (
       SELECT *
       FROM json_to_recordset(${JSON.stringify(given)}::json) AS given (
@@ -172,6 +175,6 @@ export const insertDonationRefunds = async (
     ),
     ${totalSubtractions(sql.fragment`updated`)},
     ${eventInserts(events, createdAt, sql.fragment`true`)}
-    SELECT
+    SELECT count FROM new_total
   `);
 };

@@ -7,73 +7,54 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { knownKeys } from "../records/idempotencyKeys.sql.ts";
 
-const subscriptionRow = z.strictObject({
-  processor: z.enum(PROCESSORS),
+const donorRow = accountRow.extend({
+  /** Who carries the donation items of the account in one mode; null without a subscription. */
+  processor: z.enum(PROCESSORS).nullable(),
   subscriptionId: z.string().nullable(),
   activeSince: z.date().nullable(),
-  verifiedAt: z.date().nullable(),
-  /** Whether Stripe has reported since then that the subscription is not active, or has lost the items. */
+  /** Whether Stripe has reported since the items were seen that the subscription is not active, or has lost them. */
   hasEnded: z.boolean(),
-});
-
-/** Whether the processor has the donation items of an account in one mode. */
-export type DonationSubscription = Readonly<z.output<typeof subscriptionRow>>;
-
-/** The processor and subscription that carry the items; after a change of either they must be added again. */
-export type Carrier = Pick<DonationSubscription, "processor" | "subscriptionId">;
-
-const subscriptionColumns = sql.fragment`
-  subscription.processor,
-  subscription.subscription_id AS "subscriptionId",
-  subscription.active_since AS "activeSince",
-  subscription.verified_at AS "verifiedAt",
-  EXISTS (
-    SELECT
-    FROM stripe_subscription AS reported
-    WHERE reported.account_id = subscription.account_id
-      AND reported.subscription_id = subscription.subscription_id
-      AND reported.read_at >= subscription.verified_at
-      AND (
-        reported.status <> ALL(${sql.array([...ACTIVE_STATUSES], "text")})
-        OR reported.has_donation_items IS false
-      )
-  ) AS "hasEnded"
-`;
-
-export const findDonationSubscription = (
-  db: CommonQueryMethods,
-  { accountId, mode }: AccountMode,
-): Promise<DonationSubscription | null> =>
-  db.maybeOne(sql.prepared("find_donation_subscription", subscriptionRow)`
-    SELECT ${subscriptionColumns}
-    FROM donor AS subscription
-    WHERE account_id = ${accountId} AND mode = ${mode} AND processor IS NOT NULL
-  `);
-
-const donorRow = accountRow.extend({
-  ...subscriptionRow.shape,
-  /** Null without a subscription. */
-  processor: subscriptionRow.shape.processor.nullable(),
   /** Those of the given idempotency keys that donations have. */
   knownKeys: z.array(z.string()),
-  /** The sum of the donations that are not refunded. */
+  /** The donations that are not refunded, and their sum. */
+  count: safeInteger,
   totalCents: safeInteger,
 });
 
 /** An account, and what decides whether it may make donations. */
 export type Donor = Readonly<z.output<typeof donorRow>>;
 
-/** Returns an account with what decides whether it may make donations with idempotency keys; null if it is unknown. */
-export const findDonor = (
+/** The processor and subscription that carry the items; after a change of either they must be added again. */
+export type Carrier = {
+  readonly processor: NonNullable<Donor["processor"]>;
+  readonly subscriptionId: string | null;
+};
+
+/** Returns an account with what decides whether it may make donations with idempotency keys. */
+export const readDonor = (
   db: CommonQueryMethods,
   owner: AccountMode,
   keys: readonly string[],
-): Promise<Donor | null> =>
-  db.maybeOne(sql.prepared("find_donor", donorRow)`
+): Promise<Donor> =>
+  db.one(sql.prepared("read_donor", donorRow)`
     SELECT
       ${accountColumns},
-      ${subscriptionColumns},
+      subscription.processor,
+      subscription.subscription_id AS "subscriptionId",
+      subscription.active_since AS "activeSince",
+      EXISTS (
+        SELECT
+        FROM stripe_subscription AS reported
+        WHERE reported.account_id = subscription.account_id
+          AND reported.subscription_id = subscription.subscription_id
+          AND reported.read_at >= subscription.verified_at
+          AND (
+            reported.status <> ALL(${sql.array([...ACTIVE_STATUSES], "text")})
+            OR reported.has_donation_items IS false
+          )
+      ) AS "hasEnded",
       ARRAY(SELECT known.key FROM ${knownKeys(owner, "donate", keys)}) AS "knownKeys",
+      coalesce(subscription.count, 0) AS count,
       coalesce(subscription.amount_cents, 0) AS "totalCents"
     FROM account
     LEFT JOIN donor AS subscription ON subscription.account_id = account.id AND subscription.mode = ${owner.mode}

@@ -1,8 +1,8 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { DonationTotals } from "./donations.rules.ts";
-import { nothing, safeInteger, sql } from "../../db/sql.ts";
+import { safeInteger, sql } from "../../db/sql.ts";
 
 const totalsRow = z.strictObject({ count: safeInteger, amountCents: safeInteger });
 
@@ -51,17 +51,6 @@ export const totalSubtractions = (donations: FragmentSqlToken): FragmentSqlToken
       SET count = donor.count - locked_total.count, amount_cents = donor.amount_cents - locked_total.amount_cents
       FROM locked_total
       WHERE donor.account_id = locked_total.account_id AND donor.mode = locked_total.mode
+      RETURNING donor.count
     )
   `;
-
-/** Subtracts donations from the totals. */
-export const subtractDonations = async (
-  transaction: DatabaseTransactionConnection,
-  ids: readonly string[],
-): Promise<void> => {
-  const donations = sql.fragment`(SELECT * FROM donation WHERE id = ANY(${sql.array(ids, "uuid")})) AS donation`;
-  await transaction.query(sql.prepared("subtract_donations", nothing)`
-    WITH ${totalSubtractions(donations)}
-    SELECT
-  `);
-};

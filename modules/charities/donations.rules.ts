@@ -41,7 +41,7 @@ export type DonationTotals = { readonly count: number; readonly amountCents: num
 export type DonationFilter = {
   readonly attribution?: string | undefined;
   readonly metadataKey?: string | undefined;
-  /** A string value itself, or the JSON text of any other value. */
+  /** A string itself, or the text of any other value. */
   readonly metadataValue?: string | undefined;
   /** Inclusive. */
   readonly from?: Date | undefined;

@@ -3,7 +3,6 @@ import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { CHARITY_PROVIDERS } from "../accounts/accounts.rules.ts";
 import type { Donation, DonationFilter } from "./donations.rules.ts";
-import { metadata } from "../records/fields.rules.ts";
 import { knownKeys } from "../records/idempotencyKeys.sql.ts";
 import {
   attributionCondition,
@@ -67,37 +66,6 @@ export const findOwnDonation = (
     WHERE ${ownedWithId("donation", owner, id)}
   `);
 
-const METADATA = metadata();
-
-/** Returns the normalized JSON of a text unless it is a string or not valid in metadata. */
-const asJsonValue = (text: string): string | null => {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value !== "string" && METADATA.safeParse({ value }).success
-      ? JSON.stringify(value)
-      : null;
-  } catch {
-    return null;
-  }
-};
-
-const metadataConditions = ({ metadataKey, metadataValue }: DonationFilter) => {
-  if (metadataKey === undefined) {
-    return [];
-  }
-  const exists = sql.fragment`donation.metadata ? ${metadataKey}`;
-  if (metadataValue === undefined) {
-    return [exists];
-  }
-  const json = asJsonValue(metadataValue);
-  const asText = sql.fragment`donation.metadata ->> ${metadataKey} = ${metadataValue}`;
-  return [
-    json === null
-      ? asText
-      : sql.fragment`(${asText} OR donation.metadata -> ${metadataKey} = ${json}::jsonb)`,
-  ];
-};
-
 const conditions = (owner: AccountMode, filter: DonationFilter): ListSqlToken =>
   sql.join(
     [
@@ -105,7 +73,12 @@ const conditions = (owner: AccountMode, filter: DonationFilter): ListSqlToken =>
       ...(filter.attribution === undefined
         ? []
         : [attributionCondition("donation", filter.attribution)]),
-      ...metadataConditions(filter),
+      ...(filter.metadataKey === undefined
+        ? []
+        : [sql.fragment`donation.metadata ? ${filter.metadataKey}`]),
+      ...(filter.metadataKey === undefined || filter.metadataValue === undefined
+        ? []
+        : [sql.fragment`donation.metadata ->> ${filter.metadataKey} = ${filter.metadataValue}`]),
       ...inRange(sql.identifier(["donation", "created_at"]), filter),
     ],
     sql.fragment` AND `,

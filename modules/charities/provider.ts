@@ -30,12 +30,10 @@ export type CharityProvider = {
   /** Finds a charity by its id, or by its EIN if no id is given. */
   readonly find: (ids: CharityIds, signal: AbortSignal) => Promise<Charity | null>;
   /**
-   * Finds charities without a call of a remote provider: in the built-in catalogue, or among those that this process
-   * remembers. Missing ones are null.
+   * Finds a charity without a call of a remote provider: in the built-in catalogue, or among those that this process remembers.
+   * Undefined if only such a call can tell whether it exists.
    */
-  readonly findKnown: (ids: readonly CharityIds[]) => Promise<readonly (Charity | null)[]>;
-  /** Whether a charity that is not known does not exist: true for the built-in catalogue. */
-  readonly knowsAll: boolean;
+  readonly findKnown: (ids: CharityIds) => Promise<Charity | null | undefined>;
   /** Remembers a charity that another process has found. */
   readonly remember: (ids: CharityIds, charity: Charity) => void;
 };

@@ -97,9 +97,10 @@ export const refundDonations = async (
     const events = refunds.map(({ donation, request }) =>
       createEvent(donation, donationRefunded(donation, request.reason)),
     );
-    if (refunds.length > 0) {
-      await insertDonationRefunds(transaction, refunds, now, events);
-    }
+    const count =
+      refunds.length > 0
+        ? await insertDonationRefunds(transaction, refunds, now, events)
+        : (await readDonationTotals(transaction, owner)).count;
     if (actor) {
       for (const { donation } of refunds) {
         await recordAction(transaction, actor, now, {
@@ -112,7 +113,7 @@ export const refundDonations = async (
     }
     const results = countBack(
       decided,
-      (await readDonationTotals(transaction, owner)).count,
+      count,
       ({ replayed }) => (replayed ? 0 : -1),
       ({ donation, replayed }, totalDonations): RefundedDonation => ({
         donationId: donation.id,

@@ -1,10 +1,6 @@
 import type { Account } from "../accounts/accounts.sql.ts";
-import {
-  findDonationSubscription,
-  recordProvisioning,
-  setCarrier,
-} from "./donationSubscriptions.sql.ts";
-import type { Carrier, DonationSubscription, Donor } from "./donationSubscriptions.sql.ts";
+import { recordProvisioning, setCarrier } from "./donationSubscriptions.sql.ts";
+import type { Carrier, Donor } from "./donationSubscriptions.sql.ts";
 import type { AccountMode, Mode } from "../records/owner.rules.ts";
 import { OutageError, invalidRequest, DomainError } from "../../runtime/errors.rules.ts";
 import { getAccount } from "../accounts/getAccount.ts";
@@ -61,26 +57,23 @@ export const subscribeToDonations = async (
   await recordProvisioning(db, owner, carrier, clock.now());
 };
 
-/** Returns whether an account still has the processor and the subscription that carry its donation items. */
-const hasCarrier = (
+/**
+ * Returns how a donor's subscription to donations is in a mode; null if there is none. One has ended that the processor has
+ * reported as such, or whose processor or subscription is not the one that the account has now.
+ */
+export const subscriptionStateOf = (
   { billing }: Pick<BillingContext, "billing">,
-  account: Account,
+  donor: Donor,
   mode: Mode,
-  { processor, subscriptionId }: Pick<Donor, "processor" | "subscriptionId">,
-): boolean =>
-  processor === billing.processorFor(account, mode) &&
-  (processor === "ledger" || subscriptionId === account.stripeSubscriptionId);
-
-/** Returns an account's donation subscription, or null. One with another carrier than the account has now has ended. */
-export const readDonationSubscription = async (
-  context: Pick<BillingContext, "db" | "billing">,
-  account: Account,
-  mode: Mode,
-): Promise<DonationSubscription | null> => {
-  const found = await findDonationSubscription(context.db, { accountId: account.id, mode });
-  return (
-    found && { ...found, hasEnded: found.hasEnded || !hasCarrier(context, account, mode, found) }
-  );
+): "active" | "ended" | "failed" | null => {
+  const { processor, subscriptionId, activeSince, hasEnded } = donor;
+  if (processor === null || activeSince === null) {
+    return processor && "failed";
+  }
+  const hasCarrier =
+    processor === billing.processorFor(donor, mode) &&
+    (processor === "ledger" || subscriptionId === donor.stripeSubscriptionId);
+  return hasCarrier && !hasEnded ? "active" : "ended";
 };
 
 /** Returns why a donor may not make live donations, or null. */
@@ -88,6 +81,6 @@ export const findSubscriptionRefusal = (
   context: Pick<BillingContext, "billing">,
   donor: Donor,
 ): DomainError | null =>
-  donor.activeSince && !donor.hasEnded && hasCarrier(context, donor, "live", donor)
+  subscriptionStateOf(context, donor, "live") === "active"
     ? null
     : new DomainError("donations_not_subscribed", "donation subscription not active");

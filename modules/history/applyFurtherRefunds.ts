@@ -1,12 +1,10 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import { subtractDonations } from "../charities/donationTotals.sql.ts";
 import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { lockRegistrations } from "../registrations/refunds.sql.ts";
-import { subtractFromTotalsOfOwners } from "../registrations/totals.sql.ts";
 import {
   listFurtherRefunded,
   markImportedDonationsRefunded,
@@ -32,6 +30,10 @@ const applyChunk = async (
   // The statement that waits for a concurrent refund would not see it.
   await lockRegistrations(transaction, refunds);
   const units = await listFurtherRefunded(transaction, refunds);
+  const donations = await markImportedDonationsRefunded(
+    transaction,
+    chunk.flatMap(({ id, record }) => (record.kind === "donation" && record.refunded ? [id] : [])),
+  );
   await releaseRefundedTrees(
     transaction,
     units
@@ -39,12 +41,8 @@ const applyChunk = async (
       .map(({ id, count }) => ({ registrationId: id, count })),
   );
   await raiseRefundedCounts(transaction, units);
-  const donations = await markImportedDonationsRefunded(
-    transaction,
-    chunk.flatMap(({ id, record }) => (record.kind === "donation" && record.refunded ? [id] : [])),
-  );
   const applied = [
-    ...units.map(({ id, kind, count }) => ({ id, kind, count })),
+    ...units,
     ...donations.map(({ id, amountCents }) => ({ id, kind: "donation", amountCents })),
   ];
   if (applied.length > 0) {
@@ -54,16 +52,6 @@ const applyChunk = async (
       details: { mode: owner.mode, refundedSince: applied },
     });
   }
-  await subtractDonations(
-    transaction,
-    donations.map(({ id }) => id),
-  );
-  await subtractFromTotalsOfOwners(
-    transaction,
-    units.map(({ kind, count, registeredAt }) =>
-      Object.assign({ kind, count, registeredAt }, owner),
-    ),
-  );
   return applied.map(({ id }) => id);
 };
 

@@ -3,13 +3,14 @@ import { z } from "zod";
 import { kindColumn } from "../records/columns.sql.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
 import { isImported } from "../records/ownedRecords.sql.ts";
+import { totalSubtractions as donationTotalSubtractions } from "../charities/donationTotals.sql.ts";
 import { keptOrderedCount } from "../planting/orders.sql.ts";
+import { sumsOf, totalSubtractions } from "../registrations/totals.sql.ts";
 
 const refundedUnitsRow = z.strictObject({
   id: z.uuid(),
   kind: kindColumn,
   count: safeInteger,
-  registeredAt: z.date(),
 });
 
 /**
@@ -25,8 +26,7 @@ export const listFurtherRefunded = (
     SELECT
       registration.id,
       registration.kind,
-      given."refundedCount" - registration.refunded_count AS count,
-      registration.created_at AS "registeredAt"
+      given."refundedCount" - registration.refunded_count AS count
     FROM json_to_recordset(${JSON.stringify(refunds)}) AS given (id uuid, "refundedCount" bigint)
     JOIN registration ON registration.id = given.id
     -- So that each is looked up by its id, whatever the statistics say.
@@ -39,22 +39,27 @@ export const listFurtherRefunded = (
       AND NOT EXISTS (SELECT FROM refund WHERE refund.registration_id = registration.id)
   `);
 
-/** Raises the refunded units of registrations. */
+/** Raises the refunded units of registrations, and subtracts them from the totals. */
 export const raiseRefundedCounts = async (
   transaction: DatabaseTransactionConnection,
   refunded: readonly { readonly id: string; readonly count: number }[],
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
-    UPDATE registration
-    SET refunded_count = refunded_count + (value ->> 1)::bigint, ordered_count = ${keptOrderedCount}
-    FROM json_array_elements(${JSON.stringify(refunded.map(({ id, count }) => [id, count]))}) AS value
-    WHERE registration.id = (value ->> 0)::uuid
+    WITH raised AS (
+      UPDATE registration
+      SET refunded_count = refunded_count + (value ->> 1)::bigint, ordered_count = ${keptOrderedCount}
+      FROM json_array_elements(${JSON.stringify(refunded.map(({ id, count }) => [id, count]))}) AS value
+      WHERE registration.id = (value ->> 0)::uuid
+      RETURNING account_id, mode, kind, (value ->> 1)::bigint AS count, created_at
+    ),
+    ${totalSubtractions(sumsOf(sql.fragment`raised`))}
+    SELECT
   `);
 };
 
 const refundedDonationRow = z.strictObject({ id: z.uuid(), amountCents: safeInteger });
 
-/** Marks imported donations as refunded, and returns those that were not. */
+/** Marks imported donations as refunded, subtracts them from the totals, and returns those that were not refunded. */
 export const markImportedDonationsRefunded = (
   transaction: DatabaseTransactionConnection,
   ids: readonly string[],
@@ -66,10 +71,14 @@ export const markImportedDonationsRefunded = (
       WHERE id = ANY(${sql.array([...ids], "uuid")}) AND ${isImported(sql.fragment`id`)} AND NOT refunded
       ORDER BY id
       FOR UPDATE
-    )
-    UPDATE donation
-    SET refunded = true
-    FROM before
-    WHERE donation.id = before.id
-    RETURNING donation.id, donation.amount_cents AS "amountCents"
+    ),
+    marked AS (
+      UPDATE donation
+      SET refunded = true
+      FROM before
+      WHERE donation.id = before.id
+      RETURNING donation.*
+    ),
+    ${donationTotalSubtractions(sql.fragment`marked`)}
+    SELECT id, amount_cents AS "amountCents" FROM marked
   `);

@@ -18,7 +18,7 @@ import { addToTally } from "../planting/tallies.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rules.ts";
 import { treeIdentity } from "./importedRecords.rules.ts";
-import type { PlantingOrder } from "../planting/order.rules.ts";
+import type { PlantingOrder } from "../planting/orders.sql.ts";
 import { tallyChanges } from "../planting/tally.rules.ts";
 import { digestOf, recordFacts } from "../planting/settleFacts.ts";
 import type { EvidenceLine, LineOutcome } from "./importLine.ts";

@@ -4,7 +4,7 @@ import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rules.ts";
 import { IMPORTED_PARTNER, PLANTING_STAGES } from "../planting/order.rules.ts";
-import type { PlantingOrder } from "../planting/order.rules.ts";
+import type { PlantingOrder } from "../planting/orders.sql.ts";
 import { lockNextOrdersOf } from "../planting/nextOrders.sql.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { importedRecord, importScopeOf } from "../records/ownedRecords.sql.ts";

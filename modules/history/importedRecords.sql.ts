@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken, ListSqlToken } from "slonik";
 import { z } from "zod";
 import type { CharityProviderName } from "../accounts/accounts.rules.ts";
-import { totalAdditions } from "../charities/donationTotals.sql.ts";
+import { totalAdditions as donationTotalAdditions } from "../charities/donationTotals.sql.ts";
 import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
 import { isUuid } from "../records/fields.rules.ts";
 import {
@@ -20,7 +20,7 @@ import type { RecordTable } from "../records/ownedRecords.sql.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { maximumJsonBytes } from "../registrations/presentRegistration.rules.ts";
-import { asTotalError } from "../registrations/totals.sql.ts";
+import { asTotalError, sumsOf, totalAdditions } from "../registrations/totals.sql.ts";
 import { namesCustomer, PERSONAL_COLUMNS } from "../stores/personalData.sql.ts";
 import { afterLookup, inMicroseconds, literals, sql } from "../../db/sql.ts";
 import type { ImportedRecord, ImportOwner } from "./importedRecords.rules.ts";
@@ -161,17 +161,9 @@ const insertRegistrations = (
       LEFT JOIN joined_order USING (kind)
       WHERE ${hasFreeKey}
       ORDER BY kind, id
-      RETURNING id, kind, count - refunded_count AS count, created_at
+      RETURNING id, account_id, mode, kind, count - refunded_count AS count, created_at
     ),
-    new_total AS (
-      INSERT INTO impact_total (account_id, mode, kind, period, total)
-      SELECT ${accountId}::uuid, ${mode}, kind, period, sum(count)::bigint
-      FROM inserted
-      CROSS JOIN LATERAL (VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))) AS span (period)
-      GROUP BY kind, period
-      ORDER BY kind, period
-      ON CONFLICT (account_id, mode, kind, period) DO UPDATE SET total = impact_total.total + excluded.total
-    )
+    ${totalAdditions(sumsOf(sql.fragment`inserted`))}
     SELECT id FROM inserted
   `);
 };
@@ -193,7 +185,7 @@ const insertDonations = (
       ORDER BY id
       RETURNING id, account_id, mode, amount_cents, refunded
     ),
-    ${totalAdditions(sql.fragment`(SELECT * FROM inserted WHERE NOT refunded) AS counted`)}
+    ${donationTotalAdditions(sql.fragment`(SELECT * FROM inserted WHERE NOT refunded) AS counted`)}
     SELECT id FROM inserted
   `);
 

@@ -1,9 +1,7 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { RecordedTrees } from "./creditOrder.rules.ts";
+import type { PlantingOrder } from "./orders.sql.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
-
-const treesRow = z.strictObject({ reference: z.string(), trees: safeInteger });
 
 /** Locks all claims of a partner until the transaction ends: what is left of a record depends on all orders. */
 export const lockClaims = async (
@@ -16,44 +14,72 @@ export const lockClaims = async (
   `);
 };
 
-/** Lists an order's claims. */
-export const listClaims = (
-  db: CommonQueryMethods,
-  orderId: number,
-): Promise<readonly RecordedTrees[]> =>
-  db.any(sql.type(treesRow)`
-    SELECT reference, trees
-    FROM planting_claim
-    WHERE order_id = ${orderId}
-    ORDER BY reference
-  `);
+const treesRow = z.strictObject({ reference: z.string(), trees: safeInteger });
 
-/** Lists how many trees of records all orders have together. Records that no order has trees of are left out. */
-export const listCreditedTrees = (
-  db: CommonQueryMethods,
-  partner: string,
-  references: readonly string[],
-): Promise<readonly RecordedTrees[]> =>
-  db.any(sql.type(treesRow)`
-    SELECT reference, sum(trees)::bigint AS trees
-    FROM planting_claim
-    WHERE partner = ${partner} AND reference = ANY(${sql.array(references, "text")})
-    GROUP BY reference
-  `);
+/** Trees of a partner's planting record, which the partner identifies by its reference. */
+export type RecordedTrees = Readonly<z.output<typeof treesRow>>;
 
-/** Replaces an order's claims. The caller must hold the lock of the partner's claims. */
-export const replaceClaims = async (
+/**
+ * Credits an order with trees of its partner's records that no other order has. An order that has all its trees keeps them
+ * while their records exist, since a concurrent poll may be about to report exactly these. Any other order is credited anew,
+ * because partners correct, merge and delete records. The caller must hold the lock of the partner's claims.
+ * @param records are used up in their order
+ * @returns all that the order is credited with
+ */
+export const creditOrder = (
   transaction: DatabaseTransactionConnection,
-  partner: string,
-  orderId: number,
-  claims: readonly RecordedTrees[],
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    DELETE FROM planting_claim WHERE partner = ${partner} AND order_id = ${orderId}
+  { id, partner, treeCount }: Pick<PlantingOrder, "id" | "partner" | "treeCount">,
+  records: readonly RecordedTrees[],
+): Promise<readonly RecordedTrees[]> =>
+  transaction.any(sql.type(treesRow)`
+    WITH record AS MATERIALIZED (
+      SELECT value ->> 0 AS reference, (value ->> 1)::bigint AS trees, place
+      FROM json_array_elements(${JSON.stringify(
+        records.map(({ reference, trees }) => [reference, trees]),
+      )}::json) WITH ORDINALITY AS given (value, place)
+    ),
+    kept AS MATERIALIZED (
+      SELECT record.reference, claim.trees, record.place
+      FROM planting_claim AS claim
+      LEFT JOIN record ON record.reference = claim.reference
+      WHERE claim.order_id = ${id}
+    ),
+    free AS (
+      SELECT
+        reference,
+        place,
+        greatest(
+          0,
+          trees - (
+            SELECT coalesce(sum(claim.trees), 0)
+            FROM planting_claim AS claim
+            WHERE claim.partner = ${partner} AND claim.reference = record.reference AND claim.order_id <> ${id}
+          )
+        ) AS trees
+      FROM record
+    ),
+    part AS (
+      SELECT reference, least(trees, ${treeCount} - sum(trees) OVER (ORDER BY place) + trees)::bigint AS trees, place
+      FROM free
+    ),
+    credited AS MATERIALIZED (
+      SELECT reference, trees, place
+      FROM (SELECT sum(trees) >= ${treeCount} AND bool_and(reference IS NOT NULL) AS is_complete FROM kept) AS kept_all
+      CROSS JOIN LATERAL (
+        SELECT * FROM kept WHERE is_complete
+        UNION ALL
+        SELECT * FROM part WHERE trees > 0 AND is_complete IS NOT true
+      ) AS credit
+    ),
+    given_up AS (
+      DELETE FROM planting_claim
+      WHERE order_id = ${id} AND reference NOT IN (SELECT reference FROM credited)
+    ),
+    claimed AS (
+      INSERT INTO planting_claim (partner, reference, order_id, trees)
+      SELECT ${partner}, reference, ${id}, trees
+      FROM credited
+      ON CONFLICT (partner, reference, order_id) DO UPDATE SET trees = excluded.trees
+    )
+    SELECT reference, trees FROM credited ORDER BY place
   `);
-  await transaction.query(sql.typeAlias("void")`
-    INSERT INTO planting_claim (partner, reference, order_id, trees)
-    SELECT ${partner}, reference, ${orderId}, trees
-    FROM jsonb_to_recordset(${JSON.stringify(claims)}::jsonb) AS claim (reference text, trees bigint)
-  `);
-};

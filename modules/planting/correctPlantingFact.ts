@@ -2,13 +2,13 @@ import type { DatabaseTransactionConnection } from "slonik";
 import type { Actor } from "../accounts/audit.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import { runAndRollBack } from "../../db/runAndRollBack.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { PlantingReport } from "./fact.rules.ts";
 import { findFactOrder, listFacts, withdrawFact } from "./facts.sql.ts";
 import type { StoredFact } from "./facts.sql.ts";
 import { findWithdrawalProblem } from "./order.rules.ts";
-import type { OrderStage, PlantingOrder } from "./order.rules.ts";
+import type { OrderStage } from "./order.rules.ts";
+import type { PlantingOrder } from "./orders.sql.ts";
 import { lockPlantingOrder } from "./orders.sql.ts";
 import { reopenPlantingOrder } from "./orderWorkflows.sql.ts";
 import { recordFacts } from "./settleFacts.ts";
@@ -18,7 +18,7 @@ import { deleteSummaries } from "./summary.sql.ts";
 
 type WithdrawalContext = OperatorContext<Extract<Actor, { readonly kind: "operator" }>>;
 
-/** What a correction changed, or would change. */
+/** What a correction changed. */
 export type CorrectedOrder = Pick<RecordedReport, "changes"> & {
   readonly order: string;
   readonly stageBefore: OrderStage;
@@ -31,7 +31,11 @@ export type CorrectedOrder = Pick<RecordedReport, "changes"> & {
 const lockFact = async (
   transaction: DatabaseTransactionConnection,
   factId: number,
-): Promise<{ readonly order: PlantingOrder; readonly fact: StoredFact }> => {
+): Promise<{
+  readonly order: PlantingOrder;
+  readonly facts: readonly StoredFact[];
+  readonly fact: StoredFact;
+}> => {
   const orderId = await findFactOrder(transaction, factId);
   const order = orderId === null ? null : await lockPlantingOrder(transaction, orderId);
   const facts = order === null ? [] : await listFacts(transaction, order.id);
@@ -42,7 +46,7 @@ const lockFact = async (
       `fact ${factId} not found; see \`impact evidence order show\``,
     );
   }
-  return { order, fact };
+  return { order, facts, fact };
 };
 
 type Withdrawal = {
@@ -50,7 +54,6 @@ type Withdrawal = {
   readonly reason: string;
   /** What to record instead. */
   readonly replacement: PlantingReport | null;
-  readonly isDryRun: boolean;
 };
 
 /**
@@ -60,29 +63,28 @@ type Withdrawal = {
  * @throws DomainError record_not_found, or request_invalid if the replacement is of another order, or the order would be placed
  *   again or stay verified without its planting
  */
-export const correctPlantingFact = async (
+export const correctPlantingFact = (
   { db, clock, actor }: WithdrawalContext,
   factId: number,
-  { reason, replacement, isDryRun }: Withdrawal,
-): Promise<CorrectedOrder> => {
-  const correct = async (transaction: DatabaseTransactionConnection): Promise<CorrectedOrder> => {
-    const { order: before, fact } = await lockFact(transaction, factId);
+  { reason, replacement }: Withdrawal,
+): Promise<CorrectedOrder> =>
+  db.transaction(async (transaction) => {
+    const { order: before, facts: factsBefore, fact } = await lockFact(transaction, factId);
     const now = clock.now();
     if (replacement && replacement.order !== before.publicId) {
       throw invalidRequest(
         `the replacement is of ${replacement.order}, but the fact is of ${before.publicId}`,
       );
     }
+    if (fact.state !== "withdrawn") {
+      await withdrawFact(transaction, factId, { reason, operator: actor.name, at: now });
+      await releaseSites(transaction, factId);
+    }
     const { order, facts, changes, recorded } = await recordFacts(transaction, before, {
       facts: replacement?.facts ?? [],
       source: "operator",
       now,
-      correct: async () => {
-        if (fact.state !== "withdrawn") {
-          await withdrawFact(transaction, factId, { reason, operator: actor.name, at: now });
-          await releaseSites(transaction, factId);
-        }
-      },
+      factsBefore,
     });
     const problem = findWithdrawalProblem(order, facts, fact);
     if (problem !== null) {
@@ -109,6 +111,4 @@ export const correctPlantingFact = async (
       changes,
       replacement: recorded,
     };
-  };
-  return isDryRun ? runAndRollBack(db, correct) : db.transaction(correct);
-};
+  });

@@ -1,4 +1,3 @@
-import { treesIn } from "./creditOrder.rules.ts";
 import type { PlantingFactOf, ReportedSite } from "./fact.rules.ts";
 import type { PlantingPartner } from "./partner.ts";
 
@@ -122,7 +121,7 @@ export const createRecordPolls = (listRecords: ListRecords): PlantingPartner["fe
       const record = byReference.get(reference);
       return record ? [{ ...record, trees }] : [];
     });
-    if (treesIn(credited) < treeCount) {
+    if (credited.reduce((sum, { trees }) => sum + trees, 0) < treeCount) {
       return { facts: [], nextPollMs: null };
     }
     const allocated = hasReached("allocated") ? [] : [allocatedFact(credited)];

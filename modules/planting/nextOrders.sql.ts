@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToke
 import { z } from "zod";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { Mode } from "../records/owner.rules.ts";
-import type { PlantingOrder } from "./order.rules.ts";
+import type { PlantingOrder } from "./orders.sql.ts";
 import { modeColumn } from "../records/columns.sql.ts";
 import { nothing, sql, timestamp } from "../../db/sql.ts";
 

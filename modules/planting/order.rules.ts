@@ -1,7 +1,5 @@
 import type { PartnerKind, TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
-import type { Mode } from "../records/owner.rules.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
-import type { ForestType } from "./impactFactors.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 
 /** The stages of a planting order, in order. */
@@ -34,43 +32,6 @@ export const expectedPartner = (
   }: { readonly partner: string | null; readonly isOrderedElsewhere: boolean },
   configured: string,
 ): string | null => partner ?? (isOrderedElsewhere ? null : configured);
-
-/** The part of an order's trees at one site. Weights are integers of at least 1; only their proportions matter. */
-export type SiteShare = {
-  readonly siteId: number;
-  readonly region: string;
-  readonly forestType: ForestType;
-  readonly weight: number;
-  /** The impact factor of its trees; null until they are planted. */
-  readonly factorId: string | null;
-};
-
-/** A batch of an account's trees that a partner plants. */
-export type PlantingOrder = {
-  readonly id: number;
-  /** The id that partners and operators use. */
-  readonly publicId: string;
-  /** The ids that clients see in evidence and events: of an imported order, those of the other system. */
-  readonly shownId: number;
-  readonly shownPublicId: string;
-  readonly accountId: string;
-  readonly mode: Mode;
-  /** The kind of the partner's adapter. */
-  readonly partner: string;
-  readonly partnerName: string;
-  readonly buyerName: string;
-  readonly timeline: TimelineShape;
-  readonly treeCount: number;
-  /** Trees refunded after the order was created. */
-  readonly refundedCount: number;
-  /** The partner's name for the order. */
-  readonly partnerReference: string | null;
-  readonly stage: OrderStage;
-  readonly siteShares: readonly SiteShare[];
-  readonly createdAt: Date;
-  readonly plantedAt: Date | null;
-  readonly verifiedAt: Date | null;
-};
 
 /** Returns the stages that must be reached before a stage can be. */
 const prerequisitesOf = (
@@ -182,7 +143,7 @@ export const IMPORTED_PARTNER = "imported";
  * @param facts the facts of the order, as they would be afterwards
  */
 export const findWithdrawalProblem = (
-  { partner }: Pick<PlantingOrder, "partner">,
+  { partner }: { readonly partner: string },
   facts: readonly DecidedFact[],
   withdrawn: DecidedFact,
 ): string | null => {
@@ -213,7 +174,7 @@ export const findImportedReferenceId = (partner: string, reference: string): num
 const ORDER_NOT_FOUND = "failed to find planting order";
 
 /** @throws DomainError record_not_found if there is no order */
-export const requireOrder = (order: PlantingOrder | null): PlantingOrder => {
+export const requireOrder = <Order>(order: Order | null): Order => {
   if (order === null) {
     throw new DomainError("record_not_found", ORDER_NOT_FOUND);
   }

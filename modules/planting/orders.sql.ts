@@ -2,41 +2,39 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { ORDER_STAGES } from "./order.rules.ts";
 import { TIMELINE_SHAPES } from "../../runtime/config/partnerKinds.rules.ts";
-import { FOREST_TYPES } from "./impactFactors.rules.ts";
-import type { PlantingOrder } from "./order.rules.ts";
+import { siteShare } from "./tally.rules.ts";
 import { modeColumn } from "../records/columns.sql.ts";
 import { columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { newestOf } from "../records/ownedRecords.sql.ts";
 
-const siteShares = z.array(
-  z.strictObject({
-    siteId: z.int(),
-    region: z.string(),
-    forestType: z.enum(FOREST_TYPES),
-    weight: z.number(),
-    factorId: z.string().nullable(),
-  }),
-);
-
 const storedOrder = z.strictObject({
   id: z.int(),
+  /** The id that partners and operators use. */
   publicId: z.string(),
   accountId: z.uuid(),
   mode: modeColumn,
+  /** The kind of the partner's adapter. */
   partner: z.string(),
   partnerName: z.string(),
   buyerName: z.string(),
   timeline: z.enum(TIMELINE_SHAPES),
   treeCount: safeInteger,
+  /** Trees refunded after the order was created. */
   refundedCount: safeInteger,
+  /** The partner's name for the order. */
   partnerReference: z.string().nullable(),
   stage: z.enum(ORDER_STAGES),
-  siteShares,
+  siteShares: z.array(siteShare).readonly(),
   createdAt: z.date(),
   plantedAt: z.date().nullable(),
   verifiedAt: z.date().nullable(),
 });
+
+/** With the ids that clients see in evidence and events: of an imported order, those of the other system. */
 const orderRow = storedOrder.extend({ shownId: safeInteger, shownPublicId: z.string() });
+
+/** A batch of an account's trees that a partner plants. */
+export type PlantingOrder = Readonly<z.output<typeof orderRow>>;
 
 /** The ids by which clients know an order: those of the system that it was imported from, if it was. */
 export const shownOrderId = sql.fragment`coalesce(planting_order.imported_order_id, planting_order.id)`;

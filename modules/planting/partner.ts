@@ -1,6 +1,7 @@
-import type { RecordedTrees } from "./creditOrder.rules.ts";
+import type { RecordedTrees } from "./claims.sql.ts";
 import type { PlantingFact } from "./fact.rules.ts";
-import type { PlantingOrder, PlantingStage } from "./order.rules.ts";
+import type { PlantingStage } from "./order.rules.ts";
+import type { PlantingOrder } from "./orders.sql.ts";
 import type { PartnerKind, TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 
 /** An order as its partner sees it. */

@@ -1,7 +1,8 @@
 import { listFacts } from "./facts.sql.ts";
 import { markPlantingOrderPolled } from "./orderWorkflows.sql.ts";
 import { findPlantingOrder } from "./orders.sql.ts";
-import type { OrderStage, PlantingOrder } from "./order.rules.ts";
+import type { OrderStage } from "./order.rules.ts";
+import type { PlantingOrder } from "./orders.sql.ts";
 import { isTimelineComplete } from "./timeline.rules.ts";
 import type { PartnerOrder, PlantingPartner } from "./partner.ts";
 import type { PlantingContext } from "./context.ts";

@@ -4,7 +4,7 @@ import type { Context } from "../../runtime/context.ts";
 import type { PlantingFact, PlantingReport } from "./fact.rules.ts";
 import type { FactSource } from "./facts.sql.ts";
 import { requireOrder } from "./order.rules.ts";
-import type { PlantingOrder } from "./order.rules.ts";
+import type { PlantingOrder } from "./orders.sql.ts";
 import { findPlantingOrder, lockPlantingOrder } from "./orders.sql.ts";
 import { recordFacts } from "./settleFacts.ts";
 import type { RecordedFact } from "./settleFacts.ts";

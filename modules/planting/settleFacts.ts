@@ -7,7 +7,9 @@ import { findFutureProblem, plantingFact, sitesOf } from "./fact.rules.ts";
 import type { AcceptedFacts, PlantingFact } from "./fact.rules.ts";
 import { insertFact, listFacts, storeDecision } from "./facts.sql.ts";
 import type { FactSource, StoredFact } from "./facts.sql.ts";
-import type { PlantingOrder, PlantingStage, SiteShare } from "./order.rules.ts";
+import type { PlantingStage } from "./order.rules.ts";
+import type { PlantingOrder } from "./orders.sql.ts";
+import type { SiteShare } from "./tally.rules.ts";
 import { decideFacts, latestStage, PLANTING_STAGES } from "./order.rules.ts";
 import { updatePlantingOrderProgress } from "./orders.sql.ts";
 import { storeSites } from "./sites.sql.ts";
@@ -92,8 +94,8 @@ type Report = {
   readonly facts: readonly PlantingFact[];
   readonly source: FactSource;
   readonly now: Date;
-  /** Corrects recorded facts before those of the report are stored. */
-  readonly correct?: () => Promise<void>;
+  /** Those of a correction, which has withdrawn one since. */
+  readonly factsBefore?: readonly StoredFact[];
 };
 
 /** What a report has changed. */
@@ -120,17 +122,16 @@ export type RecordedReport = {
 export const recordFacts = async (
   transaction: DatabaseTransactionConnection,
   before: PlantingOrder,
-  { facts: reported, source, now, correct }: Report,
+  { facts: reported, source, now, ...correction }: Report,
 ): Promise<RecordedReport> => {
   const contents = reported.map((fact) => plantingFact.parse(fact));
   const [problem] = contents.flatMap((fact) => findFutureProblem(fact, now) ?? []);
   if (problem !== undefined) {
     throw invalidRequest(problem);
   }
-  const factsBefore = await listFacts(transaction, before.id);
+  const factsBefore = correction.factsBefore ?? (await listFacts(transaction, before.id));
   const stateBefore = new Map(factsBefore.map(({ id, state }) => [id, state]));
-  await correct?.();
-  const reinstates = source === "operator" && correct === undefined;
+  const reinstates = source === "operator" && correction.factsBefore === undefined;
   const newIds: (number | null)[] = [];
   for (const content of contents) {
     const fact = { content, digest: digestOf(content), source, now, reinstates };

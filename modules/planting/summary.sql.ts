@@ -4,7 +4,7 @@ import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { Mode } from "../records/owner.rules.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { isSimulated } from "./order.rules.ts";
-import type { PlantingOrder } from "./order.rules.ts";
+import type { PlantingOrder } from "./orders.sql.ts";
 import { mediaOfFact } from "./sites.sql.ts";
 
 // This file reads the totals of registrations itself, because the summary is one statement.

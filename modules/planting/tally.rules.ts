@@ -1,5 +1,16 @@
-import { factorFor } from "./impactFactors.rules.ts";
-import type { PlantingOrder, SiteShare } from "./order.rules.ts";
+import { z } from "zod";
+import { factorFor, FOREST_TYPES } from "./impactFactors.rules.ts";
+
+/** The part of an order's trees at one site. Weights are integers of at least 1; only their proportions matter. */
+export const siteShare = z.strictObject({
+  siteId: z.int(),
+  region: z.string(),
+  forestType: z.enum(FOREST_TYPES),
+  weight: z.number(),
+  /** The impact factor of its trees; null until they are planted. */
+  factorId: z.string().nullable(),
+});
+export type SiteShare = Readonly<z.output<typeof siteShare>>;
 
 /** Planted trees at one site under one impact factor. */
 export type TallyEntry = {
@@ -21,10 +32,12 @@ const splitByWeight = (total: number, weights: readonly number[]): readonly numb
   return shares.map((share, index) => (index < rest ? share + 1 : share));
 };
 
-type TalliedOrder = Pick<
-  PlantingOrder,
-  "treeCount" | "refundedCount" | "siteShares" | "verifiedAt"
->;
+type TalliedOrder = {
+  readonly treeCount: number;
+  readonly refundedCount: number;
+  readonly siteShares: readonly SiteShare[];
+  readonly verifiedAt: Date | null;
+};
 
 /** Returns shares with the impact factors of their trees if they are planted. Trees that had a factor keep it. */
 export const withImpactFactors = (

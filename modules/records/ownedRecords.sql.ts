@@ -1,7 +1,5 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { REGISTER_OPERATIONS } from "./idempotencyKeys.rules.ts";
-import { knownKeys } from "./idempotencyKeys.sql.ts";
 import { KINDS, MODES } from "./owner.rules.ts";
 import type { AccountMode, Kind } from "./owner.rules.ts";
 import { isUuid } from "./fields.rules.ts";
@@ -201,22 +199,6 @@ export const namedIds = (table: RecordTable, named: readonly NamedRecord[]): Fra
     )
     SELECT place, id FROM found WHERE id IS NOT NULL
   `;
-};
-
-const keyRow = z.strictObject({ key: z.string() });
-
-/** Returns those of the idempotency keys that belong to records of the owner. */
-export const listKnownKeys = async (
-  db: CommonQueryMethods,
-  table: RecordTable,
-  owner: RecordOwner,
-  keys: readonly string[],
-): Promise<ReadonlySet<string>> => {
-  const isDonation = table === "donation" || owner.kind === undefined;
-  const operation = isDonation ? "donate" : REGISTER_OPERATIONS[owner.kind];
-  return new Set(
-    await db.anyFirst(sql.type(keyRow)`SELECT known.key FROM ${knownKeys(owner, operation, keys)}`),
-  );
 };
 
 const idRow = z.strictObject({ id: z.uuid() });

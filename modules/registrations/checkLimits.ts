@@ -1,14 +1,14 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { lockAccountLimits, updateCountedUnits } from "../accounts/accountLimits.sql.ts";
 import type { LockedLimit } from "../accounts/accountLimits.sql.ts";
-import { listKnownKeys } from "../records/ownedRecords.sql.ts";
+import { listKnownKeys } from "./registrations.sql.ts";
 import { accountModeKey, ownerKey } from "../records/owner.rules.ts";
 import type { AccountMode, Owner } from "../records/owner.rules.ts";
 import { findExcess } from "../accounts/limits.rules.ts";
 import type { DomainError } from "../../runtime/errors.rules.ts";
 import type { NewRegistration } from "./registrations.rules.ts";
 
-export const keyOf = (owner: Owner, idempotencyKey: string): string =>
+const keyOf = (owner: Owner, idempotencyKey: string): string =>
   `${ownerKey(owner)}/${idempotencyKey}`;
 
 /**
@@ -66,8 +66,8 @@ export const listUsedKeys = async (
     const [owner] = own;
     const keys = own.flatMap(({ idempotencyKey }) => idempotencyKey ?? []);
     if (owner && keys.length > 0) {
-      const known = await listKnownKeys(db, "registration", owner, keys);
-      used.push(...[...known].map((key) => keyOf(owner, key)));
+      const known = await listKnownKeys(db, owner, keys);
+      used.push(...known.map((key) => keyOf(owner, key)));
     }
   }
   return used;

@@ -1,5 +1,6 @@
 import type { Kind } from "../records/owner.rules.ts";
-import type { Period } from "../billing/usage.rules.ts";
+import { ACCEPTED_AGE_MS } from "../billing/usage.rules.ts";
+import type { Period, ProcessorName } from "../billing/usage.rules.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Registration } from "./registrations.rules.ts";
@@ -12,44 +13,40 @@ const SENDING_MARGIN_MS = 3 * DAY_MS;
 
 /** What decides, besides the time, whether usage can still be refunded. */
 export type RefundWindow = {
+  readonly processor: ProcessorName;
   /** Null after the account's subscription has ended. */
   readonly cycle: Period | null;
-  /** The maximum age of usage that the processor accepts; null if it accepts any. */
-  readonly acceptedAgeMs: number | null;
 };
-
-/** The window of registrations without usage, of which it decides nothing. */
-export const NO_WINDOW: RefundWindow = { cycle: null, acceptedAgeMs: null };
 
 /** The properties of a registration that decide about its refund. */
 export type RefundableRegistration = Pick<Registration, "count" | "refundedCount" | "createdAt"> & {
   readonly kind: Kind;
-  /** False for an imported registration: another system billed it. */
+  /** False for an imported registration, which another system billed, and for a store's. */
   readonly hasUsage: boolean;
-  /** True for a store's registration, which has no usage either. */
-  readonly isPrepaid?: boolean;
+  /** What a store has paid for each unit; null for an organization's or an imported one. */
+  readonly unitPriceCents: number | null;
 };
 
 /** @throws DomainError usage_not_on_file or outside_billing_cycle */
 const requireRefundableUsage = (
-  registration: RefundableRegistration,
-  { cycle, acceptedAgeMs }: RefundWindow,
+  { kind, createdAt, hasUsage }: RefundableRegistration,
+  window: RefundWindow | null,
   now: Date,
 ): void => {
-  const { kind, createdAt } = registration;
-  if (!registration.hasUsage) {
+  if (!hasUsage || window === null) {
     throw new DomainError(
       "usage_not_on_file",
       `${kind} registration predates the enhanced refund system: no usage record on file`,
     );
   }
   // A registration after the cycle is of the next one: the clock of the process that made it is ahead.
-  if (cycle === null || createdAt < cycle.start) {
+  if (window.cycle === null || createdAt < window.cycle.start) {
     throw new DomainError(
       "outside_billing_cycle",
       `${kind} registration is outside the current billing cycle`,
     );
   }
+  const acceptedAgeMs = ACCEPTED_AGE_MS[window.processor];
   // A billing period can be longer than the accepted age; the processor would then reject the refund's usage.
   if (
     acceptedAgeMs !== null &&
@@ -64,15 +61,16 @@ const requireRefundableUsage = (
 
 /**
  * Returns how many units to refund: the requested count, or all that remain.
+ * @param window null for a registration without usage, of which it decides nothing
  * @throws DomainError usage_not_on_file, outside_billing_cycle, or request_invalid if fewer units remain
  */
 export const decideRefund = (
   registration: RefundableRegistration,
   requestedCount: number | null,
-  window: RefundWindow,
+  window: RefundWindow | null,
   now: Date,
 ): number => {
-  if (registration.isPrepaid !== true) {
+  if (registration.unitPriceCents === null) {
     requireRefundableUsage(registration, window, now);
   }
   const { kind } = registration;

@@ -1,7 +1,11 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import { ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
-import { secondOf } from "../../runtime/durations.rules.ts";
+import { ownerColumns } from "../records/columns.sql.ts";
+import { eventInserts } from "../events/events.sql.ts";
+import type { NewEvent } from "../events/events.sql.ts";
+import { sumsOf, totalSubtractions } from "./totals.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { maximumQuantity } from "../billing/registrationFacts.sql.ts";
@@ -19,7 +23,6 @@ type NewRefund = Owner & {
   readonly id: string;
   readonly registrationId: string;
   readonly count: number;
-  readonly registeredAt: Date;
   readonly reason: string | null;
   readonly idempotencyKey: string | null;
   /** In microseconds for a store's. */
@@ -30,13 +33,10 @@ type NewRefund = Owner & {
 const operationOf = ({ kind }: Owner, byOperator: boolean): Operation =>
   byOperator ? "operator_refund" : REFUND_OPERATIONS[kind];
 
-const keysRow = z.strictObject({ keys: z.int() });
-
 const REFUND = {
   id: "uuid",
   registrationId: "uuid",
   count: "int8",
-  second: "int8",
   reason: "text",
   idempotencyKey: "text",
   createdAt: "timestamptz",
@@ -46,25 +46,27 @@ const REFUND = {
   operation: "text",
 } as const;
 
+const refundedRow = z.strictObject({ ...ownerColumns, total: safeInteger, keys: z.int() });
+
 /**
- * Records refunds of locked registrations with their keys, and with the usage that they take back, at the second of each
- * registration. Those of stores have none, so they are recorded as dispatched. Waits for concurrent calls with the keys.
- * @returns how many of the keys were free
+ * Records refunds of locked registrations with their keys and events, and with the usage that they take back, at the second
+ * of each registration. Those of stores have none, so they are recorded as dispatched. Waits for concurrent calls with the
+ * keys. It must be the last part of a transaction: the totals are locked last.
+ * @returns the owners' all-time totals afterwards by `ownerKey`, and how many of the keys were free
  */
-export const insertRefunds = (
+export const insertRefunds = async (
   transaction: DatabaseTransactionConnection,
   refunds: readonly NewRefund[],
   byOperator: boolean,
-): Promise<number> =>
-  transaction.oneFirst(sql.prepared("insert_refunds", keysRow)`
-    WITH entry AS MATERIALIZED (${jsonRows(
-      REFUND,
-      refunds.map((refund) => ({
-        ...refund,
-        second: secondOf(refund.registeredAt),
-        operation: operationOf(refund, byOperator),
-      })),
-    )}),
+  events: readonly NewEvent[],
+  now: Date,
+): Promise<{ readonly totals: ReadonlyMap<string, number>; readonly keys: number }> => {
+  const given = refunds.map((refund) => ({
+    ...refund,
+    operation: operationOf(refund, byOperator),
+  }));
+  const rows = await transaction.any(sql.prepared("insert_refunds", refundedRow)`
+    WITH entry AS MATERIALIZED (${jsonRows(REFUND, given)}),
     updated AS (
       UPDATE registration
       SET refunded_count = refunded_count + refunded.count, ordered_count = ${keptOrderedCount}
@@ -72,31 +74,50 @@ export const insertRefunds = (
       -- The planner expects few ids in an array, so that it does not read the whole table.
       WHERE registration.id = ANY(ARRAY(SELECT registration_id FROM entry))
         AND registration.id = refunded.registration_id
-      RETURNING registration.id, registration.usage_batch
+      RETURNING registration.id, registration.usage_batch, registration.created_at AS registered_at
+    ),
+    refunded AS MATERIALIZED (
+      SELECT entry.*, updated.usage_batch, updated.registered_at
+      FROM entry
+      JOIN updated ON updated.id = entry.registration_id
     ),
     inserted AS (
       INSERT INTO refund (id, registration_id, account_id, count, reason, created_at, dispatched_at)
       SELECT
-        entry.id, registration_id, account_id, count, reason, created_at,
-        CASE WHEN updated.usage_batch IS NULL THEN created_at END
-      FROM entry
-      JOIN updated ON updated.id = entry.registration_id
-      ORDER BY entry.id
+        id, registration_id, account_id, count, reason, created_at, CASE WHEN usage_batch IS NULL THEN created_at END
+      FROM refunded
+      ORDER BY id
     ),
     fact AS (
       INSERT INTO usage_fact (account_id, mode, kind, usage_batch, refund_id, quantity, second)
       SELECT
-        entry.account_id, entry.mode, entry.kind, updated.usage_batch, entry.id,
-        -least(entry.count - part * ${maximumQuantity}, ${maximumQuantity}), entry.second
-      FROM entry
-      JOIN updated ON updated.id = entry.registration_id
-      CROSS JOIN LATERAL generate_series(0, (entry.count - 1) / ${maximumQuantity}) AS part
-      WHERE updated.usage_batch IS NOT NULL
-      ORDER BY entry.id
+        account_id, mode, kind, usage_batch, id, -least(count - part * ${maximumQuantity}, ${maximumQuantity}),
+        floor(extract(epoch FROM registered_at))::bigint
+      FROM refunded
+      CROSS JOIN LATERAL generate_series(0, (count - 1) / ${maximumQuantity}) AS part
+      WHERE usage_batch IS NOT NULL
+      ORDER BY id
     ),
-    ${claimedKeys(scopeOfRow("entry"))}
-    SELECT count(*)::integer AS keys FROM claimed
+    ${claimedKeys(scopeOfRow("entry"))},
+    ${eventInserts(events, now, sql.fragment`true`)},
+    -- Another transaction may wait for a total and have one of the keys.
+    ${totalSubtractions(
+      sumsOf(sql.fragment`(
+        SELECT account_id, mode, kind, count, registered_at AS created_at
+        FROM refunded
+        CROSS JOIN (SELECT count(*) FROM claimed) AS keys (free)
+      ) AS unit`),
+    )}
+    SELECT
+      account_id AS "accountId", mode, kind, total, (SELECT count(*)::integer FROM claimed) AS keys
+    FROM new_total
+    WHERE period = 'all'
   `);
+  return {
+    totals: new Map(rows.map(({ total, keys: _keys, ...owner }) => [ownerKey(owner), total])),
+    keys: rows[0]?.keys ?? 0,
+  };
+};
 
 const lockedRegistration = registrationRow
   .pick({ id: true, importedId: true, count: true, refundedCount: true, createdAt: true })

@@ -48,9 +48,6 @@ export const registrationOf = (
   metadata: entry.metadata,
 });
 
-/** The request of a registration. If it is refused, it can only return the record of an earlier one with its key. */
-export type RegistrationRequest = NewRegistration & { readonly refusal: DomainError | null };
-
 /** Registered units minus refunded ones. */
 export type Totals = {
   readonly all: number;
@@ -69,12 +66,8 @@ export type RegistrationFilter = {
   readonly metadata?: Metadata | undefined;
 };
 
-/**
- * Returns the calendar month of a time in UTC, `YYYY-MM`.
- * @param time a text is in UTC
- */
-export const monthOf = (time: Date | string): string =>
-  (typeof time === "string" ? time : time.toISOString()).slice(0, 7);
+/** Returns the calendar month of a time in UTC, `YYYY-MM`. */
+export const monthOf = (time: Date): string => time.toISOString().slice(0, 7);
 
 const FRACTIONAL_COUNT_MUST_BE = "must be a number of at least 0";
 

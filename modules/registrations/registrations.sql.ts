@@ -11,7 +11,7 @@ import { accountTypeColumn, kindColumn, modeColumn } from "../records/columns.sq
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { maximumJsonBytes } from "./presentRegistration.rules.ts";
 import { registrationColumns, registrationRow } from "./registrationColumns.sql.ts";
-import { asTotalError } from "./totals.sql.ts";
+import { asTotalError, totalAdditions } from "./totals.sql.ts";
 import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
 import { maximumQuantity } from "../billing/registrationFacts.sql.ts";
 
@@ -160,15 +160,11 @@ export const insertRegistrations = async (
         FROM addition
         CROSS JOIN LATERAL generate_series(0, (count - 1) / ${maximumQuantity}) AS part
       ),
-      new_total AS (
-        INSERT INTO impact_total (account_id, mode, kind, period, total)
+      ${totalAdditions(sql.fragment`
         SELECT account_id, mode, kind, period, count
         FROM addition
         CROSS JOIN (VALUES ('all'), (${monthOf(createdAt)})) AS span (period)
-        ORDER BY account_id, mode, kind, period
-        ON CONFLICT (account_id, mode, kind, period) DO UPDATE SET total = impact_total.total + excluded.total
-        RETURNING account_id, mode, kind, period, total
-      )
+      `)}
       SELECT
         CASE
           WHEN (SELECT count(*) FROM inserted) < ${entries.length}
@@ -189,6 +185,18 @@ export const insertRegistrations = async (
     throw asTotalError(error, "impact_total_safe", "count");
   }
 };
+
+const keyRow = z.strictObject({ key: z.string() });
+
+/** Returns those of the keys that registrations of the owner have. */
+export const listKnownKeys = (
+  db: CommonQueryMethods,
+  owner: Owner,
+  keys: readonly string[],
+): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(keyRow)`
+    SELECT known.key FROM ${knownKeys(owner, REGISTER_OPERATIONS[owner.kind], keys)}
+  `);
 
 /** Returns the registrations that the keys belong to. */
 export const listByIdempotencyKeys = (

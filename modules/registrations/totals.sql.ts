@@ -1,8 +1,7 @@
 import { CheckIntegrityConstraintViolationError } from "slonik";
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { KINDS, ownerKey } from "../records/owner.rules.ts";
-import { ownerColumns } from "../records/columns.sql.ts";
+import { KINDS } from "../records/owner.rules.ts";
 import type { Kind, Owner } from "../records/owner.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Totals } from "./registrations.rules.ts";
@@ -48,78 +47,48 @@ export const readTotals = (db: CommonQueryMethods, owner: Owner, time: Date): Pr
     SELECT totals."all", totals.month FROM ${totalsOf(owner, time)}
   `);
 
-/** Units as rows with the month of a time, of each owner and period. */
-const unitRows = (
-  units: readonly (Owner & { readonly count: number; readonly time: Date | string })[],
-): FragmentSqlToken => sql.fragment`
-  json_to_recordset(${JSON.stringify(
-    units.map(({ accountId, mode, kind, count, time }) => ({
-      account_id: accountId,
-      mode,
-      kind,
-      count,
-      month: monthOf(time),
-    })),
-  )}::json) AS given (account_id uuid, mode text, kind text, count bigint, month text)
-  CROSS JOIN LATERAL (VALUES ('all'), (given.month)) AS span (period)
+/**
+ * A query of the sums of units by their owners, for all time and for the month of each.
+ * @param units a table with `account_id`, `mode`, `kind`, `count` and `created_at`, that of the registration
+ */
+export const sumsOf = (units: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  SELECT account_id, mode, kind, period, sum(count)::bigint AS count
+  FROM ${units}
+  CROSS JOIN LATERAL (VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))) AS span (period)
+  GROUP BY account_id, mode, kind, period
 `;
 
-/** Units of a registration that are refunded. */
-type RefundedUnits = { readonly registeredAt: Date; readonly count: number };
-
-const ownerTotalRow = z.strictObject({ ...ownerColumns, total: safeInteger });
-
-/**
- * Subtracts refunded units, and returns the owners' all-time totals after it by `ownerKey`. It comes last in a transaction:
- * registrations of the owners wait for these rows, and in a batch with them those of other accounts.
- */
-export const subtractFromTotalsOfOwners = async (
-  transaction: DatabaseTransactionConnection,
-  refunded: readonly (Owner & RefundedUnits)[],
-): Promise<ReadonlyMap<string, number>> => {
-  const rows = await transaction.any(sql.prepared("subtract_from_totals", ownerTotalRow)`
-    WITH
-      refunded AS MATERIALIZED (
-        SELECT account_id, mode, kind, period, sum(count)::bigint AS count
-        FROM ${unitRows(refunded.map(({ registeredAt, ...units }) => ({ ...units, time: registeredAt })))}
-        GROUP BY account_id, mode, kind, period
-      ),
-      -- In the order in which a batch of registrations locks them.
-      locked AS MATERIALIZED (
-        SELECT impact_total.account_id, impact_total.mode, impact_total.kind, impact_total.period, refunded.count
-        FROM refunded
-        JOIN impact_total USING (account_id, mode, kind, period)
-        ORDER BY impact_total.account_id, impact_total.mode, impact_total.kind, impact_total.period
-        FOR NO KEY UPDATE OF impact_total
-      ),
-      subtracted AS (
-        UPDATE impact_total
-        SET total = impact_total.total - locked.count
-        FROM locked
-        WHERE impact_total.account_id = locked.account_id
-          AND impact_total.mode = locked.mode
-          AND impact_total.kind = locked.kind
-          AND impact_total.period = locked.period
-        RETURNING impact_total.*
-      )
-    SELECT account_id AS "accountId", mode, kind, total
-    FROM subtracted
-    WHERE period = 'all'
-  `);
-  return new Map(rows.map(({ total, ...owner }) => [ownerKey(owner), total]));
-};
-
-/** Defines a query that adds units of stores to the all-time totals and those of their months, as a part of a statement. */
-export const totalAdditions = (
-  added: readonly (Owner & { readonly count: number; readonly createdAt: string })[],
-): FragmentSqlToken => sql.fragment`
-  added_total AS (
+/** Defines the query `new_total`, which adds sums to the totals of their owners, and has these afterwards. */
+export const totalAdditions = (sums: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  new_total AS (
     INSERT INTO impact_total (account_id, mode, kind, period, total)
-    SELECT account_id, mode, kind, period, sum(count)
-    FROM ${unitRows(added.map(({ createdAt, ...units }) => ({ ...units, time: createdAt })))}
-    GROUP BY account_id, mode, kind, period
+    ${sums}
+    -- As every change of totals, so that concurrent ones cannot deadlock.
     ORDER BY account_id, mode, kind, period
     ON CONFLICT (account_id, mode, kind, period) DO UPDATE SET total = impact_total.total + excluded.total
+    RETURNING account_id, mode, kind, period, total
+  )
+`;
+
+/**
+ * The same for refunded units. It comes last in a transaction: registrations of the owners wait for these rows, and in a batch
+ * with them those of other accounts.
+ */
+export const totalSubtractions = (sums: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  locked_total AS MATERIALIZED (
+    SELECT impact_total.account_id, impact_total.mode, impact_total.kind, impact_total.period, refunded.count
+    FROM (${sums}) AS refunded
+    JOIN impact_total USING (account_id, mode, kind, period)
+    ORDER BY impact_total.account_id, impact_total.mode, impact_total.kind, impact_total.period
+    FOR NO KEY UPDATE OF impact_total
+  ),
+  new_total AS (
+    UPDATE impact_total
+    SET total = impact_total.total - locked_total.count
+    FROM locked_total
+    WHERE (impact_total.account_id, impact_total.mode, impact_total.kind, impact_total.period)
+      = (locked_total.account_id, locked_total.mode, locked_total.kind, locked_total.period)
+    RETURNING impact_total.*
   )
 `;
 

@@ -6,7 +6,6 @@ import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { Billing } from "../billing/createBilling.ts";
 import type { Context, InTransaction } from "../../runtime/context.ts";
-import { insertEvents } from "../events/events.sql.ts";
 import type { NewEvent } from "../events/events.sql.ts";
 import { createEvent } from "../events/recordEvent.ts";
 import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
@@ -15,12 +14,12 @@ import { outcomeOf, requireAll } from "../records/batches.rules.ts";
 import { ownerKey, PLANTED_KIND } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import { shownIdOf } from "../records/recordIds.rules.ts";
-import { decideRefund, NO_WINDOW } from "./decideRefund.rules.ts";
+import { findBillingCycles } from "../billing/resolveBillingCycle.ts";
+import { decideRefund } from "./decideRefund.rules.ts";
 import type { RefundWindow } from "./decideRefund.rules.ts";
-import { findRefundWindows } from "./readRefundWindow.ts";
 import { insertRefunds, listRefundsByKeys, lockRegistrations } from "./refunds.sql.ts";
 import type { LockedRegistration } from "./refunds.sql.ts";
-import { readTotals, subtractFromTotalsOfOwners } from "./totals.sql.ts";
+import { readTotals } from "./totals.sql.ts";
 
 export type RefundRequest = {
   readonly id: string;
@@ -74,24 +73,6 @@ const refundNotFound = ({ kind }: Owner): DomainError =>
 const refundKeyIsTaken = (): DomainError =>
   invalidRequest("idempotency_key: belongs to the refund of another registration");
 
-/** A key was used by a concurrent call, which has committed: the refunds must be decided again. */
-class RefundKeyConflictError extends Error {}
-
-const MAXIMUM_ATTEMPTS = 5;
-
-/** Decides and records refunds again if a concurrent call has used one of their keys. */
-const retryKeyConflicts = async <Result>(run: () => Promise<Result>): Promise<Result> => {
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await run();
-    } catch (error) {
-      if (!(error instanceof RefundKeyConflictError) || attempt === MAXIMUM_ATTEMPTS) {
-        throw error;
-      }
-    }
-  }
-};
-
 type Options = {
   /** Whether nothing is recorded if a refund is rejected. */
   readonly isAtomic?: boolean;
@@ -125,7 +106,7 @@ const decideAll = async (
   const owners = [...new Map(unknown.map((entry) => [ownerKey(entry), entry])).values()];
   const windows =
     billing && owners.length > 0
-      ? await findRefundWindows({ db: transaction, clock, billing }, owners)
+      ? await findBillingCycles({ db: transaction, clock, billing }, owners)
       : new Map<string, never>();
   const now = clock.now();
   const keys = new Map<string, { readonly registrationId: string; readonly count: number }>();
@@ -153,15 +134,12 @@ const decideAll = async (
           }
         : refundKeyIsTaken();
     }
-    const window = registration.hasUsage
-      ? (entry.window ?? windows.get(ownerKey(entry)))
-      : NO_WINDOW;
-    if (!window) {
+    const window = entry.window ?? windows.get(ownerKey(entry)) ?? null;
+    if (registration.hasUsage && window === null) {
       return WINDOW_UNKNOWN;
     }
     return outcomeOf(() => {
-      const isPrepaid = registration.unitPriceCents !== null;
-      const refundable = { ...registration, refundedCount: before, kind: entry.kind, isPrepaid };
+      const refundable = { ...registration, refundedCount: before, kind: entry.kind };
       const count = decideRefund(refundable, entry.count, window, now);
       refunded.set(registration.id, before + count);
       if (key !== null) {
@@ -199,10 +177,7 @@ const refundedEvent = ({
     },
   );
 
-/**
- * Records refunds of locked registrations, each with its usage facts and its event, and returns their owners' totals after
- * them by `ownerKey`. It must be the last part of the transaction: the totals are locked last.
- */
+/** Records refunds of locked registrations, and returns their owners' totals after them by `ownerKey`. */
 const recordAll = async (
   { clock, actor }: RefundContext,
   transaction: DatabaseTransactionConnection,
@@ -219,7 +194,6 @@ const recordAll = async (
     id: newId(),
     registrationId: registration.id,
     count: refundedCount,
-    registeredAt: registration.createdAt,
     reason: entry.reason,
     idempotencyKey: entry.idempotencyKey,
     createdAt: entry.refundedAt ?? now.toISOString(),
@@ -228,11 +202,6 @@ const recordAll = async (
   if (trees.length > 0) {
     await releaseRefundedTrees(transaction, trees);
   }
-  const keys = refunds.filter(({ idempotencyKey }) => idempotencyKey !== null).length;
-  if ((await insertRefunds(transaction, refunds, actor !== undefined)) < keys) {
-    throw new RefundKeyConflictError();
-  }
-  await insertEvents(transaction, decisions.map(refundedEvent), now);
   if (actor) {
     for (const { accountId, registrationId, count } of refunds) {
       await recordAction(transaction, actor, now, {
@@ -243,44 +212,54 @@ const recordAll = async (
       });
     }
   }
-  return subtractFromTotalsOfOwners(transaction, refunds);
+  const events = decisions.map(refundedEvent);
+  const { totals, keys } = await insertRefunds(
+    transaction,
+    refunds,
+    actor !== undefined,
+    events,
+    now,
+  );
+  if (keys < refunds.filter(({ idempotencyKey }) => idempotencyKey !== null).length) {
+    // A concurrent call has used one, which cannot be for a registration that is locked here.
+    throw refundKeyIsTaken();
+  }
+  return totals;
 };
 
 /**
  * Refunds units of registrations in one transaction, in their order, each as if it were a call of its own.
  * @param context.actor who refunds, if it is not the client
  * @throws BatchRejectedError
+ * @throws DomainError request_invalid if a concurrent call has just used one of the keys for another registration
  */
 export const writeRefunds = (
   context: RefundContext,
   entries: readonly RefundEntry[],
   options: Options = {},
 ): Promise<readonly RefundOutcome[]> =>
-  retryKeyConflicts(() =>
-    context.db.transaction(async (transaction) => {
-      const outcomes = await decideAll(context, transaction, entries, options);
-      if (options.isAtomic === true && !outcomes.includes(WINDOW_UNKNOWN)) {
-        requireAll(outcomes);
+  context.db.transaction(async (transaction) => {
+    const outcomes = await decideAll(context, transaction, entries, options);
+    if (options.isAtomic === true && !outcomes.includes(WINDOW_UNKNOWN)) {
+      requireAll(outcomes);
+    }
+    const decisions = outcomes.filter(isDecision);
+    const made = decisions.filter(({ replayed }) => !replayed && options.isDryRun !== true);
+    const totals = new Map(await recordAll(context, transaction, made));
+    for (const { entry } of decisions) {
+      if (!totals.has(ownerKey(entry))) {
+        const { all } = await readTotals(transaction, entry, context.clock.now());
+        totals.set(ownerKey(entry), all);
       }
-      const decisions = outcomes.filter(isDecision);
-      const made = decisions.filter(({ replayed }) => !replayed && options.isDryRun !== true);
-      const totals = new Map(await recordAll(context, transaction, made));
-      for (const { entry } of decisions) {
-        if (!totals.has(ownerKey(entry))) {
-          const { all } = await readTotals(transaction, entry, context.clock.now());
-          totals.set(ownerKey(entry), all);
-        }
+    }
+    const results = outcomes.toReversed().map((outcome): RefundOutcome => {
+      if (!isDecision(outcome)) {
+        return outcome;
       }
-      const results = outcomes.toReversed().map((outcome): RefundOutcome => {
-        if (!isDecision(outcome)) {
-          return outcome;
-        }
-        const { registration, refundedCount, refundedSoFar, replayed } = outcome;
-        const owner = ownerKey(outcome.entry);
-        const total = totals.get(owner) ?? 0;
-        totals.set(owner, total + (replayed ? 0 : refundedCount));
-        return { registration, refundedCount, refundedSoFar, total, replayed };
-      });
-      return results.toReversed();
-    }),
-  );
+      const { entry, ...item } = outcome;
+      const total = totals.get(ownerKey(entry)) ?? 0;
+      totals.set(ownerKey(entry), total + (item.replayed ? 0 : item.refundedCount));
+      return Object.assign(item, { total });
+    });
+    return results.toReversed();
+  });

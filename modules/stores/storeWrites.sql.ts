@@ -5,7 +5,7 @@ import { totalAdditions as donationTotalAdditions } from "../charities/donationT
 import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
 import { keyHash, scopeOfRow } from "../records/idempotencyKeys.sql.ts";
 import type { AccountMode, Owner } from "../records/owner.rules.ts";
-import { asTotalError, totalAdditions } from "../registrations/totals.sql.ts";
+import { asTotalError, sumsOf, totalAdditions } from "../registrations/totals.sql.ts";
 import { columnsOf, jsonRows } from "../../db/jsonRows.ts";
 import { nothing, sql } from "../../db/sql.ts";
 import { setBalance } from "./balances.sql.ts";
@@ -97,7 +97,7 @@ const registrationInserts = (
     FROM given_registration
     LEFT JOIN joined_order USING (account_id, mode, kind)
   ),
-  ${totalAdditions(registrations)}
+  ${totalAdditions(sumsOf(sql.fragment`given_registration`))}
 `;
 
 const DONATION = {

@@ -159,17 +159,6 @@ test("the JSON of charity show and search uses the API's field names", async (t)
   ]);
 });
 
-test("an operator who names no charity of the catalogue is told so", async (t) => {
-  const { run } = await stageCatalogue(t);
-  t.is((await run("show", "000000001")).exitCode, 3);
-  for (const name of ["赤十字", "!?", "qx"]) {
-    const { exitCode, stderr } = await run("search", name);
-    t.is(exitCode, 0);
-    t.is(stderr, "None.\n");
-    t.deepEqual(readJson(await run("search", name, "--json")), []);
-  }
-});
-
 test("an EIN is read as people write it, and other texts are none", (t) => {
   const hyphens = ["-", "\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2015", "\u2212"];
   for (const written of [

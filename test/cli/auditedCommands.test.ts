@@ -161,7 +161,7 @@ const CHECKED_ELSEWHERE: Readonly<Record<string, string>> = {
   ...WRITING_WEBHOOK_COMMANDS,
   "evidence record": "test/planting/orders/reports.test.ts",
   find: "test/cli/find.test.ts",
-  "evidence withdraw": "test/planting/orders/withdrawals.test.ts",
+  "evidence withdraw": "test/planting/orders/reports.test.ts",
   migrate: "below",
 };
 

@@ -37,6 +37,7 @@ test.serial("an operator sets the profile, and the page, card and JSON show it",
   ];
   const updated = await impact("org", "update", id, ...options.flat());
   t.is(updated.exitCode, 0, updated.stderr);
+  t.regex(updated.stdout, /First\. Second & last\./u);
 
   const html = await (await fetch(scene.page)).text();
   t.true(html.includes("<h1><bdi>North Sea</bdi></h1>"));

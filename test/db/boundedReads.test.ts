@@ -2,11 +2,11 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { findOwnDonation } from "../../modules/charities/donations.sql.ts";
 import { lockDonations } from "../../modules/charities/donationBatches.sql.ts";
-import { findDonor } from "../../modules/charities/donationSubscriptions.sql.ts";
-import { listKnownKeys } from "../../modules/records/ownedRecords.sql.ts";
+import { readDonor } from "../../modules/charities/donationSubscriptions.sql.ts";
 import {
   findOwnRegistration,
   listByIdempotencyKeys,
+  listKnownKeys,
 } from "../../modules/registrations/registrations.sql.ts";
 import { findRegistrationUsage } from "../../modules/registrations/registrationUsage.sql.ts";
 import { listRefundsByKeys, lockRegistrations } from "../../modules/registrations/refunds.sql.ts";
@@ -70,7 +70,7 @@ test("records are found by their keys in tables without statistics", async (t) =
       listByIdempotencyKeys(single, owner, [keyOf(7), "new"]),
     "a registration by the id of an import": (single) =>
       findOwnRegistration(single, owner, importedIdOf(7)),
-    "known keys": (single) => listKnownKeys(single, "registration", owner, keys),
+    "known keys": (single) => listKnownKeys(single, owner, keys),
     "locked imports": (single) =>
       single.transaction((transaction) =>
         lockRegistrations(transaction, [
@@ -78,14 +78,13 @@ test("records are found by their keys in tables without statistics", async (t) =
           { ...owner, id: importedIdOf(8) },
         ]),
       ),
-    "a donor and known keys": (single) => findDonor(single, owner, keys),
+    "a donor and known keys": (single) => readDonor(single, owner, keys),
     "locked donations": (single) =>
       single.transaction((transaction) =>
         lockDonations(transaction, owner, [importedIdOf(7), importedIdOf(8)]),
       ),
     "a donation by the id of an import": (single) =>
       findOwnDonation(single, owner, importedIdOf(7)),
-    "known keys of donations": (single) => listKnownKeys(single, "donation", owner, keys),
   };
   // The first execution reads the catalogue, and the tables' sizes.
   for (const operation of Object.values(operations)) {

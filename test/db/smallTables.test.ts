@@ -93,7 +93,6 @@ test.serial(
       id: crypto.randomUUID(),
       registrationId: id,
       count: 1,
-      registeredAt: now,
       reason: null,
       idempotencyKey: crypto.randomUUID(),
       createdAt: now.toISOString(),
@@ -109,7 +108,7 @@ test.serial(
       "a registration by its key": (single) => listByIdempotencyKeys(single, owner, ["key-7"]),
       "its refund": (single) =>
         single.transaction((transaction) =>
-          insertRefunds(transaction, [{ ...owner, ...newRefund() }], false),
+          insertRefunds(transaction, [{ ...owner, ...newRefund() }], false, [], now),
         ),
       "its lock": (single) =>
         single.transaction((transaction) => lockRegistrations(transaction, [{ ...owner, id }])),

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { readFeedPage } from "../../modules/feed/feed.sql.ts";
 import { listNextEvents } from "../../modules/billing/sending/waitingStreams.sql.ts";
 import { lockDonations } from "../../modules/charities/donationBatches.sql.ts";
-import { findDonor } from "../../modules/charities/donationSubscriptions.sql.ts";
+import { readDonor } from "../../modules/charities/donationSubscriptions.sql.ts";
 import {
   findOwnDonation,
   listDonations,
@@ -15,13 +15,14 @@ import {
   listFurtherRefunded,
   raiseRefundedCounts,
 } from "../../modules/history/furtherRefunds.sql.ts";
-import { listKnownKeys, listRecordIds } from "../../modules/records/ownedRecords.sql.ts";
+import { listRecordIds } from "../../modules/records/ownedRecords.sql.ts";
 import { listEvidenceTrees } from "../../modules/planting/treeEvidence.sql.ts";
 import { lockRegistrations } from "../../modules/registrations/refunds.sql.ts";
 import { findListPosition, readPage } from "../../modules/registrations/registrationPages.sql.ts";
 import {
   findOwnRegistration,
   listByIdempotencyKeys,
+  listKnownKeys,
   listRegistrationsByIds,
 } from "../../modules/registrations/registrations.sql.ts";
 import {
@@ -139,7 +140,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
       readPage(single, trees, { id: registrationId }, firstPage),
     "a registration of the list, by its imported id": (single) =>
       readPage(single, trees, { id: "old-10000" }, firstPage),
-    "keys of registrations": (single) => listKnownKeys(single, "registration", trees, keys),
+    "keys of registrations": (single) => listKnownKeys(single, trees, keys),
     "registrations by keys": (single) => listByIdempotencyKeys(single, trees, keys),
     "registrations by ids": (single) => listRegistrationsByIds(single, trees, [registrationId]),
     "a registration": (single) => findOwnRegistration(single, trees, registrationId),
@@ -170,8 +171,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "the newest tree": (single) => findMatchingTreeId(single, donor, anyTree),
     "a store's tree": (single) =>
       findMatchingTreeId(single, donor, { ...anyTree, id: registrationId }),
-    "a donor and known keys": (single) => findDonor(single, donor, keys),
-    "keys of donations": (single) => listKnownKeys(single, "donation", donor, keys),
+    "a donor and known keys": (single) => readDonor(single, donor, keys),
     "donations by ids and keys": (single) =>
       listDonationsOf(single, donor, { ids: [donationId], keys }),
     "a donation": (single) => findOwnDonation(single, donor, donationId),

@@ -135,7 +135,7 @@ test("a withdrawn fact of imported evidence is gone, and recording it again show
     clock: systemClock,
     actor: { kind: "operator", name: "ann", reason: null },
   } as const;
-  const withdrawal = { reason: "wrong photos", replacement: null, isDryRun: false };
+  const withdrawal = { reason: "wrong photos", replacement: null };
   await correctPlantingFact(deps, fact?.id ?? 0, withdrawal);
   t.like(await read("a"), { status: "allocated", provider_meta: { allocation_id: 31 } });
   t.deepEqual(await listPlantedSites(db, id, false), []);

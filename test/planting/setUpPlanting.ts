@@ -3,7 +3,7 @@ import { listFacts } from "../../modules/planting/facts.sql.ts";
 import type { StoredFact } from "../../modules/planting/facts.sql.ts";
 import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import type { Kind, Mode } from "../../modules/records/owner.rules.ts";
-import type { PlantingOrder } from "../../modules/planting/order.rules.ts";
+import type { PlantingOrder } from "../../modules/planting/orders.sql.ts";
 import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 import type { PlantingFact } from "../../modules/planting/fact.rules.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
@@ -164,7 +164,6 @@ export const reportsOf = ({ deps }: PlantingSetup, order: PlantingOrder) => {
         reason: "wrong",
         replacement:
           replacement.length > 0 ? { order: order.publicId, facts: [...replacement] } : null,
-        isDryRun: false,
       }),
   };
 };

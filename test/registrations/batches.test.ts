@@ -6,7 +6,6 @@ import { updateOrganization } from "../../modules/accounts/updateOrganization.ts
 import { batchIn, rejectionIn } from "../api/batches.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../api/contract.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
-import { readEvents } from "../events/readEvents.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -164,24 +163,6 @@ test("a key that is known or that an earlier item has returns the original recor
   );
   t.is(idIn(results[1]?.body ?? {}, "tree"), idIn(known.body, "tree"));
   t.is(idIn(results[2]?.body ?? {}, "tree"), idIn(results[0]?.body ?? {}, "tree"));
-});
-
-test("the events of a batch are in the order of its items", async (t) => {
-  const { db } = t.context;
-  const { call, key, id: accountId } = await startApiOf(t);
-  const items = Array.from({ length: 20 }, (_, index) => ({
-    count: index + 1,
-    idempotency_key: `key-${20 - index}`,
-  }));
-
-  await call("POST", "/plant/trees/batch", { key, body: { items } });
-
-  const owner = { accountId, mode: "live" } as const;
-  const events = await readEvents({ db, clock: systemClock }, owner, { limit: 100 });
-  t.deepEqual(
-    events.map(({ data }) => "count" in data && data.count),
-    items.map(({ count }) => count),
-  );
 });
 
 test("a batch of a suspended organization returns only repeated registrations", async (t) => {

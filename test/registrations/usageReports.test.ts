@@ -243,12 +243,3 @@ test("another account's or mode's registration is unknown, and so is a malformed
   }
   t.is((await call("GET", `/usage/${registration.id}`)).status, 403);
 });
-
-test("an unknown kind is rejected with those that exist", async (t) => {
-  const { call, key } = await startApiOf(t);
-
-  const { status, body } = await call("GET", "/usage?kind=whale", { key });
-
-  t.is(status, 400);
-  t.deepEqual(body, { error: "kind: must be one of tree, bottle" });
-});

@@ -182,8 +182,6 @@ export const createRemoteProvider = (api: RemoteApi, context: RemoteContext): Ch
     search,
     find,
     remember,
-    findKnown: (ids) =>
-      Promise.resolve(ids.map((each) => found.get(lookupOf(api.name, each)) ?? null)),
-    knowsAll: false,
+    findKnown: (ids) => Promise.resolve(found.get(lookupOf(api.name, ids))),
   };
 };

@@ -180,7 +180,7 @@ test("an attribution must match exactly", async (t) => {
   t.is((await list(empty)).ids.length, 3);
 });
 
-test("donations are found by a key of their metadata, and by its value as text or JSON", async (t) => {
+test("donations are found by a key of their metadata, and by the text of its value", async (t) => {
   const { donate, list } = await stageList(t);
   const text = await donate({ metadata: { a: "1", quoted: '"x"' } });
   const number = await donate({ metadata: { a: 1 } });
@@ -194,15 +194,8 @@ test("donations are found by a key of their metadata, and by its value as text o
     ["a", "", all],
     ["a", "1", [number, text]],
     ["a", "true", [flag]],
-    ["a", "null", [nothing]],
-    ["a", '{"b":[1,"c"]}', [nested]],
-    ["a", '{ "b": [1, "c"] }', [nested]],
-    // A string is not compared as JSON.
     ["a", '"1"', []],
     ["quoted", '"x"', [text]],
-    ["a", "1e999", []],
-    ["a", String.raw`{"b":"\u0000"}`, []],
-    ["a", "[".repeat(2000), []],
     ["missing", "", []],
     ["a.b", "", []],
   ] as const) {

@@ -16,7 +16,7 @@ import type { DatabaseContext } from "../../support/database.ts";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { readSharedSummary } from "../../../modules/planting/readSharedSummary.ts";
-import type { PlantingOrder } from "../../../modules/planting/order.rules.ts";
+import type { PlantingOrder } from "../../../modules/planting/orders.sql.ts";
 import { listLatestMedia } from "../../../modules/planting/sites.sql.ts";
 import { readSummary } from "../../../modules/planting/summary.sql.ts";
 import { openOwnDatabase } from "../evidence/evidenceApi.ts";

@@ -9,7 +9,7 @@ import { systemClock } from "../../../runtime/clock.ts";
 import { listPlantingOrders } from "../../../modules/planting/orders.sql.ts";
 import { listFacts } from "../../../modules/planting/facts.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import type { PlantingOrder } from "../../../modules/planting/order.rules.ts";
+import type { PlantingOrder } from "../../../modules/planting/orders.sql.ts";
 import {
   simulateAllocated,
   simulatePlanted,
@@ -296,7 +296,7 @@ test.serial(
         actor: { kind: "operator", name: "ann", reason: null },
       },
       planted?.id ?? 0,
-      { reason: "photos of another site", replacement: null, isDryRun: false },
+      { reason: "photos of another site", replacement: null },
     );
     await createOrders();
 

@@ -8,7 +8,7 @@ import { testWithDatabase, openTestPool } from "../../support/database.ts";
 import { planting, SITE, startTreeMapperPlanting } from "./startTreeMapperPlanting.ts";
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { CommonQueryMethods } from "slonik";
-import { lockClaims, replaceClaims } from "../../../modules/planting/claims.sql.ts";
+import { creditOrder, lockClaims } from "../../../modules/planting/claims.sql.ts";
 import { claimTrees } from "../../../modules/planting/claimTrees.ts";
 import { eventually } from "../../support/programs.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
@@ -332,24 +332,55 @@ test.serial("polls that wait for each other hold one connection", async (t) => {
   );
 });
 
+const claimOf = (reference: string, trees: number) => ({ reference, trees });
+
 test.serial("claims of several processes credit no tree to two orders", async (t) => {
   const { db } = t.context;
   const { order } = await startTreeMapperPlanting(t);
-  const [elsewhere, here] = [await order(70), await order(70)];
+  const ids = [await order(70), await order(70)];
+  const [elsewhere, here] = ids.map((id = 0) => ({ id, partner: "treemapper", treeCount: 70 }));
+  const records = [claimOf("contested", 100)];
   const [claimed] = await runBehindLocks<readonly Awaited<ReturnType<typeof claimTrees>>[]>(
     db,
     async (transaction) => {
       await lockClaims(transaction, "treemapper");
-      const claims = [{ reference: "contested", trees: 70 }];
-      await replaceClaims(transaction, "treemapper", elsewhere, claims);
+      await creditOrder(transaction, elsewhere!, records);
     },
-    () =>
-      claimTrees(
-        t.context,
-        { id: here, partner: "treemapper", treeCount: 70 },
-        [{ reference: "contested", trees: 100 }],
-        NEVER,
-      ),
+    () => claimTrees(t.context, here!, records, NEVER),
   );
-  t.deepEqual(claimed, [{ reference: "contested", trees: 30 }]);
+  t.deepEqual(claimed, [claimOf("contested", 30)]);
+});
+
+test.serial("an order is credited with what others have left of its records", async (t) => {
+  const { order } = await startTreeMapperPlanting(t);
+  const [first, second] = [await order(100), await order(100)];
+  const claim = (id: number, ...records: readonly ReturnType<typeof claimOf>[]) =>
+    claimTrees(t.context, { id, partner: "treemapper", treeCount: 100 }, records, NEVER);
+
+  const all = [claimOf("a", 60), claimOf("b", 30), claimOf("c", 10)];
+  t.deepEqual(await claim(first, claimOf("a", 60), claimOf("b", 30), claimOf("c", 50)), all);
+  t.deepEqual(
+    await claim(second, claimOf("a", 10), claimOf("b", 40), claimOf("c", 50), claimOf("e", 1)),
+    [claimOf("b", 10), claimOf("c", 40), claimOf("e", 1)],
+    "a record that shrank below its claims has nothing left",
+  );
+  t.deepEqual(
+    await claim(second, claimOf("b", 35), claimOf("c", 70)),
+    [claimOf("b", 5), claimOf("c", 60)],
+    "an incomplete order follows its records",
+  );
+  const kept = await claim(
+    first,
+    claimOf("new", 100),
+    claimOf("c", 1),
+    claimOf("b", 1),
+    claimOf("a", 1),
+  );
+  t.deepEqual(kept.toReversed(), all, "a complete order keeps its trees");
+  t.deepEqual(
+    await claim(first, claimOf("b", 35), claimOf("a", 60), claimOf("d", 50)),
+    [claimOf("b", 30), claimOf("a", 60), claimOf("d", 10)],
+    "until one of its records is deleted",
+  );
+  t.deepEqual(await claim(second), []);
 });

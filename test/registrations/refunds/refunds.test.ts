@@ -12,6 +12,9 @@ import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { setUpBilling } from "../../billing/billingSetup.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
+import { DomainError } from "../../../runtime/errors.rules.ts";
+import { decideRefund } from "../../../modules/registrations/decideRefund.rules.ts";
+import type { RefundableRegistration } from "../../../modules/registrations/decideRefund.rules.ts";
 
 const test = testWithDatabase();
 const forBothKinds = eachKind(test);
@@ -244,4 +247,45 @@ test("a refund is a 503 while Stripe still returns the period that has ended", a
   );
   t.is(statement.exitCode, 4);
   t.regex(statement.stderr, /has not begun the current billing period yet, try again later/u);
+});
+
+const YEAR = { start: new Date("2026-01-01T00:00:00Z"), end: new Date("2027-01-01T00:00:00Z") };
+const IN_DECEMBER = new Date("2026-12-01T00:00:00.000Z");
+const TOO_OLD_MS = 31.5 * 24 * 60 * 60 * 1000 + 1;
+
+/** Decides a refund in a billing period of a year. */
+const decideInYear = (
+  given: Partial<RefundableRegistration>,
+  requested: number | null = null,
+  processor: "ledger" | "stripe" = "stripe",
+) => {
+  const units = { kind: "tree", count: 10, refundedCount: 0, unitPriceCents: null } as const;
+  const registration = { ...units, hasUsage: true, createdAt: IN_DECEMBER, ...given };
+  return decideRefund(registration, requested, { processor, cycle: YEAR }, IN_DECEMBER);
+};
+
+test("a refund is rejected for its usage first, then for its cycle, then for its age, then for its count", (t) => {
+  const all = {
+    hasUsage: false,
+    createdAt: new Date("2025-12-31T23:59:59.999Z"),
+    refundedCount: 10,
+  };
+  const tooOld = { createdAt: new Date(IN_DECEMBER.getTime() - TOO_OLD_MS), refundedCount: 10 };
+  for (const [given, requested, message] of [
+    [all, 11, /no usage record on file$/u],
+    [{ ...all, hasUsage: true }, 11, /outside the current billing cycle$/u],
+    [tooOld, 11, /too old: the payment processor would reject the refund of its usage$/u],
+    [{ refundedCount: 10 }, 1, /already fully refunded$/u],
+    [{ refundedCount: 4 }, 7, /^count: only 6 can still be refunded$/u],
+  ] as const) {
+    t.throws(() => decideInYear(given, requested), { instanceOf: DomainError, message });
+  }
+});
+
+test("in a billing period of a year, a registration can be refunded until three days before Stripe's maximum age", (t) => {
+  const createdAt = new Date(IN_DECEMBER.getTime() - TOO_OLD_MS + 1);
+  t.is(decideInYear({ createdAt }), 10);
+  t.is(decideInYear({ createdAt: YEAR.start }, null, "ledger"), 10);
+  // Of the next period, in which another process already is.
+  t.is(decideInYear({ createdAt: YEAR.end, refundedCount: 4 }), 6);
 });

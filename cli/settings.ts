@@ -1,0 +1,70 @@
+import { Option } from "@commander-js/extra-typings";
+import type { CommandUnknownOpts } from "@commander-js/extra-typings";
+import { z } from "zod";
+import { CHARITY_PROVIDERS } from "../modules/accounts/accounts.rules.ts";
+import type { NewLimit } from "../modules/accounts/limits.rules.ts";
+import { MODES } from "../modules/records/owner.rules.ts";
+import { orNone, parserOf, wholeNumber } from "./arguments.ts";
+
+/** An option that sets a field: its flags, its description, and the parser of its value. */
+type Setting = readonly [flags: string, description: string, parse: (given: string) => unknown];
+
+/** The options of a command that sets fields, by the names of the fields. */
+type Settings = Readonly<Record<string, Setting>>;
+
+type GivenSettings<Table extends Settings> = {
+  readonly [Field in keyof Table]?: ReturnType<Table[Field][2]>;
+};
+
+/** Boxed, because commander turns null into an empty string. */
+const boxed = z.object({ value: z.unknown() });
+
+/** Adds options that set fields to a command. Returns a function that returns the fields whose options are given. */
+export const addSettings = <Table extends Settings>(
+  command: CommandUnknownOpts,
+  table: Table,
+): (() => GivenSettings<Table>) => {
+  const names = Object.entries(table).map(([field, [flags, description, parse]]) => {
+    const option = new Option(flags, description).argParser((given) => ({ value: parse(given) }));
+    command.addOption(option);
+    return [field, option.attributeName()] as const;
+  });
+  return () => {
+    const given = names.flatMap(([field, name]) => {
+      const { data } = boxed.safeParse(command.getOptionValue(name));
+      return data ? [[field, data.value] as const] : [];
+    });
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- Object.fromEntries has no better type.
+    return Object.fromEntries(given) as GivenSettings<Table>;
+  };
+};
+
+/** Returns a parser of one of several words. */
+export const oneOf = <const Word extends string>(words: readonly Word[]) =>
+  parserOf(z.enum(words), `one of ${words.join(", ")}`);
+
+/** The settings of organizations and stores alike. */
+export const ACCOUNT_SETTINGS = {
+  charityProvider: [
+    `--charity-provider <${CHARITY_PROVIDERS.join("|")}>`,
+    "charity provider",
+    oneOf(CHARITY_PROVIDERS),
+  ],
+  countPerDay: [
+    "--count-per-day <n|none>",
+    "trees and bottles of one day, UTC, in the mode of --mode",
+    orNone(
+      parserOf(
+        wholeNumber(1, Number.MAX_SAFE_INTEGER),
+        `a number from 1 to ${Number.MAX_SAFE_INTEGER}, or none`,
+      ),
+    ),
+  ],
+} as const satisfies Settings;
+
+/** An account's limits as programs read them; null is none. */
+export const presentLimits = (limits: readonly NewLimit[]) =>
+  MODES.map((mode) => ({
+    mode,
+    count_per_day: limits.find((each) => each.mode === mode)?.countPerDay ?? null,
+  }));
