@@ -23,7 +23,7 @@ test.serial("registrations of clients count as recording, imported ones do not",
     { db, clock: systemClock, actor: SERVICE },
     { accountId, mode: "live", isStore: false },
     oneLine(),
-    { purpose: "import", ordersPlanting: false, charityProvider: "catalogue" },
+    { purpose: "import", charityProvider: "catalogue" },
     { onRejected: () => undefined, onProgress: () => undefined },
   );
   t.is(kinds.tree.new, 1);
