@@ -57,11 +57,8 @@ const decide = ({ key, source, order, facts }: Placed, tree: ImportedTree): Line
   }
   const isSameOrder = tree.importedFrom === source && tree.importedOrderId === order.orderId;
   const given = facts.map(digestOf);
-  const recorded = tree.facts.map(({ digest }) => digest);
-  if (
-    tree.orderKey === key ||
-    (isSameOrder && given.every((digest) => recorded.includes(digest)))
-  ) {
+  const recorded = new Set(tree.facts.map(({ digest }) => digest));
+  if (tree.orderKey === key || (isSameOrder && given.every((digest) => recorded.has(digest)))) {
     return { outcome: "already_there" };
   }
   const isFurther = tree.facts.every((fact) => given.includes(fact.digest) && !fact.isWithdrawn);
