@@ -16,7 +16,8 @@ import {
   rotateWebhookSecret,
   updateWebhookEndpoint,
 } from "../../modules/events/manageWebhookEndpoints.ts";
-import { readDeliveries, recoverWebhookEvents } from "../../modules/events/manageDeliveries.ts";
+import { listDeliveries } from "../../modules/events/deliveries.sql.ts";
+import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.ts";
 import {
   presentDelivery,
   presentEndpoint,
@@ -231,13 +232,12 @@ const deliveryEndpoints = (
     define("get", "/deliveries", {
       operationId: "listWebhookDeliveries",
       summary: "List an endpoint's deliveries",
-      details: "Newest first, each with its last attempt. They are kept for 30 days.",
+      details: "The newest first, each with its last attempt. They are kept for 30 days.",
       errors: READ_ERROR,
       schemas: { query: schemas.deliveryQuery, response: schemas.deliveryListSchema },
-      handle: async ({ id }, { query: { state, limit, starting_after: startingAfter } }) => {
-        const page = await readDeliveries(context.reads, id, { state, startingAfter, limit });
-        return { deliveries: page.deliveries.map(presentDelivery), has_more: page.hasMore };
-      },
+      handle: async ({ id }, { query }) => ({
+        deliveries: (await listDeliveries(context.reads, id, query)).map(presentDelivery),
+      }),
     }),
     define("post", "/recover", {
       operationId: "recoverWebhookEvents",

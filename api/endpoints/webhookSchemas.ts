@@ -143,10 +143,6 @@ export const deliveryQuery = queryObject({
       examples: ["failed"],
     }),
   limit: defaultedLimit("deliveries"),
-  starting_after: z
-    .string()
-    .optional()
-    .meta({ description: "The id of the last delivery of the previous page." }),
 });
 
 const time = () => z.iso.datetime();
@@ -264,7 +260,7 @@ const deliverySchema = z
   .meta({ id: "WebhookDelivery" });
 
 export const deliveryListSchema = z
-  .strictObject({ deliveries: z.array(deliverySchema), has_more: z.boolean() })
+  .strictObject({ deliveries: z.array(deliverySchema) })
   .meta({ id: "WebhookDeliveryList" });
 
 const messageOf = (type: string, data: z.ZodObject, meaning: string) => {

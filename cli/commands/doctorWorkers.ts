@@ -2,7 +2,7 @@ import type { Client } from "@temporalio/client";
 import { readDeployment, readServerMark } from "../../modules/billing/deployment.sql.ts";
 import { hasLiveLedgerUsage } from "../../modules/billing/ledgerUsage.sql.ts";
 import { listLastPasses } from "../../db/perpetualWork.sql.ts";
-import { findLastDisabled, findOldestDelivery } from "../../modules/events/endpointHealth.sql.ts";
+import { countEndpointStates } from "../../modules/events/endpointHealth.sql.ts";
 import {
   HOLD_ADVICE,
   UNDECIDED_COPY,
@@ -13,14 +13,12 @@ import {
   findHold,
 } from "../../modules/billing/deployment.rules.ts";
 import type { LiveProcessor } from "../../modules/billing/deployment.rules.ts";
-import { counted } from "../../runtime/counted.rules.ts";
-import { HOUR_MS } from "../../runtime/durations.rules.ts";
+import { counted, grouped } from "../../runtime/counted.rules.ts";
 import type { PerpetualKind } from "../../runtime/perpetualWork.rules.ts";
 import { usesOtherDatabase } from "../../modules/billing/holdUsage.ts";
 import { backgroundQueue, interactiveQueue } from "../../runtime/temporalNames.rules.ts";
 import { callTemporal } from "../callTemporal.ts";
 import type { CliContext } from "../context.ts";
-import { formatTime } from "../output/formatTable.ts";
 import { START_WORKER, ok, skipped, warning, wrong } from "./doctorFindings.ts";
 import type { Checks, DatabaseContext, Result } from "./doctorFindings.ts";
 
@@ -160,32 +158,16 @@ const checkPass = async ({ db }: DatabaseContext, kind: PerpetualKind): Promise<
     : wrong(`${found}. See \`impact workflow show ${kind}\``);
 };
 
-/** A delivery that waits longer has failed several times. */
-const TOLERATED_DELIVERY_AGE_MS = HOUR_MS;
-
-const checkDisabled = async ({ db }: DatabaseContext): Promise<Result> => {
-  const latest = await findLastDisabled(db);
-  if (latest === null) {
-    return ok("none is disabled because of its responses");
-  }
-  const { id, url, disabledAt, count } = latest;
-  const since = disabledAt.toISOString();
-  return warning(
-    `${counted(count, "is", "are")} disabled because of failures, the latest (${url}) since ${formatTime(disabledAt)}; once its server works: ` +
-      `\`impact webhook update ${id} --enable\`, then \`impact webhook recover ${id} --since ${since}\``,
-  );
-};
-
-const checkOldest = async ({ db, clock }: DatabaseContext): Promise<Result> => {
-  const oldest = await findOldestDelivery(db);
-  if (oldest === null) {
-    return ok("none is undelivered");
-  }
-  const { id, url, createdAt } = oldest;
-  const detail = `the oldest undelivered one is of ${formatTime(createdAt)}, to ${url}`;
-  return clock.now().getTime() - createdAt.getTime() <= TOLERATED_DELIVERY_AGE_MS
-    ? ok(detail)
-    : warning(`${detail}; see \`impact webhook deliveries ${id} --state pending\``);
+const checkEndpoints = async ({ db }: DatabaseContext): Promise<Result> => {
+  const states = await countEndpointStates(db);
+  const disabled = (states.get("gone") ?? 0) + (states.get("failing_for_days") ?? 0);
+  const failing = counted(states.get("failing") ?? 0, "endpoint fails", "endpoints fail");
+  return disabled === 0
+    ? ok(failing)
+    : warning(
+        `${failing}, ${grouped(disabled)} disabled because of failures; see \`impact webhook list\`. Once a server works: ` +
+          "`impact webhook update ID --enable`, then `impact webhook recover ID --since TIME`",
+      );
 };
 
 /** Checks whose the database is, that workers look for work, who bills, and that webhooks arrive. */
@@ -196,6 +178,5 @@ export const DEPLOYMENT_CHECKS: Checks<DatabaseContext> = {
   "webhook sender": (context) => checkPass(context, "webhook-sender"),
   "billing processor": checkProcessor,
   "usage hold": checkHold,
-  "webhook endpoints": checkDisabled,
-  "webhook deliveries": checkOldest,
+  "webhook endpoints": checkEndpoints,
 };

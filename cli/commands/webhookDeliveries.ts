@@ -1,17 +1,18 @@
 import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import { counted } from "../../runtime/counted.rules.ts";
+import { listDeliveries } from "../../modules/events/deliveries.sql.ts";
 import { eventIdOf } from "../../modules/events/events.rules.ts";
 import { DELIVERY_STATES } from "../../modules/events/decideDelivery.rules.ts";
 import { getWebhookEndpoint } from "../../modules/events/manageWebhookEndpoints.ts";
-import { readDeliveries, recoverWebhookEvents } from "../../modules/events/manageDeliveries.ts";
+import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.ts";
 import { presentDelivery } from "../../modules/events/presentWebhooks.ts";
 import { parseEventId, parseId, parseLimit } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
-import { printList, printResult } from "../output/print.ts";
+import { printList, printResult, sayIfMore } from "../output/print.ts";
 import { sinceOption } from "../timeRange.ts";
 
 export const ENDPOINT = [
@@ -43,12 +44,12 @@ export const addDeliveryCommands = (webhook: Command, context: CliContext): void
         "only deliveries in this state; failed: also pending ones whose last attempt failed",
       ).choices(DELIVERY_STATES),
     )
-    .option("--starting-after <event>", "only deliveries before the one with this id", parseEventId)
     .option("--limit <n>", "maximum rows", parseLimit, 100)
-    .action(async (id, options) => {
+    .action(async (id, { state, limit }) => {
       const db = await connections.database();
       const endpoint = await getWebhookEndpoint(db, id);
-      const { deliveries, hasMore } = await readDeliveries(db, endpoint.id, options);
+      const found = await listDeliveries(db, endpoint.id, { state, limit: limit + 1 });
+      const deliveries = found.slice(0, limit);
       printList(
         io,
         deliveries.map(presentDelivery),
@@ -63,9 +64,7 @@ export const addDeliveryCommands = (webhook: Command, context: CliContext): void
           last_result: lastAttempt && (lastAttempt.error ?? lastAttempt.status),
         })),
       );
-      if (hasMore) {
-        say(io, "More deliveries exist. Raise --limit, or continue with --starting-after.");
-      }
+      sayIfMore(io, found.length, limit);
     });
 
   withAudit(

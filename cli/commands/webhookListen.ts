@@ -1,6 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
+import {
+  createImpactClient,
+  ImpactApiError,
+  ImpactConnectionError,
+} from "../../clients/typescript/src/index.ts";
+import type { ImpactClient, StandaloneSchemas } from "../../clients/typescript/src/index.ts";
 import { parseEventId } from "../../modules/events/events.rules.ts";
 import { WEBHOOK_TYPES_OF } from "../../modules/events/webhooks.rules.ts";
 import { mayReceiveKeys } from "../../runtime/loopback.rules.ts";
@@ -13,7 +19,6 @@ import { say } from "../io.ts";
 import { printText } from "../output/print.ts";
 
 const TYPES = WEBHOOK_TYPES_OF.organization;
-const PAGE_EVENTS = "1000";
 const POLL_INTERVAL_MS = 1000;
 const TIMEOUT_MS = 15_000;
 
@@ -26,62 +31,13 @@ type ListenOptions = {
   readonly limit?: number;
 };
 
-const pageSchema = z.object({
-  events: z.array(
-    z.object({
-      id: z.string(),
-      type: z.enum(TYPES),
-      timestamp: z.iso.datetime(),
-      data: z.record(z.string(), z.unknown()),
-    }),
-  ),
-  has_more: z.boolean(),
-});
-type Page = z.output<typeof pageSchema>;
-
-/** Parses JSON; what is not JSON fails the schema that follows. */
-const asJson = z.string().transform((text): unknown => {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
-});
-
-/** @throws CommandError with the exit code `unreachable` if the API cannot respond now */
-const readPage = async (url: string, key: string, query: URLSearchParams): Promise<Page> => {
-  const init = {
-    headers: { Authorization: key },
-    redirect: "error",
-    signal: AbortSignal.timeout(TIMEOUT_MS),
-  } as const;
-  const { status, body } = await fetch(`${url}?${query.toString()}`, init)
-    .then(async (response) => ({ status: response.status, body: await response.text() }))
-    .catch((error: unknown) => {
-      throw new CommandError(
-        EXIT.unreachable,
-        `No response from ${url}: ${describeError(error)}. Check that the API is running.`,
-        { cause: error },
-      );
-    });
-  const found = asJson.pipe(pageSchema).safeParse(body);
-  if (status !== 200 || !found.success) {
-    const { data } = asJson.pipe(z.object({ error: z.string() })).safeParse(body);
-    throw new CommandError(
-      status === 429 || status >= 500 ? EXIT.unreachable : EXIT.failed,
-      `${url}: ${data?.error ?? `the response ${status} is not the API's. Check --url.`}`,
-    );
-  }
-  return found.data;
-};
-
-/** Returns a function that reads what follows an event, or from the beginning. */
-const openFeed = async (
+/** Opens the API with the key of the options. Its errors are those of the client. */
+const openApi = async (
   { connections, io }: CliContext,
-  { keyFile, url, types = TYPES }: ListenOptions,
-): Promise<(startingAfter: string | null) => Promise<Page>> => {
-  const key = await readSecret(io, keyFile);
-  if (key === "") {
+  { keyFile, url }: ListenOptions,
+): Promise<{ readonly address: string; readonly api: ImpactClient }> => {
+  const apiKey = await readSecret(io, keyFile);
+  if (apiKey === "") {
     throw new CommandError(
       EXIT.usage,
       "Give the API key on standard input or in a file with --key-file.",
@@ -94,18 +50,32 @@ const openFeed = async (
       `The key would be sent to ${address} in plain text. Pass --url with an https:// URL.`,
     );
   }
-  return (startingAfter) => {
-    const query = new URLSearchParams({ types: types.join(","), limit: PAGE_EVENTS });
-    if (startingAfter !== null) {
-      query.set("starting_after", startingAfter);
-    }
-    return readPage(`${address}/events`, key, query);
-  };
+  const api = createImpactClient({
+    baseUrl: address,
+    apiKey,
+    maxRetries: 0,
+    timeoutMs: TIMEOUT_MS,
+  });
+  return { address, api };
+};
+
+/** Returns the error of a call as that of the command: with the exit code `unreachable` if the API cannot respond now. */
+const commandErrorOf = (error: unknown, address: string): unknown => {
+  if (error instanceof ImpactApiError) {
+    const isTemporary = error.status === 429 || error.status >= 500;
+    const exitCode = isTemporary ? EXIT.unreachable : EXIT.failed;
+    return new CommandError(exitCode, `${address}/events: ${error.message}`, { cause: error });
+  }
+  if (error instanceof ImpactConnectionError) {
+    const message = `No response from ${address}/events. Check that the API is running.`;
+    return new CommandError(EXIT.unreachable, message, { cause: error });
+  }
+  return error;
 };
 
 /** Sends an event once. Returns the status, or why there is none. */
 const forward = async (
-  { id, type, timestamp, data }: Page["events"][number],
+  { id, type, timestamp, data }: StandaloneSchemas["Event"],
   forwardTo: string,
   secret: string,
   now: Date,
@@ -157,34 +127,39 @@ const readSigningSecret = async ({ io }: CliContext, path: string): Promise<stri
 
 const listen = async (context: CliContext, options: ListenOptions): Promise<void> => {
   const { io, clock } = context;
-  const { forwardTo, secretFile, limit = Infinity } = options;
+  const { forwardTo, secretFile, limit, types = TYPES } = options;
   const secret =
     secretFile === undefined ? newSecret() : await readSigningSecret(context, secretFile);
-  const read = await openFeed(context, options);
-  let last: string | null = null;
-  for (let page: Page | null = null; page === null || page.has_more;) {
-    page = await read(last);
-    last = page.events.at(-1)?.id ?? last;
+  const { address, api } = await openApi(context, options);
+  const query = { types: types.join(",") };
+  let last: string | undefined;
+  try {
+    for await (const { events } of api.listEvents(query).pages()) {
+      last = events.at(-1)?.id ?? last;
+    }
+  } catch (error) {
+    throw commandErrorOf(error, address);
   }
   const signedWith =
     secretFile === undefined ? `the new secret ${secret}` : `the secret in ${secretFile}`;
   say(io, `Ready. Requests are signed with ${signedWith} and sent to ${forwardTo}.`);
-  let remaining = limit;
+  let forwarded = 0;
   let isWaiting = false;
-  while (remaining > 0) {
+  for (;;) {
     try {
-      const { events, has_more: hasMore } = await read(last);
-      isWaiting = false;
-      for (const event of events.slice(0, remaining)) {
+      const after = last === undefined ? query : { ...query, starting_after: last };
+      for await (const event of api.followEvents(after, { pollIntervalMs: POLL_INTERVAL_MS })) {
+        isWaiting = false;
         const outcome = await forward(event, forwardTo, secret, clock.now());
         printText(io, `${event.timestamp} ${event.type} ${event.id}: ${outcome}`);
         last = event.id;
-        remaining -= 1;
+        forwarded += 1;
+        if (forwarded === limit) {
+          return;
+        }
       }
-      if (hasMore) {
-        continue;
-      }
-    } catch (error) {
+    } catch (given) {
+      const error = commandErrorOf(given, address);
       if (exitCodeOf(error) !== EXIT.unreachable) {
         throw error;
       }
@@ -192,8 +167,6 @@ const listen = async (context: CliContext, options: ListenOptions): Promise<void
         say(io, `Events cannot be read; trying again every second. ${describeError(error)}`);
       }
       isWaiting = true;
-    }
-    if (remaining > 0) {
       await sleep(POLL_INTERVAL_MS);
     }
   }

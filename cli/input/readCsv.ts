@@ -12,15 +12,7 @@ type CsvRow = { readonly number: number } & (
 /** How messages name the separators. */
 const DELIMITERS = { "\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas" } as const;
 
-/** How records are separated into cells. The patterns are for records after a delimiter. */
-type Format = {
-  readonly delimiter: keyof typeof DELIMITERS;
-  readonly cell: RegExp;
-  /** Matches a record whose cells have quotes only around them, with those within doubled. */
-  readonly complete: RegExp;
-  /** Matches a record that goes on in the next line: its last cell has no closing quote. */
-  readonly open: RegExp;
-};
+type Format = { readonly delimiter: keyof typeof DELIMITERS; readonly cell: RegExp };
 
 /** Finds the delimiter that is most frequent in a header: no name of a column has one. */
 const formatOf = (header: string): Format => {
@@ -28,14 +20,17 @@ const formatOf = (header: string): Format => {
   const [delimiter = ","] = delimiters.toSorted(
     (left, right) => header.split(right).length - header.split(left).length,
   );
-  const quoted = '"([^"]*(?:""[^"]*)*)';
-  const cell = `[${delimiter}](?:${quoted}"|([^"${delimiter}]*))`;
-  return {
-    delimiter,
-    cell: new RegExp(cell, "gu"),
-    complete: new RegExp(`^(?:${cell})+$`, "u"),
-    open: new RegExp(`^(?:${cell})*[${delimiter}]${quoted}$`, "u"),
-  };
+  const cell = `[${delimiter}](?:"([^"]*(?:""[^"]*)*)"|([^"${delimiter}]*))(?=[${delimiter}]|$)`;
+  return { delimiter, cell: new RegExp(cell, "guy") };
+};
+
+/** Returns the cells of a record; null if a quote is elsewhere than around a cell, or not doubled within one. */
+const cellsOf = (record: string, { delimiter, cell }: Format): readonly string[] | null => {
+  const matches = [...`${delimiter}${record}`.matchAll(cell)];
+  const length = matches.reduce((sum, [all]) => sum + all.length, -delimiter.length);
+  return length === record.length
+    ? matches.map(([, quoted, plain = ""]) => quoted?.replaceAll('""', '"') ?? plain)
+    : null;
 };
 
 const listColumns = (names: readonly string[]): string =>
@@ -62,77 +57,41 @@ const requireKnown = (
   }
 };
 
-/** A record, over one line or more. */
-type CsvRecord = {
-  readonly number: number;
-  readonly lines: readonly string[];
-  readonly isWellQuoted: boolean;
-  readonly cells: readonly string[];
-};
-
-/** A record whose last cell goes on in the next line. */
-type OpenRecord = { readonly number: number; readonly lines: string[]; length: number };
+/** A record with the number of its first line. It goes on in the next line as long as its quotes are open. */
+type CsvRecord = { readonly number: number; readonly text: string };
 
 /** @throws CommandError if a record has no end */
 async function* readRecords(
   name: string,
   bytes: AsyncIterable<Buffer>,
-): AsyncGenerator<CsvRecord & { readonly format: Format }, void, void> {
-  let format: Format | null = null;
-  let open: OpenRecord | null = null;
+): AsyncGenerator<CsvRecord, void, void> {
+  let open: CsvRecord | null = null;
   const fail = (number: number, problem: string): CommandError =>
     new CommandError(
       EXIT.failed,
       `${name}, line ${number}: ${problem}, so the end of the record is unknown. Earlier lines were processed. Correct the line and run the command again.`,
     );
   for await (const { number, text } of splitLines(bytes)) {
-    if (open === null && text?.trim() === "") {
-      continue;
-    }
-    format ??= formatOf(text ?? "");
-    const record: OpenRecord = open ?? { number, lines: [], length: 0 };
-    record.length += text === null ? Infinity : text.length + 1;
-    if (text === null || record.length > MAXIMUM_LINE_LENGTH) {
+    const record: CsvRecord = {
+      number: open?.number ?? number,
+      text: open ? `${open.text}\n${text}` : (text ?? ""),
+    };
+    if (text === null || record.text.length > MAXIMUM_LINE_LENGTH) {
       throw fail(
         record.number,
         `the record is longer than ${MAXIMUM_LINE_LENGTH} characters, perhaps because a quote is not closed`,
       );
     }
-    // A further line begins within a cell in quotes.
-    const before = format.delimiter + (open ? '"' : "");
-    const line = withoutReturn(text);
-    const isWellQuoted = format.complete.test(before + line);
-    if (!isWellQuoted && format.open.test(before + text)) {
-      record.lines.push(text);
-      open = record;
-      continue;
+    const hasOddQuotes = text.split('"').length % 2 === 0;
+    open = hasOddQuotes === (open === null) ? record : null;
+    if (open === null) {
+      yield { number: record.number, text: withoutReturn(record.text) };
     }
-    open = null;
-    const lines = [...record.lines, line];
-    const cells = Array.from(
-      (format.delimiter + lines.join("\n")).matchAll(format.cell),
-      ([, quoted, plain = ""]) => quoted?.replaceAll('""', '"') ?? plain,
-    );
-    yield { number: record.number, lines, isWellQuoted, cells, format };
   }
   if (open) {
     throw fail(open.number, "a quote is not closed");
   }
 }
-
-/** Returns what is wrong with a record, or null. */
-const findProblem = (
-  { lines, isWellQuoted, cells }: CsvRecord,
-  columns: readonly string[],
-): string | null => {
-  if (!isWellQuoted) {
-    return "a cell with quotes must be in quotes, with its own quotes doubled";
-  }
-  if (cells.length !== columns.length) {
-    return `has ${counted(cells.length, "column")} instead of ${columns.length}`;
-  }
-  return lines.some((line) => line.includes("\uFFFD")) ? NOT_WELL_FORMED : null;
-};
 
 /**
  * Reads the rows of a CSV file with a header, numbered by the line on which they start. Commas, semicolons, tabs or bars
@@ -144,26 +103,40 @@ export async function* readCsv(
   bytes: AsyncIterable<Buffer>,
   known: ReadonlySet<string>,
 ): AsyncGenerator<CsvRow, void, void> {
+  let format: Format | null = null;
   let columns: readonly string[] | null = null;
-  for await (const record of readRecords(name, bytes)) {
-    const { number, lines, cells, format } = record;
+  for await (const { number, text } of readRecords(name, bytes)) {
+    if (format === null && text.trim() === "") {
+      continue;
+    }
+    format ??= formatOf(text);
+    const cells = cellsOf(text, format);
     // Spreadsheets write rows of empty cells.
-    if (record.isWellQuoted && cells.every((cell) => cell.trim() === "")) {
+    if (cells?.every((cell) => cell.trim() === "") === true) {
       continue;
     }
     if (columns === null) {
-      columns = cells.map((cell) => cell.trim());
+      columns = (cells ?? [text]).map((cell) => cell.trim());
       requireKnown(name, columns, known, format);
       continue;
     }
-    const problem = findProblem(record, columns);
-    if (problem === null) {
+    if (cells === null) {
+      yield {
+        number,
+        text,
+        problem: "a cell with quotes must be in quotes, with its own quotes doubled",
+      };
+    } else if (cells.length !== columns.length) {
+      yield {
+        number,
+        text,
+        problem: `has ${counted(cells.length, "column")} instead of ${columns.length}`,
+      };
+    } else if (text.includes("\uFFFD")) {
+      yield { number, text, problem: NOT_WELL_FORMED };
+    } else {
       const given = columns.map((column, index) => [column, cells[index] ?? ""] as const);
       yield { number, cells: Object.fromEntries(given.filter(([, cell]) => cell !== "")) };
-    } else {
-      const last = number + lines.length - 1;
-      const span = last === number ? "" : ` (with all lines to ${last}, by its quotes)`;
-      yield { number, problem: `${problem}${span}`, text: lines.join("\n") };
     }
   }
 }

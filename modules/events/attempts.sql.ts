@@ -156,93 +156,78 @@ export type EndedAttempt = {
   readonly decision: DeliveryDecision;
 };
 
-const rowOf = ({
-  delivery: { endpointId, id, leasedUntil, url },
-  startedAt,
-  endedAt,
-  durationMs,
-  result: { status, error },
-  decision,
-}: EndedAttempt) => ({
-  endpointId,
-  id,
-  leasedUntil,
-  url,
-  endedAt,
-  error,
-  ...decision,
-  // As clients see it.
-  attempt: { started_at: startedAt, duration_ms: durationMs, status, error },
-});
-
 /**
- * Records attempts in the order in which they ended: what follows them, and what they say about the server at the URL of their
- * endpoint, which may have another one by now. A failure of a delivery is not recorded if the lease has ended and another
- * worker has made an attempt. A success always is, because the receiver has the event.
+ * Records attempts: what follows them, and what they say about the server at the URL of their endpoint, which may have another
+ * one by now. A failure of a delivery is not recorded if the lease has ended and another worker has made an attempt. A success
+ * always is, because the receiver has the event.
  */
 export const recordAttempts = async (
   db: CommonQueryMethods,
   attempts: readonly EndedAttempt[],
 ): Promise<void> => {
-  const failingSince = sql.fragment`
-    CASE WHEN result.has_succeeded THEN result.failed_at ELSE coalesce(webhook_endpoint.failing_since, result.failed_at) END
-  `;
+  const rows = attempts.map(({ delivery, startedAt, endedAt, durationMs, result, decision }) => ({
+    endpoint_id: delivery.endpointId,
+    event_id: delivery.id,
+    leased_until: delivery.leasedUntil,
+    url: delivery.url,
+    ended_at: endedAt,
+    error: result.error,
+    state: decision.state,
+    due_at: decision.dueAt,
+    // As clients see it.
+    attempt: {
+      started_at: startedAt,
+      duration_ms: durationMs,
+      status: result.status,
+      error: result.error,
+    },
+  }));
   await db.query(sql.typeAlias("void")`
     WITH ended AS MATERIALIZED (
-      SELECT given.*
-      FROM ROWS FROM (json_to_recordset(${JSON.stringify(attempts.map(rowOf))}::json) AS (
-        "endpointId" uuid, id uuid, "leasedUntil" timestamptz, url text, "endedAt" timestamptz, error text, state text,
-        "dueAt" timestamptz, attempt json
-      )) WITH ORDINALITY AS given (
-        endpoint_id, event_id, leased_until, url, ended_at, error, state, due_at, attempt, place
+      SELECT *
+      FROM json_to_recordset(${JSON.stringify(rows)}::json) AS given (
+        endpoint_id uuid, event_id uuid, leased_until timestamptz, url text, ended_at timestamptz, error text, state text,
+        due_at timestamptz, attempt json
       )
     ),
+    -- An error only if all attempts failed.
     result AS (
-      SELECT
-        endpoint_id, url,
-        bool_or(error IS NULL) AS has_succeeded,
-        (array_agg(CASE WHEN error IS NOT NULL THEN ended_at END ORDER BY place DESC))[1] AS failed_at,
-        (array_agg(error ORDER BY place DESC))[1] AS error
+      SELECT endpoint_id, url, min(ended_at) AS failed_at, CASE WHEN bool_and(error IS NOT NULL) THEN max(error) END AS error
       FROM ended
       GROUP BY endpoint_id, url
     ),
     updated_endpoint AS (
       UPDATE webhook_endpoint
-      SET failing_since = ${failingSince}, last_error = result.error
+      SET
+        failing_since = CASE WHEN result.error IS NOT NULL THEN coalesce(failing_since, result.failed_at) END,
+        last_error = result.error
       FROM result
       WHERE webhook_endpoint.id = ANY(ARRAY(SELECT endpoint_id FROM result))
         AND webhook_endpoint.id = result.endpoint_id
         AND webhook_endpoint.url = result.url
-        AND (webhook_endpoint.failing_since, webhook_endpoint.last_error) IS DISTINCT FROM (${failingSince}, result.error)
+        AND webhook_endpoint.last_error IS DISTINCT FROM result.error
     ),
-    -- Of two attempts of a delivery, a success counts.
-    latest AS (
-      SELECT DISTINCT ON (endpoint_id, event_id) *
-      FROM ended
-      ORDER BY endpoint_id, event_id, (state = 'delivered') DESC, place DESC
-    ),
-    -- In one order: another worker may record its attempts of the same deliveries. A locked row keeps its ctid. For a join
-    -- by the key, the planner might read the whole table.
+    -- A locked row keeps its ctid. For a join by the key, the planner might read the whole table.
     locked AS (
       SELECT delivery.ctid
-      FROM latest
+      FROM ended
       CROSS JOIN LATERAL (
         SELECT ctid
         FROM webhook_delivery
-        WHERE endpoint_id = latest.endpoint_id AND event_id = latest.event_id
+        WHERE endpoint_id = ended.endpoint_id AND event_id = ended.event_id
         FOR NO KEY UPDATE
       ) AS delivery
     )
     UPDATE webhook_delivery
     SET
-      state = latest.state,
-      due_at = latest.due_at,
+      state = ended.state,
+      due_at = ended.due_at,
       attempts = webhook_delivery.attempts + 1,
-      last_attempt = latest.attempt
-    FROM latest
+      last_attempt = ended.attempt
+    FROM ended
     WHERE webhook_delivery.ctid = ANY(ARRAY(SELECT ctid FROM locked))
-      AND webhook_delivery.endpoint_id = latest.endpoint_id
-      AND webhook_delivery.event_id = latest.event_id
-      AND (webhook_delivery.due_at = latest.leased_until OR latest.state = 'delivered')
+      AND webhook_delivery.endpoint_id = ended.endpoint_id
+      AND webhook_delivery.event_id = ended.event_id
+      AND (webhook_delivery.due_at = ended.leased_until OR ended.state = 'delivered')
   `);
 };

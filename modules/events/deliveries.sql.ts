@@ -35,34 +35,16 @@ export type Delivery = Readonly<z.output<typeof deliveryRow>>;
 /**
  * Lists deliveries of an endpoint, newest first.
  * @param filter.state absent for all; `failed` finds also those that are pending after a failed attempt
- * @param filter.id null for all
- * @param filter.after the last delivery of the previous page
  */
 export const listDeliveries = (
   db: CommonQueryMethods,
   endpointId: string,
-  {
-    state,
-    id = null,
-    after = null,
-    limit,
-  }: {
-    readonly state?: DeliveryState | undefined;
-    readonly id?: string | null;
-    readonly after?: Pick<Delivery, "createdAt" | "id"> | null;
-    readonly limit: number;
-  },
+  { state, limit }: { readonly state?: DeliveryState | undefined; readonly limit: number },
 ): Promise<readonly Delivery[]> => {
   const conditions = [
     sql.fragment`endpoint_id = ${endpointId}`,
-    ...(id === null ? [] : [sql.fragment`event_id = ${id}`]),
     ...(state === "failed" ? [sql.fragment`state <> 'delivered' AND attempts > 0`] : []),
     ...(state === undefined || state === "failed" ? [] : [sql.fragment`state = ${state}`]),
-    ...(after === null
-      ? []
-      : [
-          sql.fragment`(created_at, event_id) < (${timestamp(after.createdAt)}, ${after.id}::uuid)`,
-        ]),
   ];
   return db.any(sql.type(deliveryRow)`
     SELECT

@@ -66,8 +66,10 @@ export const applyFurtherRefunds = async (
   entries: readonly ImportedEntry[],
 ): Promise<ReadonlySet<string>> => {
   const changed: string[] = [];
-  for (let start = 0; start < entries.length; start += REFUNDS_PER_TRANSACTION) {
-    const chunk = entries.slice(start, start + REFUNDS_PER_TRANSACTION);
+  // One line may name a record by its id, and another by its key.
+  const each = [...new Map(entries.map((entry) => [entry.id, entry])).values()];
+  for (let start = 0; start < each.length; start += REFUNDS_PER_TRANSACTION) {
+    const chunk = each.slice(start, start + REFUNDS_PER_TRANSACTION);
     const ids = await context.db.transaction((transaction) =>
       applyChunk(transaction, chunk, context),
     );

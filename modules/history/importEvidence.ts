@@ -2,8 +2,7 @@ import type { DatabaseTransactionConnection } from "slonik";
 import { v5 } from "uuid";
 import {
   assignToOrder,
-  findImportedOrder,
-  insertImportedOrder,
+  getOrInsertImportedOrder,
   listImportedTrees,
   lockImportedTrees,
   updateOrderSize,
@@ -52,38 +51,20 @@ const placedOf = (line: EvidenceLine): readonly Placed[] => {
 };
 
 /** Decides what a line changes about its tree. A tree follows evidence with further stages, and nothing else. */
-const decide = (evidence: Placed, tree: ImportedTree): LineOutcome => {
+const decide = ({ key, source, order, facts }: Placed, tree: ImportedTree): LineOutcome => {
   if (tree.orderId === null) {
     return { outcome: "new" };
   }
-  if (tree.orderKey === null) {
-    return conflict(`the trees are in planting order ${tree.orderPublicId ?? ""} of this service`);
-  }
-  if (tree.orderKey === evidence.key) {
+  const isSameOrder = tree.importedFrom === source && tree.importedOrderId === order.orderId;
+  const given = facts.map(digestOf);
+  const recorded = new Set(tree.facts.map(({ digest }) => digest));
+  if (tree.orderKey === key || (isSameOrder && given.every((digest) => recorded.has(digest)))) {
     return { outcome: "already_there" };
   }
-  if (tree.importedFrom !== evidence.source || tree.importedOrderId !== evidence.order.orderId) {
-    return conflict("evidence of another order is there");
-  }
-  const digests = evidence.facts.map((fact) => ({ stage: fact.stage, digest: digestOf(fact) }));
-  const isRecorded = (fact: { readonly stage: string; readonly digest: string }) =>
-    tree.facts.some(({ stage, digest }) => stage === fact.stage && digest === fact.digest);
-  const further = digests.filter((fact) => !isRecorded(fact));
-  const other = further.find(({ stage }) => tree.facts.some((fact) => fact.stage === stage));
-  if (other) {
-    return conflict(`${other.stage} is there with other details`);
-  }
-  if (further.length === 0) {
-    return { outcome: "already_there" };
-  }
-  const missing = tree.facts.find(
-    (fact) => fact.isWithdrawn || !digests.some(({ stage }) => stage === fact.stage),
-  );
-  return missing
-    ? conflict(
-        `${missing.stage} was ${missing.isWithdrawn ? "withdrawn" : "recorded"} here; use \`impact evidence record\``,
-      )
-    : { outcome: "new" };
+  const isFurther = tree.facts.every((fact) => given.includes(fact.digest) && !fact.isWithdrawn);
+  return isSameOrder && isFurther
+    ? { outcome: "new" }
+    : conflict(`other evidence is there, of the planting order ${tree.orderPublicId ?? ""}`);
 };
 
 const sumOf = (trees: readonly ImportedTree[]) => ({
@@ -126,7 +107,7 @@ const getOrCreateOrder = async (
   trees: readonly ImportedTree[],
   now: Date,
 ): Promise<number> => {
-  const created = await insertImportedOrder(transaction, {
+  const { id, isNew } = await getOrInsertImportedOrder(transaction, {
     ...owner,
     ...sumOf(trees),
     ...evidence,
@@ -135,13 +116,10 @@ const getOrCreateOrder = async (
     createdAt: new Date(facts[0]?.occurred_at ?? now),
     importedAt: now,
   });
-  const id = created ?? (await findImportedOrder(transaction, owner, evidence.key));
-  const before = await resizeOrder(transaction, id, created === null ? trees : [], 1);
-  if (created === null) {
-    await deleteSummaries(transaction, before);
-  } else {
-    await recordFacts(transaction, before, { facts, source: "import", now });
-  }
+  const before = await resizeOrder(transaction, id, isNew ? [] : trees, 1);
+  await (isNew
+    ? recordFacts(transaction, before, { facts, source: "import", now })
+    : deleteSummaries(transaction, before));
   return id;
 };
 

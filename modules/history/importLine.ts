@@ -1,5 +1,5 @@
 import type { ImportedEvidence } from "./importedEvidence.rules.ts";
-import type { ImportedRecord, ImportKind, LineKind } from "./importedRecords.rules.ts";
+import type { ImportedRecord, LineKind } from "./importedRecords.rules.ts";
 
 type Place = {
   readonly file: string;
@@ -37,8 +37,6 @@ export type ImportSummary = {
   /** Lines that cannot be imported. */
   bad: number;
   readonly kinds: Readonly<Record<LineKind, KindSummary>>;
-  /** Records of the files, which may be on several lines. Counted in a dry run only. */
-  readonly records: Record<ImportKind, number>;
 };
 
 /** Counts the outcomes of an import's lines. */
@@ -71,7 +69,6 @@ export const createReport = (
     lines: 0,
     bad: 0,
     kinds: { tree: noLines(), bottle: noLines(), donation: noLines(), evidence: noLines() },
-    records: { tree: 0, bottle: 0, donation: 0 },
   };
   return {
     summary,

@@ -63,32 +63,18 @@ const conflictOf = (differences: readonly (readonly string[])[]): string | null 
     : `a record with this id or idempotency_key is there with another ${first.join(", ")}`;
 };
 
-/** Applies what was refunded further. Of several states of a record, the latest counts. */
+/** Applies what was refunded further. */
 const refundFurther = async (
   context: ImportContext,
-  entries: readonly { readonly id: string; readonly entry: Entry }[],
+  further: readonly { readonly id: string; readonly entry: Entry }[],
 ): Promise<void> => {
-  const { report } = context;
-  const latest = new Map<string, Entry>();
-  for (const { id, entry } of entries) {
-    const earlier = latest.get(id);
-    if (earlier) {
-      await report.add(entry.line, { outcome: "already_there" });
-    }
-    if (!earlier || refundedOf(earlier.record) < refundedOf(entry.record)) {
-      latest.set(id, entry);
-    }
-  }
-  const changed = context.read
-    ? latest
-    : await applyFurtherRefunds(
-        context,
-        [...latest].map(([id, { record }]) => ({ id, record })),
-      );
-  for (const [id, { line }] of latest) {
-    await report.add(
-      line,
-      changed.has(id)
+  const records = further.map(({ id, entry: { record } }) => ({ id, record }));
+  const changed = context.read ? null : await applyFurtherRefunds(context, records);
+  for (const { id, entry } of further) {
+    const isApplied = changed === null || changed.has(id);
+    await context.report.add(
+      entry.line,
+      isApplied
         ? { outcome: "refunded_since" }
         : conflict("the record changed in the meantime; import the line again"),
     );
@@ -180,17 +166,16 @@ const write = async (
   table: RecordTable,
   entries: Entries,
 ): Promise<void> => {
-  const { report } = context;
-  const { unknown } =
-    entries.length === 0 ? { unknown: [] } : await settleKnown(context, table, entries);
-  const { first = [], repeated = [] } = separateRepetitions(unknown);
-  if (first.length === 0) {
+  if (entries.length === 0) {
     return;
   }
+  const { report } = context;
+  const { first: own = [], repeated = [] } = separateRepetitions(entries);
+  const { unknown: first } = await settleKnown(context, table, own);
   let inserted: ReadonlySet<string> = new Set();
   let reason = "its key is in use, and no record has its id or key";
   try {
-    inserted = new Set(await insert(context, table, first));
+    inserted = new Set(first.length === 0 ? [] : await insert(context, table, first));
   } catch (error) {
     if (!isContentError(error)) {
       throw error;
@@ -244,7 +229,6 @@ const check = async (
     const names = entry.identities.map(hashOf);
     const earlier = names.flatMap((name) => read.get(name) ?? []);
     names.filter((name) => !read.has(name)).forEach((name) => read.set(name, state));
-    context.report.summary.records[record.kind] += earlier.length === 0 ? 1 : 0;
     if (isUnknown.has(entry)) {
       await context.report.add(line, outcomeAfter(earlier, state));
     }

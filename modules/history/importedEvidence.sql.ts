@@ -3,7 +3,7 @@ import { z } from "zod";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rules.ts";
-import { IMPORTED_PARTNER, PLANTING_STAGES } from "../planting/order.rules.ts";
+import { IMPORTED_PARTNER } from "../planting/order.rules.ts";
 import type { PlantingOrder } from "../planting/orders.sql.ts";
 import { lockNextOrdersOf } from "../planting/nextOrders.sql.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
@@ -19,13 +19,7 @@ const importedTreeRow = z.strictObject({
   orderKey: z.guid().nullable(),
   importedFrom: z.string().nullable(),
   importedOrderId: safeInteger.nullable(),
-  facts: z.array(
-    z.strictObject({
-      stage: z.enum(PLANTING_STAGES),
-      digest: z.string(),
-      isWithdrawn: z.boolean(),
-    }),
-  ),
+  facts: z.array(z.strictObject({ digest: z.string(), isWithdrawn: z.boolean() })),
 });
 
 /** An imported tree registration, and what is recorded about its planting. */
@@ -58,7 +52,7 @@ export const listImportedTrees = (
       coalesce(
         (
           SELECT jsonb_agg(
-            jsonb_build_object('stage', stage, 'digest', encode(digest, 'hex'), 'isWithdrawn', state = 'withdrawn')
+            jsonb_build_object('digest', encode(digest, 'hex'), 'isWithdrawn', state = 'withdrawn')
           )
           FROM planting_fact
           WHERE planting_fact.order_id = planting_order.id
@@ -104,18 +98,15 @@ type NewImportedOrder = AccountMode &
     readonly importedAt: Date;
   };
 
-const idRow = z.strictObject({ id: z.int() });
+const orderRow = z.strictObject({ id: z.int(), isNew: z.boolean() });
 
-/**
- * Inserts an order that another system placed. It is finished: no workflow polls it.
- * @returns null if an order with this key exists
- */
-export const insertImportedOrder = (
+/** Inserts an order that another system placed, unless it is there. It is finished: no workflow polls it. */
+export const getOrInsertImportedOrder = (
   transaction: DatabaseTransactionConnection,
   order: NewImportedOrder,
-): Promise<number | null> => {
+): Promise<Readonly<z.output<typeof orderRow>>> => {
   const importedAt = timestamp(order.importedAt);
-  return transaction.maybeOneFirst(sql.type(idRow)`
+  return transaction.one(sql.type(orderRow)`
     INSERT INTO planting_order (
       public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, refunded_count, created_at,
       workflow_started_at, finished_at, imported_from, imported_order_id, imported_public_id, imported_key
@@ -126,21 +117,11 @@ export const insertImportedOrder = (
       ${timestamp(order.createdAt)}, ${importedAt}, ${importedAt},
       ${order.source}, ${order.orderId}, ${order.publicId}, ${order.key}
     )
-    ON CONFLICT (account_id, mode, imported_key) WHERE imported_key IS NOT NULL DO NOTHING
-    RETURNING id
+    ON CONFLICT (account_id, mode, imported_key) WHERE imported_key IS NOT NULL
+      DO UPDATE SET imported_key = excluded.imported_key
+    RETURNING id, xmax = 0 AS "isNew"
   `);
 };
-
-export const findImportedOrder = (
-  transaction: DatabaseTransactionConnection,
-  { accountId, mode }: AccountMode,
-  key: string,
-): Promise<number> =>
-  transaction.oneFirst(sql.type(idRow)`
-    SELECT id
-    FROM planting_order
-    WHERE account_id = ${accountId} AND mode = ${mode} AND imported_key = ${key}
-  `);
 
 /** Stores how many trees an order has after some joined or left it. */
 export const updateOrderSize = async (

@@ -25,7 +25,7 @@ export type ImportOwner = AccountMode & { readonly isStore: boolean };
 
 /** The kinds of records in an import. */
 export const IMPORT_KINDS = [...KINDS, "donation"] as const;
-export type ImportKind = (typeof IMPORT_KINDS)[number];
+type ImportKind = (typeof IMPORT_KINDS)[number];
 
 /** What a line of an import can be: a record, or the evidence of trees. */
 export const LINE_KINDS = [...IMPORT_KINDS, "evidence"] as const;

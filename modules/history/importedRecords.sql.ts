@@ -29,6 +29,8 @@ import type { ImportedRecord, ImportOwner } from "./importedRecords.rules.ts";
 export type ImportedEntry = { readonly id: string; readonly record: ImportedRecord };
 
 const SHARED_COLUMNS = {
+  id: "uuid",
+  imported_id: "text",
   created_at: "timestamptz",
   attribution: "text",
   metadata: "jsonb",
@@ -38,40 +40,37 @@ const SHARED_COLUMNS = {
   order_id: "text",
 } as const;
 
-/** The columns in which a record must equal that of an earlier import, in the order of messages. */
-const COMPARED_COLUMNS: Readonly<Record<RecordTable, Readonly<Record<string, string>>>> = {
+/** The columns of a record with their types. */
+const COLUMNS: Readonly<Record<RecordTable, Readonly<Record<string, string>>>> = {
   registration: {
+    ...SHARED_COLUMNS,
+    kind: "text",
     count: "int8",
     fractional_count: "float8",
+    refunded_count: "int8",
+    json_bytes: "int4",
     notes: "text",
     unit_price_cents: "int8",
-    ...SHARED_COLUMNS,
   },
   donation: {
+    ...SHARED_COLUMNS,
     amount_cents: "int8",
     ein: "text",
     nonprofit_id: "text",
     charity_name: "text",
-    ...SHARED_COLUMNS,
-  },
-};
-
-const COLUMNS: typeof COMPARED_COLUMNS = {
-  registration: {
-    ...COMPARED_COLUMNS.registration,
-    id: "uuid",
-    imported_id: "text",
-    kind: "text",
-    refunded_count: "int8",
-    json_bytes: "int4",
-  },
-  donation: {
-    ...COMPARED_COLUMNS.donation,
-    id: "uuid",
-    imported_id: "text",
     refunded: "bool",
   },
 };
+
+/** Of these, the ones in which a line may differ from the record that it became. */
+const NOT_COMPARED = new Set([
+  "id",
+  "imported_id",
+  "kind",
+  "refunded_count",
+  "refunded",
+  "json_bytes",
+]);
 
 const columnsOf = (table: RecordTable): ListSqlToken =>
   sql.join(
@@ -137,57 +136,44 @@ export type InsertOptions = {
   readonly charityProvider: CharityProviderName;
 };
 
-const insertRegistrations = (
-  db: CommonQueryMethods,
-  owner: ImportOwner,
-  batch: readonly ImportedEntry[],
-  { ordersPlanting }: InsertOptions,
-): Promise<readonly string[]> => {
-  const { accountId, mode } = owner;
-  const join = sql.fragment`CROSS JOIN (SELECT count(*) FROM joined_order) AS orders`;
-  return db.anyFirst(sql.type(idRow)`
-    WITH entry AS MATERIALIZED (${entryRows("registration", batch)}),
-    to_order AS MATERIALIZED (
-      SELECT DISTINCT ${accountId}::uuid AS account_id, ${mode}::text AS mode, kind FROM entry WHERE ${ordersPlanting}
-    ),
-    ${joinedOrders("to_order")},
-    ${claimedKeys(keyScopeOf("registration", owner), join)},
-    inserted AS (
-      INSERT INTO registration (
-        ${columnsOf("registration")}, account_id, mode, idempotency_key, planting_order_id, tree_order_id
-      )
-      SELECT ${ownedValues("registration", owner)}, planting_order_id, ${treeOrderId}
-      FROM entry
-      LEFT JOIN joined_order USING (kind)
-      WHERE ${hasFreeKey}
-      ORDER BY kind, id
-      RETURNING id, account_id, mode, kind, count - refunded_count AS count, created_at
-    ),
-    ${totalAdditions(sumsOf(sql.fragment`inserted`))}
-    SELECT id FROM inserted
-  `);
-};
-
-const insertDonations = (
-  db: CommonQueryMethods,
-  owner: ImportOwner,
-  batch: readonly ImportedEntry[],
-  { charityProvider }: InsertOptions,
-): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(idRow)`
-    WITH entry AS MATERIALIZED (${entryRows("donation", batch)}),
-    ${claimedKeys(keyScopeOf("donation", owner))},
-    inserted AS (
-      INSERT INTO donation (${columnsOf("donation")}, account_id, mode, idempotency_key, charity_provider)
-      SELECT ${ownedValues("donation", owner)}, ${charityProvider}
-      FROM entry
-      WHERE ${hasFreeKey}
-      ORDER BY id
-      RETURNING id, account_id, mode, amount_cents, refunded
-    ),
-    ${donationTotalAdditions(sql.fragment`(SELECT * FROM inserted WHERE NOT refunded) AS counted`)}
-    SELECT id FROM inserted
-  `);
+/** What the two tables need besides the columns: planting orders, further columns, and the totals of what was inserted. */
+const furtherParts = (
+  table: RecordTable,
+  { accountId, mode }: ImportOwner,
+  { charityProvider, ordersPlanting }: InsertOptions,
+) =>
+  table === "donation"
+    ? {
+        orders: sql.fragment``,
+        joinKeys: sql.fragment``,
+        columns: sql.fragment`charity_provider`,
+        values: sql.fragment`${charityProvider}`,
+        join: sql.fragment``,
+        order: sql.fragment`id`,
+        totals: donationTotalAdditions(
+          sql.fragment`(SELECT * FROM inserted WHERE NOT refunded) AS counted`,
+        ),
+      }
+    : {
+        orders: sql.fragment`
+          to_order AS MATERIALIZED (
+            SELECT DISTINCT ${accountId}::uuid AS account_id, ${mode}::text AS mode, kind
+            FROM entry
+            WHERE ${ordersPlanting}
+          ),
+          ${joinedOrders("to_order")},
+        `,
+        joinKeys: sql.fragment`CROSS JOIN (SELECT count(*) FROM joined_order) AS orders`,
+        columns: sql.fragment`planting_order_id, tree_order_id`,
+        values: sql.fragment`planting_order_id, ${treeOrderId}`,
+        join: sql.fragment`LEFT JOIN joined_order USING (kind)`,
+        order: sql.fragment`kind, id`,
+        totals: totalAdditions(
+          sumsOf(sql.fragment`
+            (SELECT account_id, mode, kind, count - refunded_count AS count, created_at FROM inserted) AS counted
+          `),
+        ),
+      };
 
 /**
  * Records a batch, its keys and its totals in one statement. There is no usage, since another system billed it. An entry whose
@@ -200,10 +186,31 @@ const insertDonations = (
 export const insertImported = async (
   db: CommonQueryMethods,
   table: RecordTable,
-  ...rest: [owner: ImportOwner, batch: readonly ImportedEntry[], options: InsertOptions]
+  owner: ImportOwner,
+  batch: readonly ImportedEntry[],
+  options: InsertOptions,
 ): Promise<readonly string[]> => {
+  const { orders, joinKeys, columns, values, join, order, totals } = furtherParts(
+    table,
+    owner,
+    options,
+  );
   try {
-    return await (table === "donation" ? insertDonations : insertRegistrations)(db, ...rest);
+    return await db.anyFirst(sql.type(idRow)`
+      WITH entry AS MATERIALIZED (${entryRows(table, batch)}),
+      ${orders}
+      ${claimedKeys(keyScopeOf(table, owner), joinKeys)},
+      inserted AS (
+        INSERT INTO ${sql.identifier([table])} (${columnsOf(table)}, account_id, mode, idempotency_key, ${columns})
+        SELECT ${ownedValues(table, owner)}, ${values}
+        FROM entry ${join}
+        WHERE ${hasFreeKey}
+        ORDER BY ${order}
+        RETURNING *
+      ),
+      ${totals}
+      SELECT id FROM inserted
+    `);
   } catch (error) {
     throw table === "donation"
       ? asTotalError(error, "donor_total_safe", "amount_cents")
@@ -256,17 +263,25 @@ const isSpread = ({ isStore }: ImportOwner): FragmentSqlToken => sql.fragment`(
   ${isStore} AND known.created_at > entry.created_at AND known.created_at < entry.created_at + interval '1 second'
 )`;
 
-/** A record without personal data may have been erased, so the data of the entry are no difference. */
-const difference = (table: RecordTable, owner: ImportOwner, column: string): FragmentSqlToken => {
-  const isCompared = PERSONAL_COLUMNS[table].includes(column)
-    ? namesCustomer(table, "known")
-    : sql.fragment`${column !== "created_at"} OR NOT ${isSpread(owner)}`;
-  return sql.fragment`
-    CASE
-      WHEN known.${sql.identifier([column])} IS DISTINCT FROM entry.${sql.identifier([column])} AND (${isCompared})
-        THEN ${column}::text
-    END
-  `;
+/**
+ * The fields of an entry in which a record differs. A record without personal data may have been erased, so the data of the
+ * entry are no difference.
+ */
+const differences = (table: RecordTable, owner: ImportOwner): FragmentSqlToken => {
+  const fields = (arePersonal: boolean) =>
+    sql.array(
+      Object.keys(COLUMNS[table]).filter(
+        (name) => !NOT_COMPARED.has(name) && PERSONAL_COLUMNS[table].includes(name) === arePersonal,
+      ),
+      "text",
+    );
+  return sql.fragment`(
+    SELECT coalesce(array_agg(field.key), '{}')
+    FROM to_jsonb(known) AS record, jsonb_each(to_jsonb(entry)) AS field
+    WHERE field.value <> record -> field.key
+      AND (field.key = ANY(${fields(false)}) OR field.key = ANY(${fields(true)}) AND ${namesCustomer(table, "known")})
+      AND NOT (field.key = 'created_at' AND ${isSpread(owner)})
+  )`;
 };
 
 const knownRow = z.strictObject({
@@ -287,10 +302,6 @@ export const listKnown = (
   batch: readonly ImportedEntry[],
 ): Promise<readonly KnownRecord[]> => {
   const name = sql.identifier([table]);
-  const differences = sql.join(
-    Object.keys(COMPARED_COLUMNS[table]).map((column) => difference(table, owner, column)),
-    sql.fragment`, `,
-  );
   const ofKind = table === "donation" ? {} : { kind: sql.fragment`entry.kind` };
   const isOfKind = afterLookup(
     table === "donation" ? sql.fragment`true` : sql.fragment`${name}.kind = entry.kind`,
@@ -306,9 +317,9 @@ export const listKnown = (
         entry.place,
         known.id,
         array_remove(
-          ARRAY[
-            CASE WHEN coalesce(known.imported_id, known.id::text) <> entry.imported_id THEN 'id' END,
-            ${differences},
+          ARRAY[CASE WHEN coalesce(known.imported_id, known.id::text) <> entry.imported_id THEN 'id' END]
+          || ${differences(table, owner)}
+          || ARRAY[
             -- A record has the key of the entry if it is the record of that key; a key that the entry lacks differs, too.
             CASE
               WHEN entry.idempotency_key IS NULL AND known.idempotency_key IS NOT NULL

@@ -4,7 +4,7 @@ import { describeIssues, messageOfIssue, mustBe } from "../../runtime/describeIs
 import { text } from "../records/fields.rules.ts";
 import { findFactsProblem } from "./importedEvidence.rules.ts";
 import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rules.ts";
-import { plantingFact, reference as referenceText } from "../planting/fact.rules.ts";
+import { plantingFact } from "../planting/fact.rules.ts";
 import type { PlantingFact } from "../planting/fact.rules.ts";
 import { FOREST_TYPES } from "../planting/impactFactors.rules.ts";
 import { importedReference, PLANTING_STAGES } from "../planting/order.rules.ts";
@@ -145,17 +145,6 @@ const evidenceLine = z.strictObject({
 });
 type Line = z.output<typeof evidenceLine>;
 
-/**
- * Returns the reference of a site of which the evidence has only the names, as that of verified sessions. Names that are too
- * long for a reference are replaced by their hash.
- */
-const siteReferenceOf = (source: string, names: string): string => {
-  const written = `${source}/${names}`;
-  return referenceText().safeParse(written).success
-    ? written
-    : `${source}/${hash("sha256", names, "hex")}`;
-};
-
 type Site = { readonly name: string };
 
 const siteOf = (site: Site, reference: string, { country, region, forest_type }: Line) => ({
@@ -181,12 +170,14 @@ const verificationOf = (evidence: z.output<typeof verified>, line: Line, source:
   } = evidence;
   const { latitude, longitude, image_url: main_image } = proof;
   const site = { name, subsite_name, organization_name, latitude, longitude, main_image };
+  // The evidence has no id of the site.
+  const siteReference = `${source}/${hash("sha256", JSON.stringify([name, subsite_name]), "hex")}`;
   return {
     ...proof,
     allocation_reference: importedReference(source, allocation_id),
     field_update_reference: importedReference(source, field_update_id),
     planting_session_reference: importedReference(source, planting_session_id),
-    planting_site: siteOf(site, siteReferenceOf(source, `${name}/${subsite_name}`), line),
+    planting_site: siteOf(site, siteReference, line),
   };
 };
 

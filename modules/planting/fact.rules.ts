@@ -21,7 +21,7 @@ export const normalizePlace = (given: string): string =>
 const place = () => name().transform(normalizePlace).pipe(name());
 
 /** The partner's name for one of its records. */
-export const reference = () => name();
+const reference = () => name();
 
 /**
  * Normalized to UTC, so that a repeated fact is recognized however its time is written. No impact factor applies before

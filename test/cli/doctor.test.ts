@@ -291,55 +291,27 @@ test("an organization without a Stripe customer is a warning until it has live u
   t.regex(wrong?.detail ?? "", /^1 organization with live usage has no Stripe customer/u);
 });
 
-/** Returns what doctor says of webhooks. */
-const diagnoseWebhooks = async ({ context }: ExecutionContext<DatabaseContext>) => {
-  const env = { DATABASE_URL: context.databaseUrl };
-  const { find } = await diagnose((...args) => runImpact(args, { env }));
-  return {
-    endpoints: find("webhook endpoints"),
-    deliveries: find("webhook deliveries"),
+test("doctor counts endpoints that fail, and warns of those that are disabled", async (t) => {
+  const { databaseUrl } = await openOwnDatabase(t);
+  const { receiver, record, deliver } = await setUpWebhooks(t);
+  const check = async () => {
+    const { of } = await diagnose((...args) =>
+      runImpact(args, { env: { DATABASE_URL: databaseUrl } }),
+    );
+    return of("webhook endpoints");
   };
-};
-
-const minutesAgo = (minutes: number): string =>
-  new Date(Date.now() - minutes * 60_000).toISOString();
-
-test("doctor names disabled endpoints and the oldest undelivered delivery, each with a command", async (t) => {
-  const { db } = await openOwnDatabase(t);
-  const { endpoint, receiver, record, deliver } = await setUpWebhooks(t);
-  const { id, url } = endpoint;
-
-  t.like(await diagnoseWebhooks(t), {
-    endpoints: { status: "ok", detail: "none is disabled because of its responses" },
-    deliveries: { status: "ok", detail: "none is undelivered" },
-  });
-
+  t.is(await check(), "ok: 0 endpoints fail");
   receiver.respond(answer(500));
-  await record("event");
+  await record("failed");
   await deliver();
-  t.is((await diagnoseWebhooks(t)).deliveries?.status, "ok", "the oldest is young");
-
-  await db.query(sql.typeAlias("void")`
-    UPDATE webhook_delivery
-    SET created_at = ${minutesAgo(90)}, due_at = ${minutesAgo(10)}
-    WHERE endpoint_id = ${id}
-  `);
-  const old = await diagnoseWebhooks(t);
-  t.is(old.deliveries?.status, "warning");
-  t.true(old.deliveries?.detail.includes(`to ${url}; see \`impact webhook deliveries ${id}`));
-
+  t.is(await check(), "ok: 1 endpoint fails");
   receiver.respond(answer(410));
+  await record("gone");
   await deliver();
-  const disabled = await diagnoseWebhooks(t);
-  t.is(disabled.endpoints?.status, "warning");
   t.regex(
-    disabled.endpoints?.detail ?? "",
-    new RegExp(
-      `^1 is disabled because of failures, .*\`impact webhook update ${id} --enable\`, then \`impact webhook recover ${id} --since 2`,
-      "u",
-    ),
+    await check(),
+    /^warning: 0 endpoints fail, 1 disabled because of failures; .*`impact webhook update ID --enable`/u,
   );
-  t.like(disabled.deliveries, { status: "ok", detail: "none is undelivered" });
 });
 
 /** Runs doctor and returns what one of its checks says. */

@@ -14,7 +14,6 @@ import {
 } from "../../modules/events/attempts.sql.ts";
 import { listDeliveries } from "../../modules/events/deliveries.sql.ts";
 import type { ClaimedDelivery } from "../../modules/events/attempts.sql.ts";
-import { findOldestDelivery } from "../../modules/events/endpointHealth.sql.ts";
 import { insertDeliveries } from "../events/insertDeliveries.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -198,7 +197,6 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
       async (db) => (await listDueEndpoints(db, { after: null, now: until, limit: 10 })).length,
       3,
     ],
-    "the oldest pending delivery": [async (db) => (await findOldestDelivery(db)) !== null, true],
     "a claim of deliveries": [
       async (db) => {
         claimed.push(...(await claimDeliveries(db, [{ endpointId: busy, places: 2 }], until)));

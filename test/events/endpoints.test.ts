@@ -376,10 +376,13 @@ test("webhook listen says that it has no response, or another program's", async 
     listenIn(t)("k", "--forward-to", "http://127.0.0.1:9/", ...options);
   const other = await listen("--url", url);
   t.is(other.exitCode, 1);
-  t.regex(other.stderr, /events: the response 204 is not the API's\. Check --url\.\n$/u);
+  t.regex(other.stderr, /events: the response is not JSON: check baseUrl\n$/u);
   const absent = await listen("--url", "http://127.0.0.1:2");
   t.is(absent.exitCode, 4);
-  t.regex(absent.stderr, /No response from http:\/\/127\.0\.0\.1:2\/events: /u);
+  t.regex(
+    absent.stderr,
+    /No response from http:\/\/127\.0\.0\.1:2\/events\. Check that the API is running/u,
+  );
 });
 
 const page = (...events: readonly object[]) =>
@@ -414,7 +417,7 @@ test("webhook listen goes on when the API does not respond for a while, and ends
   t.is(run.exitCode, 1);
   t.is(receiver.received.length, 1);
   t.deepEqual(
-    run.stderr.split("\n").map((line) => /response 5\d\d|invalid API key|Ready/u.exec(line)?.[0]),
-    ["Ready", "response 503", "response 500", "invalid API key", undefined],
+    run.stderr.split("\n").map((line) => /status 5\d\d|invalid API key|Ready/u.exec(line)?.[0]),
+    ["Ready", "status 503", "status 500", "invalid API key", undefined],
   );
 });

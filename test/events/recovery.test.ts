@@ -5,7 +5,7 @@ import { sql } from "../../db/sql.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { insertEvents } from "../../modules/events/events.sql.ts";
 import { createEvent, recordEvent } from "../../modules/events/recordEvent.ts";
-import { recoverWebhookEvents } from "../../modules/events/manageDeliveries.ts";
+import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { impactOf, readJson } from "../cli/runImpact.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";
@@ -178,7 +178,6 @@ test("a recovery is made for the endpoint's account, mode and types only", async
 
 const listed = z.object({
   deliveries: z.array(z.looseObject({ id: z.string(), state: z.string() })),
-  has_more: z.boolean(),
 });
 
 test("deliveries can be read with their last attempt, and one event can be sent again, over HTTP", async (t) => {
@@ -195,10 +194,7 @@ test("deliveries can be read with their last attempt, and one event can be sent 
     listed.parse((await call("GET", `/deliveries${query}`)).body);
   const all = await list("");
   t.deepEqual(all.deliveries.map(({ state }) => state).toSorted(), ["delivered", "pending"]);
-  const { deliveries, has_more: hasMore } = await list("?limit=1");
-  t.deepEqual([deliveries, hasMore], [all.deliveries.slice(0, 1), true]);
-  const rest = await list(`?limit=1&starting_after=${deliveries[0]?.id}`);
-  t.deepEqual(rest, { deliveries: all.deliveries.slice(1), has_more: false });
+  t.deepEqual(await list("?limit=1"), { deliveries: all.deliveries.slice(0, 1) });
   for (const state of ["pending", "failed"]) {
     t.like((await list(`?state=${state}`)).deliveries, {
       0: { last_attempt: { status: 503, error: "status 503" } },
@@ -223,7 +219,6 @@ test("deliveries can be read with their last attempt, and one event can be sent 
   t.is((await call("POST", "/recover", one, apiKeyProd)).status, 404);
   const unknown = await call("POST", "/recover", { event_id: "evt_x" });
   t.like(unknown, { status: 404, body: { error: "event not found" } });
-  t.is((await call("GET", "/deliveries?starting_after=evt_x")).status, 400);
 });
 
 test("an event of a type that this release does not know is listed, and is sent again", async (t) => {

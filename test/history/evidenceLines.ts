@@ -134,7 +134,7 @@ export const plantedRecord = (id: string, allocationId: number) =>
   );
 
 /** The evidence of trees that were verified in a session. */
-export const SESSION = {
+const SESSION = {
   partner: "North Coast",
   planting_site_name: "Gazi Bay",
   subsite_name: "Creek 3",

@@ -118,7 +118,7 @@ test("a tree follows evidence that has gone further, and nothing else", async (t
 
   const other = await importEvidence(plantedRecord("a", 32));
   t.is(other.exitCode, 1);
-  t.regex(other.stderr, /line 1: conflict: allocated is there with other details/u);
+  t.regex(other.stderr, /line 1: conflict: other evidence is there, of the planting order po_/u);
   await shows(plantedRecord("a", 31));
 });
 

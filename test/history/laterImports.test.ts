@@ -61,7 +61,7 @@ test("what the old server refunded since is subtracted once, and the audit log n
     lineOf({ id: "2", count: 1, refunded: true }),
     { ...DONATION, refunded: true },
   );
-  const expected = { new: 0, known: 1, refunded: 3, conflict: 0, bad: 0 };
+  const expected = { new: 0, known: 0, refunded: 4, conflict: 0, bad: 0 };
   const dry = await importText(later, "--dry-run");
   t.like(summaryOf(dry), expected, dry.stderr);
   t.like(await readAccountSums(db, id), { refunded: 1n, total: 5n });
@@ -89,7 +89,8 @@ test("what the old server refunded since is subtracted once, and the audit log n
     [
       { kind: "donation", amount_cents: 700 },
       { kind: "tree", count: 1 },
-      { kind: "tree", count: 3 },
+      { kind: "tree", count: 1 },
+      { kind: "tree", count: 2 },
     ],
   );
 });
@@ -187,21 +188,14 @@ test("an imported history is verified, whatever was registered since", async (t)
   const run = await verify("--json");
   t.is(run.exitCode, 0, run.stderr);
   t.like(summaryOf(run), { lines: 8, new: 0, known: 8, refunded: 0, conflict: 0, bad: 0 });
-  t.like(readJson(run), {
-    dry_run: true,
-    imported: [
-      { kind: "tree", in_files: 4, records: 4 },
-      { kind: "bottle", in_files: 1, records: 1 },
-      { kind: "donation", in_files: 2, records: 2 },
-    ],
-  });
-  t.regex((await verify()).stdout, /^tree +4 +4$/mu);
+  t.like(readJson(run), { dry_run: true });
+  t.regex((await verify()).stdout, /^tree +0 +5 +0 +0$/mu);
   t.is((await verify("--mode", "test")).exitCode, 1);
   t.is((await verify("--dry-run")).exitCode, 2);
 });
 
-test("a verification names every line that is missing or different, and counts what is too much", async (t) => {
-  const { id, importText, impact } = await setUpImport(t);
+test("a verification names every line that is missing or different", async (t) => {
+  const { importText } = await setUpImport(t);
   await importText(linesOf(...HISTORY));
   const changed = [
     lineOf({ id: "1", count: 3, attribution: "b" }),
@@ -214,20 +208,11 @@ test("a verification names every line that is missing or different, and counts w
   const run = await importText(linesOf(...changed), "--verify");
   t.is(run.exitCode, 1);
   t.like(summaryOf(run), { new: 1, known: 1, refunded: 1, conflict: 2, bad: 1 });
-  t.like(readJson(run), {
-    imported: [
-      { kind: "tree", in_files: 3, records: 4 },
-      { kind: "bottle", in_files: 0, records: 1 },
-      { kind: "donation", in_files: 0, records: 2 },
-    ],
-  });
   t.regex(run.stderr, /line 1: conflict: .* with another attribution$/mu);
   t.regex(run.stderr, /line 2: missing: more of it is refunded in the file$/mu);
   t.regex(run.stderr, /line 3: conflict: .* with another count$/mu);
   t.regex(run.stderr, /line 4: missing: it is not recorded here$/mu);
-  t.regex(run.stderr, /5 of 6 lines are missing, different or bad; 3 kinds have another number/u);
-  const printed = await impact("import", "history", "-", "--org", id, "--verify");
-  t.regex(printed.stderr, /0 of 0 lines are missing, different or bad; 3 kinds have another/u);
+  t.regex(run.stderr, /5 of 6 lines missing, different or bad\./u);
 });
 
 const AT = "2024-05-01T08:00:00Z";

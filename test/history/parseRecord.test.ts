@@ -7,7 +7,6 @@ import type {
   ImportedRegistration,
 } from "../../modules/history/importedRecords.rules.ts";
 import { importedTree } from "./importedTree.ts";
-import { SESSION } from "./evidenceLines.ts";
 import { parseEvidence } from "../../modules/history/parseEvidence.ts";
 
 const now = new Date("2026-05-01T12:00:00.000Z");
@@ -267,32 +266,3 @@ for (const [fields, problem] of REJECTED_EVIDENCE) {
     t.deepEqual(parseEvidence(line, { source: "old.example", now: NOW }), { problem });
   });
 }
-
-/** Returns the reference of the site of a verified session, or the problem of its line. */
-const referenceOfSite = (siteName: string, subsiteName: string): string => {
-  const session = { ...SESSION, planting_site_name: siteName, subsite_name: subsiteName };
-  const timeline = [
-    ...milestone("funds_distributed", {}).timeline,
-    ...milestone("planted_and_verified", session).timeline,
-  ];
-  const provider_meta = { order_id: 1, public_id: "p" };
-  const line = { kind: "evidence", tree_id: "t-1", timeline, provider_meta };
-  const parsed = parseEvidence(line, { source: "s".repeat(100), now: NOW });
-  if ("problem" in parsed) {
-    return parsed.problem;
-  }
-  const fact = parsed.evidence.facts.find(({ stage }) => stage === "planted_and_verified");
-  return fact?.stage === "planted_and_verified" ? (fact.planting_site?.reference ?? "") : "";
-};
-
-test("sites of verified sessions are told apart by their names, however long these are", (t) => {
-  const source = "s".repeat(100);
-  const [name, subsite] = ["n".repeat(200), "é".repeat(199)];
-
-  t.is(referenceOfSite("Gazi Bay", "Creek 3"), `${source}/Gazi Bay/Creek 3`);
-  t.is(referenceOfSite("n".repeat(98), ""), `${source}/${"n".repeat(98)}/`);
-  const long = referenceOfSite(name, `${subsite}1`);
-  t.regex(long, /^s{100}\/[0-9a-f]{64}$/u);
-  t.is(referenceOfSite(name, `${subsite}1`), long);
-  t.not(referenceOfSite(name, `${subsite}2`), long);
-});

@@ -1481,7 +1481,6 @@ export interface components {
         };
         readonly WebhookDeliveryList: {
             readonly deliveries: readonly components["schemas"]["WebhookDelivery"][];
-            readonly has_more: boolean;
         };
         readonly WebhookEndpoint: {
             /** Format: date-time */
@@ -2429,8 +2428,6 @@ export interface operations {
             readonly query?: {
                 /** @description The most deliveries of the response, 100 if it is omitted. More than 1000 is read as 1000. */
                 readonly limit?: number;
-                /** @description The id of the last delivery of the previous page. */
-                readonly starting_after?: string;
                 /** @description Only deliveries in this state. `failed` also finds pending deliveries whose last attempt failed. */
                 readonly state?: "pending" | "delivered" | "failed";
             };

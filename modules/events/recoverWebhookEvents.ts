@@ -1,55 +1,14 @@
-import type { CommonQueryMethods } from "slonik";
-import { listDeliveries, recoverDeliveries } from "./deliveries.sql.ts";
-import type { Delivery } from "./deliveries.sql.ts";
+import { recoverDeliveries } from "./deliveries.sql.ts";
 import type { WebhookEndpoint } from "./endpoints.sql.ts";
 import { daysBefore } from "../../runtime/durations.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
-import { eventIdOf, parseEventId } from "./events.rules.ts";
+import { parseEventId } from "./events.rules.ts";
 import { RECOVERY_DAYS } from "./webhooks.rules.ts";
-import type { DeliveryState } from "./decideDelivery.rules.ts";
 import { recordWebhookAction, requireEnabled } from "./manageWebhookEndpoints.ts";
 import type { ChangeContext } from "./manageWebhookEndpoints.ts";
 
 /** A request must end in time. Repeating it continues. */
 const MAXIMUM_EVENTS = 5000;
-
-const findDelivery = async (
-  db: CommonQueryMethods,
-  endpointId: string,
-  eventId: string,
-): Promise<Delivery | null> => {
-  const position = parseEventId(eventId);
-  const [found] = position
-    ? await listDeliveries(db, endpointId, { id: position.id, limit: 1 })
-    : [];
-  return found && eventIdOf(found) === eventId ? found : null;
-};
-
-/**
- * Reads a page of an endpoint's deliveries, newest first.
- * @throws DomainError request_invalid if no delivery has the id `startingAfter`
- */
-export const readDeliveries = async (
-  db: CommonQueryMethods,
-  endpointId: string,
-  {
-    state,
-    startingAfter,
-    limit,
-  }: {
-    readonly state?: DeliveryState | undefined;
-    readonly startingAfter?: string | undefined;
-    readonly limit: number;
-  },
-): Promise<{ readonly deliveries: readonly Delivery[]; readonly hasMore: boolean }> => {
-  const after =
-    startingAfter === undefined ? null : await findDelivery(db, endpointId, startingAfter);
-  if (startingAfter !== undefined && after === null) {
-    throw invalidRequest("starting_after: must be the id of a delivery");
-  }
-  const found = await listDeliveries(db, endpointId, { state, after, limit: limit + 1 });
-  return { deliveries: found.slice(0, limit), hasMore: found.length > limit };
-};
 
 const eventNotFound = (): DomainError => new DomainError("record_not_found", "event not found");
 
