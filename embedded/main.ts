@@ -7,11 +7,12 @@ import {
   findUnknownSettings,
 } from "../runtime/config/findUnknownSettings.ts";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
+import { lockFolder } from "../runtime/lockFolder.ts";
 import { removeRunFile } from "../runtime/runFile.ts";
 import { demoSettings } from "./demo/demoSettings.ts";
-import { lockFolder } from "./lockFolder.ts";
+
 import { startAll } from "./start.ts";
-import { createSupervisor, stopLeftovers } from "./supervisor.ts";
+import { awaitLeftovers, createSupervisor } from "./supervisor.ts";
 
 /* npm start: everything on one machine. `--demo` has a separate database with a year of history. */
 
@@ -67,7 +68,7 @@ const main = async (): Promise<void> => {
   const config = readConfig(settings);
   const dataDir = resolvePath(config.DATA_DIR);
   const unlock = lockFolder(dataDir, LOCK_WAIT_MS);
-  await stopLeftovers(dataDir, console.error);
+  await awaitLeftovers(dataDir, console.error);
   const { context, firstExit, stopAll } = createSupervisor(dataDir, console.error);
   const ready = startAll({ ...config, DATA_DIR: dataDir }, settings, context, isDemo);
   const failure = await Promise.race([

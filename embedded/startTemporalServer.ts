@@ -98,7 +98,8 @@ export const startTemporalServer = async ({
       env: buildChildEnvironment(null, { GOGC: databaseFile === null ? "400" : "40" }),
     },
     logFile,
-    stop: { signal: "SIGTERM", waitMs: 10_000 },
+    signal: "TERM",
+    waitMs: 10_000,
     context,
   });
   // The first successful call also sets the retention.
