@@ -9,6 +9,7 @@ const LONGEST = [
   "dashboard/browser.system",
   "embedded/demo.system",
   "deploy/haproxy.system",
+  "deploy/proxies.system",
   "client/package.system",
   "workflows/billing",
   "worker/lifecycle.system",

@@ -20,7 +20,7 @@ import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { eventually, openNamespace, startProgram } from "../support/programs.ts";
 import { createClients, startLoad } from "./cellClients.ts";
 import type { TestAccount } from "./cellClients.ts";
-import { startHaproxy } from "./startHaproxy.ts";
+import { startHaproxy } from "./proxyKinds.ts";
 
 /* Two cells, the default one and `eu1`, behind HAProxy with deploy/haproxy/haproxy.cfg. */
 
@@ -133,7 +133,6 @@ const startCells = async (t: ExecutionContext) => {
     startProgram(t, "worker/main.ts", eu1.settings),
   ]);
   const proxy = await startHaproxy(t, [first, second], {
-    "acl is_exempt src 203.0.113.0/24": "acl is_exempt src 127.0.0.1",
     "-m str being_moved": "-m str being_moved eu1",
     "#backend impact_": "backend impact_",
     "#  server api1 10.1.0.1:8080": `  server api1 127.0.0.1:${ofEu1.standalone}`,
