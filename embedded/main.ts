@@ -2,10 +2,6 @@ import { basename, resolve as resolvePath } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { ConfigError, readConfig } from "../runtime/config/config.ts";
-import {
-  describeUnknownSettings,
-  findUnknownSettings,
-} from "../runtime/config/findUnknownSettings.ts";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { lockFolder } from "../runtime/lockFolder.ts";
 import { removeRunFile } from "../runtime/runFile.ts";
@@ -60,10 +56,6 @@ const main = async (): Promise<void> => {
     return;
   }
   const shutdown = shutdownRequested();
-  const unknown = findUnknownSettings();
-  if (unknown.length > 0) {
-    console.error(`Warning: ${describeUnknownSettings(unknown)}.`);
-  }
   const settings = isDemo ? demoSettings(readConfig().DATA_DIR) : {};
   const config = readConfig(settings);
   const dataDir = resolvePath(config.DATA_DIR);

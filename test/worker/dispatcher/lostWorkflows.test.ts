@@ -1,27 +1,19 @@
 import type { ExecutionContext } from "ava";
 import type { Client } from "@temporalio/client";
 import { pino } from "pino";
-import { createBillingActivities } from "../../../activities/createBillingActivities.ts";
-import { createPerpetualActivities } from "../../../activities/createPerpetualActivities.ts";
 import { PERPETUAL_KINDS } from "../../../runtime/perpetualWork.rules.ts";
 import type { PerpetualKind } from "../../../runtime/perpetualWork.rules.ts";
-import { listLastPasses, recordPass } from "../../../db/perpetualWork.sql.ts";
-import type { Runs } from "../../../db/createRuns.ts";
+import { recordPass } from "../../../db/perpetualWork.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { getDeploymentName } from "../../../modules/billing/holdUsage.ts";
-import { createReportingRuns } from "../../../modules/billing/sending/createUsageSender.ts";
-import { pause } from "../../../runtime/waiting.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import type { Clock } from "../../../runtime/clock.ts";
-import { backgroundQueue, inDeployment } from "../../../runtime/temporalNames.rules.ts";
-import { createDispatcherRuns } from "../../../worker/createDispatcherRuns.ts";
+import { inDeployment } from "../../../runtime/temporalNames.rules.ts";
 import { perpetualWork } from "../../../workflows/perpetualWork.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { eventually, openNamespace } from "../../support/programs.ts";
-import { startWorker } from "../../workflows/startWorker.ts";
-import { findRunning, isStarted, refundOneTree, startEnsuring } from "./dispatching.ts";
+import { findRunning, startEnsuring } from "./dispatching.ts";
 
 // Serial, because the workflows serve everything that waits in the database of the file.
 const test = testWithDatabase();
@@ -157,60 +149,4 @@ test.serial("a workflow that looks for work is neither restarted nor logged", as
 
   t.is(await findRunning(temporal, workflowId), runId);
   t.deepEqual(lines, []);
-});
-
-test.serial("the restarted workflows look for usage and start refunds", async (t) => {
-  const { db } = t.context;
-  await forgetPasses(t.context);
-  const deployment = await getDeploymentName({ db, clock: systemClock });
-  const deps = { db, clock: systemClock, billing: createBilling({ db, stripe: null }) };
-  const stopping = new AbortController();
-  const refund = await refundOneTree(db);
-  const client = Promise.withResolvers<Client>();
-  const temporal = await startWorker(
-    t,
-    {
-      workForAMinute: async (kind: PerpetualKind) => {
-        const reporting = createReportingRuns(deps, {
-          onResult: () => undefined,
-          onFailure: () => undefined,
-        });
-        const dispatching = createDispatcherRuns({
-          ...deps,
-          temporal: await client.promise,
-          observeFailedEvent: () => t.fail(),
-        });
-        const idle: Runs = {
-          run: ({ stop }) => pause(60_000, stop),
-          end: () => Promise.resolve(),
-        };
-        await createPerpetualActivities({
-          runs: { "usage-sender": reporting, "webhook-sender": idle, dispatcher: dispatching },
-          stopping: stopping.signal,
-        }).workForAMinute(kind);
-      },
-      ...createBillingActivities({
-        ...deps,
-        observeSend: () => undefined,
-        observeFailedEvent: () => t.fail(),
-        observeUnreadInvoices: () => t.fail(),
-        observeDrift: () => t.fail(),
-      }),
-      listOrdersToStart: () => Promise.resolve([]),
-      createPlantingOrders: () => Promise.resolve({ orders: 0 }),
-    },
-    backgroundQueue(deployment),
-  );
-  t.teardown(() => stopping.abort());
-  client.resolve(temporal);
-  await startStuck(t.context, temporal, "usage-sender");
-  await startStuck(t.context, temporal, "dispatcher");
-
-  await startEnsuring(t, { db, temporal, clock: later });
-
-  await eventually(async () => isStarted(temporal, refund));
-  await eventually(async () =>
-    (await listLastPasses(db)).some(({ kind, hasPassed }) => kind === "usage-sender" && hasPassed),
-  );
-  t.pass();
 });
