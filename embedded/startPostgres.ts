@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import { Client, DatabaseError, escapeLiteral } from "pg";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { choosePort } from "./choosePort.ts";
-import { awaitServer, readLogTail, spawnWithLog } from "./supervisor.ts";
+import { readLogTail, startServer } from "./supervisor.ts";
 import type { ManagedProcess, StartContext } from "./supervisor.ts";
 import { findPostgresBinaries, findServerUser, userMay } from "./findPostgresBinaries.ts";
 import type { ServerUser } from "./findPostgresBinaries.ts";
@@ -210,38 +210,40 @@ export const startPostgres = async ({
   }
 
   const logFile = join(folder, "postgres.log");
-  const settings = { ...SETTINGS, ...(disposable ? DISPOSABLE_SETTINGS : {}) };
-  const server = await spawnWithLog({
-    name: "PostgreSQL",
-    command: binaries.postgres,
-    args: [
-      "-D",
-      dataFolderPath(data, user),
-      ...Object.entries({ ...settings, port: actualPort }).map(
-        ([name, value]) => `--${name}=${value}`,
-      ),
-    ],
-    options: { ...user, cwd: data, env: ENVIRONMENT },
-    logFile,
-    // It closes connections and writes a checkpoint. If the server is killed, the next start recovers.
-    signal: "INT",
-    waitMs: 20_000,
-    context,
-  });
+  const settings = { ...SETTINGS, ...(disposable ? DISPOSABLE_SETTINGS : {}), port: actualPort };
   const appPassword = derivePassword(password, APP);
   const urlOf = (role: string, rolePassword: string, database = DATABASE): string =>
     `postgres://${role}:${rolePassword}@${HOST}:${actualPort}/${database}`;
   try {
-    const client = await awaitServer(server, READY_TIMEOUT_MS, () =>
-      tryConnect(urlOf(OWNER, password, "postgres")),
+    const { server, ready: client } = await startServer(
+      {
+        name: "PostgreSQL",
+        command: binaries.postgres,
+        args: [
+          "-D",
+          dataFolderPath(data, user),
+          ...Object.entries(settings).map(([name, value]) => `--${name}=${value}`),
+        ],
+        ...user,
+        cwd: data,
+        env: ENVIRONMENT,
+        logFile,
+        // It closes connections and writes a checkpoint. If the server is killed, the next start recovers.
+        signal: "INT",
+        stopMs: 20_000,
+        readyMs: READY_TIMEOUT_MS,
+        attempt: () => tryConnect(urlOf(OWNER, password, "postgres")),
+      },
+      context,
     );
     try {
       await createDatabase(client, appPassword);
     } finally {
       await client.end();
     }
+    return { url: urlOf(OWNER, password), appUrl: urlOf(APP, appPassword), process: server };
   } catch (error) {
-    if (error instanceof StartupError) {
+    if (error instanceof StartupError || context.signal.aborted) {
       throw error;
     }
     throw new StartupError(
@@ -249,9 +251,4 @@ export const startPostgres = async ({
       { cause: error },
     );
   }
-  return {
-    url: urlOf(OWNER, password),
-    appUrl: urlOf(APP, appPassword),
-    process: server,
-  };
 };

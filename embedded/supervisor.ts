@@ -161,49 +161,6 @@ const GUARD = `
   wait "$program"
 `;
 
-/**
- * Starts a program with its output in a log file; the previous log file is renamed. The program gets its own process
- * group, because Ctrl-C signals the whole group of the terminal and would stop a database before its clients.
- * @param signal asks it to stop, also if this process is killed
- */
-export const spawnWithLog = ({
-  name,
-  command,
-  args,
-  options,
-  logFile,
-  signal,
-  waitMs,
-  context,
-}: {
-  readonly name: string;
-  readonly command: string;
-  readonly args: readonly string[];
-  readonly options: Pick<SpawnOptions, "cwd" | "env" | "uid" | "gid">;
-  readonly logFile: string;
-  readonly signal: "INT" | "TERM";
-  readonly waitMs: number;
-  readonly context: StartContext;
-}): Promise<ManagedProcess> => {
-  context.signal.throwIfAborted();
-  try {
-    renameSync(logFile, `${logFile}.previous`);
-  } catch {
-    // There is no log before the first run.
-  }
-  const log = openSync(logFile, "w", 0o600);
-  try {
-    const child = spawn("/bin/sh", ["-c", GUARD, "sh", signal, command, ...args], {
-      ...options,
-      detached: true,
-      stdio: ["pipe", log, log, context.pipe],
-    });
-    return context.manage(name, child, { ask: () => child.stdin?.end(), waitMs }, logFile);
-  } finally {
-    closeSync(log);
-  }
-};
-
 /** Enough for the reason and the messages of a shutdown that follow it. */
 const TAIL_LINES = 20;
 
@@ -217,28 +174,65 @@ export const readLogTail = (logFile: string): string =>
     .join("\n");
 
 /**
- * Repeats an attempt until it returns what only a server that is ready gives it.
- * @param attempt returns null while the server is not ready
+ * Starts a server with its output in a log file, and waits until it is ready; the previous log file is renamed. The server
+ * gets its own process group, because Ctrl-C signals the whole group of the terminal and would stop a database before its
+ * clients.
+ * @param options.signal asks it to stop, also if this process is killed
+ * @param options.attempt returns null while the server is not ready; it is repeated until it returns what only a server that
+ *   is ready gives it
  * @throws StartupError with the end of the log if the server ends, or takes too long; it is stopped then
  */
-export const awaitServer = async <Result>(
-  { name, isRunning, logFile, stop }: ManagedProcess,
-  timeoutMs: number,
-  attempt: () => Promise<Result | null>,
-): Promise<Result> => {
-  const deadline = performance.now() + timeoutMs;
-  while (isRunning() && performance.now() < deadline) {
-    const result = await attempt();
-    if (result !== null) {
-      return result;
+export const startServer = async <Ready>(
+  {
+    name,
+    command,
+    args,
+    logFile,
+    signal,
+    stopMs,
+    readyMs,
+    attempt,
+    ...options
+  }: Pick<SpawnOptions, "cwd" | "env" | "uid" | "gid"> & {
+    readonly name: string;
+    readonly command: string;
+    readonly args: readonly string[];
+    readonly logFile: string;
+    readonly signal: "INT" | "TERM";
+    readonly stopMs: number;
+    readonly readyMs: number;
+    readonly attempt: () => Promise<Ready | null>;
+  },
+  context: StartContext,
+): Promise<{ readonly server: ManagedProcess; readonly ready: Ready }> => {
+  context.signal.throwIfAborted();
+  try {
+    renameSync(logFile, `${logFile}.previous`);
+  } catch {
+    // There is no log before the first run.
+  }
+  const log = openSync(logFile, "w", 0o600);
+  const child = spawn("/bin/sh", ["-c", GUARD, "sh", signal, command, ...args], {
+    ...options,
+    detached: true,
+    stdio: ["pipe", log, log, context.pipe],
+  });
+  closeSync(log);
+  const ask = (): void => void child.stdin?.end();
+  const server = await context.manage(name, child, { ask, waitMs: stopMs }, logFile);
+  const deadline = performance.now() + readyMs;
+  while (server.isRunning() && performance.now() < deadline) {
+    const ready = await attempt();
+    if (ready !== null) {
+      return { server, ready };
     }
     await sleep(POLL_MS);
   }
-  const problem = isRunning()
-    ? `did not respond within ${timeoutMs / 1000} seconds`
+  const problem = server.isRunning()
+    ? `did not respond within ${readyMs / 1000} seconds`
     : "ended during startup";
-  await stop();
-  throw new StartupError(`${name} ${problem}:\n${logFile === null ? "" : readLogTail(logFile)}`);
+  await server.stop();
+  throw new StartupError(`${name} ${problem}:\n${readLogTail(logFile)}`);
 };
 
 /** A young generation of 4 MB instead of 16 saves a process that has been busy 30 MB. */
