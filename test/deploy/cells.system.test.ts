@@ -13,14 +13,13 @@ import { openDatabase } from "../../db/openDatabase.ts";
 import { sql } from "../../db/sql.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { findFreePort } from "../../runtime/server/probePort.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { copyDatabase, testWithDatabase } from "../support/database.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { eventually, openNamespace, startProgram } from "../support/programs.ts";
 import { createClients, startLoad } from "./cellClients.ts";
 import type { TestAccount } from "./cellClients.ts";
-import { startHaproxy } from "./proxyKinds.ts";
+import { choosePorts, startHaproxy } from "./proxyKinds.ts";
 
 /* Two cells, the default one and `eu1`, behind HAProxy with deploy/haproxy/haproxy.cfg. */
 
@@ -92,11 +91,6 @@ const insertAccounts = async (cell: Cell): Promise<readonly TestAccount[]> => {
   `);
   return accounts;
 };
-
-const choosePorts = async () => ({
-  standalone: await findFreePort(),
-  store: await findFreePort(),
-});
 
 const list = z.object({ tree_details: z.array(z.object({ id: z.string(), count: z.int() })) });
 

@@ -2,23 +2,17 @@ import { once } from "node:events";
 import { Agent } from "node:https";
 import { setTimeout as delay } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
-import { findFreePort } from "../../runtime/server/probePort.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually, startProgram } from "../support/programs.ts";
-import { startHaproxy } from "./proxyKinds.ts";
+import { choosePorts, startHaproxy } from "./proxyKinds.ts";
 import type { Ports } from "./proxyKinds.ts";
 
 /* Restarts and stalls of processes behind HAProxy with deploy/haproxy/haproxy.cfg. */
 
 const test = testWithDatabase();
-
-const choosePorts = async (): Promise<Ports> => ({
-  standalone: await findFreePort(),
-  store: await findFreePort(),
-});
 
 /** Starts an API on these ports and returns a function that stops it as an orchestrator does. */
 const startApi = async (t: ExecutionContext<DatabaseContext>, { standalone, store }: Ports) => {

@@ -1,6 +1,7 @@
 import { hash } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import type { ExecutionContext } from "ava";
+import { findFreePort } from "../../runtime/server/probePort.ts";
 import { startProxy } from "./startProxy.ts";
 import type { ProxyKind } from "./startProxy.ts";
 
@@ -115,6 +116,11 @@ export const adapted = (
 
 /** The ports of both interfaces of a process. */
 export type Ports = { readonly standalone: number; readonly store: number };
+
+export const choosePorts = async (): Promise<Ports> => ({
+  standalone: await findFreePort(),
+  store: await findFreePort(),
+});
 
 /**
  * Starts HAProxy in front of two API processes on the loopback interface, until the test ends. Nothing limits the requests
