@@ -45,51 +45,26 @@ type Pattern = {
 };
 
 /** Packages, the folders that import them, and whether other folders import their types. */
-const PACKAGES: readonly (Pattern & { readonly folders: readonly string[] })[] = [
-  {
-    regex: "^(koa|koa-bodyparser|koa-compose|@koa/.*)$",
-    folders: ["api"],
-    message: "only api/ speaks HTTP to clients",
-  },
-  { regex: "^commander$", folders: ["cli"], message: "only cli/ parses a command line" },
-  {
-    regex: "^(pg|@slonik/.*)$",
-    folders: ["db", "embedded"],
-    message: "only db/ talks to PostgreSQL",
-  },
-  {
-    regex: "^slonik$",
-    folders: ["db", "sql"],
-    allowTypeImports: true,
-    message: "only queries use slonik; elsewhere it is imported for its types",
-  },
-  { regex: "^stripe$", folders: ["stripe"], message: "only modules/billing/stripe/ calls Stripe" },
-  {
-    regex: "^@temporalio/workflow$",
-    folders: ["workflows"],
-    message: "only workflows/ holds replayed code",
-  },
-  {
-    regex: "^@temporalio/activity$",
-    folders: ["activities"],
-    message: "only activities/ run in an activity's context",
-  },
-  {
-    regex: "^@temporalio/worker$",
-    folders: ["worker"],
-    message: "only worker/ runs a Temporal worker",
-  },
+const PACKAGES: readonly (Pick<Pattern, "allowTypeImports"> & {
+  readonly regex: string;
+  readonly folders: readonly string[];
+})[] = [
+  { regex: "^(koa|koa-bodyparser|koa-compose|@koa/.*)$", folders: ["api"] },
+  { regex: "^commander$", folders: ["cli"] },
+  { regex: "^(pg|@slonik/.*)$", folders: ["db", "embedded"] },
+  // Queries use it; elsewhere it is imported for its types.
+  { regex: "^slonik$", folders: ["db", "sql"], allowTypeImports: true },
+  { regex: "^stripe$", folders: ["stripe"] },
+  { regex: "^@temporalio/workflow$", folders: ["workflows"] },
+  { regex: "^@temporalio/activity$", folders: ["activities"] },
+  { regex: "^@temporalio/worker$", folders: ["worker"] },
   {
     regex: "^@temporalio/client$",
     folders: ["runtime", "worker", "api", "cli"],
     allowTypeImports: true,
-    message: "this folder does not call Temporal",
   },
-  {
-    regex: "^node:",
-    folders: Object.keys(FOLDERS).filter((folder) => folder !== "workflows"),
-    message: "replayed code does no I/O",
-  },
+  // Replayed code does no I/O.
+  { regex: "^node:", folders: Object.keys(FOLDERS).filter((folder) => folder !== "workflows") },
 ];
 
 const NO_QUERIES: Pattern = {
@@ -134,7 +109,11 @@ const wallsOf = (folder: string, users: readonly string[] = [folder]): readonly 
   return [
     inFolders(others, `${folder}/ imports only ${allowed.join(", ")}`),
     ...PACKAGES.filter(({ folders }) => !users.some((user) => folders.includes(user))).map(
-      ({ folders: _folders, ...pattern }) => pattern,
+      ({ regex, folders: importers, allowTypeImports = false }) => ({
+        regex,
+        allowTypeImports,
+        message: `only ${importers.join(", ")} import it`,
+      }),
     ),
   ];
 };

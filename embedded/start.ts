@@ -10,7 +10,6 @@ import { withoutPassword } from "../runtime/config/databaseUrl.ts";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { impactCommand } from "../runtime/impactCommand.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
-import { identifyProcess } from "../runtime/processIdentity.ts";
 import { writeRunFile } from "../runtime/runFile.ts";
 import { findFreePort } from "../runtime/server/probePort.ts";
 import { serverUrl } from "../runtime/server/startServer.ts";
@@ -231,13 +230,8 @@ export const startAll = async (
     startTemporal(config, context),
   ]);
 
-  const identity = identifyProcess(process.pid);
-  if (identity === null) {
-    throw new TypeError("This process has no identity.");
-  }
   // Before the API responds, so that the command line finds what a client can already use.
   await writeRunFile(config.DATA_DIR, {
-    ...identity,
     databaseUrl: appUrl,
     databaseOwnerUrl: ownerUrl,
     temporalAddress: temporal.address,

@@ -1,27 +1,15 @@
 import { execFile } from "node:child_process";
 import { createHmac, randomBytes } from "node:crypto";
-import {
-  chmod,
-  chown,
-  mkdir,
-  readFile,
-  readlink,
-  realpath,
-  rename,
-  rm,
-  writeFile,
-} from "node:fs/promises";
+import { chmod, chown, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { Client, DatabaseError, escapeLiteral } from "pg";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { choosePort } from "./choosePort.ts";
-import { awaitServer, readLogTail, spawnWithLog } from "./supervisor.ts";
+import { readLogTail, startServer } from "./supervisor.ts";
 import type { ManagedProcess, StartContext } from "./supervisor.ts";
 import { findPostgresBinaries, findServerUser, userMay } from "./findPostgresBinaries.ts";
 import type { ServerUser } from "./findPostgresBinaries.ts";
-import { identifyProcess, stopProcess } from "../runtime/processIdentity.ts";
-import type { Stop } from "../runtime/processIdentity.ts";
 
 export type EmbeddedPostgres = {
   /** With the role that owns everything. */
@@ -39,9 +27,6 @@ const APP = "impact_app";
 const DATABASE = "impact";
 /** Crash recovery may replay up to max_wal_size before the server accepts connections. */
 const READY_TIMEOUT_MS = 180_000;
-
-/** SIGINT closes connections and writes a checkpoint. If the server is killed, the next start recovers. */
-const STOP: Stop = { signal: "SIGINT", waitMs: 20_000 };
 
 /** The server does not inherit our environment (PGDATA, LC_ALL, …). */
 const ENVIRONMENT = { LC_ALL: "C", PATH: "/usr/bin:/bin" };
@@ -157,33 +142,6 @@ const initialize = async (
   await rename(fresh, data);
 };
 
-/** Returns whether the process runs in this folder, as a PostgreSQL server does in its data folder. */
-const worksIn = async (pid: number, data: string): Promise<boolean> => {
-  if (process.platform === "linux") {
-    const folder = await readlink(`/proc/${pid}/cwd`).catch(() => null);
-    return folder === (await realpath(data));
-  }
-  const { stdout } = await run("ps", ["-o", "command=", "-p", String(pid)]);
-  return stdout.includes(data);
-};
-
-/**
- * Stops a server that an earlier start left running. The caller holds the data folder's lock, so a running server is an
- * orphan. A stale pid file is removed, because PostgreSQL would take any process with its id for the server.
- */
-const stopOrphan = async (data: string): Promise<void> => {
-  const file = join(data, "postmaster.pid");
-  const content = await readFile(file, "utf8").catch(() => null);
-  if (content === null) {
-    return;
-  }
-  const orphan = identifyProcess(Number.parseInt(content, 10));
-  if (orphan !== null && (await worksIn(orphan.pid, data))) {
-    await stopProcess(orphan, STOP);
-  }
-  await rm(file, { force: true });
-};
-
 /** Returns a connection, or null if the server does not accept one yet. */
 const tryConnect = async (connectionString: string): Promise<Client | null> => {
   // PGSSLMODE is for another server.
@@ -222,7 +180,7 @@ const createDatabase = async (client: Client, appPassword: string): Promise<void
 
 /**
  * Starts the PostgreSQL server of the npm package on the loopback interface with its data in `folder`, and creates the
- * database. The caller must hold the lock of `folder`: a server that still runs there is an orphan and is stopped.
+ * database. The caller must know that no server uses the folder: it has the folder's lock, and has waited for leftovers.
  * @param port 0 for any free port
  * @param disposable trades durability for speed, for tests
  * @throws StartupError if the port is in use or the server cannot run on this machine
@@ -242,7 +200,8 @@ export const startPostgres = async ({
   const binaries = await findPostgresBinaries(user);
   await makeFolder(folder, user);
   const data = join(folder, "data");
-  await stopOrphan(data);
+  // No server uses the data, so it is of one that was killed. PostgreSQL takes any process with its id for that one.
+  await rm(join(data, "postmaster.pid"), { force: true });
   const actualPort = await choosePort(HOST, port, "EMBEDDED_POSTGRES_PORT");
   const password = await readPassword(folder, user);
   const exists = await readFile(join(data, "PG_VERSION"), "utf8").catch(() => null);
@@ -251,36 +210,40 @@ export const startPostgres = async ({
   }
 
   const logFile = join(folder, "postgres.log");
-  const settings = { ...SETTINGS, ...(disposable ? DISPOSABLE_SETTINGS : {}) };
-  const server = await spawnWithLog({
-    name: "PostgreSQL",
-    command: binaries.postgres,
-    args: [
-      "-D",
-      dataFolderPath(data, user),
-      ...Object.entries({ ...settings, port: actualPort }).map(
-        ([name, value]) => `--${name}=${value}`,
-      ),
-    ],
-    options: { ...user, cwd: data, env: ENVIRONMENT },
-    logFile,
-    stop: STOP,
-    context,
-  });
+  const settings = { ...SETTINGS, ...(disposable ? DISPOSABLE_SETTINGS : {}), port: actualPort };
   const appPassword = derivePassword(password, APP);
   const urlOf = (role: string, rolePassword: string, database = DATABASE): string =>
     `postgres://${role}:${rolePassword}@${HOST}:${actualPort}/${database}`;
   try {
-    const client = await awaitServer(server, READY_TIMEOUT_MS, () =>
-      tryConnect(urlOf(OWNER, password, "postgres")),
+    const { server, ready: client } = await startServer(
+      {
+        name: "PostgreSQL",
+        command: binaries.postgres,
+        args: [
+          "-D",
+          dataFolderPath(data, user),
+          ...Object.entries(settings).map(([name, value]) => `--${name}=${value}`),
+        ],
+        ...user,
+        cwd: data,
+        env: ENVIRONMENT,
+        logFile,
+        // It closes connections and writes a checkpoint. If the server is killed, the next start recovers.
+        signal: "INT",
+        stopMs: 20_000,
+        readyMs: READY_TIMEOUT_MS,
+        attempt: () => tryConnect(urlOf(OWNER, password, "postgres")),
+      },
+      context,
     );
     try {
       await createDatabase(client, appPassword);
     } finally {
       await client.end();
     }
+    return { url: urlOf(OWNER, password), appUrl: urlOf(APP, appPassword), process: server };
   } catch (error) {
-    if (error instanceof StartupError) {
+    if (error instanceof StartupError || context.signal.aborted) {
       throw error;
     }
     throw new StartupError(
@@ -288,9 +251,4 @@ export const startPostgres = async ({
       { cause: error },
     );
   }
-  return {
-    url: urlOf(OWNER, password),
-    appUrl: urlOf(APP, appPassword),
-    process: server,
-  };
 };

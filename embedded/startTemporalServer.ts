@@ -3,7 +3,7 @@ import { basename, dirname, resolve } from "node:path";
 import { promisify } from "node:util";
 import { buildChildEnvironment } from "../runtime/config/config.ts";
 import { choosePort } from "./choosePort.ts";
-import { awaitServer, spawnWithLog } from "./supervisor.ts";
+import { startServer } from "./supervisor.ts";
 import type { ManagedProcess, StartContext } from "./supervisor.ts";
 import type { TemporalCli } from "./findTemporalCli.ts";
 
@@ -74,39 +74,39 @@ export const startTemporalServer = async ({
   const actualUiPort =
     uiPort === null ? null : await choosePort(HOST, uiPort, "EMBEDDED_TEMPORAL_UI_PORT");
   const address = `${HOST}:${actualPort}`;
-  const server = await spawnWithLog({
-    name: "Temporal server",
-    command: cli.path.includes("/") ? resolve(cli.path) : cli.path,
-    args: [
-      "server",
-      "start-dev",
-      "--log-level=warn",
-      "--log-format=json",
-      `--ip=${HOST}`,
-      `--port=${actualPort}`,
-      `--namespace=${namespace}`,
-      ...(actualUiPort === null
-        ? ["--headless"]
-        : [`--ui-ip=${HOST}`, `--ui-port=${actualUiPort}`]),
-      ...(databaseFile === null ? [] : persistence(basename(databaseFile))),
-      ...DYNAMIC_CONFIG,
-    ],
-    // The server takes the name for a part of a URI, in which characters of a path such as # have a meaning.
-    options: {
-      ...(databaseFile === null ? {} : { cwd: dirname(databaseFile) }),
-      // Go collects its garbage when the heap has grown by these percent: 100 by default. A server that tests share may grow.
-      env: buildChildEnvironment(null, { GOGC: databaseFile === null ? "400" : "40" }),
-    },
-    logFile,
-    stop: { signal: "SIGTERM", waitMs: 10_000 },
-    context,
-  });
   // The first successful call also sets the retention.
   const update = ["operator", "namespace", "update", "--retention", RETENTION, "-n", namespace];
   // Profiles and environment variables for another Temporal must not redirect this call.
   const target = ["--address", address, "--disable-config-env", "--disable-config-file"];
-  await awaitServer(server, READY_TIMEOUT_MS, () =>
-    run(cli.path, [...update, ...target], { timeout: 10_000 }).catch(() => null),
+  const { server } = await startServer(
+    {
+      name: "Temporal server",
+      command: cli.path.includes("/") ? resolve(cli.path) : cli.path,
+      args: [
+        "server",
+        "start-dev",
+        "--log-level=warn",
+        "--log-format=json",
+        `--ip=${HOST}`,
+        `--port=${actualPort}`,
+        `--namespace=${namespace}`,
+        ...(actualUiPort === null
+          ? ["--headless"]
+          : [`--ui-ip=${HOST}`, `--ui-port=${actualUiPort}`]),
+        ...(databaseFile === null ? [] : persistence(basename(databaseFile))),
+        ...DYNAMIC_CONFIG,
+      ],
+      // The server takes the name for a part of a URI, in which characters of a path such as # have a meaning.
+      ...(databaseFile === null ? {} : { cwd: dirname(databaseFile) }),
+      // Go collects its garbage when the heap has grown by these percent: 100 by default. A server that tests share may grow.
+      env: buildChildEnvironment(null, { GOGC: databaseFile === null ? "400" : "40" }),
+      logFile,
+      signal: "TERM",
+      stopMs: 10_000,
+      readyMs: READY_TIMEOUT_MS,
+      attempt: () => run(cli.path, [...update, ...target], { timeout: 10_000 }).catch(() => null),
+    },
+    context,
   );
   return {
     address,

@@ -1,29 +1,38 @@
-import { fork, spawn } from "node:child_process";
+import { execFileSync, fork, spawn } from "node:child_process";
 import type { ChildProcess, SpawnOptions } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  constants,
+  existsSync,
+  openSync,
+  readFileSync,
+  readSync,
+  renameSync,
+} from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { z } from "zod";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
-import { identifyProcess, isRunning, stopProcess } from "../runtime/processIdentity.ts";
-import type { ProcessIdentity, Stop } from "../runtime/processIdentity.ts";
 import { awaitReady } from "../runtime/readyMessage.ts";
 
-/** A child process that the supervisor stops. */
+/** A child process that the supervisor stops. It leads a process group. */
 export type ManagedProcess = {
   readonly name: string;
-  readonly identity: ProcessIdentity;
+  readonly pid: number;
   /** Null if its output is printed. */
   readonly logFile: string | null;
+  readonly isRunning: () => boolean;
   readonly stop: () => Promise<void>;
 };
 
 type UnexpectedExit = Pick<ManagedProcess, "name" | "logFile"> & { readonly how: string };
 
+/** How to ask a process to stop, and how long to wait before its process group is killed. */
+type Stop = { readonly ask: () => void; readonly waitMs: number };
+
 export type StartContext = {
   /**
-   * Registers a child process that was just spawned.
+   * Registers a child process that was just spawned with `pipe`.
    * @param logFile has its output; null if that is printed
    * @throws StartupError if it could not be spawned
    */
@@ -33,12 +42,14 @@ export type StartContext = {
     stop: Stop,
     logFile?: string | null,
   ) => Promise<ManagedProcess>;
+  /** A file descriptor that each child process inherits, for `awaitLeftovers` of a later start. */
+  readonly pipe: number;
   readonly onProgress: (line: string) => void;
   /** Aborts when the start is cancelled. */
   readonly signal: AbortSignal;
 };
 
-export type Supervisor = {
+type Supervisor = {
   readonly context: StartContext;
   /** Resolves when a process ends unexpectedly. */
   readonly firstExit: Promise<UnexpectedExit>;
@@ -46,130 +57,109 @@ export type Supervisor = {
   readonly stopAll: () => Promise<void>;
 };
 
-const records = z.array(
-  z.strictObject({
-    name: z.string(),
-    pid: z.int(),
-    startedAt: z.string(),
-    signal: z.enum(["SIGINT", "SIGTERM"]),
-    waitMs: z.number(),
-  }),
-);
-type Records = z.output<typeof records>;
-
-const recordFile = (folder: string): string => join(folder, "processes.json");
-
-/**
- * Returns the processes that were running when a supervisor of this folder was last alive. A list that is damaged, as after
- * a power failure, counts as empty: no process survives that.
- */
-const readRecords = (folder: string): Records => {
-  try {
-    return records.parse(JSON.parse(readFileSync(recordFile(folder), "utf8")));
-  } catch {
-    return [];
+/** Opens the named pipe of a folder without waiting for the other end. */
+const openPipe = (folder: string, access: number): number => {
+  const path = join(folder, "running");
+  if (!existsSync(path)) {
+    execFileSync("mkfifo", ["-m", "600", path]);
   }
+  return openSync(path, access | constants.O_NONBLOCK);
 };
 
-const removeRecords = (folder: string): void => rmSync(recordFile(folder), { force: true });
+const POLL_MS = 50;
 
-/** Stops the processes that an earlier supervisor of this folder left running when it was killed. */
-export const stopLeftovers = async (
+/**
+ * Waits until all processes of an earlier start of this folder have ended. If that was killed, they stop by themselves. A
+ * pipe that somebody could write to has no end, so reading it tells whether any of them still has it open.
+ */
+export const awaitLeftovers = async (
   folder: string,
   onProgress: StartContext["onProgress"],
 ): Promise<void> => {
-  const earlier = readRecords(folder);
-  for (const { name, ...leftover } of earlier.filter(isRunning).toReversed()) {
-    onProgress(`Stopping ${name} (process ${leftover.pid}), left running by an earlier start …`);
-    await stopProcess(leftover, leftover);
+  const pipe = openPipe(folder, constants.O_RDONLY);
+  const hasEnded = (): boolean => {
+    try {
+      return readSync(pipe, Buffer.alloc(1)) === 0;
+    } catch {
+      return false;
+    }
+  };
+  if (!hasEnded()) {
+    onProgress("Waiting until the processes of an earlier start have stopped …");
   }
-  if (earlier.length > 0) {
-    removeRecords(folder);
+  while (!hasEnded()) {
+    await sleep(POLL_MS);
   }
+  closeSync(pipe);
 };
 
-/** @param folder stores the list of running processes, for {@link stopLeftovers} after a crash */
+/** @param folder has the pipe that tells whether a process still runs */
 export const createSupervisor = (
   folder: string,
   onProgress: StartContext["onProgress"],
 ): Supervisor => {
   const processes: ManagedProcess[] = [];
-  const running: Records = [];
   const stopping = new AbortController();
   const firstExit = Promise.withResolvers<UnexpectedExit>();
 
-  const manage: StartContext["manage"] = async (name, child, stop, logFile = null) => {
-    child.once("exit", (code, signal) => {
-      if (!stopping.signal.aborted) {
-        const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
-        firstExit.resolve({ name, logFile, how });
-      }
+  const manage: StartContext["manage"] = async (name, child, { ask, waitMs }, logFile = null) => {
+    const exited = new Promise<void>((resolve) => {
+      child.once("exit", (code, signal) => {
+        if (!stopping.signal.aborted) {
+          const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
+          firstExit.resolve({ name, logFile, how });
+        }
+        resolve();
+      });
     });
     await once(child, "spawn").catch((error: unknown) => {
       throw new StartupError(`${name} could not be started: ${errorDetails(error).message}.`);
     });
-    const identity = identifyProcess(child.pid ?? 0);
-    if (identity === null) {
-      throw new StartupError(`${name} ended immediately (${child.exitCode ?? child.signalCode}).`);
-    }
-    const managed = { name, identity, logFile, stop: () => stopProcess(identity, stop) };
+    const pid = child.pid ?? 0;
+    const isRunning = (): boolean => child.exitCode === null && child.signalCode === null;
+    const stop = async (): Promise<void> => {
+      if (isRunning()) {
+        ask();
+        const timer = setTimeout(() => process.kill(-pid, "SIGKILL"), waitMs);
+        await exited;
+        clearTimeout(timer);
+      }
+    };
+    const managed = { name, pid, logFile, isRunning, stop };
     processes.push(managed);
-    running.push({ name, ...identity, ...stop });
-    // Synchronously and atomically, because this process may be killed at any time.
-    const file = recordFile(folder);
-    writeFileSync(`${file}.new`, JSON.stringify(running), { mode: 0o600 });
-    renameSync(`${file}.new`, file);
     return managed;
   };
 
   return {
-    context: { manage, onProgress, signal: stopping.signal },
+    context: {
+      manage,
+      pipe: openPipe(folder, constants.O_RDWR),
+      onProgress,
+      signal: stopping.signal,
+    },
     firstExit: firstExit.promise,
     stopAll: async () => {
       stopping.abort();
       for (const child of processes.toReversed()) {
         await child.stop();
       }
-      removeRecords(folder);
     },
   };
 };
 
 /**
- * Starts a program with its output in a log file; the previous log file is renamed. The program gets its own process
- * group, because Ctrl-C signals the whole group of the terminal and would stop a database before its clients.
+ * Runs a program, and signals it when the input ends: this process ends that, or the system does, however this process
+ * ends. A shell's background process has no other input.
  */
-export const spawnWithLog = ({
-  name,
-  command,
-  args,
-  options,
-  logFile,
-  stop,
-  context,
-}: {
-  readonly name: string;
-  readonly command: string;
-  readonly args: readonly string[];
-  readonly options: Pick<SpawnOptions, "cwd" | "env" | "uid" | "gid">;
-  readonly logFile: string;
-  readonly stop: Stop;
-  readonly context: StartContext;
-}): Promise<ManagedProcess> => {
-  context.signal.throwIfAborted();
-  try {
-    renameSync(logFile, `${logFile}.previous`);
-  } catch {
-    // There is no log before the first run.
-  }
-  const log = openSync(logFile, "w", 0o600);
-  try {
-    const child = spawn(command, args, { ...options, detached: true, stdio: ["ignore", log, log] });
-    return context.manage(name, child, stop, logFile);
-  } finally {
-    closeSync(log);
-  }
-};
+const GUARD = `
+  exec 9<&0
+  signal=$1; shift
+  "$@" 9<&- &
+  program=$!
+  { read -r _ <&9; kill -s "$signal" "$program"; } 2> /dev/null &
+  exec 9<&-
+  wait "$program"
+`;
 
 /** Enough for the reason and the messages of a shutdown that follow it. */
 const TAIL_LINES = 20;
@@ -183,31 +173,66 @@ export const readLogTail = (logFile: string): string =>
     .map((line) => `  ${line}`)
     .join("\n");
 
-const POLL_MS = 50;
-
 /**
- * Repeats an attempt until it returns what only a server that is ready gives it.
- * @param attempt returns null while the server is not ready
+ * Starts a server with its output in a log file, and waits until it is ready; the previous log file is renamed. The server
+ * gets its own process group, because Ctrl-C signals the whole group of the terminal and would stop a database before its
+ * clients.
+ * @param options.signal asks it to stop, also if this process is killed
+ * @param options.attempt returns null while the server is not ready; it is repeated until it returns what only a server that
+ *   is ready gives it
  * @throws StartupError with the end of the log if the server ends, or takes too long; it is stopped then
  */
-export const awaitServer = async <Result>(
-  { name, identity, logFile, stop }: ManagedProcess,
-  timeoutMs: number,
-  attempt: () => Promise<Result | null>,
-): Promise<Result> => {
-  const deadline = performance.now() + timeoutMs;
-  while (isRunning(identity) && performance.now() < deadline) {
-    const result = await attempt();
-    if (result !== null) {
-      return result;
+export const startServer = async <Ready>(
+  {
+    name,
+    command,
+    args,
+    logFile,
+    signal,
+    stopMs,
+    readyMs,
+    attempt,
+    ...options
+  }: Pick<SpawnOptions, "cwd" | "env" | "uid" | "gid"> & {
+    readonly name: string;
+    readonly command: string;
+    readonly args: readonly string[];
+    readonly logFile: string;
+    readonly signal: "INT" | "TERM";
+    readonly stopMs: number;
+    readonly readyMs: number;
+    readonly attempt: () => Promise<Ready | null>;
+  },
+  context: StartContext,
+): Promise<{ readonly server: ManagedProcess; readonly ready: Ready }> => {
+  context.signal.throwIfAborted();
+  try {
+    renameSync(logFile, `${logFile}.previous`);
+  } catch {
+    // There is no log before the first run.
+  }
+  const log = openSync(logFile, "w", 0o600);
+  const child = spawn("/bin/sh", ["-c", GUARD, "sh", signal, command, ...args], {
+    ...options,
+    detached: true,
+    stdio: ["pipe", log, log, context.pipe],
+  });
+  closeSync(log);
+  const ask = (): void => void child.stdin?.end();
+  const server = await context.manage(name, child, { ask, waitMs: stopMs }, logFile);
+  const deadline = performance.now() + readyMs;
+  while (server.isRunning() && performance.now() < deadline) {
+    const ready = await attempt();
+    if (ready !== null) {
+      return { server, ready };
     }
     await sleep(POLL_MS);
   }
-  const problem = isRunning(identity)
-    ? `did not respond within ${timeoutMs / 1000} seconds`
+  const problem = server.isRunning()
+    ? `did not respond within ${readyMs / 1000} seconds`
     : "ended during startup";
-  await stop();
-  throw new StartupError(`${name} ${problem}:\n${logFile === null ? "" : readLogTail(logFile)}`);
+  await server.stop();
+  throw new StartupError(`${name} ${problem}:\n${readLogTail(logFile)}`);
 };
 
 /** A young generation of 4 MB instead of 16 saves a process that has been busy 30 MB. */
@@ -231,12 +256,12 @@ export const startRole = async (
     env,
     execArgv: [...process.execArgv, ...EXEC_ARGS],
     detached: true,
-    stdio: ["ignore", "inherit", "inherit", "ipc"],
+    stdio: ["ignore", "inherit", "inherit", "ipc", context.pipe],
   });
   const [urls] = await Promise.all([
     awaitReady(child, name),
     // The worker gives running activities 20 seconds to finish.
-    context.manage(name, child, { signal: "SIGTERM", waitMs: 30_000 }),
+    context.manage(name, child, { ask: () => child.kill(), waitMs: 30_000 }),
   ]);
   return urls;
 };

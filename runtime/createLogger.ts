@@ -4,106 +4,100 @@ import type { DestinationStream, Logger } from "pino";
 import { prettyFactory } from "pino-pretty";
 import { z } from "zod";
 import type { Config } from "./config/config.ts";
-import { counted } from "./counted.rules.ts";
-import { errorDetails } from "./errors.rules.ts";
 
 /** One write; fewer lines wait for the interval. */
 const CHUNK_LENGTH = 8192;
 const INTERVAL_MS = 100;
 
 /** What is held while nothing can be written. Later lines are lost. */
-const MAXIMUM_HELD_BYTES = 16 * 1024 * 1024;
+const MAXIMUM_HELD_LENGTH = 16 * 1024 * 1024;
 
 /** How long a process that exits waits for a reader that is slow. */
 const MAXIMUM_WAIT_MS = 2000;
 const WAIT_MS = 10;
 
-const countLines = (text: string): number => text.split("\n").length - 1;
+const STDOUT = 1;
+const STDERR = 2;
 
-type Report = (message: string) => void;
-
-/** Creates what holds lines until they are written. A write returns whether the reader is slow. */
-const createHeldLines = (fd: number, report: Report) => {
-  const held: Buffer[] = [];
-  let heldBytes = 0;
-  let lost = 0;
-  let isFailing = false;
-  return {
-    hold: (lines: string): void => {
-      const chunk = Buffer.from(lines);
-      if (heldBytes + chunk.length > MAXIMUM_HELD_BYTES) {
-        lost += countLines(lines);
-      } else if (chunk.length > 0) {
-        held.push(chunk);
-        heldBytes += chunk.length;
-      }
-    },
-    write: (): boolean => {
-      try {
-        for (let [chunk] = held; chunk !== undefined; [chunk] = held) {
-          const written = writeSync(fd, chunk);
-          isFailing = false;
-          heldBytes -= written;
-          if (written < chunk.length) {
-            held[0] = chunk.subarray(written);
-          } else {
-            held.shift();
-          }
-        }
-        return false;
-      } catch (error) {
-        const { code, message } = errorDetails(error);
-        if (code !== "EAGAIN" && !isFailing) {
-          isFailing = true;
-          report(`The log cannot be written: ${message}`);
-        }
-        return code === "EAGAIN";
-      }
-    },
-    isEmpty: (): boolean => held.length === 0,
-    /** Returns how many lines were lost since the last call. */
-    takeLost: (): number => {
-      const count = lost;
-      lost = 0;
-      return count;
-    },
-    count: (): number => countLines(Buffer.concat(held).toString()),
-  };
+/** The log cannot say that it cannot be written. Nor may stderr be writable, if it is on the same disk. */
+const reportOnStderr = (message: string): void => {
+  try {
+    writeSync(STDERR, `${message}\n`);
+  } catch {
+    // Serving requests matters more.
+  }
 };
 
 /**
- * Creates a destination of log lines that lets its process continue if the disk is full or the pipe is not read: lines are
- * then held up to a limit and written later. Writes are synchronous, so that the order is kept and it is always known what
- * is written. They do not wait for a reader, because a pipe must be non-blocking; they wait for a disk that does not respond.
- *
- * An exit waits for a slow reader, and then reports how many lines it loses. A process that is killed loses what is held.
- * pino's own destination waits without end if the disk is full when the process exits.
- * @param report called with the first error of those that follow each other, and with what an exit loses
- * @param onLost called with the number of lines that were lost, after all that was held is written
+ * Returns stdout, of which a pipe is non-blocking. Whether it is belongs to everything that shares
+ * what stdout refers to, and another process may change it: each Node process that starts or exits does. So a pipe is
+ * opened again for this process alone, where the system has a path for it.
  */
-const writeLines = (
-  fd: number,
-  { report, onLost }: { readonly report: Report; readonly onLost: (lines: number) => void },
-): DestinationStream & { readonly flushSync: () => void } => {
-  const held = createHeldLines(fd, report);
-  let lines = "";
-  let timer: NodeJS.Timeout | null = null;
-  const writeAll = (): boolean => {
-    held.hold(lines);
-    lines = "";
-    const isSlow = held.write();
-    const lost = held.isEmpty() ? held.takeLost() : 0;
-    if (lost === 0) {
-      return isSlow;
+const openStdout = (): number => {
+  try {
+    if (fstatSync(STDOUT).isFIFO()) {
+      return openSync(`/proc/self/fd/${STDOUT}`, constants.O_WRONLY | constants.O_NONBLOCK);
     }
-    onLost(lost);
-    return writeAll();
+  } catch {
+    // Another system, or a pipe of another user.
+  }
+  return STDOUT;
+};
+
+/**
+ * Opens stdout for log lines, so that its process continues if the disk is full or the pipe is not read: lines are then held
+ * up to a limit and written later. Writes are synchronous, so that the order is kept. They do not wait for a reader, because a
+ * pipe is non-blocking; they wait for a disk that does not respond. An exit waits for a slow reader. A process that is
+ * killed loses what is held.
+ * @param onLost called with the number of lines that were lost, once others are written again
+ */
+const openLog = (
+  onLost: (lines: number) => void,
+): DestinationStream & { readonly flushSync: () => void } => {
+  let lines = "";
+  let lost = 0;
+  let failure: string | undefined;
+  let timer: NodeJS.Timeout | null = null;
+  const stream = pino.destination({
+    dest: openStdout(),
+    sync: true,
+    maxLength: MAXIMUM_HELD_LENGTH,
+    // This process would sleep until then.
+    retryEAGAIN: () => false,
+  });
+  stream.on("drop", (chunk: string) => {
+    lost += chunk.split("\n").length - 1;
+  });
+  stream.on("write", () => {
+    failure = undefined;
+  });
+  stream.on("drain", () => {
+    const count = lost;
+    lost = 0;
+    if (count > 0) {
+      onLost(count);
+    }
+  });
+  stream.on("error", (error: NodeJS.ErrnoException) => {
+    if (failure === undefined && error.code !== "EAGAIN") {
+      reportOnStderr(`The log cannot be written: ${error.message}`);
+    }
+    failure = error.code ?? "";
+  });
+  const writeAll = (): void => {
+    if (failure !== undefined) {
+      // The stream drops a chunk for which it has no room, and writes nothing of what it holds then.
+      stream.write("");
+    }
+    stream.write(lines);
+    lines = "";
   };
+  const isSlow = (): boolean => failure === "EAGAIN";
   const writeLater = (): void => {
     timer ??= setTimeout(() => {
       timer = null;
       writeAll();
-      if (!held.isEmpty()) {
+      if (failure !== undefined) {
         writeLater();
       }
     }, INTERVAL_MS).unref();
@@ -111,12 +105,15 @@ const writeLines = (
   process.once("exit", () => {
     const giveUpAtMs = performance.now() + MAXIMUM_WAIT_MS;
     const neverChanged = new Int32Array(new SharedArrayBuffer(4));
-    while (writeAll() && performance.now() < giveUpAtMs) {
-      Atomics.wait(neverChanged, 0, 0, WAIT_MS);
-    }
-    const count = held.takeLost() + held.count();
-    if (count > 0) {
-      report(`The log has lost ${counted(count, "line")}.`);
+    do {
+      writeAll();
+    } while (
+      isSlow() &&
+      performance.now() < giveUpAtMs &&
+      Atomics.wait(neverChanged, 0, 0, WAIT_MS)
+    );
+    if (lost > 0 || failure !== undefined) {
+      reportOnStderr("The log has lost lines.");
     }
   });
   return {
@@ -127,7 +124,7 @@ const writeLines = (
       }
       writeLater();
     },
-    // A fatal line does not wait for a slow reader; only the exit does.
+    // A fatal line does not wait for a slow reader; only the exit does. The stream's own method waits without end.
     flushSync: writeAll,
   };
 };
@@ -153,34 +150,6 @@ const serializeError = (error: unknown): LoggedError => {
     ...(stack === undefined ? {} : { stack }),
     ...(cause === undefined ? {} : { cause: serializeError(cause) }),
   };
-};
-
-const STDOUT = 1;
-const STDERR = 2;
-
-/** The log cannot say that it cannot be written. Nor may stderr be writable, if it is on the same disk. */
-const reportOnStderr = (message: string): void => {
-  try {
-    writeSync(STDERR, `${message}\n`);
-  } catch {
-    // Serving requests matters more.
-  }
-};
-
-/**
- * Opens stdout for `writeLines`, which requires that a pipe is non-blocking. Whether it is belongs to everything that shares
- * what stdout refers to, and another process may change it: each Node process that starts or exits does. So a pipe is
- * opened again for this process alone, where the system has a path for it.
- */
-const openStdout = (): number => {
-  try {
-    if (fstatSync(STDOUT).isFIFO()) {
-      return openSync(`/proc/self/fd/${STDOUT}`, constants.O_WRONLY | constants.O_NONBLOCK);
-    }
-  } catch {
-    // Another system, or a pipe of another user.
-  }
-  return STDOUT;
 };
 
 const requestLine = z.object({
@@ -215,7 +184,7 @@ const openDestination = (
   format: "json" | "pretty",
   onLost: (lines: number) => void,
 ): DestinationStream => {
-  const destination = writeLines(openStdout(), { report: reportOnStderr, onLost });
+  const destination = openLog(onLost);
   if (format === "json") {
     return destination;
   }

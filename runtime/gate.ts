@@ -6,8 +6,8 @@ type Client = {
   jobs: number;
   running: number;
   bytes: number;
-  /** In the order in which they came; null if none has waited. */
-  waiting: Set<Pass> | null;
+  /** In the order in which they came. */
+  readonly waiting: Set<Pass>;
 };
 
 /** A job of a client at a gate. */
@@ -62,9 +62,8 @@ const hasGone = (): DomainError =>
  */
 export class Gate {
   readonly #limits: Limits;
-  readonly #clients = new Map<string, Client>();
-  /** Of the work on behalf of all clients. */
-  readonly #own: Client = { name: undefined, jobs: 0, running: 0, bytes: 0, waiting: null };
+  /** Those with jobs. */
+  readonly #clients = new Map<string | undefined, Client>();
   /** Clients with jobs that wait, in the order of their turns. */
   readonly #turns = new Set<Client>();
   #running = 0;
@@ -156,17 +155,13 @@ export class Gate {
 
   /** Takes the place from a job, for example while it waits for its client. */
   leave(pass: Pass): void {
-    if (pass.isRunning) {
-      this.#setRunning(pass, false);
-      this.#startWaiting();
-    }
+    this.#setRunning(pass, false);
+    this.#startWaiting();
   }
 
   /** Gives a job its place again: beyond the maximum if necessary, because it has had its turn. */
   retake(pass: Pass): void {
-    if (!pass.isRunning) {
-      this.#setRunning(pass, true);
-    }
+    this.#setRunning(pass, true);
   }
 
   /**
@@ -199,59 +194,46 @@ export class Gate {
     resume?.(error ?? hasGone());
   }
 
-  #clientOf(name: string | undefined): Client {
-    if (name === undefined) {
-      return this.#own;
-    }
-    let client = this.#clients.get(name);
-    if (client === undefined) {
-      client = { name, jobs: 0, running: 0, bytes: 0, waiting: null };
-      this.#clients.set(name, client);
-    }
-    return client;
-  }
-
   /** How many places clients may still have. */
   #free(): number {
-    const reserved = Math.max(0, this.#limits.reserved - this.#own.running);
-    return this.#limits.places - this.#running - reserved;
+    const reserved = this.#limits.reserved - (this.#clients.get(undefined)?.running ?? 0);
+    return this.#limits.places - this.#running - Math.max(0, reserved);
   }
 
   /** Returns whether the next job of a client may run. */
-  #mayRun(client: Client): boolean {
-    return client === this.#own
+  #mayRun({ name, running, bytes }: Client, free: number): boolean {
+    return name === undefined
       ? this.#running < this.#limits.places
-      : client.running < this.#free() &&
-          client.bytes <= Math.max(0, this.#limits.maximumBytes - this.#bytes);
+      : running < free && bytes <= Math.max(0, this.#limits.maximumBytes - this.#bytes);
   }
 
   #join(pass: Pass, name: string | undefined): void {
-    const client = this.#clientOf(name);
-    if ((client.waiting?.size ?? 0) === 0 && this.#mayRun(client)) {
-      pass.client = client;
-      client.jobs += 1;
-      this.#setRunning(pass, true);
-      return;
-    }
-    client.waiting ??= new Set();
-    if (
-      client !== this.#own &&
-      client.waiting.size >= this.#limits.maximumWaiting - this.#waiting
-    ) {
-      this.#forgetIfIdle(client);
+    const client = this.#clients.get(name) ?? {
+      name,
+      jobs: 0,
+      running: 0,
+      bytes: 0,
+      waiting: new Set(),
+    };
+    const waiting = client.waiting.size;
+    const runs = waiting === 0 && this.#mayRun(client, this.#free());
+    if (!runs && name !== undefined && waiting >= this.#limits.maximumWaiting - this.#waiting) {
       throw tooMany(WAITING);
     }
+    this.#clients.set(name, client);
     pass.client = client;
     client.jobs += 1;
-    client.waiting.add(pass);
-    this.#waiting += 1;
-    if (client !== this.#own) {
+    if (runs) {
+      this.#setRunning(pass, true);
+    } else {
+      client.waiting.add(pass);
+      this.#waiting += 1;
       this.#turns.add(client);
     }
   }
 
   #setRunning(pass: Pass, isRunning: boolean): void {
-    if (pass.client !== null) {
+    if (pass.client !== null && pass.isRunning !== isRunning) {
       pass.isRunning = isRunning;
       const change = isRunning ? 1 : -1;
       pass.client.running += change;
@@ -259,9 +241,8 @@ export class Gate {
     }
   }
 
-  #stopWaiting(pass: Pass): void {
-    const { client } = pass;
-    if (client?.waiting?.delete(pass) === true) {
+  #stopWaiting(pass: Pass, client: Client): void {
+    if (client.waiting.delete(pass)) {
       pass.resume = null;
       this.#waiting -= 1;
       if (client.waiting.size === 0) {
@@ -273,34 +254,27 @@ export class Gate {
   #remove(pass: Pass): void {
     const { client } = pass;
     if (client !== null) {
-      this.#stopWaiting(pass);
-      if (pass.isRunning) {
-        this.#setRunning(pass, false);
-      }
+      this.#stopWaiting(pass, client);
+      this.#setRunning(pass, false);
       this.addBytes(pass, -pass.bytes);
       pass.client = null;
       client.jobs -= 1;
-      this.#forgetIfIdle(client);
-    }
-  }
-
-  #forgetIfIdle(client: Client): void {
-    if (client.jobs === 0 && client.name !== undefined) {
-      this.#clients.delete(client.name);
+      if (client.jobs === 0) {
+        this.#clients.delete(client.name);
+      }
     }
   }
 
   /** Returns the job whose turn it is. */
   #findNext(): Pass | undefined {
-    if (this.#mayRun(this.#own)) {
-      const [first] = this.#own.waiting ?? [];
-      if (first !== undefined || this.#free() <= 0) {
-        return first;
-      }
-      for (const client of this.#turns) {
-        if (this.#mayRun(client)) {
-          return client.waiting?.values().next().value;
-        }
+    const [first] = this.#clients.get(undefined)?.waiting ?? [];
+    if (first !== undefined && this.#running < this.#limits.places) {
+      return first;
+    }
+    const free = this.#free();
+    for (const client of free > 0 ? this.#turns : []) {
+      if (this.#mayRun(client, free)) {
+        return client.waiting.values().next().value;
       }
     }
     return undefined;
@@ -314,10 +288,12 @@ export class Gate {
     this.#isStarting = true;
     for (let pass = this.#findNext(); pass !== undefined; pass = this.#findNext()) {
       const { client, resume } = pass;
-      this.#stopWaiting(pass);
-      // The next turn of its client comes after those of the others.
-      if (client !== null && this.#turns.delete(client)) {
-        this.#turns.add(client);
+      if (client !== null) {
+        this.#stopWaiting(pass, client);
+        // The next turn of its client comes after those of the others.
+        if (this.#turns.delete(client)) {
+          this.#turns.add(client);
+        }
       }
       this.#setRunning(pass, true);
       resume?.();

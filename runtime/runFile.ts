@@ -1,12 +1,10 @@
 import { readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
-import { isRunning } from "./processIdentity.ts";
 import { StartupError, errorDetails } from "./errors.rules.ts";
+import { lockFolder } from "./lockFolder.ts";
 
 const runFile = z.strictObject({
-  pid: z.int(),
-  startedAt: z.string(),
   databaseUrl: z.string(),
   databaseOwnerUrl: z.string(),
   temporalAddress: z.string(),
@@ -38,6 +36,16 @@ const parseRunFile = (path: string, text: string): RunFile => {
   }
 };
 
+/** A running `npm start` has locked its folder. */
+const isLocked = (dataDir: string): boolean => {
+  try {
+    lockFolder(dataDir, 0)();
+    return false;
+  } catch {
+    return true;
+  }
+};
+
 /**
  * Returns the run file of a running `npm start`, or null if there is none or it was left by a crash.
  * @throws StartupError if it cannot be read or is damaged
@@ -54,6 +62,5 @@ export const readRunFile = async (dataDir: string): Promise<RunFile | null> => {
     }
     throw new StartupError(`${path} cannot be read: ${message}`, { cause: error });
   }
-  const content = parseRunFile(path, text);
-  return isRunning(content) ? content : null;
+  return isLocked(dataDir) ? parseRunFile(path, text) : null;
 };

@@ -75,7 +75,7 @@ export const runProgram = async (
     const config = readConfig();
     configureOutgoing();
     const tracing =
-      config.OTEL_EXPORTER_OTLP_ENDPOINT === undefined || config.OTEL_SDK_DISABLED
+      config.OTEL_EXPORTER_OTLP_ENDPOINT === undefined
         ? undefined
         : (await import("./startTracing.ts")).startTracing(config, name);
     const logger = createLogger(config, name, tracing?.logFields);

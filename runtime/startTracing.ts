@@ -9,14 +9,11 @@ import {
   resourceFromAttributes,
 } from "@opentelemetry/resources";
 import {
-  AlwaysOffSampler,
-  AlwaysOnSampler,
   BatchSpanProcessor,
   ParentBasedSampler,
   TraceIdRatioBasedSampler,
   TracerProvider,
 } from "@opentelemetry/sdk-trace";
-import type { Sampler } from "@opentelemetry/sdk-trace";
 import type { Logger } from "pino";
 import type { Interceptor, QueryContext } from "slonik";
 import type { Config } from "./config/config.ts";
@@ -29,18 +26,6 @@ import { awaitAtMost } from "./waiting.ts";
 
 /** The collector gets the last spans in this time, or they are lost. */
 const SHUTDOWN_TIMEOUT_MS = 2000;
-
-const createSampler = ({
-  OTEL_TRACES_SAMPLER: name,
-  OTEL_TRACES_SAMPLER_ARG: ratio,
-}: Config): Sampler => {
-  const roots: Readonly<Record<string, Sampler>> = {
-    always_off: new AlwaysOffSampler(),
-    traceidratio: new TraceIdRatioBasedSampler(ratio),
-  };
-  const root = roots[name.replace("parentbased_", "")] ?? new AlwaysOnSampler();
-  return name.startsWith("parentbased_") ? new ParentBasedSampler({ root }) : root;
-};
 
 /**
  * Records a span for each statement that belongs to a trace. The text of a statement has placeholders and no values.
@@ -96,7 +81,10 @@ export const startTracing = (config: Config, program: string): RunningTracing =>
     "service.namespace": "impact-tracking-service",
   });
   const provider = new TracerProvider({
-    sampler: createSampler(config),
+    // A client decides about its own trace, with `traceparent`.
+    sampler: new ParentBasedSampler({
+      root: new TraceIdRatioBasedSampler(config.OTEL_TRACES_SAMPLER_ARG),
+    }),
     resource: defaultResource()
       .merge(ours)
       .merge(detectResources({ detectors: [envDetector] })),

@@ -36,6 +36,8 @@ type GaugeOf<State> = {
   readonly name: string;
   readonly help: string;
   readonly labelNames?: readonly string[];
+  /** The values of a label that are 0 unless the query returns others. */
+  readonly expected?: readonly string[];
   readonly values: (state: State, now: Date) => Values;
 };
 
@@ -49,14 +51,18 @@ const gaugesOf =
     ...gauges: readonly GaugeOf<State>[]
   ): AddGauges =>
   (registry, source) => {
-    const created = gauges.map(({ name, help, labelNames = [], values }) => ({
+    const created = gauges.map(({ name, help, labelNames = [], expected = [], values }) => ({
       gauge: new Gauge({ name, help, labelNames, registers: [] }),
+      zeros: expected.map((value) => ({ [labelNames[0] ?? ""]: value })),
       values,
     }));
     return async () => {
       const state = await read(source);
-      for (const { gauge, values } of created) {
+      for (const { gauge, zeros, values } of created) {
         gauge.reset();
+        for (const labels of zeros) {
+          gauge.inc(labels, 0);
+        }
         const given = values(state, source.clock.now());
         for (const [labels, value] of typeof given === "number" ? [[{}, given] as const] : given) {
           gauge.inc(labels, value);
@@ -117,19 +123,15 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
       name: "impact_usage_attention_items",
       help: "Meter events and differences that `impact usage` lists, by cause. Those in trouble or asked about settle by themselves.",
       labelNames: ["cause"],
-      values: (causes) => [
-        ...ATTENTION_CAUSES.map((cause) => [{ cause }, 0] as const),
-        ...causes.map(({ cause, items }) => [{ cause }, items] as const),
-      ],
+      expected: ATTENTION_CAUSES,
+      values: (causes) => causes.map(({ cause, items }) => [{ cause }, items]),
     },
     {
       name: "impact_usage_attention_units",
       help: "The units of these, without signs.",
       labelNames: ["cause"],
-      values: (causes) => [
-        ...ATTENTION_CAUSES.map((cause) => [{ cause }, 0] as const),
-        ...causes.map(({ cause, units }) => [{ cause }, units] as const),
-      ],
+      expected: ATTENTION_CAUSES,
+      values: (causes) => causes.map(({ cause, units }) => [{ cause }, units]),
     },
   ),
   gaugesOf(
@@ -173,10 +175,9 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
     name: "impact_uninvoiced_units",
     help: "Delivered units that no invoice has, that differ from it, or that two invoices have, by problem, when invoices were last compared.",
     labelNames: ["problem"],
-    values: (usage) => [
-      ...INVOICE_PROBLEMS.map((problem) => [{ problem }, 0] as const),
-      ...usage.map(({ problem, units }) => [{ problem: problem ?? "" }, Math.abs(units)] as const),
-    ],
+    expected: INVOICE_PROBLEMS,
+    values: (usage) =>
+      usage.map(({ problem, units }) => [{ problem: problem ?? "" }, Math.abs(units)]),
   }),
   gaugesOf(({ readHeldBackSeconds }) => readHeldBackSeconds(), {
     name: "impact_feed_held_back_seconds",

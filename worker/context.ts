@@ -21,16 +21,16 @@ const WEBHOOK_CONNECTIONS = 3;
 
 /** Opens all pools, so that no kind of work uses up the connections of another. */
 const openConnections = async (config: Config, tracing: RunningTracing | undefined) => {
-  const db = await openDatabase(config, tracing === undefined ? [] : [tracing.statementSpans]);
-  const webhookDb = await openDatabase({ ...config, DATABASE_POOL_SIZE: WEBHOOK_CONNECTIONS });
-  const healthConnection = await openHealthConnection(config);
+  const pools = {
+    db: await openDatabase(config, tracing === undefined ? [] : [tracing.statementSpans]),
+    webhookDb: await openDatabase({ ...config, DATABASE_POOL_SIZE: WEBHOOK_CONNECTIONS }),
+    healthConnection: await openHealthConnection(config),
+  };
   return {
-    db,
-    webhookDb,
-    healthConnection,
-    bulkDb: openBulkPool(db),
+    ...pools,
+    bulkDb: openBulkPool(pools.db),
     end: async (): Promise<void> => {
-      await Promise.all([db, webhookDb, healthConnection].map((pool) => pool.end()));
+      await Promise.all(Object.values(pools).map((pool) => pool.end()));
     },
   };
 };

@@ -4,7 +4,6 @@ import type { Runs } from "../db/createRuns.ts";
 import type { BillingContext } from "../modules/billing/context.ts";
 import { deploymentNameOf } from "../modules/billing/deployment.rules.ts";
 import { readDeployment } from "../modules/billing/deployment.sql.ts";
-import type { Deployment } from "../modules/billing/deployment.sql.ts";
 import { processProcessorEvents } from "../modules/billing/processorEvents/processProcessorEvents.ts";
 import type { ProcessorEventObservers } from "../modules/billing/processorEvents/processProcessorEvents.ts";
 import { listWaitingRefunds, markRefundsDispatched } from "../modules/registrations/refunds.sql.ts";
@@ -21,22 +20,22 @@ type DispatchContext = BillingContext &
     readonly temporal: Client;
   };
 
-/** A kind of work that the dispatcher does once a second. Two processes may do it at the same time. */
-type Pass = (deployment: Deployment, signal: AbortSignal) => Promise<void>;
-
 const MAX_CONCURRENT_CALLS = 16;
 
 /** One signal for each registration, and one statement that marks its refunds. */
 const PER_PASS = { registrations: 200, refunds: 5000 };
 
-/** Starts or signals the workflows of refunds that wait. The accounts take turns. */
-const createStartRefunds = ({ db, clock, temporal }: DispatchContext): Pass => {
+/** Returns a function that starts or signals the workflows of refunds that wait. The accounts take turns. */
+const createStartRefunds = ({ db, clock, temporal }: DispatchContext, signal: AbortSignal) => {
   let lastAccountId: string | null = null;
-  return async (deployment, signal) => {
-    const name = deploymentNameOf(deployment);
+  return async (): Promise<void> => {
     const waiting = await listWaitingRefunds(db, PER_PASS, lastAccountId);
     const accountIds = [...new Set(waiting.map(({ accountId }) => accountId))].toSorted();
     lastAccountId = accountIds.length < PER_PASS.registrations ? null : (accountIds.at(-1) ?? null);
+    if (waiting.length === 0) {
+      return;
+    }
+    const name = deploymentNameOf(await readDeployment(db));
     const start = async (refunds: WaitingRefunds): Promise<void> => {
       const { registrationId } = refunds;
       await callTemporal(temporal, () =>
@@ -68,20 +67,6 @@ const createStartRefunds = ({ db, clock, temporal }: DispatchContext): Pass => {
   };
 };
 
-/** Processes the due events of the processor. Of two processes, one begins an event. */
-const createProcessEvents =
-  (context: DispatchContext): Pass =>
-  (_, signal) =>
-    processProcessorEvents(
-      { ...context, creditCheckout: (session) => creditTopUp(context, session) },
-      signal,
-    );
-
-const PASSES: readonly ((context: DispatchContext) => Pass)[] = [
-  createStartRefunds,
-  createProcessEvents,
-];
-
 /**
  * Creates the runs that start what waits in the database: workflows of refunds, and the processing of the processor's events.
  * The rows are the outbox, so nothing is lost while Temporal or all workers are down. Two runs at the same time do no harm:
@@ -91,13 +76,17 @@ export const createDispatcherRuns = (context: DispatchContext): Runs =>
   createRuns(context, {
     kind: "dispatcher",
     createSender: (signal) => {
-      const passes = PASSES.map((createPass) => createPass(context));
+      const startRefunds = createStartRefunds(context, signal);
+      const creditCheckout = (session: Parameters<typeof creditTopUp>[1]) =>
+        creditTopUp(context, session);
       let scanning: Promise<unknown> = Promise.resolve();
       return {
         scan: async () => {
-          const deployment = await readDeployment(context.db);
-          // A failure of one does not keep the others from running.
-          const results = Promise.allSettled(passes.map((pass) => pass(deployment, signal)));
+          // A failure of one does not keep the other from running. Two processes may do both at the same time.
+          const results = Promise.allSettled([
+            startRefunds(),
+            processProcessorEvents({ ...context, creditCheckout }, signal),
+          ]);
           scanning = results;
           const failed = (await results).find(({ status }) => status === "rejected");
           if (failed?.status === "rejected") {

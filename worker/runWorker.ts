@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { IllegalStateError, NativeConnection, TransportError, Worker } from "@temporalio/worker";
 import type { WorkflowBundle, NativeConnectionOptions } from "@temporalio/worker";
@@ -76,7 +77,7 @@ const rejectWhenStuck = async (worker: Worker, signal: AbortSignal): Promise<voi
     if (worker.getState() === "RUNNING") {
       lastRunningAtMs = performance.now();
     } else if (performance.now() - lastRunningAtMs > STUCK_AFTER_MS) {
-      throw new StartupError(POLLS_REJECTED);
+      throw new IllegalStateError("The worker is not running.");
     }
   }
 };
@@ -91,6 +92,7 @@ const connectAndRun = async (
     ...connectionOptions,
     ...readTemporalProxy(connectionOptions.address),
   });
+  const ended = new AbortController();
   try {
     const worker = await Worker.create({
       connection,
@@ -116,39 +118,26 @@ const connectAndRun = async (
         worker.shutdown();
       }
     };
+    signal.addEventListener("abort", stop, { signal: ended.signal });
     if (signal.aborted) {
       stop();
-    } else {
-      signal.addEventListener("abort", stop);
     }
-    const watch = new AbortController();
-    try {
-      await Promise.race([running, rejectWhenStuck(worker, watch.signal)]);
-    } catch (error) {
-      throw error instanceof IllegalStateError
-        ? new StartupError(POLLS_REJECTED, { cause: error })
-        : error;
-    } finally {
-      watch.abort();
-      signal.removeEventListener("abort", stop);
-    }
+    await Promise.race([running, rejectWhenStuck(worker, ended.signal)]);
   } catch (error) {
     // The connection of a stuck worker cannot be closed; the process exits.
-    if (!(error instanceof StartupError)) {
-      await connection.close();
+    if (error instanceof IllegalStateError) {
+      throw new StartupError(POLLS_REJECTED, { cause: error });
     }
+    await connection.close();
     throw error;
+  } finally {
+    ended.abort();
   }
   await connection.close();
 };
 
-const whenAborted = (signal: AbortSignal): Promise<null> =>
-  new Promise((resolve) => {
-    if (signal.aborted) {
-      resolve(null);
-    }
-    signal.addEventListener("abort", () => resolve(null), { once: true });
-  });
+const whenAborted = (signal: AbortSignal): Promise<unknown> =>
+  signal.aborted ? Promise.resolve() : once(signal, "abort");
 
 /**
  * Runs a Temporal worker until the signal is aborted, then waits for running tasks. While Temporal is down, rejects the
@@ -163,17 +152,14 @@ export const runWorker = async (
   signal: AbortSignal,
 ): Promise<void> => {
   // On a busy machine, bundling may take longer than a process that is to stop has left.
-  const bundle = await Promise.race([workflowBundle, whenAborted(signal)]);
-  if (bundle === null) {
-    return;
-  }
+  await Promise.race([workflowBundle, whenAborted(signal)]);
   const logOutage = createOutageLog(
     settings.logger,
     "cannot connect to Temporal, or it lacks the namespace; retrying, usage waits in the database",
   );
   while (!signal.aborted) {
     try {
-      await connectAndRun(settings, bundle, signal);
+      await connectAndRun(settings, await workflowBundle, signal);
     } catch (error) {
       if (!(error instanceof TransportError)) {
         throw error;

@@ -82,16 +82,17 @@ const startProgram = async (
       ...SETTINGS,
       ...settings,
     }),
-    stdio: ["ignore", "ignore", "inherit", "ipc"],
+    detached: true,
+    stdio: ["ignore", "ignore", "inherit", "ipc", context.pipe],
   });
   const [managed, urls] = await Promise.all([
-    context.manage(module, child, { signal: "SIGTERM", waitMs: 30_000 }),
+    context.manage(module, child, { ask: () => child.kill(), waitMs: 30_000 }),
     awaitReady(child, module),
   ]);
   return {
     url: urls["standalone"] ?? "",
     storeUrl: urls["store"] ?? "",
-    pid: managed.identity.pid,
+    pid: managed.pid,
     stop: managed.stop,
   };
 };

@@ -1,9 +1,5 @@
 import { resolve } from "node:path";
 import type { Command } from "@commander-js/extra-typings";
-import {
-  describeUnknownSettings,
-  findUnknownSettings,
-} from "../../runtime/config/findUnknownSettings.ts";
 import type { RunFile } from "../../runtime/runFile.ts";
 import { withTimeout } from "../../runtime/waiting.ts";
 import type { CliContext } from "../context.ts";
@@ -57,11 +53,6 @@ const checkSettings = async ({ connections }: CliContext): Promise<Result> => {
   return ok([source, ...given.map((name) => `${name} is set`)].join("; "));
 };
 
-const checkSettingNames = (): Result => {
-  const unknown = findUnknownSettings();
-  return unknown.length === 0 ? ok("no unknown ones") : warning(describeUnknownSettings(unknown));
-};
-
 const checkDatabase = async ({ connections }: CliContext): Promise<Result> => {
   const { version } = await readServerStatus(await connections.database());
   return ok(`PostgreSQL ${version}, schema up to date`);
@@ -95,7 +86,7 @@ const withDatabase = (checks: Checks<DatabaseContext>): Checks<CliContext> =>
 
 /** The checks in their order, in groups with the names of those that must be ok before. */
 const GROUPS: readonly (readonly [needs: readonly string[], checks: Checks<CliContext>])[] = [
-  [[], { Node: checkNode, "names in .env": checkSettingNames, settings: checkSettings }],
+  [[], { Node: checkNode, settings: checkSettings }],
   [["settings"], { database: checkDatabase }],
   [["settings", "database"], withDatabase(DATABASE_CHECKS)],
   [

@@ -1,6 +1,6 @@
+import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { z } from "zod";
-import { readSecretFiles } from "./readSecretFiles.ts";
 import {
   completeDatabaseUrl,
   DatabaseUrlError,
@@ -8,29 +8,13 @@ import {
   SSL_MODES,
 } from "./databaseUrl.ts";
 import { mustBeOneOf, oneOf } from "../describeIssues.rules.ts";
+import { errorDetails } from "../errors.rules.ts";
 import { mayReceiveKeys } from "../loopback.rules.ts";
 import { CELL_NAME } from "../cell.rules.ts";
 import { PARTNER_KINDS, TIMELINE_SHAPES } from "./partnerKinds.rules.ts";
 
-const port = (fallback: number) =>
-  z
-    .string()
-    .regex(/^\d{1,5}$/u, "must be a port number from 0 to 65535 (0 for any free port)")
-    .transform(Number)
-    .refine((value) => value <= 65_535, "must be a port number from 0 to 65535")
-    .default(fallback);
-
-const listenAddress = z
-  .string()
-  .min(1, "must be a host name or an IP address")
-  .default("127.0.0.1");
-
-const metricsPort = (fallback: number) =>
-  z.union([z.literal("off"), port(fallback)], {
-    error: "must be a port number from 0 to 65535, or off",
-  });
-
-const optionalNumber = (minimum: number, maximum = 999_999_999) =>
+/** A whole number; the largest has nine digits. */
+const integer = (minimum: number, maximum = 999_999_999) =>
   z
     .string()
     .regex(/^\d{1,9}$/u, "must be a whole number")
@@ -38,27 +22,30 @@ const optionalNumber = (minimum: number, maximum = 999_999_999) =>
     .refine((value) => value >= minimum, `must be at least ${minimum}`)
     .refine((value) => value <= maximum, `must be at most ${maximum}`);
 
-const wholeNumber = (fallback: number, minimum: number) =>
-  optionalNumber(minimum).default(fallback);
-
 /** A day. Timers of Node and of PostgreSQL end after 24 days: Node's run out at once, PostgreSQL's are refused. */
 const MAXIMUM_TIMER_SECONDS = 86_400;
 
-const timerSeconds = (fallback: number, minimum: number) =>
-  optionalNumber(minimum, MAXIMUM_TIMER_SECONDS).default(fallback);
+const PORT_MUST_BE = "must be a port number from 0 to 65535";
+
+const port = (fallback: number) =>
+  z
+    .string()
+    .regex(/^\d{1,5}$/u, `${PORT_MUST_BE} (0 for any free port)`)
+    .transform(Number)
+    .refine((value) => value <= 65_535, PORT_MUST_BE)
+    .default(fallback);
+
+const metricsPort = (fallback: number) =>
+  z.union([z.literal("off"), port(fallback)], { error: `${PORT_MUST_BE}, or off` });
+
+const listenAddress = z
+  .string()
+  .min(1, "must be a host name or an IP address")
+  .default("127.0.0.1");
 
 const webUrl = z
   .url({ protocol: /^https?$/u, error: "must be an http:// or https:// URL" })
   .transform((url) => url.replace(/\/+$/u, ""));
-
-const TRACE_SAMPLERS = [
-  "always_on",
-  "always_off",
-  "traceidratio",
-  "parentbased_always_on",
-  "parentbased_always_off",
-  "parentbased_traceidratio",
-] as const;
 
 const apiBase = webUrl.refine(mayReceiveKeys, {
   error: "must be an https:// URL, unless its host is localhost or a loopback address",
@@ -71,9 +58,6 @@ const isNetwork = (given: string): boolean => {
   return family !== 0 && Number(bits) <= (family === 4 ? 32 : 128);
 };
 
-const onOrOff = (fallback: "on" | "off") =>
-  z.enum(["on", "off"], { error: "must be on or off" }).default(fallback);
-
 const networks = z
   .string()
   .refine(
@@ -83,7 +67,10 @@ const networks = z
 
 const stripePrice = z.string().regex(/^price_\w+$/u, "must be the id of a Stripe price (price_…)");
 
-const secret = z.string().regex(/^[\u0021-\u007E]+$/u, "must be a key without spaces");
+/** A setting whose value may be in a file instead, which a setting with the suffix `_FILE` names. */
+const secret = (schema: z.ZodString) => schema.optional().meta({ isSecret: true });
+
+const apiKey = z.string().regex(/^[\u0021-\u007E]+$/u, "must be a key without spaces");
 
 // Four: the destinations of snapshot and thin events have a secret each, and two each during a rotation.
 const webhookSecrets = z
@@ -108,51 +95,49 @@ const settings = z.object({
   STORE_PORT: port(8081),
   METRICS_PORT: metricsPort(9464),
   WORKER_METRICS_PORT: metricsPort(9465),
-  DRAIN_SECONDS: timerSeconds(5, 0),
-  TRUSTED_PROXIES: wholeNumber(0, 0),
+  DRAIN_SECONDS: integer(0, MAXIMUM_TIMER_SECONDS).default(5),
+  TRUSTED_PROXIES: integer(0).default(0),
   PUBLIC_BASE_URL: webUrl.optional(),
   CELL: z
     .string()
     .regex(CELL_NAME, "must be one to eight lower-case letters and digits, a letter first")
     .optional(),
   DATA_DIR: z.string().min(1, "must be a folder").default("./.data"),
-  DATABASE_URL: z.string().optional(),
-  DATABASE_OWNER_URL: z.string().optional(),
-  DATABASE_POOL_SIZE: wholeNumber(10, 2),
+  DATABASE_URL: secret(z.string()),
+  DATABASE_OWNER_URL: secret(z.string()),
+  DATABASE_POOL_SIZE: integer(2).default(10),
   TEMPORAL_ADDRESS: z
     .string()
     .regex(/^[^\s:/]+:\d{1,5}$/u, "must be host:port")
     .optional(),
   TEMPORAL_NAMESPACE: z.string().min(1, "must be a namespace").optional(),
   TEMPORAL_CLI: z.string().min(1, "must be the path of the temporal program").optional(),
-  STRIPE_SECRET_KEY: z
-    .string()
-    .regex(/^(sk|rk)_\S+$/u, "must be a Stripe secret or restricted key (sk_… or rk_…)")
-    .optional(),
+  STRIPE_SECRET_KEY: secret(
+    z.string().regex(/^(sk|rk)_\S+$/u, "must be a Stripe secret or restricted key (sk_… or rk_…)"),
+  ),
   STRIPE_API_BASE: apiBase.default("https://api.stripe.com"),
-  STRIPE_WEBHOOK_SECRET: webhookSecrets.optional(),
+  STRIPE_WEBHOOK_SECRET: secret(webhookSecrets),
   // Stripe's limit of meter events in live mode.
-  STRIPE_CALLS_PER_SECOND: wholeNumber(1000, 1),
+  STRIPE_CALLS_PER_SECOND: integer(1).default(1000),
   STRIPE_DONATION_FLAT_PRICE: stripePrice.optional(),
   STRIPE_DONATION_METERED_PRICE: stripePrice.optional(),
-  EVERYORG_API_KEY: secret.optional(),
-  CHANGE_PUBLIC_KEY: secret.optional(),
-  CHANGE_SECRET_KEY: secret.optional(),
-  PLEDGE_API_KEY: secret.optional(),
+  EVERYORG_API_KEY: secret(apiKey),
+  CHANGE_PUBLIC_KEY: secret(apiKey),
+  CHANGE_SECRET_KEY: secret(apiKey),
+  PLEDGE_API_KEY: secret(apiKey),
   CHARITY_API_BASE: apiBase.optional(),
   PLANTING_PARTNER: oneOf(PARTNER_KINDS).default("simulated"),
   PLANTING_PARTNER_NAME: z.string().min(1).max(200, "must be a name").optional(),
-  PLANTING_ORDER_INTERVAL_SECONDS: optionalNumber(1).optional(),
+  PLANTING_ORDER_INTERVAL_SECONDS: integer(1).optional(),
   PLANTING_TIMELINE: oneOf(TIMELINE_SHAPES).default("allocations"),
-  STORE_PLATFORM_SECRET: sharedSecrets.optional(),
-  PLANTING_CALLBACK_SECRET: sharedSecrets.optional(),
-  WEBHOOK_ALLOW_HTTP: onOrOff("off"),
+  STORE_PLATFORM_SECRET: secret(sharedSecrets),
+  PLANTING_CALLBACK_SECRET: secret(sharedSecrets),
+  WEBHOOK_ALLOW_HTTP: z.enum(["on", "off"], { error: "must be on or off" }).default("off"),
   WEBHOOK_ALLOWED_NETWORKS: networks.optional(),
-  SIMULATED_PLANTING_SECONDS: wholeNumber(60, 0),
-  TREEMAPPER_API_KEY: z
-    .string()
-    .regex(/^tm_\S+$/u, "must be a TreeMapper project key (tm_…)")
-    .optional(),
+  SIMULATED_PLANTING_SECONDS: integer(0).default(60),
+  TREEMAPPER_API_KEY: secret(
+    z.string().regex(/^tm_\S+$/u, "must be a TreeMapper project key (tm_…)"),
+  ),
   TREEMAPPER_API_BASE: apiBase.default("https://dash.treemapper.app/api/v1/public"),
   EMBEDDED_POSTGRES_PORT: port(54_329),
   EMBEDDED_TEMPORAL_PORT: port(7243),
@@ -171,21 +156,20 @@ const standardVariables = z.object({
   PGSSLCERT: z.string().optional(),
   PGSSLKEY: z.string().optional(),
   PGTARGETSESSIONATTRS: z.string().optional(),
-  OTEL_SDK_DISABLED: z
-    .enum(["true", "false"], { error: "must be true or false" })
-    .transform((value) => value === "true")
-    .default(false),
-  OTEL_TRACES_SAMPLER: oneOf(TRACE_SAMPLERS).default("parentbased_always_on"),
   OTEL_TRACES_SAMPLER_ARG: z
     .string()
     .regex(/^(?:0(?:\.\d{1,9})?|1(?:\.0{1,9})?)$/u, "must be a number from 0 to 1")
     .transform(Number)
     .default(1),
-  OTEL_BSP_SCHEDULE_DELAY: wholeNumber(5000, 1),
+  OTEL_BSP_SCHEDULE_DELAY: integer(1).default(5000),
 });
 
 /** The names of all settings of the service. */
 export const SETTING_NAMES: readonly string[] = Object.keys(settings.shape);
+
+export const SECRET_SETTING_NAMES: readonly string[] = Object.entries(settings.shape)
+  .filter(([, schema]) => schema.meta()?.["isSecret"] === true)
+  .map(([name]) => name);
 
 export const STANDARD_VARIABLES: readonly string[] = Object.keys(standardVariables.shape);
 
@@ -199,10 +183,30 @@ export class ConfigError extends Error {
   override readonly name = "ConfigError";
 }
 
-/** Completes the URLs of the database with libpq's variables. A fault is a line that says what to do. */
-const readDatabaseUrls = (given: Readonly<Record<string, string | undefined>>) => {
+type Given = Readonly<Record<string, string>>;
+
+/** Returns the secrets that are in files, without the line feed at the end, and adds what is wrong with them to the faults. */
+const readSecretFiles = (given: Given, faults: string[]): Given => {
+  const secrets: Record<string, string> = {};
+  for (const name of SECRET_SETTING_NAMES) {
+    const path = given[`${name}_FILE`];
+    if (path !== undefined && given[name] !== undefined) {
+      faults.push(`${name} and ${name}_FILE are both set; set only one of them`);
+    } else if (path !== undefined) {
+      try {
+        secrets[name] = readFileSync(path, "utf8").replace(/\r?\n$/u, "");
+      } catch (error) {
+        const { message } = errorDetails(error);
+        faults.push(`${name}_FILE must be a file that can be read: ${message}`);
+      }
+    }
+  }
+  return secrets;
+};
+
+/** Returns the URLs of the database, completed with libpq's variables, and adds what is wrong with them to the faults. */
+const readDatabaseUrls = (given: Given, faults: string[]): Given => {
   const urls: Record<string, string> = {};
-  const faults: string[] = [];
   for (const name of ["DATABASE_URL", "DATABASE_OWNER_URL"]) {
     const url = given[name];
     if (url !== undefined) {
@@ -217,7 +221,7 @@ const readDatabaseUrls = (given: Readonly<Record<string, string | undefined>>) =
       }
     }
   }
-  return { urls, faults };
+  return urls;
 };
 
 /**
@@ -225,18 +229,18 @@ const readDatabaseUrls = (given: Readonly<Record<string, string | undefined>>) =
  * @throws ConfigError if a setting is malformed; it never falls back to the default
  */
 export const parseConfig = (env: Readonly<Record<string, string | undefined>>): Config => {
-  const given = Object.fromEntries(
-    Object.entries(env).filter(([, value]) => value !== undefined && value !== ""),
+  const faults: string[] = [];
+  const variables = Object.entries(env).flatMap(([name, value]) =>
+    value === undefined || value === "" ? [] : [[name, value] as const],
   );
-  const files = readSecretFiles(given);
-  const database = readDatabaseUrls({ ...given, ...files.secrets });
-  const result = configuration.safeParse({ ...given, ...files.secrets, ...database.urls });
-  const faults = [...database.faults, ...files.faults];
+  const inEnvironment = Object.fromEntries(variables);
+  const given = { ...inEnvironment, ...readSecretFiles(inEnvironment, faults) };
+  const result = configuration.safeParse({ ...given, ...readDatabaseUrls(given, faults) });
+  faults.unshift(
+    ...(result.error?.issues ?? []).map(({ path, message }) => `${path.join(".")} ${message}`),
+  );
   if (!result.success || faults.length > 0) {
-    const issues = result.error?.issues ?? [];
-    const malformed = issues.map(({ path, message }) => `${path.join(".")} ${message}`);
-    const lines = [...malformed, ...faults].map((line) => `  ${line}`);
-    throw new ConfigError(`Invalid settings:\n${lines.join("\n")}`);
+    throw new ConfigError(["Invalid settings:", ...faults].join("\n  "));
   }
   return Object.freeze(result.data);
 };

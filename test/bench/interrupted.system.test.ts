@@ -1,32 +1,14 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmod, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { chmod, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
-import { z } from "zod";
-import { stopLeftovers } from "../../embedded/supervisor.ts";
-import { isRunning } from "../../runtime/processIdentity.ts";
+import { listProcesses } from "../support/listProcesses.ts";
 import { eventually } from "../support/programs.ts";
 
 const BENCH = fileURLToPath(new URL("../../bench/main.ts", import.meta.url));
-
-const startedProcesses = z.array(
-  z.object({ name: z.string(), pid: z.int(), startedAt: z.string() }),
-);
-type StartedProcesses = z.output<typeof startedProcesses>;
-
-/** Returns the processes that a benchmark has started; none before the first one runs. */
-const readProcesses = async (parent: string): Promise<StartedProcesses> => {
-  try {
-    const [folder = ""] = await readdir(parent);
-    const text = await readFile(join(parent, folder, "processes.json"), "utf8");
-    return startedProcesses.parse(JSON.parse(text));
-  } catch {
-    return [];
-  }
-};
 
 test("a benchmark that is interrupted ends all that it has started", async (t) => {
   const parent = await mkdtemp(join(tmpdir(), "impact-interrupted-"));
@@ -39,20 +21,18 @@ test("a benchmark that is interrupted ends all that it has started", async (t) =
   const exited = once(bench, "exit");
   t.teardown(async () => {
     bench.kill("SIGKILL");
-    for (const folder of await readdir(parent)) {
-      await stopLeftovers(join(parent, folder), () => {});
-    }
     await rm(parent, { recursive: true, force: true });
   });
-  let processes: StartedProcesses = [];
+  let folder = "";
   await eventually(async () => {
-    processes = await readProcesses(parent);
-    return processes.some(({ name }) => name === "worker/main.ts");
+    folder = join(parent, (await readdir(parent))[0] ?? "");
+    return (await listProcesses(folder)).has("worker");
   });
-  t.deepEqual(
-    processes.map(({ name }) => name),
-    ["PostgreSQL", "Temporal server", "worker/main.ts"],
-  );
+  t.deepEqual([...(await listProcesses(folder)).keys()].toSorted(), [
+    "PostgreSQL",
+    "Temporal server",
+    "worker",
+  ]);
 
   // Ctrl-C arrives twice: from the terminal, and forwarded by npm.
   bench.kill("SIGTERM");
@@ -60,9 +40,6 @@ test("a benchmark that is interrupted ends all that it has started", async (t) =
   const [code] = await exited;
 
   t.is(code, 130);
-  t.deepEqual(
-    processes.filter((each) => isRunning(each)),
-    [],
-  );
+  t.deepEqual(await listProcesses(folder), new Map());
   t.deepEqual(await readdir(parent), []);
 });

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { identifyProcess } from "../../runtime/processIdentity.ts";
+import { lockFolder } from "../../runtime/lockFolder.ts";
 import { writeRunFile } from "../../runtime/runFile.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
@@ -195,13 +195,8 @@ test.serial(
 test.serial("doctor does not check the APIs of an npm start with another database", async (t) => {
   const { settings } = await setUp(t);
   const folder = await makeTestFolder(t);
-  const identity = identifyProcess(process.pid);
-  if (!identity) {
-    t.fail("the test's process is not found");
-    return;
-  }
+  t.teardown(lockFolder(folder, 0));
   await writeRunFile(folder, {
-    ...identity,
     apiUrl: "http://127.0.0.1:1",
     storeUrl: "http://127.0.0.1:1",
     databaseUrl: "postgres://impact_app@127.0.0.1:1/other",

@@ -13,14 +13,13 @@ import { openDatabase } from "../../db/openDatabase.ts";
 import { sql } from "../../db/sql.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { findFreePort } from "../../runtime/server/probePort.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { copyDatabase, testWithDatabase } from "../support/database.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { eventually, openNamespace, startProgram } from "../support/programs.ts";
 import { createClients, startLoad } from "./cellClients.ts";
 import type { TestAccount } from "./cellClients.ts";
-import { startHaproxy } from "./startHaproxy.ts";
+import { choosePorts, startHaproxy } from "./proxyKinds.ts";
 
 /* Two cells, the default one and `eu1`, behind HAProxy with deploy/haproxy/haproxy.cfg. */
 
@@ -93,11 +92,6 @@ const insertAccounts = async (cell: Cell): Promise<readonly TestAccount[]> => {
   return accounts;
 };
 
-const choosePorts = async () => ({
-  standalone: await findFreePort(),
-  store: await findFreePort(),
-});
-
 const list = z.object({ tree_details: z.array(z.object({ id: z.string(), count: z.int() })) });
 
 /** Returns the ```sh blocks of a section of the operators' page. */
@@ -133,7 +127,6 @@ const startCells = async (t: ExecutionContext) => {
     startProgram(t, "worker/main.ts", eu1.settings),
   ]);
   const proxy = await startHaproxy(t, [first, second], {
-    "acl is_exempt src 203.0.113.0/24": "acl is_exempt src 127.0.0.1",
     "-m str being_moved": "-m str being_moved eu1",
     "#backend impact_": "backend impact_",
     "#  server api1 10.1.0.1:8080": `  server api1 127.0.0.1:${ofEu1.standalone}`,

@@ -1,8 +1,12 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { ExecutionContext } from "ava";
-import { parseConfig, SETTING_NAMES, STANDARD_VARIABLES } from "../../runtime/config/config.ts";
-import { SECRET_SETTING_NAMES } from "../../runtime/config/readSecretFiles.ts";
+import {
+  parseConfig,
+  SECRET_SETTING_NAMES,
+  SETTING_NAMES,
+  STANDARD_VARIABLES,
+} from "../../runtime/config/config.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { eventually, openNamespace, startProgram, TEMPORAL_ADDRESS } from "../support/programs.ts";

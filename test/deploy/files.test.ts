@@ -2,8 +2,12 @@ import { readFile } from "node:fs/promises";
 import test from "ava";
 import { z } from "zod";
 import { parse } from "yaml";
-import { SETTING_NAMES, STANDARD_VARIABLES, parseConfig } from "../../runtime/config/config.ts";
-import { SECRET_SETTING_NAMES } from "../../runtime/config/readSecretFiles.ts";
+import {
+  SECRET_SETTING_NAMES,
+  SETTING_NAMES,
+  STANDARD_VARIABLES,
+  parseConfig,
+} from "../../runtime/config/config.ts";
 
 const lockFile = z.object({
   packages: z.record(

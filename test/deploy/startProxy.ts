@@ -1,5 +1,7 @@
 import { execFileSync, spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { request } from "node:https";
@@ -36,6 +38,8 @@ export type ProxyKind = {
   /** Writes further files and returns the command line. */
   readonly prepare: (place: ProxyPlace, configFile: string) => Promise<readonly string[]>;
   readonly stopSignal: NodeJS.Signals;
+  /** Of a proxy that does not log to its standard error. */
+  readonly logFiles?: readonly string[];
 };
 
 export type Sent = {
@@ -57,7 +61,7 @@ export type Proxy = {
   readonly open: (name: keyof typeof NAMES, path: string, sent?: Sent) => Promise<IncomingMessage>;
   readonly plainUrl: string;
   readonly inFolder: (name: string) => string;
-  /** What the proxy has written to its standard error so far. */
+  /** What the proxy has logged so far. */
   readonly logged: () => string;
 };
 
@@ -118,10 +122,18 @@ const hostsOf = ({ standalone, store }: Addresses): Addresses => ({
   store: new URL(store).host,
 });
 
+const running = new Set<ChildProcess>();
+// A run that is interrupted ends without the teardowns.
+process.once("exit", () => {
+  for (const proxy of running) {
+    proxy.kill();
+  }
+});
+
 /** Starts a proxy with its file in `deploy/` in front of both interfaces, until the test ends. */
 export const startProxy = async (
   t: ExecutionContext,
-  { config, replacements, cellReplacements, prepare, stopSignal }: ProxyKind,
+  { config, replacements, cellReplacements, prepare, stopSignal, logFiles = [] }: ProxyKind,
   upstreams: Upstreams,
 ): Promise<Proxy> => {
   const folder = await mkdtemp(join(tmpdir(), "impact-proxy-"));
@@ -149,13 +161,13 @@ export const startProxy = async (
     stdio: ["ignore", "ignore", "pipe"],
     env: { ...process.env, HOME: folder, XDG_CONFIG_HOME: folder, XDG_DATA_HOME: folder },
   });
-  // A run that is interrupted ends without the teardown.
-  process.once("exit", () => proxy.kill());
+  running.add(proxy);
   const exited = once(proxy, "exit");
   proxy.stderr.setEncoding("utf8").on("data", (line: string) => log.push(line));
   t.teardown(async () => {
     proxy.kill(stopSignal);
     await exited;
+    running.delete(proxy);
     await rm(folder, { recursive: true, force: true });
   });
   const ca = await readFile(inFolder("cert.pem"), "utf8");
@@ -187,6 +199,6 @@ export const startProxy = async (
     open,
     plainUrl: `http://127.0.0.1:${plainPort}`,
     inFolder,
-    logged: () => log.join(""),
+    logged: () => [...log, ...logFiles.map((name) => readFileSync(inFolder(name)))].join(""),
   };
 };

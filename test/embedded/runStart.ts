@@ -1,17 +1,15 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
-import { z } from "zod";
-import { isRunning } from "../../runtime/processIdentity.ts";
-import type { ProcessIdentity } from "../../runtime/processIdentity.ts";
 import { readRunFile } from "../../runtime/runFile.ts";
 import type { RunFile } from "../../runtime/runFile.ts";
-import { stopLeftovers } from "../../embedded/supervisor.ts";
+import { awaitLeftovers } from "../../embedded/supervisor.ts";
 
 export const START = fileURLToPath(new URL("../../embedded/main.ts", import.meta.url));
 
@@ -38,10 +36,11 @@ export type StartedProcess = {
 
 export const createDataDir = (): Promise<string> => mkdtemp(join(tmpdir(), "impact-start-"));
 
-/** Removes a data folder, after stopping its processes and those of its demo. */
+/** Removes a data folder once its processes and those of its demo have ended. */
 export const removeDataDir = async (folder: string): Promise<void> => {
-  await stopLeftovers(folder, () => {});
-  await stopLeftovers(join(folder, "demo"), () => {});
+  for (const used of [folder, join(folder, "demo")].filter((path) => existsSync(path))) {
+    await awaitLeftovers(used, () => {});
+  }
   await rm(folder, { recursive: true, force: true });
 };
 
@@ -103,21 +102,3 @@ export const waitUntilReady = async (
   }
   return run;
 };
-
-const records = z.array(z.object({ name: z.string(), pid: z.int(), startedAt: z.string() }));
-
-/** Returns the processes of a start by name. */
-export const readProcesses = async (
-  dataDir: string,
-): Promise<ReadonlyMap<string, ProcessIdentity>> => {
-  const text = await readFile(join(dataDir, "processes.json"), "utf8");
-  const list = records.parse(JSON.parse(text));
-  return new Map(list.map(({ name, pid, startedAt }) => [name, { pid, startedAt }]));
-};
-
-/** Returns the names of the processes that still run. */
-export const namesOfRunning = (processes: ReadonlyMap<string, ProcessIdentity>): string[] =>
-  [...processes]
-    .filter(([, identity]) => isRunning(identity))
-    .map(([name]) => name)
-    .toSorted();

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import { Client } from "pg";
-import { createSupervisor, stopLeftovers } from "../../embedded/supervisor.ts";
+import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findTemporalCli, downloadTemporalCli } from "../../embedded/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
@@ -15,7 +15,6 @@ import { startPostgres } from "../../embedded/startPostgres.ts";
 import type { EmbeddedPostgres } from "../../embedded/startPostgres.ts";
 import { parseConfig } from "../../runtime/config/config.ts";
 import { migrateDatabase, startDatabase } from "../../embedded/start.ts";
-import { isRunning } from "../../runtime/processIdentity.ts";
 import { findFreePort } from "../../runtime/server/probePort.ts";
 
 test("the server's state is in its folder, whatever characters the folder's path has", async (t) => {
@@ -110,16 +109,7 @@ test("a copy of PostgreSQL for another user is made once", async (t) => {
   await access(join(copies[0] ?? "", "bin/postgres"));
 });
 
-test("an orphaned server is stopped before its data is used again", async (t) => {
-  const folder = await makeTestFolder(t);
-  const orphan = await start(t, folder, true);
-  await query(orphan.url, "CREATE TABLE kept AS SELECT 1 AS value");
-  const next = await start(t, folder, true);
-  t.false(isRunning(orphan.process.identity));
-  t.deepEqual(await query(next.url, "SELECT value FROM kept"), [1]);
-});
-
-test("a process that has the id of a dead server is not stopped", async (t) => {
+test("a server starts although another process has the id of one that was killed", async (t) => {
   const folder = await makeTestFolder(t);
   const first = await start(t, folder, true);
   await first.process.stop();
@@ -155,9 +145,7 @@ test("an error of the embedded database names its log", async (t) => {
 
 test("a start completes what an interrupted first start left", async (t) => {
   const folder = await makeTestFolder(t);
-  await writeFile(join(folder, "processes.json"), "");
   await writeFile(join(folder, "password"), "", { mode: 0o600 });
-  await stopLeftovers(folder, t.log);
   const { url } = await start(t, folder, true);
   t.deepEqual(await query(url, "SELECT 1"), [1]);
 });

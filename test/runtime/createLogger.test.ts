@@ -97,7 +97,7 @@ test("a process whose log cannot be written goes on, reports it once, and can en
   await stderrEnded;
   t.regex(
     errors.join(""),
-    /^The log cannot be written: ENOSPC[^\n]*\nThe log has lost 1,100 lines\.\n$/u,
+    /^The log cannot be written: ENOSPC[^\n]*\nThe log has lost lines\.\n$/u,
   );
 });
 
@@ -127,7 +127,7 @@ test("lines that are not read are held up to a limit, and the number of the othe
   t.true(bytes < 18 * 1024 * 1024, `${bytes} bytes`);
 });
 
-test("an exit gives up lines that are not read, and reports their number", async (t) => {
+test("an exit gives up lines that are not read, and reports it", async (t) => {
   const { child, exited, log } = startProcess(t, "pipe");
   for (let sent = 0; sent < TOTAL; sent += 1000) {
     await log(1000);
@@ -144,6 +144,6 @@ test("an exit gives up lines that are not read, and reports their number", async
 
   t.is((await exited)[0], 0);
   await ended;
-  const lost = /^The log has lost (?<lines>[\d,]+) lines\.\n$/u.exec(errors)?.groups?.["lines"];
-  t.is(countLines(output) + Number(lost?.replaceAll(",", "")), TOTAL, errors);
+  t.is(errors, "The log has lost lines.\n");
+  t.true(countLines(output) < TOTAL);
 });

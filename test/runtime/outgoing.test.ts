@@ -17,7 +17,7 @@ import {
 import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
 import { resolveAddresses } from "../../runtime/resolveAddresses.ts";
 import { readTemporalProxy } from "../../worker/runWorker.ts";
-import { TEMPORAL_ADDRESS } from "../support/programs.ts";
+import { eventually, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { downloadRecords } from "../../modules/planting/treemapper/downloadRecords.ts";
 
 const VARIABLES = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
@@ -185,7 +185,7 @@ const CHUNK = Buffer.alloc(4 * 1024 * 1024, " ");
 /** Serves JSON that never ends, until the test does. Returns its URL and the number of open responses. */
 const serveEndless = async (t: ExecutionContext) => {
   let open = 0;
-  const server = createServer((_request, response) => {
+  const { port } = await listen(t, (_request, response) => {
     open += 1;
     response.once("close", () => {
       open -= 1;
@@ -199,14 +199,6 @@ const serveEndless = async (t: ExecutionContext) => {
     response.on("drain", send);
     send();
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const address = server.address();
-  const port = typeof address === "object" ? address?.port : null;
   return { url: `http://127.0.0.1:${port}`, countOpen: () => open };
 };
 
@@ -241,10 +233,6 @@ test("an endless response of Stripe is an error, and the connection is closed", 
     timeoutMs: 60_000,
   });
   await t.throwsAsync(stripe.billing.meters.list());
-  while (countOpen() > 0) {
-    await new Promise((resolve) => {
-      setTimeout(resolve, 20);
-    });
-  }
+  await eventually(() => countOpen() === 0);
   t.pass();
 });

@@ -1,8 +1,5 @@
-import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { createInterface } from "node:readline";
 import type { Duplex } from "node:stream";
-import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -12,7 +9,7 @@ import { startServer } from "../../runtime/server/startServer.ts";
 import { addEveryOrgCharity } from "../charities/donations/donationSetup.ts";
 import { startProviderDouble } from "../charities/startProviderDouble.ts";
 import { freshEin } from "../support/factories.ts";
-import { eventually } from "../support/programs.ts";
+import { eventually, startProgram } from "../support/programs.ts";
 import { deployAtStripe } from "../worker/deployAtStripe.ts";
 import { startCollector } from "./startCollector.ts";
 import type { ReceivedSpan } from "./startCollector.ts";
@@ -189,7 +186,6 @@ test.serial("a trace that the client does not sample is not exported", async (t)
 
 const logLine = z.looseObject({
   msg: z.string().optional(),
-  standalone: z.string().optional(),
   trace_id: z.string().optional(),
   span_id: z.string().optional(),
 });
@@ -199,33 +195,17 @@ const readRequestLine = async (
   t: ExecutionContext<DatabaseContext>,
   settings: Readonly<Record<string, string>>,
 ): Promise<z.output<typeof logLine> | undefined> => {
-  const child = spawn(
-    process.execPath,
-    [fileURLToPath(new URL("../../api/main.ts", import.meta.url))],
-    {
-      env: {
-        ...process.env,
-        DATABASE_URL: t.context.databaseUrl,
-        PORT: "0",
-        STORE_PORT: "0",
-        METRICS_PORT: "off",
-        LOG_FORMAT: "json",
-        ...settings,
-      },
-      stdio: ["ignore", "pipe", "inherit"],
-    },
-  );
-  t.teardown(() => child.kill("SIGKILL"));
-  for await (const line of createInterface({ input: child.stdout })) {
-    const parsed = logLine.parse(JSON.parse(line));
-    if (parsed.msg === "ready") {
-      await fetch(`${parsed.standalone}/dashboard_url`, { headers: { traceparent: TRACEPARENT } });
-    }
-    if (parsed.msg === "request") {
-      return parsed;
-    }
-  }
-  return undefined;
+  const { urls, lines } = await startProgram(t, "api/main.ts", {
+    DATABASE_URL: t.context.databaseUrl,
+    LOG_FORMAT: "json",
+    LOG_LEVEL: "info",
+    ...settings,
+  });
+  await fetch(`${urls["standalone"]}/dashboard_url`, { headers: { traceparent: TRACEPARENT } });
+  const find = () =>
+    lines.map((line) => logLine.parse(JSON.parse(line))).find(({ msg }) => msg === "request");
+  await eventually(() => find() !== undefined);
+  return find();
 };
 
 test.serial("log lines have the ids of the trace and the span, if tracing is on", async (t) => {

@@ -139,33 +139,35 @@ export const testWithDatabase = (): TestFn<DatabaseContext> => {
 export const asOwner = (databaseUrl: string): string =>
   ownerUrlOf(new URL(databaseUrl).pathname.slice(1));
 
+/** Creates a database that is dropped after the test, and returns its name. */
+const createDatabase = async (
+  t: ExecutionContext,
+  readOptions: (admin: Client) => Promise<string> | string,
+): Promise<string> => {
+  const database = `test_${crypto.randomUUID().replaceAll("-", "_")}`;
+  const admin = new Client({ connectionString: ADMIN_URL });
+  await admin.connect();
+  await admin.query(`CREATE DATABASE ${database} ${STRATEGY} ${await readOptions(admin)}`);
+  t.teardown(async () => {
+    await admin.query(`DROP DATABASE ${database} WITH (FORCE)`);
+    await admin.end();
+  });
+  return database;
+};
+
 /**
  * Creates an empty database that is dropped after the test, and returns its owner's URL.
  * @param options of CREATE DATABASE
  */
-export const createEmptyDatabase = async (t: ExecutionContext, options = ""): Promise<string> => {
-  const database = `test_${crypto.randomUUID().replaceAll("-", "_")}`;
-  const admin = new Client({ connectionString: ADMIN_URL });
-  await admin.connect();
-  await admin.query(`CREATE DATABASE ${database} ${STRATEGY} ${options}`);
-  t.teardown(async () => {
-    await admin.query(`DROP DATABASE ${database} WITH (FORCE)`);
-    await admin.end();
-  });
-  return ownerUrlOf(database);
-};
+export const createEmptyDatabase = async (t: ExecutionContext, options = ""): Promise<string> =>
+  ownerUrlOf(await createDatabase(t, () => options));
 
 /** Creates a database from the template, or a copy of one without connections, and drops it after the test. */
-export const copyDatabase = async (t: ExecutionContext, source?: string): Promise<string> => {
-  const database = `test_${crypto.randomUUID().replaceAll("-", "_")}`;
-  const admin = new Client({ connectionString: ADMIN_URL });
-  await admin.connect();
-  const template =
-    source === undefined ? await ensureTemplate(admin) : new URL(source).pathname.slice(1);
-  await admin.query(`CREATE DATABASE ${database} TEMPLATE ${template} ${STRATEGY}`);
-  t.teardown(async () => {
-    await admin.query(`DROP DATABASE ${database} WITH (FORCE)`);
-    await admin.end();
-  });
-  return appUrlOf(database);
-};
+export const copyDatabase = async (t: ExecutionContext, source?: string): Promise<string> =>
+  appUrlOf(
+    await createDatabase(t, async (admin) => {
+      const template =
+        source === undefined ? await ensureTemplate(admin) : new URL(source).pathname.slice(1);
+      return `TEMPLATE ${template}`;
+    }),
+  );

@@ -1,6 +1,8 @@
 import { fork } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { Readable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { Client, Connection } from "@temporalio/client";
@@ -76,6 +78,8 @@ export const startProgram = async (
   readonly process: ChildProcess;
   readonly urls: Readonly<Record<string, string>>;
   readonly kill: () => Promise<void>;
+  /** The lines that it has printed so far. */
+  readonly lines: readonly string[];
 }> => {
   const child = fork(fileURLToPath(new URL(module, ROOT)), {
     env: {
@@ -91,7 +95,12 @@ export const startProgram = async (
     },
     // Without ava's options, as in production.
     execArgv: [],
-    stdio: ["ignore", "inherit", "inherit", "ipc"],
+    stdio: ["ignore", "pipe", "inherit", "ipc"],
+  });
+  const lines: string[] = [];
+  createInterface({ input: child.stdout ?? Readable.from([]) }).on("line", (line) => {
+    lines.push(line);
+    console.log(line);
   });
   const exited = once(child, "exit");
   const kill = async (): Promise<void> => {
@@ -107,5 +116,5 @@ export const startProgram = async (
   ]);
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the message that our programs send when they are ready.
   const { urls } = ready as { urls: Record<string, string> };
-  return { process: child, urls, kill };
+  return { process: child, urls, kill, lines };
 };

@@ -4,10 +4,10 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { COMPILE_CACHE } from "../../runtime/config/enableCompileCache.js";
-import { lockFolder } from "../../embedded/lockFolder.ts";
+import { lockFolder } from "../../runtime/lockFolder.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
-import { createSupervisor, stopLeftovers } from "../../embedded/supervisor.ts";
+import { createSupervisor } from "../../embedded/supervisor.ts";
 import type { StartContext } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
@@ -65,25 +65,20 @@ const createDataFolder = async (folder: string): Promise<string> => {
   return inMemory(folder);
 };
 
-/** Stops the processes that a run and its tests have left running, and removes the run's files. */
+/** Removes a run's files. */
 const clear = async (folder: string): Promise<void> => {
-  const scratch = await readdir(join(folder, SCRATCH)).catch(() => []);
-  for (const name of scratch) {
-    await stopLeftovers(join(folder, SCRATCH, name), console.error);
-  }
-  await stopLeftovers(folder, console.error);
   await rm(inMemory(folder), { recursive: true, force: true });
   await rm(folder, { recursive: true, force: true });
 };
 
-/** Clears the folders of earlier runs of this user that were killed. */
+/** Clears the folders of earlier runs of this user that were killed. Their servers have ended with them. */
 const sweep = async (): Promise<void> => {
   const names = (await readdir(tmpdir())).filter((name) => name.startsWith(PREFIX));
   for (const name of names) {
     const folder = join(tmpdir(), name);
     try {
-      // A run that has started no process yet cannot be distinguished from a leftover.
-      await access(join(folder, "processes.json"), constants.W_OK);
+      // A run that has not locked its folder yet cannot be distinguished from a leftover.
+      await access(join(folder, "running"), constants.W_OK);
       const unlock = lockFolder(folder, 0);
       await clear(folder);
       unlock();

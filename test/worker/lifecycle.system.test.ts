@@ -1,5 +1,4 @@
 import { once } from "node:events";
-import { fork } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { connect, createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
@@ -17,8 +16,6 @@ import {
   TEMPORAL_ADDRESS,
 } from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
-import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import { Connection } from "@temporalio/client";
 import { msToTs } from "@temporalio/common/lib/time.js";
 import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
@@ -197,32 +194,20 @@ test.serial(
   async (t) => {
     const { db, databaseUrl } = t.context;
     const namespace = `test-${crypto.randomUUID()}`;
-    const child = fork(fileURLToPath(new URL("../../worker/main.ts", import.meta.url)), {
-      env: {
-        ...process.env,
-        DATABASE_URL: databaseUrl,
-        TEMPORAL_ADDRESS,
-        TEMPORAL_NAMESPACE: namespace,
-        WORKER_METRICS_PORT: "0",
-        LOG_LEVEL: "warn",
-      },
-      stdio: ["ignore", "pipe", "inherit", "ipc"],
+    const {
+      process: child,
+      urls,
+      lines,
+    } = await startProgram(t, "worker/main.ts", {
+      DATABASE_URL: databaseUrl,
+      TEMPORAL_NAMESPACE: namespace,
+      WORKER_METRICS_PORT: "0",
+      LOG_LEVEL: "warn",
     });
-    t.teardown(async () => {
-      const exited = once(child, "exit");
-      child.kill("SIGKILL");
-      await exited;
-    });
-    const lines: string[] = [];
-    if (child.stdout === null) {
-      throw new Error("The worker's output is not read.");
-    }
-    createInterface({ input: child.stdout }).on("line", (line) => lines.push(line));
     const waiting = (): readonly string[] =>
       lines.filter((line) => line.includes(`Namespace ${namespace} was not found`));
-    const [ready] = await once(child, "message");
     await eventually(() => waiting().length > 0);
-    const readiness = await fetch(`${ready.urls.metrics}/readyz`);
+    const readiness = await fetch(`${urls["metrics"]}/readyz`);
     t.is(readiness.status, 503);
 
     const { id } = await createTestOrganization(db);

@@ -7,17 +7,24 @@ import type { ExecutionContext } from "ava";
 import { KEY_PREFIX } from "../../modules/accounts/apiKeys.rules.ts";
 import { findFreePort } from "../../runtime/server/probePort.ts";
 import { startServer } from "../../runtime/server/startServer.ts";
+import type { Listener } from "../../runtime/server/openDoor.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { eventually } from "../support/programs.ts";
+import { adapted, CADDY, HAPROXY, MOVED_KEY, MOVED_SLUG, NGINX } from "./proxyKinds.ts";
 import type { NAMES, Proxy, ProxyKind, ProxyResponse, Sent } from "./startProxy.ts";
 import { startProxy } from "./startProxy.ts";
 
-/* What every proxy configuration in deploy/ must do. */
+/* What every proxy configuration in deploy/ must do, in front of both interfaces. */
 
-/** What no log may contain: keys of the interfaces, and the query and the certificate that `passesOn` asks for. */
-export const SECRETS = new RegExp(
+const test = testWithDatabase();
+
+type Name = keyof typeof NAMES;
+
+/** What no log may contain: keys of the interfaces, and the query and the certificate that the requests have. */
+const SECRETS = new RegExp(
   ["[cC]ustomer", ...Object.values(KEY_PREFIX).flatMap((prefixes) => Object.values(prefixes))].join(
     "|",
   ),
@@ -27,18 +34,36 @@ export const SECRETS = new RegExp(
 /** For what takes milliseconds, also on a busy machine. */
 const DEADLINE_MS = 60_000;
 
-/** The proxy passes on what both interfaces need, and answers plain HTTP by itself. */
-export const passesOn = async (
-  t: ExecutionContext<DatabaseContext>,
-  kind: ProxyKind,
-): Promise<Proxy> => {
+/** Serves requests, and the proxy's probes, until the test ends. */
+const serve = async (t: ExecutionContext, listener: Listener): Promise<string> => {
+  const { url, close } = await startServer(
+    (request, response) =>
+      request.url === "/readyz" ? response.end("{}") : listener(request, response),
+    { host: "127.0.0.1", port: 0, setting: "PORT" },
+  );
+  t.teardown(() => close(1000));
+  return url;
+};
+
+/** Sends a request, again if the proxy has no process for it: if the machine stands still, its probes fail for a moment. */
+const callService = async (
+  { call }: Pick<Proxy, "call">,
+  name: Name,
+  path: string,
+  sent?: Sent,
+): Promise<ProxyResponse> => {
+  const response = await call(name, path, sent);
+  return response.status === 503 ? callService({ call }, name, path, sent) : response;
+};
+
+const passesOn = test.macro(async (t, kind: ProxyKind, server: string | undefined) => {
   const { db } = t.context;
   const { apiKeyTest } = await createTestOrganization(db);
   const store = await createTestStore(db);
   const standalone = await startStandaloneApi(t, { db, trustedProxies: 1 });
   const { url: storeUrl } = await startStoreApi(t, { db });
   const proxy = await startProxy(t, kind, { standalone: standalone.url, store: storeUrl });
-  const { call, open, plainUrl } = proxy;
+  const { call, open, plainUrl, logged } = proxy;
   const key = { Authorization: apiKeyTest };
 
   const claimed = { ...key, "X-Forwarded-For": "203.0.113.7" };
@@ -108,8 +133,10 @@ export const passesOn = async (
     t.true((await text(compressed.pipe(createGunzip()))).includes(note), accept);
   }
   await call("standalone", "/certificate/secretOfCustomer");
-  return proxy;
-};
+  t.is((await call("standalone", "/healthz?customer=ann")).headers["server"], server);
+  await eventually(() => logged().includes("/healthz"));
+  t.notRegex(logged(), SECRETS);
+});
 
 /** What a proxy itself returns: a 503 says that nothing was sent to the service, all else that it may have been executed. */
 const OWN_ERRORS = {
@@ -123,11 +150,12 @@ const OWN_ERRORS = {
     code: "OVERLOADED",
     retryAfter: "1",
   },
+  429: { error: "too many requests from this address", code: "OVERLOADED", retryAfter: "1" },
 } as const;
 
 const checkOwnError = (
   t: ExecutionContext,
-  name: keyof typeof NAMES,
+  name: Name,
   response: ProxyResponse,
   status: keyof typeof OWN_ERRORS,
 ): void => {
@@ -139,81 +167,55 @@ const checkOwnError = (
   t.deepEqual(JSON.parse(response.body), name === "store" ? { error, code } : { error });
 };
 
-/** The proxy reports a service that is gone in the form of the interface. */
-export const reportsOutage = async (
-  t: ExecutionContext,
-  kind: ProxyKind,
-  status: keyof typeof OWN_ERRORS,
-): Promise<void> => {
+const reportsOutage = test.macro(async (t, kind: ProxyKind, status: 502 | 503) => {
   const gone = `http://127.0.0.1:${await findFreePort()}`;
-  const { call } = await startProxy(t, kind, { standalone: gone, store: gone });
+  const { call, logged } = await startProxy(t, kind, { standalone: gone, store: gone });
   for (const name of ["standalone", "store"] as const) {
     let response = await call(name, "/");
-    if (status === 503) {
-      // Caddy returns a 502 until its first probe has failed.
-      while (response.status === 502) {
-        response = await call(name, "/");
-      }
+    // Caddy returns a 502 until its first probe has failed.
+    while (response.status === 502 && response.status !== status) {
+      response = await call(name, "/");
     }
     checkOwnError(t, name, response, status);
   }
-};
+  if (kind === NGINX) {
+    // The log shows that no process was reached.
+    await eventually(() => /"GET \/" 502 502 /u.test(logged()));
+  }
+});
 
 /**
  * A service that was killed while it executed a request may have recorded it. A 503 of the proxy would say that it has not, so
  * that clients repeat it without an idempotency key.
  */
-export const reportsLostResponses = async (t: ExecutionContext, kind: ProxyKind): Promise<void> => {
+const reportsLostResponses = test.macro(async (t, kind: ProxyKind) => {
   let received = 0;
-  const { url, close } = await startServer(
-    (request, response) => {
-      if (request.url === "/readyz") {
-        response.end("{}");
-        return;
-      }
-      request.resume().once("end", () => {
-        received += 1;
-        request.socket.destroy();
-      });
-    },
-    { host: "127.0.0.1", port: 0, setting: "PORT" },
+  const url = await serve(t, (request) =>
+    request.resume().once("end", () => {
+      received += 1;
+      request.socket.destroy();
+    }),
   );
-  t.teardown(() => close(1000));
-  const { call } = await startProxy(t, kind, { standalone: url, store: url });
+  const proxy = await startProxy(t, kind, { standalone: url, store: url });
   for (const [name, path] of [
     ["standalone", "/plant/trees"],
     ["store", "/app/api/plant"],
   ] as const) {
     received = 0;
-    let response = await call(name, path, { body: '{"count":1}' });
-    // If the machine stands still, the proxy's probes fail for a moment.
-    while (response.status === 503) {
-      response = await call(name, path, { body: '{"count":1}' });
-    }
+    const response = await callService(proxy, name, path, { body: '{"count":1}' });
     t.is(received, 1, `the proxy sends a write once (status ${response.status})`);
     checkOwnError(t, name, response, 502);
   }
-};
+});
 
-/**
- * The proxy passes on each part of a list as it arrives: the upstream sends the second part only once the first one has
- * reached the client.
- */
-export const streamsLists = async (t: ExecutionContext, kind: ProxyKind): Promise<void> => {
+/** The upstream sends the second part of a list only once the first one has reached the client. */
+const streamsLists = test.macro(async (t, kind: ProxyKind) => {
   const unfinished: ServerResponse[] = [];
-  const { url, close } = await startServer(
-    ({ url: path }, response) => {
-      response.writeHead(200, { "Content-Type": "application/json" });
-      if (path === "/readyz") {
-        response.end("{}");
-        return;
-      }
-      response.write("[1");
-      unfinished.push(response);
-    },
-    { host: "127.0.0.1", port: 0, setting: "PORT" },
-  );
-  t.teardown(() => close(1000));
+  const url = await serve(t, (_request, response) => {
+    response.writeHead(200, { "Content-Type": "application/json" });
+    response.write("[1");
+    unfinished.push(response);
+  });
   const { open } = await startProxy(t, kind, { standalone: url, store: url });
   for (const [name, path] of [
     ["standalone", "/plant/trees"],
@@ -221,7 +223,7 @@ export const streamsLists = async (t: ExecutionContext, kind: ProxyKind): Promis
     ["store", "/app/api/plant"],
   ] as const) {
     let response = await open(name, path);
-    // If the machine stands still, the proxy's probes fail for a moment.
+    // As in `callService`.
     while (response.statusCode === 503) {
       response.resume();
       response = await open(name, path);
@@ -231,45 +233,44 @@ export const streamsLists = async (t: ExecutionContext, kind: ProxyKind): Promis
     unfinished.pop()?.end("]");
     await once(response, "end");
   }
-};
+});
+
+/** With a limit of five requests, of which none is allowed again while the test runs. */
+const limitsAddresses = test.macro(async (t, kind: ProxyKind) => {
+  const gone = `http://127.0.0.1:${await findFreePort()}`;
+  const { call, logged } = await startProxy(t, kind, { standalone: gone, store: gone });
+  const responses: (readonly [Name, ProxyResponse])[] = [];
+  for (let sent = 0; sent < 12; sent += 1) {
+    const name = sent % 2 === 0 ? "standalone" : "store";
+    responses.push([name, await call(name, "/?customer=ann")]);
+  }
+  t.true((responses[0]?.[1].status ?? 0) >= 502, "within the limit");
+  for (const [name, response] of responses.slice(-2)) {
+    checkOwnError(t, name, response, 429);
+  }
+  t.notRegex(logged(), SECRETS);
+});
+
+const RANDOM = "eu1_eu1-AbCdEfGhIjKlMnOpQrStUvWxYz012345678";
 
 /**
- * Starts a proxy in front of the default cell and the cell `eu1`, and returns a function that says which of them, and of its
- * interfaces, responds.
+ * The proxy in front of the default cell and the cell `eu1` finds the cell in a key, a public path or the query. What names
+ * none, or an unknown one, is the default cell's.
  */
-export const startCells = async (t: ExecutionContext, kind: ProxyKind) => {
-  const start = async (name: string): Promise<string> => {
-    const { url, close } = await startServer((_request, response) => response.end(name), {
-      host: "127.0.0.1",
-      port: 0,
-      setting: "PORT",
-    });
-    t.teardown(() => close(1000));
-    return url;
-  };
-  const { call } = await startProxy(t, kind, {
+const routesByCell = test.macro(async (t, kind: ProxyKind) => {
+  t.is(RANDOM.length, randomBytes(32).toString("base64url").length);
+  const start = (name: string): Promise<string> =>
+    serve(t, (_request, response) => response.end(name));
+  const proxy = await startProxy(t, kind, {
     standalone: await start("default standalone"),
     store: await start("default store"),
     cell: { standalone: await start("eu1 standalone"), store: await start("eu1 store") },
   });
-  return async (name: keyof typeof NAMES, path: string, sent?: Sent): Promise<string> => {
-    let response = await call(name, path, sent);
-    // If the machine stands still, the proxy's probes fail for a moment.
-    while (response.status === 503) {
-      response = await call(name, path, sent);
-    }
-    const [cell = "", reached] = response.body.split(" ");
-    t.is(reached, name, "each host has its interface");
-    return cell;
+  const goesTo = async (cell: string, name: Name, path: string, sent?: Sent): Promise<void> => {
+    const { body } = await callService(proxy, name, path, sent);
+    t.is(body, `${cell} ${name}`, `${path} ${JSON.stringify(sent)}`);
   };
-};
 
-const RANDOM = "eu1_eu1-AbCdEfGhIjKlMnOpQrStUvWxYz012345678";
-
-/** The proxy finds the cell in a key, a public path or the query. What names none, or an unknown one, is the default cell's. */
-export const routesByCell = async (t: ExecutionContext, kind: ProxyKind): Promise<void> => {
-  t.is(RANDOM.length, randomBytes(32).toString("base64url").length);
-  const cellOf = await startCells(t, kind);
   for (const [key, cell] of [
     [`impact_prod_eu1_${RANDOM}`, "eu1"],
     [`impact_test_eu1_${RANDOM}`, "eu1"],
@@ -278,11 +279,7 @@ export const routesByCell = async (t: ExecutionContext, kind: ProxyKind): Promis
     [`impact_prod_eu1_${RANDOM.slice(1)}`, "default"],
     ["eu1_key-of-another-system", "default"],
   ] as const) {
-    t.is(
-      await cellOf("standalone", "/plant/trees", { headers: { Authorization: key } }),
-      cell,
-      key,
-    );
+    await goesTo(cell, "standalone", "/plant/trees", { headers: { Authorization: key } });
   }
   for (const [key, cell] of [
     [`PROD-eu1-${RANDOM}`, "eu1"],
@@ -291,7 +288,7 @@ export const routesByCell = async (t: ExecutionContext, kind: ProxyKind): Promis
     [`PROD-us9-${RANDOM}`, "default"],
   ] as const) {
     for (const name of ["api_key", "api-key"]) {
-      t.is(await cellOf("store", "/app/api/plant", { headers: { [name]: key } }), cell, key);
+      await goesTo(cell, "store", "/app/api/plant", { headers: { [name]: key } });
     }
   }
   const body = "{}";
@@ -308,14 +305,59 @@ export const routesByCell = async (t: ExecutionContext, kind: ProxyKind): Promis
     ["/healthz", "default"],
     ["/plant/trees?cell=us9", "default"],
   ] as const) {
-    t.is(await cellOf("standalone", path), cell, path);
+    await goesTo(cell, "standalone", path);
   }
-  for (const path of ["/webhooks/stripe", "/planting/callback"]) {
-    t.is(await cellOf("standalone", `${path}?cell=eu1`, { body }), "eu1", path);
-    t.is(await cellOf("standalone", path, { body }), "default", path);
+  for (const [name, path] of [
+    ["standalone", "/webhooks/stripe"],
+    ["standalone", "/planting/callback"],
+    ["store", "/webhooks/privacy"],
+  ] as const) {
+    await goesTo("eu1", name, `${path}?cell=eu1`, { body });
+    await goesTo("default", name, path, { body });
   }
-  t.is(await cellOf("store", "/webhooks/privacy?cell=eu1", { body }), "eu1");
-  t.is(await cellOf("store", "/webhooks/privacy", { body }), "default");
   const headers = { Authorization: `impact_prod_eu1_${RANDOM}` };
-  t.is(await cellOf("standalone", "/plant/trees?cell=us9", { headers }), "eu1", "the key decides");
-};
+  await goesTo("eu1", "standalone", "/plant/trees?cell=us9", { headers });
+
+  if (kind === HAPROXY) {
+    const moved = { Authorization: MOVED_KEY };
+    await goesTo("eu1", "standalone", "/plant/trees", { headers: moved });
+    await goesTo("eu1", "store", "/app/api/plant", { headers: { api_key: MOVED_KEY } });
+    for (const path of ["", ".json", "/badge.svg"]) {
+      await goesTo("eu1", "standalone", `/dashboard/${MOVED_SLUG}${path}`);
+    }
+    await goesTo("default", "standalone", "/dashboard/other-shop-k3v9m2qd");
+  }
+});
+
+for (const [name, kind, server, outage] of [
+  ["Caddy", CADDY, undefined, 503],
+  ["HAProxy", HAPROXY, undefined, 503],
+  ["nginx", NGINX, "nginx", 502],
+] as const) {
+  const title = (fact: string): string => `${name} ${fact}`;
+  test(title("passes on what both interfaces need, and logs no secrets"), passesOn, kind, server);
+  test(title("returns its own errors in the form of the interface"), reportsOutage, kind, outage);
+  test(
+    title("does not report a request without a response as unexecuted"),
+    reportsLostResponses,
+    kind,
+  );
+  test(title("does not collect lists"), streamsLists, kind);
+}
+
+test("Caddy sends each request to its cell", routesByCell, CADDY);
+test("HAProxy sends each request, also of a moved account, to its cell", routesByCell, HAPROXY);
+
+test(
+  "nginx rejects requests beyond the limit of an address in the form of the interface",
+  limitsAddresses,
+  adapted(NGINX, { "rate=200r/s": "rate=1r/m", "burst=400": "burst=5" }),
+);
+test(
+  "HAProxy rejects requests beyond the limit of an address in the form of the interface",
+  limitsAddresses,
+  adapted(HAPROXY, {
+    "http_req_rate(2s)": "http_req_rate(1h)",
+    "sc0_http_req_rate gt 400": "sc0_http_req_rate gt 5",
+  }),
+);

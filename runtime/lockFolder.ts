@@ -2,7 +2,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
-import { StartupError } from "../runtime/errors.rules.ts";
+import { StartupError } from "./errors.rules.ts";
 
 /** SQLite's error code for a lock that another connection holds. */
 const SQLITE_BUSY = 5;
