@@ -55,7 +55,7 @@ export const decideProcessor = (
       ? {
           kind: "mismatch",
           problem:
-            "The built-in ledger bills this deployment's live usage, but STRIPE_SECRET_KEY is set. Run `impact deployment move-to-stripe`, or unset the key.",
+            'The built-in ledger bills this deployment\'s live usage, but STRIPE_SECRET_KEY is set. Unset the key, or see "From the ledger to Stripe" in docs/operations.md.',
         }
       : { kind: "record" };
   }
