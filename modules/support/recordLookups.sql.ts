@@ -119,7 +119,21 @@ const createSearches = (table: RecordTable, { text, accountId, limit }: LookupOp
     );
   };
 
-  const byOrder = inEach("order", hasOrder(table, text), "stores");
+  /** Of a shop's order, which is written with or without the `#`. */
+  const number = text.replace(/^#/u, "");
+  /** A store's order is a field of its records; an organization has it in their metadata. */
+  const byOrder = [
+    inEach("order", hasOrder(table, text), "stores"),
+    anywhere(
+      "metadata",
+      sql.fragment`
+        metadata <> '{}' AND metadata_digests(metadata) && ARRAY(
+          SELECT hashtextextended(given COLLATE "C", 0)
+          FROM unnest(${sql.array([text, number, `#${number}`], "text")}) AS given
+        )
+      `,
+    ),
+  ];
   return { inEach, anywhere, byKey, importedAs, byOrder };
 };
 
@@ -133,24 +147,13 @@ const listSearches = (
   options: LookupOptions,
 ): readonly Search[] => {
   const { text } = lookup;
-  /** Of a shop's order, which is written with or without the `#`. */
-  const number = text.replace(/^#/u, "");
   const { inEach, anywhere, byKey, importedAs, byOrder } = createSearches(table, options);
   const isDonation = table === "donation";
   const refundId = sql.fragment`(SELECT registration_id FROM refund WHERE refund.id = known.record_id)`;
   const searches: Search[] = [
     importedAs(text),
     inEach("attribution", hasAttribution(table, text)),
-    anywhere(
-      "metadata",
-      sql.fragment`
-        metadata <> '{}' AND metadata_digests(metadata) && ARRAY(
-          SELECT hashtextextended(given COLLATE "C", 0)
-          FROM unnest(${sql.array([text, number, `#${number}`], "text")}) AS given
-        )
-      `,
-    ),
-    byOrder,
+    ...byOrder,
     inEach("customer_email", hasEmail(table, text), "stores"),
     inEach("customer_id", hasCustomerId(table, lookup.customerId), "stores"),
     ...(isDonation
@@ -336,12 +339,12 @@ export const listRegistrationsOfMeterEvent = (
 ): Promise<readonly FoundRegistration[]> =>
   listRegistrations(db, [ofMeterEvent(meterEventId, options)], options);
 
-/** Lists the registrations of a store's order. */
+/** Lists the registrations of a shop's order, or with a value in their metadata. */
 export const listRegistrationsOfOrder = (
   db: CommonQueryMethods,
   options: LookupOptions,
 ): Promise<readonly FoundRegistration[]> =>
-  listRegistrations(db, [createSearches("registration", options).byOrder], options);
+  listRegistrations(db, createSearches("registration", options).byOrder, options);
 
 export const listFoundDonations = (
   db: CommonQueryMethods,
