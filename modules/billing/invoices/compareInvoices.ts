@@ -39,17 +39,7 @@ const compareCustomer = async (
   const stripe = requireStripe(billing);
   const billed = await stripe.readInvoices(customerId, since, signal);
   const explanations = explainUsage(billed, { start: since, end: Math.max(now, since) + 1 }, now);
-  const sums = await sumDelivered(
-    db,
-    customerId,
-    explanations.map(({ kind, start, end, line }) => ({
-      kind,
-      start,
-      end,
-      finalizedAt: line?.finalizedAt ?? null,
-    })),
-    separatedAt,
-  );
+  const sums = await sumDelivered(db, customerId, explanations, separatedAt);
   const rows = explanations.flatMap((explanation, place) => {
     const sum = sums[place];
     const compared = sum ? compareUsage(explanation, sum) : null;

@@ -2,12 +2,10 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
 import { KINDS } from "../../records/owner.rules.ts";
-import type { Kind } from "../../records/owner.rules.ts";
-import type { Span } from "../usage.rules.ts";
 import { invoicedUsageRow } from "./invoiceReports.rules.ts";
 import type { InvoicedUsage } from "./invoiceReports.rules.ts";
 import { COMPARED_SECONDS } from "./invoices.rules.ts";
-import type { ComparedUsage } from "./invoices.rules.ts";
+import type { ComparedUsage, Explanation } from "./invoices.rules.ts";
 
 const idRow = z.strictObject({ id: z.string() });
 
@@ -73,14 +71,14 @@ const deliveredRow = z.strictObject({
 });
 
 /**
- * Sums what was delivered to a customer in each span, in their order, without what documents bill or an operator never bills.
+ * Sums what was delivered to a customer in each explained span, in their order, without what documents bill or an operator never bills.
  * Without usage, the accounts are those that have the customer now.
  * @param since what is older was delivered by another deployment
  */
 export const sumDelivered = (
   db: CommonQueryMethods,
   customerId: string,
-  spans: readonly (Span & { readonly kind: Kind; readonly finalizedAt: number | null })[],
+  explanations: readonly Explanation[],
   since: Date | null,
 ): Promise<readonly Readonly<z.output<typeof deliveredRow>>[]> =>
   db.any(sql.type(deliveredRow)`
@@ -94,12 +92,12 @@ export const sumDelivered = (
         '{}'
       ) AS "accountIds"
     FROM ${sql.unnest(
-      spans.map(({ kind, start, end, finalizedAt }, place) => [
+      explanations.map(({ kind, start, end, line }, place) => [
         place,
         kind,
         start,
         end,
-        finalizedAt,
+        line?.finalizedAt ?? null,
       ]),
       ["int4", "text", "int8", "int8", "int8"],
     )} AS span (place, kind, start_second, end_second, finalized_at)

@@ -14,7 +14,7 @@ import { compareMinute } from "./minutes.rules.ts";
 import { listEventsOfSpan, listStripeStreams, streamOf, sumDeliveredUnits } from "./minutes.sql.ts";
 import type { CustomerStream, ReportedStream } from "./minutes.sql.ts";
 import type { FoundUnits } from "./usageDifferences.sql.ts";
-import { minuteOf } from "../usage.rules.ts";
+import { minuteOf, splitAt } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { secondOf } from "../../../runtime/durations.rules.ts";
 import { runConcurrently } from "../../../runtime/runConcurrently.ts";
@@ -25,13 +25,13 @@ const DAY = 24 * HOUR;
 
 const STEPS = [DAY, HOUR, MINUTE] as const;
 
-const split = ({ start, end }: Span, step: number): readonly Span[] => {
-  const firstBoundary = Math.floor(start / step) * step + step;
-  const starts = [start];
-  for (let boundary = firstBoundary; boundary < end; boundary += step) {
-    starts.push(boundary);
-  }
-  return starts.map((from, index) => ({ start: from, end: starts[index + 1] ?? end }));
+const split = (span: Span, step: number): readonly Span[] => {
+  const first = Math.floor(span.start / step) * step;
+  const boundaries = Math.ceil((span.end - first) / step);
+  return splitAt(
+    span,
+    Array.from({ length: boundaries }, (_, index) => first + index * step),
+  );
 };
 
 /** The units of a stream in a part of a span: what was delivered, and what the processor has. */
