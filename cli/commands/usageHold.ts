@@ -2,7 +2,11 @@ import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import { describeHold } from "../../modules/billing/deployment.rules.ts";
 import { holdUsage, readRestoreProgress, resumeUsage } from "../../modules/billing/holdUsage.ts";
-import type { RestoreProgress, ResumedUsage } from "../../modules/billing/holdUsage.ts";
+import type {
+  KnownHistory,
+  RestoreProgress,
+  ResumedUsage,
+} from "../../modules/billing/holdUsage.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { parseReason } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
@@ -70,6 +74,9 @@ type ResumeOptions = ChangeOptions & {
   readonly dryRun?: true;
 };
 
+const historyOf = ({ nothingWasLost, afterRestore, asCopy }: ResumeOptions): KnownHistory | null =>
+  nothingWasLost ? "nothing_lost" : afterRestore ? "restored" : asCopy ? "copy" : null;
+
 const describeResumption = (
   { hold, doubtedUntil, copy }: ResumedUsage,
   { dryRun, nothingWasLost }: ResumeOptions,
@@ -90,12 +97,7 @@ const resume = async (context: CliContext, options: ResumeOptions): Promise<void
   const { io } = context;
   const isDryRun = options.dryRun === true;
   const deps = await openChange(context, options);
-  const resumed = await resumeUsage(deps, {
-    isDryRun,
-    wasNothingLost: options.nothingWasLost === true,
-    isRestored: options.afterRestore === true,
-    isCopy: options.asCopy === true,
-  });
+  const resumed = await resumeUsage(deps, { history: historyOf(options), isDryRun });
   const { hold, doubtedUntil, copy } = resumed;
   // A hold that an operator had set has nothing to do with an earlier restore.
   const progress = hold === null || doubtedUntil !== null ? await readRestoreProgress(deps) : null;

@@ -7,12 +7,7 @@ import type { BillingContext } from "../context.ts";
 import { readDeployment } from "../deployment.sql.ts";
 import { correctClock } from "../readDatabaseTime.ts";
 import { ProcessorUnavailableError } from "../processor.ts";
-import {
-  findComparedSince,
-  listCustomers,
-  replaceInvoicedUsage,
-  sumDelivered,
-} from "./invoicedUsage.sql.ts";
+import { listComparedCustomers, replaceInvoicedUsage, sumDelivered } from "./invoicedUsage.sql.ts";
 import { compareUsage, explainUsage } from "./invoices.rules.ts";
 
 const CALL_TIMEOUT_MS = 20_000;
@@ -80,11 +75,8 @@ export const compareInvoices = async (
   const context = { ...given, clock, db: openBulkPool(given.db, pace) };
   const { separatedAt } = await readDeployment(context.db);
   let [read, failed, unavailable] = [0, 0, 0];
-  for (const customerId of await listCustomers(context.db, accountId)) {
-    const since = await findComparedSince(context.db, { customerId, readBefore });
-    if (since === null) {
-      continue;
-    }
+  const customers = await listComparedCustomers(context.db, { accountId, readBefore });
+  for (const { customerId, since } of customers) {
     const limit = AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]);
     try {
       await compareCustomer(context, customerId, { since, separatedAt }, limit);

@@ -7,60 +7,50 @@ import type { InvoicedUsage } from "./invoiceReports.rules.ts";
 import { COMPARED_SECONDS } from "./invoices.rules.ts";
 import type { ComparedUsage, Explanation } from "./invoices.rules.ts";
 
-const idRow = z.strictObject({ id: z.string() });
-
-/** Lists the customers of Stripe that an account has had, or that all have had (null). */
-export const listCustomers = (
-  db: CommonQueryMethods,
-  accountId: string | null,
-): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(idRow)`
-    SELECT DISTINCT customer.id
-    FROM account
-    CROSS JOIN LATERAL unnest(account.stripe_customer_ids) AS customer (id)
-    WHERE ${accountId}::uuid IS NULL OR account.id = ${accountId}
-    ORDER BY customer.id
-  `);
-
-const sinceRow = z.strictObject({ since: safeInteger });
+const comparedCustomerRow = z.strictObject({ customerId: z.string(), since: safeInteger });
 
 /**
- * Returns since when a customer's usage is compared: since some time before the last comparison, from the beginning of what was
- * found of that time, or since its first usage. Null if nothing was delivered since then, or if it was read since `readBefore`.
+ * Lists the customers of Stripe that an account has had, or that all have had (null), with usage to compare that was not read
+ * since `readBefore`. It is compared since some time before the last comparison, from the beginning of what was found of that
+ * time, or since its first usage.
  */
-export const findComparedSince = (
+export const listComparedCustomers = (
   db: CommonQueryMethods,
-  { customerId, readBefore }: { readonly customerId: string; readonly readBefore: Date },
-): Promise<number | null> =>
-  db.maybeOneFirst(sql.type(sinceRow)`
+  { accountId, readBefore }: { readonly accountId: string | null; readonly readBefore: Date },
+): Promise<readonly Readonly<z.output<typeof comparedCustomerRow>>[]> =>
+  db.any(sql.type(comparedCustomerRow)`
     SELECT
+      customer.id AS "customerId",
       least(
         compared.since,
         (
           SELECT min(start_second)
           FROM invoiced_usage
-          WHERE customer_id = ${customerId} AND end_second > compared.since
+          WHERE customer_id = customer.id AND end_second > compared.since
         )
       ) AS since
     FROM (
-      SELECT
-        max(read_at) AS read_at,
-        coalesce(
-          extract(epoch FROM max(read_at))::bigint - ${COMPARED_SECONDS},
-          (SELECT min(second) FROM meter_event WHERE customer_id = ${customerId} AND state = 'delivered')
-        ) AS since
-      FROM stripe_customer
-      WHERE customer_id = ${customerId}
+      SELECT DISTINCT unnest(stripe_customer_ids) AS id
+      FROM account
+      WHERE ${accountId}::uuid IS NULL OR id = ${accountId}
+    ) AS customer
+    LEFT JOIN stripe_customer ON stripe_customer.customer_id = customer.id
+    CROSS JOIN LATERAL (
+      SELECT coalesce(
+        extract(epoch FROM stripe_customer.read_at)::bigint - ${COMPARED_SECONDS},
+        (SELECT min(second) FROM meter_event WHERE customer_id = customer.id AND state = 'delivered')
+      ) AS since
     ) AS compared
-    WHERE (compared.read_at IS NULL OR compared.read_at < ${timestamp(readBefore)})
+    WHERE coalesce(stripe_customer.read_at < ${timestamp(readBefore)}, true)
       AND EXISTS (
         SELECT
         FROM meter_event
-        WHERE customer_id = ${customerId}
+        WHERE customer_id = customer.id
           AND kind = ANY(${sql.array([...KINDS], "text")})
           AND second >= compared.since
           AND state = 'delivered'
       )
+    ORDER BY customer.id
   `);
 
 const deliveredRow = z.strictObject({

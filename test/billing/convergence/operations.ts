@@ -137,7 +137,9 @@ export const createOperations = (world: World, random: Random) => {
   const resume = (wasNothingLost = false): Promise<boolean> =>
     attempt(`resume${wasNothingLost ? " --nothing-was-lost" : ""}`, async () => {
       const { deps } = world;
-      await asOperator(() => resumeUsage(deps(), { wasNothingLost }));
+      await asOperator(() =>
+        resumeUsage(deps(), { history: wasNothingLost ? "nothing_lost" : null }),
+      );
       isHeld = false;
     });
 
