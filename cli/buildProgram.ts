@@ -116,10 +116,6 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
         "Migrate the database to this release and grant its roles what they need; safe to repeat",
       load: async () => (await import("./commands/migrate.ts")).defineMigrateCommand,
     },
-    deployment: {
-      description: "Change what belongs to the whole deployment",
-      load: async () => (await import("./commands/deployment.ts")).addDeploymentCommands,
-    },
     workflow: {
       description: "Inspect workflows",
       load: async () => (await import("./commands/workflow.ts")).addWorkflowCommands,

@@ -7,7 +7,7 @@ import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { only, printList } from "../output/print.ts";
 import { readServerStatus } from "../../db/connections/serverStatus.ts";
-import { BILLING_CHECKS, STRIPE_CHECKS, checkPrices, checkStripe } from "./doctorBilling.ts";
+import { BILLING_CHECKS, STRIPE_CHECKS, checkStripe } from "./doctorBilling.ts";
 import { DATABASE_CHECKS } from "./doctorDatabase.ts";
 import { ok, skipped, warning, wrong } from "./doctorFindings.ts";
 import type { Checks, DatabaseContext, Finding, Result } from "./doctorFindings.ts";
@@ -30,18 +30,6 @@ const checkApi =
       ? ok(`ready at ${url}`)
       : wrong(`${url}/readyz returned ${response.status} ${body}`);
   };
-
-/** The release that the service is tested with. */
-const NODE_MAJOR = 24;
-
-const checkNode = (): Result => {
-  const { node } = process.versions;
-  return Number.parseInt(node, 10) >= NODE_MAJOR
-    ? ok(node)
-    : wrong(
-        `${node} is too old; the service needs Node ${NODE_MAJOR}. Use \`npm run -s impact\`, which brings its own`,
-      );
-};
 
 const checkSettings = async ({ connections }: CliContext): Promise<Result> => {
   const { DATABASE_URL, TEMPORAL_ADDRESS, DATA_DIR } = connections.config();
@@ -86,17 +74,10 @@ const withDatabase = (checks: Checks<DatabaseContext>): Checks<CliContext> =>
 
 /** The checks in their order, in groups with the names of those that must be ok before. */
 const GROUPS: readonly (readonly [needs: readonly string[], checks: Checks<CliContext>])[] = [
-  [[], { Node: checkNode, settings: checkSettings }],
+  [[], { settings: checkSettings }],
   [["settings"], { database: checkDatabase }],
   [["settings", "database"], withDatabase(DATABASE_CHECKS)],
-  [
-    ["settings"],
-    {
-      Temporal: checkTemporal,
-      Stripe: async (context) =>
-        checkStripe(context, await context.connections.database().catch(() => null)),
-    },
-  ],
+  [["settings"], { Temporal: checkTemporal, Stripe: checkStripe }],
   [["settings", "database", "Temporal"], withDatabase(WORKER_CHECKS)],
   [["settings", "database"], withDatabase({ ...DEPLOYMENT_CHECKS, ...BILLING_CHECKS })],
   [["settings", "database", "Stripe"], withDatabase(STRIPE_CHECKS)],
@@ -104,7 +85,6 @@ const GROUPS: readonly (readonly [needs: readonly string[], checks: Checks<CliCo
     ["settings"],
     {
       "planting partner": checkPartner,
-      "donation prices": checkPrices,
       "standalone API": checkApi(({ apiUrl }) => apiUrl),
       "store API": checkApi(({ storeUrl }) => storeUrl),
     },

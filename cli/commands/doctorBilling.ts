@@ -1,4 +1,3 @@
-import type { DatabasePool } from "slonik";
 import { listOrganizations } from "../../modules/accounts/accounts.sql.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { readCell } from "../../modules/records/cells.sql.ts";
@@ -88,85 +87,64 @@ export const STRIPE_CHECKS: Checks<DatabaseContext> = {
   "Stripe customers": checkCustomers,
 };
 
-/** Without a key, usage of organizations with a Stripe customer is not sent. */
-const checkWithoutKey = async (db: DatabasePool): Promise<Result> => {
-  const organizations = await listOrganizations(db);
+/** Checks that Stripe accepts the key. Without one, usage of organizations with a Stripe customer is not sent. */
+export const checkStripe = async ({ connections }: CliContext): Promise<Result> => {
+  const db = await connections.database().catch(() => null);
+  const stripe = await connections.stripe();
+  if (stripe !== null) {
+    const cell = db === null ? (connections.config().CELL ?? null) : await readCell(db);
+    const problems = await stripe.inspectMeters(cell);
+    return problems.length === 0
+      ? ok("the key is accepted, and both meters are set up")
+      : wrong(problems.join(" "));
+  }
+  const organizations = db === null ? [] : await listOrganizations(db);
   const waiting = organizations.filter(({ stripeCustomerId }) => stripeCustomerId !== null).length;
-  if (waiting === 0) {
-    return skipped("STRIPE_SECRET_KEY is not set here; live usage goes to the built-in ledger");
+  const missing = "STRIPE_SECRET_KEY is not set here";
+  if (db === null || waiting === 0) {
+    return skipped(`${missing}; live usage goes to the built-in ledger`);
   }
   // A copy has the customers of the original, which bills them.
   const { separatedAt } = await readDeployment(db);
   return separatedAt === null
     ? wrong(
-        `STRIPE_SECRET_KEY is not set here, and ${counted(waiting, "organization has", "organizations have")} a Stripe customer. Set it, or their live usage is not sent`,
+        `${missing}, and ${counted(waiting, "organization has", "organizations have")} a Stripe customer. Set it, or their live usage is not sent`,
       )
     : skipped(
-        `STRIPE_SECRET_KEY is not set here; in this copy, live usage of ${counted(waiting, "organization")} with a Stripe customer waits`,
+        `${missing}; in this copy, live usage of ${counted(waiting, "organization")} with a Stripe customer waits`,
       );
-};
-
-/**
- * Checks that Stripe accepts the key. It is read-only.
- * @param db null if it cannot be reached
- */
-export const checkStripe = async (
-  { connections }: CliContext,
-  db: DatabasePool | null,
-): Promise<Result> => {
-  const stripe = await connections.stripe();
-  if (stripe === null) {
-    return db === null
-      ? skipped("STRIPE_SECRET_KEY is not set here, and the database cannot be reached")
-      : checkWithoutKey(db);
-  }
-  const cell = db === null ? (connections.config().CELL ?? null) : await readCell(db);
-  const problems = await stripe.inspectMeters(cell);
-  return problems.length === 0
-    ? ok("the key is accepted, and both meters are set up")
-    : wrong(problems.join(" "));
 };
 
 const PROBLEMS_SHOWN = 10;
 
-/** Joins the first problems into a text. */
-const describeProblems = (problems: readonly string[]): string => {
-  const hidden = problems.length - PROBLEMS_SHOWN;
-  return [
-    ...problems.slice(0, PROBLEMS_SHOWN),
-    ...(hidden > 0 ? [`And ${hidden} more.`] : []),
-  ].join(" ");
-};
-
-/** Reports what was not invoiced exactly once when invoices were last compared. */
-const checkInvoices = async ({ db }: DatabaseContext): Promise<Result> => {
-  const found = await listInvoicedUsage(db, null, { onlyProblems: true });
-  const problems = found.flatMap((usage) =>
-    describeInvoiceProblems([usage]).map((text) => `${usage.accountNames}: ${text}.`),
-  );
-  if (problems.length === 0) {
-    return ok("all delivered usage is on one invoice, or waits for one");
-  }
-  const text = `${describeProblems(problems)} See \`impact usage reconcile\``;
-  return needingAttention(found).length > 0 ? wrong(text) : warning(text);
-};
-
-/** Reports the problems of subscriptions as they were last read. */
-const checkSubscriptions = async ({ db }: DatabaseContext): Promise<Result> => {
+/** Reports the problems of subscriptions as they were last read, and what was not invoiced exactly once when that was last compared. */
+const checkInvoicing = async ({ db }: DatabaseContext): Promise<Result> => {
   const watched = await listWatchedSubscriptions(db, null);
-  if (watched.length === 0) {
-    return skipped("no subscription has been read yet");
-  }
-  const problems = watched
+  const invoiced = await listInvoicedUsage(db, null, { onlyProblems: true });
+  const ofSubscriptions = watched
     .filter(({ policy }) => policy !== "keep")
     .flatMap((subscription) =>
       listSubscriptionProblems(subscription).map(
         ({ text }) => `${subscription.accountName}: its subscription ${text}.`,
       ),
     );
-  return problems.length === 0
-    ? ok(`${watched.length} read, and none needs attention`)
-    : wrong(describeProblems(problems));
+  const ofInvoices = invoiced.flatMap((usage) =>
+    describeInvoiceProblems([usage]).map((text) => `${usage.accountNames}: ${text}.`),
+  );
+  const problems = [...ofSubscriptions, ...ofInvoices];
+  const hidden = problems.length - PROBLEMS_SHOWN;
+  const text = [
+    ...problems.slice(0, PROBLEMS_SHOWN),
+    ...(hidden > 0 ? [`And ${hidden} more.`] : []),
+    "See `impact usage reconcile`",
+  ].join(" ");
+  if (problems.length === 0) {
+    const read = counted(watched.length, "subscription was", "subscriptions were");
+    return ok(`${read} read; all delivered usage is on one invoice, or waits for one`);
+  }
+  return ofSubscriptions.length + needingAttention(invoiced).length > 0
+    ? wrong(text)
+    : warning(text);
 };
 
 const checkProviders = async ({ db, connections }: DatabaseContext): Promise<Result> => {
@@ -187,23 +165,6 @@ const checkProviders = async ({ db, connections }: DatabaseContext): Promise<Res
 };
 
 export const BILLING_CHECKS: Checks<DatabaseContext> = {
-  "subscriptions as last read": checkSubscriptions,
-  "invoices as last compared": checkInvoices,
+  "subscriptions and invoices": checkInvoicing,
   "charity providers": checkProviders,
-};
-
-export const checkPrices = ({ connections }: CliContext): Result => {
-  const {
-    STRIPE_SECRET_KEY,
-    STRIPE_DONATION_FLAT_PRICE: flat,
-    STRIPE_DONATION_METERED_PRICE: metered,
-  } = connections.config();
-  if (STRIPE_SECRET_KEY === undefined) {
-    return skipped("STRIPE_SECRET_KEY is not set here");
-  }
-  return flat === undefined || metered === undefined
-    ? skipped(
-        "STRIPE_DONATION_FLAT_PRICE and STRIPE_DONATION_METERED_PRICE are not both set here; POST /charities/subscribe fails without them for live keys",
-      )
-    : ok("both are set");
 };

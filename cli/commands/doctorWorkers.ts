@@ -103,17 +103,16 @@ const readConfigured = async ({ connections }: CliContext): Promise<LiveProcesso
   return stripe ? { name: "stripe", account: await stripe.readAccount() } : { name: "ledger" };
 };
 
-/** Checks that an operator has decided whose workflows a restored, promoted or copied database has. */
-const checkName = async ({ db }: DatabaseContext): Promise<Result> => {
+/** Checks that usage is not held, and that an operator has decided whose workflows a restored, promoted or copied database has. */
+const checkDeployment = async ({ db }: DatabaseContext): Promise<Result> => {
   const deployment = await readDeployment(db);
-  return deployment.isServerChanged
-    ? wrong(UNDECIDED_COPY)
+  const hold = findHold(deployment);
+  if (deployment.isServerChanged) {
+    return wrong(UNDECIDED_COPY);
+  }
+  return hold
+    ? wrong(`${describeHold(hold)}. ${HOLD_ADVICE}`)
     : ok(`${deploymentNameOf(deployment)} is its name in Temporal`);
-};
-
-const checkHold = async ({ db }: DatabaseContext): Promise<Result> => {
-  const hold = findHold(await readDeployment(db));
-  return hold ? wrong(`${describeHold(hold)}. ${HOLD_ADVICE}`) : ok("none");
 };
 
 /** Checks that this process would bill with the deployment's processor and Stripe account. */
@@ -172,11 +171,10 @@ const checkEndpoints = async ({ db }: DatabaseContext): Promise<Result> => {
 
 /** Checks whose the database is, that workers look for work, who bills, and that webhooks arrive. */
 export const DEPLOYMENT_CHECKS: Checks<DatabaseContext> = {
-  deployment: checkName,
+  deployment: checkDeployment,
   dispatcher: (context) => checkPass(context, "dispatcher"),
   "usage sender": (context) => checkPass(context, "usage-sender"),
   "webhook sender": (context) => checkPass(context, "webhook-sender"),
   "billing processor": checkProcessor,
-  "usage hold": checkHold,
   "webhook endpoints": checkEndpoints,
 };

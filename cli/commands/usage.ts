@@ -17,14 +17,14 @@ import { parseLimit } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import type { Io } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printJson, printList, printText, sayIfMore, snakeCased } from "../output/print.ts";
+import { printResult, printText, sayIfMore, snakeCased } from "../output/print.ts";
 import {
   presentAttention,
   presentDifference,
   presentMeterEvent,
   printAttention,
+  printItems,
   sayHold,
 } from "../output/printUsage.ts";
 import { periodOption, spanOf } from "../timeRange.ts";
@@ -36,70 +36,50 @@ import { addRetryCommand } from "./usageRetry.ts";
 
 type OverviewOptions = { readonly org?: string };
 
-const readOverview = async ({ connections }: CliContext, org: string | undefined) => {
+/** The exit code is 1 if a person is needed. */
+const showOverview = async (
+  { io, connections }: CliContext,
+  { org }: OverviewOptions,
+): Promise<void> => {
   const db = await connections.database();
   const accountId = await readAccountFilter(db, org);
+  const attention = await listUsageAttention(db, accountId);
+  const hold = findHold(await readDeployment(db));
   const last = await findLastReconciliation(db);
-  return {
-    attention: await listUsageAttention(db, accountId),
-    hold: findHold(await readDeployment(db)),
-    last,
-    unreadable: (last?.unreadable ?? []).filter(
-      ({ accountIds }) => accountId === null || accountIds.includes(accountId),
-    ),
-  };
-};
-
-type Overview = Awaited<ReturnType<typeof readOverview>>;
-
-const printOverview = (io: Io, overview: Overview): void => {
-  const { attention, hold, last, unreadable } = overview;
-  printAttention(io, attention);
-  if (attention.length > 0 && unreadable.length > 0) {
-    printText(io, "");
-  }
-  for (const { accountName, kind, customerId, error } of unreadable) {
-    printText(io, `Not compared: ${accountName}, ${kind}, at ${customerId}: ${error}`);
-  }
-  if (last !== null && last.error !== null) {
-    say(
-      io,
-      `The comparison of ${formatTime(last.startedAt)} failed: ${last.error}. Repeat it: impact usage reconcile`,
-    );
-  }
-  sayHold(io, hold);
-};
-
-/** The exit code is 1 if a person is needed. */
-const showOverview = async (context: CliContext, { org }: OverviewOptions): Promise<void> => {
-  const { io } = context;
-  const overview = await readOverview(context, org);
-  const { attention, hold, last, unreadable } = overview;
+  const error = last?.error ?? null;
+  const unreadable = (last?.unreadable ?? []).filter(
+    ({ accountIds }) => accountId === null || accountIds.includes(accountId),
+  );
   const needing = [...attention.filter(({ cause }) => needsOperator(cause)), ...unreadable];
   // A comparison fails because of the sums that it could not read.
-  const hasFailed = unreadable.length === 0 && last !== null && last.error !== null;
+  const hasFailed = unreadable.length === 0 && error !== null;
   const matters = needing.length + (hold ? 1 : 0) + (hasFailed ? 1 : 0);
-  if (io.json) {
-    printJson(io, {
-      needs_person: matters > 0,
-      attention: attention.map(presentAttention),
-      usage_held: hold,
-      last_reconciliation: last && {
-        started_at: last.startedAt,
-        ended_at: last.endedAt,
-        compared: last.streams,
-        error: last.error,
-      },
-      unreadable: unreadable.map(snakeCased),
-    });
-  } else {
-    printOverview(io, overview);
-  }
+  const overview = {
+    needs_person: matters > 0,
+    attention: attention.map(presentAttention),
+    usage_held: hold,
+    last_reconciliation: last && {
+      started_at: last.startedAt,
+      ended_at: last.endedAt,
+      compared: last.streams,
+      error,
+    },
+    unreadable: unreadable.map(snakeCased),
+  };
+  printResult(io, overview, () => {
+    printAttention(io, attention);
+    for (const { accountName, kind, customerId, error: reason } of unreadable) {
+      printText(io, `Not compared: ${accountName}, ${kind}, at ${customerId}: ${reason}`);
+    }
+    if (last !== null && error !== null) {
+      const at = formatTime(last.startedAt);
+      say(io, `The comparison of ${at} failed: ${error}. Repeat it: impact usage reconcile`);
+    }
+    sayHold(io, hold);
+  });
   if (matters > 0) {
-    throw new CommandError(
-      EXIT.failed,
-      `${counted(matters, "matter needs", "matters need")} a person.`,
-    );
+    const what = counted(matters, "matter needs", "matters need");
+    throw new CommandError(EXIT.failed, `${what} a person.`);
   }
   say(io, "Nothing needs a person.");
 };
@@ -129,21 +109,7 @@ const listUsage = async (
       ? []
       : (await listMeterEvents(db, { ...selected, state: state ?? null })).map(presentMeterEvent)),
   ];
-  const listed = rows.slice(0, limit);
-  printList(
-    io,
-    listed,
-    listed.map((row) => ({
-      item: row.item,
-      state: "is_late" in row && row.is_late ? "late" : row.state,
-      organization: row.account_name,
-      mode: row.mode,
-      meter: row.kind,
-      at: row.at,
-      quantity: row.quantity,
-      reason: row.reason,
-    })),
-  );
+  printItems(io, rows.slice(0, limit));
   sayIfMore(io, rows.length, limit);
 };
 

@@ -5,7 +5,6 @@ import type { Period } from "../../modules/billing/usage.rules.ts";
 import { CLOSED_CAUSES, namedItems, nameOf } from "../../modules/billing/meterEvents.rules.ts";
 import type { BillingDocument } from "../../modules/billing/meterEvents.rules.ts";
 import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
-import type { ClosedUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { Kind } from "../../modules/records/owner.rules.ts";
@@ -16,7 +15,7 @@ import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { openBillingChange, operatorOption } from "../operator.ts";
 import type { ReasonedOptions } from "../operator.ts";
-import { printJson, printObjects } from "../output/print.ts";
+import { printObjects, printResult } from "../output/print.ts";
 import { periodOption, spanOf } from "../timeRange.ts";
 import { selectUsage, USAGE_NAME } from "../usageNames.ts";
 
@@ -36,46 +35,15 @@ const readDocument = ({
   creditNote,
   neverBill,
 }: CloseOptions): BillingDocument | null => {
-  if (invoiceItem !== undefined) {
-    return { kind: "invoice_item", reference: invoiceItem };
+  const reference = invoiceItem ?? creditNote;
+  if (reference === undefined && !neverBill) {
+    throw new CommandError(
+      EXIT.usage,
+      "Say how the usage is billed: --invoice-item, --credit-note or --never-bill.",
+    );
   }
-  if (creditNote !== undefined) {
-    return { kind: "credit_note", reference: creditNote };
-  }
-  if (neverBill) {
-    return null;
-  }
-  throw new CommandError(
-    EXIT.usage,
-    "Say how the usage is billed: --invoice-item, --credit-note or --never-bill.",
-  );
-};
-
-const presentClosed = ({ events, differences }: ClosedUsage) => [
-  ...events.map(({ id, kind, second, quantity, state, customerId }) => ({
-    item: `E${id}`,
-    state,
-    meter: kind,
-    at: timeOf(second),
-    customer: customerId,
-    units: quantity,
-  })),
-  ...differences.map(({ id, kind, second, units, customerId }) => ({
-    item: `D${id}`,
-    state: "difference",
-    meter: kind,
-    at: timeOf(second),
-    customer: customerId,
-    units: -units,
-  })),
-];
-
-const describeClosed = (units: number, document: BillingDocument | null): string => {
-  const how =
-    document === null
-      ? "never billed"
-      : `${units < 0 ? "returned" : "billed"} by ${document.reference}`;
-  return `${counted(Math.abs(units), "unit")} ${how}.`;
+  const kind = invoiceItem === undefined ? "credit_note" : "invoice_item";
+  return reference === undefined ? null : { kind, reference };
 };
 
 const close = async (
@@ -99,25 +67,29 @@ const close = async (
     throw new CommandError(EXIT.failed, "Nothing of that is failed or late.");
   }
   const isDryRun = options.dryRun === true;
-  const closed = await closeUsage(deps, selected, {
-    document,
-    expectedUnits: options.units ?? null,
-    isDryRun,
+  const expectedUnits = options.units ?? null;
+  const { items, units } = await closeUsage(deps, selected, { document, expectedUnits, isDryRun });
+  const shown = items.map((item) => ({
+    item: item.name,
+    state: item.state,
+    meter: item.kind,
+    at: timeOf(item.second),
+    customer: item.customerId,
+    units: item.units,
+  }));
+  const printed = {
+    dry_run: isDryRun,
+    document: document?.kind ?? null,
+    document_reference: document?.reference ?? null,
+    units,
+    items: shown,
+  };
+  printResult(io, printed, () => {
+    printObjects(io, shown);
+    const how = document && `${units < 0 ? "returned" : "billed"} by ${document.reference}`;
+    const what = `${counted(Math.abs(units), "unit")} ${how ?? "never billed"}.`;
+    say(io, isDryRun ? `This would be closed: ${what} Nothing was changed.` : `Closed: ${what}`);
   });
-  const items = presentClosed(closed);
-  if (io.json) {
-    printJson(io, {
-      dry_run: isDryRun,
-      document: document?.kind ?? null,
-      document_reference: document?.reference ?? null,
-      units: closed.units,
-      items,
-    });
-    return;
-  }
-  printObjects(io, items);
-  const what = describeClosed(closed.units, document);
-  say(io, isDryRun ? `This would be closed: ${what} Nothing was changed.` : `Closed: ${what}`);
 };
 
 const CLOSE_HELP = `

@@ -9,7 +9,7 @@ import {
   listUsageAttention,
 } from "../../modules/billing/meterEventReports.sql.ts";
 import type { ListedMeterEvent } from "../../modules/billing/meterEventReports.sql.ts";
-import { retryItems } from "../../modules/billing/reconciliation/retryUsage.ts";
+import { retryItem } from "../../modules/billing/reconciliation/retryUsage.ts";
 import { nameOf } from "../../modules/billing/meterEvents.rules.ts";
 import type { UsageItem } from "../../modules/billing/meterEvents.rules.ts";
 import { readStatement } from "../../modules/billing/readStatement.ts";
@@ -25,21 +25,19 @@ import type { CliContext } from "../context.ts";
 import { openBillingChange } from "../operator.ts";
 import { openBilling } from "../context.ts";
 import type { Io } from "../io.ts";
-import { printFields, printJson, printText } from "../output/print.ts";
+import { printFields, printResult, printText } from "../output/print.ts";
 import type { Fields } from "../output/print.ts";
 import {
-  documentOption,
+  closingCommand,
   mendingCommand,
   presentAttention,
   presentDifference,
   presentMeterEvent,
   printAttention,
-  printPlan,
   sayHold,
 } from "../output/printUsage.ts";
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
 import { findUsageName, USAGE_NAME } from "../usageNames.ts";
-import { inDeployment, refundWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { describeBilling, presentForOperators, printSums } from "./statement.ts";
 import { getDifference, itemNotFound } from "../../modules/billing/reconciliation/getUsageItems.ts";
 
@@ -47,82 +45,69 @@ type ExplainOptions = Partial<AccountOption> & { readonly period: Period | typeo
 
 const explainOrganization = async (
   context: CliContext,
-  account: Account,
+  { id, name, ...account }: Account,
   { period }: ExplainOptions,
 ): Promise<void> => {
   const { io } = context;
-  const deps = await openBillingChange(context, {});
-  const read = await readStatement(
-    deps,
-    { accountId: account.id, mode: "live" },
-    period === CURRENT ? null : period,
-  );
-  const attention = await listUsageAttention(deps.db, account.id);
+  const deps = await openBilling(context);
+  const owner = { accountId: id, mode: "live" } as const;
+  const read = await readStatement(deps, owner, period === CURRENT ? null : period);
+  const attention = await listUsageAttention(deps.db, id);
+  const hold = findHold(await readDeployment(deps.db));
   const fields = {
     customer_id: account.stripeCustomerId,
     subscription_id: account.stripeSubscriptionId,
   };
-  if (io.json) {
-    printJson(io, {
-      ...presentForOperators(read, "live"),
-      ...fields,
-      attention: attention.map(presentAttention),
-    });
-    return;
-  }
-  printFields(io, { organization: `${account.name} (${account.id})`, ...fields });
-  io.stdout.write("\n");
-  printSums(io, read.statements);
-  for (const line of read.statements.flatMap(describeBilling)) {
-    printText(io, line);
-  }
-  io.stdout.write("\n");
-  if (attention.length === 0) {
-    printText(io, "Nothing is open: whatever is pending is sent by the workers.");
-  }
-  printAttention(io, attention);
-  sayHold(io, findHold(await readDeployment(deps.db)));
+  const shown = attention.map(presentAttention);
+  printResult(io, { ...presentForOperators(read, "live"), ...fields, attention: shown }, () => {
+    printFields(io, { organization: `${name} (${id})`, ...fields });
+    io.stdout.write("\n");
+    printSums(io, read.statements);
+    for (const line of read.statements.flatMap(describeBilling)) {
+      printText(io, line);
+    }
+    io.stdout.write("\n");
+    if (attention.length === 0) {
+      printText(io, "Nothing is open: whatever is pending is sent by the workers.");
+    }
+    printAttention(io, attention);
+    sayHold(io, hold);
+  });
 };
 
-/** Returns what a retry of an item would do, or why it is refused, and what else settles it. Stripe is read for a difference. */
+/** Returns what settles an open item: what a retry would do, or why it is refused, and what else. Stripe is read for a difference. */
 const planOpen = async (
   context: CliContext,
   item: UsageItem,
   units: number,
-  mend: string | null,
+  mend: string | null = null,
 ): Promise<readonly string[]> => {
   const name = nameOf(item);
-  const close = `impact usage close ${name} ${documentOption(units)} --reason TEXT`;
   const deps = await openBillingChange(context, {});
-  const planned = retryItems(deps, [item], { isDryRun: true });
-  const steps: string[] = [];
-  for await (const retried of planned) {
-    if ("refusal" in retried) {
-      steps.push(`A retry is refused: ${retried.refusal.message}.`);
-    } else if (retried.retry === "ask") {
-      steps.push(
-        `Have Stripe asked whether it has it; what it lacks is sent: impact usage retry ${name}`,
-        `If it stays unclear, look at Stripe, and answer: impact usage retry ${name} --delivered, or --absent`,
-      );
-    } else {
-      const sent = counted(Math.abs(units), "unit");
-      steps.push(
-        ...(item.letter === "E" ? [`Remove the cause${mend === null ? "." : `: ${mend}`}`] : []),
-        `${units > 0 ? `Send ${sent} to Stripe` : `Take ${sent} back at Stripe`}: impact usage retry ${name}`,
-        `Or, if a document corrects it: ${close}`,
-        `Or, if that is right as it is: impact usage close ${name} --never-bill --reason TEXT`,
-      );
-    }
+  const { retry } = await retryItem(deps, item, { isDryRun: true });
+  if (typeof retry !== "string") {
+    return [`A retry is refused: ${retry.message}.`];
   }
-  return steps;
+  if (retry === "ask") {
+    return [
+      `Have Stripe asked whether it has it; what it lacks is sent: impact usage retry ${name}`,
+      `If it stays unclear, look at Stripe, and answer: impact usage retry ${name} --delivered, or --absent`,
+    ];
+  }
+  const sent = counted(Math.abs(units), "unit");
+  return [
+    ...(item.letter === "E" ? [`Remove the cause${mend === null ? "." : `: ${mend}`}`] : []),
+    `${units > 0 ? `Send ${sent} to Stripe` : `Take ${sent} back at Stripe`}: impact usage retry ${name}`,
+    `Or, if a document corrects it: ${closingCommand(name, units)}`,
+    `Or, if that is right as it is: impact usage close ${name} --never-bill --reason TEXT`,
+  ];
 };
 
 const planEvent = (
   context: CliContext,
-  { id, state, quantity, isLate, ...event }: ListedMeterEvent,
+  { id, accountId, state, failure, quantity, isLate, lastError: reason }: ListedMeterEvent,
 ): Promise<readonly string[]> | readonly string[] => {
   if (state === "failed") {
-    const { failure, accountId, lastError: reason } = event;
     const mend = failure === "refused" ? mendingCommand({ accountId, reason }) : null;
     return planOpen(context, { letter: "E", id }, quantity, mend);
   }
@@ -131,99 +116,92 @@ const planEvent = (
   }
   return isLate
     ? [
-        `No invoice at Stripe contains it. Bill it by hand: impact usage close E${id} ${documentOption(quantity)} --reason TEXT`,
+        `No invoice at Stripe contains it. Bill it by hand: ${closingCommand(`E${id}`, quantity)}`,
         `If it must never be billed: impact usage close E${id} --never-bill --reason TEXT`,
       ]
     : ["Nothing to do."];
 };
 
-/** Prints an item or a registration, with the rows that belong to it, and what to do. */
+/** Prints an item or a registration, with the events that belong to it, and what to do. */
 const printExplained = (
   io: Io,
   fields: Fields,
   plan: readonly string[],
-  events: readonly ListedMeterEvent[] = [],
+  events?: readonly ListedMeterEvent[],
 ): void => {
-  if (io.json) {
-    printJson(io, {
-      ...fields,
-      ...(events.length > 0 && { meter_events: events.map(presentMeterEvent) }),
-      plan,
-    });
-    return;
-  }
-  printFields(io, fields);
-  for (const event of events) {
-    io.stdout.write("\n");
-    printFields(io, presentMeterEvent(event));
-  }
-  printPlan(io, plan);
+  const shown = events?.map(presentMeterEvent);
+  printResult(io, { ...fields, meter_events: shown, plan }, () => {
+    printFields(io, fields);
+    for (const event of shown ?? []) {
+      io.stdout.write("\n");
+      printFields(io, event);
+    }
+    if (plan.length > 0) {
+      printText(io, "\nPlan:");
+    }
+    for (const [index, step] of plan.entries()) {
+      printText(io, `  ${index + 1}. ${step}`);
+    }
+  });
 };
 
 /** More registrations of a second are found with `impact find`. */
 const REGISTRATIONS_SHOWN = 20;
 
-const explainEvent = async (context: CliContext, id: bigint): Promise<void> => {
+const explainEvent = async (context: CliContext, item: UsageItem): Promise<void> => {
   const db = await context.connections.database();
+  const { id } = item;
   const [event] = await listMeterEventsOf(db, { id });
   if (!event) {
-    throw itemNotFound(`E${id}`);
+    throw itemNotFound([item]);
   }
   const options = { text: "", accountId: null, limit: REGISTRATIONS_SHOWN };
-  const registrations = await listRegistrationsOfMeterEvent(db, id, options);
-  const ids = registrations.map(shownIdOf);
-  const shown = context.io.json ? ids : ids.join(" ");
-  const fields = { ...presentMeterEvent(event), registrations: shown };
+  const ids = (await listRegistrationsOfMeterEvent(db, id, options)).map(shownIdOf);
+  const registrations = context.io.json ? ids : ids.join(" ");
+  const fields = { ...presentMeterEvent(event), registrations };
   printExplained(context.io, fields, await planEvent(context, event));
 };
 
-const explainDifference = async (context: CliContext, id: bigint): Promise<void> => {
-  const difference = await getDifference(await context.connections.database(), id);
+const explainDifference = async (context: CliContext, item: UsageItem): Promise<void> => {
+  const difference = await getDifference(await context.connections.database(), item.id);
   const plan =
     difference.state === "open"
-      ? await planOpen(context, { letter: "D", id }, -difference.units, null)
+      ? await planOpen(context, item, -difference.units)
       : ["Nothing to do."];
   printExplained(context.io, presentDifference(difference), plan);
 };
 
 /** Explains what was sent of a registration's usage, and which invoice has it. */
 const explainRegistration = async (context: CliContext, id: string): Promise<void> => {
-  const { io, connections } = context;
   const deps = await openBilling(context);
   const registration = await findRegistration(deps.db, id);
   if (!registration) {
     throw recordNotFound("registration", id);
   }
-  const { accountId, mode, kind, isPrepaid, refundedCount } = registration;
+  const { accountId, mode, kind, isPrepaid } = registration;
   const report = await readUsageReport(deps, { accountId, mode }, id, [kind]);
   const events = await listMeterEventsOf(deps.db, { registrationId: id });
-  const hasUsage = report.state !== "not_billed";
-  const deployment = await connections.deploymentName();
+  const { period, state, ...reported } = report;
   const fields = {
-    registration_id: shownIdOf(registration),
+    ...reported,
+    created_at: registration.createdAt,
     account_id: accountId,
     account_name: registration.accountName,
     mode,
-    kind,
-    count: registration.count,
-    refunded_count: refundedCount,
-    created_at: registration.createdAt,
-    billing: report.state,
-    period_start: report.period?.start ?? null,
-    period_end: report.period?.end ?? null,
-    invoice_number: report.invoice_number,
-    uninvoiced_reason: report.uninvoiced_reason,
-    // What was imported or prepaid has no usage, so nothing is to be reported or taken back.
-    sender_workflow: hasUsage ? inDeployment(deployment, "usage-sender") : null,
-    refund_workflow: hasUsage && refundedCount > 0 ? refundWorkflowId(deployment, id) : null,
+    billing: state,
+    period_start: period && new Date(period.start),
+    period_end: period && new Date(period.end),
   };
-  const plan = events
-    .filter((event) => event.state === "failed")
-    .map((event) => `Its usage has failed: impact usage explain E${event.id}`);
   const noUsage = isPrepaid
     ? "It has no usage: it was paid from the store's balance."
     : "It has no usage: it was imported, so it is not billed and cannot be refunded.";
-  printExplained(io, fields, hasUsage ? plan : [noUsage], events);
+  const plan =
+    state === "not_billed"
+      ? [noUsage]
+      : events
+          .filter((event) => event.state === "failed")
+          .map((event) => `Its usage has failed: impact usage explain E${event.id}`);
+  printExplained(context.io, fields, plan, events);
 };
 
 const explain = async (
@@ -238,8 +216,8 @@ const explain = async (
       return explainOrganization(context, name.account, options);
     case "item":
       return name.item.letter === "E"
-        ? explainEvent(context, name.item.id)
-        : explainDifference(context, name.item.id);
+        ? explainEvent(context, name.item)
+        : explainDifference(context, name.item);
     case "registrations":
       for (const [index, id] of name.ids.entries()) {
         context.io.stdout.write(index === 0 ? "" : "\n");

@@ -2,14 +2,18 @@ import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import { describeHold } from "../../modules/billing/deployment.rules.ts";
 import { holdUsage, readRestoreProgress, resumeUsage } from "../../modules/billing/holdUsage.ts";
-import type { RestoreProgress, ResumedUsage } from "../../modules/billing/holdUsage.ts";
+import type {
+  KnownHistory,
+  RestoreProgress,
+  ResumedUsage,
+} from "../../modules/billing/holdUsage.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { parseReason } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { openChange, operatorName, operatorOption, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printJson, printText, snakeCased } from "../output/print.ts";
+import { printResult, printText, snakeCased } from "../output/print.ts";
 
 export const addHoldCommand = (parent: Command, context: CliContext): void => {
   parent
@@ -21,56 +25,46 @@ export const addHoldCommand = (parent: Command, context: CliContext): void => {
       const { io } = context;
       const deps = await openChange(context, { as, reason });
       const hold = await holdUsage(deps, { reason, by: operatorName(as) });
-      if (io.json) {
-        printJson(io, { usage_held: hold });
-        return;
-      }
-      printText(
-        io,
-        `Nothing is sealed or sent, because ${describeHold(hold)}. Calls that have begun end within 15 seconds.`,
+      printResult(io, { usage_held: hold }, () =>
+        printText(
+          io,
+          `Nothing is sealed or sent, because ${describeHold(hold)}. Calls that have begun end within 15 seconds.`,
+        ),
       );
     });
 };
 
-/** A step of the checklist. What waits needs no command. */
-type Step = { readonly state: "done" | "next" | "waits"; readonly text: string };
+/** A step of the checklist. What comes later needs no command yet. */
+type Step = { readonly state: "done" | "next" | "later"; readonly text: string };
 
-/**
- * Returns what a restore has left to do, in order.
- * @param isUnnoticed whether the operator has to say that there was a restore
- */
+/** Returns what a restore has left to do, in order. `resuming` is the command that ends the hold. */
 const listSteps = (
   { noticedAt, isHeld, asked: { events, unsealedFacts }, sumsCompleteAt }: RestoreProgress,
-  isUnnoticed: boolean,
+  resuming: string,
 ): readonly Step[] => {
   const usage = `what was registered before ${formatTime(noticedAt)} and is not known to be delivered`;
   const isAsking = isHeld || events + unsealedFacts > 0;
-  const state = isAsking ? "waits" : "next";
+  const complete = formatTime(sumsCompleteAt);
+  const state = isAsking ? "later" : "next";
   return [
     isHeld
       ? {
           state: "next",
-          text: `Create lost organizations and set lost Stripe customers (impact org update), then end the hold: impact usage resume${isUnnoticed ? " --after-restore" : ""}`,
+          text: `Create lost organizations and set lost Stripe customers (impact org update), then end the hold: ${resuming}`,
         }
       : { state: "done", text: "The hold was ended; this database replaces the old one." },
     isAsking
       ? {
-          state: "waits",
-          text: `Stripe is asked about ${usage}, from ${formatTime(sumsCompleteAt)} on: ${counted(events, "event")}, and ${counted(unsealedFacts, "fact")} in no event yet. What it lacks is sent.`,
+          state: "later",
+          text: `Stripe is asked about ${usage}, from ${complete} on: ${counted(events, "event")}, and ${counted(unsealedFacts, "fact")} in no event yet. What it lacks is sent.`,
         }
       : { state: "done", text: `Stripe was asked about ${usage}.` },
     {
       state,
-      text: `Find what the lost registrations and refunds have left at Stripe, after ${formatTime(sumsCompleteAt)}, and again while minutes may lag: impact usage reconcile`,
+      text: `Find what the lost registrations and refunds have left at Stripe, after ${complete}, and again while minutes may lag: impact usage reconcile`,
     },
     { state, text: "Decide about what needs a person: impact usage" },
   ];
-};
-
-const MARKS: Readonly<Record<Step["state"], string>> = {
-  done: "[done] ",
-  next: "[next] ",
-  waits: "[later]",
 };
 
 type ResumeOptions = ChangeOptions & {
@@ -80,54 +74,48 @@ type ResumeOptions = ChangeOptions & {
   readonly dryRun?: true;
 };
 
+const historyOf = ({ nothingWasLost, afterRestore, asCopy }: ResumeOptions): KnownHistory | null =>
+  nothingWasLost ? "nothing_lost" : afterRestore ? "restored" : asCopy ? "copy" : null;
+
 const describeResumption = (
   { hold, doubtedUntil, copy }: ResumedUsage,
-  { isDryRun, wasNothingLost }: { readonly isDryRun: boolean; readonly wasNothingLost: boolean },
+  { dryRun, nothingWasLost }: ResumeOptions,
 ): string => {
   if (hold === null) {
     return "Usage is not held.";
   }
-  const ended = `${isDryRun ? "Nothing was changed. The command would end" : "Ended"} the hold of ${hold.by} (${hold.reason})`;
+  const ended = `${dryRun ? "Nothing was changed. The command would end" : "Ended"} the hold of ${hold.by} (${hold.reason})`;
   if (copy !== null) {
     return `${ended}. This database is now deployment ${copy.name}; ${copy.originalName} continues without it, and sends what was pending in live mode. Start this deployment's programs with their own settings, without the original's Stripe key. ${counted(copy.disabledEndpoints, "webhook endpoint was", "webhook endpoints were")} disabled, so that the original's clients receive nothing from here.`;
   }
-  if (doubtedUntil !== null) {
-    return `${ended}. Stripe is asked about usage from before ${formatTime(doubtedUntil)} before that is sent.`;
-  }
-  return `${ended}. The workers send usage within 30 seconds${wasNothingLost ? ", and nothing is asked about" : ""}.`;
+  return doubtedUntil === null
+    ? `${ended}. The workers send usage within 30 seconds${nothingWasLost ? ", and nothing is asked about" : ""}.`
+    : `${ended}. Stripe is asked about usage from before ${formatTime(doubtedUntil)} before that is sent.`;
 };
 
-const resume = async (
-  context: CliContext,
-  { nothingWasLost, afterRestore, asCopy, dryRun, as, reason }: ResumeOptions,
-): Promise<void> => {
+const resume = async (context: CliContext, options: ResumeOptions): Promise<void> => {
   const { io } = context;
-  const deps = await openChange(context, { as, reason });
-  const choice = {
-    isDryRun: dryRun === true,
-    wasNothingLost: nothingWasLost === true,
-    isRestored: afterRestore === true,
-    isCopy: asCopy === true,
-  };
-  const resumed = await resumeUsage(deps, choice);
+  const isDryRun = options.dryRun === true;
+  const deps = await openChange(context, options);
+  const resumed = await resumeUsage(deps, { history: historyOf(options), isDryRun });
   const { hold, doubtedUntil, copy } = resumed;
   // A hold that an operator had set has nothing to do with an earlier restore.
   const progress = hold === null || doubtedUntil !== null ? await readRestoreProgress(deps) : null;
-  const steps = progress === null ? [] : listSteps(progress, choice.isRestored);
-  if (io.json) {
-    printJson(io, {
-      ended_hold: hold,
-      doubted_until: doubtedUntil,
-      dry_run: choice.isDryRun,
-      copy: copy && snakeCased(copy),
-      steps,
-    });
-    return;
-  }
-  printText(io, describeResumption(resumed, choice));
-  for (const { state, text } of steps) {
-    printText(io, `${MARKS[state]} ${text}`);
-  }
+  const resuming = `impact usage resume${options.afterRestore ? " --after-restore" : ""}`;
+  const steps = progress === null ? [] : listSteps(progress, resuming);
+  const result = {
+    ended_hold: hold,
+    doubted_until: doubtedUntil,
+    dry_run: isDryRun,
+    copy: copy && snakeCased(copy),
+    steps,
+  };
+  printResult(io, result, () => {
+    printText(io, describeResumption(resumed, options));
+    for (const { state, text } of steps) {
+      printText(io, `${`[${state}]`.padEnd(7)} ${text}`);
+    }
+  });
 };
 
 const RESUME_HELP = `

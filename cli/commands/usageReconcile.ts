@@ -6,10 +6,10 @@ import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printJson, printObjects, snakeCased } from "../output/print.ts";
+import { printObjects, printResult, snakeCased } from "../output/print.ts";
+import { presentDifference, printItems } from "../output/printUsage.ts";
 import { sinceOption, untilOption } from "../timeRange.ts";
 import type { TimeRange } from "../timeRange.ts";
-import type { BillingContext, BulkContext } from "../../modules/billing/context.ts";
 import { requireProcessor } from "../../modules/billing/createBilling.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { compareInvoices } from "../../modules/billing/invoices/compareInvoices.ts";
@@ -17,7 +17,6 @@ import {
   describeInvoiceProblem,
   needingAttention,
 } from "../../modules/billing/invoices/invoiceReports.rules.ts";
-import type { InvoicedUsage } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.sql.ts";
 import { LONGEST_USAGE_LAG_MS } from "../../modules/billing/usage.rules.ts";
 import { readDatabaseTime } from "../../modules/billing/readDatabaseTime.ts";
@@ -25,56 +24,17 @@ import {
   defaultSpan,
   reconcileUsage,
 } from "../../modules/billing/reconciliation/reconcileUsage.ts";
-import type {
-  StreamReport,
-  Reconciliation,
-} from "../../modules/billing/reconciliation/reconcileUsage.ts";
+import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import { timeOf, minuteOf } from "../../modules/billing/usage.rules.ts";
 import type { Span } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { HOUR_MS, secondOf } from "../../runtime/durations.rules.ts";
 
-const presentInvoiced = ({ start, end, ...usage }: InvoicedUsage) => ({
-  ...snakeCased(usage),
-  from: timeOf(start),
-  to: timeOf(end),
-  needs_attention: needingAttention([{ ...usage, start, end }]).length > 0,
-});
-
-/** Says which usage no invoice has, differs from it, or two have, and why. */
-const sayInvoiceProblems = (io: Io, problems: readonly InvoicedUsage[]): void => {
-  for (const usage of problems) {
-    const { accountNames, customerId, start, end } = usage;
-    say(
-      io,
-      `${accountNames}, ${customerId}, from ${formatTime(timeOf(start))} to ${formatTime(timeOf(end))}: ${describeInvoiceProblem(usage)}.`,
-    );
-  }
-};
-
 /** As long as a nightly comparison may take. */
 const TIMEOUT_MS = 6 * HOUR_MS;
 
-/** Compares the invoices of all customers (null), or of one organization's. Returns why some could not be read, or null. */
-const compareWithInvoices = async (
-  { io }: CliContext,
-  deps: BillingContext & BulkContext,
-  accountId: string | null,
-): Promise<Error | null> => {
-  try {
-    const { failed } = await compareInvoices(deps, {
-      accountId,
-      readBefore: await readDatabaseTime(deps.db, deps.clock),
-      signal: AbortSignal.timeout(TIMEOUT_MS),
-      onFailure: (id, error) =>
-        say(io, `The invoices of ${id} could not be read: ${describeError(error)}`),
-    });
-    const what = `The invoices of ${counted(failed, "customer")} could not be read.`;
-    return failed === 0 ? null : new CommandError(EXIT.failed, what);
-  } catch (error) {
-    return error instanceof Error ? error : new Error(String(error));
-  }
-};
+/** The most differences that are shown; `usage list` has more. */
+const MAXIMUM_SHOWN = 100;
 
 type ReconcileOptions = TimeRange & { readonly org?: string };
 
@@ -93,69 +53,15 @@ const chooseSpan = (now: Date, { since, until }: ReconcileOptions): Span => {
   return { start, end };
 };
 
-const MAY_LAG = "may lag";
-
-/** Why a minute that differs is no difference. */
-const noteOf = ({ mayLag, askedIds }: StreamReport["differences"][number]): string | null =>
-  mayLag
-    ? MAY_LAG
-    : askedIds.length > 0
-      ? `may be ${askedIds.map((id) => `E${id}`).join(" ")}`
-      : null;
-
-/** JSON has the minutes of every stream. */
-const SHOWN_MINUTES = 20;
-
-/** Returns the minutes that differ. */
-const listMinutes = ({ streams, openIds }: Reconciliation) =>
-  streams.flatMap(({ accountName, kind, customerId, differences }) =>
-    differences.map((difference) => ({
-      item: openIds.has(difference) ? `D${openIds.get(difference)}` : null,
-      organization: accountName,
-      meter: kind,
-      customer_id: customerId,
-      minute: timeOf(minuteOf(difference.second).start),
-      delivered: difference.ours,
-      at_stripe: difference.theirs,
-      note: noteOf(difference),
-    })),
-  );
-
-const printComparison = (
-  io: Io,
-  streams: readonly StreamReport[],
-  minutes: ReturnType<typeof listMinutes>,
-): void => {
-  printObjects(
-    io,
-    streams.map((stream) => ({
-      organization: stream.accountName,
-      meter: stream.kind,
-      customer: stream.customerId,
-      delivered: stream.delivered,
-      at_stripe: stream.processorQuantity ?? "?",
-    })),
-  );
-  if (minutes.length > 0) {
-    io.stdout.write("\n");
-    printObjects(
-      io,
-      minutes.slice(0, SHOWN_MINUTES).map(({ customer_id: _customer, ...minute }) => minute),
-    );
-  }
-  if (minutes.length > SHOWN_MINUTES) {
-    say(io, `To see all ${minutes.length} minutes, use --json.`);
-  }
-};
-
-const reconcile = async (context: CliContext, options: ReconcileOptions): Promise<void> => {
+const compare = async (context: CliContext, options: ReconcileOptions) => {
   const { io, clock, connections } = context;
   if (options.until !== undefined) {
     // A span that does not depend on the time is checked before the database is needed.
     chooseSpan(clock.now(), options);
   }
   const db = await connections.database();
-  const span = chooseSpan(await readDatabaseTime(db, clock), options);
+  const startedAt = await readDatabaseTime(db, clock);
+  const span = chooseSpan(startedAt, options);
   const accountId = await readAccountFilter(db, options.org);
   const isPartial = [options.org, options.since, options.until].some((each) => each !== undefined);
   const deps = { ...(await openBilling(context)), bulkDb: await connections.bulkDatabase() };
@@ -164,53 +70,103 @@ const reconcile = async (context: CliContext, options: ReconcileOptions): Promis
     const account = await deps.billing.findStripeAccount();
     await requireProcessor(db, account === null ? { name: "ledger" } : { name: "stripe", account });
   }
-  const compared = { accountId, span: isPartial ? span : null };
   const signal = AbortSignal.timeout(TIMEOUT_MS);
-  const reconciled = await reconcileUsage(deps, compared, signal);
-  const { streams, drifting } = reconciled;
-  const failure = await compareWithInvoices(context, deps, accountId);
-  const uninvoiced = await listInvoicedUsage(db, accountId, { onlyProblems: true });
-  const minutes = listMinutes(reconciled);
-  if (io.json) {
-    printJson(io, {
-      from: timeOf(span.start),
-      to: timeOf(span.end),
-      streams: streams.map(({ differences: _differences, ...stream }) => snakeCased(stream)),
-      minutes,
-      invoice_problems: uninvoiced.map(presentInvoiced),
-    });
-  } else {
-    printComparison(io, streams, minutes);
-    sayInvoiceProblems(io, uninvoiced);
-  }
-  for (const { accountName, kind, customerId, error } of drifting) {
-    if (error !== null) {
-      say(io, `${accountName}, ${kind}, at ${customerId} could not be compared: ${error}`);
-    }
-  }
-  say(io, `Compared from ${formatTime(timeOf(span.start))} to ${formatTime(timeOf(span.end))}.`);
-  const lagging = minutes.filter(({ note }) => note === MAY_LAG).length;
-  if (lagging > 0) {
-    const completeAt = new Date(
-      (await readDatabaseTime(db, clock)).getTime() + LONGEST_USAGE_LAG_MS,
+  const selected = { accountId, span: isPartial ? span : null };
+  const { streams, drifting } = await reconcileUsage(deps, selected, signal);
+  const onFailure = (id: string, error: unknown): void =>
+    say(io, `The invoices of ${id} could not be read: ${describeError(error)}`);
+  const readBefore = startedAt;
+  const [invoices] = await Promise.allSettled([
+    compareInvoices(deps, { accountId, readBefore, signal, onFailure }),
+  ]);
+  return {
+    startedAt,
+    span,
+    streams,
+    drifting,
+    unreadable: drifting.filter(({ error }) => error !== null),
+    invoices,
+    problems: await listInvoicedUsage(db, accountId, { onlyProblems: true }),
+    differences: await listOpenDifferences(db, { accountId, span: null, limit: MAXIMUM_SHOWN }),
+  };
+};
+
+type Comparison = Awaited<ReturnType<typeof compare>>;
+
+const formatSpan = ({ start, end }: Span): string =>
+  `from ${formatTime(timeOf(start))} to ${formatTime(timeOf(end))}`;
+
+const print = (io: Io, { streams, unreadable, problems, startedAt, ...compared }: Comparison) => {
+  const differences = compared.differences.map(presentDifference);
+  const result = {
+    from: timeOf(compared.span.start),
+    to: timeOf(compared.span.end),
+    streams: streams.map(({ differences: _minutes, ...stream }) => snakeCased(stream)),
+    differences,
+    invoice_problems: problems.map((usage) => ({
+      ...snakeCased(usage),
+      start: timeOf(usage.start),
+      end: timeOf(usage.end),
+      needs_attention: needingAttention([usage]).length > 0,
+    })),
+  };
+  printResult(io, result, () => {
+    printObjects(
+      io,
+      streams.map((stream) => ({
+        organization: stream.accountName,
+        meter: stream.kind,
+        customer: stream.customerId,
+        delivered: stream.delivered,
+        at_stripe: stream.processorQuantity ?? "?",
+      })),
     );
+    if (differences.length > 0) {
+      io.stdout.write("\n");
+      printItems(io, differences);
+    }
+    for (const usage of problems) {
+      const what = describeInvoiceProblem(usage);
+      say(io, `${usage.accountNames}, ${usage.customerId}, ${formatSpan(usage)}: ${what}.`);
+    }
+  });
+  for (const { accountName, kind, customerId, error } of unreadable) {
+    say(io, `${accountName}, ${kind}, at ${customerId} could not be compared: ${error}`);
+  }
+  const minutes = streams.flatMap((stream) => stream.differences);
+  const lagging = minutes.filter(({ mayLag }) => mayLag);
+  if (lagging.length > 0) {
+    const completeAt = new Date(startedAt.getTime() + LONGEST_USAGE_LAG_MS);
     say(
       io,
-      `${counted(lagging, "minute")} may lag. Stripe's sums are complete after ${formatTime(completeAt)}; repeat the command then.`,
+      `${counted(lagging.length, "minute")} may lag. Stripe's sums are complete after ${formatTime(completeAt)}; repeat the command then.`,
     );
   }
+  const asked = minutes.flatMap(({ askedIds }) => askedIds.map((id) => `E${id}`));
+  if (asked.length > 0) {
+    say(io, `Stripe may have ${asked.join(", ")}, and is asked about that.`);
+  }
+};
+
+/** @throws CommandError unless all is equal; "unreachable" only if there is no other problem */
+const requireEqual = ({ drifting, ...compared }: Comparison): void => {
+  const { streams, unreadable, invoices, problems } = compared;
   if (drifting.length > 0) {
-    const differing = drifting.filter(({ error }) => error === null).length;
+    const differing = drifting.length - unreadable.length;
     throw new CommandError(
-      // "unreachable" only if there is no other problem.
       drifting.every(({ isErrorTemporary }) => isErrorTemporary) ? EXIT.unreachable : EXIT.failed,
-      `Of ${counted(streams.length, "stream")}, ${differing} ${differing === 1 ? "differs" : "differ"} at Stripe, and ${drifting.length - differing} could not be compared. See impact usage.`,
+      `Of ${counted(streams.length, "stream")}, ${differing} ${differing === 1 ? "differs" : "differ"} at Stripe, and ${unreadable.length} could not be compared. See impact usage.`,
     );
   }
-  if (failure !== null) {
-    throw failure;
+  if (invoices.status === "rejected") {
+    throw invoices.reason;
   }
-  const { length: spans } = needingAttention(uninvoiced);
+  const unread = invoices.value.failed;
+  if (unread > 0) {
+    const what = `The invoices of ${counted(unread, "customer")} could not be read.`;
+    throw new CommandError(EXIT.failed, what);
+  }
+  const { length: spans } = needingAttention(problems);
   if (spans > 0) {
     throw new CommandError(
       EXIT.failed,
@@ -222,8 +178,8 @@ const reconcile = async (context: CliContext, options: ReconcileOptions): Promis
 const RECONCILE_HELP = `
 Compares what was delivered with Stripe's own sums, for each customer and meter, and stores
 what no event explains as differences (D17). Then it compares the finalized invoices with
-what was delivered. It changes nothing at Stripe. A worker does the
-same every night. Minutes marked "may lag" or "may be E5" are no differences yet.`;
+what was delivered. It changes nothing at Stripe. A worker does the same every night. A minute
+whose sum may lag, or that an event may explain, is no difference yet.`;
 
 export const addReconcileCommand = (parent: Command, context: CliContext): void => {
   parent
@@ -233,5 +189,10 @@ export const addReconcileCommand = (parent: Command, context: CliContext): void 
     .addOption(sinceOption("first minute (default: 35 days before the end)"))
     .addOption(untilOption("end, exclusive (default: 15 minutes ago)"))
     .addHelpText("after", RECONCILE_HELP)
-    .action((options) => reconcile(context, options));
+    .action(async (options) => {
+      const compared = await compare(context, options);
+      print(context.io, compared);
+      requireEqual(compared);
+      say(context.io, `Nothing differs ${formatSpan(compared.span)}.`);
+    });
 };

@@ -5,14 +5,12 @@ import type {
   UsageAttention,
 } from "../../modules/billing/meterEventReports.sql.ts";
 import { documentFor, needsOperator } from "../../modules/billing/meterEvents.rules.ts";
-import { LONGEST_USAGE_LAG_MS } from "../../modules/billing/usage.rules.ts";
 import type { UsageDifference } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
-import { minuteOf, timeOf } from "../../modules/billing/usage.rules.ts";
+import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
-import { formatTime } from "./formatTable.ts";
-import { printObjects, printText, snakeCased } from "./print.ts";
+import { printList, printObjects, printText, snakeCased } from "./print.ts";
 
 /** Returns a meter event as `--json` prints it. */
 export const presentMeterEvent = ({
@@ -36,34 +34,19 @@ export const presentMeterEvent = ({
   ...snakeCased(event),
 });
 
-/** Says by how many units Stripe's sum of a minute differs, such as "3 units more". */
-const describeUnits = (units: number): string =>
-  `${counted(Math.abs(units), "unit")} ${units > 0 ? "more" : "less"}`;
-
-/**
- * Says by how many units Stripe's sum differs, or differed before it was settled. What was found while the sums could lag may be
- * no difference.
- */
+/** Says by how many units Stripe's sum differs, or differed before it was settled. */
 export const describeDifference = ({
   state,
   units,
   customerId,
-  minute,
-  foundAt,
   closedBy,
   reason,
 }: UsageDifference): string => {
-  if (state !== "open") {
-    const how =
-      state === "sent" ? `had them ${units > 0 ? "taken back" : "sent"}` : "accepted that";
-    return `Stripe had ${describeUnits(units)} of ${customerId} than was delivered, until ${closedBy} ${how}${reason === null ? "" : ` (${reason})`}.`;
-  }
-  const completeAt = new Date(minuteOf(minute).end * 1000 + LONGEST_USAGE_LAG_MS);
-  const lag =
-    foundAt < completeAt
-      ? ` Stripe's sums lag for up to 15 minutes, and it was found within them: compare again after ${formatTime(completeAt)}.`
-      : "";
-  return `Stripe has ${describeUnits(units)} of ${customerId} than was delivered, and no event explains that.${lag}`;
+  const isOpen = state === "open";
+  const differs = `Stripe ${isOpen ? "has" : "had"} ${counted(Math.abs(units), "unit")} ${units > 0 ? "more" : "less"} of ${customerId} than was delivered`;
+  return isOpen
+    ? `${differs}, and no event explains that.`
+    : `${differs}; ${state} by ${closedBy}${reason === null ? "" : `: ${reason}`}.`;
 };
 
 /** Returns a difference as `--json` prints it. */
@@ -83,12 +66,32 @@ export const presentDifference = (difference: UsageDifference) => {
   };
 };
 
+/** Prints events and differences. */
+export const printItems = (
+  io: Io,
+  items: readonly ReturnType<typeof presentMeterEvent | typeof presentDifference>[],
+): void =>
+  printList(
+    io,
+    items,
+    items.map((row) => ({
+      item: row.item,
+      state: "is_late" in row && row.is_late ? "late" : row.state,
+      organization: row.account_name,
+      mode: row.mode,
+      meter: row.kind,
+      at: row.at,
+      quantity: row.quantity,
+      reason: row.reason,
+    })),
+  );
+
 /** The most items that a command names one by one; more are named by their organization. */
 const NAMED_ITEMS = 5;
 
-/** The options that name the document which bills or returns units. */
-export const documentOption = (units: number): string =>
-  documentFor(units) === "invoice_item" ? "--invoice-item ii_…" : "--credit-note cn_…";
+/** Returns the command that closes usage with the document which bills or returns its units. */
+export const closingCommand = (names: string, units: number): string =>
+  `impact usage close ${names} ${documentFor(units) === "invoice_item" ? "--invoice-item ii_…" : "--credit-note cn_…"} --reason TEXT`;
 
 /** Returns the command that removes the cause of a refusal; null if none is known. Stripe's errors differ by their text only. */
 export const mendingCommand = ({
@@ -115,7 +118,7 @@ const nextCommand = (attention: UsageAttention): string | null => {
     case "too_old":
     case "late":
     case "credit_owed":
-      return `impact usage close ${names} ${documentOption(units)} --reason TEXT`;
+      return closingCommand(names, units);
     case "trouble":
     case "asking":
       return null;
@@ -132,38 +135,34 @@ export const presentAttention = ({ oldestSecond, ...attention }: UsageAttention)
   next: nextCommand({ ...attention, oldestSecond }),
 });
 
-/** Returns such usage as text shows it. */
-const textOf = (attention: UsageAttention) => {
-  const { items, firstIds } = attention;
-  return {
-    organization: attention.accountName,
-    meter: attention.kind,
-    cause: nameOfCause(attention.cause),
-    units: attention.units,
-    oldest: timeOf(attention.oldestSecond),
-    items:
-      items > firstIds.length
-        ? `${firstIds.join(" ")} and ${counted(items - firstIds.length, "other")}`
-        : firstIds.join(" "),
-    reason: attention.reason,
-  };
-};
-
 /** Prints usage that needs a person, each with the next command, and below it what settles by itself. */
 export const printAttention = (io: Io, attention: readonly UsageAttention[]): void => {
+  const print = (title: string, rows: readonly UsageAttention[]): void => {
+    printText(io, title);
+    printObjects(
+      io,
+      rows.map(({ items, firstIds, ...row }) => ({
+        organization: row.accountName,
+        meter: row.kind,
+        cause: nameOfCause(row.cause),
+        units: row.units,
+        oldest: timeOf(row.oldestSecond),
+        items: `${firstIds.join(" ")}${items > firstIds.length ? ` and ${counted(items - firstIds.length, "other")}` : ""}`,
+        reason: row.reason,
+      })),
+    );
+  };
   const needing = attention.filter(({ cause }) => needsOperator(cause));
   const settling = attention.filter(({ cause }) => !needsOperator(cause));
   if (needing.length > 0) {
-    printText(io, "Needs a person:");
-    printObjects(io, needing.map(textOf));
+    print("Needs a person:", needing);
     printText(io, "\nNext:");
     for (const each of needing) {
       printText(io, `  ${each.accountName}, ${nameOfCause(each.cause)}: ${nextCommand(each)}`);
     }
   }
   if (settling.length > 0) {
-    printText(io, `${needing.length > 0 ? "\n" : ""}Settles by itself:`);
-    printObjects(io, settling.map(textOf));
+    print(`${needing.length > 0 ? "\n" : ""}Settles by itself:`, settling);
   }
 };
 
@@ -171,15 +170,5 @@ export const printAttention = (io: Io, attention: readonly UsageAttention[]): vo
 export const sayHold = (io: Io, hold: Hold | null): void => {
   if (hold) {
     say(io, `Nothing is sent: ${describeHold(hold)}. ${HOLD_ADVICE}`);
-  }
-};
-
-/** Prints the steps of a plan. */
-export const printPlan = (io: Io, steps: readonly string[]): void => {
-  if (steps.length > 0) {
-    printText(io, "\nPlan:");
-  }
-  for (const [index, step] of steps.entries()) {
-    printText(io, `  ${index + 1}. ${step}`);
   }
 };

@@ -25,7 +25,6 @@ export const AUDIT_ACTIONS = [
   "import.history",
   "import.key",
   "import.slug",
-  "deployment.move_to_stripe",
   "webhook.create",
   "webhook.update",
   "webhook.delete",

@@ -92,26 +92,6 @@ export const guardUsage = async ({ db, clock }: Context): Promise<Hold | null> =
   });
 };
 
-/** A copy that has become a deployment of its own. */
-type SeparatedCopy = {
-  /** The names of both deployments in Temporal. */
-  readonly name: string;
-  readonly originalName: string;
-  readonly disabledEndpoints: number;
-};
-
-export type ResumedUsage = {
-  /** The hold that has ended; null if usage was not held. */
-  readonly hold: Hold | null;
-  /**
-   * Until when usage may have been sent in a history that was lost, so that Stripe is asked about it first; null if nothing was
-   * lost.
-   */
-  readonly doubtedUntil: Date | null;
-  /** Null unless the database is a copy that is used beside the original. */
-  readonly copy: SeparatedCopy | null;
-};
-
 /** Workers record every four seconds that they look for work. */
 const IN_USE_SECONDS = 10;
 
@@ -137,12 +117,13 @@ const requireUnusedCopy = async (
  * Makes a copy of a database a deployment of its own, with an id and thus with workflows of its own. Its webhook endpoints
  * are disabled, because they are the servers of the original's clients. Its processor is forgotten, and it never bills
  * through the original's live Stripe account.
+ * @returns the names of both deployments in Temporal
  */
 const separateCopy = async (
   transaction: DatabaseTransactionConnection,
   original: Deployment,
   now: Date,
-): Promise<SeparatedCopy> => {
+) => {
   const id = await identifyDeployment(transaction);
   await recordSeparation(transaction, now);
   const disabled = await disableEndpoints(transaction, { reason: "requested", now });
@@ -154,37 +135,48 @@ const separateCopy = async (
 };
 
 /**
+ * What an operator knows of a database whose hold ends.
+ * - `nothing_lost`: the old database has sent nothing that this one does not know of.
+ * - `restored`: a restore went unnoticed: the data folder was put back in its place, or rows were.
+ * - `copy`: the original stays in use, and sends what was pending in live mode.
+ */
+export type KnownHistory = "nothing_lost" | "restored" | "copy";
+
+export type ResumedUsage = {
+  /** The hold that has ended; null if usage was not held. */
+  readonly hold: Hold | null;
+  /**
+   * Until when usage may have been sent in a history that was lost, so that Stripe is asked about it first; null if nothing was
+   * lost.
+   */
+  readonly doubtedUntil: Date | null;
+  /** Null unless the database is a copy that is used beside the original. */
+  readonly copy: Awaited<ReturnType<typeof separateCopy>> | null;
+};
+
+/**
  * Ends a hold. After a restore, a promotion or a copy, this database replaces the old one from now on. Usage that it does not
  * know to be delivered may have been sent in the history that was lost: the senders ask Stripe about it before they send it,
  * once the sums show everything from before the hold. Failed usage is asked about when it is retried.
- * @param options.wasNothingLost the old database has sent nothing that this one does not know of
- * @param options.isRestored a restore went unnoticed: the data folder was put back in its place, or rows were
- * @param options.isCopy the original stays in use, and sends what was pending in live mode
+ * @param options.history null: what was noticed counts
  * @param options.isDryRun nothing is changed
  * @throws DomainError request_invalid if a copy is in use, or does not look like one, or a restore is named without a hold
  */
 export const resumeUsage = (
   { db, clock, actor }: OperatorContext,
   {
-    wasNothingLost = false,
-    isRestored = false,
-    isCopy = false,
+    history = null,
     isDryRun = false,
-  }: {
-    readonly wasNothingLost?: boolean;
-    readonly isRestored?: boolean;
-    readonly isCopy?: boolean;
-    readonly isDryRun?: boolean;
-  } = {},
+  }: { readonly history?: KnownHistory | null; readonly isDryRun?: boolean } = {},
 ): Promise<ResumedUsage> =>
   db.transaction(async (transaction) => {
     const deployment = await lockDeployment(transaction);
     const hold = findHold(deployment);
-    if (isCopy) {
+    if (history === "copy") {
       await requireUnusedCopy(transaction, hold);
     }
     if (!hold) {
-      if (isRestored) {
+      if (history === "restored") {
         throw invalidRequest(
           "usage is not held, so nothing would be asked about; hold it first: impact usage hold",
         );
@@ -196,13 +188,14 @@ export const resumeUsage = (
     const { doubtedUntil } = deployment;
     // A hold after a restore begins with the doubt; an operator's later one does not renew it.
     const isDoubted = doubtedUntil !== null && hold.at !== null && doubtedUntil >= hold.at;
-    const isAfterRestore = hasChanged || isDoubted || isRestored;
+    const isAfterRestore = hasChanged || isDoubted || history === "restored";
     const since = isDoubted && !hasChanged ? doubtedUntil : (!hasChanged && hold.at) || now;
-    const until = isAfterRestore && !wasNothingLost && !isCopy ? since : null;
+    const isLost = isAfterRestore && history !== "nothing_lost" && history !== "copy";
+    const until = isLost ? since : null;
     if (isDryRun) {
       return { hold, doubtedUntil: until, copy: null };
     }
-    const copy = isCopy ? await separateCopy(transaction, deployment, now) : null;
+    const copy = history === "copy" ? await separateCopy(transaction, deployment, now) : null;
     if (isAfterRestore && !(isDoubted && until !== null)) {
       await doubtUsage(transaction, until);
     }
@@ -213,7 +206,7 @@ export const resumeUsage = (
     await requestSubscriptionReads(transaction, now);
     await recordAction(transaction, actor, now, {
       action: "usage.resume",
-      details: { hold, doubtedUntil: until, wasNothingLost, copy },
+      details: { hold, doubtedUntil: until, history, copy },
     });
     return { hold, doubtedUntil: until, copy };
   });

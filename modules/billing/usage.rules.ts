@@ -49,6 +49,13 @@ export const LONGEST_USAGE_LAG_MS = 15 * 60 * 1000;
 /** A half-open span of unix seconds. */
 export type Span = { readonly start: number; readonly end: number };
 
+/** Splits a span at the times inside it. */
+export const splitAt = ({ start, end }: Span, times: readonly number[]): readonly Span[] => {
+  const inside = times.filter((time) => time > start && time < end);
+  const starts = [start, ...new Set(inside.toSorted((a, b) => a - b))];
+  return starts.map((from, at) => ({ start: from, end: starts[at + 1] ?? end }));
+};
+
 /** Returns the minute of a second: the resolution of the processor's sums. */
 export const minuteOf = (second: number): Span => {
   const start = second - (second % 60);

@@ -56,6 +56,13 @@ const searchedColumns = (table: RecordTable): FragmentSqlToken => {
 /** A way to find records: what the text is then, and a query of the ids and times of the records. */
 type Search = { readonly foundBy: FoundBy; readonly rows: FragmentSqlToken };
 
+/** What the text may be in metadata, as JSON: a text, a shop's order number with or without `#`, a number. */
+const metadataValues = (text: string): readonly string[] => {
+  const number = text.replace(/^#/u, "");
+  const texts = [...new Set([text, number, `#${number}`])].map((value) => JSON.stringify(value));
+  return /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/u.test(number) ? [...texts, number] : texts;
+};
+
 /** Searches of a table for what a text may mean. */
 const createSearches = (table: RecordTable, { text, accountId, limit }: LookupOptions) => {
   const record = sql.identifier([table]);
@@ -119,19 +126,24 @@ const createSearches = (table: RecordTable, { text, accountId, limit }: LookupOp
     );
   };
 
-  const byOrder = inEach("order", hasOrder(table, text), "stores");
+  /** A store's order is a field of its records; an organization has it in their metadata. */
+  const byOrder = [
+    inEach("order", hasOrder(table, text), "stores"),
+    anywhere(
+      "metadata",
+      sql.fragment`metadata <> '{}' AND (${sql.join(
+        metadataValues(text).map(
+          (value) => sql.fragment`metadata_values(metadata) @> ${value}::jsonb`,
+        ),
+        sql.fragment` OR `,
+      )})`,
+    ),
+  ];
   return { inEach, anywhere, byKey, importedAs, byOrder };
 };
 
 const idWith = (prefix: string, digit: "0" | "f"): string =>
   prefix + "########-####-####-####-############".replaceAll("#", digit).slice(prefix.length);
-
-/** What the text may be in metadata, as JSON: a text, a shop's order number with or without `#`, a number. */
-const metadataValues = (text: string): readonly string[] => {
-  const number = text.replace(/^#/u, "");
-  const texts = [...new Set([text, number, `#${number}`])].map((value) => JSON.stringify(value));
-  return /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/u.test(number) ? [...texts, number] : texts;
-};
 
 /** All searches for what a text may mean. */
 const listSearches = (
@@ -146,16 +158,7 @@ const listSearches = (
   const searches: Search[] = [
     importedAs(text),
     inEach("attribution", hasAttribution(table, text)),
-    anywhere(
-      "metadata",
-      sql.fragment`metadata <> '{}' AND (${sql.join(
-        metadataValues(text).map(
-          (value) => sql.fragment`metadata_values(metadata) @> ${value}::jsonb`,
-        ),
-        sql.fragment` OR `,
-      )})`,
-    ),
-    byOrder,
+    ...byOrder,
     inEach("customer_email", hasEmail(table, text), "stores"),
     inEach("customer_id", hasCustomerId(table, lookup.customerId), "stores"),
     ...(isDonation
@@ -341,12 +344,12 @@ export const listRegistrationsOfMeterEvent = (
 ): Promise<readonly FoundRegistration[]> =>
   listRegistrations(db, [ofMeterEvent(meterEventId, options)], options);
 
-/** Lists the registrations of a store's order. */
+/** Lists the registrations of a shop's order, or with a value in their metadata. */
 export const listRegistrationsOfOrder = (
   db: CommonQueryMethods,
   options: LookupOptions,
 ): Promise<readonly FoundRegistration[]> =>
-  listRegistrations(db, [createSearches("registration", options).byOrder], options);
+  listRegistrations(db, createSearches("registration", options).byOrder, options);
 
 export const listFoundDonations = (
   db: CommonQueryMethods,

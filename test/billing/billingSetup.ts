@@ -70,7 +70,7 @@ export const setUpBilling = async (
     for (const id of await listFailedEvents(db, { accountId })) {
       const event = await findMeterEvent(db, id);
       if (event?.waitsFor === null) {
-        results.push((await retryUsage(deps, id)).retry);
+        results.push((await retryUsage(deps, { letter: "E", id })).retry);
       }
     }
     return results;

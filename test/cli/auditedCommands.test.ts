@@ -10,9 +10,8 @@ import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import type { UsageSetup } from "../billing/repair/usageSetup.ts";
-import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
-import { copyDatabase, createEmptyDatabase, testWithDatabase } from "../support/database.ts";
+import { createEmptyDatabase, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createCertificate } from "../dashboard/createCertificate.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -147,12 +146,6 @@ const WRITING: Readonly<Record<string, SetUp>> = {
   "import slug": async (t) => {
     const { id } = await createTestOrganization(t.context.db);
     return { args: [crypto.randomUUID(), "--org", id] };
-  },
-  "deployment move-to-stripe": async (t) => {
-    const double = await startStripeDouble();
-    t.teardown(double.close);
-    // The usage of the other scenarios has made Stripe the processor of their database.
-    return { args: [], env: { ...stripeEnv({ double }), DATABASE_URL: await copyDatabase(t) } };
   },
 };
 

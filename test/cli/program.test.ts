@@ -164,7 +164,6 @@ const USAGE_ERRORS: readonly (readonly [line: string, message: RegExp])[] = [
   ["usage retry --all --absent", /need the events/u],
   ["usage retry D1 --absent", /need the events/u],
   ["usage retry E1 --absent --delivered", /cannot be used with/u],
-  ["usage retry E1 --customer cus_1", /requires --delivered/u],
   ["usage frob", /unknown command 'frob'/u],
   ["usage close E1 --never-bill", /required option '--reason/u],
   ["usage close E1 --reason x", /Say how the usage is billed/u],
@@ -181,7 +180,6 @@ const USAGE_ERRORS: readonly (readonly [line: string, message: RegExp])[] = [
   ["audit list --until 9999-12-31T23:59:59-00:01", /Must be a date/u],
   ["evidence withdraw 0 --reason wrong", /whole number/u],
   ["webhook listen --forward-to ftp://x", /http/u],
-  ["deployment move-to-stripe", /STRIPE_SECRET_KEY is not set\. Set it/u],
   ["usage reconcile --since 2025-06-02 --until 2025-06-02", /--since must be before --until/u],
   [
     "export trees --org ID --since 2025-06-02 --until 2025-06-02",

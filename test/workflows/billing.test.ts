@@ -146,7 +146,7 @@ const waitsForOperator = test.macro({
     `the workflow of a refund whose usage has failed waits, and completes after ${String(how)}`,
 });
 
-test(waitsForOperator, "a retry", retryUsage);
+test(waitsForOperator, "a retry", (deps, id) => retryUsage(deps, { letter: "E", id }));
 test(waitsForOperator, "it was closed as never billed", closeWith(null));
 test(
   waitsForOperator,

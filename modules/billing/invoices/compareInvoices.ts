@@ -5,12 +5,7 @@ import type { BillingContext, BulkContext } from "../context.ts";
 import { readDeployment } from "../deployment.sql.ts";
 import { correctClock } from "../readDatabaseTime.ts";
 import { ProcessorUnavailableError } from "../processor.ts";
-import {
-  findComparedSince,
-  listCustomers,
-  replaceInvoicedUsage,
-  sumDelivered,
-} from "./invoicedUsage.sql.ts";
+import { listComparedCustomers, replaceInvoicedUsage, sumDelivered } from "./invoicedUsage.sql.ts";
 import { compareUsage, explainUsage } from "./invoices.rules.ts";
 
 const CALL_TIMEOUT_MS = 20_000;
@@ -37,17 +32,7 @@ const compareCustomer = async (
   const stripe = requireStripe(billing);
   const billed = await stripe.readInvoices(customerId, since, signal);
   const explanations = explainUsage(billed, { start: since, end: Math.max(now, since) + 1 }, now);
-  const sums = await sumDelivered(
-    db,
-    customerId,
-    explanations.map(({ kind, start, end, line }) => ({
-      kind,
-      start,
-      end,
-      finalizedAt: line?.finalizedAt ?? null,
-    })),
-    separatedAt,
-  );
+  const sums = await sumDelivered(db, customerId, explanations, separatedAt);
   const rows = explanations.flatMap((explanation, place) => {
     const sum = sums[place];
     const compared = sum ? compareUsage(explanation, sum) : null;
@@ -88,11 +73,8 @@ export const compareInvoices = async (
   const context = { ...given, clock, db: bulkDb ?? given.db };
   const { separatedAt } = await readDeployment(context.db);
   let [read, failed, unavailable] = [0, 0, 0];
-  for (const customerId of await listCustomers(context.db, accountId)) {
-    const since = await findComparedSince(context.db, { customerId, readBefore });
-    if (since === null) {
-      continue;
-    }
+  const customers = await listComparedCustomers(context.db, { accountId, readBefore });
+  for (const { customerId, since } of customers) {
     const limit = AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]);
     try {
       await compareCustomer(context, customerId, { since, separatedAt }, limit);

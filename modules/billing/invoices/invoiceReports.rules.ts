@@ -4,7 +4,7 @@ import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
 import type { Period } from "../usage.rules.ts";
 import { isWithin } from "../usage.rules.ts";
-import { INVOICE_PROBLEMS, isFree, needsOperator, UNINVOICED_REASONS } from "./invoices.rules.ts";
+import { INVOICE_PROBLEMS, isFree, isUninvoiced, needsOperator } from "./invoices.rules.ts";
 import type { InvoiceProblem, UninvoicedReason } from "./invoices.rules.ts";
 
 const integer = z.bigint().transform(Number);
@@ -29,29 +29,24 @@ export const invoicedUsageRow = z.strictObject({
 /** The usage of a customer in a span, as it was last compared with the invoices. */
 export type InvoicedUsage = Readonly<z.output<typeof invoicedUsageRow>>;
 
-const REASONS: Readonly<Record<InvoiceProblem, (usage: InvoicedUsage, invoice: string) => string>> =
-  {
-    trial: ({ subscriptionId }) => `the trial of ${subscriptionId} charges nothing`,
-    paused_void: ({ subscriptionId }, invoice) =>
-      `the collection of ${subscriptionId} was paused, and ${invoice} is void`,
-    paused_mark_uncollectible: ({ subscriptionId }, invoice) =>
-      `the collection of ${subscriptionId} was paused, and ${invoice} is marked uncollectible`,
-    paused_keep_as_draft: ({ subscriptionId }, invoice) =>
-      `the collection of ${subscriptionId} was paused, and ${invoice} is kept as a draft`,
-    draft: (_, invoice) => `${invoice} is still a draft`,
-    voided: (_, invoice) => `${invoice} was voided`,
-    late: (_, invoice) => `they were delivered after ${invoice} was finalized`,
-    no_invoice: ({ subscriptionId }) => `${subscriptionId} has no invoice of this time`,
-    ended: ({ subscriptionId }) => `${subscriptionId} ended without an invoice`,
-    after_end: ({ subscriptionId }) => `${subscriptionId} had ended`,
-    before_subscription: ({ subscriptionId }) => `${subscriptionId} had not begun`,
-    no_subscription: () => "the customer has no subscription",
-    unpriced: ({ subscriptionId }) => `${subscriptionId} has no price on the meter`,
-    differs: ({ delivered, quantity }, invoice) =>
-      `${invoice} has ${quantity}, but ${delivered} were delivered`,
-    twice: ({ subscriptionId, otherSubscriptionId }) =>
-      `${subscriptionId} and ${otherSubscriptionId} both have a price on the meter`,
-  };
+const REASONS: Readonly<Record<InvoiceProblem, string>> = {
+  trial: "the trial of SUB charges nothing",
+  paused_void: "the collection of SUB was paused, and INVOICE is void",
+  paused_mark_uncollectible:
+    "the collection of SUB was paused, and INVOICE is marked uncollectible",
+  paused_keep_as_draft: "the collection of SUB was paused, and INVOICE is kept as a draft",
+  draft: "INVOICE is still a draft",
+  voided: "INVOICE was voided",
+  late: "they were delivered after INVOICE was finalized",
+  no_invoice: "SUB has no invoice of this time",
+  ended: "SUB ended without an invoice",
+  after_end: "SUB had ended",
+  before_subscription: "SUB had not begun",
+  no_subscription: "the customer has no subscription",
+  unpriced: "SUB has no price on the meter",
+  differs: "INVOICE has QUANTITY, but DELIVERED were delivered",
+  twice: "SUB and OTHER both have a price on the meter",
+};
 
 /** Returns what is wrong with usage, such as "5 trees on no invoice: sub_1 had ended"; null if nothing is. */
 export const describeInvoiceProblem = (usage: InvoicedUsage): string | null => {
@@ -59,7 +54,14 @@ export const describeInvoiceProblem = (usage: InvoicedUsage): string | null => {
   if (problem === null) {
     return null;
   }
-  const reason = REASONS[problem](usage, `invoice ${invoiceNumber ?? invoiceId}`);
+  const values: Readonly<Record<string, unknown>> = {
+    SUB: usage.subscriptionId,
+    OTHER: usage.otherSubscriptionId,
+    INVOICE: `invoice ${invoiceNumber ?? invoiceId}`,
+    QUANTITY: usage.quantity,
+    DELIVERED: usage.delivered,
+  };
+  const reason = REASONS[problem].replaceAll(/[A-Z]{3,}/gu, (name) => String(values[name]));
   const what =
     problem === "twice" ? "invoiced twice" : units < 0 ? "too many on an invoice" : "on no invoice";
   return `${Math.abs(units)} ${kind}${Math.abs(units) === 1 ? "" : "s"} ${what}: ${reason}`;
@@ -74,9 +76,6 @@ export const describeInvoiceProblems = (usage: readonly InvoicedUsage[]): readon
   usage.flatMap((each) =>
     each.problem === null || isFree(each.problem) ? [] : (describeInvoiceProblem(each) ?? []),
   );
-
-const isUninvoiced = (problem: InvoiceProblem | null): problem is UninvoicedReason =>
-  UNINVOICED_REASONS.some((reason) => reason === problem);
 
 /** The invoice that has a registration's usage, or why none has; both null while that is not known. */
 export type RegistrationInvoice = {

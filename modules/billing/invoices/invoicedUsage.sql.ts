@@ -2,67 +2,55 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
 import { KINDS } from "../../records/owner.rules.ts";
-import type { Kind } from "../../records/owner.rules.ts";
-import type { Span } from "../usage.rules.ts";
 import { invoicedUsageRow } from "./invoiceReports.rules.ts";
 import type { InvoicedUsage } from "./invoiceReports.rules.ts";
 import { COMPARED_SECONDS } from "./invoices.rules.ts";
-import type { ComparedUsage } from "./invoices.rules.ts";
+import type { ComparedUsage, Explanation } from "./invoices.rules.ts";
 
-const idRow = z.strictObject({ id: z.string() });
-
-/** Lists the customers of Stripe that an account has had, or that all have had (null). */
-export const listCustomers = (
-  db: CommonQueryMethods,
-  accountId: string | null,
-): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(idRow)`
-    SELECT DISTINCT customer.id
-    FROM account
-    CROSS JOIN LATERAL unnest(account.stripe_customer_ids) AS customer (id)
-    WHERE ${accountId}::uuid IS NULL OR account.id = ${accountId}
-    ORDER BY customer.id
-  `);
-
-const sinceRow = z.strictObject({ since: safeInteger });
+const comparedCustomerRow = z.strictObject({ customerId: z.string(), since: safeInteger });
 
 /**
- * Returns since when a customer's usage is compared: since some time before the last comparison, from the beginning of what was
- * found of that time, or since its first usage. Null if nothing was delivered since then, or if it was read since `readBefore`.
+ * Lists the customers of Stripe that an account has had, or that all have had (null), with usage to compare that was not read
+ * since `readBefore`. It is compared since some time before the last comparison, from the beginning of what was found of that
+ * time, or since its first usage.
  */
-export const findComparedSince = (
+export const listComparedCustomers = (
   db: CommonQueryMethods,
-  { customerId, readBefore }: { readonly customerId: string; readonly readBefore: Date },
-): Promise<number | null> =>
-  db.maybeOneFirst(sql.type(sinceRow)`
+  { accountId, readBefore }: { readonly accountId: string | null; readonly readBefore: Date },
+): Promise<readonly Readonly<z.output<typeof comparedCustomerRow>>[]> =>
+  db.any(sql.type(comparedCustomerRow)`
     SELECT
+      customer.id AS "customerId",
       least(
         compared.since,
         (
           SELECT min(start_second)
           FROM invoiced_usage
-          WHERE customer_id = ${customerId} AND end_second > compared.since
+          WHERE customer_id = customer.id AND end_second > compared.since
         )
       ) AS since
     FROM (
-      SELECT
-        max(read_at) AS read_at,
-        coalesce(
-          extract(epoch FROM max(read_at))::bigint - ${COMPARED_SECONDS},
-          (SELECT min(second) FROM meter_event WHERE customer_id = ${customerId} AND state = 'delivered')
-        ) AS since
-      FROM stripe_customer
-      WHERE customer_id = ${customerId}
+      SELECT DISTINCT unnest(stripe_customer_ids) AS id
+      FROM account
+      WHERE ${accountId}::uuid IS NULL OR id = ${accountId}
+    ) AS customer
+    LEFT JOIN stripe_customer ON stripe_customer.customer_id = customer.id
+    CROSS JOIN LATERAL (
+      SELECT coalesce(
+        extract(epoch FROM stripe_customer.read_at)::bigint - ${COMPARED_SECONDS},
+        (SELECT min(second) FROM meter_event WHERE customer_id = customer.id AND state = 'delivered')
+      ) AS since
     ) AS compared
-    WHERE (compared.read_at IS NULL OR compared.read_at < ${timestamp(readBefore)})
+    WHERE coalesce(stripe_customer.read_at < ${timestamp(readBefore)}, true)
       AND EXISTS (
         SELECT
         FROM meter_event
-        WHERE customer_id = ${customerId}
+        WHERE customer_id = customer.id
           AND kind = ANY(${sql.array([...KINDS], "text")})
           AND second >= compared.since
           AND state = 'delivered'
       )
+    ORDER BY customer.id
   `);
 
 const deliveredRow = z.strictObject({
@@ -73,14 +61,14 @@ const deliveredRow = z.strictObject({
 });
 
 /**
- * Sums what was delivered to a customer in each span, in their order, without what documents bill or an operator never bills.
+ * Sums what was delivered to a customer in each explained span, in their order, without what documents bill or an operator never bills.
  * Without usage, the accounts are those that have the customer now.
  * @param since what is older was delivered by another deployment
  */
 export const sumDelivered = (
   db: CommonQueryMethods,
   customerId: string,
-  spans: readonly (Span & { readonly kind: Kind; readonly finalizedAt: number | null })[],
+  explanations: readonly Explanation[],
   since: Date | null,
 ): Promise<readonly Readonly<z.output<typeof deliveredRow>>[]> =>
   db.any(sql.type(deliveredRow)`
@@ -94,12 +82,12 @@ export const sumDelivered = (
         '{}'
       ) AS "accountIds"
     FROM ${sql.unnest(
-      spans.map(({ kind, start, end, finalizedAt }, place) => [
+      explanations.map(({ kind, start, end, line }, place) => [
         place,
         kind,
         start,
         end,
-        finalizedAt,
+        line?.finalizedAt ?? null,
       ]),
       ["int4", "text", "int8", "int8", "int8"],
     )} AS span (place, kind, start_second, end_second, finalized_at)

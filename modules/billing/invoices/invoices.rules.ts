@@ -1,5 +1,6 @@
 import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
+import { splitAt } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 
 /*
@@ -56,6 +57,9 @@ export const UNINVOICED_REASONS = [
 ] as const;
 export type UninvoicedReason = (typeof UNINVOICED_REASONS)[number];
 
+export const isUninvoiced = (reason: string | null): reason is UninvoicedReason =>
+  UNINVOICED_REASONS.some((each) => each === reason);
+
 /** What can be wrong between delivered usage and invoices. `differs` and `twice` are of usage that is on an invoice. */
 export const INVOICE_PROBLEMS = [...UNINVOICED_REASONS, "differs", "twice"] as const;
 export type InvoiceProblem = (typeof INVOICE_PROBLEMS)[number];
@@ -83,33 +87,63 @@ export const COMPARED_SECONDS = 100 * DAY;
 const contains = (outer: Span, inner: Span): boolean =>
   outer.start <= inner.start && inner.end <= outer.end;
 
-type Charge = "charged" | "waiting" | UninvoicedReason;
+type Charge = "charged" | "expected" | "waiting" | UninvoicedReason;
 
-const chargeOf = (
+/** What a subscription does about usage: it charges it, is going to, may do so, or why it does not. */
+type Claim = {
+  readonly subscriptionId: string;
+  readonly charge: Charge;
+  readonly line?: InvoiceLine;
+};
+
+const claimOfLine = (
   line: InvoiceLine,
   subscriptions: readonly BilledSubscription[],
   now: number,
-): Charge => {
+): Claim => {
   const { status, autoAdvance, abandonedAt, createdAt, finalizedAt, subscriptionId } = line;
+  const claim = (charge: Charge): Claim => ({ subscriptionId, charge, line });
   const trial = subscriptions.find(({ id }) => id === subscriptionId)?.trial ?? null;
   if (trial !== null && contains(trial, line)) {
-    return "trial";
+    return claim("trial");
   }
   const isPaused =
     abandonedAt !== null && abandonedAt - (finalizedAt ?? createdAt) <= PAUSE_SECONDS;
   switch (status) {
     case "draft":
       if (!autoAdvance) {
-        return "paused_keep_as_draft";
+        return claim("paused_keep_as_draft");
       }
-      return now < createdAt + DRAFT_MARGIN ? "waiting" : "draft";
+      return claim(now < createdAt + DRAFT_MARGIN ? "expected" : "draft");
     case "void":
-      return isPaused ? "paused_void" : "voided";
+      return claim(isPaused ? "paused_void" : "voided");
     case "uncollectible":
-      return isPaused ? "paused_mark_uncollectible" : "charged";
+      return claim(isPaused ? "paused_mark_uncollectible" : "charged");
     default:
-      return "charged";
+      return claim("charged");
   }
+};
+
+/** Returns what a running subscription does about usage that none of its lines has. */
+const chargeWithoutLine = (
+  { endedAt, endedEarly, openSince, trial, pausedBy }: BilledSubscription,
+  kind: Kind,
+  part: Span,
+  now: number,
+): Charge => {
+  if (trial !== null && contains(trial, part)) {
+    return "trial";
+  }
+  const since = openSince[kind];
+  const isOpen = since !== null && part.start >= since;
+  if (endedAt !== null && (since === null || isOpen)) {
+    return endedEarly || now >= endedAt + INVOICE_MARGIN ? "ended" : "waiting";
+  }
+  const dueSince = endedAt ?? since;
+  if (dueSince !== null && part.start < dueSince && now >= dueSince + INVOICE_MARGIN) {
+    return "no_invoice";
+  }
+  return isOpen && pausedBy === null ? "expected" : "waiting";
 };
 
 /** A span of usage of one kind: a line to compare with what was delivered, or a problem. */
@@ -118,7 +152,7 @@ export type Explanation = Span & {
   readonly subscriptionId: string | null;
   /** The subscription that bills the same usage as well. */
   readonly otherSubscriptionId?: string;
-  readonly line?: InvoiceLine;
+  readonly line?: InvoiceLine | undefined;
   /** Null: the line is to be compared. */
   readonly problem: InvoiceProblem | null;
 };
@@ -128,7 +162,7 @@ type CustomerBilling = {
   readonly lines: readonly InvoiceLine[];
 };
 
-type Verdict = "fine" | "waiting" | Omit<Explanation, keyof Span | "kind">;
+type Verdict = Omit<Explanation, keyof Span | "kind">;
 
 /** Explains usage that no line has and no subscription was running for. */
 const explainOutside = (subscriptions: readonly BilledSubscription[], part: Span): Verdict => {
@@ -144,133 +178,82 @@ const explainOutside = (subscriptions: readonly BilledSubscription[], part: Span
     : { problem: "no_subscription", subscriptionId: null };
 };
 
-/** Explains usage of a running subscription that no line has. */
-const explainMissing = (
-  { id, endedAt, endedEarly, openSince, trial }: BilledSubscription,
-  kind: Kind,
-  part: Span,
-  now: number,
-): Verdict => {
-  if (trial !== null && contains(trial, part)) {
-    return { problem: "trial", subscriptionId: id };
-  }
-  const since = openSince[kind];
-  if (endedAt !== null && (since === null || part.start >= since)) {
-    return endedEarly || now >= endedAt + INVOICE_MARGIN
-      ? { problem: "ended", subscriptionId: id }
-      : "waiting";
-  }
-  const dueSince = endedAt ?? since;
-  return dueSince === null || part.start >= dueSince || now < dueSince + INVOICE_MARGIN
-    ? "waiting"
-    : { problem: "no_invoice", subscriptionId: id };
-};
-
+/** Returns what is wrong with a part of which no line or subscription has only a piece; null if nothing is, or not yet. */
 const explainPart = (
   { subscriptions, lines }: CustomerBilling,
   kind: Kind,
   part: Span,
   now: number,
-): Verdict => {
-  const covering = lines
+): Verdict | null => {
+  const lined = lines
     .filter((line) => line.kind === kind && contains(line, part))
-    .map((line) => ({ line, charge: chargeOf(line, subscriptions, now) }));
+    .map((line) => claimOfLine(line, subscriptions, now));
   const running = subscriptions.filter(
     ({ startedAt, endedAt }) => startedAt <= part.start && part.end <= (endedAt ?? part.end),
   );
-  const withoutLine = running.filter(
-    ({ id, kinds }) =>
-      kinds.includes(kind) && !covering.some(({ line }) => line.subscriptionId === id),
+  const unlined = running.flatMap((subscription): Claim | readonly Claim[] => {
+    const { id, kinds } = subscription;
+    return kinds.includes(kind) && !lined.some((claim) => claim.subscriptionId === id)
+      ? { subscriptionId: id, charge: chargeWithoutLine(subscription, kind, part, now) }
+      : [];
+  });
+  const claims = [...lined, ...unlined];
+  const [first, second] = claims.filter(
+    ({ charge }) => charge === "charged" || charge === "expected",
   );
-  const missing = withoutLine.map((subscription) => explainMissing(subscription, kind, part, now));
-  const opening = withoutLine.filter(
-    ({ endedAt, openSince, pausedBy }, at) =>
-      missing[at] === "waiting" &&
-      endedAt === null &&
-      pausedBy === null &&
-      part.start >= (openSince[kind] ?? part.end),
-  );
-  const [first, second] = [
-    ...covering
-      .filter(({ charge }) => charge === "charged" || charge === "waiting")
-      .map(({ line }) => ({ id: line.subscriptionId, line })),
-    ...opening.map(({ id }) => ({ id, line: undefined })),
-  ];
   if (first && second) {
+    const [subscriptionId, otherSubscriptionId] = [first.subscriptionId, second.subscriptionId];
     const line = second.line ?? first.line;
-    return {
-      problem: "twice",
-      subscriptionId: first.id,
-      otherSubscriptionId: second.id,
-      ...(line ? { line } : {}),
-    };
+    return { problem: "twice", subscriptionId, otherSubscriptionId, line };
   }
-  const isDue = !missing.includes("waiting");
-  if (first) {
-    // Another subscription may still bill it as well.
-    const isFinal = isDue && covering.every(({ line }) => line.status !== "draft");
-    return isFinal ? "fine" : "waiting";
+  if (first || claims.some(({ charge }) => charge === "waiting")) {
+    return null;
   }
-  if (!isDue) {
-    return "waiting";
+  for (const { charge, subscriptionId, line } of claims) {
+    if (isUninvoiced(charge)) {
+      return { problem: charge, subscriptionId, line };
+    }
   }
-  const [unpaid] = covering;
-  if (unpaid && unpaid.charge !== "charged" && unpaid.charge !== "waiting") {
-    const { charge, line } = unpaid;
-    return { problem: charge, subscriptionId: line.subscriptionId, line };
-  }
-  return (
-    missing[0] ??
-    (running[0]
-      ? { problem: "unpriced", subscriptionId: running[0].id }
-      : explainOutside(subscriptions, part))
-  );
+  return running[0]
+    ? { problem: "unpriced", subscriptionId: running[0].id }
+    : explainOutside(subscriptions, part);
 };
 
 /** Splits a span wherever a line, a subscription, a trial or a current period begins or ends. */
 const splitSpan = (
   { subscriptions, lines }: CustomerBilling,
   kind: Kind,
-  { start, end }: Span,
-): readonly Span[] => {
-  const times = [
+  span: Span,
+): readonly Span[] =>
+  splitAt(span, [
     ...lines.flatMap((line) => (line.kind === kind ? [line.start, line.end] : [])),
-    ...subscriptions.flatMap(({ startedAt, endedAt, trial, openSince }) => [
-      startedAt,
-      endedAt,
-      trial?.start,
-      trial?.end,
-      openSince[kind],
-    ]),
-  ].filter((time): time is number => typeof time === "number" && time > start && time < end);
-  const starts = [start, ...new Set(times.toSorted((a, b) => a - b))];
-  return starts.map((from, at) => ({ start: from, end: starts[at + 1] ?? end }));
-};
+    ...subscriptions.flatMap(({ startedAt, endedAt, trial, openSince }) =>
+      [startedAt, endedAt, trial?.start, trial?.end, openSince[kind]].flatMap((time) => time ?? []),
+    ),
+  ]);
 
 /** Explains a customer's usage in a span: which lines are to be compared, and which usage is on no invoice or on two. */
 export const explainUsage = (
   billing: CustomerBilling,
   span: Span,
   now: number,
-): readonly Explanation[] => {
-  const explanations = billing.lines
+): readonly Explanation[] => [
+  ...billing.lines
     .filter(
-      (line) => line.end > span.start && chargeOf(line, billing.subscriptions, now) === "charged",
+      (line) =>
+        line.end > span.start && claimOfLine(line, billing.subscriptions, now).charge === "charged",
     )
     .map((line): Explanation => {
       const { start, end, kind, subscriptionId } = line;
       return { start, end, kind, subscriptionId, line, problem: null };
-    });
-  for (const kind of KINDS) {
-    for (const part of splitSpan(billing, kind, span)) {
+    }),
+  ...KINDS.flatMap((kind) =>
+    splitSpan(billing, kind, span).flatMap((part) => {
       const verdict = explainPart(billing, kind, part, now);
-      if (typeof verdict === "object") {
-        explanations.push({ ...part, ...verdict, kind });
-      }
-    }
-  }
-  return explanations;
-};
+      return verdict === null ? [] : Object.assign({ kind }, part, verdict);
+    }),
+  ),
+];
 
 /** What was delivered in a span. `lateAdded` and `lateRefunded` (0 or below) are the parts after the line was finalized. */
 export type DeliveredUsage = {
@@ -295,19 +278,12 @@ export const compareUsage = (
   if (delivered === 0 && (problem !== null || quantity === 0)) {
     return null;
   }
-  if (problem !== null) {
-    return { ...explanation, delivered, units: delivered };
-  }
-  if (quantity === Math.max(0, delivered)) {
-    return { ...explanation, delivered, units: 0 };
+  if (problem !== null || quantity === Math.max(0, delivered)) {
+    return { ...explanation, delivered, units: problem === null ? 0 : delivered };
   }
   const isLate =
     quantity >= Math.max(0, delivered - lateAdded) &&
     quantity <= Math.max(0, delivered - lateRefunded);
-  return {
-    ...explanation,
-    problem: isLate ? "late" : "differs",
-    delivered,
-    units: delivered - quantity,
-  };
+  const units = delivered - quantity;
+  return { ...explanation, problem: isLate ? "late" : "differs", delivered, units };
 };

@@ -24,58 +24,49 @@ import { minuteOf } from "../usage.rules.ts";
 import type { BillingTarget, Span } from "../usage.rules.ts";
 import { decideMinute, findObstacle, isAskedAbout } from "./minutes.rules.ts";
 import type { Answer, CustomerMinute, Obstacle } from "./minutes.rules.ts";
-import {
-  listAccountsWithCustomers,
-  listEventsOfSpan,
-  listPossibleCustomers,
-} from "./minutes.sql.ts";
+import { listAccountsWithCustomers, listEventsOfSpan, listOtherCustomers } from "./minutes.sql.ts";
 import type { CustomerStream } from "./minutes.sql.ts";
 import { closeDifference } from "./usageDifferences.sql.ts";
 
 /** A customer that may have usage of a minute, and the accounts whose usage that is. */
-type Place = { readonly stream: CustomerStream; readonly accountIds: ReadonlySet<string> };
+type Place = CustomerStream & { readonly accountIds: readonly string[] };
 
-/** A place with its events of a minute. */
 type PlaceInMinute = Place & { readonly events: readonly StoredMeterEvent[] };
 
 /** Reads our side of a minute: the customer that is asked first, then others that may have usage of its accounts instead. */
 const readPlaces = async (
   db: CommonQueryMethods,
-  stream: CustomerStream,
+  { kind, customerId, accountId }: CustomerStream,
   minute: Span,
-): Promise<readonly PlaceInMinute[]> => {
+): Promise<readonly [PlaceInMinute, ...PlaceInMinute[]]> => {
+  const stream = { kind, customerId, accountId };
   const events = await listEventsOfSpan(db, stream, minute);
-  const accountIds = new Set(events.filter(isAskedAbout).map(({ accountId }) => accountId));
-  const possible = await listPossibleCustomers(db, [...accountIds]);
-  const places: PlaceInMinute[] = [{ stream, accountIds, events }];
-  for (const [customerId, accounts] of Map.groupBy(possible, (each) => each.customerId)) {
-    if (customerId !== stream.customerId) {
-      const other = { ...stream, customerId };
-      places.push({
-        stream: other,
-        accountIds: new Set(accounts.map(({ accountId }) => accountId)),
-        events: await listEventsOfSpan(db, other, minute),
-      });
-    }
+  const accountIds = [...new Set(events.filter(isAskedAbout).map((event) => event.accountId))];
+  const others: PlaceInMinute[] = [];
+  for (const customer of await listOtherCustomers(db, accountIds, customerId)) {
+    const other = { ...stream, ...customer };
+    others.push({ ...other, events: await listEventsOfSpan(db, other, minute) });
   }
-  return places;
+  return [{ ...stream, accountIds, events }, ...others];
 };
 
-/** Reads the processor's sum of the minute for one customer. Without a customer, nothing was ever sent. */
-const readTheirs = async (
+/** Adds the processor's sum of the minute. Without a customer, nothing was ever sent. */
+const withTheirs = async <Asked extends PlaceInMinute>(
   { billing }: BillingContext,
-  { kind, customerId }: CustomerStream,
+  place: Asked,
   minute: Span,
   signal: AbortSignal,
-): Promise<CustomerMinute["theirs"]> => {
-  if (customerId === null) {
-    return 0;
-  }
+): Promise<Asked & CustomerMinute> => {
+  const { kind, customerId } = place;
   try {
-    return await requireStripe(billing).sumUsage(customerId, kind, minute, signal);
+    const theirs =
+      customerId === null
+        ? 0
+        : await requireStripe(billing).sumUsage(customerId, kind, minute, signal);
+    return { ...place, theirs };
   } catch (error) {
     if (error instanceof UsageUnreadableError) {
-      return { unreadable: error.message };
+      return { ...place, theirs: { unreadable: error.message } };
     }
     throw error;
   }
@@ -87,25 +78,17 @@ export const lockMinute = async (
   places: readonly Place[],
   minute: Span,
 ): Promise<void> => {
-  const [first] = places;
-  if (!first) {
-    return;
-  }
-  const customerIds = places.flatMap(({ stream: { customerId } }) =>
-    customerId === null ? [] : [customerId],
-  );
-  const accountIds = new Set([
-    ...places.flatMap((place) => [...place.accountIds]),
-    ...(await listAccountsWithCustomers(transaction, customerIds)),
-  ]);
-  const { kind } = first.stream;
+  const customerIds = places.flatMap(({ customerId }) => customerId ?? []);
+  const holders = await listAccountsWithCustomers(transaction, customerIds);
   await lockStreams(
     transaction,
-    [...accountIds].map((accountId) => ({ accountId, mode: "live", kind })),
+    places.flatMap(({ kind, accountIds }) =>
+      [...accountIds, ...holders].map((accountId) => ({ accountId, mode: "live" as const, kind })),
+    ),
   );
   await lockMinutes(
     transaction,
-    places.map(({ stream: { customerId, accountId } }) =>
+    places.map(({ kind, customerId, accountId }) =>
       [kind, customerId ?? accountId, minute.start].join("/"),
     ),
   );
@@ -235,17 +218,11 @@ const askAboutMinute = async (
   if (obstacle !== null) {
     return obstacle;
   }
-  const [own, ...others] = await Promise.all(
-    places.map(async (place) => ({
-      ...place,
-      customerId: place.stream.customerId,
-      theirs: await readTheirs(context, place.stream, minute, signal),
-    })),
+  const [own, ...others] = places;
+  const answers = decideMinute(
+    await withTheirs(context, own, minute, signal),
+    await Promise.all(others.map((other) => withTheirs(context, other, minute, signal))),
   );
-  if (!own) {
-    return null;
-  }
-  const answers = decideMinute(own, others);
   return db.transaction(async (transaction) => {
     await lockMinute(transaction, places, minute);
     const now = await readDatabaseTime(transaction, clock);

@@ -1,102 +1,76 @@
 import { counted } from "../../../runtime/counted.rules.ts";
 import { invalidRequest } from "../../../runtime/errors.rules.ts";
-import type { BillingDocument, MeterEventState } from "../meterEvents.rules.ts";
+import type { BillingDocument } from "../meterEvents.rules.ts";
 import { documentFor, namedEvents } from "../meterEvents.rules.ts";
-import type { Owner } from "../../records/owner.rules.ts";
+import type { Kind } from "../../records/owner.rules.ts";
 
-type ClosedEvent = {
-  readonly id: bigint;
-  readonly quantity: number;
-  readonly state: MeterEventState;
-  readonly isLate: boolean;
-  readonly documentKind: BillingDocument["kind"] | "none" | null;
-  readonly documentReference: string | null;
-};
-
-/** What closing an event depends on. */
-type Circumstances = {
-  /** The event of the usage that a refund takes back, while that is not decided and is not closed, too; null otherwise. */
-  readonly openUsageId: bigint | null;
-  /** The units of its refunds that the processor has, or that were offset against other usage. */
-  readonly refundedUnits: number;
+/** An event or a difference, as far as closing it depends on it. */
+export type ClosableItem = {
+  /** Such as `E5`. */
+  readonly name: string;
+  readonly accountId: string;
+  readonly kind: Kind;
+  /** What a document bills, or returns if negative. */
+  readonly units: number;
+  readonly state: string;
+  /** Whether it needs a decision: it has failed, is late or differs. */
+  readonly isOpen: boolean;
+  /** The document that it was closed with, null for none; undefined if it was not closed. */
+  readonly closedWith: string | null | undefined;
 };
 
 /**
- * Checks that an event may be closed.
- * @param document null: it is never billed
- * @returns whether it was closed with the same document before
- * @throws DomainError request_invalid
+ * Returns whether an item was closed with the same document before; null: it is never billed.
+ * @throws DomainError request_invalid if there is nothing to close, or it was closed with another one
  */
 export const isClosedAlready = (
-  event: ClosedEvent,
+  { name, state, isOpen, closedWith }: ClosableItem,
   document: BillingDocument | null,
-  { openUsageId, refundedUnits }: Circumstances,
 ): boolean => {
-  const { id, state, isLate, documentKind, documentReference } = event;
-  const name = namedEvents([id]);
-  if (documentReference !== null) {
-    if (documentReference === document?.reference) {
-      return true;
-    }
-    throw invalidRequest(`${name} was closed with ${documentReference}`);
-  }
-  if ((state === "closed" || documentKind === "none") && document === null) {
-    return true;
-  }
-  if (state !== "failed" && !isLate) {
+  if (closedWith === undefined && !isOpen) {
     throw invalidRequest(`${name} is ${state}: there is nothing to close`);
   }
+  if (closedWith !== undefined && closedWith !== (document?.reference ?? null)) {
+    throw invalidRequest(`${name} was closed with ${closedWith ?? "no document"}`);
+  }
+  return closedWith !== undefined;
+};
+
+/**
+ * Checks that other usage does not depend on the event that is closed.
+ * @param openUsageId the event of the usage that a refund takes back, while that is not closed, too; null otherwise
+ * @param sentRefunds the units of its refunds that the processor has, or that were offset against other usage, if it is never billed
+ * @throws DomainError request_invalid
+ */
+export const requireIndependent = (
+  name: string,
+  openUsageId: bigint | null,
+  sentRefunds: number,
+): void => {
   if (openUsageId !== null) {
     throw invalidRequest(
       `${name} is a refund that waits for its usage ${namedEvents([openUsageId])}: retry that, or close both`,
     );
   }
-  if (document === null && refundedUnits > 0 && state === "failed") {
+  if (sentRefunds > 0) {
     throw invalidRequest(
-      `refunds of ${counted(refundedUnits, "unit")} of ${name} have been sent, or were offset against other usage, which they would reduce: retry it, or close it with an invoice item`,
+      `refunds of ${counted(sentRefunds, "unit")} of ${name} have been sent, or were offset against other usage, which they would reduce: retry it, or close it with an invoice item`,
     );
   }
-  return false;
 };
 
 /**
- * Checks that a difference may be closed.
- * @param document null: it is accepted without one
- * @returns whether it was closed with the same document before
- * @throws DomainError request_invalid
- */
-export const isDifferenceClosedAlready = (
-  {
-    id,
-    state,
-    documentReference,
-  }: {
-    readonly id: bigint;
-    readonly state: "open" | "sent" | "accepted";
-    readonly documentReference: string | null;
-  },
-  document: BillingDocument | null,
-): boolean => {
-  if (state === "sent") {
-    throw invalidRequest(`D${id} is ${state}: there is nothing to close`);
-  }
-  if (state === "accepted" && documentReference !== (document?.reference ?? null)) {
-    throw invalidRequest(`D${id} was closed with ${documentReference ?? "no document"}`);
-  }
-  return state === "accepted";
-};
-
-/**
- * Checks that a document fits the items that it closes, and their units.
+ * Checks that a document fits the items that it closes.
  * @param expectedUnits what the operator says that it has; null if that is not to be checked
+ * @returns the units of all
  * @throws DomainError request_invalid
  */
 export const requireDocument = (
-  items: readonly Pick<Owner, "accountId" | "kind">[],
-  units: number,
+  items: readonly ClosableItem[],
   document: BillingDocument | null,
   expectedUnits: number | null,
-): void => {
+): number => {
+  const units = items.reduce((sum, item) => sum + item.units, 0);
   if (document !== null && new Set(items.map(({ kind }) => kind)).size > 1) {
     throw invalidRequest(
       "the usage is of two meters, which have prices of their own: close that of each, with --meter",
@@ -115,4 +89,5 @@ export const requireDocument = (
         : `these are ${counted(-units, "unit")} to return: name a credit note, not an invoice item`,
     );
   }
+  return units;
 };

@@ -4,15 +4,15 @@ import { decisionOf } from "../../accounts/audit.rules.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { namedItems } from "../meterEvents.rules.ts";
 import type { BillingDocument, UsageItem } from "../meterEvents.rules.ts";
-import { closeEvents, lockMeterEvents } from "../meterEvents.sql.ts";
+import { closeEvents, findMeterEvent } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { sumSentRefunds } from "../registrationFacts.sql.ts";
-import { lockStreams } from "../streams.sql.ts";
-import { isClosedAlready, isDifferenceClosedAlready, requireDocument } from "./closeUsage.rules.ts";
+import { isClosedAlready, requireDocument, requireIndependent } from "./closeUsage.rules.ts";
+import type { ClosableItem } from "./closeUsage.rules.ts";
 import { closeDifference } from "./usageDifferences.sql.ts";
 import type { UsageDifference } from "./usageDifferences.sql.ts";
-import { getDifference, getMeterEvent, getMeterEvents } from "./getUsageItems.ts";
+import { lockItems } from "./getUsageItems.ts";
 
 export type CloseOptions = {
   /** With what the usage is billed or returned at the processor; null: it never is. */
@@ -22,31 +22,51 @@ export type CloseOptions = {
   readonly isDryRun: boolean;
 };
 
+type ClosedItem = ClosableItem & {
+  readonly second: number;
+  readonly customerId: string | null;
+};
+
 export type ClosedUsage = {
-  readonly events: readonly StoredMeterEvent[];
-  readonly differences: readonly UsageDifference[];
+  readonly items: readonly ClosedItem[];
   /** What the document bills, or returns if negative. */
   readonly units: number;
 };
 
-const idsOf = (items: readonly UsageItem[], letter: UsageItem["letter"]): readonly bigint[] =>
-  items.filter((item) => item.letter === letter).map(({ id }) => id);
+const itemOfEvent = (event: StoredMeterEvent): ClosedItem => {
+  const { state, documentKind, documentReference } = event;
+  const isNeverBilled = state === "closed" || documentKind === "none";
+  return {
+    ...event,
+    name: `E${event.id}`,
+    units: event.quantity,
+    isOpen: state === "failed" || event.isLate,
+    closedWith: documentReference ?? (isNeverBilled ? null : undefined),
+  };
+};
+
+const itemOfDifference = (difference: UsageDifference): ClosedItem => ({
+  ...difference,
+  name: `D${difference.id}`,
+  units: -difference.units,
+  isOpen: difference.state === "open",
+  closedWith: difference.state === "accepted" ? difference.documentReference : undefined,
+});
 
 const requireClosable = async (
   transaction: DatabaseTransactionConnection,
-  event: StoredMeterEvent,
-  closed: ReadonlySet<bigint>,
+  { id, waitsFor, state }: StoredMeterEvent,
+  closed: readonly StoredMeterEvent[],
   document: BillingDocument | null,
-): Promise<boolean> => {
-  const usage = event.waitsFor === null ? null : await getMeterEvent(transaction, event.waitsFor);
-  return isClosedAlready(event, document, {
-    openUsageId:
-      usage !== null && usage.state !== "closed" && !closed.has(usage.id) ? usage.id : null,
-    refundedUnits:
-      document === null && event.state === "failed"
-        ? await sumSentRefunds(transaction, event.id)
-        : 0,
-  });
+): Promise<void> => {
+  const usage = waitsFor === null ? null : await findMeterEvent(transaction, waitsFor);
+  const isOpen =
+    usage !== null && usage.state !== "closed" && !closed.some((each) => each.id === usage.id);
+  requireIndependent(
+    `E${id}`,
+    isOpen ? usage.id : null,
+    document === null && state === "failed" ? await sumSentRefunds(transaction, id) : 0,
+  );
 };
 
 /**
@@ -59,51 +79,39 @@ const requireClosable = async (
  */
 export const closeUsage = (
   { db, clock, actor }: OperatorContext,
-  items: readonly UsageItem[],
+  named: readonly UsageItem[],
   { document, expectedUnits, isDryRun }: CloseOptions,
 ): Promise<ClosedUsage> =>
   db.transaction(async (transaction) => {
-    const eventIds = idsOf(items, "E");
-    const found = await getMeterEvents(transaction, eventIds);
-    const differences = await Promise.all(
-      idsOf(items, "D").map((id) => getDifference(transaction, id)),
-    );
-    const streams = [...found, ...differences.map((each) => ({ ...each, mode: "live" as const }))];
-    await lockStreams(transaction, streams);
-    const events = await lockMeterEvents(transaction, eventIds);
-    const closed = new Set(eventIds);
-    const open: StoredMeterEvent[] = [];
-    for (const event of events) {
-      if (!(await requireClosable(transaction, event, closed, document))) {
-        open.push(event);
-      }
-    }
+    const { events, differences } = await lockItems(transaction, named);
+    const openEvents = events.filter((event) => !isClosedAlready(itemOfEvent(event), document));
     const openDifferences = differences.filter(
-      (difference) => !isDifferenceClosedAlready(difference, document),
+      (difference) => !isClosedAlready(itemOfDifference(difference), document),
     );
-    const units =
-      events.reduce((sum, { quantity }) => sum + quantity, 0) -
-      differences.reduce((sum, each) => sum + each.units, 0);
-    requireDocument([...events, ...differences], units, document, expectedUnits);
+    for (const event of openEvents) {
+      await requireClosable(transaction, event, events, document);
+    }
+    const items = [...events.map(itemOfEvent), ...differences.map(itemOfDifference)];
+    const units = requireDocument(items, document, expectedUnits);
     if (isDryRun) {
-      return { events, differences, units };
+      return { items, units };
     }
     const now = await readDatabaseTime(transaction, clock);
     const { by, reason } = decisionOf(actor);
     const note = [document?.reference ?? "never billed", reason ?? []].flat().join(": ");
-    const openIds = open.map(({ id }) => id);
+    const openIds = openEvents.map(({ id }) => id);
     await closeEvents(transaction, openIds, { document, note, now });
     for (const difference of openDifferences) {
       const decision = { isSent: false, reason, by, document, now };
       await closeDifference(transaction, difference, decision);
     }
-    for (const accountId of new Set(streams.map((each) => each.accountId))) {
+    for (const accountId of new Set(items.map((item) => item.accountId))) {
       await recordAction(transaction, actor, now, {
         action: "usage.close",
         accountId,
-        subject: namedItems(items),
+        subject: namedItems(named),
         details: { ...document, units },
       });
     }
-    return { events, differences, units };
+    return { items, units };
   });

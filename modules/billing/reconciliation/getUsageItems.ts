@@ -1,14 +1,15 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { listMeterEventsById, lockMeterEvents } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
-import { namedEvents } from "../meterEvents.rules.ts";
+import { eventItems, namedItems } from "../meterEvents.rules.ts";
+import type { UsageItem } from "../meterEvents.rules.ts";
 import { lockStreams } from "../streams.sql.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { findDifference } from "./usageDifferences.sql.ts";
 import type { UsageDifference } from "./usageDifferences.sql.ts";
 
-export const itemNotFound = (names: string): DomainError =>
-  new DomainError("record_not_found", `${names} not found; see \`impact usage list\``);
+export const itemNotFound = (items: readonly UsageItem[]): DomainError =>
+  new DomainError("record_not_found", `${namedItems(items)} not found; see \`impact usage list\``);
 
 /** @throws DomainError record_not_found */
 export const getDifference = async (
@@ -17,49 +18,34 @@ export const getDifference = async (
 ): Promise<UsageDifference> => {
   const difference = await findDifference(db, id);
   if (!difference) {
-    throw itemNotFound(`D${id}`);
+    throw itemNotFound([{ letter: "D", id }]);
   }
   return difference;
 };
 
-/** @throws DomainError record_not_found if one of them does not exist */
-export const getMeterEvents = async (
-  db: CommonQueryMethods,
-  ids: readonly bigint[],
-): Promise<readonly StoredMeterEvent[]> => {
-  const events = await listMeterEventsById(db, ids);
-  const found = new Set(events.map(({ id }) => id));
-  const missing = ids.filter((id) => !found.has(id));
-  if (missing.length > 0) {
-    throw itemNotFound(namedEvents(missing));
-  }
-  return events;
-};
-
-/** @throws DomainError record_not_found */
-export const getMeterEvent = async (
-  db: CommonQueryMethods,
-  id: bigint,
-): Promise<StoredMeterEvent> => {
-  const [event] = await getMeterEvents(db, [id]);
-  if (!event) {
-    throw itemNotFound(`E${id}`);
-  }
-  return event;
+type LockedItems = {
+  readonly events: readonly StoredMeterEvent[];
+  readonly differences: readonly UsageDifference[];
 };
 
 /**
- * Locks the stream of a meter event and the event until the transaction ends, and returns the event as it is then.
- * @throws DomainError record_not_found
+ * Locks the streams of items, and the events among them, until the transaction ends.
+ * @throws DomainError record_not_found if one of them does not exist
  */
-export const lockMeterEvent = async (
+export const lockItems = async (
   transaction: DatabaseTransactionConnection,
-  id: bigint,
-): Promise<StoredMeterEvent> => {
-  await lockStreams(transaction, await getMeterEvents(transaction, [id]));
-  const [event] = await lockMeterEvents(transaction, [id]);
-  if (!event) {
-    throw itemNotFound(`E${id}`);
+  items: readonly UsageItem[],
+): Promise<LockedItems> => {
+  const idsOf = (letter: UsageItem["letter"]): readonly bigint[] =>
+    items.filter((item) => item.letter === letter).map(({ id }) => id);
+  const ids = idsOf("E");
+  const found = await listMeterEventsById(transaction, ids);
+  const missing = ids.filter((id) => !found.some((event) => event.id === id));
+  if (missing.length > 0) {
+    throw itemNotFound(eventItems(missing));
   }
-  return event;
+  const differences = await Promise.all(idsOf("D").map((id) => getDifference(transaction, id)));
+  const ofDifferences = differences.map((each) => ({ ...each, mode: "live" as const }));
+  await lockStreams(transaction, [...found, ...ofDifferences]);
+  return { events: await lockMeterEvents(transaction, ids), differences };
 };

@@ -82,8 +82,15 @@ const shareOf = (quantity: number, units: number): number =>
     ? Math.sign(quantity) * Math.min(Math.abs(quantity), Math.abs(units))
     : 0;
 
-export const sumDelivered = (events: readonly MinuteEvent[]): number =>
+const sumDelivered = (events: readonly MinuteEvent[]): number =>
   events.reduce((sum, { state, quantity }) => (state === "delivered" ? sum + quantity : sum), 0);
+
+/** Compares the processor's units of a minute with the events: by how many they differ, and what may still explain that. */
+export const compareMinute = (events: readonly MinuteEvent[], theirs: number, now: Date) => ({
+  units: theirs - sumDelivered(events),
+  obstacle: findObstacle(events, now),
+  askedIds: events.filter(isAskedAbout).map(({ id }) => id),
+});
 
 /** The units that no delivered event explains, allotted to a customer's events that are asked about. */
 type Allotment = { readonly shares: ReadonlyMap<bigint, number>; readonly rest: number };
@@ -139,7 +146,7 @@ const answerOf = (
  */
 export const decideMinute = (
   own: CustomerMinute,
-  others: readonly (CustomerMinute & { readonly accountIds: ReadonlySet<string> })[],
+  others: readonly (CustomerMinute & { readonly accountIds: readonly string[] })[],
 ): ReadonlyMap<bigint, Answer> => {
   const asked = own.events.filter(isAskedAbout).toSorted(inOrder);
   const allotment = typeof own.theirs === "number" ? allot(own, own.theirs) : null;
@@ -151,7 +158,7 @@ export const decideMinute = (
   );
   return new Map(
     asked.map((event): [bigint, Answer] => {
-      const possible = others.filter(({ accountIds }) => accountIds.has(event.accountId));
+      const possible = others.filter(({ accountIds }) => accountIds.includes(event.accountId));
       const unreadable = [
         // A customer that the processor has refused is often one that it does not know any more.
         ...(event.failure === "refused" ? [] : [own.theirs]),

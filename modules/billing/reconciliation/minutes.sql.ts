@@ -41,21 +41,24 @@ export const listEventsOfSpan = (
     ORDER BY meter_event.id
   `);
 
-const customerRow = z.strictObject({ accountId: z.uuid(), customerId: z.string() });
+const customerRow = z.strictObject({ customerId: z.string(), accountIds: z.array(z.uuid()) });
 
 /**
- * Lists the Stripe customers that may have usage of accounts: all that they have had. A lost history may have sent usage to any
- * of them.
+ * Lists the other Stripe customers that may have usage of accounts: all that they have had. A lost history may have sent usage to
+ * any of them.
  */
-export const listPossibleCustomers = (
+export const listOtherCustomers = (
   db: CommonQueryMethods,
   accountIds: readonly string[],
+  customerId: string | null,
 ): Promise<readonly Readonly<z.output<typeof customerRow>>[]> =>
   db.any(sql.type(customerRow)`
-    SELECT account.id AS "accountId", customer.id AS "customerId"
+    SELECT customer.id AS "customerId", array_agg(account.id) AS "accountIds"
     FROM account
     CROSS JOIN LATERAL unnest(account.stripe_customer_ids) AS customer (id)
-    WHERE account.id = ANY(${sql.array([...accountIds], "uuid")})
+    WHERE account.id = ANY(${sql.array([...accountIds], "uuid")}) AND customer.id IS DISTINCT FROM ${customerId}::text
+    GROUP BY customer.id
+    ORDER BY customer.id
   `);
 
 const idRow = z.strictObject({ id: z.uuid() });

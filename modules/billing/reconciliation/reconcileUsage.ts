@@ -8,11 +8,11 @@ import { counted } from "../../../runtime/counted.rules.ts";
 import { isProcessorUnusable, UsageUnreadableError } from "../processor.ts";
 import { LONGEST_USAGE_LAG_MS } from "../usage.rules.ts";
 import { correctClock } from "../readDatabaseTime.ts";
-import { findObstacle, isAskedAbout, sumDelivered } from "./minutes.rules.ts";
+import { compareMinute } from "./minutes.rules.ts";
 import { listEventsOfSpan, listStripeStreams, streamOf, sumDeliveredUnits } from "./minutes.sql.ts";
 import type { CustomerStream, ReportedStream } from "./minutes.sql.ts";
 import type { FoundUnits } from "./usageDifferences.sql.ts";
-import { minuteOf } from "../usage.rules.ts";
+import { minuteOf, splitAt } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { secondOf } from "../../../runtime/durations.rules.ts";
 import { runConcurrently } from "../../../runtime/runConcurrently.ts";
@@ -23,13 +23,13 @@ const DAY = 24 * HOUR;
 
 const STEPS = [DAY, HOUR, MINUTE] as const;
 
-const split = ({ start, end }: Span, step: number): readonly Span[] => {
-  const firstBoundary = Math.floor(start / step) * step + step;
-  const starts = [start];
-  for (let boundary = firstBoundary; boundary < end; boundary += step) {
-    starts.push(boundary);
-  }
-  return starts.map((from, index) => ({ start: from, end: starts[index + 1] ?? end }));
+const split = (span: Span, step: number): readonly Span[] => {
+  const first = Math.floor(span.start / step) * step;
+  const boundaries = Math.ceil((span.end - first) / step);
+  return splitAt(
+    span,
+    Array.from({ length: boundaries }, (_, index) => first + index * step),
+  );
 };
 
 /** The units of a stream in a part of a span: what was delivered, and what the processor has. */
@@ -67,9 +67,7 @@ const CONCURRENT_READS = 4;
 const MAXIMUM_DIFFERENCES = 20;
 
 /** A minute in which Stripe's sum differs from what was delivered. */
-export type MinuteDifference = FoundUnits & {
-  readonly ours: number;
-  readonly theirs: number;
+type MinuteDifference = FoundUnits & {
   /** Whether what is being sent, or was delivered just before, can explain it. */
   readonly mayLag: boolean;
   /** The events that may explain it: it is not known yet whether Stripe has them. */
@@ -113,24 +111,21 @@ const readDifference = async (
   theirs: number,
 ): Promise<MinuteDifference | null> => {
   const events = await listEventsOfSpan(db, streamOf(reported), minute);
-  const ours = sumDelivered(events);
-  const units = theirs - ours;
-  if (units === 0) {
-    return null;
-  }
+  const now = clock.now();
+  const { units, obstacle, askedIds } = compareMinute(events, theirs, now);
   // Stripe may have lost one event. Then its second and account are known.
   const lost = events.find(({ state, quantity }) => state === "delivered" && quantity === -units);
-  return {
-    kind: reported.kind,
-    customerId: reported.customerId,
-    accountId: lost?.accountId ?? reported.accountIds[0],
-    second: lost?.second ?? minute.start,
-    units,
-    ours,
-    theirs,
-    mayLag: findObstacle(events, clock.now()) !== null,
-    askedIds: events.filter(isAskedAbout).map(({ id }) => id),
-  };
+  return units === 0
+    ? null
+    : {
+        kind: reported.kind,
+        customerId: reported.customerId,
+        accountId: lost?.accountId ?? reported.accountIds[0],
+        second: lost?.second ?? minute.start,
+        units,
+        mayLag: obstacle !== null || secondOf(now) < minute.end + LAG,
+        askedIds,
+      };
 };
 
 /** Sums what was delivered in a span. It is read in short steps, because a busy stream has an event in each second. */
@@ -211,8 +206,6 @@ export const listStreamsNeedingAttention = (
 
 export type Reconciliation = {
   readonly streams: readonly StreamReport[];
-  /** The ids of the differences that no event explains. */
-  readonly openIds: ReadonlyMap<FoundUnits, bigint>;
   /** The streams that differ or could not be read. */
   readonly drifting: readonly StreamReport[];
   /** Why it does not count as a success: the processor may be down or not configured. */
@@ -261,12 +254,11 @@ export const reconcileUsage = async (
   );
   const drifting = listStreamsNeedingAttention(streams);
   const failure = failureOf(drifting);
-  const openIds = await given.db.transaction(async (transaction) => {
-    const ids: (readonly [FoundUnits, bigint])[] = [];
+  await given.db.transaction(async (transaction) => {
     for (const stream of streams.filter(({ error }) => error === null)) {
       const part = comparedSpan(stream, span);
       const found = listUnexplained(stream);
-      ids.push(...(await replaceOpenDifferences(transaction, stream, part, found, startedAt)));
+      await replaceOpenDifferences(transaction, stream, part, found, startedAt);
     }
     if (accountId === null && givenSpan === null) {
       await insertReconciliation(transaction, {
@@ -279,7 +271,6 @@ export const reconcileUsage = async (
         error: failure,
       });
     }
-    return new Map(ids);
   });
-  return { streams, openIds, drifting, failure };
+  return { streams, drifting, failure };
 };

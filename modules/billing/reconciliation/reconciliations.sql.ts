@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { KINDS } from "../../records/owner.rules.ts";
-import { columnsOf, safeInteger, sql, timestamp } from "../../../db/sql.ts";
+import { columnsOf, sql, timestamp } from "../../../db/sql.ts";
 
 /** A stream whose usage the processor did not return. */
 const unreadableStream = z.strictObject({
@@ -50,33 +50,27 @@ export const deleteOldReconciliations = async (
   return rowCount;
 };
 
-/** The latest reconciliation, as the tail of a SELECT. */
-const latest = sql.fragment`FROM reconciliation ORDER BY started_at DESC LIMIT 1`;
-
 /** Returns the reconciliation that started last; null if there was none. */
 export const findLastReconciliation = (
   db: CommonQueryMethods,
 ): Promise<StoredReconciliation | null> =>
-  db.maybeOne(sql.type(reconciliationRow)`SELECT ${columns} ${latest}`);
+  db.maybeOne(sql.type(reconciliationRow)`
+    SELECT ${columns} FROM reconciliation ORDER BY started_at DESC LIMIT 1
+  `);
 
-const statusRow = z.strictObject({
-  lastSuccessAt: z.date().nullable(),
-  installedAt: z.date(),
-  unreadable: safeInteger,
-  hasFailed: z.boolean(),
-});
+const successRow = z.strictObject({ lastSuccessAt: z.date().nullable(), installedAt: z.date() });
 
-/** What the metrics and `doctor` report of reconciliations. */
-export type ReconciliationStatus = Readonly<z.output<typeof statusRow>>;
-
-/** Unreadable streams and `hasFailed` are of the last reconciliation. One that failed can hide differences. */
-export const readReconciliationStatus = (db: CommonQueryMethods): Promise<ReconciliationStatus> =>
-  db.one(sql.type(statusRow)`
+/**
+ * Returns what the metrics and `doctor` report of reconciliations. Unreadable streams and `hasFailed` are of the last one. One
+ * that failed can hide differences.
+ */
+export const readReconciliationStatus = async (db: CommonQueryMethods) => {
+  const last = await findLastReconciliation(db);
+  const success = await db.one(sql.type(successRow)`
     SELECT
       (SELECT ended_at FROM reconciliation WHERE error IS NULL ORDER BY started_at DESC LIMIT 1) AS "lastSuccessAt",
-      (SELECT min(applied_at) FROM schema_migration) AS "installedAt",
-      coalesce(jsonb_array_length(last.unreadable), 0)::bigint AS unreadable,
-      last.error IS NOT NULL AS "hasFailed"
-    FROM (VALUES (true)) AS always (present)
-    LEFT JOIN LATERAL (SELECT unreadable, error ${latest}) AS last ON true
+      (SELECT min(applied_at) FROM schema_migration) AS "installedAt"
   `);
+  const hasFailed = last !== null && last.error !== null;
+  return { ...success, unreadable: last?.unreadable.length ?? 0, hasFailed };
+};

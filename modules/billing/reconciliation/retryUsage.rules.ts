@@ -3,9 +3,7 @@ import type { MeterEventState, Failure } from "../meterEvents.rules.ts";
 import { namedEvents } from "../meterEvents.rules.ts";
 
 /** What an operator has found out about an event that is unclear. */
-export type OperatorAnswer =
-  | { readonly kind: "delivered"; readonly customerId: string | null }
-  | { readonly kind: "absent" };
+export type OperatorAnswer = "delivered" | "absent";
 
 type FailedEvent = {
   readonly id: bigint;
@@ -15,11 +13,7 @@ type FailedEvent = {
 };
 
 /** The event of the usage that a refund takes back. */
-type Usage = {
-  readonly id: bigint;
-  readonly state: MeterEventState;
-  readonly documentReference: string | null;
-};
+type Usage = { readonly id: bigint; readonly documentReference: string | null };
 
 /** What a retry does: it sends the event, asks the processor first, or records that the processor has it. */
 export type Retry = "send" | "ask" | "record";
@@ -45,7 +39,7 @@ export const decideRetry = (
         : `${name} is a refund of usage that ${usage.documentReference} bills: issue a credit note, and close it with that`,
     );
   }
-  if (answer?.kind === "delivered") {
+  if (answer === "delivered") {
     if (!mayBeDelivered) {
       throw invalidRequest(`${name} was refused: the processor does not have it`);
     }
@@ -60,32 +54,4 @@ export const decideRetry = (
     );
   }
   return "send";
-};
-
-/**
- * Returns the customer that has an event according to an operator.
- * @param possible the customers that may have it; null stands for an event without a customer
- * @throws DomainError request_invalid if several may have it and none is named, or the named one cannot have it
- */
-export const requireCustomer = (
-  id: bigint,
-  possible: ReadonlySet<string>,
-  named: string | null,
-): string => {
-  const places = [...possible].join(" or ");
-  const [first] = possible;
-  if (first === undefined) {
-    throw invalidRequest(
-      `the organization of ${namedEvents([id])} has no Stripe customer; set the one that has the usage with \`impact org update\``,
-    );
-  }
-  if (named === null && possible.size > 1) {
-    throw invalidRequest(
-      `${namedEvents([id])} may be at ${places}; name the customer that has it with \`--customer\``,
-    );
-  }
-  if (named !== null && !possible.has(named)) {
-    throw invalidRequest(`${namedEvents([id])} cannot be at ${named}, only at ${places}`);
-  }
-  return named ?? first;
 };

@@ -91,7 +91,6 @@ const storeOpenDifference = (
 /**
  * Replaces the open differences of a customer in a span by those that were found there now. One that is found again keeps its
  * id.
- * @returns the ids of what was found
  */
 export const replaceOpenDifferences = async (
   transaction: DatabaseTransactionConnection,
@@ -99,7 +98,7 @@ export const replaceOpenDifferences = async (
   { start, end }: Span,
   found: readonly FoundUnits[],
   now: Date,
-): Promise<ReadonlyMap<FoundUnits, bigint>> => {
+): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM usage_difference
     WHERE customer_id = ${customerId}
@@ -112,11 +111,9 @@ export const replaceOpenDifferences = async (
         "int8",
       )})
   `);
-  const ids = new Map<FoundUnits, bigint>();
   for (const each of found) {
-    ids.set(each, await storeOpenDifference(transaction, { ...each, customerId, kind }, now));
+    await storeOpenDifference(transaction, each, now);
   }
-  return ids;
 };
 
 /** How a difference is closed. */

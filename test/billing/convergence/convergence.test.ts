@@ -22,7 +22,7 @@ const LOST: readonly Operation[] = [
   "swapCustomers",
   "retrySome",
   "holdOrResume",
-  "move",
+  "leaveLedger",
 ];
 
 const HAPPENING: readonly Operation[] = [

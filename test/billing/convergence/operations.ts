@@ -137,7 +137,9 @@ export const createOperations = (world: World, random: Random) => {
   const resume = (wasNothingLost = false): Promise<boolean> =>
     attempt(`resume${wasNothingLost ? " --nothing-was-lost" : ""}`, async () => {
       const { deps } = world;
-      await asOperator(() => resumeUsage(deps(), { wasNothingLost }));
+      await asOperator(() =>
+        resumeUsage(deps(), { history: wasNothingLost ? "nothing_lost" : null }),
+      );
       isHeld = false;
     });
 
@@ -151,14 +153,15 @@ export const createOperations = (world: World, random: Random) => {
     );
   };
 
-  const move = async (): Promise<boolean> => {
+  const leaveLedger = async (): Promise<boolean> => {
     if (!world.isOnLedger()) {
-      return random.below(10) === 0 && attempt("repeat the move", world.move);
+      return false;
     }
     for (const accountId of accountIds.filter(() => random.below(3) > 0)) {
       await world.setCustomer(accountId, await repairs.pickFreeCustomer());
     }
-    return attempt("move", world.move);
+    await world.leaveLedger();
+    return true;
   };
 
   /** Neither changes what is billed through it. */
@@ -184,7 +187,7 @@ export const createOperations = (world: World, random: Random) => {
     swapCustomers: onStripe(swapCustomers),
     changeSubscription,
     holdOrResume,
-    move,
+    leaveLedger,
     retrySome: repairs.retrySome,
     retryAll: repairs.retryAll,
     closeSome: repairs.closeSome,
@@ -203,7 +206,7 @@ export const createOperations = (world: World, random: Random) => {
     run,
     /**
      * Restores a database from before a time in which `names` happened, or promotes a standby that lacks the last of them. The
-     * operator repeats what the organizations have had, and the move.
+     * operator repeats what the organizations have had, and the change to Stripe.
      */
     restore: async (names: readonly Name[]): Promise<void> => {
       let customers: readonly CustomerChange[] = [];
@@ -218,12 +221,12 @@ export const createOperations = (world: World, random: Random) => {
         }
       });
       isHeld = wasHeld;
-      const isMoveLost = customers.length > 0 && world.isOnLedger();
+      const isOnLedgerAgain = customers.length > 0 && world.isOnLedger();
       for (const [accountId, customerId] of customers) {
         await world.setCustomer(accountId, customerId);
       }
-      if (isMoveLost) {
-        await attempt("repeat the lost move", world.move);
+      if (isOnLedgerAgain) {
+        await world.leaveLedger();
       }
       await resume(lost === 0 && random.below(2) === 0);
     },
@@ -232,9 +235,7 @@ export const createOperations = (world: World, random: Random) => {
       if (isHeld) {
         await resume();
       }
-      if (world.isOnLedger()) {
-        await move();
-      }
+      await leaveLedger();
       await repairs.finish();
     },
   };

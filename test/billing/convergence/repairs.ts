@@ -3,22 +3,17 @@ import { listOpenItems } from "../../../modules/billing/meterEventReports.sql.ts
 import {
   documentFor,
   eventItems,
+  nameOf,
   RETRIED_CAUSES,
 } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
-import {
-  retryItems,
-  retryUsage,
-  sendDifference,
-} from "../../../modules/billing/reconciliation/retryUsage.ts";
+import { retryItem, retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { listOpenDifferences } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import type { UsageDifference } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import type { Random } from "../../support/random.ts";
 import type { Span } from "../../../modules/billing/usage.rules.ts";
 import type { World } from "./world.ts";
-
-const REALLY = { isDryRun: false };
 
 /** Rounds after which an operator answers for the processor, closes what is left, and gives up. */
 const ANSWERED_ROUNDS = 6;
@@ -39,7 +34,9 @@ export const createRepairs = (
   };
 
   const retryEvent = (event: StoredMeterEvent): Promise<boolean> =>
-    attempt(`retry ${describe(event)}`, () => asOperator(() => retryUsage(world.deps(), event.id)));
+    attempt(`retry ${describe(event)}`, () =>
+      asOperator(() => retryUsage(world.deps(), { letter: "E", id: event.id })),
+    );
 
   const retrySome = async (): Promise<boolean> => {
     const events = await listEvents(["failed"]);
@@ -53,13 +50,9 @@ export const createRepairs = (
     const retried: string[] = [];
     await asOperator(async () => {
       const deps = world.deps();
-      for await (const item of retryItems(
-        deps,
-        await listOpenItems(deps.db, RETRIED_CAUSES),
-        REALLY,
-      )) {
-        const refused = "refusal" in item ? ` refused: ${item.refusal.message}` : "";
-        retried.push(`${item.letter}${item.id}${refused}`);
+      for (const item of await listOpenItems(deps.db, RETRIED_CAUSES)) {
+        const { retry } = await retryItem(deps, item);
+        retried.push(`${nameOf(item)} ${typeof retry === "string" ? retry : retry.message}`);
       }
     });
     world.write(`retry all: ${retried.join(", ")}`);
@@ -88,7 +81,7 @@ export const createRepairs = (
             ...eventItems(events.map(({ id }) => id)),
             ...differences.map(({ id }) => ({ letter: "D", id }) as const),
           ],
-          { ...REALLY, document: isDocumented ? document : null, expectedUnits: units },
+          { isDryRun: false, document: isDocumented ? document : null, expectedUnits: units },
         ),
       );
       if (isDocumented) {
@@ -135,7 +128,7 @@ export const createRepairs = (
 
   const retryDifference = (difference: UsageDifference): Promise<boolean> =>
     attempt(`retry ${describeDifference(difference)}`, () =>
-      asOperator(() => sendDifference(world.deps(), difference.id, REALLY)),
+      asOperator(() => retryUsage(world.deps(), { letter: "D", id: difference.id })),
     );
 
   const acceptDifference = (difference: UsageDifference): Promise<boolean> =>
@@ -153,11 +146,11 @@ export const createRepairs = (
   const answer = (event: StoredMeterEvent): Promise<boolean> => {
     const isDelivered = random.below(2) === 0;
     return attempt(`retry ${describe(event)} --${isDelivered ? "delivered" : "absent"}`, () =>
-      retryUsage(world.deps(), event.id, {
-        answer: isDelivered
-          ? { kind: "delivered", customerId: event.customerId }
-          : { kind: "absent" },
-      }),
+      retryUsage(
+        world.deps(),
+        { letter: "E", id: event.id },
+        { answer: isDelivered ? "delivered" : "absent" },
+      ),
     );
   };
 

@@ -11,7 +11,6 @@ import { meterEventColumns, meterEventRow } from "../../../modules/billing/meter
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import type { MeterEventState } from "../../../modules/billing/meterEvents.rules.ts";
 import { defaultSpan } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
-import { moveToStripe } from "../../../modules/billing/moveToStripe.ts";
 import { applyRefusalReport } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
@@ -58,7 +57,7 @@ export type WorldOptions = {
   readonly customers?: number;
   /** Accounts, of which each has another customer at first. */
   readonly accounts?: number;
-  /** Whether the built-in ledger bills, and the accounts have no customers, until they move to Stripe. */
+  /** Whether the built-in ledger bills, and the accounts have no customers, until Stripe does. */
   readonly startsOnLedger?: boolean;
 };
 
@@ -304,15 +303,13 @@ export const createWorld = async (
     bill: (units: Units): void => {
       documents.push(units);
     },
-    /** Makes Stripe the processor, and moves the usage of those organizations that have a customer. */
-    move: async (): Promise<void> => {
-      if (isOnLedger) {
-        isOnLedger = false;
-        deps = createDeps(true);
-      }
-      const { usage } = await moveToStripe(deps, { isDryRun: false });
+    /** Makes Stripe the processor of what is sealed from now on, as docs/operations.md says. */
+    leaveLedger: async (): Promise<void> => {
+      await db.query(sql.typeAlias("void")`UPDATE deployment SET processor = NULL`);
+      isOnLedger = false;
+      deps = createDeps(true);
       await deps.billing.prepare();
-      write(`move ${usage.reduce((sum, { quantity }) => sum + quantity, 0)} to Stripe`);
+      write("Stripe bills");
     },
     /** Lets history go on for a while, and goes on with the database from before, as a restore does. */
     restore: async (happen: () => Promise<void> = () => Promise.resolve()): Promise<void> => {

@@ -159,7 +159,7 @@ test("a paused collection is named, and rejects registrations with the policy su
   t.is(reconciled.exitCode, 1);
   t.regex(reconciled.stderr, /6 trees on no invoice: the collection of sub_\w+ was paused/u);
   const doctor = (await impact("doctor")).stdout;
-  t.regex(doctor, /invoices as last compared +wrong .*6 trees on no invoice/u);
+  t.regex(doctor, /subscriptions and invoices +wrong .*6 trees on no invoice/u);
   t.regex((await impact("org", "list")).stdout, /6 trees on no invoice/u);
   const statement = await impact("statement", "--org", accountId, "--period", "2026-05");
   t.is(statement.exitCode, 1);

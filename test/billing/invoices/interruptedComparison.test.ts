@@ -75,7 +75,8 @@ test("a copy expects no usage of the deployment from which it was separated", as
   const separatedAt = deps.clock.now();
   await register(2);
   await drain();
-  const span = { kind: "tree", start, end: start + 3600, finalizedAt: null } as const;
+  const hour = { kind: "tree", start, end: start + 3600 } as const;
+  const span = { ...hour, subscriptionId: null, problem: null };
 
   const [all] = await sumDelivered(deps.db, customerId, [span], null);
   const [own] = await sumDelivered(deps.db, customerId, [span], separatedAt);

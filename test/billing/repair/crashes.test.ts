@@ -3,13 +3,12 @@ import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { documentFor, eventItems } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
-import { retryUsage, sendDifference } from "../../../modules/billing/reconciliation/retryUsage.ts";
+import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { listOpenDifferences } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import type { UsageDifference } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
 import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
-import { moveToStripe } from "../../../modules/billing/moveToStripe.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { openTestPool } from "../../support/database.ts";
 import { startRelay } from "../../support/relay.ts";
@@ -85,7 +84,7 @@ test("a retry of refused usage that breaks at any statement bills it once", asyn
     t,
     operator,
     () => fail(operator),
-    (deps, { id }) => retryUsage(deps, id),
+    (deps, { id }) => retryUsage(deps, { letter: "E", id }),
   );
   await requireDelivered(t, operator);
 });
@@ -98,7 +97,9 @@ test("a retry of usage of unknown outcome that breaks at any statement bills it 
     isApplied = !isApplied;
     return operator.failUnknown(4, isApplied);
   };
-  await breakEverywhere(t, operator, prepare, (deps, { id }) => retryUsage(deps, id));
+  await breakEverywhere(t, operator, prepare, (deps, { id }) =>
+    retryUsage(deps, { letter: "E", id }),
+  );
   await requireDelivered(t, operator);
 });
 
@@ -137,7 +138,7 @@ test("a difference that is sent by a command that breaks at any statement is tak
     return addSurplus(operator);
   };
   await breakEverywhere(t, operator, prepare, (deps, { id }) =>
-    sendDifference(deps, id, { isDryRun: false }),
+    retryUsage(deps, { letter: "D", id }),
   );
   t.deepEqual(await operator.reconcile(), []);
 });
@@ -207,25 +208,6 @@ test("the end of a restore's hold that breaks at any statement asks about each e
   await operator.settle();
   await requireDelivered(t, operator);
 });
-
-test(
-  "a move to Stripe that breaks at any statement bills the ledger's usage once",
-  async (operator) => {
-    const { t } = operator;
-    const ledger = await operator.register(operator.accountIds[0] ?? "", 5);
-    await operator.send();
-    await operator.setCustomer(ledger.accountId, operator.customerIds[0] ?? null);
-    await operator.move();
-    await breakEverywhere(
-      t,
-      operator,
-      () => Promise.resolve(),
-      (deps) => moveToStripe(deps, { isDryRun: false }),
-    );
-    t.is(operator.billedTo(0), 5);
-  },
-  { startsOnLedger: true },
-);
 
 test("the questions and attempts of a sender that breaks at any statement bill once", async (operator) => {
   const { t } = operator;

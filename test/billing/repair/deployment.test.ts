@@ -115,11 +115,11 @@ test("a deployment whose ledger has no live usage takes Stripe's key", async (t)
   t.like((await readDeployment(t.context.db)).processor, { name: "stripe" });
 });
 
-test("a deployment whose ledger has live usage takes Stripe's key only by a move", async (t) => {
+test("a deployment whose ledger has live usage takes Stripe's key only by decision", async (t) => {
   const ledger = billingOf(t, null);
   await ledger.prepare();
   t.is((await send(t, ledger, null)).kind, "done");
   await t.throwsAsync(billingOf(t, await startDouble(t)).prepare(), {
-    message: /impact deployment move-to-stripe/u,
+    message: /"From the ledger to Stripe" in docs/u,
   });
 });

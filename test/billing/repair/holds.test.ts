@@ -19,9 +19,9 @@ test("if nothing was lost, usage is sent without a question", async (operator) =
   await operator.restore();
   await operator.register(accountOf(operator), 2);
   const before = await readDeployment(operator.deps().db);
-  await operator.resume({ wasNothingLost: true, isDryRun: true });
+  await operator.resume({ history: "nothing_lost", isDryRun: true });
   t.deepEqual(await readDeployment(operator.deps().db), before);
-  t.is((await operator.resume({ wasNothingLost: true })).doubtedUntil, null);
+  t.is((await operator.resume({ history: "nothing_lost" })).doubtedUntil, null);
   await operator.send();
   t.is(operator.billedTo(0), 8);
   t.is((await readDeployment(operator.deps().db)).doubtedUntil, null);
@@ -41,7 +41,7 @@ test("an operator's later hold does not renew the doubt of a restore", async (op
 });
 
 test("a restore that was not noticed is named when a hold ends, not without one", async (operator) => {
-  await operator.t.throwsAsync(operator.resume({ isRestored: true }), {
+  await operator.t.throwsAsync(operator.resume({ history: "restored" }), {
     message: /usage is not held, so nothing would be asked about/u,
   });
 });
@@ -118,7 +118,7 @@ test("a copy that is used beside the original is not compared with what that has
   const copy = await copyDatabaseOf(t, operator);
   await operator.send();
   await operator.continueWith(copy, kept);
-  await operator.resume({ isCopy: true });
+  await operator.resume({ history: "copy" });
   t.like(await readDeployment(copy), { hold: null, isServerChanged: false, processor: null });
   t.deepEqual(await operator.reconcile(), []);
 

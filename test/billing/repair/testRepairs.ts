@@ -5,11 +5,7 @@ import type { BillingDocument, UsageItem } from "../../../modules/billing/meterE
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
 import type { ClosedUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
-import {
-  retryItems,
-  retryUsage,
-  sendDifference,
-} from "../../../modules/billing/reconciliation/retryUsage.ts";
+import { retryItem, retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
 import type { RetriedItem } from "../../../modules/billing/reconciliation/retryUsage.ts";
 import type { OperatorAnswer } from "../../../modules/billing/reconciliation/retryUsage.rules.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
@@ -99,13 +95,13 @@ const createOperator = (world: World) => {
         ({ state, failure }) => failure ?? state,
       ),
     retry: (id: bigint, answer: OperatorAnswer | null = null, isDryRun = false) =>
-      retryUsage(world.deps(), id, { answer, isDryRun }),
+      retryUsage(world.deps(), { letter: "E", id }, { answer, isDryRun }),
     retryAll: async (isDryRun = false): Promise<readonly RetriedItem[]> => {
       const retried: RetriedItem[] = [];
       const deps = world.deps();
       const open = await listOpenItems(deps.db, RETRIED_CAUSES);
-      for await (const item of retryItems(deps, open, { isDryRun })) {
-        retried.push(item);
+      for (const item of open) {
+        retried.push(await retryItem(deps, item, { isDryRun }));
       }
       return retried;
     },
@@ -147,8 +143,8 @@ const createOperator = (world: World) => {
       );
       return findDifference();
     },
-    sendDifference: (id: bigint, isDryRun = false): Promise<UsageDifference> =>
-      sendDifference(world.deps(), id, { isDryRun }),
+    sendDifference: (id: bigint, isDryRun = false) =>
+      retryUsage(world.deps(), { letter: "D", id }, { isDryRun }),
     resume: (options?: Parameters<typeof resumeUsage>[1]): Promise<ResumedUsage> =>
       resumeUsage(world.deps(), options),
     /** Lets the senders work until the sums have decided everything. */

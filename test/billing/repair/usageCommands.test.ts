@@ -1,7 +1,5 @@
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { systemClock } from "../../../runtime/clock.ts";
-import { getDeploymentName } from "../../../modules/billing/holdUsage.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { startStoreApiOf } from "../../stores/startStoreApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -46,7 +44,6 @@ test("usage explain prints a registration's events, and a plan that names what r
   const registration = await scene.register(5);
   await scene.drain();
   await scene.refund(registration, 2);
-  const name = await getDeploymentName({ db: t.context.db, clock: systemClock });
   const run = await scene.impact("usage", "explain", registration, "--json");
   t.is(run.exitCode, 0, run.stderr);
   const shown = z
@@ -59,8 +56,6 @@ test("usage explain prints a registration's events, and a plan that names what r
     refunded_count: 2,
     billing: "failed",
     invoice_number: null,
-    sender_workflow: `${name}/usage-sender`,
-    refund_workflow: `${name}/refund-${registration}`,
   });
   const [event] = shown.meter_events;
   t.like(event, { state: "failed", failure: "refused", attempts: 1, quantity: 5 });
@@ -115,10 +110,11 @@ test("usage reconcile succeeds after a drain and exits with 1 if the processor h
   const agreed = await scene.impact(...args);
   t.is(agreed.exitCode, 0, agreed.stderr);
   t.regex(agreed.stdout, /tree +cus_\S+ +9 +9\n/u);
+  t.regex(agreed.stderr, /Nothing differs from/u);
   scene.double.control.changeSettings({ summaryDelaySeconds: 120 });
   const lagging = await scene.impact(...args);
   t.is(lagging.exitCode, 0, lagging.stderr);
-  t.regex(lagging.stdout, / 9 +0 +may lag\n/u);
+  t.regex(lagging.stdout, /tree +cus_\S+ +9 +0\n/u);
   t.regex(lagging.stderr, /1 minute may lag\. Stripe's sums are complete after .*; repeat/u);
   scene.double.control.changeSettings({ summaryDelaySeconds: 0 });
   // Another program reports usage of the same customer.
@@ -136,14 +132,11 @@ test("usage reconcile succeeds after a drain and exits with 1 if the processor h
   t.regex(drifted.stderr, /1 differs at Stripe/u);
   const explained = await scene.impact("usage", "explain", scene.id);
   t.regex(explained.stdout, /Stripe has 5 units more of cus_\w+ than was delivered, .*event/u);
-  t.notRegex(explained.stdout, /lag/u);
 
   // A minute of which nothing was delivered here, compared before Stripe's sums are complete.
-  const [second] = [Math.floor(Date.now() / 1000) - 120];
+  const second = Math.floor(Date.now() / 1000) - 120;
   scene.double.control.acceptEvent({ customerId: customer, units: 2, second });
-  t.is((await scene.impact(...args)).exitCode, 1);
-  const early = await scene.impact("statement", "--org", scene.id, "--period", scene.month);
-  t.regex(early.stderr, /2 units more .*Stripe's sums lag for up to 15 minutes/u);
+  t.regex((await scene.impact(...args)).stderr, /minutes? may lag/u);
 });
 
 test("usage explain says why a registration has no usage", async (t) => {
@@ -158,7 +151,6 @@ test("usage explain says why a registration has no usage", async (t) => {
   await post("/app/api/refund", store.live, { type: "tree", quantity: 1 });
   const reversed = await scene.impact("usage", "explain", id);
   t.regex(reversed.stdout, /refunded count +1\n/u);
-  t.notRegex(reversed.stdout, /refund workflow/u);
   t.regex(prepaid.stdout, /paid from the store's balance/u);
   t.notRegex(prepaid.stdout, /imported/u);
 
@@ -203,7 +195,7 @@ test("what a comparison finds is stored, explained, and sent by a retry", async 
   t.is(settled.exitCode, 0);
   t.regex(settled.stderr, /Nothing needs a person/u);
   const past = (await scene.impact("usage", "explain", item)).stdout;
-  t.regex(past, /Stripe had 9 units less of cus_\w+ than was delivered, until \w+ had them sent/u);
+  t.regex(past, /Stripe had 9 units less of cus_\w+ than was delivered; sent by \w+/u);
   t.notRegex(past, /Stripe has|no event explains/u);
   t.is((await scene.impact("usage", "retry", item)).exitCode, 1);
   const closed = await scene.impact("usage", "close", item, "--never-bill", "--reason", "sent");

@@ -145,7 +145,7 @@ const other = (
   { customerId = "cus_2", accountId = "a" } = {},
 ): Parameters<typeof decideMinute>[1][number] => ({
   customerId,
-  accountIds: new Set([accountId]),
+  accountIds: [accountId],
   events: [{ ...DELIVERED, customerId, quantity: 100 }],
   theirs: typeof theirs === "number" ? 100 + theirs : theirs,
 });

@@ -89,7 +89,7 @@ const unlessRefused = <Decision>(decide: () => Decision): readonly Decision[] =>
 const statesAfterRetry = (state: MeterEventState): readonly MeterEventState[] =>
   FAILURES.flatMap((failure) =>
     BOOLEANS.flatMap((mayBeDelivered) =>
-      [null, { kind: "delivered", customerId: null } as const, { kind: "absent" } as const]
+      ([null, "delivered", "absent"] as const)
         .flatMap((answer) =>
           unlessRefused(() =>
             decideRetry({ id: 1n, state, failure, mayBeDelivered }, null, answer),
@@ -109,11 +109,12 @@ const statesAfterLateRefusal = (state: MeterEventState): readonly MeterEventStat
 
 /** The state that closing moves an event to. Late usage stays delivered. */
 const statesAfterClosing = (state: MeterEventState): readonly MeterEventState[] => {
-  const event = { id: 1n, quantity: 1, state, isLate: false, documentKind: null };
-  const circumstances = { openUsageId: null, refundedUnits: 0 };
-  return unlessRefused(() =>
-    isClosedAlready({ ...event, documentReference: null }, null, circumstances),
-  ).flatMap((isClosed) => (isClosed ? [] : (["closed"] as const)));
+  const item = { name: "E1", accountId: "a", kind: "tree", units: 1, state } as const;
+  const isOpen = state === "failed";
+  const closedWith = state === "closed" ? null : undefined;
+  return unlessRefused(() => isClosedAlready({ ...item, isOpen, closedWith }, null)).flatMap(
+    (isClosed) => (isClosed ? [] : (["closed"] as const)),
+  );
 };
 
 const transitionsOfTheCode = (): ReadonlySet<string> =>
@@ -134,8 +135,6 @@ const transitionsOfTheCode = (): ReadonlySet<string> =>
       ["failed", "delivered"],
       // The usage of a refund is delivered.
       ["failed", "pending"],
-      // The move to Stripe.
-      ["delivered", "pending"],
     ].flatMap(([from, to]) => (from === to ? [] : [`${from} --> ${to}`])),
   ]);
 
