@@ -12,7 +12,7 @@ import { createBilling } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import type { Billing } from "../../modules/billing/createBilling.ts";
 import type { DrainResult } from "./drainUsage.ts";
-import { drainUsage, sealMeterEvent } from "./drainUsage.ts";
+import { beginAttempt, drainUsage } from "./drainUsage.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { retryUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
@@ -112,10 +112,10 @@ export const setUpBilling = async (
     /** Drains through a worker without Stripe's key. */
     drainWithoutKey: (): Promise<DrainResult> =>
       drainUsage({ ...deps, billing: billingWithoutKey }, stream),
-    /** Seals the next event; null if nothing is ready. */
+    /** Begins the next attempt, as a process that is killed then; null if nothing is ready. */
     seal: async (mode: Mode = "live"): Promise<StoredMeterEvent | null> => {
-      const sealing = await sealMeterEvent(deps, { ...stream, mode });
-      return sealing.kind === "event" ? findMeterEvent(db, sealing.event.id) : null;
+      const { sealing } = await beginAttempt(deps, { ...stream, mode });
+      return sealing.kind === "event" ? sealing.event : null;
     },
     /** Drains until nothing is left, as the workflow would, and lets time pass if an event has to wait. */
     drain: async (): Promise<void> => {

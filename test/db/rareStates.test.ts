@@ -173,7 +173,10 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
   type Work = (db: DatabasePool) => Promise<unknown>;
   // With what each returns if it has found its rows.
   const works: Readonly<Record<string, readonly [Work, unknown]>> = {
-    "the start of an attempt": [async (db) => (await beginAttempts(db, [first.id], now)).length, 1],
+    "the start of an attempt": [
+      (db) => db.transaction(async (tx) => (await beginAttempts(tx, [first.id], now)).length),
+      1,
+    ],
     "the outcomes of attempts": [
       async (db) =>
         (

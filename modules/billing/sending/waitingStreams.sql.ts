@@ -2,12 +2,12 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { ownerColumns } from "../../records/columns.sql.ts";
 import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
-import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
 import type { Owner } from "../../records/owner.rules.ts";
 import { isLeaseFree } from "../../../db/leases.ts";
+import type { Lease } from "../../../db/leases.ts";
 import { streamsTable } from "../streams.sql.ts";
-import { leaseFrom } from "./attempts.sql.ts";
-import { MAXIMUM_DELAY_MS } from "./decideNextStep.rules.ts";
+import { PROCESSORS } from "../usage.rules.ts";
+import { LEASE_MS, MAXIMUM_DELAY_MS } from "./decideNextStep.rules.ts";
 
 const waitingRow = z.strictObject({ ...ownerColumns, second: safeInteger, attempts: z.int() });
 
@@ -73,10 +73,10 @@ const isAfter = (stream: Owner | null): FragmentSqlToken =>
     ? sql.fragment`true`
     : sql.fragment`(account_id, mode, kind) > (${stream.accountId}::uuid, ${stream.mode}, ${stream.kind})`;
 
-const readyRow = z.strictObject({ ...ownerColumns, second: safeInteger });
+const unsentRow = z.strictObject({ ...ownerColumns, firstSecond: safeInteger });
 
-/** A stream with usage that may be sealed, and the oldest second of it. */
-export type ReadyStream = Readonly<z.output<typeof readyRow>>;
+/** A stream with something to send, and the first second that may have usage to seal. */
+export type UnsentStream = Readonly<z.output<typeof unsentRow>>;
 
 /**
  * Lists the streams with facts that may be sealed and nothing that waits to be sent, in the order of their keys. The query steps
@@ -95,10 +95,10 @@ export const listReadyStreams = (
     readonly lastSecond: number;
     readonly limit: number;
   },
-): Promise<readonly ReadyStream[]> =>
-  db.any(sql.type(readyRow)`
+): Promise<readonly UnsentStream[]> =>
+  db.any(sql.type(unsentRow)`
     WITH RECURSIVE ${unsealedStreams(isAfter(after))}
-    SELECT account_id AS "accountId", mode, kind, second
+    SELECT account_id AS "accountId", mode, kind, second AS "firstSecond"
     FROM unsealed
     WHERE second <= ${lastSecond}
       AND NOT EXISTS (
@@ -115,12 +115,18 @@ export const listReadyStreams = (
     LIMIT ${limit}
   `);
 
+/** Returns the lease of an attempt that begins at a time. */
+export const leaseFrom = (now: Date): Lease => ({
+  now,
+  until: new Date(now.getTime() + LEASE_MS),
+});
+
 /**
  * The condition of a pending event that the sender may attempt: one without an attempt under its identifier, one whose attempt
  * ended with its process, or one whose retry is due. A retry that is due later than any delay lasts was recorded before the
  * clock was set back.
  */
-const isResumable = (now: Date): FragmentSqlToken => {
+export const isResumable = (now: Date): FragmentSqlToken => {
   const longestDelay = new Date(now.getTime() + 2 * MAXIMUM_DELAY_MS);
   return sql.fragment`(
     CASE
@@ -160,7 +166,12 @@ const nextEvent = (now: Date): FragmentSqlToken => {
   `;
 };
 
-const nextRow = meterEventRow.extend({ isResumable: z.boolean() });
+const nextRow = z.strictObject({
+  ...ownerColumns,
+  id: z.bigint(),
+  processor: z.enum(PROCESSORS),
+  isResumable: z.boolean(),
+});
 
 /** Returns the next events of the streams that have one, and whether the sender may attempt them. */
 export const listNextEvents = (
@@ -169,12 +180,12 @@ export const listNextEvents = (
   now: Date,
 ): Promise<readonly Readonly<z.output<typeof nextRow>>[]> =>
   db.any(sql.type(nextRow)`
-    SELECT ${meterEventColumns}, ${isResumable(now)} AS "isResumable"
+    SELECT
+      meter_event.account_id AS "accountId", meter_event.mode, meter_event.kind, meter_event.id, meter_event.processor,
+      ${isResumable(now)} AS "isResumable"
     FROM ${streamsTable(streams)}
     CROSS JOIN LATERAL ${nextEvent(now)} AS meter_event
   `);
-
-const ownerRow = z.strictObject(ownerColumns);
 
 /**
  * Lists the streams whose next event the sender may attempt, in the order of their keys. It steps through the index from
@@ -188,10 +199,10 @@ export const listResumableStreams = (
     now,
     limit,
   }: { readonly after: Owner | null; readonly now: Date; readonly limit: number },
-): Promise<readonly Owner[]> =>
-  db.any(sql.type(ownerRow)`
+): Promise<readonly UnsentStream[]> =>
+  db.any(sql.type(unsentRow)`
     WITH RECURSIVE ${defineStreams("stream", sql.fragment`FROM meter_event WHERE state = 'pending'`, isAfter(after))}
-    SELECT stream.account_id AS "accountId", stream.mode, stream.kind
+    SELECT stream.account_id AS "accountId", stream.mode, stream.kind, 0::bigint AS "firstSecond"
     FROM stream
     CROSS JOIN LATERAL ${nextEvent(now)} AS meter_event
     WHERE ${isResumable(now)}

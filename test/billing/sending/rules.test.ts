@@ -223,7 +223,8 @@ const rateOf = (maximum: number) => {
   let nowMs = 0;
   const rate = createCallRate(maximum, () => nowMs);
   return {
-    reserve: (wanted: number) => rate.reserve(wanted).map((startsAtMs) => startsAtMs / 1000),
+    reserve: (wanted: number) =>
+      Array.from({ length: Math.min(wanted, rate.free()) }, () => rate.reserve() / 1000),
     lower: rate.lower,
     pass: (seconds: number) => {
       nowMs += seconds * 1000;

@@ -4,7 +4,7 @@ import type { Owner } from "../../../modules/records/owner.rules.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import type { SendResult } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { createUsageSender } from "../../../modules/billing/sending/createUsageSender.ts";
-import { createStreamScans } from "../../../modules/billing/sending/createStreamQueue.ts";
+import { createStreamScan } from "../../../modules/billing/sending/createStreamQueue.ts";
 import type { UsageSender } from "../../../modules/billing/sending/createUsageSender.ts";
 import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
@@ -67,7 +67,7 @@ export const setUpSending = async (t: ExecutionContext<DatabaseContext>, count: 
     organizations.push(await createOrganization(setup));
   }
 
-  const scans = createStreamScans(deps, stoppedClock);
+  const scan = createStreamScan(deps, stoppedClock);
   /** Creates a sender. What it reports is in `results` and `failures`. */
   const sender = ({
     deps: dependencies = deps,
@@ -79,7 +79,7 @@ export const setUpSending = async (t: ExecutionContext<DatabaseContext>, count: 
   } = {}): UsageSender =>
     createUsageSender(dependencies, {
       ...options,
-      scans,
+      scan,
       signal: new AbortController().signal,
       onResult: (stream, result) => results.push({ key: ownerKey(stream), result }),
       onFailure: (stream, error) => failures.push({ key: ownerKey(stream), error }),
@@ -112,11 +112,15 @@ export const setUpSending = async (t: ExecutionContext<DatabaseContext>, count: 
 
 export type SendingSetup = Awaited<ReturnType<typeof setUpSending>>;
 
-/** Seals what is ready of every organization, and returns the events. */
-export const sealAll = async ({ deps, organizations }: SendingSetup) =>
+/** Begins the attempts that are ready of every organization, as a process that is killed then. Returns the events. */
+export const sealAll = async (
+  { deps, organizations }: Pick<SendingSetup, "deps" | "organizations">,
+  aheadMs = 0,
+) =>
   (
     await sealMeterEvents(
       deps,
       organizations.map(({ stream }) => ({ ...stream, firstSecond: 0 })),
+      new Date(deps.clock.now().getTime() + aheadMs),
     )
   ).flatMap((sealing) => (sealing.kind === "event" ? [sealing.event] : []));
