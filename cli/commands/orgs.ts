@@ -8,7 +8,7 @@ import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.
 import type { InvoicedUsage } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { describeInvoiceProblems } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { listWatchedSubscriptions } from "../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
-import type { WatchedSubscription } from "../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
+import type { KnownSubscription } from "../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import type { DonationSubscription } from "../../modules/charities/donationSubscriptions.sql.ts";
 import { readDonationTotals } from "../../modules/charities/donationTotals.sql.ts";
 import { findProfile } from "../../modules/accounts/profiles.sql.ts";
@@ -56,7 +56,7 @@ export const readDonations = (deps: BillingContext, account: Account) =>
 
 /** Describes what is wrong with an organization's subscription, and with its invoices when they were last compared. */
 const listProblems = (
-  subscription: WatchedSubscription | null,
+  subscription: KnownSubscription | null,
   invoiceProblems: readonly InvoicedUsage[],
 ): readonly string[] => [
   ...(subscription ? listSubscriptionProblems(subscription).map(({ text }) => text) : []),
@@ -96,7 +96,7 @@ const listAll = async ({ io, connections }: CliContext): Promise<void> => {
 };
 
 const presentSubscription = (
-  subscription: WatchedSubscription,
+  subscription: KnownSubscription,
   invoiceProblems: readonly InvoicedUsage[],
 ) => ({
   status: subscription.status,

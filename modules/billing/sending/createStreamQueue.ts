@@ -1,38 +1,29 @@
 import { MODES, ownerKey } from "../../records/owner.rules.ts";
 import type { Mode, Owner } from "../../records/owner.rules.ts";
 import type { Clock } from "../../../runtime/clock.ts";
-import { listReadyStreams, listResumableStreams } from "./waitingStreams.sql.ts";
+import { listUnsentStreams } from "./waitingStreams.sql.ts";
 import type { UnsentStream } from "./waitingStreams.sql.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
 import { createScan } from "../../../db/createScan.ts";
+import type { Scan } from "../../../db/createScan.ts";
 import type { Context } from "../../../runtime/context.ts";
 
-/** Returns the streams that have something to send, as far as a scan was due. */
-export type StreamScan = () => Promise<readonly UnsentStream[]>;
-
 /** While usage waits to be found, part of Stripe's rate is lost, so this scan may take more of the time than others. */
-const READY_SHARE = 0.25;
+const SCAN_SHARE = 0.25;
 
 /**
- * Creates the scan for usage to send: for usage that may be sealed, and for unfinished events that the sender continues with.
+ * Creates the scan for streams with something to send.
  * @param monotonicMs milliseconds of the monotonic clock
  */
 export const createStreamScan = (
   { db, clock }: Context,
   monotonicMs?: () => number,
-): StreamScan => {
-  const scans = [
-    createScan<UnsentStream>(clock, (page) => listResumableStreams(db, page), { monotonicMs }),
-    createScan<UnsentStream>(
-      clock,
-      ({ after, now, limit }) =>
-        listReadyStreams(db, { after, lastSecond: lastSealableSecond(now), limit }),
-      { share: READY_SHARE, monotonicMs },
-    ),
-  ];
-  return async () =>
-    (await Promise.all(scans.map((scan) => scan()))).flatMap((found) => found ?? []);
-};
+): Scan<UnsentStream> =>
+  createScan(
+    clock,
+    (page) => listUnsentStreams(db, { ...page, lastSecond: lastSealableSecond(page.now) }),
+    { share: SCAN_SHARE, monotonicMs },
+  );
 
 /** How long a stream whose usage cannot be sealed is left alone: by its content, or by the configuration. */
 const PAUSE_MS = 60_000;

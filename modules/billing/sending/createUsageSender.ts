@@ -1,5 +1,6 @@
 import { createRuns } from "../../../db/createRuns.ts";
 import type { RunOptions, Runs, Sender } from "../../../db/createRuns.ts";
+import type { Scan } from "../../../db/createScan.ts";
 import { isContentError } from "../../../db/databaseErrors.ts";
 import { MODES, ownerKey } from "../../records/owner.rules.ts";
 import type { Mode, Owner } from "../../records/owner.rules.ts";
@@ -10,7 +11,7 @@ import type { BillingContext } from "../context.ts";
 import { createAttempts } from "./createAttempts.ts";
 import type { Attempts } from "./createAttempts.ts";
 import { createStreamQueue, createStreamScan } from "./createStreamQueue.ts";
-import type { StreamQueue, StreamScan } from "./createStreamQueue.ts";
+import type { StreamQueue } from "./createStreamQueue.ts";
 import { sealMeterEvents } from "./sealMeterEvents.ts";
 import type { Sealing } from "./sealMeterEvents.ts";
 import { startLease } from "./sendMeterEvent.ts";
@@ -59,7 +60,7 @@ export type UsageSender = Sender & {
 
 type SenderOptions = SendObservers & {
   readonly signal: AbortSignal;
-  readonly scan: StreamScan;
+  readonly scan: Scan<UnsentStream>;
   readonly maximumRunning?: number;
   /** How many calls to Stripe are made in a second. */
   readonly callsPerSecond?: number | undefined;
@@ -170,6 +171,9 @@ export const createUsageSender = (context: BillingContext, options: SenderOption
   return {
     scan: async () => {
       const found = await scan();
+      if (found === null) {
+        return;
+      }
       // The scan may be older than what has begun.
       const begun = new Set([...sealed, ...attempts.streamKeys()]);
       const ready = found.filter((stream) => !begun.has(ownerKey(stream)));

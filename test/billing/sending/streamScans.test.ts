@@ -68,11 +68,10 @@ test("a scan reads all pages, and finds each stream once", async (t) => {
   const scan = createStreamScan({ db, clock }, stoppedClock);
   const accountIds = await recordUsage(t.context.db, STREAMS, second);
 
-  const found = (await scan()).map(({ accountId }) => accountId).toSorted();
+  const found = (await scan())?.map(({ accountId }) => accountId).toSorted();
 
   t.deepEqual(found, accountIds.toSorted());
-  // One of them for unfinished events.
-  t.is(count(), 4);
+  t.is(count(), 3);
 });
 
 test("scans that take long are made in their share of the time, or every ten seconds; one that fails is repeated at once", async (t) => {

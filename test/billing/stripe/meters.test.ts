@@ -228,12 +228,3 @@ test("while the meters cannot be checked, nothing is sent and no outcome is unkn
   t.is(double.control.sends(), 0);
   t.is((await processor.send(event(), never)).kind, "delivered");
 });
-
-test("an event is retried later if checking the meters takes too long", async (t) => {
-  const { double, processor, event } = await setUpUnchecked(t);
-  double.control.addFault({ ...CHECK, kind: "slow", delayMs: 4200 });
-
-  t.like(await processor.send(event(), never), known);
-  t.is(double.control.sends(), 0);
-  t.is((await processor.send(event(), never)).kind, "delivered");
-});
