@@ -1,5 +1,5 @@
 import type { Kind } from "../records/owner.rules.ts";
-import type { Period } from "../billing/usage.rules.ts";
+import type { BillingCycle } from "../billing/usage.rules.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Registration } from "./registrations.rules.ts";
@@ -10,16 +10,8 @@ import type { Registration } from "./registrations.rules.ts";
  */
 const SENDING_MARGIN_MS = 3 * DAY_MS;
 
-/** What decides, besides the time, whether usage can still be refunded. */
-export type RefundWindow = {
-  /** Null after the account's subscription has ended. */
-  readonly cycle: Period | null;
-  /** The maximum age of usage that the processor accepts; null if it accepts any. */
-  readonly acceptedAgeMs: number | null;
-};
-
 /** The window of registrations without usage, of which it decides nothing. */
-export const NO_WINDOW: RefundWindow = { cycle: null, acceptedAgeMs: null };
+export const NO_WINDOW: BillingCycle = { cycle: null, acceptedAgeMs: null };
 
 /** The properties of a registration that decide about its refund. */
 export type RefundableRegistration = Pick<Registration, "count" | "refundedCount" | "createdAt"> & {
@@ -33,7 +25,7 @@ export type RefundableRegistration = Pick<Registration, "count" | "refundedCount
 /** @throws DomainError usage_not_on_file or outside_billing_cycle */
 const requireRefundableUsage = (
   registration: RefundableRegistration,
-  { cycle, acceptedAgeMs }: RefundWindow,
+  { cycle, acceptedAgeMs }: BillingCycle,
   now: Date,
 ): void => {
   const { kind, createdAt } = registration;
@@ -69,7 +61,7 @@ const requireRefundableUsage = (
 export const decideRefund = (
   registration: RefundableRegistration,
   requestedCount: number | null,
-  window: RefundWindow,
+  window: BillingCycle,
   now: Date,
 ): number => {
   if (registration.isPrepaid !== true) {

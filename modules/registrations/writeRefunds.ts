@@ -16,8 +16,8 @@ import { ownerKey, PLANTED_KIND } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import { shownIdOf } from "../records/recordIds.rules.ts";
 import { decideRefund, NO_WINDOW } from "./decideRefund.rules.ts";
-import type { RefundWindow } from "./decideRefund.rules.ts";
-import { findRefundWindows } from "./readRefundWindow.ts";
+import { findBillingCycles } from "../billing/resolveBillingCycle.ts";
+import type { BillingCycle } from "../billing/usage.rules.ts";
 import { insertRefunds, listRefundsByKeys, lockRegistrations } from "./refunds.sql.ts";
 import type { LockedRegistration } from "./refunds.sql.ts";
 import { readTotals, subtractFromTotalsOfOwners } from "./totals.sql.ts";
@@ -35,7 +35,7 @@ export type RefundRequest = {
 export type RefundEntry = Owner &
   RefundRequest & {
     /** Null if it was not read from the processor. */
-    readonly window: RefundWindow | null;
+    readonly window: BillingCycle | null;
     /** When it is recorded, by default now. */
     readonly refundedAt?: string;
   };
@@ -125,7 +125,7 @@ const decideAll = async (
   const owners = [...new Map(unknown.map((entry) => [ownerKey(entry), entry])).values()];
   const windows =
     billing && owners.length > 0
-      ? await findRefundWindows({ db: transaction, clock, billing }, owners)
+      ? await findBillingCycles({ db: transaction, clock, billing }, owners)
       : new Map<string, never>();
   const now = clock.now();
   const keys = new Map<string, { readonly registrationId: string; readonly count: number }>();

@@ -1,18 +1,14 @@
 import type { ExecutionContext } from "ava";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
-import type { Owner } from "../../../modules/records/owner.rules.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import type { SendResult } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { createUsageSender } from "../../../modules/billing/sending/createUsageSender.ts";
 import { createStreamScan } from "../../../modules/billing/sending/createStreamQueue.ts";
 import type { UsageSender } from "../../../modules/billing/sending/createUsageSender.ts";
 import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
-import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
-import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
 import type { BillingContext } from "../../../modules/billing/context.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { createTestOrganization, registrationOf } from "../../support/factories.ts";
-import { setUpBilling } from "../billingSetup.ts";
+import { createBilledOrganization, setUpBilling } from "../billingSetup.ts";
 import type { BillingSetup } from "../billingSetup.ts";
 
 /** A clock by which scans take no time, so that the next one is always due, also on a busy machine. */
@@ -28,27 +24,13 @@ export const runSender = async (sender: UsageSender): Promise<void> => {
   await sender.settled();
 };
 
-const createOrganization = async ({ deps, double }: BillingSetup) => {
-  const { db, clock } = deps;
-  const { customerId, subscriptionId } = double.control.addSubscriber({});
-  const { id: accountId } = await createTestOrganization(db, {
-    clock,
-    stripeCustomerId: customerId,
-    stripeSubscriptionId: subscriptionId,
-  });
-  const stream: Owner = { accountId, mode: "live", kind: "tree" };
-  const writer = createRegistrationWriter({ db, clock });
+const createOrganization = async ({ deps, double: { control } }: BillingSetup) => {
+  const organization = await createBilledOrganization(deps, control);
+  const { customerId } = organization;
   return {
-    stream,
-    customerId,
-    subscriptionId,
-    register: async (count: number): Promise<string> =>
-      (await writer.register(registrationOf(accountId, { count }))).registration.id,
-    refund: (id: string) =>
-      refundRegistration(deps, stream, { id, count: null, reason: null, idempotencyKey: null }),
+    ...organization,
     /** Returns Stripe's units over all seconds. */
-    billed: (): number =>
-      double.control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0),
+    billed: (): number => control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0),
   };
 };
 
