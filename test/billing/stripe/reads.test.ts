@@ -7,7 +7,6 @@ import {
   UsageUnreadableError,
 } from "../../../modules/billing/processor.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
-import type { Control } from "../../stripeDouble/createControl.ts";
 import { amendSubscription } from "./amendSubscription.ts";
 import { never, setUpStripe } from "./stripeSetup.ts";
 
@@ -16,48 +15,25 @@ const DAY = 24 * HOUR;
 
 const at = (text: string): number => Date.parse(text) / 1000;
 
-type Scene = {
-  readonly control: Control;
-  readonly stripe: Stripe;
-  /** Creates a price: metered on the tree meter, or flat. */
-  readonly price: (on: "meter" | "flat", interval?: "month" | "year") => Promise<string>;
-  readonly customer: string;
-  /** Creates a subscription with these prices, and returns its id. */
-  readonly subscribe: (
-    ...prices: readonly (readonly ["meter" | "flat", ("month" | "year")?])[]
-  ) => Promise<string>;
-  readonly period: (subscriptionId: string, signal?: AbortSignal) => Promise<Period | null>;
-};
-
-const stage = async (t: ExecutionContext, now: string): Promise<Scene> => {
+const stage = async (t: ExecutionContext, now: string) => {
   const { double, processor } = await setUpStripe(t);
   const { control, url: apiBase, secretKey } = double;
   control.holdClock({ second: at(now) });
-  const { stripe } = createStripeClient({ apiBase, secretKey });
-  const { tree: meter } = control.meterIds();
   const { customerId } = control.addCustomer({});
-  const price: Scene["price"] = async (on, interval = "month") => {
-    const { id } = await stripe.prices.create({
-      currency: "usd",
-      unit_amount: 100,
-      product_data: { name: "Something" },
-      recurring: { interval, ...(on === "meter" ? { usage_type: "metered", meter } : {}) },
-    });
-    return id;
-  };
   return {
     control,
-    stripe,
-    customer: customerId,
-    price,
-    subscribe: async (...prices) => {
-      const items: { price: string }[] = [];
-      for (const each of prices) {
-        items.push({ price: await price(...each) });
-      }
-      return (await stripe.subscriptions.create({ customer: customerId, items })).id;
-    },
-    period: async (subscriptionId, signal = never) =>
+    stripe: createStripeClient({ apiBase, secretKey }).stripe,
+    customerId,
+    /** Creates a subscription with flat prices and one on the meter of trees, and returns its id. */
+    subscribe: (flat: number, interval?: "month" | "year"): string =>
+      control.addSubscription({
+        customerId,
+        prices: [
+          ...Array.from({ length: flat }, () => control.addPrice({ interval })),
+          control.addPrice({ kind: "tree" }),
+        ],
+      }),
+    period: async (subscriptionId: string, signal = never): Promise<Period | null> =>
       (await processor.readSubscription(subscriptionId, signal)).periods.tree,
   };
 };
@@ -69,7 +45,7 @@ const periodOf = (start: string, end: string): Period => ({
 
 test("the period is that of the item with the meter, to the second", async (t) => {
   const { period, subscribe } = await stage(t, "2026-01-10T08:30:15Z");
-  const id = await subscribe(["flat", "year"], ["meter"]);
+  const id = subscribe(1, "year");
 
   t.deepEqual(await period(id), periodOf("2026-01-10T08:30:15Z", "2026-02-10T08:30:15Z"));
 });
@@ -125,18 +101,16 @@ const ADDED: readonly {
 
 for (const { title, since, interval, anchor, addedAt, start, end } of ADDED) {
   test(`the period of ${title}`, async (t) => {
-    const { control, stripe, customer, price, period } = await stage(t, since);
-    const { id } = await stripe.subscriptions.create({
-      customer,
-      items: [{ price: await price("flat", interval) }],
-      ...(anchor === undefined ? {} : { billing_cycle_anchor: at(anchor) }),
+    const { control, customerId, period } = await stage(t, since);
+    const subscriptionId = control.addSubscription({
+      customerId,
+      prices: [control.addPrice({ interval })],
+      anchor: anchor === undefined ? undefined : at(anchor),
     });
     control.holdClock({ second: at(addedAt) });
-    const added = { subscription: id, price: await price("meter") };
-    const item = await stripe.subscriptionItems.create(added);
+    control.addItem({ subscriptionId, price: control.addPrice({ kind: "tree" }) });
 
-    t.is(item.current_period_start, at(addedAt));
-    t.deepEqual(await period(id), periodOf(start, end));
+    t.deepEqual(await period(subscriptionId), periodOf(start, end));
   });
 }
 
@@ -192,7 +166,7 @@ const AMENDED: readonly {
 for (const { title, subscription = {}, created, start, end, expected } of AMENDED) {
   test(title, async (t) => {
     const scene = await stage(t, "2026-01-10T00:00:00Z");
-    const id = await scene.subscribe(["meter"]);
+    const id = scene.subscribe(0);
     scene.control.holdClock({ second: at("2026-03-25T00:00:00Z") });
     const added = created === undefined ? {} : { created: at(created) };
     const item = { ...added, current_period_start: at(start), current_period_end: at(end) };
@@ -204,23 +178,23 @@ for (const { title, subscription = {}, created, start, end, expected } of AMENDE
 
 test("the item is found among many others", async (t) => {
   const { period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
-  const others = Array.from({ length: 12 }, () => ["flat"] as const);
-  const id = await subscribe(...others, ["meter"]);
+  const id = subscribe(12);
 
   t.deepEqual(await period(id), periodOf("2026-01-10T00:00:00Z", "2026-02-10T00:00:00Z"));
 });
 
 test("a subscription without an item on the meter, or one that ends as it begins, has no period", async (t) => {
-  const { stripe, period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
-  t.is(await period(await subscribe(["flat"])), null);
-  const id = await subscribe(["meter"]);
-  await stripe.subscriptions.cancel(id);
+  const { control, customerId, period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
+  const flat = control.addSubscription({ customerId, prices: [control.addPrice({})] });
+  t.is(await period(flat), null);
+  const id = subscribe(0);
+  control.cancel({ subscriptionId: id, when: "now_without_invoice" });
   t.is(await period(id), null);
 });
 
 test("a lost or late response about the period is an error that says so", async (t) => {
   const { control, period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
-  const id = await subscribe(["meter"]);
+  const id = subscribe(0);
   control.addFault({ kind: "drop", method: "GET", path: `/v1/subscriptions/${id}` });
 
   await t.throwsAsync(period(id), {
