@@ -13,8 +13,6 @@ const RECORD_INTERVAL_MS = 4000;
 
 /** What does work of a kind. */
 export type Sender = {
-  /** Forgets attempts that another worker may have made since the last run. The next scans find what remains. */
-  readonly startRun?: () => void;
   /** Looks for all work that is ready. Steps go on meanwhile. */
   readonly scan: () => Promise<void>;
   /** Begins what is ready, as far as there is room. Does not wait for it to end. */
@@ -84,7 +82,6 @@ export const createRuns = (
 
   /** Scans once a second, and makes steps until the run has ended. */
   const work = async (sender: Sender, hasEnded: () => boolean): Promise<void> => {
-    sender.startRun?.();
     let scan: ReturnType<typeof beginScan> | null = null;
     let scannedSecond: number | null = null;
     while (!hasEnded()) {

@@ -487,11 +487,8 @@ CREATE TABLE processor_event (
   received_at timestamp with time zone NOT NULL,
   attempts integer NOT NULL DEFAULT 0,
   next_attempt_at timestamp with time zone NOT NULL,
-  state text NOT NULL DEFAULT 'pending'::text,
   last_error text,
-  settled_at timestamp with time zone,
-  CONSTRAINT processor_event_pkey PRIMARY KEY (id),
-  CONSTRAINT processor_event_state CHECK (state = ANY (ARRAY['pending'::text, 'processed'::text]))
+  CONSTRAINT processor_event_pkey PRIMARY KEY (id)
 ) WITH ();
 
 CREATE TABLE profile (
@@ -857,9 +854,7 @@ CREATE INDEX planting_order_unfinished ON public.planting_order USING btree (GRE
 
 CREATE INDEX planting_order_waiting ON public.planting_order USING btree (id) WHERE (workflow_started_at IS NULL);
 
-CREATE INDEX processor_event_pending ON public.processor_event USING btree (next_attempt_at) WHERE (state = 'pending'::text);
-
-CREATE INDEX processor_event_processed ON public.processor_event USING btree (settled_at) WHERE (state = 'processed'::text);
+CREATE INDEX processor_event_due ON public.processor_event USING btree (next_attempt_at);
 
 CREATE INDEX profile_logo_hash ON public.profile USING btree (logo_hash) WHERE (logo_hash IS NOT NULL);
 

@@ -8,7 +8,7 @@ import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.
 import type { InvoicedUsage } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { describeInvoiceProblems } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { listWatchedSubscriptions } from "../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
-import type { WatchedSubscription } from "../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
+import type { KnownSubscription } from "../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import { readDonor } from "../../modules/charities/donationSubscriptions.sql.ts";
 import { findProfile } from "../../modules/accounts/profiles.sql.ts";
 import { readTotals } from "../../modules/registrations/totals.sql.ts";
@@ -48,7 +48,7 @@ export const readDonations = (context: BillingContext, accountId: string) =>
 
 /** Describes what is wrong with an organization's subscription, and with its invoices when they were last compared. */
 const listProblems = (
-  subscription: WatchedSubscription | null,
+  subscription: KnownSubscription | null,
   invoiceProblems: readonly InvoicedUsage[],
 ): readonly string[] => [
   ...(subscription ? listSubscriptionProblems(subscription).map(({ text }) => text) : []),
@@ -88,7 +88,7 @@ const listAll = async ({ io, connections }: CliContext): Promise<void> => {
 };
 
 const presentSubscription = (
-  subscription: WatchedSubscription,
+  subscription: KnownSubscription,
   invoiceProblems: readonly InvoicedUsage[],
 ) => ({
   status: subscription.status,

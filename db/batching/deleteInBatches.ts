@@ -1,4 +1,4 @@
-import type { DatabasePool, FragmentSqlToken } from "slonik";
+import type { FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { safeInteger, sql, timestamp } from "../sql.ts";
 
@@ -46,19 +46,3 @@ export const deleteInOrder = async <Place>(
     from = last;
   }
 };
-
-/**
- * Deletes what is before a time, the oldest first.
- * @param deleteBatch deletes up to `limit` rows from a time on; null for the first batch
- * @returns the number of deleted rows
- */
-export const deleteBefore = (
-  deleteBatch: (
-    db: DatabasePool,
-    span: { readonly from: Date | null; readonly before: Date },
-    limit: number,
-  ) => Promise<Deleted>,
-  { db, before }: { readonly db: DatabasePool; readonly before: Date },
-  signal: AbortSignal,
-): Promise<number> =>
-  deleteInOrder<Date>((limit, from) => deleteBatch(db, { from, before }, limit), signal);

@@ -299,8 +299,8 @@ CREATE INDEX invoiced_usage_customer ON invoiced_usage (customer_id, end_second)
 CREATE INDEX invoiced_usage_account ON invoiced_usage USING gin (account_ids);
 CREATE INDEX invoiced_usage_problem ON invoiced_usage (problem) WHERE problem IS NOT NULL;
 
--- What webhooks of the processor have announced. The endpoint only stores them; a worker processes them. Only ids and
--- times are stored: what happened is read from the processor, which also settles the order of events.
+-- What webhooks of the processor have announced. The endpoint only stores them; a worker processes and deletes them. Only ids
+-- and times are stored: what happened is read from the processor, which also settles the order of events.
 CREATE TABLE processor_event (
   id text COLLATE "C" PRIMARY KEY,
   type text NOT NULL,
@@ -310,16 +310,11 @@ CREATE TABLE processor_event (
   attempts integer NOT NULL DEFAULT 0,
   -- Set before an attempt, so that a process that dies delays the next one only.
   next_attempt_at timestamptz NOT NULL,
-  state text NOT NULL DEFAULT 'pending'
-    CONSTRAINT processor_event_state CHECK (state IN ('pending', 'processed')),
   -- Why the last attempt failed.
-  last_error text,
-  settled_at timestamptz
+  last_error text
 );
 
-CREATE INDEX processor_event_pending ON processor_event (next_attempt_at) WHERE state = 'pending';
--- For deleting old ones.
-CREATE INDEX processor_event_processed ON processor_event (settled_at) WHERE state = 'processed';
+CREATE INDEX processor_event_due ON processor_event (next_attempt_at);
 
 -- A comparison of all of the processor's sums with what was delivered. The differences that it finds are in usage_difference.
 CREATE TABLE reconciliation (

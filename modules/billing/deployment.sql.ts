@@ -83,11 +83,6 @@ const columns = sql.fragment`
   ${isHoldFromElsewhere} AS "isHoldFromElsewhere"
 `;
 
-/** The condition that usage may be sealed and sent. */
-export const isUsageFlowing = sql.fragment`
-  EXISTS (SELECT FROM deployment WHERE held_at IS NULL AND NOT ${isServerChanged})
-`;
-
 export const readDeployment = (db: CommonQueryMethods): Promise<Deployment> =>
   db.one(sql.prepared("read_deployment", deploymentRow)`
     SELECT ${columns}

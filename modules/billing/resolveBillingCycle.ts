@@ -5,8 +5,8 @@ import type { Owner } from "../records/owner.rules.ts";
 import { listPayers } from "./billingPeriods.sql.ts";
 import { readSubscription } from "./processorEvents/readSubscription.ts";
 import { hasEnded } from "./subscriptions.rules.ts";
-import type { Period, ProcessorName } from "./usage.rules.ts";
-import { isWithin, monthlyCycle } from "./usage.rules.ts";
+import { ACCEPTED_AGE_MS, isWithin, monthlyCycle } from "./usage.rules.ts";
+import type { BillingCycle } from "./usage.rules.ts";
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
 import { UnavailableError } from "../../runtime/errors.rules.ts";
 import { askForClient } from "./processor.ts";
@@ -16,46 +16,18 @@ import type { BillingContext } from "./context.ts";
 const MIRROR_MAXIMUM_AGE_MS = HOUR_MS;
 
 /**
- * Returns the current period of a kind in an account's subscription as Stripe has it; null if the subscription has ended.
- * @throws UnavailableError if Stripe cannot be used
- * @throws Error if the subscription has no price for the kind, or several with different periods
+ * Returns the current billing cycles of different streams, by `ownerKey`, without those that need a call to Stripe: the period of the
+ * account's Stripe subscription, or, without one, the month from the account's billing day.
  */
-const readPeriod = async (
-  context: BillingContext,
-  { accountId, kind }: Owner,
-): Promise<Period | null> => {
-  const { stripeSubscriptionId: subscriptionId } = await getAccount(context.db, accountId);
-  if (subscriptionId === null) {
-    throw new UnavailableError("the subscription has just changed, try again");
-  }
-  const { status, periods } = await askForClient((signal) =>
-    readSubscription(context, { accountId, subscriptionId }, signal),
-  );
-  const period = periods[kind];
-  if (hasEnded(status)) {
-    return null;
-  }
-  if (period === null) {
-    throw new Error(
-      `Stripe's subscription ${subscriptionId} (${status}) has no single current period of ${kind}s.`,
-    );
-  }
-  return period;
-};
-
-/** The processor that bills an account's new usage, and the account's current billing cycle. */
-export type ResolvedCycle = { readonly processor: ProcessorName; readonly cycle: Period | null };
-
-/** Returns what `resolveBillingCycle` returns of different streams, by `ownerKey`, without those that need a call to Stripe. */
 export const findBillingCycles = async (
   { db, clock, billing }: Pick<BillingContext, "clock" | "billing"> & { db: CommonQueryMethods },
   streams: readonly Owner[],
-): Promise<ReadonlyMap<string, ResolvedCycle>> => {
+): Promise<ReadonlyMap<string, BillingCycle>> => {
   const payers = new Map(
     (await listPayers(db, streams)).map((payer) => [`${payer.accountId}/${payer.kind}`, payer]),
   );
   const now = clock.now();
-  const found = new Map<string, ResolvedCycle>();
+  const found = new Map<string, BillingCycle>();
   for (const stream of streams) {
     const { accountId, mode, kind } = stream;
     const payer = payers.get(`${accountId}/${kind}`);
@@ -65,49 +37,56 @@ export const findBillingCycles = async (
     }
     const { billingDay, stripeSubscriptionId, period } = payer;
     const processor = billing.processorFor(payer, mode);
+    const acceptedAgeMs = ACCEPTED_AGE_MS[processor];
     if (processor === "ledger" || stripeSubscriptionId === null) {
-      found.set(ownerKey(stream), { processor, cycle: monthlyCycle(billingDay, now) });
+      found.set(ownerKey(stream), { cycle: monthlyCycle(billingDay, now), acceptedAgeMs });
     } else if (
       period !== null &&
       isWithin(period, now) &&
       // A period from the future was read while the clock was fast.
       Math.abs(now.getTime() - period.readAt.getTime()) < MIRROR_MAXIMUM_AGE_MS
     ) {
-      found.set(ownerKey(stream), { processor, cycle: period });
+      found.set(ownerKey(stream), { cycle: period, acceptedAgeMs });
     }
   }
   return found;
 };
 
 /**
- * Returns the processor that bills an account's new usage, and the account's current billing cycle. The cycle is the
- * period of the account's Stripe subscription, or, without one, the month from the account's billing day. It is null after
- * the subscription has ended: Stripe has invoiced its usage. A billing cycle is never guessed.
+ * Returns a stream's current billing cycle. A period that is not stored, or no longer current, is read from Stripe, so it is no
+ * part of a transaction. The cycle is null after the subscription has ended: Stripe has invoiced its usage. It is never guessed.
  * @throws UnavailableError if the period is Stripe's, and Stripe cannot be reached, is not configured, is not what the
  * deployment bills through, or returns a period that is not current
+ * @throws Error if the subscription has no price for the kind, or several with different periods
  */
 export const resolveBillingCycle = async (
   context: BillingContext,
   stream: Owner,
-): Promise<ResolvedCycle> => {
+): Promise<BillingCycle> => {
   const known = (await findBillingCycles(context, [stream])).get(ownerKey(stream));
   if (known) {
     return known;
   }
-  const period = await readPeriod(context, stream);
-  if (period === null) {
-    return { processor: "stripe", cycle: null };
+  const { accountId, kind } = stream;
+  const { stripeSubscriptionId: subscriptionId } = await getAccount(context.db, accountId);
+  if (subscriptionId === null) {
+    throw new UnavailableError("the subscription has just changed, try again");
   }
-  // Just after a period's end Stripe may still return that period, also because clocks differ.
-  if (!isWithin(period, context.clock.now())) {
-    throw new UnavailableError(
-      "the payment processor has not begun the current billing period yet, try again later",
-      {
-        cause: new Error(
-          `Stripe returned no current billing period for account ${stream.accountId}.`,
-        ),
-      },
+  const { status, periods } = await askForClient((signal) =>
+    readSubscription(context, { accountId, subscriptionId }, signal),
+  );
+  const cycle = hasEnded(status) ? null : periods[kind];
+  if (cycle === null && !hasEnded(status)) {
+    throw new Error(
+      `Stripe's subscription ${subscriptionId} (${status}) has no single current period of ${kind}s.`,
     );
   }
-  return { processor: "stripe", cycle: period };
+  // Just after a period's end Stripe may still return that period, also because clocks differ.
+  if (cycle !== null && !isWithin(cycle, context.clock.now())) {
+    throw new UnavailableError(
+      "the payment processor has not begun the current billing period yet, try again later",
+      { cause: new Error(`Stripe returned no current billing period for account ${accountId}.`) },
+    );
+  }
+  return { cycle, acceptedAgeMs: ACCEPTED_AGE_MS.stripe };
 };

@@ -65,6 +65,14 @@ export const minuteOf = (second: number): Span => {
 /** A half-open span of time: it includes `start` but not `end`. */
 export type Period = { readonly start: Date; readonly end: Date };
 
+/** What decides, beside the time, whether usage can still be corrected. */
+export type BillingCycle = {
+  /** Null after the account's subscription has ended. */
+  readonly cycle: Period | null;
+  /** The maximum age of usage that the processor accepts; null if it accepts any. */
+  readonly acceptedAgeMs: number | null;
+};
+
 const startOfCycle = (year: number, month: number, billingDay: number): Date => {
   const lastDay = new Date(Date.UTC(year, month + 1, 0)).getUTCDate();
   return new Date(Date.UTC(year, month, Math.min(billingDay, lastDay)));

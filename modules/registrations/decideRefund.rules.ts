@@ -1,6 +1,5 @@
 import type { Kind } from "../records/owner.rules.ts";
-import { ACCEPTED_AGE_MS } from "../billing/usage.rules.ts";
-import type { Period, ProcessorName } from "../billing/usage.rules.ts";
+import type { BillingCycle } from "../billing/usage.rules.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Registration } from "./registrations.rules.ts";
@@ -10,13 +9,6 @@ import type { Registration } from "./registrations.rules.ts";
  * 35 days; this margin leaves slightly more than the longest month.
  */
 const SENDING_MARGIN_MS = 3 * DAY_MS;
-
-/** What decides, besides the time, whether usage can still be refunded. */
-export type RefundWindow = {
-  readonly processor: ProcessorName;
-  /** Null after the account's subscription has ended. */
-  readonly cycle: Period | null;
-};
 
 /** The properties of a registration that decide about its refund. */
 export type RefundableRegistration = Pick<Registration, "count" | "refundedCount" | "createdAt"> & {
@@ -30,7 +22,7 @@ export type RefundableRegistration = Pick<Registration, "count" | "refundedCount
 /** @throws DomainError usage_not_on_file or outside_billing_cycle */
 const requireRefundableUsage = (
   { kind, createdAt, hasUsage }: RefundableRegistration,
-  window: RefundWindow | null,
+  window: BillingCycle | null,
   now: Date,
 ): void => {
   if (!hasUsage || window === null) {
@@ -46,7 +38,7 @@ const requireRefundableUsage = (
       `${kind} registration is outside the current billing cycle`,
     );
   }
-  const acceptedAgeMs = ACCEPTED_AGE_MS[window.processor];
+  const { acceptedAgeMs } = window;
   // A billing period can be longer than the accepted age; the processor would then reject the refund's usage.
   if (
     acceptedAgeMs !== null &&
@@ -67,7 +59,7 @@ const requireRefundableUsage = (
 export const decideRefund = (
   registration: RefundableRegistration,
   requestedCount: number | null,
-  window: RefundWindow | null,
+  window: BillingCycle | null,
   now: Date,
 ): number => {
   if (registration.unitPriceCents === null) {

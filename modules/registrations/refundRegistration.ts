@@ -5,11 +5,11 @@ import type { OperatorContext } from "../accounts/context.ts";
 import type { BillingContext } from "../billing/context.ts";
 import { findRefundProgress } from "../billing/registrationFacts.sql.ts";
 import { resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
+import type { BillingCycle } from "../billing/usage.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import { completeOutcomes, isAccepted, requireAll, resultOfOne } from "../records/batches.rules.ts";
 import { ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
-import type { RefundWindow } from "./decideRefund.rules.ts";
 import type { Registration } from "./registrations.rules.ts";
 import { listRegistrationsByIds } from "./registrations.sql.ts";
 import { WINDOW_UNKNOWN, writeRefunds } from "./writeRefunds.ts";
@@ -27,7 +27,7 @@ export type RefundWriter = {
     isAtomic: boolean,
   ) => Promise<readonly RefundOutcome[]>;
   /** As `resolveBillingCycle`. Calls of an owner at the same time share one to the processor, which can take seconds. */
-  readonly readWindow: (owner: Owner) => Promise<RefundWindow>;
+  readonly readWindow: (owner: Owner) => Promise<BillingCycle>;
 };
 
 /** A refund takes long, and the first one of a batch waits for the last. */
@@ -39,7 +39,7 @@ export const createRefundWriter = (context: BillingContext): RefundWriter => {
     accountOf: ({ accountId }) => accountId,
     maximumBatch: MAXIMUM_BATCH,
   });
-  const reading = new Map<string, Promise<RefundWindow>>();
+  const reading = new Map<string, Promise<BillingCycle>>();
   return {
     write: async (entries, isAtomic) => {
       const [first] = entries;
@@ -88,7 +88,7 @@ export const refundAll = async (
   }
   const owner = { accountId, mode, kind };
   const requests = given.filter(isAccepted);
-  const write = (window: RefundWindow | null): Promise<readonly RefundOutcome[]> => {
+  const write = (window: BillingCycle | null): Promise<readonly RefundOutcome[]> => {
     const entries = requests.map((request) => Object.assign({ window }, request, owner));
     return refunds && !isDryRun
       ? refunds.write(entries, isAtomic)

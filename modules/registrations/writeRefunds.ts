@@ -15,8 +15,8 @@ import { ownerKey, PLANTED_KIND } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import { shownIdOf } from "../records/recordIds.rules.ts";
 import { findBillingCycles } from "../billing/resolveBillingCycle.ts";
+import type { BillingCycle } from "../billing/usage.rules.ts";
 import { decideRefund } from "./decideRefund.rules.ts";
-import type { RefundWindow } from "./decideRefund.rules.ts";
 import { insertRefunds, listRefundsByKeys, lockRegistrations } from "./refunds.sql.ts";
 import type { LockedRegistration } from "./refunds.sql.ts";
 import { readTotals } from "./totals.sql.ts";
@@ -34,7 +34,7 @@ export type RefundRequest = {
 export type RefundEntry = Owner &
   RefundRequest & {
     /** Null if it was not read from the processor. */
-    readonly window: RefundWindow | null;
+    readonly window: BillingCycle | null;
     /** When it is recorded, by default now. */
     readonly refundedAt?: string;
   };

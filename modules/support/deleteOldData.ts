@@ -1,12 +1,7 @@
-import { deleteProcessedEvents } from "../billing/processorEvents/processorEvents.sql.ts";
 import { deleteOldReconciliations } from "../billing/reconciliation/reconciliations.sql.ts";
 import { daysBefore } from "../../runtime/durations.rules.ts";
-import { deleteBefore } from "../../db/batching/deleteInBatches.ts";
 import { deleteOldEvents } from "../events/deleteOldEvents.ts";
 import type { Context } from "../../runtime/context.ts";
-
-/** Stripe repeats a webhook for three days; a repeated event must still be known. */
-const PROCESSOR_EVENT_DAYS = 90;
 
 /** The results of a year stay. */
 const RECONCILIATION_DAYS = 400;
@@ -18,16 +13,11 @@ const MAXIMUM_STEP_MS = 30 * 60 * 1000;
 type Step = (signal: AbortSignal) => Promise<unknown>;
 type Steps = Readonly<Record<string, Step>>;
 
-const stepsOf = (context: Context): Steps => {
-  const { db, clock } = context;
-  const olderThan = (days: number) => ({ db, before: daysBefore(clock.now(), days) });
-  return {
-    processorEvents: (signal) =>
-      deleteBefore(deleteProcessedEvents, olderThan(PROCESSOR_EVENT_DAYS), signal),
-    reconciliations: () => deleteOldReconciliations(db, olderThan(RECONCILIATION_DAYS).before),
-    events: (signal) => deleteOldEvents(context, signal),
-  };
-};
+const stepsOf = (context: Context): Steps => ({
+  events: (signal) => deleteOldEvents(context, signal),
+  reconciliations: () =>
+    deleteOldReconciliations(context.db, daysBefore(context.clock.now(), RECONCILIATION_DAYS)),
+});
 
 /**
  * Deletes what is old enough in all capabilities. What clients recorded stays. A step that fails

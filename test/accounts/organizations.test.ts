@@ -5,7 +5,6 @@ import type { AccountType } from "../../modules/records/owner.rules.ts";
 import { listCallers } from "../../modules/accounts/apiKeys.sql.ts";
 import { findAccount } from "../../modules/accounts/accounts.sql.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
-import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { hash } from "node:crypto";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
@@ -120,17 +119,8 @@ test("setting a subscription that bills nothing prints a warning", async (t) => 
     ),
   );
   t.regex(await setTo(customerId, "sub_unknown"), /^Warning: .* sub_unknown is missing\.\n$/u);
-  const { stripe } = createStripeClient({ secretKey: double.secretKey, apiBase: double.url });
-  const flat = await stripe.prices.create({
-    currency: "usd",
-    unit_amount: 100,
-    product_data: { name: "Membership" },
-    recurring: { interval: "month" },
-  });
-  const { id: flatOnly } = await stripe.subscriptions.create({
-    customer: customerId,
-    items: [{ price: flat.id }],
-  });
+  const { control } = double;
+  const flatOnly = control.addSubscription({ customerId, prices: [control.addPrice({})] });
   t.is(
     await setTo(customerId, flatOnly),
     KINDS.map(
@@ -138,7 +128,7 @@ test("setting a subscription that bills nothing prints a warning", async (t) => 
         `Warning: Stripe's subscription ${flatOnly} has no price on the meter of ${kind}s.\n`,
     ).join(""),
   );
-  await stripe.subscriptions.cancel(subscriptionId);
+  control.cancel({ subscriptionId, when: "now_without_invoice" });
   t.regex(await setTo(customerId, subscriptionId), /^Warning: .* is canceled\.\n$/u);
   await double.close();
   t.regex(

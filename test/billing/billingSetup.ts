@@ -6,13 +6,16 @@ import { findMeterEvent } from "../../modules/billing/meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../../modules/billing/meterEvents.sql.ts";
 import { sql } from "../../db/sql.ts";
 import type { Mode, Owner } from "../../modules/records/owner.rules.ts";
+import type { OperatorContext } from "../../modules/accounts/context.ts";
+import type { BillingContext } from "../../modules/billing/context.ts";
+import type { Control } from "../stripeDouble/createControl.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import type { Retry } from "../../modules/billing/reconciliation/retryUsage.rules.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import type { Billing } from "../../modules/billing/createBilling.ts";
 import type { DrainResult } from "./drainUsage.ts";
-import { drainUsage, sealMeterEvent } from "./drainUsage.ts";
+import { beginAttempt, drainUsage } from "./drainUsage.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { retryUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
@@ -23,6 +26,40 @@ import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
 
 /** When the subscription starts, so that the first month from here is one billing cycle. */
 const NOON = Date.UTC(2026, 4, 15, 12) / 1000;
+
+/** Creates an organization with a customer of its own at the Stripe double. */
+export const createBilledOrganization = async (
+  deps: BillingContext & OperatorContext,
+  control: Control,
+) => {
+  const { db, clock } = deps;
+  const { customerId, subscriptionId } = control.addSubscriber({});
+  const { id: accountId } = await createTestOrganization(db, {
+    clock,
+    stripeCustomerId: customerId,
+    stripeSubscriptionId: subscriptionId,
+  });
+  const stream: Owner = { accountId, mode: "live", kind: "tree" };
+  const writer = createRegistrationWriter({ db, clock });
+  const refundWith = (billing: Billing) => (id: string, count?: number) =>
+    refundRegistration({ ...deps, billing }, stream, {
+      id,
+      count: count ?? null,
+      reason: null,
+      idempotencyKey: null,
+    });
+  return {
+    stream,
+    customerId,
+    subscriptionId,
+    register: async (count: number, mode: Mode = "live"): Promise<string> => {
+      const { registration } = await writer.register(registrationOf(accountId, { mode, count }));
+      return registration.id;
+    },
+    refundWith,
+    refund: refundWith(deps.billing),
+  };
+};
 
 /** Creates an organization that is billed through the Stripe double. Both sides share one clock. */
 export const setUpBilling = async (
@@ -44,25 +81,12 @@ export const setUpBilling = async (
   });
   const billingWithoutKey = createBilling({ db, stripe: null });
   await billing.prepare();
-  const { customerId, subscriptionId } = control.addSubscriber({});
-  const { id: accountId } = await createTestOrganization(db, {
-    clock,
-    stripeCustomerId: customerId,
-    stripeSubscriptionId: subscriptionId,
-  });
   const deps = { db, clock, billing, actor: SERVICE };
-  const writer = createRegistrationWriter({ db, clock });
-  const stream: Owner = { accountId, mode: "live", kind: "tree" };
+  const organization = await createBilledOrganization(deps, control);
+  const { stream, customerId } = organization;
+  const { accountId } = stream;
 
   const drainOnce = (): Promise<DrainResult> => drainUsage(deps, stream);
-
-  const refundWith = (processors: Billing) => (id: string, count?: number) =>
-    refundRegistration({ ...deps, billing: processors }, stream, {
-      id,
-      count: count ?? null,
-      reason: null,
-      idempotencyKey: null,
-    });
 
   /** Retries every failed event that does not wait for another one, as an operator would. */
   const retryFailed = async (): Promise<readonly Retry[]> => {
@@ -90,16 +114,9 @@ export const setUpBilling = async (
   return {
     deps,
     double,
-    stream,
-    customerId,
-    subscriptionId,
-    register: async (count: number, mode: Mode = "live"): Promise<string> => {
-      const { registration } = await writer.register(registrationOf(accountId, { mode, count }));
-      return registration.id;
-    },
-    refund: refundWith(billing),
+    ...organization,
     /** Refunds through an API without Stripe's key. */
-    refundWithoutKey: refundWith(billingWithoutKey),
+    refundWithoutKey: organization.refundWith(billingWithoutKey),
     /** Advances our clock and Stripe's. */
     pass: (seconds: number): void => control.advanceClock({ seconds }),
     drainOnce,
@@ -112,10 +129,10 @@ export const setUpBilling = async (
     /** Drains through a worker without Stripe's key. */
     drainWithoutKey: (): Promise<DrainResult> =>
       drainUsage({ ...deps, billing: billingWithoutKey }, stream),
-    /** Seals the next event; null if nothing is ready. */
+    /** Begins the next attempt, as a process that is killed then; null if nothing is ready. */
     seal: async (mode: Mode = "live"): Promise<StoredMeterEvent | null> => {
-      const sealing = await sealMeterEvent(deps, { ...stream, mode });
-      return sealing.kind === "event" ? findMeterEvent(db, sealing.event.id) : null;
+      const { sealing } = await beginAttempt(deps, { ...stream, mode });
+      return sealing.kind === "event" ? sealing.event : null;
     },
     /** Drains until nothing is left, as the workflow would, and lets time pass if an event has to wait. */
     drain: async (): Promise<void> => {

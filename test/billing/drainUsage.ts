@@ -2,8 +2,8 @@ import { createOutcomeRecords } from "../../modules/billing/sending/createAttemp
 import type { Delay, SendResult } from "../../modules/billing/sending/decideNextStep.rules.ts";
 import { sealMeterEvents } from "../../modules/billing/sending/sealMeterEvents.ts";
 import type { Sealing } from "../../modules/billing/sending/sealMeterEvents.ts";
-import { beginSending, finishSending } from "../../modules/billing/sending/sendMeterEvent.ts";
-import { findMeterEvent } from "../../modules/billing/meterEvents.sql.ts";
+import { finishSending, startLease } from "../../modules/billing/sending/sendMeterEvent.ts";
+import type { LeaseStart } from "../../modules/billing/sending/sendMeterEvent.ts";
 import { lockStreams } from "../../modules/billing/streams.sql.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import type { Owner } from "../../modules/records/owner.rules.ts";
@@ -12,36 +12,45 @@ import type { Owner } from "../../modules/records/owner.rules.ts";
  * The steps of a sender for one stream, one after the other, so that a test can look at what is between them.
  */
 
-/** Seals the oldest usage of a stream without an attempt. Waits while another transaction has locked the stream. */
-export const sealMeterEvent = async (context: BillingContext, stream: Owner): Promise<Sealing> => {
+/** What an attempt has begun with, or why none has. */
+type Begun = { readonly sealing: Sealing; readonly started: LeaseStart };
+
+/** Begins the next attempt of a stream. Waits while another transaction has locked the stream. */
+export const beginAttempt = async (context: BillingContext, stream: Owner): Promise<Begun> => {
+  const started = startLease(context);
   await context.db.transaction((transaction) => lockStreams(transaction, [stream]));
-  const [sealing = { kind: "none" }] = await sealMeterEvents(context, [
-    { ...stream, firstSecond: 0 },
-  ]);
-  return sealing;
+  const streams = [{ ...stream, firstSecond: 0 }];
+  const [sealing = { kind: "none" }] = await sealMeterEvents(context, streams, started.at);
+  return { sealing, started };
 };
 
-/** Makes one attempt to send a sealed event. */
-export const sendMeterEvent = async (
-  context: BillingContext,
-  id: bigint,
-  signal: AbortSignal,
-): Promise<SendResult> => {
-  const {
-    started,
-    events: [event],
-  } = await beginSending(context, [id]);
-  const record = createOutcomeRecords(context);
-  return event ? finishSending({ ...context, record }, event, { started, signal }) : LEASED;
-};
-
-const LEASED: Delay = {
+const HELD = {
   kind: "delayed",
   cause: "early",
-  reason: "another attempt may be in progress",
   afterMs: 15_000,
   outcomeUnknown: false,
   newKey: false,
+} as const;
+
+/** Makes the attempt that has begun; null if none has. */
+export const finishAttempt = async (
+  context: BillingContext,
+  { sealing, started }: Begun,
+  signal: AbortSignal = new AbortController().signal,
+): Promise<SendResult | null> => {
+  switch (sealing.kind) {
+    case "event": {
+      const record = createOutcomeRecords(context);
+      return finishSending({ ...context, record }, sealing.event, { started, signal });
+    }
+    case "waits":
+      return sealing.delay;
+    case "held":
+      return { ...HELD, reason: sealing.reason };
+    case "none":
+    case "more":
+      return null;
+  }
 };
 
 /** `done`: nothing more is ready. `more`: the limit of events is reached. `delayed`: the current event must wait. */
@@ -49,24 +58,9 @@ export type DrainResult = Delay | { readonly kind: "done" | "more" };
 
 const MAXIMUM_EVENTS = 200;
 
-const attempt = (
-  context: BillingContext,
-  sealing: Exclude<Sealing, { readonly kind: "none" | "more" }>,
-  signal: AbortSignal,
-): Promise<SendResult> | SendResult => {
-  switch (sealing.kind) {
-    case "event":
-      return sendMeterEvent(context, sealing.event.id, signal);
-    case "waits":
-      return sealing.delay;
-    case "held":
-      return { ...LEASED, reason: sealing.reason };
-  }
-};
-
 /**
- * Seals and sends a stream's usage, until nothing is ready or an event must wait. It does not wait for retries to be due. An
- * event about which the processor is asked does not keep the others waiting.
+ * Seals and sends a stream's usage, until nothing is ready or an event must wait. An event about which the processor is asked
+ * does not keep the others waiting.
  */
 export const drainUsage = async (
   context: BillingContext,
@@ -81,19 +75,17 @@ export const drainUsage = async (
 ): Promise<DrainResult> => {
   let asked: Delay | null = null;
   for (let sent = 0; sent < MAXIMUM_EVENTS && !signal.aborted; sent += 1) {
-    const sealing = await sealMeterEvent(context, stream);
-    if (sealing.kind === "none") {
+    const begun = await beginAttempt(context, stream);
+    const result = await finishAttempt(context, begun, signal);
+    if (begun.sealing.kind === "none") {
       return asked ?? { kind: "done" };
     }
-    if (sealing.kind === "more") {
-      continue;
+    const event = begun.sealing.kind === "event" ? begun.sealing.event : null;
+    if (result !== null) {
+      onResult(result, event && event.id);
     }
-    const result = await attempt(context, sealing, signal);
-    onResult(result, sealing.kind === "event" ? sealing.event.id : null);
-    if (result.kind === "delayed") {
-      const event =
-        sealing.kind === "event" ? await findMeterEvent(context.db, sealing.event.id) : null;
-      if (!event || event.askingSince === null) {
+    if (result?.kind === "delayed") {
+      if (result.cause !== "asking" && (event === null || event.askingSince === null)) {
         return result;
       }
       asked = result;

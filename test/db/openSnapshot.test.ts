@@ -1,10 +1,7 @@
 import { Client } from "pg";
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { deleteProcessedEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { listOldestUnsealedFacts } from "../../modules/billing/sending/sealMeterEvents.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { deleteInOrder } from "../../db/batching/deleteInBatches.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 
@@ -74,59 +71,5 @@ test.serial(
     const pages = await seal(SECONDS + 1);
     t.true(pages < 20, `${pages} pages`);
     t.true((await seal(0)) > SECONDS);
-  },
-);
-
-const OLD = new Date("2026-10-01T00:00:00Z");
-const BATCHES = 10;
-const BATCH_ROWS = 100;
-
-/** Inserts old rows in a random order, so that those of a batch are in different pages. */
-const insertOldRows = async (filler: DatabasePool): Promise<void> => {
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO processor_event (id, type, received_at, next_attempt_at, state, settled_at)
-    SELECT number::text, 'customer.subscription.updated', time, time, 'processed', time
-    FROM (
-      SELECT number, ${OLD.toISOString()}::timestamptz - number * interval '1 minute' AS time
-      FROM generate_series(1, ${BATCHES * BATCH_ROWS}::integer) AS number
-      ORDER BY random()
-    ) AS given
-  `);
-};
-
-const BATCH_TABLES = ["processor_event"];
-
-test.serial(
-  "while a snapshot is open, a batch reads nothing of what earlier ones have done",
-  async (t) => {
-    const { filler, db } = await openSinglePools(t);
-    const snapshot = new Client({ connectionString: t.context.databaseUrl });
-    await snapshot.connect();
-    t.teardown(() => snapshot.end());
-    await stopAutovacuum(filler, BATCH_TABLES);
-    await insertOldRows(filler);
-    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
-    await snapshot.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
-    await snapshot.query("SELECT FROM account");
-    const before = new Date(OLD.getTime() + 1);
-    const countPages = await createPageCounter(filler, db, BATCH_TABLES);
-    const pages: number[] = [];
-    const deleted = await deleteInOrder<Date>(
-      async (limit, from) => {
-        const batch = Promise.withResolvers<Awaited<ReturnType<typeof deleteProcessedEvents>>>();
-        pages.push(
-          await countPages(async () =>
-            batch.resolve(await deleteProcessedEvents(db, { from, before }, limit)),
-          ),
-        );
-        return batch.promise;
-      },
-      new AbortController().signal,
-      BATCH_ROWS,
-    );
-
-    t.is(deleted, BATCHES * BATCH_ROWS);
-    const [first = 0] = pages;
-    t.true((pages[BATCHES - 1] ?? 0) <= 1.5 * first, `${pages.join(", ")} pages`);
   },
 );

@@ -1,9 +1,5 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import {
-  beginProcessing,
-  recordProcessing,
-} from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { releaseRefunds } from "../../modules/billing/meterEvents.sql.ts";
 import { beginAttempts, recordOutcomes } from "../../modules/billing/sending/attempts.sql.ts";
 import { sql } from "../../db/sql.ts";
@@ -25,15 +21,8 @@ const test = testWithDatabase();
  * of the others seem empty.
  */
 
-const TABLES = [
-  "meter_event",
-  "usage_fact",
-  "refund",
-  "processor_event",
-  "webhook_delivery",
-  "webhook_endpoint",
-];
-/** Accounts, with an endpoint each, and events of the processor. */
+const TABLES = ["meter_event", "usage_fact", "refund", "webhook_delivery", "webhook_endpoint"];
+/** Accounts, with an endpoint each. */
 const ROWS = 4000;
 /** The index of unfinished events has 40 pages, its rows have 200, and the table has 600. */
 const MAXIMUM_PAGES = 60;
@@ -42,10 +31,10 @@ const idRow = z.strictObject({ id: z.bigint() });
 const uuidRow = z.strictObject({ id: z.uuid() });
 
 const insertSettledRows = async (filler: DatabasePool): Promise<void> => {
-  const numbers = sql.fragment`generate_series(1, ${ROWS}::integer) AS number`;
   await filler.query(sql.typeAlias("void")`
     INSERT INTO account (id, type, name, created_at)
-    SELECT gen_random_uuid(), 'organization', number::text, now() FROM ${numbers}
+    SELECT gen_random_uuid(), 'organization', number::text, now()
+    FROM generate_series(1, ${ROWS}::integer) AS number
   `);
   await filler.query(sql.typeAlias("void")`
     INSERT INTO meter_event
@@ -75,11 +64,6 @@ const insertSettledRows = async (filler: DatabasePool): Promise<void> => {
     `);
   });
   await filler.query(sql.typeAlias("void")`
-    INSERT INTO processor_event (id, type, received_at, next_attempt_at, state, settled_at)
-    SELECT 'processed-' || number, 'customer.subscription.updated', now(), now(), 'processed', now()
-    FROM ${numbers}
-  `);
-  await filler.query(sql.typeAlias("void")`
     INSERT INTO webhook_endpoint (id, account_id, mode, url, description, secret, created_at)
     SELECT id, id, 'live', 'https://example.com', '', '', now() FROM account
   `);
@@ -101,11 +85,6 @@ const insertOpenRows = async (filler: DatabasePool): Promise<void> => {
       SELECT gen_random_uuid(), id, id, 7, now() FROM account
     `);
   });
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO processor_event (id, type, received_at, next_attempt_at)
-    SELECT 'pending-' || number, 'customer.subscription.updated', now(), now()
-    FROM generate_series(1, ${ROWS}::integer) AS number
-  `);
   const busy = await filler.anyFirst(sql.type(uuidRow)`
     SELECT id FROM webhook_endpoint ORDER BY id LIMIT 3
   `);
@@ -133,7 +112,6 @@ const insertWaitingRefund = (filler: DatabasePool): Promise<bigint> =>
 const changedRow = z.strictObject({
   delayed: z.int(),
   released: z.int(),
-  processed: z.int(),
 });
 
 /** Counts what was changed without a result. */
@@ -141,10 +119,7 @@ const countChanged = (filler: DatabasePool): Promise<z.output<typeof changedRow>
   filler.one(sql.type(changedRow)`
     SELECT
       (SELECT count(*)::integer FROM meter_event WHERE last_error = 'busy') AS delayed,
-      (SELECT count(*)::integer FROM meter_event WHERE second = 5 AND state = 'pending') AS released,
-      (
-        SELECT count(*)::integer FROM processor_event WHERE last_error = 'done' AND state = 'processed'
-      ) AS processed
+      (SELECT count(*)::integer FROM meter_event WHERE second = 5 AND state = 'pending') AS released
   `);
 
 test("rows in a rare state are found by their ids, and endpoints by their pending deliveries", async (t) => {
@@ -164,7 +139,6 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
   }
   const now = new Date();
   const until = new Date(now.getTime() + 60_000);
-  const pendingId = "pending-2000";
   const [busy = ""] = await filler.anyFirst(sql.type(uuidRow)`
     SELECT id FROM webhook_endpoint ORDER BY id LIMIT 2
   `);
@@ -172,7 +146,10 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
   type Work = (db: DatabasePool) => Promise<unknown>;
   // With what each returns if it has found its rows.
   const works: Readonly<Record<string, readonly [Work, unknown]>> = {
-    "the start of an attempt": [async (db) => (await beginAttempts(db, [first.id], now)).length, 1],
+    "the start of an attempt": [
+      (db) => db.transaction(async (tx) => (await beginAttempts(tx, [first.id], now)).length),
+      1,
+    ],
     "the outcomes of attempts": [
       async (db) =>
         (
@@ -184,15 +161,6 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
       2,
     ],
     "the release of refunds": [(db) => releaseRefunds(db, [usageId]), undefined],
-    "the start of processing": [async (db) => (await beginProcessing(db, until))?.attempts, 1],
-    "an error of processing": [
-      (db) => recordProcessing(db, pendingId, { isSettled: false, error: "busy", now }),
-      undefined,
-    ],
-    "the end of processing": [
-      (db) => recordProcessing(db, pendingId, { isSettled: true, error: "done", now }),
-      undefined,
-    ],
     "endpoints with due deliveries": [
       async (db) => (await listDueEndpoints(db, { after: null, now: until, limit: 10 })).length,
       3,
@@ -236,6 +204,5 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
   t.deepEqual(await countChanged(filler), {
     delayed: 1,
     released: 1,
-    processed: 1,
   });
 });

@@ -13,7 +13,6 @@ import {
   FAILURES,
   METER_EVENT_STATES,
 } from "../../modules/billing/meterEvents.rules.ts";
-import { PROCESSOR_EVENT_STATES } from "../../modules/billing/processorEvents/processorEvents.rules.ts";
 import { PROCESSORS } from "../../modules/billing/usage.rules.ts";
 import { DELIVERY_STATES } from "../../modules/events/decideDelivery.rules.ts";
 import { DISABLED_REASONS } from "../../modules/events/events.rules.ts";
@@ -67,7 +66,6 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   planting_order_stage: ORDER_STAGES,
   planting_order_timeline: TIMELINE_SHAPES,
   planting_site_forest_type: FOREST_TYPES,
-  processor_event_state: PROCESSOR_EVENT_STATES,
   profile_hidden_sections: HIDEABLE_SECTIONS,
   profile_logo_type: PICTURE_TYPES,
   registration_kind: KINDS,

@@ -6,9 +6,15 @@ import type { Fault, Faults } from "./faults.ts";
 import { beginTrial, cancelNow } from "./invoices.ts";
 import { acceptMeterEvent, createErrorReports, createMeter } from "./meters.ts";
 import type { SampleForm } from "./meters.ts";
+import { findBy } from "./responses.ts";
 import { sendWebhook } from "./sendWebhook.ts";
 import type { AcceptedEvent, Settings, State, StoredSubscription } from "./state.ts";
-import { createPrice, createSubscription, getSubscription } from "./subscriptions.ts";
+import {
+  createPrice,
+  createSubscription,
+  getSubscription,
+  updateSubscription,
+} from "./subscriptions.ts";
 
 /** Billed units of one customer and meter at one second. */
 type UsageEntry = {
@@ -75,12 +81,41 @@ export const createControl = (state: State, faults: Faults, observations: Observ
         ? { customerId: id }
         : addCustomer(id === undefined ? {} : { id });
       const meters = cells.flatMap((cell) => [ourMeter("tree", cell), ourMeter("bottle", cell)]);
-      const items = meters.map((meter) => {
-        const recurring = { interval, usage_type: "metered", meter } as const;
-        return { price: createPrice(state, { currency: "usd", unit_amount: 45, recurring }).id };
-      });
-      const { id: subscriptionId } = createSubscription(state, { customer: customerId, items });
+      const prices = meters.map((meter) => createPrice(state, { meter, interval }).id);
+      const { id: subscriptionId } = createSubscription(state, customerId, prices);
       return { customerId, subscriptionId };
+    },
+    /** Creates a price on the meter of a kind, or a flat one, and returns its id. */
+    addPrice: ({
+      kind = null,
+      interval,
+    }: {
+      readonly kind?: Kind | null;
+      readonly interval?: "month" | "year" | undefined;
+    }): string => createPrice(state, { meter: kind && ourMeter(kind), interval }).id,
+    /** Creates a subscription, and returns its id. */
+    addSubscription: ({
+      customerId,
+      prices,
+      anchor,
+    }: OfCustomer & {
+      readonly prices: readonly string[];
+      readonly anchor?: number | undefined;
+    }): string => createSubscription(state, customerId, prices, anchor).id,
+    addItem: ({ subscriptionId, price }: OfSubscription & { readonly price: string }): void => {
+      updateSubscription(state, subscriptionId, { items: [{ price }] });
+    },
+    /** Returns the prices of a subscription's items. */
+    pricesOf: ({ subscriptionId }: OfSubscription): readonly string[] =>
+      getSubscription(state, subscriptionId).items.map(({ price }) => price.id),
+    setMeterStatus: ({
+      meterId,
+      status,
+    }: {
+      readonly meterId: string;
+      readonly status: "active" | "inactive";
+    }): void => {
+      findBy(state.meters, "meter", meterId, 404).status = status;
     },
     /** Pauses the collection of a subscription's payments; without a behavior, resumes it. */
     pauseCollection: ({

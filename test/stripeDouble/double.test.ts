@@ -79,8 +79,6 @@ test("a key repeats its first response for 24 hours and rejects other parameters
   t.is(billed(), 3);
 });
 
-const PRICE = { currency: "usd", "recurring[interval]": "month" };
-const METERED = { ...PRICE, "recurring[usage_type]": "metered" };
 const SUMMARY = { customer: "CUSTOMER", start_time: "0", end_time: "60" };
 const SESSION = {
   mode: "payment",
@@ -103,10 +101,6 @@ const CALLS: readonly (readonly [
   ["GET", "/v1/billing/meters/METER/event_summaries", { ...SUMMARY, start_time: "1" }, 400],
   ["GET", "/v1/billing/meters/METER/event_summaries", { ...SUMMARY, end_time: "0" }, 400],
   ["GET", "/v1/billing/meters/METER/event_summaries", { ...SUMMARY, limit: "101" }, 400],
-  ["POST", "/v1/prices", METERED, 400],
-  ["POST", "/v1/prices", { ...PRICE, "recurring[meter]": "METER" }, 400],
-  ["POST", "/v1/prices", { ...METERED, "recurring[meter]": "METER" }, 200],
-  ["POST", "/v1/subscription_items", { subscription: "SUBSCRIPTION", price: "price_none" }, 400],
   ["POST", "/v1/subscriptions/SUBSCRIPTION", { "items[0]": "price_none" }, 400],
   ["POST", "/v1/subscriptions/SUBSCRIPTION", { status: "paused" }, 400],
   ["GET", "/v1/subscriptions", { customer: "cus_none" }, 400],

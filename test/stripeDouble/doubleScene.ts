@@ -7,7 +7,7 @@ type Parameters = Readonly<Record<string, string>>;
 /** Calls the double as another program would. */
 export const callDouble = async (
   { url, secretKey }: StripeDouble,
-  method: "GET" | "POST" | "DELETE",
+  method: "GET" | "POST",
   path: string,
   parameters: Parameters = {},
   headers: Parameters = {},
@@ -29,7 +29,7 @@ export const stageDouble = async (t: ExecutionContext, options: StripeDoubleOpti
   const setup = await setUpStripe(t, options);
   const { double, customer } = setup;
   const call = (
-    method: "GET" | "POST" | "DELETE",
+    method: "GET" | "POST",
     path: string,
     parameters: Parameters = {},
     headers: Parameters = {},

@@ -34,16 +34,6 @@ export const createMeter = (state: State, request: Requests["meterCreate"]): Met
   return meter;
 };
 
-export const setMeterStatus = (
-  { meters }: State,
-  id: string,
-  status: "active" | "inactive",
-): Meter => {
-  const meter = findBy(meters, "meter", id, 404);
-  meter.status = status;
-  return meter;
-};
-
 export const listMeters = ({ meters }: State, request: Requests["meterList"]): object =>
   pageOf("/v1/billing/meters", [...meters.values()].toReversed(), request);
 

@@ -55,29 +55,12 @@ const requests = {
     end_time: integer,
     ...page,
   }),
-  priceCreate: z.strictObject({
-    currency: text,
-    unit_amount: integer.optional(),
-    product_data: z.strictObject({ name: text }).optional(),
-    recurring: z.strictObject({
-      interval: z.enum(["month", "year"]),
-      usage_type: z.enum(["licensed", "metered"]).default("licensed"),
-      meter: text.optional(),
-    }),
-  }),
-  subscriptionCreate: z.strictObject({
-    customer: text,
-    items,
-    billing_cycle_anchor: integer.optional(),
-    ...payment,
-  }),
   subscriptionUpdate: z.strictObject({ items: items.optional(), ...payment }),
   subscriptionList: z.strictObject({
     customer: text,
     status: z.enum(["all"]).optional(),
     ...page,
   }),
-  subscriptionItemCreate: z.strictObject({ subscription: text, ...item, ...payment }),
   subscriptionItemList: z.strictObject({ subscription: text, ...page }),
   invoiceList: z.strictObject({
     customer: text,

@@ -1,11 +1,10 @@
 import { createCheckout, listCheckouts, retrieveCheckout } from "./checkouts.ts";
-import { listInvoiceLines, listInvoices, cancelNow } from "./invoices.ts";
+import { listInvoiceLines, listInvoices } from "./invoices.ts";
 import {
   acceptMeterEvent,
   createMeter,
   listEventSummaries,
   listMeters,
-  setMeterStatus,
   targetOf,
 } from "./meters.ts";
 import { parseRequest } from "./requests.ts";
@@ -13,10 +12,6 @@ import type { Requests } from "./requests.ts";
 import { ErrorResponse, findBy } from "./responses.ts";
 import type { AcceptedEvent, State } from "./state.ts";
 import {
-  createPrice,
-  createSubscription,
-  createSubscriptionItem,
-  getChangeable,
   getSubscription,
   listSubscriptionItems,
   listSubscriptions,
@@ -68,12 +63,6 @@ const routes: Readonly<Record<string, Route>> = {
   },
   "POST /v1/billing/meters": route("meterCreate", createMeter),
   "GET /v1/billing/meters": route("meterList", listMeters),
-  "POST /v1/billing/meters/:id/deactivate": route("nothing", (state, _, id) =>
-    setMeterStatus(state, id, "inactive"),
-  ),
-  "POST /v1/billing/meters/:id/reactivate": route("nothing", (state, _, id) =>
-    setMeterStatus(state, id, "active"),
-  ),
   "GET /v1/billing/meters/:id/event_summaries": route(
     "meterListEventSummaries",
     (state, request, id) => listEventSummaries(state, id, request),
@@ -84,11 +73,7 @@ const routes: Readonly<Record<string, Route>> = {
   "GET /v1/customers/:id": route("nothing", ({ customers }, _, id) =>
     findBy(customers, "customer", id, 404),
   ),
-  "POST /v1/prices": route("priceCreate", createPrice),
   "GET /v1/prices/:id": route("nothing", ({ prices }, _, id) => findBy(prices, "price", id, 404)),
-  "POST /v1/subscriptions": route("subscriptionCreate", (state, request) =>
-    presentSubscription(state, createSubscription(state, request)),
-  ),
   "GET /v1/subscriptions": route("subscriptionList", listSubscriptions),
   "GET /v1/subscriptions/:id": route("nothing", (state, _, id) =>
     presentSubscription(state, getSubscription(state, id)),
@@ -96,12 +81,6 @@ const routes: Readonly<Record<string, Route>> = {
   "POST /v1/subscriptions/:id": route("subscriptionUpdate", (state, request, id) =>
     presentSubscription(state, updateSubscription(state, id, request)),
   ),
-  "DELETE /v1/subscriptions/:id": route("nothing", (state, _, id) => {
-    const subscription = getChangeable(state, id);
-    cancelNow(state, subscription, { invoiceNow: false });
-    return presentSubscription(state, subscription);
-  }),
-  "POST /v1/subscription_items": route("subscriptionItemCreate", createSubscriptionItem),
   "GET /v1/subscription_items": route("subscriptionItemList", listSubscriptionItems),
   "POST /v1/checkout/sessions": route("checkoutCreate", createCheckout),
   "GET /v1/checkout/sessions": route("checkoutList", listCheckouts),

@@ -5,24 +5,25 @@ import type { Price, State, StoredItem, StoredSubscription } from "./state.ts";
 
 const MAX_ITEMS = 20;
 
-type ItemRequest = Requests["subscriptionCreate"]["items"][number];
+type ItemRequest = NonNullable<Requests["subscriptionUpdate"]["items"]>[number];
 
 export const createPrice = (
-  { prices, meters, nextId }: State,
-  { currency, unit_amount: amount, recurring }: Requests["priceCreate"],
+  { prices, nextId }: State,
+  {
+    meter,
+    interval = "month",
+  }: { readonly meter: string | null; readonly interval?: "month" | "year" | undefined },
 ): Price => {
-  const { interval, usage_type: usageType, meter = null } = recurring;
-  if ((usageType === "metered") !== (meter !== null)) {
-    throw invalid("A metered price, and no other, has a meter.", undefined, "recurring[meter]");
-  }
-  if (meter !== null) {
-    findBy(meters, "meter", meter, 400);
-  }
   const price: Price = {
     id: nextId("price"),
-    currency,
-    unit_amount: amount ?? null,
-    recurring: { interval, interval_count: 1, usage_type: usageType, meter },
+    currency: "usd",
+    unit_amount: 45,
+    recurring: {
+      interval,
+      interval_count: 1,
+      usage_type: meter === null ? "licensed" : "metered",
+      meter,
+    },
   };
   prices.set(price.id, price);
   return price;
@@ -96,14 +97,10 @@ export const listSubscriptions = (
 };
 
 /** Returns a subscription for a change; as at Stripe, a canceled one is not found. */
-export const getChangeable = (
-  state: State,
-  id: string,
-  status: 400 | 404 = 404,
-): StoredSubscription => {
-  const subscription = getSubscription(state, id, status);
+const getChangeable = (state: State, id: string): StoredSubscription => {
+  const subscription = getSubscription(state, id);
   return subscription.status === "canceled"
-    ? findBy(new Map(), "subscription", id, status)
+    ? findBy(new Map(), "subscription", id, 404)
     : subscription;
 };
 
@@ -140,18 +137,17 @@ const addItems = (
   subscription.items = items;
 };
 
+/** @param anchor the unix second from which the periods are counted, if it is later than now */
 export const createSubscription = (
   state: State,
-  request: Requests["subscriptionCreate"],
+  customerId: string,
+  prices: readonly string[],
+  anchor = state.clock.now(),
 ): StoredSubscription => {
   const now = state.clock.now();
-  const { billing_cycle_anchor: anchor = now } = request;
-  if (anchor < now) {
-    throw invalid("billing_cycle_anchor must be in the future.", undefined, "billing_cycle_anchor");
-  }
   const subscription: StoredSubscription = {
     id: state.nextId("sub"),
-    customerId: findBy(state.customers, "customer", request.customer, 400).id,
+    customerId: findBy(state.customers, "customer", customerId, 400).id,
     created: now,
     terms: [{ start: now, anchor, isTrial: false }],
     items: [],
@@ -164,7 +160,8 @@ export const createSubscription = (
     settledUntil: now,
     drafts: [],
   };
-  addItems(state, subscription, request.items, request.payment_behavior);
+  const items = prices.map((price) => ({ price }));
+  addItems(state, subscription, items, undefined);
   state.subscriptions.set(subscription.id, subscription);
   begin(state, subscription);
   return subscription;
@@ -178,15 +175,6 @@ export const updateSubscription = (
   const subscription = getChangeable(state, id);
   addItems(state, subscription, items, behavior);
   return subscription;
-};
-
-export const createSubscriptionItem = (
-  state: State,
-  { subscription: id, payment_behavior: behavior, ...item }: Requests["subscriptionItemCreate"],
-): object => {
-  const subscription = getChangeable(state, id, 400);
-  addItems(state, subscription, [item], behavior);
-  return presentItems(state, subscription, { limit: MAX_ITEMS }).data.at(-1) ?? {};
 };
 
 export const listSubscriptionItems = (

@@ -2,7 +2,6 @@ import { WorkflowNotFoundError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
-import { z } from "zod";
 import { insertProcessorEvent } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { markRefundsDispatched } from "../../modules/registrations/refunds.sql.ts";
 import { openPool } from "../../db/pools/pool.ts";
@@ -135,8 +134,6 @@ test("dispatchers that overlap start one workflow of each refund", async (t) => 
   );
 });
 
-const stateRow = z.strictObject({ state: z.string() });
-
 const startsDespiteFailure = base.macro(
   async (t: ExecutionContext<DatabaseContext>, broken: "processor_event" | "refund") => {
     const { db, owner } = t.context;
@@ -152,9 +149,9 @@ const startsDespiteFailure = base.macro(
       `);
     };
     const isProcessed = async (table: string): Promise<boolean> =>
-      (await owner.oneFirst(
-        sql.type(stateRow)`SELECT state FROM ${sql.identifier([table])} WHERE id = ${id}`,
-      )) === "processed";
+      !(await owner.exists(
+        sql.typeAlias("void")`SELECT FROM ${sql.identifier([table])} WHERE id = ${id}`,
+      ));
     await rename(broken, "out_of_reach");
     t.teardown(() => rename("out_of_reach", broken));
     const dispatcher = await startDispatcher(t, { db, temporal });

@@ -71,11 +71,11 @@ test("a payment is credited once by the workers, one of which is killed while it
   await startWorker();
 
   await eventually(async () => (await readStoreState(db, store.id)).balance === 2000);
-  const statesOf = () =>
-    db.anyFirst(sql.type(z.strictObject({ state: z.string() }))`
-      SELECT state FROM processor_event WHERE object_id = ${sessionId}
-    `);
-  await eventually(async () => (await statesOf()).every((state) => state === "processed"));
-  t.is((await statesOf()).length, 2);
+  await eventually(
+    async () =>
+      !(await db.exists(sql.typeAlias("void")`
+        SELECT FROM processor_event WHERE object_id = ${sessionId}
+      `)),
+  );
   t.like(await readStoreState(db, store.id), { balance: 2000, entries: 1, brokenLinks: 0 });
 });

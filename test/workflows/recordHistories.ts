@@ -157,7 +157,7 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
     run: runDonation,
   },
   retention: {
-    activities: { deleteOldData: inOrder(() => ({ processorEvents: 5, events: 0 })) },
+    activities: { deleteOldData: inOrder(() => ({ events: 5, reconciliations: 0 })) },
     run: complete(retention, "retention-recorded"),
   },
   "reconciliation-succeeded": {

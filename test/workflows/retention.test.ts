@@ -6,6 +6,7 @@ import { deleteOldData } from "../../modules/support/deleteOldData.ts";
 import { retention } from "../../workflows/retention.ts";
 import { startDonationApi } from "../charities/donations/donationSetup.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { startWorker } from "./startWorker.ts";
 
@@ -28,52 +29,65 @@ test("the nightly workflow keeps what clients have recorded", async (t) => {
   t.is((await call("GET", "/charities/donations", { key })).body["total_items"], 1);
 });
 
-/** Rows that two batches delete. */
-const OLD_ROWS = 1500;
 const NOW = new Date("2027-01-01T00:00:00Z");
 const deps = { clock: { now: () => NOW } };
 
+/** Events that two batches delete. The newest one of a type stays. */
+const OLD_EVENTS = 1500;
+
 const insertOldRows = async (db: DatabasePool): Promise<void> => {
+  const { id: accountId } = await createTestOrganization(db);
   await db.query(sql.typeAlias("void")`
-    INSERT INTO processor_event (id, type, received_at, next_attempt_at, state, settled_at)
-    SELECT 'old-' || number, 'customer.deleted', time, time, 'processed', time
-    FROM generate_series(1, ${OLD_ROWS}::integer) AS number
-    CROSS JOIN (SELECT '2026-01-01'::timestamptz AS time) AS given
+    INSERT INTO event (id, account_id, mode, type, created_at, data)
+    SELECT gen_random_uuid(), ${accountId}, 'live', 'usage.failed', '2026-01-01', '{}'
+    FROM generate_series(0, ${OLD_EVENTS}::integer)
   `);
+  // The later one is 400 days old.
   await db.query(sql.typeAlias("void")`
     INSERT INTO reconciliation (started_at, ended_at, streams, unreadable)
-    VALUES ('2025-01-01', '2025-01-01', 0, '[]')
+    VALUES ('2025-11-26', '2025-11-26', 0, '[]'), ('2025-11-27', '2025-11-27', 0, '[]')
+  `);
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO usage_difference (account_id, kind, customer_id, second, units, found_at)
+    VALUES (${accountId}, 'tree', ${accountId}, 0, 1, '2025-01-01')
   `);
 };
 
-const countRow = z.strictObject({ processorEvents: z.int(), reconciliations: z.int() });
+const countRow = z.strictObject({
+  events: z.int(),
+  reconciliations: z.int(),
+  differences: z.int(),
+});
 
 const countRows = (db: DatabasePool): Promise<z.output<typeof countRow>> =>
   db.one(sql.type(countRow)`
     SELECT
-      (SELECT count(*)::integer FROM processor_event) AS "processorEvents",
-      (SELECT count(*)::integer FROM reconciliation) AS "reconciliations"
+      (SELECT count(*)::integer FROM event WHERE created_at = '2026-01-01') AS events,
+      (SELECT count(*)::integer FROM reconciliation) AS reconciliations,
+      (SELECT count(*)::integer FROM usage_difference) AS differences
   `);
 
-test("a deletion that fails is reported, and the others are made", async (t) => {
+test("a deletion that fails is reported, and the others are made; differences stay", async (t) => {
   const { db, owner } = t.context;
   await insertOldRows(db);
   await owner.query(sql.typeAlias("void")`
     CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'broken'; END $$
   `);
   await owner.query(sql.typeAlias("void")`
-    CREATE TRIGGER broken BEFORE DELETE ON processor_event EXECUTE FUNCTION fail()
+    CREATE TRIGGER broken BEFORE DELETE ON event EXECUTE FUNCTION fail()
   `);
 
   const error = await t.throwsAsync(deleteOldData({ db, ...deps }, NEVER), {
     instanceOf: AggregateError,
-    message: /^processorEvents: .*broken/u,
+    message: /^events: .*broken/u,
   });
 
   t.is(error.errors.length, 1);
-  t.deepEqual(await countRows(db), { processorEvents: OLD_ROWS, reconciliations: 0 });
-  await owner.query(sql.typeAlias("void")`DROP TRIGGER broken ON processor_event`);
-  t.like(await deleteOldData({ db, ...deps }, NEVER), { processorEvents: OLD_ROWS });
+  const left = { reconciliations: 1, differences: 1 };
+  t.deepEqual(await countRows(db), { events: OLD_EVENTS + 1, ...left });
+  await owner.query(sql.typeAlias("void")`DROP TRIGGER broken ON event`);
+  t.like(await deleteOldData({ db, ...deps }, NEVER), { events: OLD_EVENTS, reconciliations: 0 });
+  t.deepEqual(await countRows(db), { events: 1, ...left });
 });
 
 test("a deletion that takes long continues after the others are made", async (t) => {
@@ -81,9 +95,9 @@ test("a deletion that takes long continues after the others are made", async (t)
   await insertOldRows(db);
 
   await t.throwsAsync(deleteOldData({ db, ...deps }, NEVER, 1), {
-    message: /^processorEvents: TimeoutError/u,
+    message: /^events: TimeoutError/u,
   });
 
-  t.deepEqual(await countRows(db), { processorEvents: 500, reconciliations: 0 });
-  t.like(await deleteOldData({ db, ...deps }, NEVER), { processorEvents: 500 });
+  t.like(await countRows(db), { reconciliations: 2 });
+  t.like(await deleteOldData({ db, ...deps }, NEVER), { events: OLD_EVENTS - 1000 });
 });

@@ -14,9 +14,9 @@ import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { lockStreams } from "../streams.sql.ts";
 import {
   beginProcessing,
+  deleteProcessorEvent,
   insertProcessorEvent,
-  lockProcessorEvent,
-  recordProcessing,
+  recordProcessingError,
 } from "./processorEvents.sql.ts";
 import type { StoredProcessorEvent } from "./processorEvents.sql.ts";
 import { decideLateRefusal, isGivenUp, subjectOf } from "./processorEvents.rules.ts";
@@ -26,23 +26,24 @@ import { listAccountsOfStripeObject } from "./stripeSubscriptions.sql.ts";
 
 /**
  * Stores an event that a webhook has announced, for a worker to process.
- * @returns `repeated` if it was stored before, `ignored` if nothing depends on events of its type
+ * @returns `ignored` if nothing depends on events of its type
  */
 export const receiveProcessorEvent = async (
   { db, clock }: Context,
   event: ProcessorEvent,
-): Promise<"stored" | "repeated" | "ignored"> => {
+): Promise<"stored" | "ignored"> => {
   if (subjectOf(event.type) === null) {
     return "ignored";
   }
-  return (await insertProcessorEvent(db, event, clock.now())) ? "stored" : "repeated";
+  await insertProcessorEvent(db, event, clock.now());
+  return "stored";
 };
 
 /**
  * Applies a report of usage that the processor refused after it had accepted it: the delivered meter events that its
  * samples name become failed ones, or closed ones if a document bills them. A retry asks the processor first: what it lacks
- * may have been sent again already. All of a report is applied at the same time, and once: its events may have been retried
- * since. Samples of other programs that use the same processor are skipped.
+ * may have been sent again already, under another identifier. All of a report is applied at the same time. Samples of other
+ * programs that use the same processor are skipped.
  * @throws Error if a named meter event is still being sent; nothing is changed then
  */
 export const applyRefusalReport = async (
@@ -51,8 +52,8 @@ export const applyRefusalReport = async (
   { windowEnd, reasons }: RefusalReport,
 ): Promise<void> => {
   await db.transaction(async (transaction) => {
-    const report = await lockProcessorEvent(transaction, processorEventId);
-    if (report?.state !== "pending") {
+    if (!(await deleteProcessorEvent(transaction, processorEventId))) {
+      // Another process has applied it.
       return;
     }
     const named = await listMeterEventsByIdentifier(transaction, [...reasons.keys()]);
@@ -79,7 +80,6 @@ export const applyRefusalReport = async (
         await recordUsageEvent(transaction, event, decision, now);
       }
     }
-    await recordProcessing(transaction, processorEventId, { isSettled: true, now });
   });
 };
 
@@ -134,16 +134,16 @@ const processOne = async (
   const { id, type, receivedAt } = event;
   try {
     await apply(context, event, signal);
-    await recordProcessing(db, id, { isSettled: true, now: clock.now() });
+    await deleteProcessorEvent(db, id);
   } catch (error) {
     // A worker that stops says nothing about the event. Another attempt follows.
     signal.throwIfAborted();
     const reason = error instanceof Error ? error.message : String(error);
-    const now = clock.now();
-    const isSettled = error instanceof ProcessorEventUnreadableError || isGivenUp(receivedAt, now);
-    await recordProcessing(db, id, { isSettled, error: reason, now });
-    if (isSettled) {
+    if (error instanceof ProcessorEventUnreadableError || isGivenUp(receivedAt, clock.now())) {
+      await deleteProcessorEvent(db, id);
       context.observeFailedEvent({ id, type, reason });
+    } else {
+      await recordProcessingError(db, id, reason);
     }
   }
 };

@@ -10,9 +10,6 @@ export type ProcessorEvent = {
   readonly objectId: string | null;
 };
 
-/** `processed`: it is settled, also if it was given up with an error. */
-export const PROCESSOR_EVENT_STATES = ["pending", "processed"] as const;
-
 /** The type of our own request to read a subscription. */
 export const SUBSCRIPTION_READ = "subscription.read";
 

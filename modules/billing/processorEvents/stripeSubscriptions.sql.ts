@@ -65,41 +65,6 @@ export const saveSubscriptionState = async (
 
 const unitPrice = z.strictObject({ amount: z.string(), currency: z.string() }).nullable();
 
-const knownRow = z.strictObject({
-  status: z.string(),
-  pausedBy: z.string().nullable(),
-  trial: z.strictObject({ start: z.coerce.date(), end: z.coerce.date() }).nullable(),
-  unitPrices: z.strictObject({ tree: unitPrice, bottle: unitPrice }),
-});
-
-/** An account's subscription as it was last read. */
-export type KnownSubscription = Readonly<z.output<typeof knownRow>>;
-
-/** The subscriptions that accounts have now, as far as they have been read. */
-const currentSubscriptions = sql.fragment`
-  stripe_subscription
-  JOIN account
-    ON account.id = stripe_subscription.account_id
-    AND account.stripe_subscription_id = stripe_subscription.subscription_id
-`;
-
-/** Returns the subscription of an account as it was last read; null without one, or before it was read. */
-export const findKnownSubscription = (
-  db: CommonQueryMethods,
-  accountId: string,
-): Promise<KnownSubscription | null> =>
-  db.maybeOne(sql.type(knownRow)`
-    SELECT
-      status,
-      paused_by AS "pausedBy",
-      CASE WHEN trial_starts_at IS NOT NULL AND trial_ends_at IS NOT NULL
-        THEN jsonb_build_object('start', trial_starts_at, 'end', trial_ends_at)
-      END AS trial,
-      unit_prices AS "unitPrices"
-    FROM ${currentSubscriptions}
-    WHERE account.id = ${accountId}
-  `);
-
 /** The kinds that meet a condition on `used.kind`, and for which an account has live usage. */
 const usedKindsIf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   (
@@ -137,7 +102,7 @@ export const listOrganizationsWithoutCustomer = (
     ORDER BY created_at, id
   `);
 
-const watchedRow = z.strictObject({
+const knownRow = z.strictObject({
   accountId: z.uuid(),
   accountName: z.string(),
   hasDonationItems: z.boolean().nullable(),
@@ -145,6 +110,8 @@ const watchedRow = z.strictObject({
   policy: z.enum(SUBSCRIPTION_POLICIES),
   status: z.string(),
   pausedBy: z.string().nullable(),
+  trial: z.strictObject({ start: z.coerce.date(), end: z.coerce.date() }).nullable(),
+  unitPrices: z.strictObject({ tree: unitPrice, bottle: unitPrice }),
   meteredKinds: z.array(kindColumn),
   /** The kinds without a price for which the organization has live usage. */
   usedKinds: z.array(kindColumn),
@@ -153,14 +120,14 @@ const watchedRow = z.strictObject({
 });
 
 /** An organization's subscription as Stripe last returned it. */
-export type WatchedSubscription = Readonly<z.output<typeof watchedRow>>;
+export type KnownSubscription = Readonly<z.output<typeof knownRow>>;
 
 /** Lists the current subscriptions of all organizations (null) or of one, as far as they have been read. */
 export const listWatchedSubscriptions = (
   db: CommonQueryMethods,
   accountId: string | null,
-): Promise<readonly WatchedSubscription[]> =>
-  db.any(sql.type(watchedRow)`
+): Promise<readonly KnownSubscription[]> =>
+  db.any(sql.type(knownRow)`
     SELECT
       account.id AS "accountId",
       account.name AS "accountName",
@@ -169,6 +136,10 @@ export const listWatchedSubscriptions = (
       account.subscription_policy AS policy,
       stripe_subscription.status,
       stripe_subscription.paused_by AS "pausedBy",
+      CASE WHEN trial_starts_at IS NOT NULL AND trial_ends_at IS NOT NULL
+        THEN jsonb_build_object('start', trial_starts_at, 'end', trial_ends_at)
+      END AS trial,
+      unit_prices AS "unitPrices",
       stripe_subscription.metered_kinds AS "meteredKinds",
       -- Most subscriptions have a price for every kind, so that this looks nothing up.
       ${usedKindsIf(sql.fragment`used.kind <> ALL(stripe_subscription.metered_kinds)`)} AS "usedKinds",
@@ -183,10 +154,19 @@ export const listWatchedSubscriptions = (
             AND donor.verified_at <= stripe_subscription.read_at
         )
       ) AS "lostDonationItems"
-    FROM ${currentSubscriptions}
+    FROM stripe_subscription
+    JOIN account
+      ON account.id = stripe_subscription.account_id
+      AND account.stripe_subscription_id = stripe_subscription.subscription_id
     WHERE ${accountId}::uuid IS NULL OR account.id = ${accountId}
     ORDER BY account.created_at, account.id
   `);
+
+/** Returns the subscription of an account as it was last read; null without one, or before it was read. */
+export const findKnownSubscription = async (
+  db: CommonQueryMethods,
+  accountId: string,
+): Promise<KnownSubscription | null> => (await listWatchedSubscriptions(db, accountId))[0] ?? null;
 
 const idRow = z.strictObject({ id: z.uuid() });
 

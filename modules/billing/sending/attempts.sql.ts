@@ -1,58 +1,32 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { isLeaseFree } from "../../../db/leases.ts";
-import type { Lease } from "../../../db/leases.ts";
 import { afterLookup, sql, timestamp } from "../../../db/sql.ts";
-import { isUsageFlowing } from "../deployment.sql.ts";
 import type { Failure } from "../meterEvents.rules.ts";
 import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
-import { LEASE_MS } from "./decideNextStep.rules.ts";
+import { isResumable, leaseFrom } from "./waitingStreams.sql.ts";
 
 /*
  * The attempts to send meter events. Each statement is about many events, which costs little more than about one. Rows are
  * locked in the order of their ids, so two statements cannot wait for each other.
  */
 
-/** Returns the lease of an attempt that begins at a time. */
-export const leaseFrom = (now: Date): Lease => ({
-  now,
-  until: new Date(now.getTime() + LEASE_MS),
-});
-
 /**
- * Records attempts before they are made, and leases the meter events to them. An event is left out if another attempt
- * holds its lease, if it is settled, if another event of its stream is being sent, if usage is held, or if another
- * transaction is changing it.
+ * Records further attempts to send meter events before they are made, and leases the events to them. An event whose last
+ * attempt is recorded meanwhile is left out. Must run under the streams' locks, so that no other event of theirs is sent.
  */
 export const beginAttempts = (
-  db: CommonQueryMethods,
+  transaction: DatabaseTransactionConnection,
   ids: readonly bigint[],
   now: Date,
 ): Promise<readonly StoredMeterEvent[]> =>
-  db.any(sql.type(meterEventRow)`
-    WITH free AS (
+  transaction.any(sql.type(meterEventRow)`
+    WITH due AS (
       SELECT id
       FROM meter_event
       WHERE id = ANY(${sql.array([...ids], "int8")})
         AND ${afterLookup(sql.fragment`state = 'pending'`)}
-        AND ${isLeaseFree(sql.fragment`leased_until`, leaseFrom(now))}
-        AND (
-          first_attempt_at IS NOT NULL
-          OR asking_since IS NOT NULL
-          OR NOT EXISTS (
-            SELECT
-            FROM meter_event AS sending
-            WHERE sending.account_id = meter_event.account_id
-              AND sending.mode = meter_event.mode
-              AND sending.kind = meter_event.kind
-              AND sending.state = 'pending'
-              AND sending.first_attempt_at IS NOT NULL
-              AND sending.asking_since IS NULL
-            OFFSET 0
-          )
-        )
-        AND ${isUsageFlowing}
+        AND ${isResumable(now)}
       ORDER BY id
       FOR UPDATE SKIP LOCKED
     )
@@ -68,8 +42,8 @@ export const beginAttempts = (
       may_be_delivered = may_be_delivered OR leased_until IS NOT NULL,
       leased_until = ${timestamp(leaseFrom(now).until)},
       retry_at = NULL
-    FROM free
-    WHERE meter_event.id = free.id
+    FROM due
+    WHERE meter_event.id = due.id
     RETURNING ${meterEventColumns}
   `);
 

@@ -1,18 +1,15 @@
 import { joinCalls } from "../../../db/batching/joinCalls.ts";
+import { ownerKey } from "../../records/owner.rules.ts";
+import { pause } from "../../../runtime/waiting.ts";
 import type { BillingContext } from "../context.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { recordOutcomes } from "./attempts.sql.ts";
 import type { RecordedOutcome } from "./attempts.sql.ts";
-import type { CallRate } from "./createCallRate.ts";
+import { createCallRate } from "./createCallRate.ts";
 import { MAXIMUM_RETRY_DELAY_MS } from "./decideNextStep.rules.ts";
 import type { SendResult } from "./decideNextStep.rules.ts";
-import { beginSending, finishSending } from "./sendMeterEvent.ts";
+import { finishSending } from "./sendMeterEvent.ts";
 import type { LeaseStart, RecordOutcome } from "./sendMeterEvent.ts";
-import { ownerKey } from "../../records/owner.rules.ts";
-import { pause } from "../../../runtime/waiting.ts";
-
-/** How soon reserving calls is tried again when all of the near future is reserved. */
-export const RESERVE_AGAIN_MS = 50;
 
 /** Outcomes are recorded together with those of the same time. A statement costs more than what it says of one event. */
 const COLLECT_OUTCOMES_MS = 50;
@@ -30,12 +27,6 @@ export const createOutcomeRecords = (
     { collectMs },
   );
 
-type AttemptObservers = {
-  readonly onResult: (event: StoredMeterEvent, result: SendResult) => void;
-  readonly onFailure: (event: StoredMeterEvent, error: unknown) => void;
-  readonly onEnd: () => void;
-};
-
 /** Returns the delay of an event whose attempt ended in an error of ours, and which would probably fail again. */
 const delayAfter = (
   { clock }: BillingContext,
@@ -48,28 +39,29 @@ const delayAfter = (
   return { id, attempts, state: "pending", reason, outcomeUnknown: true, retryAt, now };
 };
 
-/** Creates the attempts that the sender makes at the same time. */
+type AttemptOptions = {
+  readonly signal: AbortSignal;
+  readonly callsPerSecond: number;
+  readonly onResult: (event: StoredMeterEvent, result: SendResult) => void;
+  readonly onFailure: (event: StoredMeterEvent, error: unknown) => void;
+  readonly onEnd: () => void;
+};
+
+/** Creates the attempts that the sender makes at the same time. Calls to Stripe wait for their share of the rate. */
 export const createAttempts = (
   context: BillingContext,
-  {
-    signal,
-    rate,
-    onResult,
-    onFailure,
-    onEnd,
-  }: AttemptObservers & { readonly signal: AbortSignal; readonly rate: CallRate },
+  { signal, callsPerSecond, onResult, onFailure, onEnd }: AttemptOptions,
 ) => {
-  let waiting: StoredMeterEvent[] = [];
-  const running = new Map<Promise<void>, string>();
+  const rate = createCallRate(callsPerSecond);
   const record = createOutcomeRecords(context, COLLECT_OUTCOMES_MS);
+  const running = new Map<Promise<void>, string>();
 
-  /** @param startsAtMs when it may call the processor, by the monotonic clock */
+  /** @param startsInMs when it may call the processor */
   const make = async (
     event: StoredMeterEvent,
     started: LeaseStart,
-    startsAtMs: number,
+    startsInMs: number,
   ): Promise<void> => {
-    const startsInMs = startsAtMs - performance.now();
     if (startsInMs > 0) {
       await pause(startsInMs, signal);
     }
@@ -89,39 +81,19 @@ export const createAttempts = (
   };
 
   return {
-    /** Adds a sealed event whose next attempt has not begun. */
-    add: (event: StoredMeterEvent): void => {
-      waiting.push(event);
+    /** Makes the attempt of an event, which is recorded with its lease. */
+    begin: (event: StoredMeterEvent, started: LeaseStart): void => {
+      const made = make(event, started, rate.reserve() - performance.now()).finally(() => {
+        running.delete(made);
+        onEnd();
+      });
+      running.set(made, ownerKey(event));
     },
-    /** Commits the next attempts with their lease, and starts them. Calls to Stripe wait for their share of the rate. */
-    begin: async (): Promise<void> => {
-      if (waiting.length === 0) {
-        return;
-      }
-      const startTimesMs = rate.reserve(waiting.length);
-      const called = waiting.splice(0, startTimesMs.length);
-      if (called.length === 0) {
-        return;
-      }
-      const ids = called.map(({ id }) => id);
-      const { started, events } = await beginSending(context, ids);
-      for (const [index, event] of events.entries()) {
-        const made = make(event, started, startTimesMs[index] ?? 0).finally(() => {
-          running.delete(made);
-          onEnd();
-        });
-        running.set(made, ownerKey(event));
-      }
-    },
-    /** Forgets the events that wait. The next scan finds those that still do. */
-    clear: (): void => {
-      waiting = [];
-    },
-    isWaiting: (): boolean => waiting.length > 0,
+    /** Returns how many attempts may begin now, as far as the rate permits. */
+    freeCalls: rate.free,
     /** Returns how many attempts are in progress. */
     running: (): number => running.size,
-    /** Returns the keys of the streams of all events. */
-    streamKeys: (): readonly string[] => [...running.values(), ...waiting.map(ownerKey)],
+    streamKeys: (): Iterable<string> => running.values(),
     settled: async (): Promise<void> => {
       while (running.size > 0) {
         await Promise.all(running.keys());

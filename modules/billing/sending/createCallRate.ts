@@ -11,10 +11,7 @@ const LOWERING_INTERVAL_MS = 1500;
 /** How much a lowered rate rises again. */
 const RISE_PER_SECOND = 1.1;
 
-/**
- * How far ahead calls are reserved: the events of a second become ready together, and what gets no call with its sealing is
- * changed once more. The lease of an event includes this time, so it must be short.
- */
+/** How far ahead calls are reserved: the events of a second become ready together. Their leases include this time. */
 const RESERVED_AHEAD_MS = 1000;
 
 /** @param maximum calls per second, to which a lowered rate rises again */
@@ -28,16 +25,18 @@ export const createCallRate = (
   const current = (nowMs: number): number =>
     Math.min(maximum, callsPerSecond * RISE_PER_SECOND ** ((nowMs - changedAtMs) / 1000));
   return {
-    /** Reserves up to `wanted` calls. Returns when each of them may start, by the monotonic clock. */
-    reserve: (wanted: number): readonly number[] => {
+    /** Returns how many calls can be reserved now. */
+    free: (): number => {
       const nowMs = monotonicMs();
-      const intervalMs = 1000 / current(nowMs);
+      const aheadMs = Math.max(0, reservedUntilMs - nowMs);
+      return Math.max(0, Math.ceil((RESERVED_AHEAD_MS - aheadMs) / (1000 / current(nowMs))));
+    },
+    /** Reserves the next call. Returns when it may start, by the monotonic clock. */
+    reserve: (): number => {
+      const nowMs = monotonicMs();
       const startsAtMs = Math.max(nowMs, reservedUntilMs);
-      // In this order: a sum with the time would be rounded, and could be a call more.
-      const free = Math.ceil((RESERVED_AHEAD_MS - (startsAtMs - nowMs)) / intervalMs);
-      const calls = Math.max(0, Math.min(wanted, free));
-      reservedUntilMs = startsAtMs + calls * intervalMs;
-      return Array.from({ length: calls }, (_, index) => startsAtMs + index * intervalMs);
+      reservedUntilMs = startsAtMs + 1000 / current(nowMs);
+      return startsAtMs;
     },
     /** Lowers the rate after a rejected call. */
     lower: (): void => {
@@ -50,5 +49,3 @@ export const createCallRate = (
     },
   };
 };
-
-export type CallRate = ReturnType<typeof createCallRate>;

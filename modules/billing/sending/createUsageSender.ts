@@ -1,5 +1,6 @@
 import { createRuns } from "../../../db/createRuns.ts";
 import type { RunOptions, Runs, Sender } from "../../../db/createRuns.ts";
+import type { Scan } from "../../../db/createScan.ts";
 import { isContentError } from "../../../db/databaseErrors.ts";
 import { MODES, ownerKey } from "../../records/owner.rules.ts";
 import type { Mode, Owner } from "../../records/owner.rules.ts";
@@ -7,13 +8,14 @@ import type { SendResult } from "./decideNextStep.rules.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
 import { awaitAtMost, pause } from "../../../runtime/waiting.ts";
 import type { BillingContext } from "../context.ts";
-import { createAttempts, RESERVE_AGAIN_MS } from "./createAttempts.ts";
+import { createAttempts } from "./createAttempts.ts";
 import type { Attempts } from "./createAttempts.ts";
-import { createCallRate } from "./createCallRate.ts";
-import { createStreamQueue, createStreamScans } from "./createStreamQueue.ts";
-import type { StreamQueue, StreamScans } from "./createStreamQueue.ts";
+import { createStreamQueue, createStreamScan } from "./createStreamQueue.ts";
+import type { StreamQueue } from "./createStreamQueue.ts";
 import { sealMeterEvents } from "./sealMeterEvents.ts";
-import type { Sealing, UnsealedStream } from "./sealMeterEvents.ts";
+import type { Sealing } from "./sealMeterEvents.ts";
+import { startLease } from "./sendMeterEvent.ts";
+import type { UnsentStream } from "./waitingStreams.sql.ts";
 
 /** The most concurrent attempts. A slow call occupies one of them and delays no other. */
 const MAXIMUM_RUNNING = 2000;
@@ -26,6 +28,9 @@ const CALLS_PER_SECOND = 1000;
 
 /** The free part of these places, so that a busy sender does not seal after each event. */
 const ROOM_FOR_MORE = 1 / 4;
+
+/** How soon usage that was found is looked at again if all calls of the near future are reserved. */
+const RESERVE_AGAIN_MS = 50;
 
 /**
  * How long streams that are behind are gathered, to be sealed together: the longer, the more attempts are running. A
@@ -47,7 +52,7 @@ export type SendObservers = {
   readonly onFailure: (stream: Owner, error: unknown) => void;
 };
 
-/** A step seals and begins to send what is ready. */
+/** A step begins to send what is ready. */
 export type UsageSender = Sender & {
   /** Whether nothing is sent or known to be ready. */
   readonly isIdle: () => boolean;
@@ -55,7 +60,7 @@ export type UsageSender = Sender & {
 
 type SenderOptions = SendObservers & {
   readonly signal: AbortSignal;
-  readonly scans: StreamScans;
+  readonly scan: Scan<UnsentStream>;
   readonly maximumRunning?: number;
   /** How many calls to Stripe are made in a second. */
   readonly callsPerSecond?: number | undefined;
@@ -63,64 +68,48 @@ type SenderOptions = SendObservers & {
 
 type Queues = { readonly streams: StreamQueue; readonly attempts: Attempts };
 
-/** Continues with what was sealed of a stream: makes its attempt, or leaves the stream alone. */
-const proceed = (
-  { streams, attempts }: Queues,
-  { onResult }: SendObservers,
-  stream: UnsealedStream,
-  sealing: Sealing,
-): void => {
-  switch (sealing.kind) {
-    case "event":
-      if (sealing.isResumable) {
-        attempts.add(sealing.event);
-      }
-      break;
-    case "more":
-      streams.add(stream, sealing.second);
-      break;
-    case "waits":
-      onResult(streamOf(stream), sealing.delay, null);
-      streams.pause(stream);
-      break;
-    case "held":
-      // Nothing is sealed until an operator ends the hold. The next scan checks again.
-      streams.clear();
-      break;
-    case "none":
-      break;
-  }
-};
-
 /**
- * Seals streams together. If the database rejects the content of one, each is sealed by itself, so that only those at fault
- * wait.
+ * Begins the attempts of streams together. If the database rejects the content of one, each is begun by itself, so that only
+ * those at fault wait.
  */
-const sealTogether = async (
+const beginTogether = async (
   context: BillingContext,
-  streams: readonly UnsealedStream[],
+  taken: readonly UnsentStream[],
   observers: SendObservers,
   queues: Queues,
 ): Promise<void> => {
+  const { streams, attempts } = queues;
+  const started = startLease(context);
   let sealings: readonly Sealing[];
   try {
-    sealings = await sealMeterEvents(context, streams);
+    sealings = await sealMeterEvents(context, taken, started.at);
   } catch (error) {
     if (!isContentError(error)) {
       throw error;
     }
-    for (const stream of streams) {
-      if (streams.length > 1) {
-        await sealTogether(context, [stream], observers, queues);
+    for (const stream of taken) {
+      if (taken.length > 1) {
+        await beginTogether(context, [stream], observers, queues);
       } else {
         observers.onFailure(streamOf(stream), error);
-        queues.streams.pause(stream);
+        streams.pause(stream);
       }
     }
     return;
   }
-  for (const [index, stream] of streams.entries()) {
-    proceed(queues, observers, stream, sealings[index] ?? { kind: "none" });
+  for (const [index, stream] of taken.entries()) {
+    const sealing = sealings[index];
+    if (sealing?.kind === "event") {
+      attempts.begin(sealing.event, started);
+    } else if (sealing?.kind === "more") {
+      streams.add(stream, sealing.second);
+    } else if (sealing?.kind === "waits") {
+      observers.onResult(streamOf(stream), sealing.delay, null);
+      streams.pause(stream);
+    } else if (sealing?.kind === "held") {
+      // Nothing is sealed until an operator ends the hold. The next scan checks again.
+      streams.clear();
+    }
   }
 };
 
@@ -128,25 +117,25 @@ const sealTogether = async (
  * Creates the sender of usage: it seals the usage of many streams in one transaction, and sends events of different
  * streams at the same time. An event that fails waits with its own delay, and its stream's later usage behind it. Usage is
  * billed once because of what is committed before each step:
- * 1. An attempt begins only if its event is committed with its identifier.
- * 2. A call is made only if its attempt is committed with its lease, and it does not leave after the lease.
- * 3. The outcome is recorded after the call, unless another attempt has begun. Without an outcome, the attempt after the
+ * 1. A call is made only if its event is committed with its identifier, and its attempt with its lease. It does not leave after
+ *    the lease.
+ * 2. The outcome is recorded after the call, unless another attempt has begun. Without an outcome, the attempt after the
  *    lease sends the same identifier.
  *
  * What is kept in memory only saves queries. Everything that another process needs to continue is in the database.
  */
 export const createUsageSender = (context: BillingContext, options: SenderOptions): UsageSender => {
-  const { signal, scans, onResult, onFailure, maximumRunning = MAXIMUM_RUNNING } = options;
+  const { signal, scan, onResult, onFailure, maximumRunning = MAXIMUM_RUNNING } = options;
   const { callsPerSecond = CALLS_PER_SECOND } = options;
-  const streams = createStreamQueue(context.clock, scans);
+  const { clock } = context;
+  const streams = createStreamQueue(clock);
   const attempts = createAttempts(context, {
     signal,
-    rate: createCallRate(callsPerSecond),
+    callsPerSecond,
     onResult: (event, result) => {
-      const stream = streamOf(event);
-      onResult(stream, result, event.id);
-      if (result.kind === "settled" && event.second < lastSealableSecond(context.clock.now())) {
-        streams.add(stream, event.second);
+      onResult(streamOf(event), result, event.id);
+      if (result.kind === "settled" && event.second < lastSealableSecond(clock.now())) {
+        streams.add(event, event.second);
       }
     },
     onFailure: (event, error) => onFailure(streamOf(event), error),
@@ -156,36 +145,40 @@ export const createUsageSender = (context: BillingContext, options: SenderOption
       }
     },
   });
-  let wake = Promise.withResolvers<void>();
+  /** The streams whose attempts are being begun. */
+  let sealed: readonly string[] = [];
   /** Whether a scan has found streams since the last step. It finds all of a second, so there is nothing to gather. */
   let hasFound = false;
-  /** The streams that are being sealed. */
-  let sealed: readonly UnsealedStream[] = [];
-
-  const room = (): number => maximumRunning - attempts.running();
+  let wake = Promise.withResolvers<void>();
 
   /**
-   * Whether streams of a mode can be sealed. Those in live mode wait while earlier ones wait for calls. The built-in ledger has
+   * Returns how many streams of a mode may be sealed. In live mode, each may need a call to Stripe. The built-in ledger has
    * usage in test mode once it is sealed, so that never waits for Stripe.
    */
-  const isReadyIn = (mode: Mode): boolean =>
-    streams.has(mode) &&
-    (mode === "test" ||
-      (!attempts.isWaiting() &&
-        (attempts.running() === 0 || room() >= maximumRunning * ROOM_FOR_MORE)));
+  const placesIn = (mode: Mode): number => {
+    if (mode === "test") {
+      return MAXIMUM_SEALED;
+    }
+    const room = maximumRunning - attempts.running();
+    const isBusy = attempts.running() > 0 && room < maximumRunning * ROOM_FOR_MORE;
+    return isBusy ? 0 : Math.min(MAXIMUM_SEALED, room, attempts.freeCalls());
+  };
 
-  const isReady = (): boolean => MODES.some(isReadyIn);
+  const isReady = (): boolean => MODES.some((mode) => streams.has(mode) && placesIn(mode) > 0);
 
   signal.addEventListener("abort", () => wake.resolve(), { once: true });
 
   return {
-    startRun: attempts.clear,
     scan: async () => {
-      const hasStreams = await streams.scan(() => [
-        ...sealed.map(ownerKey),
-        ...attempts.streamKeys(),
-      ]);
-      if (hasStreams && isReady()) {
+      const found = await scan();
+      if (found === null) {
+        return;
+      }
+      // The scan may be older than what has begun.
+      const begun = new Set([...sealed, ...attempts.streamKeys()]);
+      const ready = found.filter((stream) => !begun.has(ownerKey(stream)));
+      streams.addFound(ready);
+      if (ready.length > 0 && isReady()) {
         hasFound = true;
         wake.resolve();
       }
@@ -193,18 +186,16 @@ export const createUsageSender = (context: BillingContext, options: SenderOption
     step: async () => {
       wake = Promise.withResolvers<void>();
       hasFound = false;
-      sealed = MODES.filter(isReadyIn).flatMap((mode) =>
-        streams.take(mode, Math.min(MAXIMUM_SEALED, mode === "test" ? maximumRunning : room())),
-      );
-      if (sealed.length > 0) {
-        await sealTogether(context, sealed, options, { streams, attempts });
+      const taken = MODES.flatMap((mode) => streams.take(mode, placesIn(mode)));
+      sealed = taken.map(ownerKey);
+      if (taken.length > 0) {
+        await beginTogether(context, taken, options, { streams, attempts });
         sealed = [];
       }
-      await attempts.begin();
     },
     waitForWork: async (atMostMs) => {
-      if (attempts.isWaiting() || !isReady()) {
-        const pauseMs = attempts.isWaiting() ? Math.min(RESERVE_AGAIN_MS, atMostMs) : atMostMs;
+      if (!isReady()) {
+        const pauseMs = streams.isEmpty() ? atMostMs : Math.min(RESERVE_AGAIN_MS, atMostMs);
         await awaitAtMost(wake.promise, pauseMs);
       }
       if (!hasFound && !streams.isEmpty() && attempts.running() > 0) {
@@ -212,7 +203,7 @@ export const createUsageSender = (context: BillingContext, options: SenderOption
       }
     },
     settled: attempts.settled,
-    isIdle: () => attempts.running() === 0 && !attempts.isWaiting() && streams.isEmpty(),
+    isIdle: () => attempts.running() === 0 && streams.isEmpty(),
   };
 };
 
@@ -226,10 +217,10 @@ export const createReportingRuns = (
     ...options
   }: SendObservers & Pick<RunOptions, "runMs"> & Pick<SenderOptions, "callsPerSecond">,
 ): Runs => {
-  const scans = createStreamScans(context);
+  const scan = createStreamScan(context);
   return createRuns(context, {
     kind: "usage-sender",
-    createSender: (signal) => createUsageSender(context, { ...options, scans, signal }),
+    createSender: (signal) => createUsageSender(context, { ...options, scan, signal }),
     runMs,
   });
 };

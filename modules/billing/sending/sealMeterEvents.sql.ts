@@ -9,6 +9,8 @@ import { shareRegistrations } from "../registrationFacts.sql.ts";
 import type { BillingTarget } from "../usage.rules.ts";
 import { maximumQuantity } from "../registrationFacts.sql.ts";
 import type { Failure, MeterEventState } from "../meterEvents.rules.ts";
+import { leaseFrom } from "./waitingStreams.sql.ts";
+import type { UnsentStream } from "./waitingStreams.sql.ts";
 
 const unsealedRow = z.strictObject({
   place: safeInteger,
@@ -67,12 +69,9 @@ const fittingFacts = sql.fragment`
   )
 `;
 
-type UnsealedStream = Owner & {
-  readonly current: BillingTarget;
-  readonly firstSecond: number;
-};
+type BilledStream = UnsentStream & { readonly current: BillingTarget };
 
-const streamTable = (streams: readonly UnsealedStream[]) =>
+const streamTable = (streams: readonly BilledStream[]) =>
   sql.unnest(
     streams.map(({ accountId, mode, kind, current, firstSecond }, place) => [
       place,
@@ -132,7 +131,7 @@ const oldestFacts = (lastSecond: number, facts: number): FragmentSqlToken => sql
  */
 export const listOldestUnsealedFacts = async (
   transaction: DatabaseTransactionConnection,
-  streams: readonly UnsealedStream[],
+  streams: readonly BilledStream[],
   {
     lastSecond,
     facts,
@@ -219,8 +218,8 @@ const sealedRows = (events: readonly SealedEvent[]): string =>
   );
 
 /**
- * Inserts the next sealings of seconds and assigns their facts to them. Must run under the streams' locks, which keep the
- * sequences free of gaps.
+ * Inserts the next sealings of seconds and assigns their facts to them. An event to send is leased to its first attempt. Must run
+ * under the streams' locks, which keep the sequences free of gaps.
  * @returns the events in their order
  */
 export const insertMeterEvents = (
@@ -249,7 +248,7 @@ export const insertMeterEvents = (
       INSERT INTO meter_event
         (
           account_id, mode, kind, second, sequence, quantity, identifier, processor, customer_id, state, failure,
-          waits_for, asking_since, may_be_delivered, sealed_at, settled_at
+          waits_for, asking_since, may_be_delivered, sealed_at, settled_at, attempts, first_attempt_at, leased_until
         )
       SELECT
         "accountId", mode, kind, second, sequence, quantity, stem || sequence, processor, "customerId", state, failure,
@@ -257,9 +256,13 @@ export const insertMeterEvents = (
         CASE WHEN state = 'pending' THEN "askingSince" END,
         "askingSince" IS NOT NULL AND state IN ('pending', 'failed'),
         sealed_at,
-        CASE WHEN state <> 'pending' THEN sealed_at END
+        CASE WHEN state <> 'pending' THEN sealed_at END,
+        CASE WHEN is_sent THEN 1 ELSE 0 END,
+        CASE WHEN is_sent THEN sealed_at END,
+        CASE WHEN is_sent THEN leased_until END
       FROM sealing
-      CROSS JOIN (VALUES (${timestamp(sealedAt)})) AS time (sealed_at)
+      CROSS JOIN (VALUES (${timestamp(sealedAt)}, ${timestamp(leaseFrom(sealedAt).until)})) AS time (sealed_at, leased_until)
+      CROSS JOIN LATERAL (SELECT state = 'pending' AND "askingSince" IS NULL AS is_sent) AS decided
       ORDER BY place
       RETURNING *
     ),

@@ -1,12 +1,13 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { ownerKey } from "../../records/owner.rules.ts";
-import type { Owner } from "../../records/owner.rules.ts";
 import { listStripeCustomerIds } from "../../accounts/accounts.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import type { SealedEvent, UnsealedPart } from "./sealMeterEvents.sql.ts";
 import { insertMeterEvents, listOldestUnsealedFacts } from "./sealMeterEvents.sql.ts";
 import { tryLockStreams } from "../streams.sql.ts";
+import { beginAttempts } from "./attempts.sql.ts";
 import { listNextEvents } from "./waitingStreams.sql.ts";
+import type { UnsentStream } from "./waitingStreams.sql.ts";
 import type { Deployment } from "../deployment.sql.ts";
 import { readDeployment } from "../deployment.sql.ts";
 import { describeHold, findHold, findSealingProblem } from "../deployment.rules.ts";
@@ -19,13 +20,12 @@ import type { Billing } from "../createBilling.ts";
 import type { BillingContext } from "../context.ts";
 
 /**
- * `event`: the event to send next. If it is not `isResumable`, an attempt is in progress, or its retry is not due.
- * `none`: nothing is ready, or another transaction has locked the stream.
+ * `event`: its next attempt has begun. `none`: nothing is ready, or another transaction has locked the stream.
  * `more`: events that are not sent were sealed, and usage from the second on may be left.
  * `waits`: this process is not set up for the usage. `held`: nothing is sealed or sent until an operator ends the hold.
  */
 export type Sealing =
-  | { readonly kind: "event"; readonly event: StoredMeterEvent; readonly isResumable: boolean }
+  | { readonly kind: "event"; readonly event: StoredMeterEvent }
   | { readonly kind: "none" }
   | { readonly kind: "more"; readonly second: number }
   | { readonly kind: "waits"; readonly delay: Delay }
@@ -42,13 +42,8 @@ const FACTS_GROWTH = 4;
 /** After how many facts a transaction ends, so that the first events need not wait for the last ones. */
 const ENOUGH_FACTS = 1000;
 
-/** A stream, and the first second that may have usage to seal. Usage of earlier seconds is left for later. */
-export type UnsealedStream = Owner & { readonly firstSecond: number };
-
 /** A stream, and where its new usage is billed. */
-type BilledStream = UnsealedStream & {
-  readonly current: BillingTarget;
-};
+type BilledStream = UnsentStream & { readonly current: BillingTarget };
 
 /** Results by the keys of their streams. */
 type Sealings = Map<string, Sealing>;
@@ -123,7 +118,7 @@ const sealNewEvents = async (
     const inserted = events.length === 0 ? [] : await insertMeterEvents(transaction, events, now);
     for (const event of inserted) {
       if (event.state === "pending" && event.askingSince === null) {
-        results.set(ownerKey(event), { kind: "event", event, isResumable: true });
+        results.set(ownerKey(event), { kind: "event", event });
       }
     }
     sealed += events.reduce((sum, { factIds }) => sum + factIds.length, 0);
@@ -136,20 +131,18 @@ const sealLocked = async (
   context: BillingContext,
   transaction: DatabaseTransactionConnection,
   deployment: Deployment,
-  streams: readonly UnsealedStream[],
+  streams: readonly UnsentStream[],
+  now: Date,
 ): Promise<Sealings> => {
-  const { billing, clock } = context;
-  const now = clock.now();
+  const { billing } = context;
   const accountIds = new Set(streams.map(({ accountId }) => accountId));
   const customerIds = await listStripeCustomerIds(transaction, [...accountIds]);
   const pending = new Map(
-    (await listNextEvents(transaction, streams, now)).map(({ isResumable, ...event }) => [
-      ownerKey(event),
-      { event, isResumable },
-    ]),
+    (await listNextEvents(transaction, streams, now)).map((event) => [ownerKey(event), event]),
   );
   const problem = findSealingProblem(deployment.processor, billing.stripe ? "stripe" : "ledger");
   const results: Sealings = new Map();
+  const resumed: bigint[] = [];
   const fresh: BilledStream[] = [];
   for (const stream of streams) {
     const stripeCustomerId = customerIds.get(stream.accountId) ?? null;
@@ -157,13 +150,19 @@ const sealLocked = async (
     const key = ownerKey(stream);
     const current = pending.get(key);
     if (current) {
-      const isMissing = lacksStripe(billing, current.event.processor);
-      results.set(key, isMissing ? WITHOUT_STRIPE : { kind: "event", ...current });
+      if (lacksStripe(billing, current.processor)) {
+        results.set(key, WITHOUT_STRIPE);
+      } else if (current.isResumable) {
+        resumed.push(current.id);
+      }
     } else if (stream.mode === "live" && problem !== null && stripeCustomerId === null) {
       results.set(key, { kind: "waits", delay: misconfigured(problem) });
     } else {
       fresh.push({ ...stream, current: target });
     }
+  }
+  for (const event of resumed.length === 0 ? [] : await beginAttempts(transaction, resumed, now)) {
+    results.set(ownerKey(event), { kind: "event", event });
   }
   return new Map([
     ...results,
@@ -172,16 +171,18 @@ const sealLocked = async (
 };
 
 /**
- * Returns each stream's event to send next: the pending one, or else the facts of the oldest second from its first one on,
- * sealed now. Events that are not sent are sealed along the way; if there are many, a later call goes on. A stream that another
- * transaction has locked is skipped.
+ * Begins the next attempt of each stream: of the pending event, if it is due, or else of the facts of the oldest second from its
+ * first one on, which are sealed now. The attempts are recorded with their lease before they are made. Events that are not
+ * sent are sealed along the way; if there are many, a later call goes on. A stream that another transaction has locked is
+ * skipped.
  *
  * If Stripe is not configured, usage for Stripe waits, so that one worker without the key cannot fail it.
  * @returns the streams' results in their order
  */
 export const sealMeterEvents = (
   context: BillingContext,
-  streams: readonly UnsealedStream[],
+  streams: readonly UnsentStream[],
+  now: Date,
 ): Promise<readonly Sealing[]> =>
   context.db.transaction(async (transaction) => {
     const locked = await tryLockStreams(transaction, streams);
@@ -190,6 +191,6 @@ export const sealMeterEvents = (
     if (hold) {
       return streams.map(() => ({ kind: "held", reason: describeHold(hold) }));
     }
-    const results = await sealLocked(context, transaction, deployment, [...locked]);
+    const results = await sealLocked(context, transaction, deployment, [...locked], now);
     return streams.map((stream) => results.get(ownerKey(stream)) ?? NONE);
   });

@@ -6,7 +6,7 @@ import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import type { BillingProcessor } from "../stripe/createStripeProcessor.ts";
 import { askAboutEvent } from "../reconciliation/askProcessor.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
-import { beginAttempts, recordOutcomes } from "./attempts.sql.ts";
+import { recordOutcomes } from "./attempts.sql.ts";
 import type { RecordedOutcome } from "./attempts.sql.ts";
 import {
   decideNextStep,
@@ -20,7 +20,7 @@ import type { AttemptOutcome, SendResult } from "./decideNextStep.rules.ts";
 /** When an attempt's lease began, by two clocks: setting one moves it, and the other may stop with the machine. */
 export type LeaseStart = { readonly at: Date; readonly monotonicMs: number };
 
-const startLease = ({
+export const startLease = ({
   clock,
   monotonicMs = () => performance.now(),
 }: Pick<BillingContext, "clock" | "monotonicMs">): LeaseStart => ({
@@ -73,15 +73,6 @@ const makeAttempt = async (
         return step;
     }
   }
-};
-
-/** Leases sealed events to attempts, and records those before they are made. */
-export const beginSending = async (
-  context: BillingContext,
-  ids: readonly bigint[],
-): Promise<{ readonly started: LeaseStart; readonly events: readonly StoredMeterEvent[] }> => {
-  const started = startLease(context);
-  return { started, events: await beginAttempts(context.db, ids, started.at) };
 };
 
 /** Records an outcome together with others, unless another attempt has begun. */

@@ -279,13 +279,7 @@ test("all pages are read: subscriptions, invoices and their lines", async (t) =>
   const { deliver, pass, problems, control, double, customerId, subscriptionId } = await setUp(t);
   const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
   for (let more = 0; more < 12; more += 1) {
-    const price = await stripe.prices.create({
-      currency: "usd",
-      unit_amount: 1,
-      product_data: { name: `Flat ${more}` },
-      recurring: { interval: "month" },
-    });
-    await stripe.subscriptionItems.create({ subscription: subscriptionId, price: price.id });
+    control.addItem({ subscriptionId, price: control.addPrice({}) });
   }
   await deliver(1);
   pass(MONTH + 2 * HOUR);

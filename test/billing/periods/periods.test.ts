@@ -92,14 +92,8 @@ test("a period read from the previous subscription is not used for the current o
 
 test("a cycle is never guessed: a subscription that has no price on the meter or is unknown has none", async (t) => {
   const { double, deps, stream, customerId } = await setUpBilling(t);
-  const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
-  const { id: price } = await stripe.prices.create({
-    currency: "usd",
-    unit_amount: 100,
-    product_data: { name: "Membership" },
-    recurring: { interval: "month" },
-  });
-  const { id } = await stripe.subscriptions.create({ customer: customerId, items: [{ price }] });
+  const prices = [double.control.addPrice({})];
+  const id = double.control.addSubscription({ customerId, prices });
   await updateAccount(deps.db, stream.accountId, { stripeSubscriptionId: id });
   await t.throwsAsync(resolveBillingCycle(deps, stream), {
     message: /\(active\) has no single current period of trees/u,

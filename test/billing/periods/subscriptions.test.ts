@@ -6,7 +6,6 @@ import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import type { SubscriptionPolicy } from "../../../modules/accounts/accounts.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { guardUsage, holdUsage, resumeUsage } from "../../../modules/billing/holdUsage.ts";
-import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
 import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { createWebhookReader } from "../../../modules/billing/stripe/createWebhookReader.ts";
 import { createWorkerMetrics } from "../../../worker/createWorkerMetrics.ts";
@@ -22,7 +21,6 @@ import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { TEMPORAL_ADDRESS } from "../../support/programs.ts";
-import { callDouble } from "../../stripeDouble/doubleScene.ts";
 import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { setUpBilling } from "../billingSetup.ts";
 
@@ -92,16 +90,10 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   };
 };
 
-const items = z.looseObject({
-  data: z.array(z.looseObject({ price: z.looseObject({ id: z.string() }) })),
-});
-
-/** Returns the price of a subscription's first item, which is on the meter of trees. */
-const firstPrice = async (double: StripeDouble, subscriptionId: string): Promise<string> => {
-  const { body } = await callDouble(double, "GET", "/v1/subscription_items", {
-    subscription: subscriptionId,
-  });
-  return items.parse(body).data[0]?.price.id ?? "";
+/** Removes the price that a subscription has on the meter of trees. */
+const removeTrees = ({ control }: StripeDouble, subscriptionId: string): void => {
+  const removePrices = control.pricesOf({ subscriptionId }).slice(0, 1);
+  control.changeSubscription({ subscriptionId, removePrices });
 };
 
 test("the sweep stores the status, the priced meters and the periods, and keeps past periods", async (t) => {
@@ -156,14 +148,8 @@ test("subscriptions are read when Stripe is recorded as the processor, and when 
 
 test("the status of a subscription is read although items of one meter have different periods", async (t) => {
   const { sweep, watched, deps, double, stream, subscriptionId, pass } = await setUp(t);
-  const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
-  const { id: price } = await stripe.prices.create({
-    currency: "usd",
-    unit_amount: 90,
-    product_data: { name: "Trees of a year" },
-    recurring: { interval: "year", usage_type: "metered", meter: double.control.meterIds().tree },
-  });
-  await stripe.subscriptionItems.create({ subscription: subscriptionId, price });
+  const price = double.control.addPrice({ kind: "tree", interval: "year" });
+  double.control.addItem({ subscriptionId, price });
   await sweep();
   t.like(await watched(), { status: "active", meteredKinds: ["tree", "bottle"] });
   const periods = await listBillingPeriods(deps.db, stream.accountId);
@@ -247,8 +233,7 @@ test("org list, org show and doctor report subscriptions that need attention", a
 test("with the policy suspend, a removed price suspends the registrations of its meter", async (t) => {
   const { setPolicy, sweep, plant, rescue, pass, double, subscriptionId } = await setUp(t);
   await setPolicy("suspend");
-  const priceOfTrees = await firstPrice(double, subscriptionId);
-  double.control.changeSubscription({ subscriptionId, removePrices: [priceOfTrees] });
+  removeTrees(double, subscriptionId);
   pass(1);
   await sweep();
   const rejected = await plant();
@@ -277,8 +262,7 @@ test("a removed price is a problem of organizations that use the meter, and only
       line.startsWith('impact_subscription_problems{problem="unpriced_meter",policy="alert"}'),
     );
   };
-  const priceOfTrees = await firstPrice(double, subscriptionId);
-  double.control.changeSubscription({ subscriptionId, removePrices: [priceOfTrees] });
+  removeTrees(double, subscriptionId);
   pass(1);
   await sweep();
   t.deepEqual(await problemsOf(), []);

@@ -115,7 +115,7 @@ for (const [circumstance, message, happen] of [
 test("a difference is not sent while usage of its minute is being sent, asked about or just delivered", async (operator) => {
   const { t } = operator;
   const difference = await operator.addSurplus();
-  operator.control.addFault({ kind: "server_error", times: 2 });
+  operator.control.addFault({ kind: "server_error" });
   await operator.register(operator.accountIds[0] ?? "", 2, { second: NOON });
   await operator.send();
   await t.throwsAsync(operator.sendDifference(difference.id), {
@@ -129,6 +129,7 @@ test("a difference is not sent while usage of its minute is being sent, asked ab
   operator.control.addFault({ kind: "drop" });
   operator.control.addFault(REFUSED);
   await operator.register(operator.accountIds[0] ?? "", 1, { second: NOON });
+  await operator.send();
   await operator.send();
   operator.pass(LAG_SECONDS);
   await t.throwsAsync(operator.sendDifference(difference.id), {

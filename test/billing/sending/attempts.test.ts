@@ -3,9 +3,9 @@ import { REFUSED } from "../../stripeDouble/faults.ts";
 import type { ExecutionContext } from "ava";
 import { listFailedEvents } from "../listFailedEvents.ts";
 import { findMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
-import { beginAttempts, recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts";
+import { recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts";
 import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
-import { sendMeterEvent } from "../drainUsage.ts";
+import { beginAttempt, finishAttempt } from "../drainUsage.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { setUpBilling } from "../billingSetup.ts";
@@ -17,12 +17,11 @@ const test = testWithDatabase();
 const LAG_SECONDS = 16 * 60;
 
 test("a lease from before the clock was set back by an hour delays nothing", async (t) => {
-  const { register, pass, deps, seal, drain, drainOnce, billed, recorded, sends } =
-    await setUpBilling(t);
+  const { register, pass, seal, drain, drainOnce, billed, recorded, sends } = await setUpBilling(t);
   await register(4);
-  pass(5);
-  const { id = 0n } = (await seal()) ?? {};
-  await beginAttempts(deps.db, [id], new Date(deps.clock.now().getTime() + 60 * 60 * 1000));
+  pass(3600);
+  await seal();
+  pass(5 - 3600);
 
   t.deepEqual(await drainOnce(), { kind: "done" });
   await drain();
@@ -36,17 +35,12 @@ test("an attempt can no longer change its event once another attempt has begun",
   const { db, clock } = deps;
   await register(4);
   pass(5);
-  const { id = 0n } = (await seal()) ?? {};
-  const begin = async () => {
-    const [attempt] = await beginAttempts(db, [id], clock.now());
-    return attempt ?? { id, attempts: -1, leasedUntil: null };
-  };
-  const late = await begin();
-  t.is((await begin()).attempts, -1);
+  const { id = 0n, attempts = 0 } = (await seal()) ?? {};
+  t.is(await seal(), null);
   pass(15);
-  const latest = await begin();
+  const latest = await seal();
 
-  const outcome = { id, attempts: late.attempts, reason: "late", now: clock.now() };
+  const outcome = { id, attempts, reason: "late", now: clock.now() };
   const delay = { ...outcome, state: "pending", newKey: true, retryAt: clock.now() } as const;
   t.deepEqual(await recordOutcomes(db, [delay]), []);
   const failure = { ...outcome, state: "failed", failure: "refused" } as const;
@@ -55,7 +49,7 @@ test("an attempt can no longer change its event once another attempt has begun",
   t.like(await findMeterEvent(db, id), {
     state: "pending",
     attempts: 2,
-    leasedUntil: latest.leasedUntil,
+    leasedUntil: latest?.leasedUntil,
     keyGeneration: 0,
     lastError: null,
   });
@@ -93,10 +87,9 @@ test("a process that asks about an event records nothing if another one has answ
 
 const sendsNothingAfterItsLease = test.macro({
   exec: async (t: ExecutionContext<DatabaseContext>, clock: "monotonic" | "wall") => {
-    const { register, pass, deps, seal, drain, sends, billed, recorded } = await setUpBilling(t);
+    const { register, pass, deps, stream, drain, sends, billed, recorded } = await setUpBilling(t);
     await register(4);
     pass(5);
-    const { id = 0n } = (await seal()) ?? {};
     // Each reading but the first is that of a process that continues after 15 seconds.
     let readings = 0;
     const frozenMs = (): number => {
@@ -109,7 +102,7 @@ const sendsNothingAfterItsLease = test.macro({
         ? { ...deps, monotonicMs: frozenMs }
         : { ...deps, clock: { now: () => new Date(startedMs + frozenMs()) } };
 
-    const result = await sendMeterEvent(frozen, id, new AbortController().signal);
+    const result = await finishAttempt(frozen, await beginAttempt(frozen, stream));
 
     t.like(result, { kind: "delayed", cause: "retry", outcomeUnknown: false });
     t.is(sends(), 0);
@@ -125,23 +118,20 @@ test(sendsNothingAfterItsLease, "monotonic");
 test(sendsNothingAfterItsLease, "wall");
 
 test("at most one event of a stream is being sent", async (t) => {
-  const { register, pass, deps, stream, drain, billed, recorded, double } = await setUpBilling(t);
-  const { db, clock } = deps;
+  const { register, pass, deps, stream, seal, drain, billed, recorded, double } =
+    await setUpBilling(t);
   double.control.addFault({ ...REFUSED, times: 2 });
   await register(1);
   pass(10);
   await register(2);
   await drain();
-  const ids = await listFailedEvents(db, stream);
-  for (const id of ids) {
+  for (const id of await listFailedEvents(deps.db, stream)) {
     t.is((await retryUsage(deps, { letter: "E", id })).retry, "send");
   }
-  const begin = (each: readonly bigint[]) => beginAttempts(db, each, clock.now());
 
-  const both = await Promise.allSettled(ids.map((id) => begin([id])));
-  const begun = both.flatMap((result) => (result.status === "fulfilled" ? result.value : []));
-  t.is(begun.length, 1);
-  t.deepEqual(await begin(ids.filter((id) => id !== begun[0]?.id)), []);
+  const both = await Promise.all([seal(), seal()]);
+  t.is(both.filter((event) => event !== null).length, 1);
+  t.is(await seal(), null);
 
   await drain();
   t.deepEqual(billed(), await recorded());
@@ -152,24 +142,20 @@ const HOUR = 60 * 60;
 
 const givesWay = test.macro({
   exec: async (t, lead: number, faults: readonly Fault[]) => {
-    const { register, pass, deps, seal, drain, double, billed, recorded, events, retryFailed } =
+    const { register, pass, deps, stream, drain, double, billed, recorded, events, retryFailed } =
       await setUpBilling(t);
     const { control } = double;
     pass(lead);
     const ahead = control.now();
     await register(5);
     pass(5);
-    const { id = 0n } = (await seal()) ?? {};
-    const fast = deps.clock.now();
+    const begun = await beginAttempt(deps, stream);
+    const fast = { ...deps, clock: { now: () => begun.started.at } };
     pass(-lead);
     for (const fault of faults) {
       control.addFault(fault);
     }
-    const { signal } = new AbortController();
-    t.like(await sendMeterEvent({ ...deps, clock: { now: () => fast } }, id, signal), {
-      kind: "delayed",
-      cause: "retry",
-    });
+    t.like(await finishAttempt(fast, begun), { kind: "delayed", cause: "retry" });
 
     // Our clock is corrected.
     const second = control.now();

@@ -3,7 +3,6 @@ import {
   decideNextStep,
   misconfigured,
   needsAttention,
-  withJitter,
 } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import type {
   AttemptOutcome,
@@ -201,30 +200,6 @@ for (const [title, [outcome, expected, ifUnknown = expected]] of Object.entries(
     }
   });
 }
-
-test("the delay of a retry doubles with the event's own attempts, up to a minute", (t) => {
-  const outcome = { kind: "retry", reason, outcomeUnknown: false } as const;
-  const delayAfter = (attempts: number): unknown => {
-    const step = decide({ ageMs: 0, attempts, outcome });
-    return step.kind === "delayed" ? step.afterMs : step;
-  };
-
-  t.deepEqual(
-    [1, 2, 3, 6, 7, 8, 100_000].map(delayAfter),
-    [1000, 2000, 4000, 32_000, 60_000, 60_000, 60_000],
-  );
-});
-
-test("jitter shortens the delay of a retry by up to a half, and no other delay", (t) => {
-  for (const cause of ["retry", "rate_limited"] as const) {
-    const retry = delayed({ cause, reason, afterMs: 4000 });
-    t.deepEqual(
-      [0, 0.5, 0.999_999].map((random) => withJitter(retry, random).afterMs),
-      [4000, 3000, 2001],
-    );
-  }
-  t.deepEqual(withJitter(WAIT, 0.5), WAIT);
-});
 
 test("an event that is ahead waits for ten attempts, and then fails", (t) => {
   const ageMs = -HOUR_MS;

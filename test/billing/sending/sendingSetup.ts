@@ -1,18 +1,14 @@
 import type { ExecutionContext } from "ava";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
-import type { Owner } from "../../../modules/records/owner.rules.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import type { SendResult } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { createUsageSender } from "../../../modules/billing/sending/createUsageSender.ts";
-import { createStreamScans } from "../../../modules/billing/sending/createStreamQueue.ts";
+import { createStreamScan } from "../../../modules/billing/sending/createStreamQueue.ts";
 import type { UsageSender } from "../../../modules/billing/sending/createUsageSender.ts";
 import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
-import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
-import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
 import type { BillingContext } from "../../../modules/billing/context.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { createTestOrganization, registrationOf } from "../../support/factories.ts";
-import { setUpBilling } from "../billingSetup.ts";
+import { createBilledOrganization, setUpBilling } from "../billingSetup.ts";
 import type { BillingSetup } from "../billingSetup.ts";
 
 /** A clock by which scans take no time, so that the next one is always due, also on a busy machine. */
@@ -28,27 +24,13 @@ export const runSender = async (sender: UsageSender): Promise<void> => {
   await sender.settled();
 };
 
-const createOrganization = async ({ deps, double }: BillingSetup) => {
-  const { db, clock } = deps;
-  const { customerId, subscriptionId } = double.control.addSubscriber({});
-  const { id: accountId } = await createTestOrganization(db, {
-    clock,
-    stripeCustomerId: customerId,
-    stripeSubscriptionId: subscriptionId,
-  });
-  const stream: Owner = { accountId, mode: "live", kind: "tree" };
-  const writer = createRegistrationWriter({ db, clock });
+const createOrganization = async ({ deps, double: { control } }: BillingSetup) => {
+  const organization = await createBilledOrganization(deps, control);
+  const { customerId } = organization;
   return {
-    stream,
-    customerId,
-    subscriptionId,
-    register: async (count: number): Promise<string> =>
-      (await writer.register(registrationOf(accountId, { count }))).registration.id,
-    refund: (id: string) =>
-      refundRegistration(deps, stream, { id, count: null, reason: null, idempotencyKey: null }),
+    ...organization,
     /** Returns Stripe's units over all seconds. */
-    billed: (): number =>
-      double.control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0),
+    billed: (): number => control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0),
   };
 };
 
@@ -67,7 +49,7 @@ export const setUpSending = async (t: ExecutionContext<DatabaseContext>, count: 
     organizations.push(await createOrganization(setup));
   }
 
-  const scans = createStreamScans(deps, stoppedClock);
+  const scan = createStreamScan(deps, stoppedClock);
   /** Creates a sender. What it reports is in `results` and `failures`. */
   const sender = ({
     deps: dependencies = deps,
@@ -79,7 +61,7 @@ export const setUpSending = async (t: ExecutionContext<DatabaseContext>, count: 
   } = {}): UsageSender =>
     createUsageSender(dependencies, {
       ...options,
-      scans,
+      scan,
       signal: new AbortController().signal,
       onResult: (stream, result) => results.push({ key: ownerKey(stream), result }),
       onFailure: (stream, error) => failures.push({ key: ownerKey(stream), error }),
@@ -112,11 +94,15 @@ export const setUpSending = async (t: ExecutionContext<DatabaseContext>, count: 
 
 export type SendingSetup = Awaited<ReturnType<typeof setUpSending>>;
 
-/** Seals what is ready of every organization, and returns the events. */
-export const sealAll = async ({ deps, organizations }: SendingSetup) =>
+/** Begins the attempts that are ready of every organization, as a process that is killed then. Returns the events. */
+export const sealAll = async (
+  { deps, organizations }: Pick<SendingSetup, "deps" | "organizations">,
+  aheadMs = 0,
+) =>
   (
     await sealMeterEvents(
       deps,
       organizations.map(({ stream }) => ({ ...stream, firstSecond: 0 })),
+      new Date(deps.clock.now().getTime() + aheadMs),
     )
   ).flatMap((sealing) => (sealing.kind === "event" ? [sealing.event] : []));

@@ -6,7 +6,7 @@ import { sql } from "../../../db/sql.ts";
 import { lastSealableSecond } from "../../../modules/billing/usage.rules.ts";
 import {
   createStreamQueue,
-  createStreamScans,
+  createStreamScan,
 } from "../../../modules/billing/sending/createStreamQueue.ts";
 import { createScan } from "../../../db/createScan.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -44,7 +44,7 @@ const newStream = (): Owner => ({
 
 const from = ({ accountId }: Owner, firstSecond: number) => ({ accountId, firstSecond });
 
-const readyAt = (stream: Owner, second: number) => ({ ...stream, second });
+const readyAt = (stream: Owner, firstSecond: number) => ({ ...stream, firstSecond });
 
 /** Records a unit of each of new accounts in a second, and returns the accounts. */
 const recordUsage = (db: DatabasePool, count: number, second: number): Promise<readonly string[]> =>
@@ -65,10 +65,10 @@ test("a scan reads all pages, and finds each stream once", async (t) => {
   const clock = newClock();
   const second = lastSealableSecond(clock.now());
   const { db, count } = countQueries(t.context.db);
-  const { ready } = createStreamScans({ db, clock }, stoppedClock);
+  const scan = createStreamScan({ db, clock }, stoppedClock);
   const accountIds = await recordUsage(t.context.db, STREAMS, second);
 
-  const found = (await ready())?.map(({ accountId }) => accountId).toSorted();
+  const found = (await scan())?.map(({ accountId }) => accountId).toSorted();
 
   t.deepEqual(found, accountIds.toSorted());
   t.is(count(), 3);
@@ -101,29 +101,20 @@ test("scans that take long are made in their share of the time, or every ten sec
   t.deepEqual(await scan(), [1]);
 });
 
-test("streams are taken in the order in which they were added, whether a scan has them or not", async (t) => {
-  const [scanned, behind, last, sent] = [newStream(), newStream(), newStream(), newStream()];
-  const queue = createStreamQueue(newClock(), {
-    ready: () => Promise.resolve([readyAt(scanned, 5), readyAt(behind, 5), readyAt(sent, 5)]),
-    resumable: () => Promise.resolve([last, sent]),
-  });
+test("streams are taken in the order in which they were added, whether a scan has them or not", (t) => {
+  const [scanned, behind, last] = [newStream(), newStream(), newStream()];
+  const queue = createStreamQueue(newClock());
   queue.add(behind, 4);
-  // The scan may have begun before the event of a stream was sealed.
-  await queue.scan(() => [ownerKey(sent)]);
+  queue.addFound([readyAt(scanned, 5), readyAt(behind, 5), readyAt(last, 0)]);
   queue.add(scanned, 6);
   const taken = [...queue.take("live", 2), ...queue.take("live", 2)];
-  t.deepEqual(taken.map(ownerKey).toSorted(), [scanned, behind, last].map(ownerKey).toSorted());
-  t.is(taken.map(ownerKey)[0], ownerKey(behind));
+  t.deepEqual(taken.map(ownerKey), [behind, scanned, last].map(ownerKey));
   t.true(queue.isEmpty());
 });
 
-test("a stream is searched from the second of a scan or of its last event on, and after each scan from its beginning", async (t) => {
+test("a stream is searched from the second of a scan or of its last event on, and after each scan from its beginning", (t) => {
   const [scanned, behind] = [newStream(), newStream()];
-  let streams: ReturnType<typeof readyAt>[] | null = [readyAt(scanned, 5)];
-  const queue = createStreamQueue(newClock(), {
-    ready: () => Promise.resolve(streams),
-    resumable: () => Promise.resolve([]),
-  });
+  const queue = createStreamQueue(newClock());
   const take = () =>
     queue.take("live", 10).map(({ accountId, firstSecond }) => ({ accountId, firstSecond }));
   queue.add(behind, 3);
@@ -132,18 +123,12 @@ test("a stream is searched from the second of a scan or of its last event on, an
   t.deepEqual(take(), [from(behind, 3)]);
   queue.add(behind, 4);
   // A refund of older usage may have come.
-  await queue.scan(() => []);
+  queue.addFound([readyAt(scanned, 5)]);
   t.deepEqual(take(), [from(behind, 0), from(scanned, 5)]);
   queue.add(behind, 4);
   queue.add(scanned, 6);
   t.deepEqual(take(), [from(behind, 4), from(scanned, 6)]);
-  queue.add(scanned, 6);
-  // No scan was due.
-  streams = null;
-  await queue.scan(() => []);
-  t.deepEqual(take(), [from(scanned, 6)]);
-  streams = [];
-  await queue.scan(() => []);
+  queue.addFound([]);
   queue.add(scanned, 7);
   t.deepEqual(take(), [from(scanned, 0)]);
 });

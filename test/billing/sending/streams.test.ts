@@ -2,8 +2,7 @@ import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import { lockStreams } from "../../../modules/billing/streams.sql.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { beginSending } from "../../../modules/billing/sending/sendMeterEvent.ts";
-import { beginAttempts, recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts";
+import { recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts";
 import { decideNextStep } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { runSender, sealAll, setUpSending } from "./sendingSetup.ts";
@@ -26,8 +25,7 @@ test("usage is billed once if the worker is killed after some calls, and not bef
     await register(index + 1);
   }
   pass(5);
-  const ids = (await sealAll(setup)).map(({ id }) => id);
-  const { events } = await beginSending(deps, ids);
+  const events = await sealAll(setup);
   t.is(events.length, 6);
   for (const event of events.slice(0, 3)) {
     await deps.billing.stripe?.send(event, new AbortController().signal);
@@ -53,23 +51,18 @@ test("after a first attempt by a fast clock, an identifier is trusted no longer 
   const { deps, pass, reportAll } = setup;
   await setup.organizations[0]?.register(4);
   pass(5);
-  const [sealed] = await sealAll(setup);
-  const id = sealed?.id ?? 0n;
-  const begin = async (aheadMs: number) => {
-    const now = new Date(deps.clock.now().getTime() + aheadMs);
-    return (await beginAttempts(deps.db, [id], now))[0];
-  };
+  const [first] = await sealAll(setup, 5 * 3_600_000);
   const now = deps.clock.now();
-  const delay = { id, state: "pending", reason: "no response", retryAt: now, now } as const;
-  await begin(5 * 3_600_000);
-  await recordOutcomes(deps.db, [{ ...delay, outcomeUnknown: true, attempts: 1 }]);
+  const delay = { id: first?.id ?? 0n, state: "pending", reason: "no response", now } as const;
+  const unknown = { ...delay, retryAt: now, outcomeUnknown: true };
+  await recordOutcomes(deps.db, [{ ...unknown, attempts: 1 }]);
 
-  const next = await begin(0);
+  const [next] = await sealAll(setup);
 
   t.deepEqual(next?.firstAttemptAt, now);
   pass(21 * 3600);
   t.like(next && decideNextStep(next, null, deps.clock.now()), { cause: "asking" });
-  await recordOutcomes(deps.db, [{ ...delay, outcomeUnknown: true, attempts: 2 }]);
+  await recordOutcomes(deps.db, [{ ...unknown, attempts: 2 }]);
   await reportAll();
 });
 

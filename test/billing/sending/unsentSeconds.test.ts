@@ -102,7 +102,7 @@ test("seconds whose units were refunded are sealed by few statements, which read
   const sealAll = async (stream: Owner): Promise<void> => {
     for (let firstSecond = 0; ;) {
       const before = count();
-      const [sealing] = await sealMeterEvents(deps, [{ ...stream, firstSecond }]);
+      const [sealing] = await sealMeterEvents(deps, [{ ...stream, firstSecond }], new Date());
       calls += 1;
       mostStatements = Math.max(mostStatements, count() - before);
       if (sealing?.kind !== "more") {

@@ -7,7 +7,6 @@ import {
   UsageUnreadableError,
 } from "../../../modules/billing/processor.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
-import type { Control } from "../../stripeDouble/createControl.ts";
 import { amendSubscription } from "./amendSubscription.ts";
 import { never, setUpStripe } from "./stripeSetup.ts";
 
@@ -16,48 +15,25 @@ const DAY = 24 * HOUR;
 
 const at = (text: string): number => Date.parse(text) / 1000;
 
-type Scene = {
-  readonly control: Control;
-  readonly stripe: Stripe;
-  /** Creates a price: metered on the tree meter, or flat. */
-  readonly price: (on: "meter" | "flat", interval?: "month" | "year") => Promise<string>;
-  readonly customer: string;
-  /** Creates a subscription with these prices, and returns its id. */
-  readonly subscribe: (
-    ...prices: readonly (readonly ["meter" | "flat", ("month" | "year")?])[]
-  ) => Promise<string>;
-  readonly period: (subscriptionId: string, signal?: AbortSignal) => Promise<Period | null>;
-};
-
-const stage = async (t: ExecutionContext, now: string): Promise<Scene> => {
+const stage = async (t: ExecutionContext, now: string) => {
   const { double, processor } = await setUpStripe(t);
   const { control, url: apiBase, secretKey } = double;
   control.holdClock({ second: at(now) });
-  const { stripe } = createStripeClient({ apiBase, secretKey });
-  const { tree: meter } = control.meterIds();
   const { customerId } = control.addCustomer({});
-  const price: Scene["price"] = async (on, interval = "month") => {
-    const { id } = await stripe.prices.create({
-      currency: "usd",
-      unit_amount: 100,
-      product_data: { name: "Something" },
-      recurring: { interval, ...(on === "meter" ? { usage_type: "metered", meter } : {}) },
-    });
-    return id;
-  };
   return {
     control,
-    stripe,
-    customer: customerId,
-    price,
-    subscribe: async (...prices) => {
-      const items: { price: string }[] = [];
-      for (const each of prices) {
-        items.push({ price: await price(...each) });
-      }
-      return (await stripe.subscriptions.create({ customer: customerId, items })).id;
-    },
-    period: async (subscriptionId, signal = never) =>
+    stripe: createStripeClient({ apiBase, secretKey }).stripe,
+    customerId,
+    /** Creates a subscription with flat prices and one on the meter of trees, and returns its id. */
+    subscribe: (flat: number, interval?: "month" | "year"): string =>
+      control.addSubscription({
+        customerId,
+        prices: [
+          ...Array.from({ length: flat }, () => control.addPrice({ interval })),
+          control.addPrice({ kind: "tree" }),
+        ],
+      }),
+    period: async (subscriptionId: string, signal = never): Promise<Period | null> =>
       (await processor.readSubscription(subscriptionId, signal)).periods.tree,
   };
 };
@@ -69,68 +45,74 @@ const periodOf = (start: string, end: string): Period => ({
 
 test("the period is that of the item with the meter, to the second", async (t) => {
   const { period, subscribe } = await stage(t, "2026-01-10T08:30:15Z");
-  const id = await subscribe(["flat", "year"], ["meter"]);
+  const id = subscribe(1, "year");
 
   t.deepEqual(await period(id), periodOf("2026-01-10T08:30:15Z", "2026-02-10T08:30:15Z"));
 });
 
-test("the period of an item that was added later is the whole period", async (t) => {
-  const { control, stripe, price, period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
-  const id = await subscribe(["flat"]);
-  control.holdClock({ second: at("2026-03-20T12:00:00Z") });
-  const item = await stripe.subscriptionItems.create({
-    subscription: id,
-    price: await price("meter"),
-  });
-
-  t.is(item.current_period_start, at("2026-03-20T12:00:00Z"));
-  t.deepEqual(await period(id), periodOf("2026-03-10T00:00:00Z", "2026-04-10T00:00:00Z"));
-});
-
-test("the period of a monthly item that was added to a yearly subscription is the whole month", async (t) => {
-  const { control, stripe, price, period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
-  const id = await subscribe(["flat", "year"]);
-  control.holdClock({ second: at("2026-03-20T12:00:00Z") });
-  await stripe.subscriptions.update(id, { items: [{ price: await price("meter") }] });
-
-  t.deepEqual(await period(id), periodOf("2026-03-10T00:00:00Z", "2026-04-10T00:00:00Z"));
-});
-
-test("the period of an item that was added in the subscription's first period starts with the subscription", async (t) => {
-  const { control, stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
-  const { id } = await stripe.subscriptions.create({
-    customer,
-    items: [{ price: await price("flat") }],
-    billing_cycle_anchor: at("2026-02-01T00:00:00Z"),
-  });
-  control.holdClock({ second: at("2026-01-12T00:00:00Z") });
-  await stripe.subscriptionItems.create({ subscription: id, price: await price("meter") });
-
-  t.deepEqual(await period(id), periodOf("2026-01-10T00:00:00Z", "2026-02-01T00:00:00Z"));
-});
-
-const monthEnds = test.macro({
-  exec: async (t, now: string, start: string, end: string) => {
-    const { control, stripe, price, period, subscribe } = await stage(t, "2026-01-31T06:00:00Z");
-    const id = await subscribe(["flat"]);
-    control.holdClock({ second: at(now) });
-    await stripe.subscriptionItems.create({ subscription: id, price: await price("meter") });
-
-    t.deepEqual(await period(id), periodOf(start, end));
+/** A flat subscription, to which an item on the meter is added later, and the item's period. */
+const ADDED: readonly {
+  readonly title: string;
+  readonly since: string;
+  readonly interval?: "year";
+  readonly anchor?: string;
+  readonly addedAt: string;
+  readonly start: string;
+  readonly end: string;
+}[] = [
+  {
+    title: "an item that was added later is the whole period",
+    since: "2026-01-10T00:00:00Z",
+    addedAt: "2026-03-20T12:00:00Z",
+    start: "2026-03-10T00:00:00Z",
+    end: "2026-04-10T00:00:00Z",
   },
-  title: (month = "") => `a subscription that started on the 31st has the whole period in ${month}`,
-});
-test("February", monthEnds, "2026-02-20T00:00:00Z", "2026-01-31T06:00:00Z", "2026-02-28T06:00:00Z");
-test("March", monthEnds, "2026-03-20T00:00:00Z", "2026-02-28T06:00:00Z", "2026-03-31T06:00:00Z");
+  {
+    title: "a monthly item that was added to a yearly subscription is the whole month",
+    since: "2026-01-10T00:00:00Z",
+    interval: "year",
+    addedAt: "2026-03-20T12:00:00Z",
+    start: "2026-03-10T00:00:00Z",
+    end: "2026-04-10T00:00:00Z",
+  },
+  {
+    title: "an item that was added in the subscription's first period starts with the subscription",
+    since: "2026-01-10T00:00:00Z",
+    anchor: "2026-02-01T00:00:00Z",
+    addedAt: "2026-01-12T00:00:00Z",
+    start: "2026-01-10T00:00:00Z",
+    end: "2026-02-01T00:00:00Z",
+  },
+  {
+    title: "a subscription that started on the 31st is the whole one in February",
+    since: "2026-01-31T06:00:00Z",
+    addedAt: "2026-02-20T00:00:00Z",
+    start: "2026-01-31T06:00:00Z",
+    end: "2026-02-28T06:00:00Z",
+  },
+  {
+    title: "a subscription that started on the 31st is the whole one in March",
+    since: "2026-01-31T06:00:00Z",
+    addedAt: "2026-03-20T00:00:00Z",
+    start: "2026-02-28T06:00:00Z",
+    end: "2026-03-31T06:00:00Z",
+  },
+];
 
-/** A metered subscription since January 10th whose owner gave it a trial from March 20th to 30th. */
-const stageTrial = async (t: ExecutionContext): Promise<Scene & { readonly id: string }> => {
-  const scene = await stage(t, "2026-01-10T00:00:00Z");
-  const { control, subscribe } = scene;
-  const id = await subscribe(["meter"]);
-  control.holdClock({ second: at("2026-03-25T00:00:00Z") });
-  return { ...scene, id };
-};
+for (const { title, since, interval, anchor, addedAt, start, end } of ADDED) {
+  test(`the period of ${title}`, async (t) => {
+    const { control, customerId, period } = await stage(t, since);
+    const subscriptionId = control.addSubscription({
+      customerId,
+      prices: [control.addPrice({ interval })],
+      anchor: anchor === undefined ? undefined : at(anchor),
+    });
+    control.holdClock({ second: at(addedAt) });
+    control.addItem({ subscriptionId, price: control.addPrice({ kind: "tree" }) });
+
+    t.deepEqual(await period(subscriptionId), periodOf(start, end));
+  });
+}
 
 const TRIAL: Partial<Stripe.Subscription> = {
   status: "trialing",
@@ -139,76 +121,80 @@ const TRIAL: Partial<Stripe.Subscription> = {
   billing_cycle_anchor: at("2026-03-30T00:00:00Z"),
 };
 
-test("a trial of a running subscription begins a new period, because Stripe has invoiced the usage from before it", async (t) => {
-  const { id, ...scene } = await stageTrial(t);
-  await amendSubscription(scene, id, {
+/** What Stripe returns of a metered subscription since January 10th, and the start of the item's period. */
+const AMENDED: readonly {
+  readonly title: string;
+  readonly subscription?: Partial<Stripe.Subscription>;
+  readonly created?: string;
+  readonly start: string;
+  readonly end: string;
+  readonly expected: string;
+}[] = [
+  {
+    title:
+      "a trial of a running subscription begins a new period, because Stripe has invoiced the usage from before it",
     subscription: TRIAL,
-    item: {
-      current_period_start: at("2026-03-20T12:00:00Z"),
-      current_period_end: at("2026-03-30T00:00:00Z"),
-    },
-  });
-
-  t.deepEqual(await scene.period(id), periodOf("2026-03-20T12:00:00Z", "2026-03-30T00:00:00Z"));
-});
-
-test("the period of an item that was added in a trial starts with the trial", async (t) => {
-  const { id, ...scene } = await stageTrial(t);
-  await amendSubscription(scene, id, {
+    start: "2026-03-20T12:00:00Z",
+    end: "2026-03-30T00:00:00Z",
+    expected: "2026-03-20T12:00:00Z",
+  },
+  {
+    title: "the period of an item that was added in a trial starts with the trial",
     subscription: TRIAL,
-    item: {
-      created: at("2026-03-22T00:00:00Z"),
-      current_period_start: at("2026-03-22T00:00:00Z"),
-      current_period_end: at("2026-03-30T00:00:00Z"),
-    },
-  });
-
-  t.deepEqual(await scene.period(id), periodOf("2026-03-20T12:00:00Z", "2026-03-30T00:00:00Z"));
-});
-
-test("the period of an item that was added after a trial starts with the end of the trial", async (t) => {
-  const { id, ...scene } = await stageTrial(t);
-  await amendSubscription(scene, id, {
+    created: "2026-03-22T00:00:00Z",
+    start: "2026-03-22T00:00:00Z",
+    end: "2026-03-30T00:00:00Z",
+    expected: "2026-03-20T12:00:00Z",
+  },
+  {
+    title: "the period of an item that was added after a trial starts with the end of the trial",
     // The owner kept the billing day, so the trial is followed by a short period.
     subscription: { ...TRIAL, status: "active", billing_cycle_anchor: at("2026-01-10T00:00:00Z") },
-    item: {
-      created: at("2026-04-02T00:00:00Z"),
-      current_period_start: at("2026-04-02T00:00:00Z"),
-      current_period_end: at("2026-04-10T00:00:00Z"),
-    },
+    created: "2026-04-02T00:00:00Z",
+    start: "2026-04-02T00:00:00Z",
+    end: "2026-04-10T00:00:00Z",
+    expected: "2026-03-30T00:00:00Z",
+  },
+  {
+    title: "a period that a billing threshold began starts there",
+    start: "2026-03-24T00:00:00Z",
+    end: "2026-04-10T00:00:00Z",
+    expected: "2026-03-24T00:00:00Z",
+  },
+];
+
+for (const { title, subscription = {}, created, start, end, expected } of AMENDED) {
+  test(title, async (t) => {
+    const scene = await stage(t, "2026-01-10T00:00:00Z");
+    const id = scene.subscribe(0);
+    scene.control.holdClock({ second: at("2026-03-25T00:00:00Z") });
+    const added = created === undefined ? {} : { created: at(created) };
+    const item = { ...added, current_period_start: at(start), current_period_end: at(end) };
+    await amendSubscription(scene, id, { subscription, item });
+
+    t.deepEqual(await scene.period(id), periodOf(expected, end));
   });
-
-  t.deepEqual(await scene.period(id), periodOf("2026-03-30T00:00:00Z", "2026-04-10T00:00:00Z"));
-});
-
-test("a period that a billing threshold began starts there", async (t) => {
-  const { id, ...scene } = await stageTrial(t);
-  await amendSubscription(scene, id, {
-    item: { current_period_start: at("2026-03-24T00:00:00Z") },
-  });
-
-  t.deepEqual(await scene.period(id), periodOf("2026-03-24T00:00:00Z", "2026-04-10T00:00:00Z"));
-});
+}
 
 test("the item is found among many others", async (t) => {
   const { period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
-  const others = Array.from({ length: 12 }, () => ["flat"] as const);
-  const id = await subscribe(...others, ["meter"]);
+  const id = subscribe(12);
 
   t.deepEqual(await period(id), periodOf("2026-01-10T00:00:00Z", "2026-02-10T00:00:00Z"));
 });
 
 test("a subscription without an item on the meter, or one that ends as it begins, has no period", async (t) => {
-  const { stripe, period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
-  t.is(await period(await subscribe(["flat"])), null);
-  const id = await subscribe(["meter"]);
-  await stripe.subscriptions.cancel(id);
+  const { control, customerId, period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
+  const flat = control.addSubscription({ customerId, prices: [control.addPrice({})] });
+  t.is(await period(flat), null);
+  const id = subscribe(0);
+  control.cancel({ subscriptionId: id, when: "now_without_invoice" });
   t.is(await period(id), null);
 });
 
 test("a lost or late response about the period is an error that says so", async (t) => {
   const { control, period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
-  const id = await subscribe(["meter"]);
+  const id = subscribe(0);
   control.addFault({ kind: "drop", method: "GET", path: `/v1/subscriptions/${id}` });
 
   await t.throwsAsync(period(id), {

@@ -1,5 +1,4 @@
 import type { ExecutionContext } from "ava";
-import { z } from "zod";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import { readDonor, setCarrier } from "../../../modules/charities/donationSubscriptions.sql.ts";
@@ -14,7 +13,6 @@ import {
   subscriptionStateOf,
 } from "../../../modules/charities/subscribeToDonations.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
-import { callDouble } from "../../stripeDouble/doubleScene.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../../support/database.ts";
@@ -23,8 +21,6 @@ import { createTestOrganization } from "../../support/factories.ts";
 import { startDonationApi } from "./donationSetup.ts";
 
 const test = testWithDatabase();
-
-const objectWithId = z.looseObject({ id: z.string() });
 
 const stage = async (
   t: ExecutionContext<DatabaseContext>,
@@ -35,20 +31,8 @@ const stage = async (
   t.teardown(double.close);
   const { control } = double;
   const { customerId, subscriptionId } = control.addSubscriber({});
-  const createPrice = async (parameters: Record<string, string>): Promise<string> => {
-    const { body } = await callDouble(double, "POST", "/v1/prices", {
-      currency: "usd",
-      "recurring[interval]": "month",
-      "product_data[name]": "Donations",
-      ...parameters,
-    });
-    return objectWithId.parse(body).id;
-  };
-  const flat = await createPrice({});
-  const metered = await createPrice({
-    "recurring[usage_type]": "metered",
-    "recurring[meter]": control.meterIds().tree,
-  });
+  const flat = control.addPrice({});
+  const metered = control.addPrice({ kind: "tree" });
   const billing = createBilling({
     db,
     stripe: connectStripe({
@@ -64,16 +48,8 @@ const stage = async (
     stripeCustomerId: customerId,
     stripeSubscriptionId: subscriptionId,
   });
-  const items = async (): Promise<readonly string[]> => {
-    const { body } = await callDouble(double, "GET", "/v1/subscription_items", {
-      subscription: subscriptionId,
-    });
-    const { data } = z
-      .looseObject({ data: z.array(z.looseObject({ price: objectWithId })) })
-      .parse(body);
-    return data.map(({ price }) => price.id);
-  };
-  const before = await items();
+  const items = () => control.pricesOf({ subscriptionId });
+  const before = items();
   return {
     double,
     accountId: organization.id,
@@ -103,7 +79,7 @@ const stage = async (
       return live;
     },
     /** Returns the prices that were added to the subscription. */
-    added: async () => (await items()).filter((price) => !before.includes(price)),
+    added: () => items().filter((price) => !before.includes(price)),
   };
 };
 
@@ -118,7 +94,7 @@ test("subscribing, by however many calls, adds both items once and enables live 
     t.is(status, 200);
     t.deepEqual(body, { success: true, message: "the donation subscription is active" });
   }
-  t.deepEqual(await added(), [flat, metered]);
+  t.deepEqual(added(), [flat, metered]);
   t.is((await donate()).status, 200);
   t.deepEqual(double.control.problems(), []);
 });
@@ -140,10 +116,10 @@ for (const [title, fault] of FAULTS) {
     t.deepEqual(failed.body, {
       error: "the payment processor could not provision the donation subscription",
     });
-    t.deepEqual(await added(), []);
+    t.deepEqual(added(), []);
     t.is((await donate()).status, 400, "the subscription is not active");
     t.is((await subscribe()).status, 200, "the retry is a new attempt");
-    t.deepEqual(await added(), [flat, metered]);
+    t.deepEqual(added(), [flat, metered]);
     double.control.addFault({
       path: `/v1/subscriptions/${subscriptionId}`,
       ...fault,
@@ -162,12 +138,12 @@ test("an update whose response is lost counts if the items are there", async (t)
     applied: true,
   });
   t.is((await subscribe()).status, 200);
-  t.deepEqual(await added(), [flat, metered]);
+  t.deepEqual(added(), [flat, metered]);
 });
 
 test("a canceled subscription, or missing donation prices in the settings, are a 500", async (t) => {
   const { subscribe, double, subscriptionId } = await stage(t);
-  await callDouble(double, "DELETE", `/v1/subscriptions/${subscriptionId}`);
+  double.control.cancel({ subscriptionId, when: "now_without_invoice" });
   t.is((await subscribe()).status, 500);
   const withoutPrices = await stage(t, { withPrices: false });
   t.is((await withoutPrices.subscribe()).status, 500);
@@ -212,7 +188,7 @@ test("after a declined payment, the next call adds the items", async (t) => {
   t.is((await subscribe()).status, 500);
   control.acceptPayments({ customerId });
   t.is((await subscribe()).status, 200);
-  t.deepEqual(await added(), [flat, metered]);
+  t.deepEqual(added(), [flat, metered]);
 });
 
 test("live donations stop when the subscription is not active or its items are gone, until it subscribes again", async (t) => {

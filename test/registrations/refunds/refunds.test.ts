@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
+import { ACCEPTED_AGE_MS } from "../../../modules/billing/usage.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { issueKey } from "../../../modules/accounts/issueKey.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../../api/contract.ts";
@@ -261,7 +262,8 @@ const decideInYear = (
 ) => {
   const units = { kind: "tree", count: 10, refundedCount: 0, unitPriceCents: null } as const;
   const registration = { ...units, hasUsage: true, createdAt: IN_DECEMBER, ...given };
-  return decideRefund(registration, requested, { processor, cycle: YEAR }, IN_DECEMBER);
+  const window = { cycle: YEAR, acceptedAgeMs: ACCEPTED_AGE_MS[processor] };
+  return decideRefund(registration, requested, window, IN_DECEMBER);
 };
 
 test("a refund is rejected for its usage first, then for its cycle, then for its age, then for its count", (t) => {
