@@ -9,7 +9,7 @@ import { mustBeOneOf } from "../../runtime/describeIssues.rules.ts";
 import { identifyCustomer } from "../../modules/stores/customers.rules.ts";
 import type { CustomerIdentity } from "../../modules/stores/customers.rules.ts";
 import { normalizeDomain } from "../../modules/stores/stores.rules.ts";
-import { presentCustomerExport, exportCustomer } from "../../modules/stores/exportCustomer.ts";
+import { exportCustomer } from "../../modules/stores/exportCustomer.ts";
 import { forgetCustomer } from "../../modules/stores/forgetCustomer.ts";
 import type { Context } from "../../runtime/context.ts";
 import type { RequestContext } from "../http/requestContext.ts";
@@ -121,10 +121,9 @@ export const platformWebhook = (context: Context, secrets: readonly string[]): W
     }
     const change = { ...context, actor: { kind: "platform", signature } as const };
     if (requested === "customers/data_request") {
-      const found = store && (await exportCustomer(change, store.id, customerOf(request)));
-      ctx.body = presentCustomerExport(
-        found ?? { registrations: [], donations: [], hasMore: false },
-      );
+      ctx.body = store
+        ? await exportCustomer(change, store.id, customerOf(request))
+        : { registrations: [], donations: [], has_more: false };
       return;
     }
     const erased = requested === "shop/redact" ? null : customerOf(request);

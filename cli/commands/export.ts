@@ -13,7 +13,6 @@ import {
   REGISTRATION_COLUMNS,
   presentRegistration,
 } from "../../modules/registrations/presentRegistration.rules.ts";
-import { BALANCE_COLUMNS, presentBalanceEntry } from "../../modules/stores/presentRecords.rules.ts";
 import { formatHead, formatRow } from "../../runtime/formatRows.ts";
 import type { ExportFormat } from "../../runtime/formatRows.ts";
 import { inChunks } from "../../runtime/inChunks.ts";
@@ -27,7 +26,6 @@ import { listRegistrations } from "../../modules/registrations/listRegistrations
 import { listUsageReports } from "../../modules/registrations/readUsageReports.ts";
 import { recordListExport } from "../../modules/stores/exportCustomer.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
-import { readWholeLedger } from "../../modules/stores/balances.sql.ts";
 import { openAccount, requiredAccount } from "../accountOptions.ts";
 import { onlyGiven, parseMode } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
@@ -100,17 +98,14 @@ const READERS: Readonly<Record<AccountType, Readonly<Partial<Record<List, ReadRo
     trees: listOfStore("trees"),
     bottles: listOfStore("bottles"),
     donations: listOfStore("donations"),
-    balance: ({ db }, { accountId, mode }, { from, until }) => {
-      if (from !== undefined || until !== undefined || mode === "test") {
+    balance: (context, owner, range) => {
+      if (Object.keys(range).length > 0 || owner.mode === "test") {
         throw new CommandError(
           EXIT.usage,
           "The ledger is exported whole, and only in live mode: omit --since, --until and --mode.",
         );
       }
-      return {
-        columns: BALANCE_COLUMNS,
-        pages: presentPages(readWholeLedger(db, accountId, null), presentBalanceEntry),
-      };
+      return listOfStore("balance")(context, owner, range);
     },
   },
 };

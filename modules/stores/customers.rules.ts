@@ -28,9 +28,6 @@ export type CustomerDetails = {
   readonly notes: string | null;
 };
 
-/** The customer and the order of a store's donation. */
-export type DonationCustomer = Omit<CustomerDetails, "notes">;
-
 /** Selects records by customer; all conditions must hold. */
 export type CustomerFilter = {
   /** A part of the name, in any case. */
@@ -52,16 +49,6 @@ export type ImpactFilter = CustomerFilter & {
   readonly from?: Date;
   /** Exclusive. */
   readonly until?: Date;
-};
-
-/** One registration of a store, as its lists show it. */
-export type ImpactRecord = CustomerDetails & {
-  readonly id: string;
-  readonly importedId: string | null;
-  readonly count: number;
-  readonly refundedCount: number;
-  /** When it was created, in microseconds. No other record of the list has this time. */
-  readonly position: string;
 };
 
 /** By what a customer's records are found; any of them is enough. */

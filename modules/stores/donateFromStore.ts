@@ -2,14 +2,14 @@ import { EIN_MUST_BE, parseEin } from "../charities/charities.rules.ts";
 import type { ConfirmedCharity } from "../charities/charities.rules.ts";
 import { confirmCharity } from "../charities/confirmCharity.ts";
 import type { CharityContext } from "../charities/context.ts";
-import type { DonationCustomer } from "./customers.rules.ts";
+import type { CustomerDetails } from "./customers.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { StoreContext } from "./createStoreWriter.ts";
-import { findEarlierResponse } from "./findEarlierResponse.ts";
 import { getStore } from "./manageStores.ts";
 import { findDisabled } from "./stores.rules.ts";
 import type { StoreResponse, StoreWrite } from "./storeWrites.rules.ts";
+import { findEarlierResponse } from "./storeWrites.sql.ts";
 
 /**
  * Records a store's donation once its charity is confirmed, and pays for it from the balance.
@@ -25,10 +25,7 @@ export const donateFromStore = async (
     charityId,
     amountCents,
     ...customer
-  }: DonationCustomer & {
-    readonly charityId: string;
-    readonly amountCents: number;
-  },
+  }: CustomerDetails & { readonly charityId: string; readonly amountCents: number },
 ): Promise<StoreResponse> => {
   const { accountId } = write;
   // A replay does not depend on the charity's provider, and neither does the refusal of a disabled feature.
@@ -61,10 +58,10 @@ export const donateFromStore = async (
   });
   return context.storeWriter.write({
     ...write,
+    ...customer,
     kind: "donation",
     amountCents,
     charity: confirmed,
-    customer,
     recordId,
   });
 };

@@ -4,7 +4,6 @@ import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import type { CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
 import { safeInteger, afterLookup, sql, literals } from "../../db/sql.ts";
 import { newerThan } from "../records/listPositions.sql.ts";
-import type { ListPosition } from "../records/listPositions.sql.ts";
 import { hasOnlyName, isOfCustomer, ofStore } from "./customers.sql.ts";
 import { anyAccount, ownedBy } from "../records/ownedRecords.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
@@ -85,39 +84,42 @@ const PAGE_RECORDS = 500;
 /** Records of a table to blank. */
 type Selection = {
   readonly table: RecordTable;
-  /** The condition of the page that follows a record, and its order. */
-  readonly pageAfter: (after: ListPosition | null) => FragmentSqlToken;
+  /** The condition of the page that follows a time. No two records of a store have the same one. */
+  readonly pageAfter: (after: string | null) => FragmentSqlToken;
 };
 
+const TABLES = ["registration", "donation"] as const satisfies readonly RecordTable[];
+
 /** Selects the records of an owner, in the order of creation. */
-const recordsOfOwner = (table: RecordTable, owner: RecordOwner): Selection => ({
+const ofOwner = (table: RecordTable, owner: RecordOwner): Selection => ({
   table,
-  pageAfter: (after) =>
-    sql.fragment`${ownedBy(table, owner)} AND ${newerThan(table, after)} ORDER BY created_at, id`,
+  pageAfter: (after) => sql.fragment`
+    ${ownedBy(table, owner)}
+    AND ${newerThan(table, after === null ? null : { createdAt: after, id: null })}
+    ORDER BY created_at
+  `,
 });
 
-/** Selects all records of a store. */
-export const allRecords = (accountId: string): readonly Selection[] =>
-  MODES.flatMap((mode) => {
-    const kinds = KINDS.map((kind) => recordsOfOwner("registration", { accountId, mode, kind }));
-    return kinds.concat(recordsOfOwner("donation", { accountId, mode }));
-  });
-
 /**
- * Selects a customer's records. Those with only a name come first: the others lead to the name if the erasure is interrupted
- * and repeated.
+ * Selects a customer's records, or all of a store (null). Those with only a name come first: the others lead to the name if
+ * the erasure is interrupted and repeated.
  */
-export const recordsOfCustomer = (
+export const recordsOf = (
   accountId: string,
-  customer: KnownCustomer,
-): readonly Selection[] =>
-  [hasOnlyName, isOfCustomer].flatMap((condition) =>
-    (["registration", "donation"] as const).map((table) => ({
-      table,
+  customer: KnownCustomer | null,
+): readonly Selection[] => {
+  if (customer !== null) {
+    return [hasOnlyName, isOfCustomer].flatMap((condition) =>
       // Records that are blanked do not meet the condition any more.
-      pageAfter: () => condition(table, accountId, customer),
-    })),
+      TABLES.map((table) => ({ table, pageAfter: () => condition(table, accountId, customer) })),
+    );
+  }
+  return MODES.flatMap((mode) =>
+    KINDS.map((kind) => ofOwner("registration", { accountId, mode, kind })).concat(
+      ofOwner("donation", { accountId, mode }),
+    ),
   );
+};
 
 /** The columns that an erasure sets to null. */
 export const PERSONAL_COLUMNS: Readonly<Record<RecordTable, readonly string[]>> = {
@@ -197,21 +199,18 @@ const ofWrites = (table: RecordTable, accountId: string): FragmentSqlToken => sq
   )
 `;
 
-const blankedRow = z.strictObject({
-  blanked: safeInteger,
-  last: z.strictObject({ id: z.uuid(), createdAt: z.string() }).nullable(),
-});
+const blankedRow = z.strictObject({ blanked: safeInteger, last: z.string().nullable() });
 export type Blanked = Readonly<z.output<typeof blankedRow>>;
 
 /**
  * Blanks a page of records and the reasons of their reversals.
- * @returns how many records had personal data, and the last one of the page; null if there are no more
+ * @returns how many records had personal data, and the time of the last one of the page; null if there are no more
  */
 export const blankPage = (
   transaction: DatabaseTransactionConnection,
   accountId: string,
   { table, pageAfter }: Selection,
-  after: ListPosition | null,
+  after: string | null,
 ): Promise<Blanked> => {
   const record = sql.identifier([table]);
   return transaction.one(sql.type(blankedRow)`
@@ -235,14 +234,7 @@ export const blankPage = (
       WHERE ${sql.identifier([REFUNDS[table].id])} = ANY(ARRAY(${refundsWithReasons(table, accountId)}))
     ),
     ${ofWrites(table, accountId)}
-    SELECT
-      (SELECT count(*) FROM blanked) AS blanked,
-      (
-        SELECT json_build_object('id', id, 'createdAt', created_at::text)
-        FROM chosen
-        ORDER BY created_at DESC, id DESC
-        LIMIT 1
-      ) AS last
+    SELECT (SELECT count(*) FROM blanked) AS blanked, (SELECT max(created_at)::text FROM chosen) AS last
   `);
 };
 

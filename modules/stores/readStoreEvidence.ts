@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { findMatchingTreeId } from "./storeRegistrations.sql.ts";
+import { findMatchingTreeId } from "./storeTrees.sql.ts";
 import type { EvidenceReader } from "../planting/readTreeEvidence.ts";
 import { treeNotFound } from "../planting/readTreeEvidence.ts";
 import type { EvidenceStage } from "../planting/timeline.rules.ts";

@@ -13,7 +13,7 @@ import { createTestStore, rowsIn, startStoreApi, startStoreApiOf } from "../star
 import type { StoreApi, TestStore } from "../startStoreApi.ts";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { findMatchingTreeId } from "../../../modules/stores/storeRegistrations.sql.ts";
+import { findMatchingTreeId } from "../../../modules/stores/storeTrees.sql.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";
 
 const test = testWithDatabase();
@@ -393,45 +393,3 @@ test.serial("a tree is selected without reading those in other orders, or in non
     t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${JSON.stringify(selection)}: ${pages} pages`);
   }
 });
-
-test.serial(
-  "a recent tree is selected, or none, without reading all of many orders that match",
-  async (t) => {
-    const { filler, db } = await openSinglePools(t);
-    const { id: accountId } = await createTestStore(t.context.db);
-    await stopAutovacuum(filler, TABLES);
-    await filler.query(sql.typeAlias("void")`
-    WITH planting_order AS (
-      INSERT INTO planting_order (
-        public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, site_shares, created_at
-      )
-      SELECT
-        ${accountId} || '-' || number, ${accountId}, 'live', 'simulated', 'Partner', 'Buyer', 'allocations', 1,
-        '[{"region": "Coast"}]', now()
-      FROM generate_series(1, 3000) AS number
-      RETURNING id
-    )
-    INSERT INTO registration (
-      id, account_id, mode, kind, count, created_at, unit_price_cents, planting_order_id
-    )
-    SELECT
-      gen_random_uuid(), ${accountId}, 'live', 'tree', 1, '2026-05-01T00:00:00Z'::timestamptz + id * interval '1 minute', 50, id
-    FROM planting_order
-  `);
-    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
-    const [newest] = await listTrees(filler, accountId);
-    const countPages = await createPageCounter(filler, db, TABLES);
-    const beforeAll = { until: new Date("2026-04-01T00:00:00Z") };
-    for (const [selection, expected] of [
-      [{ region: "coast" }, newest?.id ?? ""],
-      [beforeAll, null],
-    ] as const) {
-      const pages = await countPages(async (single) => {
-        const owner = { accountId, mode: "live" } as const;
-        const found = await findMatchingTreeId(single, owner, { ...NO_CONDITION, ...selection });
-        t.is(found, expected);
-      });
-      t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${JSON.stringify(selection)}: ${pages} pages`);
-    }
-  },
-);

@@ -1,6 +1,5 @@
 import type { QuerySqlToken } from "slonik";
-import { lockBalances } from "../../../modules/stores/balances.sql.ts";
-import { recordStoreWrites } from "../../../modules/stores/storeWrites.sql.ts";
+import { changeLockedBalance, lockBalance } from "../../../modules/stores/lockBalance.ts";
 import { updateStore } from "../../../modules/stores/stores.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
@@ -173,18 +172,13 @@ test.serial(
 
     const isLocked = Promise.withResolvers<void>();
     const topUp = owner.transaction(async (transaction) => {
-      const [balance] = await lockBalances(transaction, [store.id]);
+      const locked = await lockBalance(transaction, store.id);
       await transaction.query(sql.typeAlias("void")`LOCK TABLE balance_entry`);
       isLocked.resolve();
       await awaitBlocked(transaction);
-      if (balance) {
-        const entry = { kind: "topup", accountId: store.id, amountCents: 200, note: "" } as const;
-        const balanceCents = balance.balanceCents + 200;
-        await recordStoreWrites(transaction, {
-          entries: [{ ...entry, balanceCents, createdAt: new Date().toISOString() }],
-          balances: [{ ...balance, balanceCents }],
-        });
-      }
+      const createdAt = new Date().toISOString();
+      const entry = { kind: "topup", amountCents: 200, note: "", createdAt } as const;
+      await changeLockedBalance(transaction, locked, entry, new Date());
     });
     await isLocked.promise;
     const { body } = await get("/app/api/balance", store.live);

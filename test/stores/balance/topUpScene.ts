@@ -73,8 +73,8 @@ export const stageTopUps = async (t: ExecutionContext<DatabaseContext>) => {
       ),
     compare: () => creditTopUps(context, never),
     entries: async () =>
-      (await listBalanceEntries(db, store.id, { before: null, limit: 10 })).map(
-        ({ kind, amountCents, reference }) => ({ kind, amountCents, reference }),
+      (await listBalanceEntries(db, store.id, { after: null, limit: 10 })).map(
+        ({ kind, amount_cents: amountCents, reference }) => ({ kind, amountCents, reference }),
       ),
     /** Creates a session at Stripe as another program does. */
     createForeign: async (parameters: Readonly<Record<string, string>>): Promise<string> => {

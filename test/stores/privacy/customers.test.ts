@@ -9,7 +9,7 @@ import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { exportCustomer } from "../../../modules/stores/exportCustomer.ts";
 import { countPersonalRecords } from "../../../modules/stores/personalData.sql.ts";
-import { listPersonalRegistrations } from "../../../modules/stores/personalRecords.sql.ts";
+import { listPersonalRecords } from "../../../modules/stores/storeRecords.sql.ts";
 import { readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
@@ -158,13 +158,13 @@ test("an export has all reasons of refunds, oldest first", async (t) => {
   const store = await createTestStore(t.context.db);
   await insertRefunds(t.context, store.id, [2, 0, 150]);
 
-  const { registrations, hasMore } = await exportOf(t.context, store.id);
+  const { registrations, has_more } = await exportOf(t.context, store.id);
 
   t.deepEqual(
-    registrations.map(({ refundReasons }) => refundReasons),
+    registrations.map(({ refund_reasons }) => refund_reasons),
     [["1", "2"], [], Array.from({ length: 150 }, (_, index) => String(index + 1))],
   );
-  t.false(hasMore);
+  t.false(has_more);
 });
 
 const EMAIL = "orders@shop.example";
@@ -194,10 +194,10 @@ test("a customer may have more names than a statement can have parameters", asyn
   const names = namesOf(66_000);
   const customer = { identity: { ids: [], emails: [], orderIds: [] }, names };
 
-  const listed = await listPersonalRegistrations(db, store.id, customer, 10);
+  const listed = await listPersonalRecords(db, "registration", store.id, customer, 10);
 
   t.deepEqual(
-    listed.map(({ customerName }) => customerName),
+    listed.map(({ customer_name }) => customer_name),
     ["NAME 1"],
   );
   t.deepEqual(await countPersonalRecords(db, store.id, customer), {
