@@ -22,6 +22,7 @@ import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
+import { valueOfAliases } from "./fields.ts";
 
 const parameter = () => text(200).transform((given) => given.trim());
 
@@ -70,16 +71,6 @@ const response = treeEvidence
   })
   .meta({ id: "StoreEvidence" });
 
-/** Returns the value of a parameter that has aliases; an empty value counts as absent. */
-const valueOf = (given: Readonly<Record<string, string | undefined>>): string | null => {
-  const values = Object.values(given).filter((value) => value !== undefined && value !== "");
-  const [value = null] = values;
-  if (values.some((other) => other !== value)) {
-    throw invalidRequest(`${Object.keys(given).join(", ")}: are aliases; their values must match`);
-  }
-  return value;
-};
-
 /** Returns when the day of a date or timestamp ends; null if no later day can be written. */
 const endOfDay = (given: string): Date | null => {
   const time = readTimestamp(given, "down");
@@ -92,11 +83,11 @@ const endOfDay = (given: string): Date | null => {
 };
 
 const selectionOf = (given: z.output<typeof query>): EvidenceSelection => {
-  const treeId = valueOf({ tree_id: given.tree_id, id: given.id, tree: given.tree });
-  const createdAt = valueOf({ created_at: given.created_at, tree_date: given.tree_date });
+  const { tree_id, id, tree, created_at, tree_date } = given;
+  const createdAt = valueOfAliases({ created_at, tree_date });
   return {
-    id: treeId,
-    until: createdAt === null ? null : endOfDay(createdAt),
+    id: valueOfAliases({ tree_id, id, tree }) ?? null,
+    until: createdAt === undefined ? null : endOfDay(createdAt),
     projectPublicId: given.project_public_id || null,
     region: given.region === undefined ? null : normalizePlace(given.region) || null,
   };

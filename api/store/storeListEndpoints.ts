@@ -2,7 +2,7 @@ import { z } from "zod";
 import type { Kind } from "../../modules/records/owner.rules.ts";
 import { date } from "../../modules/records/fields.rules.ts";
 import { readTimestamp, TIMESTAMP_PATTERN } from "../../modules/records/timestamps.rules.ts";
-import { orderId } from "../../modules/stores/customers.rules.ts";
+import { conditionsOf, orderId } from "../../modules/stores/customers.rules.ts";
 import type { ImpactFilter } from "../../modules/stores/customers.rules.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import type { StoreList } from "../../modules/stores/storeLists.ts";
@@ -12,7 +12,7 @@ import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
 import { startOfDay, integerUpTo } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
-import { customerFilterOf, customerParameters, isGiven } from "./fields.ts";
+import { customerFilterOf, customerParameters, unlessBlank } from "./fields.ts";
 import { KIND_NAMES } from "./storeKinds.ts";
 
 const DEFAULT_LIMIT = 20;
@@ -89,9 +89,9 @@ const listQuery = queryObject({
 /** Returns the filter that a list's query describes; blank parameters are ignored. */
 const impactFilterOf = (query: z.output<typeof listQuery>): ImpactFilter => ({
   ...customerFilterOf(query),
-  ...(isGiven(query.order_id) ? { orderId: query.order_id } : {}),
-  ...(query.start_date ? { from: startOfDay(query.start_date) } : {}),
-  ...(query.end_date ? { until: startOfDay(query.end_date) } : {}),
+  orderId: unlessBlank(query.order_id),
+  from: query.start_date ? startOfDay(query.start_date) : undefined,
+  until: query.end_date ? startOfDay(query.end_date) : undefined,
 });
 
 /** How the interface shows a list. */
@@ -136,7 +136,7 @@ const buildList = <Json extends z.ZodObject>(
         const { limit, after_created_at: after = null } = query;
         const filter = impactFilterOf(query);
         // Many records may have to be read to find those of a customer or an order.
-        const isSearch = isGiven(query.order_id) || Object.keys(customerFilterOf(query)).length > 0;
+        const isSearch = conditionsOf({ ...filter, from: undefined, until: undefined }).length > 0;
         const pool = isSearch ? reads : db;
         const owner = { accountId, mode };
         const read = (maximum: number) => list.list(pool, owner, filter, { after, limit: maximum });

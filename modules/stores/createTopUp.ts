@@ -5,9 +5,8 @@ import { askForClient } from "../billing/processor.ts";
 import { MINUTE_MS } from "../../runtime/durations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { StoreContext } from "./createStoreWriter.ts";
-import { getStore } from "./manageStores.ts";
-import { findEarlierResponse } from "./storeWrites.sql.ts";
 import type { StoreResponse, StoreWrite } from "./storeWrites.rules.ts";
+import { writePrepared } from "./writePrepared.ts";
 
 /** A payment that a store's merchant wants to make. Null leads to the shop's own page. */
 export type NewTopUp = {
@@ -42,42 +41,36 @@ const stripeKeyOf = (
  *   was used for another request
  * @throws UnavailableError if Stripe cannot be used
  */
-export const createTopUp = async (
-  { db, clock, billing, storeWriter }: BillingContext & StoreContext,
+export const createTopUp = (
+  context: BillingContext & StoreContext,
   write: StoreWrite,
   { amountCents, successUrl, cancelUrl }: NewTopUp,
   present: (checkout: { readonly id: string; readonly url: string }) => object,
-): Promise<StoreResponse> => {
-  if (write.mode === "test") {
-    throw invalidRequest("test keys spend nothing, so they have no balance to top up");
-  }
-  const earlier = await findEarlierResponse(db, write);
-  if (earlier) {
-    return earlier;
-  }
-  const { stripe } = billing;
-  if (stripe === null) {
-    throw invalidRequest("payments are not set up here; ask the operator to top up the balance");
-  }
-  const { id: storeId, domain } = await getStore(db, write.accountId);
-  const { id: deploymentId } = await readDeployment(db);
-  const shop = `https://${domain}/`;
-  const checkout = await askForClient((signal) =>
-    stripe.createCheckout(
-      {
-        deploymentId,
-        storeId,
-        description: `Top-up of ${domain}`,
-        amountCents,
-        successUrl: successUrl ?? shop,
-        cancelUrl: cancelUrl ?? shop,
-        idempotencyKey: stripeKeyOf(write, deploymentId, clock.now()),
-      },
-      signal,
-    ),
-  );
-  const responseBody = JSON.stringify(present(checkout));
-  return write.idempotency === null
-    ? { responseBody, recordId: null, replayed: false }
-    : storeWriter.write({ ...write, responseBody, kind: "topup", recordId: null });
-};
+): Promise<StoreResponse> =>
+  writePrepared(context, write, async ({ id: storeId, domain }) => {
+    const { stripe } = context.billing;
+    if (write.mode === "test") {
+      throw invalidRequest("test keys spend nothing, so they have no balance to top up");
+    }
+    if (stripe === null) {
+      throw invalidRequest("payments are not set up here; ask the operator to top up the balance");
+    }
+    const { id: deploymentId } = await readDeployment(context.db);
+    const shop = `https://${domain}/`;
+    const checkout = await askForClient((signal) =>
+      stripe.createCheckout(
+        {
+          deploymentId,
+          storeId,
+          description: `Top-up of ${domain}`,
+          amountCents,
+          successUrl: successUrl ?? shop,
+          cancelUrl: cancelUrl ?? shop,
+          idempotencyKey: stripeKeyOf(write, deploymentId, context.clock.now()),
+        },
+        signal,
+      ),
+    );
+    const responseBody = JSON.stringify(present(checkout));
+    return { ...write, responseBody, kind: "topup", recordId: null };
+  });

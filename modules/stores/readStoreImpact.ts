@@ -4,6 +4,7 @@ import { sumStoreRecords } from "./storeRecords.sql.ts";
 import { readTotals } from "../registrations/totals.sql.ts";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { AccountMode, Kind } from "../records/owner.rules.ts";
+import { conditionsOf } from "./customers.rules.ts";
 import type { CustomerFilter } from "./customers.rules.ts";
 import { projectGenericCo2Kg } from "../planting/impactFactors.rules.ts";
 import type { Context } from "../../runtime/context.ts";
@@ -31,7 +32,7 @@ export const readStoreImpact = async (
   filter: CustomerFilter,
 ): Promise<StoreImpactTotals> => {
   const now = clock.now();
-  const customerScoped = Object.keys(filter).length > 0;
+  const customerScoped = conditionsOf(filter).length > 0;
   const readUnits = async (kind: Kind): Promise<number> =>
     customerScoped
       ? sumStoreRecords(reads, "registration", { ...owner, kind }, filter)

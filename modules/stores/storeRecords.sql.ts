@@ -6,6 +6,7 @@ import { olderThan } from "../records/listPositions.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
 import type { AccountMode, Owner } from "../records/owner.rules.ts";
 import { inMicroseconds, safeInteger, sql } from "../../db/sql.ts";
+import { conditionsOf } from "./customers.rules.ts";
 import type { ImpactFilter, KnownCustomer } from "./customers.rules.ts";
 import { isFiltered, isOfCustomer } from "./customers.sql.ts";
 import { REFUNDS } from "./personalData.sql.ts";
@@ -103,10 +104,6 @@ const newestRow = z.strictObject({
   unitPriceCents: safeInteger,
 });
 
-/** Names the conditions of a filter, which determine the text of a statement with it. */
-const conditionsOf = ({ emails = [], ...filter }: ImpactFilter): string =>
-  [...Object.keys(filter), ...emails.map(() => "email")].join("_");
-
 /** Lists the newest registrations that a store has paid for, with the units that they have left and the price of each. */
 export const listNewestUnits = (
   db: CommonQueryMethods,
@@ -114,7 +111,8 @@ export const listNewestUnits = (
   filter: ImpactFilter,
   limit: number,
 ): Promise<readonly Readonly<z.output<typeof newestRow>>[]> =>
-  db.any(sql.prepared(`list_newest_units_${conditionsOf(filter)}`, newestRow)`
+  // The conditions determine the text of the statement.
+  db.any(sql.prepared(`list_newest_units_${conditionsOf(filter).join("_")}`, newestRow)`
     SELECT id, count - refunded_count AS count, unit_price_cents AS "unitPriceCents"
     FROM registration
     WHERE ${isFiltered("registration", owner, filter)} AND unit_price_cents IS NOT NULL AND refunded_count < count

@@ -145,7 +145,7 @@ test("the hash of an idempotency key cannot be computed without the deployment's
     accountId,
     mode: "live",
     operation: "plant",
-    idempotency: { key: "order-48213", requestHash: "00" },
+    idempotency: { key: "order-48213", requestHash: "ab".repeat(32) },
     responseBody: "",
     kind: "topup",
     recordId: null,

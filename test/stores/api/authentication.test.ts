@@ -88,7 +88,7 @@ test("the headers are accepted with hyphens; two spellings that differ are a 400
     );
     t.is(status, 400);
     t.deepEqual(body, {
-      error: `${name} and ${alias} are aliases; their values must match`,
+      error: `${name}: ${name}, ${alias} are aliases; their values must match`,
       code: "INVALID_PARAMETER",
     });
   }
