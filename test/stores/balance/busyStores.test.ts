@@ -10,14 +10,58 @@ import { eventually } from "../../support/programs.ts";
 import { createTestStore, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
 import type { TestStore } from "../startStoreApi.ts";
 import { insertTestCharity, readStoreState } from "../storeState.ts";
-import { plantingOf, refundOf } from "./storeWriteScene.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { createStoreWriter } from "../../../modules/stores/createStoreWriter.ts";
-import type { StoreWriter } from "../../../modules/stores/createStoreWriter.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
-import type { StoreResponse } from "../../../modules/stores/storeWrites.rules.ts";
+import type {
+  StoreRefundWrite,
+  StoreRegistrationWrite,
+  StoreResponse,
+} from "../../../modules/stores/storeWrites.rules.ts";
 
 const test = testWithDatabase();
+
+const COMMON = { mode: "live", idempotency: null, responseBody: "response" } as const;
+
+/** A write that plants trees, one by default. */
+const plantingOf = (
+  accountId: string,
+  {
+    key,
+    requestHash = "ab".repeat(32),
+    ...given
+  }: Partial<StoreRegistrationWrite> & {
+    readonly key?: string;
+    readonly requestHash?: string;
+  } = {},
+): StoreRegistrationWrite => ({
+  ...COMMON,
+  accountId,
+  operation: "plant",
+  kind: "tree",
+  count: 1,
+  recordId: crypto.randomUUID(),
+  isLimited: false,
+  customerName: null,
+  customerEmail: null,
+  customerId: null,
+  orderId: null,
+  notes: null,
+  ...given,
+  idempotency: key === undefined ? null : { key, requestHash },
+});
+
+/** A write that refunds a store's newest trees. */
+const refundOf = (accountId: string, quantity: number): StoreRefundWrite => ({
+  ...COMMON,
+  accountId,
+  operation: "refund",
+  recordId: null,
+  refunded: "tree",
+  quantity,
+  filter: {},
+  reason: null,
+});
 
 const EIN = "530196605";
 const RECORDS = 10_000;
@@ -156,31 +200,6 @@ test.serial(
   },
 );
 
-test.serial(
-  "repeated writes of a locked store are recorded once, and an unaffordable one is rejected alone",
-  async (t) => {
-    const { db } = t.context;
-    const api = await startStoreApi(t, { db });
-    const store = await createTestStore(db, { balanceCents: 120 });
-    const release = await lockRows(t, "store", store.id);
-
-    const plant = (trees: number, key: string) =>
-      api.post("/app/api/plant", { ...store.live, "idempotency-key": key }, { trees });
-    const writes = Promise.all([plant(1, "a"), plant(100, "b"), plant(1, "a"), plant(1, "c")]);
-    await eventually(async () => (await countLockWaits(db, "store")) > 0);
-    await release();
-
-    const statuses = (await writes).map(({ status }) => status);
-    t.deepEqual(statuses, [200, 402, 200, 200]);
-    t.is(
-      await db.oneFirst(sql.type(z.strictObject({ balance: z.int() }))`
-      SELECT balance_cents::integer AS balance FROM store WHERE account_id = ${store.id}
-    `),
-      20,
-    );
-  },
-);
-
 test.serial("a locked store's writes are done in their order once the lock is free", async (t) => {
   const { db } = t.context;
   const writer = createStoreWriter({ db, clock: systemClock });
@@ -188,12 +207,15 @@ test.serial("a locked store's writes are done in their order once the lock is fr
   const release = await lockRows(t, "store", store.id);
   const plant = (count: number) => writer.write(plantingOf(store.id, { count }));
 
+  const repeated = plantingOf(store.id, { count: 2, key: "a" });
   const writes = [
     plant(1),
-    plant(2),
+    writer.write(repeated),
     writer.write(refundOf(store.id, 3)),
     plant(4),
+    plant(1000),
     writer.write(refundOf(store.id, 5)),
+    writer.write(repeated),
     plant(6),
   ];
   await eventually(async () => (await countLockWaits(db, "store")) > 0);
@@ -202,7 +224,16 @@ test.serial("a locked store's writes are done in their order once the lock is fr
   const settled = await Promise.allSettled(writes);
   t.deepEqual(
     settled.map(({ status }) => status),
-    ["fulfilled", "fulfilled", "fulfilled", "fulfilled", "rejected", "fulfilled"],
+    [
+      "fulfilled",
+      "fulfilled",
+      "fulfilled",
+      "fulfilled",
+      "rejected",
+      "rejected",
+      "fulfilled",
+      "fulfilled",
+    ],
   );
   const entries = await db.any(sql.type(z.strictObject({ kind: z.string(), quantity: z.int() }))`
     SELECT kind, quantity::integer AS quantity
@@ -290,16 +321,6 @@ test.serial(
   },
 );
 
-const createWriter = (db: DatabasePool): StoreWriter =>
-  createStoreWriter({ db, clock: systemClock });
-
-/** Plants trees at 50 cents each. */
-const plant = (
-  writer: StoreWriter,
-  { id }: TestStore,
-  given: Parameters<typeof plantingOf>[1] = {},
-): Promise<StoreResponse> => writer.write(plantingOf(id, given));
-
 /** Returns whether each write was recorded now, replayed or rejected, and why. */
 const describeAll = async (writes: readonly Promise<StoreResponse>[]): Promise<readonly string[]> =>
   (await Promise.allSettled(writes)).map((settled) =>
@@ -314,7 +335,9 @@ const describeAll = async (writes: readonly Promise<StoreResponse>[]): Promise<r
 
 test("of the stores in a batch, only the one that its balance does not cover has writes rejected, in their order", async (t) => {
   const { db } = t.context;
-  const writer = createWriter(db);
+  const writer = createStoreWriter({ db, clock: systemClock });
+  const plant = ({ id }: TestStore, given: Parameters<typeof plantingOf>[1] = {}) =>
+    writer.write(plantingOf(id, given));
   const [poor, rich, other] = [
     await createTestStore(db, { balanceCents: 120 }),
     await createTestStore(db, { balanceCents: 10_000 }),
@@ -322,14 +345,14 @@ test("of the stores in a batch, only the one that its balance does not cover has
   ];
 
   const results = await describeAll([
-    plant(writer, poor),
-    plant(writer, rich, { count: 7 }),
-    plant(writer, poor, { count: 100 }),
-    plant(writer, other, { count: 2 }),
-    plant(writer, poor),
-    plant(writer, rich),
-    plant(writer, poor),
-    plant(writer, poor, { mode: "test" }),
+    plant(poor),
+    plant(rich, { count: 7 }),
+    plant(poor, { count: 100 }),
+    plant(other, { count: 2 }),
+    plant(poor),
+    plant(rich),
+    plant(poor),
+    plant(poor, { mode: "test" }),
   ]);
 
   t.deepEqual(results, [
@@ -355,18 +378,20 @@ test("of the stores in a batch, only the one that its balance does not cover has
 
 test("a batch of which the database rejects a repeated write has its other writes recorded once", async (t) => {
   const { db } = t.context;
-  const writer = createWriter(db);
+  const writer = createStoreWriter({ db, clock: systemClock });
+  const plant = ({ id }: TestStore, given: Parameters<typeof plantingOf>[1] = {}) =>
+    writer.write(plantingOf(id, given));
   const [full, other] = [
     await createTestStore(db, { treePriceCents: 0 }),
     await createTestStore(db, { balanceCents: 1000 }),
   ];
-  await plant(writer, full, { count: Number.MAX_SAFE_INTEGER });
+  await plant(full, { count: Number.MAX_SAFE_INTEGER });
 
   const results = await describeAll([
-    plant(writer, other),
-    plant(writer, full, { key: "a" }),
-    plant(writer, full, { key: "a" }),
-    plant(writer, full, { mode: "test" }),
+    plant(other),
+    plant(full, { key: "a" }),
+    plant(full, { key: "a" }),
+    plant(full, { mode: "test" }),
   ]);
 
   t.deepEqual(results, ["recorded", "request_invalid", "request_invalid", "recorded"]);

@@ -1,3 +1,4 @@
+import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
@@ -5,7 +6,8 @@ import { deleteOldData } from "../../../modules/support/deleteOldData.ts";
 import { readJson, impactOf, runImpact } from "../../cli/runImpact.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestStore, startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { createTestStore, rowsIn, startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
 import type { StoreApi, TestStore } from "../startStoreApi.ts";
 import { readStoreState } from "../storeState.ts";
 import { DAY_MS } from "../../../runtime/durations.rules.ts";
@@ -14,7 +16,7 @@ import { signPlatformRequest } from "../../../api/http/signatures.ts";
 const test = testWithDatabase();
 
 const SECRET = "o".repeat(32);
-const SECRETS = [SECRET, "n".repeat(32)];
+const SECRETS = [SECRET, "n".repeat(32)] as const;
 
 /** Sends a privacy request as the platform does, signed with a secret if there is one. */
 const sendPlatformRequest = async (
@@ -72,7 +74,7 @@ const createPerson = () => {
 type Person = ReturnType<typeof createPerson>;
 
 /** Leaves the customer's traces wherever a store's records can have them. */
-const leaveTraces = async ({ post }: StoreApi, store: TestStore, person: Person) => {
+const leaveTraces = async ({ post }: Pick<StoreApi, "post">, store: TestStore, person: Person) => {
   const customer = {
     customer_name: person.name,
     customer_email: person.email,
@@ -156,22 +158,18 @@ for (const option of ["--customer-id", "--customer-email"] as const) {
 }
 
 test.serial("store forget --order-id erases the records of an order only", async (t) => {
-  const { databaseUrl } = t.context;
   const { post, get, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
-  const customer = { customer_name: "Ann Lee", customer_id: "7" };
-  await post("/app/api/plant", store.live, { trees: 1, ...customer, order_id: "#1001" });
-  await post("/app/api/plant", store.live, { trees: 2, ...customer, order_id: "#1002" });
+  const customer = { trees: 1, customer_name: "Ann Lee", customer_id: "7" };
+  await post("/app/api/plant", store.live, { ...customer, order_id: "#1001" });
+  await post("/app/api/plant", store.live, { ...customer, order_id: "#1002" });
 
-  const run = await runImpact(["store", "forget", store.domain, "--order-id", "1001"], {
-    env: { DATABASE_URL: databaseUrl },
-  });
+  const run = await impactOf(t)("store", "forget", store.domain, "--order-id", "1001");
 
   t.regex(run.stderr, /Erased the personal data of 1 registration and 0 donations of /u);
-  const { body } = await get("/app/api/plant", store.live);
-  t.like(body, {
+  t.like((await get("/app/api/plant", store.live)).body, {
     trees: [
-      { count: 2, customer_name: "Ann Lee", order_id: "#1002" },
-      { count: 1, customer_name: "", customer_id: "", order_id: "" },
+      { customer_name: "Ann Lee", order_id: "#1002" },
+      { customer_name: "", customer_id: "", order_id: "" },
     ],
   });
 });
@@ -267,87 +265,134 @@ test.serial("store forget --all-customers erases every customer, also page by pa
   t.false(dump.includes("a note"));
 });
 
+/** Serves a store to the platform, with what the tests send and do. */
+const setUpPlatform = async (t: ExecutionContext<DatabaseContext>) => {
+  const clock = createMovableClock("2026-01-10T12:00:00.000Z");
+  const api = await startStoreApiOf(t, {
+    clock,
+    platformSecrets: SECRETS,
+    store: { balanceCents: 10_000 },
+  });
+  const { domain } = api.store;
+  return {
+    ...api,
+    send: (topic: string, request: object = {}, secret: string | null = SECRET) =>
+      sendPlatformRequest(api, topic, { shop_domain: domain, ...request }, secret),
+    /** Goes to a time so many days after the start. */
+    passDays: (days: number) => {
+      clock.set(new Date(Date.UTC(2026, 0, 10, 12) + days * DAY_MS).toISOString());
+    },
+    plant: () => api.post("/app/api/plant", api.store.test, { trees: 1, customer_id: "7" }),
+    listCustomers: async () =>
+      rowsIn((await api.get("/app/api/plant", api.store.test)).body, "trees").map(
+        ({ customer_id }) => customer_id,
+      ),
+    install: (state: "on" | "off") =>
+      runImpact(["store", "update", domain, "--installed", state], {
+        env: { DATABASE_URL: t.context.databaseUrl },
+        clock,
+      }),
+  };
+};
+
+const erased = (registrations: number, donations = 0) => ({
+  status: 200,
+  body: { erased: { registrations, donations } },
+});
+
 test.serial(
-  "the platform's signed requests export and erase a customer, with either secret",
+  "the platform's signed requests export and erase a customer, with either secret, at any time",
   async (t) => {
-    const { db, databaseUrl } = t.context;
-    const api = await startStoreApi(t, { ...t.context, platformSecrets: SECRETS });
-    const store = await createTestStore(db, { balanceCents: 10_000 });
+    const { databaseUrl } = t.context;
+    const { store, send, passDays, plant, ...api } = await setUpPlatform(t);
     const person = createPerson();
     await leaveTraces(api, store, person);
     const request = {
       shop_id: 954_889,
-      shop_domain: store.domain,
       customer: { id: Number(person.id), email: person.email, phone: "555-625-1199" },
     };
     const orders = [299_938, 280_263];
-    const redaction = { ...request, orders_to_redact: orders };
-    const [old = "", current = ""] = SECRETS;
+    const [old, current] = SECRETS;
 
-    const exported = await sendPlatformRequest(
-      api,
+    const exported = await send(
       "customers/data_request",
       { ...request, orders_requested: orders },
       old,
     );
-    const erased = await sendPlatformRequest(api, "customers/redact", redaction, current);
-    const again = await sendPlatformRequest(api, "customers/redact", redaction, old);
+    const redaction = { ...request, orders_to_redact: orders };
+    t.deepEqual(await send("customers/redact", redaction, current), erased(4, 1));
+    t.deepEqual(await send("customers/redact", redaction, old), erased(0));
 
     t.is(exported.status, 200);
     t.true(JSON.stringify(exported.body).includes(person.name));
-    t.deepEqual(erased, { status: 200, body: { erased: { registrations: 4, donations: 1 } } });
-    t.deepEqual(again, { status: 200, body: { erased: { registrations: 0, donations: 0 } } });
     t.deepEqual(holds(await dumpDatabase(databaseUrl), person), []);
-    const listed = await runImpact(["audit", "list", "--org", store.id, "--json"], {
-      env: { DATABASE_URL: databaseUrl },
-    });
+    const listed = await impactOf(t)("audit", "list", "--org", store.id, "--json");
     t.true(listed.stdout.includes('"actor": "platform"'));
+    for (const days of [0, 400]) {
+      passDays(days);
+      await plant();
+      t.deepEqual(await send("customers/redact", { customer: { id: 7 } }), erased(1));
+    }
   },
 );
 
 test.serial("a platform's request without a valid signature changes nothing", async (t) => {
-  const { db } = t.context;
-  const api = await startStoreApi(t, { ...t.context, platformSecrets: SECRETS });
-  const store = await createTestStore(db, { balanceCents: 1000 });
-  await api.post("/app/api/plant", store.live, { trees: 1, customer_id: "7" });
-  const request = { shop_domain: store.domain, customer: { id: 7 } };
+  const { send, plant, listCustomers } = await setUpPlatform(t);
+  await plant();
+  const request = { customer: { id: 7 } };
 
-  t.is((await sendPlatformRequest(api, "customers/redact", request, null)).status, 401);
-  t.is((await sendPlatformRequest(api, "customers/redact", request, "x".repeat(32))).status, 401);
-  t.is((await sendPlatformRequest(api, "shop/update", request, SECRET)).status, 400);
-  t.is((await sendPlatformRequest(api, "shop/redact", {}, SECRET)).status, 400);
+  t.is((await send("customers/redact", request, null)).status, 401);
+  t.is((await send("customers/redact", request, "x".repeat(32))).status, 401);
+  t.is((await send("shop/update", request)).status, 400);
+  t.is((await send("shop/redact", { shop_domain: undefined })).status, 400);
+  t.deepEqual(await listCustomers(), ["7"]);
 
-  t.like((await api.get("/app/api/plant", store.live)).body, { trees: [{ customer_id: "7" }] });
+  const withoutSecret = await startStoreApi(t, t.context);
+  const shop = { shop_domain: "a.example" };
+  t.is((await sendPlatformRequest(withoutSecret, "shop/redact", shop, SECRET)).status, 404);
 });
 
 test.serial(
-  "shop/redact erases all customers; of an unknown shop there is nothing to erase",
+  "shop/redact erases all customers, of an unknown shop none, and of a reinstalled store those of before it",
   async (t) => {
-    const { db, databaseUrl } = t.context;
-    const api = await startStoreApi(t, { ...t.context, platformSecrets: SECRETS });
-    const store = await createTestStore(db, { balanceCents: 10_000 });
+    const { databaseUrl } = t.context;
+    const { store, send, passDays, plant, listCustomers, install, ...api } = await setUpPlatform(t);
     const person = createPerson();
     await leaveTraces(api, store, person);
+    await install("off");
+    await install("on");
 
-    const redact = (shop_domain: string) =>
-      sendPlatformRequest(api, "shop/redact", { shop_domain }, SECRET);
-    const erased = await redact(store.domain);
-    const unknown = await redact("unknown.example");
-
-    t.deepEqual(erased, { status: 200, body: { erased: { registrations: 4, donations: 1 } } });
-    t.deepEqual(unknown, { status: 200, body: { erased: { registrations: 0, donations: 0 } } });
+    t.deepEqual(await send("shop/redact", { shop_domain: "unknown.example" }), erased(0));
+    t.deepEqual(await send("shop/redact"), erased(4, 1));
     t.deepEqual(holds(await dumpDatabase(databaseUrl), person), []);
+    const listed = await impactOf(t)(
+      "audit",
+      "list",
+      "--org",
+      store.id,
+      "--action",
+      "store.forget",
+      "--json",
+    );
+    t.like(readJson(listed), [{ action: "store.forget", actor: "platform" }]);
+
+    await install("off");
+    t.is((await send("shop/redact")).status, 200);
+    await install("on");
+    passDays(1);
+    await plant();
+    t.like(await send("shop/redact"), {
+      status: 400,
+      body: {
+        error:
+          "the store was reinstalled since this request was processed; an operator must uninstall it first",
+      },
+    });
+    t.is((await listCustomers())[0], "7");
+    await install("off");
+    t.deepEqual(await send("shop/redact"), erased(1));
   },
 );
-
-test.serial("without a secret, the platform's path does not exist", async (t) => {
-  const api = await startStoreApi(t, t.context);
-  t.is(
-    (await sendPlatformRequest(api, "shop/redact", { shop_domain: "a.example" }, "x".repeat(32)))
-      .status,
-    404,
-  );
-});
 
 test.serial("stored responses are replayed byte for byte, years later", async (t) => {
   const { db } = t.context;
@@ -370,95 +415,26 @@ test.serial("stored responses are replayed byte for byte, years later", async (t
   t.is(replayed.headers.get("Idempotent-Replayed"), "true");
 });
 
-const START_MS = Date.UTC(2026, 0, 10, 12);
-const ERASED = { status: 200, body: { erased: { registrations: 1, donations: 0 } } };
-
-const daysLater = (days: number): string => new Date(START_MS + days * DAY_MS).toISOString();
-
 for (const topic of ["customers/data_request", "customers/redact"]) {
   test(`the body of an answered ${topic} is no data request after three days`, async (t) => {
-    const clock = createMovableClock(daysLater(0));
-    const api = await startStoreApiOf(t, { clock, platformSecrets: [SECRET] });
-    const request = { shop_domain: api.store.domain, customer: { id: 7 } };
-    const send = (sent: string, body: object = request) =>
-      sendPlatformRequest(api, sent, body, SECRET);
+    const { send, passDays } = await setUpPlatform(t);
+    const request = { customer: { id: 7 } };
 
-    t.is((await send(topic)).status, 200);
-    clock.set(daysLater(2.9));
-    t.is((await send("customers/data_request")).status, 200);
-    clock.set(daysLater(3.1));
-    const late = await send("customers/data_request");
-
-    t.is(late.status, 400);
-    t.like(late.body, {
-      error:
-        "this request was answered before, on 2026-01-10T12:00:00.000Z; it can be repeated for three days",
+    t.is((await send(topic, request)).status, 200);
+    passDays(2.9);
+    t.is((await send("customers/data_request", request)).status, 200);
+    passDays(3.1);
+    t.like(await send("customers/data_request", request), {
+      status: 400,
+      body: {
+        error:
+          "this request was answered before, on 2026-01-10T12:00:00.000Z; it can be repeated for three days",
+      },
     });
     const another = { ...request, data_request: { id: 2 } };
     t.is((await send("customers/data_request", another)).status, 200);
-    t.is((await send("customers/redact")).status, 200);
   });
 }
-
-test("the platform may repeat the erasure of a customer at any time", async (t) => {
-  const clock = createMovableClock(daysLater(0));
-  const api = await startStoreApiOf(t, { clock, platformSecrets: [SECRET] });
-  const { post, store } = api;
-  const request = { shop_domain: store.domain, customer: { id: 7 }, orders_to_redact: [] };
-
-  for (const days of [0, 400]) {
-    clock.set(daysLater(days));
-    await post("/app/api/plant", store.test, { trees: 1, customer_id: "7" });
-    t.deepEqual(await sendPlatformRequest(api, "customers/redact", request, SECRET), ERASED);
-  }
-});
-
-test("a shop/redact of before the reinstallation erases nothing until the store is uninstalled again", async (t) => {
-  const clock = createMovableClock(daysLater(0));
-  const api = await startStoreApiOf(t, { clock, platformSecrets: [SECRET] });
-  const { post, get, store } = api;
-  const impact = (...args: readonly string[]) =>
-    runImpact(args, { env: { DATABASE_URL: t.context.databaseUrl }, clock });
-  const plant = () => post("/app/api/plant", store.test, { trees: 1, customer_id: "7" });
-  const redact = () =>
-    sendPlatformRequest(api, "shop/redact", { shop_domain: store.domain }, SECRET);
-
-  await plant();
-  await impact("store", "update", store.domain, "--installed", "off");
-  t.deepEqual(await redact(), ERASED);
-  t.is((await redact()).status, 200);
-  await impact("store", "update", store.domain, "--installed", "on");
-  clock.set(daysLater(1));
-  t.is((await plant()).status, 200);
-  const replayed = await redact();
-
-  t.is(replayed.status, 400);
-  t.like(replayed.body, {
-    error:
-      "the store was reinstalled since this request was processed; an operator must uninstall it first",
-  });
-  t.like((await get("/app/api/plant", store.test)).body, {
-    trees: [{ customer_id: "7" }, { customer_id: "" }],
-  });
-  await impact("store", "update", store.domain, "--installed", "off");
-  t.deepEqual(await redact(), ERASED);
-});
-
-test("a shop/redact that was not processed before erases the customers of a reinstalled store", async (t) => {
-  const api = await startStoreApiOf(t, { platformSecrets: [SECRET] });
-  const { post, store } = api;
-  const impact = (...args: readonly string[]) =>
-    runImpact(args, { env: { DATABASE_URL: t.context.databaseUrl } });
-  await post("/app/api/plant", store.test, { trees: 1, customer_id: "7" });
-  await impact("store", "update", store.domain, "--installed", "off");
-  await impact("store", "update", store.domain, "--installed", "on");
-
-  const request = { shop_domain: store.domain };
-  t.deepEqual(await sendPlatformRequest(api, "shop/redact", request, SECRET), ERASED);
-
-  const listed = await impact("audit", "list", "--org", store.id, "--json");
-  t.like(readJson(listed), [{ action: "store.forget", actor: "platform" }]);
-});
 
 /** The bodies that Shopify signs, without the shop. */
 const BODIES = {
@@ -487,14 +463,13 @@ const MISUSED: readonly (readonly [string, object, string])[] = [
 ];
 
 test("a body that was signed for another topic, or is malformed, is rejected and changes nothing", async (t) => {
-  const { get, post, store, ...api } = await startStoreApiOf(t, { platformSecrets: [SECRET] });
-  await post("/app/api/plant", store.test, { trees: 1, customer_id: "7" });
+  const { send, plant, listCustomers } = await setUpPlatform(t);
+  await plant();
 
   for (const [topic, given, error] of MISUSED) {
-    const request = { shop_domain: store.domain, ...given };
-    const { status, body } = await sendPlatformRequest(api, topic, request, SECRET);
+    const { status, body } = await send(topic, given);
     t.is(status, 400, topic);
     t.true(JSON.stringify(body).includes(error), JSON.stringify(body));
   }
-  t.like((await get("/app/api/plant", store.test)).body, { trees: [{ customer_id: "7" }] });
+  t.deepEqual(await listCustomers(), ["7"]);
 });
