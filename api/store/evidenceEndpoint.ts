@@ -4,10 +4,10 @@ import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { text } from "../../modules/records/fields.rules.ts";
 import type { EvidenceSelection } from "../../modules/stores/customers.rules.ts";
 import { normalizePlace } from "../../modules/planting/fact.rules.ts";
-import type { TreeEvidence } from "../../modules/planting/timeline.rules.ts";
+import type { EvidenceStage, TreeEvidence } from "../../modules/planting/timeline.rules.ts";
 import { readTimestamp, TIMESTAMP_PATTERN } from "../../modules/records/timestamps.rules.ts";
-import { createEvidenceReader } from "../../modules/planting/readTreeEvidence.ts";
-import { readStoreEvidence } from "../../modules/stores/readStoreEvidence.ts";
+import { createEvidenceReader, treeNotFound } from "../../modules/planting/readTreeEvidence.ts";
+import { findMatchingTreeId } from "../../modules/stores/storeTrees.sql.ts";
 import type { StoreAppContext } from "../context.ts";
 import {
   EVIDENCE_HEADERS,
@@ -56,7 +56,7 @@ const query = queryObject({
   region: parameter().optional().meta({ description: "Only trees planted in this region." }),
   evidence_stage: evidenceStage().meta({
     description:
-      "Simulates that the trees have reached this stage. Permitted only with a test key.",
+      "Simulates that the trees have reached this stage, whatever the project and the region. Permitted only with a test key.",
   }),
 });
 
@@ -82,14 +82,19 @@ const endOfDay = (given: string): Date | null => {
   return startOfNextDay(time.slice(0, 10)) ?? null;
 };
 
-const selectionOf = (given: z.output<typeof query>): EvidenceSelection => {
+/** Returns which tree is wanted. In a simulation, its project and its region are simulated too, so they select nothing. */
+const selectionOf = (
+  given: z.output<typeof query>,
+  stage: EvidenceStage | null,
+): EvidenceSelection => {
   const { tree_id, id, tree, created_at, tree_date } = given;
   const createdAt = valueOfAliases({ created_at, tree_date });
+  const region = stage === null ? normalizePlace(given.region ?? "") : "";
   return {
     id: valueOfAliases({ tree_id, id, tree }) ?? null,
     until: createdAt === undefined ? null : endOfDay(createdAt),
-    projectPublicId: given.project_public_id || null,
-    region: given.region === undefined ? null : normalizePlace(given.region) || null,
+    projectPublicId: (stage === null && given.project_public_id) || null,
+    region: region || null,
   };
 };
 
@@ -134,15 +139,15 @@ export const evidenceEndpoint = (app: StoreAppContext): Endpoint => {
       if (stage !== null && caller.mode !== "test") {
         throw invalidRequest("evidence_stage: is permitted only with test keys");
       }
-      const selection = selectionOf(given);
+      const selection = selectionOf(given, stage);
       // Many records may have to be read to find those of a project or a region.
       const isSearch = selection.projectPublicId !== null || selection.region !== null;
-      const { evidence, isComplete } = await readStoreEvidence(
-        { db: isSearch ? app.reads : app.db, reader },
-        accountModeOf(caller),
-        selection,
-        stage,
-      );
+      const owner = accountModeOf(caller);
+      const id = await findMatchingTreeId(isSearch ? app.reads : app.db, owner, selection);
+      if (id === null) {
+        throw treeNotFound();
+      }
+      const { evidence, isComplete } = await reader.read({ ...owner, id }, stage);
       const presented = presentStoreEvidence(evidence, app.publicBaseUrl());
       return stage === null
         ? renderEvidence(ctx, presented, {

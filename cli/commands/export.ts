@@ -1,6 +1,7 @@
 import { Argument, Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import type { BulkPace } from "../../db/createBulkPace.ts";
+import { recordAction } from "../../modules/accounts/recordAction.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { AccountMode, AccountType, Kind } from "../../modules/records/owner.rules.ts";
 import { USAGE_COLUMNS } from "../../modules/billing/billingStatus.rules.ts";
@@ -24,7 +25,6 @@ import { listAllDonations } from "../../modules/charities/listAllDonations.ts";
 import type { ListContext } from "../../modules/registrations/context.ts";
 import { listRegistrations } from "../../modules/registrations/listRegistrations.ts";
 import { listUsageReports } from "../../modules/registrations/readUsageReports.ts";
-import { recordListExport } from "../../modules/stores/exportCustomer.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import { openAccount, requiredAccount } from "../accountOptions.ts";
 import { onlyGiven, parseMode } from "../arguments.ts";
@@ -187,7 +187,12 @@ export const defineExportCommand = (command: Command, context: CliContext): void
       const billing = await connections.billing();
       const rows = read({ db, lists: db, clock, pace, billing }, owner, range);
       if (account.type === "store") {
-        await recordListExport({ db, clock, actor: actorOf(options) }, owner, { list, ...range });
+        // Before the first row is read: an entry may name an export that failed, but no export lacks an entry.
+        await recordAction(db, actorOf(options), clock.now(), {
+          action: "export",
+          accountId: account.id,
+          details: { list, mode, ...range },
+        });
       }
       const progress = createProgressLine(io);
       let exported = 0;
