@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { readPlatformRequest } from "../../modules/accounts/auditEntries.sql.ts";
-import { findStoreByDomain } from "../../modules/stores/stores.sql.ts";
+import { listStoresNamed } from "../../modules/stores/stores.sql.ts";
 import type { Store } from "../../modules/stores/stores.sql.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
@@ -97,8 +97,6 @@ const refuseReplay = async (
   }
 };
 
-const NOTHING = { registrations: 0, donations: 0 };
-
 /** Receives the platform's privacy requests: what a customer's records say, and their erasure. */
 export const platformWebhook = (context: Context, secrets: readonly string[]): Webhook => {
   const run = async (ctx: RequestContext): Promise<void> => {
@@ -114,7 +112,8 @@ export const platformWebhook = (context: Context, secrets: readonly string[]): W
     )["X-Shopify-Topic"];
     const request = parseRequest(REQUESTS[requested], parseSignedJson(body), "field");
     const domain = normalizeDomain(request.shop_domain);
-    const store = domain === null ? null : await findStoreByDomain(context.db, domain);
+    const stores = await listStoresNamed(context.db, "domain", domain === null ? [] : [domain]);
+    const store = stores.get(domain ?? "");
     ctx.set("Cache-Control", "no-store");
     if (store) {
       await refuseReplay(context, store, requested, signature);
@@ -127,10 +126,11 @@ export const platformWebhook = (context: Context, secrets: readonly string[]): W
       return;
     }
     const erased = requested === "shop/redact" ? null : customerOf(request);
-    const { registrations, donations } = store
-      ? await forgetCustomer(change, store.id, erased, { isDryRun: false })
-      : NOTHING;
-    ctx.body = { erased: { registrations, donations } };
+    ctx.body = {
+      erased: store
+        ? await forgetCustomer(change, store.id, erased, { isDryRun: false })
+        : { registrations: 0, donations: 0 },
+    };
   };
   return { path: "/webhooks/privacy", run };
 };

@@ -53,32 +53,26 @@ export const findStore = (db: CommonQueryMethods, id: string): Promise<Store | n
     WHERE store.account_id = ${id}
   `);
 
-/** Returns a function that returns the stores with given names, by name. */
-const storesByName = (column: "domain" | "user_id", nameOf: (store: Store) => string) => {
-  const name = sql.identifier(["store", column]);
-  return async (
-    db: CommonQueryMethods,
-    names: readonly string[],
-  ): Promise<ReadonlyMap<string, Store>> => {
-    // Of a JSON array the planner expects the same number of elements whatever it has, so it keeps one plan. OFFSET 0 keeps
-    // this a look-up for each name.
-    const stores = await db.any(sql.prepared(`list_stores_by_${column}`, storeRow)`
-      SELECT named.*
-      FROM json_array_elements_text(${JSON.stringify(names)}::json) AS given (name)
-      CROSS JOIN LATERAL (${selectStore} WHERE ${name} = given.name OFFSET 0) AS named
-    `);
-    return new Map(stores.map((store) => [nameOf(store), store]));
-  };
-};
-
-export const listStoresByDomain = storesByName("domain", ({ domain }) => domain);
-export const listStoresByUserId = storesByName("user_id", ({ userId }) => userId);
-
-/** @param domain in the form that `normalizeDomain` returns */
-export const findStoreByDomain = async (
+/**
+ * Returns the stores with given domains or user ids, by them.
+ * @param names domains in the form that `normalizeDomain` returns
+ */
+export const listStoresNamed = async (
   db: CommonQueryMethods,
-  domain: string,
-): Promise<Store | null> => (await listStoresByDomain(db, [domain])).get(domain) ?? null;
+  property: "domain" | "userId",
+  names: readonly string[],
+): Promise<ReadonlyMap<string, Store>> => {
+  // Of a JSON array the planner expects the same number of elements whatever it has, so it keeps one plan. OFFSET 0 keeps
+  // this a look-up for each name.
+  const stores = await db.any(sql.prepared(`list_stores_by_${property}`, storeRow)`
+    SELECT named.*
+    FROM json_array_elements_text(${JSON.stringify(names)}::json) AS given (name)
+    CROSS JOIN LATERAL (
+      ${selectStore} WHERE ${sql.identifier(["store", columnName(property)])} = given.name OFFSET 0
+    ) AS named
+  `);
+  return new Map(stores.map((store) => [store[property], store]));
+};
 
 export const listStores = (db: CommonQueryMethods): Promise<readonly Store[]> =>
   db.any(sql.type(storeRow)`
