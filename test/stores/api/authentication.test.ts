@@ -52,38 +52,26 @@ test("without a valid key, known, unknown and uninstalled stores get the same re
 });
 
 test("the headers are accepted with hyphens; two spellings that differ are a 400", async (t) => {
-  const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
   const userId = `user-${crypto.randomUUID()}`;
-  const store = await createTestStore(db, { userId });
+  const { get, post, store } = await startStoreApiOf(t, { store: { userId } });
   const key = store.test["api_key"] ?? "";
-  const verify = (headers: Readonly<Record<string, string>>) => get("/app/api/verify", headers);
+  const { domain } = store;
 
   for (const headers of [
-    { "api-key": key, "shop-name": store.domain },
+    { "api-key": key, "shop-name": domain },
     { "api-key": key, "user-id": userId },
-    { "Api-Key": key, shop_name: store.domain, "shop-name": ` ${store.domain} ` },
-    { api_key: key, "api-key": "", "shop-name": store.domain },
+    { "Api-Key": key, shop_name: domain, "shop-name": ` ${domain} ` },
+    { api_key: key, "api-key": "", "shop-name": domain },
   ]) {
-    t.is((await verify(headers)).body["shop_domain"], store.domain);
+    t.is((await get("/app/api/verify", headers)).body["shop_domain"], domain);
   }
-  const planted = await post(
-    "/app/api/plant",
-    { "api-key": key, "shop-name": store.domain },
-    { trees: 1 },
-  );
-  t.is(planted.status, 200);
   for (const [name, alias] of [
     ["api_key", "api-key"],
     ["shop_name", "shop-name"],
     ["user_id", "user-id"],
   ] as const) {
-    const named = { api_key: key, shop_name: store.domain, user_id: userId };
-    const { status, body } = await post(
-      "/app/api/plant",
-      { ...named, [alias]: "other" },
-      { trees: 1 },
-    );
+    const headers = { api_key: key, shop_name: domain, user_id: userId, [alias]: "other" };
+    const { status, body } = await post("/app/api/plant", headers, { trees: 1 });
     t.is(status, 400);
     t.deepEqual(body, {
       error: `${name}: ${name}, ${alias} are aliases; their values must match`,

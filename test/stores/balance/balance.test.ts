@@ -1,3 +1,4 @@
+import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { changeLockedBalance, lockBalance } from "../../../modules/stores/lockBalance.ts";
 import { sql } from "../../../db/sql.ts";
@@ -27,21 +28,27 @@ const WRITES = [
   },
 ] as const;
 
-test("64 parallel writes of four kinds in two processes never overspend, and the ledger adds up", async (t) => {
+const eventRow = z.strictObject({ type: z.string(), cents: z.int() });
+
+/** Lists the events of a store's balance, with the balance that each names. */
+const listEvents = (db: DatabasePool, storeId: string) =>
+  db.any(sql.type(eventRow)`
+    SELECT type, (data ->> 'balance_cents')::integer AS cents
+    FROM event
+    WHERE account_id = ${storeId} AND type LIKE 'balance.%'
+    ORDER BY transaction_id, id
+  `);
+
+test("64 parallel writes of four kinds in two processes never overspend, the ledger adds up, and each crossing is reported once", async (t) => {
   const { db } = t.context;
   const apiOf = await startTwoStoreApis(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const store = await createTestStore(db, { balanceCents: 1000, lowBalanceCents: 500 });
 
   const responses = await Promise.all(
-    Array.from({ length: 64 }, (_, index) => {
+    Array.from({ length: 64 }, async (_, index) => {
       const { path, body, cents } = WRITES[index % WRITES.length] ?? WRITES[0];
-      return apiOf(index)
-        .post(path, store.live, body)
-        .then(({ status, body: response }) => ({
-          status,
-          code: response["code"],
-          cents,
-        }));
+      const { status, body: response } = await apiOf(index).post(path, store.live, body);
+      return { status, code: response["code"], cents };
     }),
   );
 
@@ -50,12 +57,16 @@ test("64 parallel writes of four kinds in two processes never overspend, and the
   t.true(responses.some(({ status }) => status === 402));
   t.true(spent <= 1000);
   const state = await readStoreState(db, store.id);
-  t.is(state.balance, 1000 - spent);
-  t.is(state.entrySum, state.balance);
-  t.is(state.lastBalance, state.balance);
+  t.like(state, { balance: 1000 - spent, entrySum: 1000 - spent, lastBalance: 1000 - spent });
   t.is(state.brokenLinks, 0);
   // Every rejected write costs more than what is left.
   t.true(state.balance < 100);
+  const events = await listEvents(db, store.id);
+  t.deepEqual(
+    events.map(({ type }) => type),
+    ["balance.low", "balance.depleted"],
+  );
+  t.true(events.every(({ cents }) => cents < 500));
 });
 
 test("test keys spend nothing, need no balance and do not see live records", async (t) => {
@@ -80,10 +91,7 @@ test("test keys spend nothing, need no balance and do not see live records", asy
   });
   t.is((await post("/app/api/refund", store.test, { type: "tree", quantity: 100 })).status, 200);
   t.is((await readStoreState(db, store.id)).balance, 0);
-  const events = await db.any(sql.type(z.strictObject({ mode: z.string() }))`
-    SELECT mode FROM event WHERE account_id = ${store.id} AND type LIKE 'balance.%'
-  `);
-  t.deepEqual(events, []);
+  t.deepEqual(await listEvents(db, store.id), []);
 });
 
 test("the balance comes with prices, threshold and pages of the ledger, newest first", async (t) => {
