@@ -1,7 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { Middleware } from "koa";
 import { KEY_PREFIX } from "../../modules/accounts/apiKeys.rules.ts";
-import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { normalizeDomain } from "../../modules/stores/stores.rules.ts";
 import type {
   AuthenticateStore,
@@ -10,6 +9,7 @@ import type {
 import type { ApiState } from "../http/requestContext.ts";
 import { HttpError } from "../http/httpError.ts";
 import { decodeHeader } from "../http/parseRequest.ts";
+import { valueOfAliases } from "./fields.ts";
 
 const STANDALONE_PREFIXES = Object.values(KEY_PREFIX.organization);
 
@@ -26,12 +26,10 @@ const readHeader = (headers: IncomingHttpHeaders, name: string): string => {
 
 /** @throws DomainError request_invalid if both spellings are given with different values */
 const headerOf = (headers: IncomingHttpHeaders, name: keyof typeof ALIASES): string => {
-  const alias = ALIASES[name];
-  const [value, aliasValue] = [readHeader(headers, name), readHeader(headers, alias)];
-  if (value !== "" && aliasValue !== "" && value !== aliasValue) {
-    throw invalidRequest(`${name} and ${alias} are aliases; their values must match`);
-  }
-  return value === "" ? aliasValue : value;
+  const names = [name, ALIASES[name]];
+  return (
+    valueOfAliases(Object.fromEntries(names.map((each) => [each, readHeader(headers, each)]))) ?? ""
+  );
 };
 
 /** Returns the store that the headers name; null if shop_name is not a domain. */

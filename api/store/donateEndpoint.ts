@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { textOrNumber } from "../../modules/records/fields.rules.ts";
 import { centsToDollars, MAXIMUM_CENTS } from "../../modules/records/money.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { donateFromStore } from "../../modules/stores/donateFromStore.ts";
 import { currencyField, PROVIDER_SHARE_ERROR } from "../endpoints/charities.ts";
 import type { Endpoint } from "../http/endpoint.ts";
@@ -13,11 +14,11 @@ import {
   dollars,
   orderFields,
   SUCCESS,
+  valueOfAliases,
   withOneEmail,
 } from "./fields.ts";
 import { storeWriteEndpoint } from "./storeWriteEndpoint.ts";
 
-const AMOUNT_NAMES = ["amount_dollars", "amount", "donation_amount"] as const;
 const CENTS = { minimum: 1, maximum: MAXIMUM_CENTS };
 
 const amount = () => dollars(CENTS).optional();
@@ -42,23 +43,12 @@ const fields = bodyObject({
 
 /** The body with one amount, whichever of its names the client used. */
 const body = fields
-  .transform(withOneEmail)
-  .transform(({ amount_dollars, amount: short, donation_amount, ...rest }, context) => {
-    const given = [amount_dollars, short, donation_amount].filter((value) => value !== undefined);
-    const [cents] = given;
+  .transform(({ amount_dollars, amount: short, donation_amount, ...rest }) => {
+    const cents = valueOfAliases({ amount_dollars, amount: short, donation_amount });
     if (cents === undefined) {
-      context.addIssue({ code: "custom", path: ["amount_dollars"], message: "required" });
-      return z.NEVER;
+      throw invalidRequest("amount_dollars: required");
     }
-    if (given.some((value) => value !== cents)) {
-      context.addIssue({
-        code: "custom",
-        path: ["amount_dollars"],
-        message: `${AMOUNT_NAMES.join(", ")} are aliases; their values must match`,
-      });
-      return z.NEVER;
-    }
-    return { ...rest, cents };
+    return { ...withOneEmail(rest), cents };
   })
   .meta({ id: "NewStoreDonation" });
 

@@ -4,10 +4,10 @@ import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { text } from "../../modules/records/fields.rules.ts";
 import type { EvidenceSelection } from "../../modules/stores/customers.rules.ts";
 import { normalizePlace } from "../../modules/planting/fact.rules.ts";
-import type { TreeEvidence } from "../../modules/planting/timeline.rules.ts";
+import type { EvidenceStage, TreeEvidence } from "../../modules/planting/timeline.rules.ts";
 import { readTimestamp, TIMESTAMP_PATTERN } from "../../modules/records/timestamps.rules.ts";
-import { createEvidenceReader } from "../../modules/planting/readTreeEvidence.ts";
-import { readStoreEvidence } from "../../modules/stores/readStoreEvidence.ts";
+import { createEvidenceReader, treeNotFound } from "../../modules/planting/readTreeEvidence.ts";
+import { findMatchingTreeId } from "../../modules/stores/storeTrees.sql.ts";
 import type { StoreAppContext } from "../context.ts";
 import {
   EVIDENCE_HEADERS,
@@ -21,6 +21,7 @@ import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
+import { valueOfAliases } from "./fields.ts";
 
 const parameter = () => text(200).transform((given) => given.trim());
 
@@ -54,7 +55,7 @@ const query = queryObject({
   region: parameter().optional().meta({ description: "Only trees planted in this region." }),
   evidence_stage: evidenceStage().meta({
     description:
-      "Simulates that the trees have reached this stage. Permitted only with a test key.",
+      "Simulates that the trees have reached this stage, whatever the project and the region. Permitted only with a test key.",
   }),
 });
 
@@ -69,16 +70,6 @@ const response = treeEvidence
   })
   .meta({ id: "StoreEvidence" });
 
-/** Returns the value of a parameter that has aliases; an empty value counts as absent. */
-const valueOf = (given: Readonly<Record<string, string | undefined>>): string | null => {
-  const values = Object.values(given).filter((value) => value !== undefined && value !== "");
-  const [value = null] = values;
-  if (values.some((other) => other !== value)) {
-    throw invalidRequest(`${Object.keys(given).join(", ")}: are aliases; their values must match`);
-  }
-  return value;
-};
-
 /** Returns when the day of a date or timestamp ends; null if no later day can be written. */
 const endOfDay = (given: string): Date | null => {
   const time = readTimestamp(given, "down");
@@ -90,14 +81,19 @@ const endOfDay = (given: string): Date | null => {
   return startOfNextDay(time.slice(0, 10)) ?? null;
 };
 
-const selectionOf = (given: z.output<typeof query>): EvidenceSelection => {
-  const treeId = valueOf({ tree_id: given.tree_id, id: given.id, tree: given.tree });
-  const createdAt = valueOf({ created_at: given.created_at, tree_date: given.tree_date });
+/** Returns which tree is wanted. In a simulation, its project and its region are simulated too, so they select nothing. */
+const selectionOf = (
+  given: z.output<typeof query>,
+  stage: EvidenceStage | null,
+): EvidenceSelection => {
+  const { tree_id, id, tree, created_at, tree_date } = given;
+  const createdAt = valueOfAliases({ created_at, tree_date });
+  const region = stage === null ? normalizePlace(given.region ?? "") : "";
   return {
-    id: treeId,
-    until: createdAt === null ? null : endOfDay(createdAt),
-    projectPublicId: given.project_public_id || null,
-    region: given.region === undefined ? null : normalizePlace(given.region) || null,
+    id: valueOfAliases({ tree_id, id, tree }) ?? null,
+    until: createdAt === undefined ? null : endOfDay(createdAt),
+    projectPublicId: (stage === null && given.project_public_id) || null,
+    region: region || null,
   };
 };
 
@@ -142,15 +138,15 @@ export const evidenceEndpoint = (app: StoreAppContext): Endpoint => {
       if (stage !== null && caller.mode !== "test") {
         throw invalidRequest("evidence_stage: is permitted only with test keys");
       }
-      const selection = selectionOf(given);
+      const selection = selectionOf(given, stage);
       // Many records may have to be read to find those of a project or a region.
       const isSearch = selection.projectPublicId !== null || selection.region !== null;
-      const { evidence, isComplete } = await readStoreEvidence(
-        { db: isSearch ? app.reads : app.db, reader },
-        accountModeOf(caller),
-        selection,
-        stage,
-      );
+      const owner = accountModeOf(caller);
+      const id = await findMatchingTreeId(isSearch ? app.reads : app.db, owner, selection);
+      if (id === null) {
+        throw treeNotFound();
+      }
+      const { evidence, isComplete } = await reader.read({ ...owner, id }, stage);
       return renderEvidence(ctx, presentStoreEvidence(evidence, app.publicBaseUrl()), {
         isOfStage: stage !== null,
         // The newest record may be another one at any time; a record that is named stays the same.

@@ -4,6 +4,7 @@ import type { CustomerFilter, CustomerDetails } from "../../modules/stores/custo
 import { centsToDollars, dollarsToCents } from "../../modules/records/money.rules.ts";
 import { blankAsNull } from "../../modules/records/fields.rules.ts";
 import { mustBe } from "../../runtime/describeIssues.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
 import {
   anyCustomer,
   customerEmail,
@@ -23,28 +24,16 @@ export const keyMode = () => z.enum(["PROD", "TEST"]).meta({ examples: ["PROD"] 
 
 type Range = { readonly minimum: number; readonly maximum: number };
 
-const amountOf = ({ minimum, maximum }: Range): string =>
-  `a number of US dollars from ${centsToDollars(minimum)} to ${centsToDollars(maximum)} with at most two decimals`;
-
-const dollarsMustBe = (range: Range): string => `must be ${amountOf(range)}`;
-
 /** An amount in dollars, read as cents. The range is in cents. */
-export const dollars = ({ minimum, maximum }: Range) =>
-  z
-    .number({ error: mustBe(amountOf({ minimum, maximum })) })
-    .transform((given, context): number => {
-      const cents = dollarsToCents(given);
-      if (cents === null || cents < minimum || cents > maximum) {
-        context.addIssue({ code: "custom", message: dollarsMustBe({ minimum, maximum }) });
-        return z.NEVER;
-      }
-      return cents;
-    })
-    .meta({
-      minimum: centsToDollars(minimum),
-      maximum: centsToDollars(maximum),
-      multipleOf: 0.01,
-    });
+export const dollars = ({ minimum, maximum }: Range) => {
+  const range = { minimum: centsToDollars(minimum), maximum: centsToDollars(maximum) };
+  const amount = `a number of US dollars from ${range.minimum} to ${range.maximum} with at most two decimals`;
+  return z
+    .number({ error: mustBe(amount) })
+    .transform((given) => dollarsToCents(given) ?? Number.NaN)
+    .refine((cents) => cents >= minimum && cents <= maximum, `must be ${amount}`)
+    .meta({ ...range, multipleOf: 0.01 });
+};
 
 const EMAIL = { examples: ["ann@example.com"] };
 const ID = { description: "The customer's id in the shop.", examples: ["7701"] };
@@ -64,27 +53,40 @@ export const orderFields = {
     .meta({ examples: ["#1001"] }),
 };
 
-export const isGiven = (value: string | undefined): value is string =>
-  value !== undefined && value.trim() !== "";
+/** Returns a text; undefined if it is blank, as if it were not given. */
+export const unlessBlank = (text: string | undefined): string | undefined =>
+  text === undefined || text.trim() === "" ? undefined : text;
+
+/**
+ * Returns a value that has several names; undefined if it is given under none, or blank.
+ * @throws DomainError request_invalid if they differ
+ */
+export const valueOfAliases = <Value>(
+  given: Readonly<Record<string, Value | undefined>>,
+): Value | undefined => {
+  const values = Object.values(given).filter(
+    (value) => value !== undefined && String(value).trim() !== "",
+  );
+  if (values.some((value) => value !== values[0])) {
+    const names = Object.keys(given);
+    throw invalidRequest(
+      `${String(names[0])}: ${names.join(", ")} are aliases; their values must match`,
+    );
+  }
+  return values[0];
+};
 
 /** Fields that may be absent. */
 type Texts<Name extends string> = { readonly [Field in Name]?: string | undefined };
 
 /** Transforms the body of a write: the customer's email address has one name. */
-export const withOneEmail = <Body extends Texts<"customer_email" | "email">>(
-  { email, ...body }: Body,
-  context: z.core.$RefinementCtx,
-) => {
-  const given = [body.customer_email, email].filter(isGiven);
-  if (given.some((address) => address !== given[0])) {
-    context.addIssue({
-      code: "custom",
-      path: ["customer_email"],
-      message: "customer_email, email are aliases; their values must match",
-    });
-  }
-  return { ...body, customer_email: given[0] };
-};
+export const withOneEmail = <Body extends Texts<"customer_email" | "email">>({
+  email,
+  ...body
+}: Body) => ({
+  ...body,
+  customer_email: valueOfAliases({ customer_email: body.customer_email, email }),
+});
 
 export const notesField = notes()
   .optional()
@@ -122,11 +124,11 @@ export const customerParameters = {
 export const customerFilterOf = (
   query: Texts<"customer_name" | "customer_email" | "email" | "customer_id" | "customer">,
 ): CustomerFilter => {
-  const emails = [query.customer_email, query.email].filter(isGiven);
+  const emails = [query.customer_email, query.email].flatMap((email) => unlessBlank(email) ?? []);
   return {
-    ...(isGiven(query.customer_name) ? { name: query.customer_name } : {}),
-    ...(emails.length === 0 ? {} : { emails }),
-    ...(isGiven(query.customer_id) ? { id: query.customer_id } : {}),
-    ...(isGiven(query.customer) ? { any: query.customer } : {}),
+    name: unlessBlank(query.customer_name),
+    emails: emails.length === 0 ? undefined : emails,
+    id: unlessBlank(query.customer_id),
+    any: unlessBlank(query.customer),
   };
 };

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { readPlatformRequest } from "../../modules/accounts/auditEntries.sql.ts";
-import { findStoreByDomain } from "../../modules/stores/stores.sql.ts";
+import { listStoresNamed } from "../../modules/stores/stores.sql.ts";
 import type { Store } from "../../modules/stores/stores.sql.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
@@ -9,7 +9,7 @@ import { mustBeOneOf } from "../../runtime/describeIssues.rules.ts";
 import { identifyCustomer } from "../../modules/stores/customers.rules.ts";
 import type { CustomerIdentity } from "../../modules/stores/customers.rules.ts";
 import { normalizeDomain } from "../../modules/stores/stores.rules.ts";
-import { presentCustomerExport, exportCustomer } from "../../modules/stores/exportCustomer.ts";
+import { exportCustomer } from "../../modules/stores/exportCustomer.ts";
 import { forgetCustomer } from "../../modules/stores/forgetCustomer.ts";
 import type { Context } from "../../runtime/context.ts";
 import type { RequestContext } from "../http/requestContext.ts";
@@ -97,8 +97,6 @@ const refuseReplay = async (
   }
 };
 
-const NOTHING = { registrations: 0, donations: 0 };
-
 /** Receives the platform's privacy requests: what a customer's records say, and their erasure. */
 export const platformWebhook = (context: Context, secrets: readonly string[]): Webhook => {
   const run = async (ctx: RequestContext): Promise<void> => {
@@ -114,24 +112,25 @@ export const platformWebhook = (context: Context, secrets: readonly string[]): W
     )["X-Shopify-Topic"];
     const request = parseRequest(REQUESTS[requested], parseSignedJson(body), "field");
     const domain = normalizeDomain(request.shop_domain);
-    const store = domain === null ? null : await findStoreByDomain(context.db, domain);
+    const stores = await listStoresNamed(context.db, "domain", domain === null ? [] : [domain]);
+    const store = stores.get(domain ?? "");
     ctx.set("Cache-Control", "no-store");
     if (store) {
       await refuseReplay(context, store, requested, signature);
     }
     const change = { ...context, actor: { kind: "platform", signature } as const };
     if (requested === "customers/data_request") {
-      const found = store && (await exportCustomer(change, store.id, customerOf(request)));
-      ctx.body = presentCustomerExport(
-        found ?? { registrations: [], donations: [], hasMore: false },
-      );
+      ctx.body = store
+        ? await exportCustomer(change, store.id, customerOf(request))
+        : { registrations: [], donations: [], has_more: false };
       return;
     }
     const erased = requested === "shop/redact" ? null : customerOf(request);
-    const { registrations, donations } = store
-      ? await forgetCustomer(change, store.id, erased, { isDryRun: false })
-      : NOTHING;
-    ctx.body = { erased: { registrations, donations } };
+    ctx.body = {
+      erased: store
+        ? await forgetCustomer(change, store.id, erased, { isDryRun: false })
+        : { registrations: 0, donations: 0 },
+    };
   };
   return { path: "/webhooks/privacy", run };
 };

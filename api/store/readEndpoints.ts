@@ -2,16 +2,10 @@ import { z } from "zod";
 import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import type { Kind, Mode } from "../../modules/records/owner.rules.ts";
 import { centsToDollars } from "../../modules/records/money.rules.ts";
-import { listBalanceEntries, readWholeLedger } from "../../modules/stores/balances.sql.ts";
 import { getStore } from "../../modules/stores/manageStores.ts";
-import {
-  BALANCE_COLUMNS,
-  balanceEntryJson,
-  presentBalanceEntry,
-} from "../../modules/stores/presentRecords.rules.ts";
 import { readStoreImpact } from "../../modules/stores/readStoreImpact.ts";
+import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import { isBalanceLow } from "../../modules/stores/stores.rules.ts";
-import { presentPages } from "../../runtime/presentPages.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
@@ -79,6 +73,8 @@ export const verifyEndpoint = ({ db }: StoreAppContext): Endpoint =>
     },
   });
 
+const ledger = STORE_LISTS.balance;
+
 const CURSOR_MUST_BE = "must be a next_cursor";
 
 const ledgerQuery = queryObject({
@@ -105,9 +101,7 @@ const balance = z
         bottle_cents: z.int().min(0),
       } satisfies Record<`${Kind}_cents`, z.ZodType>)
       .meta({ id: "StorePrices" }),
-    entries: z
-      .array(balanceEntryJson)
-      .meta({ description: "Newest first; empty with a test key." }),
+    entries: z.array(ledger.json).meta({ description: "Newest first; empty with a test key." }),
     ...pageFields,
   })
   .meta({ id: "Balance" });
@@ -125,34 +119,32 @@ export const balanceEndpoint = ({ db, bulkReads, streaming }: StoreAppContext): 
         errors: READ_ERROR,
       },
       schemas: { query: ledgerQuery, response: balance },
-      exported: { name: "balance", columns: BALANCE_COLUMNS },
+      exported: { name: "balance", columns: ledger.columns },
       pageParameters: ["limit"],
       handle: ({ caller: { accountId, mode }, query: { limit, cursor } }) => {
         const isLive = mode === "live";
-        const before = cursor === undefined || cursor === "" ? null : cursor;
-        const listEntries = async (maximum: number) =>
-          isLive ? listBalanceEntries(db, accountId, { before, limit: maximum }) : [];
+        const owner = { accountId, mode };
+        const before = cursor || null;
+        const read = async (maximum: number) =>
+          isLive ? ledger.list(db, owner, {}, { after: before, limit: maximum }) : [];
         return {
           body: async () => {
             const store = await getStore(db, accountId);
-            const { page, last } = toPage(await listEntries(limit + 1), limit);
+            const { rows, ...next } = toPage(ledger, await read(limit + 1), limit);
             // What was written since the store was read is among the newest entries.
-            const newest = before === null ? page[0] : undefined;
-            const balanceCents = newest?.balanceCents ?? store.balanceCents;
+            const newest = before === null ? rows[0] : undefined;
+            const balanceCents = newest?.balance_cents ?? store.balanceCents;
             return {
               key_mode: KEY_MODES[mode],
               balance_cents: isLive ? balanceCents : null,
               ...presentLowBalance(mode, { ...store, balanceCents }),
               prices: { tree_cents: store.treePriceCents, bottle_cents: store.bottlePriceCents },
-              entries: page.map(presentBalanceEntry),
-              has_more: last !== undefined,
-              next_cursor: last?.id ?? "",
+              entries: rows,
+              ...next,
             };
           },
-          page: async () => (await listEntries(limit)).map(presentBalanceEntry),
-          all: isLive
-            ? () => presentPages(readWholeLedger(bulkReads, accountId, before), presentBalanceEntry)
-            : undefined,
+          page: () => read(limit),
+          all: isLive ? () => ledger.readAll(bulkReads, owner, {}, before) : undefined,
         };
       },
     },

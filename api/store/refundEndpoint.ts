@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { KIND_NAMES } from "./storeKinds.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
-import type { ImpactFilter } from "../../modules/stores/customers.rules.ts";
 import { count } from "../../modules/records/fields.rules.ts";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import { balanceNote } from "../../modules/stores/stores.rules.ts";
@@ -51,17 +50,6 @@ const response = z
   })
   .meta({ id: "StoreRefund" });
 
-/** Returns the records to reverse. Unlike in the lists, a name must match as a whole, since money is involved. */
-const filterOf = (fields: z.output<typeof body>): ImpactFilter => {
-  const { customerName, customerEmail, customerId, orderId } = customerDetailsOf(fields);
-  return {
-    ...(customerName === null ? {} : { exactName: customerName }),
-    ...(customerEmail === null ? {} : { emails: [customerEmail] }),
-    ...(customerId === null ? {} : { id: customerId }),
-    ...(orderId === null ? {} : { orderId }),
-  };
-};
-
 export const refundEndpoint = (context: StoreAppContext): Endpoint =>
   storeWriteEndpoint(context, {
     operation: "refund",
@@ -87,15 +75,21 @@ export const refundEndpoint = (context: StoreAppContext): Endpoint =>
       refunded_type: type,
       count: quantity,
     }),
-    write: (write, fields) => {
-      const { type, quantity } = fields;
+    write: (write, { type, quantity, reason = null, ...fields }) => {
+      const { customerName, customerEmail, customerId, orderId } = customerDetailsOf(fields);
       return context.storeWriter.write({
         ...write,
         recordId: null,
         refunded: KINDS.find((each) => KIND_NAMES[each].refundType === type) ?? "donation",
         quantity,
-        filter: filterOf(fields),
-        reason: fields.reason ?? null,
+        filter: {
+          // Unlike in the lists, a name must match as a whole, since money is involved.
+          exactName: customerName ?? undefined,
+          emails: customerEmail === null ? undefined : [customerEmail],
+          id: customerId ?? undefined,
+          orderId: orderId ?? undefined,
+        },
+        reason,
       });
     },
   });

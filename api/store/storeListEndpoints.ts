@@ -1,9 +1,8 @@
 import { z } from "zod";
 import type { Kind } from "../../modules/records/owner.rules.ts";
 import { date } from "../../modules/records/fields.rules.ts";
-import type { PositionedRow } from "../../modules/records/listPositions.sql.ts";
 import { readTimestamp, TIMESTAMP_PATTERN } from "../../modules/records/timestamps.rules.ts";
-import { orderId } from "../../modules/stores/customers.rules.ts";
+import { conditionsOf, orderId } from "../../modules/stores/customers.rules.ts";
 import type { ImpactFilter } from "../../modules/stores/customers.rules.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import type { StoreList } from "../../modules/stores/storeLists.ts";
@@ -13,7 +12,7 @@ import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
 import { startOfDay, integerUpTo } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
-import { customerFilterOf, customerParameters, isGiven } from "./fields.ts";
+import { customerFilterOf, customerParameters, unlessBlank } from "./fields.ts";
 import { KIND_NAMES } from "./storeKinds.ts";
 
 const DEFAULT_LIMIT = 20;
@@ -31,16 +30,19 @@ export const pageFields = {
   next_cursor: z.string().meta({ description: "Empty on the last page." }),
 };
 
-/**
- * Cuts a page out of rows that were queried with a limit of one more than the page holds.
- * @returns the rows of the page, and its last row if more follow
- */
-export const toPage = <Row>(
-  rows: readonly Row[],
+/** Cuts a page out of rows that were queried with a limit of one more than the page holds. */
+export const toPage = <Json extends z.ZodObject>(
+  { cursorOf }: StoreList<Json>,
+  found: readonly z.output<Json>[],
   limit: number,
-): { readonly page: readonly Row[]; readonly last: Row | undefined } => {
-  const page = rows.slice(0, limit);
-  return { page, last: rows.length > limit ? page.at(-1) : undefined };
+) => {
+  const rows = found.slice(0, limit);
+  const last = found.length > limit ? rows.at(-1) : undefined;
+  return {
+    rows,
+    has_more: last !== undefined,
+    next_cursor: last === undefined ? "" : cursorOf(last),
+  };
 };
 
 const cursorParameter = z
@@ -54,7 +56,7 @@ const cursorParameter = z
       });
       return z.NEVER;
     }
-    return { createdAt, id: null };
+    return createdAt;
   })
   .optional()
   .meta({
@@ -87,9 +89,9 @@ const listQuery = queryObject({
 /** Returns the filter that a list's query describes; blank parameters are ignored. */
 const impactFilterOf = (query: z.output<typeof listQuery>): ImpactFilter => ({
   ...customerFilterOf(query),
-  ...(isGiven(query.order_id) ? { orderId: query.order_id } : {}),
-  ...(query.start_date ? { from: startOfDay(query.start_date) } : {}),
-  ...(query.end_date ? { until: startOfDay(query.end_date) } : {}),
+  orderId: unlessBlank(query.order_id),
+  from: query.start_date ? startOfDay(query.start_date) : undefined,
+  until: query.end_date ? startOfDay(query.end_date) : undefined,
 });
 
 /** How the interface shows a list. */
@@ -106,14 +108,14 @@ type ListDefinition = {
 };
 
 /** Builds the endpoint of a list: a page of JSON, or all of it for a file. */
-const buildList = <Row extends PositionedRow, Json extends z.ZodObject>(
+const buildList = <Json extends z.ZodObject>(
   { path, name, id, ...description }: ListDefinition,
-  { json, columns, list, present, readAll }: StoreList<Row, Json>,
+  list: StoreList<Json>,
   { db, reads, bulkReads, streaming }: StoreAppContext,
 ): Endpoint => {
   const response = z
     .strictObject({
-      [name]: z.array(json),
+      [name]: z.array(list.json),
       count: z.int().min(0).meta({ description: "Records on this page." }),
       ...pageFields,
     })
@@ -128,28 +130,23 @@ const buildList = <Row extends PositionedRow, Json extends z.ZodObject>(
         errors: READ_ERROR,
       },
       schemas: { query: listQuery, response },
-      exported: { name, columns },
+      exported: { name, columns: list.columns },
       pageParameters: ["limit"],
       handle: ({ caller: { accountId, mode }, query }) => {
         const { limit, after_created_at: after = null } = query;
         const filter = impactFilterOf(query);
         // Many records may have to be read to find those of a customer or an order.
-        const isSearch = isGiven(query.order_id) || Object.keys(customerFilterOf(query)).length > 0;
+        const isSearch = conditionsOf({ ...filter, from: undefined, until: undefined }).length > 0;
         const pool = isSearch ? reads : db;
         const owner = { accountId, mode };
-        const read = (rows: number) => list(pool, owner, filter, { after, limit: rows });
+        const read = (maximum: number) => list.list(pool, owner, filter, { after, limit: maximum });
         return {
           body: async () => {
-            const { page, last } = toPage(await read(limit + 1), limit);
-            return {
-              [name]: page.map(present),
-              count: page.length,
-              has_more: last !== undefined,
-              next_cursor: last?.position ?? "",
-            };
+            const { rows, ...next } = toPage(list, await read(limit + 1), limit);
+            return { [name]: rows, count: rows.length, ...next };
           },
-          page: async () => (await read(limit)).map(present),
-          all: () => readAll(bulkReads, owner, filter, after),
+          page: () => read(limit),
+          all: () => list.readAll(bulkReads, owner, filter, after),
         };
       },
     },

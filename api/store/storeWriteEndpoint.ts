@@ -5,7 +5,7 @@ import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { FEATURES } from "../../modules/stores/stores.rules.ts";
 import type { StoreOperation } from "../../modules/stores/stores.rules.ts";
 import type { StoreResponse, StoreWrite } from "../../modules/stores/storeWrites.rules.ts";
-import { findEarlierResponse } from "../../modules/stores/findEarlierResponse.ts";
+import { findEarlierResponse } from "../../modules/stores/storeWrites.sql.ts";
 import type { Endpoint, KeyDefinition } from "../http/endpoint.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import { DomainError, OutageError } from "../../runtime/errors.rules.ts";

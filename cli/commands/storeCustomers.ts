@@ -4,7 +4,7 @@ import { counted } from "../../runtime/counted.rules.ts";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { identifyCustomer } from "../../modules/stores/customers.rules.ts";
 import type { CustomerIdentity } from "../../modules/stores/customers.rules.ts";
-import { exportCustomer, presentCustomerExport } from "../../modules/stores/exportCustomer.ts";
+import { exportCustomer } from "../../modules/stores/exportCustomer.ts";
 import { forgetCustomer } from "../../modules/stores/forgetCustomer.ts";
 import { STORE, findNamedStore } from "../accountOptions.ts";
 import { collect, nonBlank, parserOf } from "../arguments.ts";
@@ -78,8 +78,8 @@ const addExportCustomerCommand = (parent: Command, context: CliContext): void =>
       const deps = await openChange(context, options);
       const { id, domain } = await findNamedStore(deps.db, named);
       const found = await exportCustomer(deps, id, customer);
-      printJson(io, { id, domain, ...presentCustomerExport(found) });
-      if (found.hasMore) {
+      printJson(io, { id, domain, ...found });
+      if (found.has_more) {
         say(io, "There are more records; these are the newest.");
       }
     });

@@ -150,7 +150,7 @@ export type NewDonationRefund = {
 export const insertDonationRefunds = async (
   transaction: DatabaseTransactionConnection,
   refunds: readonly NewDonationRefund[],
-  createdAt: Date,
+  createdAt: Date | string,
   events: readonly NewEvent[],
 ): Promise<number> => {
   const given = refunds.map(({ donation: { id }, request }) => Object.assign({}, request, { id }));

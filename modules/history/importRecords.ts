@@ -5,7 +5,7 @@ import { contentErrorReason, isContentError } from "../../db/databaseErrors.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
 import { fromMicroseconds, spreadTimes, toMicroseconds } from "../records/timestamps.rules.ts";
-import { lockBalances, raiseLastRecordTime } from "../stores/balances.sql.ts";
+import { lockBalances, raiseLastRecordTime } from "../stores/stores.sql.ts";
 import { applyFurtherRefunds } from "./applyFurtherRefunds.ts";
 import { identitiesOf, lastingContentOf, refundedOf } from "./importedRecords.rules.ts";
 import type { ImportOwner } from "./importedRecords.rules.ts";

@@ -1,11 +1,10 @@
 import { findBalanceEntryByReference } from "./balances.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { formatCents } from "../records/money.rules.ts";
-import { addToBalance, defaultTopUpReference } from "./stores.rules.ts";
+import { defaultTopUpReference } from "./stores.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
-import { lockBalance, reportLowBalance } from "./lockBalance.ts";
-import { recordStoreWrites } from "./storeWrites.sql.ts";
+import { changeLockedBalance, lockBalance } from "./lockBalance.ts";
 
 const ACTIONS = { topup: "store.topup", adjustment: "store.adjust" } as const;
 
@@ -45,20 +44,15 @@ export const changeBalance = (
         ? null
         : await findBalanceEntryByReference(transaction, storeId, reference);
     if (known) {
-      if (known.kind !== kind || known.amountCents !== amountCents) {
+      if (known.kind !== kind || known.amount_cents !== amountCents) {
         throw invalidRequest(
-          `the reference ${reference} was already used for an entry of ${formatCents(known.amountCents)} (${known.kind})`,
+          `the reference ${reference} was already used for an entry of ${formatCents(known.amount_cents)} (${known.kind})`,
         );
       }
       return { balanceCents: balance.balanceCents, reference, replayed: true };
     }
-    const balanceCents = addToBalance(balance, amountCents);
-    const entry = { accountId: storeId, kind, amountCents, balanceCents, reference, note };
-    await recordStoreWrites(transaction, {
-      entries: [{ ...entry, createdAt: now.toISOString() }],
-      balances: [{ ...balance, balanceCents }],
-    });
-    await reportLowBalance(transaction, balance, { balanceCents }, now);
+    const entry = { kind, amountCents, reference, note, createdAt: now.toISOString() };
+    const balanceCents = await changeLockedBalance(transaction, balance, entry, now);
     await recordAction(transaction, actor, now, {
       action: ACTIONS[kind],
       accountId: storeId,

@@ -3,7 +3,7 @@ import type { Caller } from "../accounts/apiKeys.sql.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import type { Store } from "./stores.sql.ts";
-import { listStoresByDomain, listStoresByUserId } from "./stores.sql.ts";
+import { listStoresNamed } from "./stores.sql.ts";
 import type { NoteKeyUse } from "../accounts/noteKeyUses.ts";
 import { createAuthenticator } from "../accounts/createAuthenticator.ts";
 import { createLookups } from "../../db/batching/joinCalls.ts";
@@ -36,24 +36,7 @@ export const createStoreAuthenticator = ({
   readonly noteUse?: NoteKeyUse;
   readonly nowMs?: () => number;
 }): AuthenticateStore => {
-  const authenticate = createAuthenticator({
-    db,
-    clock,
-    noteUse,
-    accountType: "store",
-    nowMs,
-  });
-  const stores = {
-    domain: cacheLookups(
-      createLookups((domains) => listStoresByDomain(db, domains)),
-      nowMs,
-    ),
-    userId: cacheLookups(
-      createLookups((userIds) => listStoresByUserId(db, userIds)),
-      nowMs,
-    ),
-  };
-  const findStore = ({ kind, name }: StoreName): Promise<Store | null> => stores[kind](name);
+  const authenticate = createAuthenticator({ db, clock, noteUse, accountType: "store", nowMs });
   /** Imported keys do not show their interface by a prefix. */
   const authenticateOrganization = createAuthenticator({
     db,
@@ -61,14 +44,19 @@ export const createStoreAuthenticator = ({
     accountType: "organization",
     nowMs,
   });
-  const isOrganizationKey = async (key: string): Promise<boolean> =>
-    (await authenticateOrganization(key)) !== null;
+  const findBy = (property: StoreName["kind"]) =>
+    cacheLookups(
+      createLookups((names) => listStoresNamed(db, property, names)),
+      nowMs,
+    );
+  const stores = { domain: findBy("domain"), userId: findBy("userId") };
   return async (key, storeName) => {
     const caller = await authenticate(key);
     if (caller === null) {
-      return { kind: (await isOrganizationKey(key)) ? "key_of_organization" : "key_invalid" };
+      const isOther = (await authenticateOrganization(key)) !== null;
+      return { kind: isOther ? "key_of_organization" : "key_invalid" };
     }
-    const store = storeName && (await findStore(storeName));
+    const store = storeName && (await stores[storeName.kind](storeName.name));
     if (!store || store.uninstalledAt !== null) {
       return { kind: "shop_unknown" };
     }

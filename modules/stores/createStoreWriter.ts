@@ -2,7 +2,7 @@ import { GroupCommit, LOCKED } from "../../db/batching/groupCommit.ts";
 import type { BatchObserver } from "../../db/batching/groupCommit.ts";
 import type { Context } from "../../runtime/context.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
-import { isLockTimeout } from "./balances.sql.ts";
+import { isLockTimeout } from "./stores.sql.ts";
 import type { AnyStoreWrite, StoreResponse } from "./storeWrites.rules.ts";
 import { writeStores } from "./writeStores.ts";
 

@@ -28,41 +28,32 @@ export type CustomerDetails = {
   readonly notes: string | null;
 };
 
-/** The customer and the order of a store's donation. */
-export type DonationCustomer = Omit<CustomerDetails, "notes">;
-
-/** Selects records by customer; all conditions must hold. */
+/** Selects records by customer; all conditions that are given must hold. */
 export type CustomerFilter = {
   /** A part of the name, in any case. */
-  readonly name?: string;
+  readonly name?: string | undefined;
   /** The whole name, in any case. */
-  readonly exactName?: string;
+  readonly exactName?: string | undefined;
   /** The whole email address, in any case. Different addresses match nothing. */
-  readonly emails?: readonly string[];
-  readonly id?: string;
+  readonly emails?: readonly string[] | undefined;
+  readonly id?: string | undefined;
   /** A part of the name, the whole email address or the whole id. */
-  readonly any?: string;
+  readonly any?: string | undefined;
 };
 
-/** Selects a store's records; all conditions must hold. */
+/** Selects a store's records; all conditions that are given must hold. */
 export type ImpactFilter = CustomerFilter & {
   /** With or without the leading `#` that shops use. */
-  readonly orderId?: string;
+  readonly orderId?: string | undefined;
   /** Inclusive. */
-  readonly from?: Date;
+  readonly from?: Date | undefined;
   /** Exclusive. */
-  readonly until?: Date;
+  readonly until?: Date | undefined;
 };
 
-/** One registration of a store, as its lists show it. */
-export type ImpactRecord = CustomerDetails & {
-  readonly id: string;
-  readonly importedId: string | null;
-  readonly count: number;
-  readonly refundedCount: number;
-  /** When it was created, in microseconds. No other record of the list has this time. */
-  readonly position: string;
-};
+/** Returns the names of the conditions that are given. */
+export const conditionsOf = (filter: ImpactFilter): readonly string[] =>
+  Object.entries(filter).flatMap(([name, value]) => (value === undefined ? [] : [name]));
 
 /** By what a customer's records are found; any of them is enough. */
 export type CustomerIdentity = {

@@ -2,14 +2,12 @@ import { EIN_MUST_BE, parseEin } from "../charities/charities.rules.ts";
 import type { ConfirmedCharity } from "../charities/charities.rules.ts";
 import { confirmCharity } from "../charities/confirmCharity.ts";
 import type { CharityContext } from "../charities/context.ts";
-import type { DonationCustomer } from "./customers.rules.ts";
+import type { CustomerDetails } from "./customers.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { StoreContext } from "./createStoreWriter.ts";
-import { findEarlierResponse } from "./findEarlierResponse.ts";
-import { getStore } from "./manageStores.ts";
-import { findDisabled } from "./stores.rules.ts";
 import type { StoreResponse, StoreWrite } from "./storeWrites.rules.ts";
+import { writePrepared } from "./writePrepared.ts";
 
 /**
  * Records a store's donation once its charity is confirmed, and pays for it from the balance.
@@ -25,46 +23,24 @@ export const donateFromStore = async (
     charityId,
     amountCents,
     ...customer
-  }: DonationCustomer & {
-    readonly charityId: string;
-    readonly amountCents: number;
-  },
-): Promise<StoreResponse> => {
-  const { accountId } = write;
-  // A replay does not depend on the charity's provider, and neither does the refusal of a disabled feature.
-  const [earlier, store] = await Promise.all([
-    findEarlierResponse(context.db, write),
-    getStore(context.db, accountId),
-  ]);
-  if (earlier) {
-    return earlier;
-  }
-  const disabled = findDisabled(store, write.operation);
-  if (disabled) {
-    throw disabled;
-  }
-  const recordId = newId();
-  const ein = parseEin(charityId);
-  const confirmed = await confirmCharity(
-    context,
-    context.charities.named(store.charityProvider, accountId),
-    { id: recordId, accountId },
-    ein === null ? { ein, nonprofitId: charityId } : { ein, nonprofitId: null },
-  ).catch((error: unknown): ConfirmedCharity => {
-    throw error instanceof DomainError && error.code === "charity_not_found"
-      ? new DomainError(
-          error.code,
-          `no charity found for the charity_id ${charityId}${ein === null ? `; an EIN ${EIN_MUST_BE}` : ""}`,
-          { cause: error },
-        )
-      : error;
+  }: CustomerDetails & { readonly charityId: string; readonly amountCents: number },
+): Promise<StoreResponse> =>
+  writePrepared(context, write, async ({ id: accountId, charityProvider }) => {
+    const recordId = newId();
+    const ein = parseEin(charityId);
+    const charity = await confirmCharity(
+      context,
+      context.charities.named(charityProvider, accountId),
+      { id: recordId, accountId },
+      ein === null ? { ein, nonprofitId: charityId } : { ein, nonprofitId: null },
+    ).catch((error: unknown): ConfirmedCharity => {
+      throw error instanceof DomainError && error.code === "charity_not_found"
+        ? new DomainError(
+            error.code,
+            `no charity found for the charity_id ${charityId}${ein === null ? `; an EIN ${EIN_MUST_BE}` : ""}`,
+            { cause: error },
+          )
+        : error;
+    });
+    return { ...write, ...customer, kind: "donation", amountCents, charity, recordId };
   });
-  return context.storeWriter.write({
-    ...write,
-    kind: "donation",
-    amountCents,
-    charity: confirmed,
-    customer,
-    recordId,
-  });
-};

@@ -2,12 +2,10 @@ import type { CommonQueryMethods } from "slonik";
 import { listUnsharedEmails, readIdentities } from "./personalData.sql.ts";
 import { MAXIMUM_CUSTOMER_RECORDS } from "./customers.rules.ts";
 import type { CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
-import { listPersonalDonations, listPersonalRegistrations } from "./personalRecords.sql.ts";
-import type { PersonalDonation, PersonalRegistration } from "./personalRecords.sql.ts";
+import { listPersonalRecords } from "./storeRecords.sql.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
-import { presentDonationRecord, presentImpactRecord } from "./presentRecords.rules.ts";
-import type { AccountMode } from "../records/owner.rules.ts";
+import type { RecordTable } from "../records/ownedRecords.sql.ts";
 
 const NOBODY: CustomerIdentity = { ids: [], emails: [], orderIds: [] };
 
@@ -32,78 +30,30 @@ export const findCustomer = async (
   return { identity, names };
 };
 
-type CustomerExport = {
-  readonly registrations: readonly PersonalRegistration[];
-  readonly donations: readonly PersonalDonation[];
-  /** Whether there are more records; the newest are listed. */
-  readonly hasMore: boolean;
-};
-
-/** Returns everything that a store's records say about a customer. The export itself is audited. */
+/**
+ * Returns everything that a store's records say about a customer, as the API and the command line show it. The export itself
+ * is audited.
+ */
 export const exportCustomer = async (
   { db, clock, actor }: OperatorContext,
   storeId: string,
   given: CustomerIdentity,
-): Promise<CustomerExport> => {
+) => {
   const customer = await findCustomer(db, storeId, given);
   const limit = MAXIMUM_CUSTOMER_RECORDS;
-  const foundRegistrations = await listPersonalRegistrations(db, storeId, customer, limit + 1);
-  const foundDonations = await listPersonalDonations(db, storeId, customer, limit + 1);
-  const registrations = foundRegistrations.slice(0, limit);
-  const donations = foundDonations.slice(0, limit);
+  const list = <Table extends RecordTable>(table: Table) =>
+    listPersonalRecords(db, table, storeId, customer, limit + 1);
+  const [registrations, donations] = [await list("registration"), await list("donation")];
+  const found = {
+    registrations: registrations.slice(0, limit),
+    donations: donations.slice(0, limit),
+    /** Whether there are more records; the newest are listed. */
+    has_more: Math.max(registrations.length, donations.length) > limit,
+  };
   await recordAction(db, actor, clock.now(), {
     action: "store.export_customer",
     accountId: storeId,
-    details: { registrations: registrations.length, donations: donations.length },
+    details: { registrations: found.registrations.length, donations: found.donations.length },
   });
-  return {
-    registrations,
-    donations,
-    hasMore: foundRegistrations.length > limit || foundDonations.length > limit,
-  };
+  return found;
 };
-
-/** What an export adds to a record of a list. */
-const presentAdded = ({ mode, refundReasons }: PersonalRegistration | PersonalDonation) => ({
-  mode,
-  refund_reasons: [...refundReasons],
-});
-
-/** The JSON form of what a store's records say about a customer, the same in the API and on the command line. */
-export const presentCustomerExport = ({ registrations, donations, hasMore }: CustomerExport) => ({
-  registrations: registrations.map((registration) => ({
-    ...presentImpactRecord(registration),
-    ...presentAdded(registration),
-    kind: registration.kind,
-  })),
-  donations: donations.map((donation) => ({
-    ...presentDonationRecord(donation),
-    ...presentAdded(donation),
-    refunded_at: donation.refundedAt?.toISOString() ?? null,
-  })),
-  has_more: hasMore,
-});
-
-/**
- * Records the export of a store's list, which names customers. Call it before the first row is read: an entry
- * may name an export that failed, but no export lacks an entry.
- */
-export const recordListExport = (
-  { db, clock, actor }: OperatorContext,
-  { accountId, mode }: AccountMode,
-  {
-    list,
-    from,
-    until,
-  }: { readonly list: string; readonly from?: Date | undefined; readonly until?: Date | undefined },
-): Promise<void> =>
-  recordAction(db, actor, clock.now(), {
-    action: "export",
-    accountId,
-    details: {
-      list,
-      mode,
-      ...(from === undefined ? {} : { from: from.toISOString() }),
-      ...(until === undefined ? {} : { until: until.toISOString() }),
-    },
-  });

@@ -1,16 +1,10 @@
-import { lockBalances } from "./balances.sql.ts";
-import {
-  allRecords,
-  blankPage,
-  countPersonalRecords,
-  recordsOfCustomer,
-} from "./personalData.sql.ts";
+import { lockBalances } from "./stores.sql.ts";
+import { blankPage, countPersonalRecords, recordsOf } from "./personalData.sql.ts";
 import type { Blanked, Forgotten } from "./personalData.sql.ts";
 import type { CustomerIdentity } from "./customers.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { findCustomer } from "./exportCustomer.ts";
-import type { ListPosition } from "../records/listPositions.sql.ts";
 
 /**
  * Erases what a store's records say about a customer: names, email addresses, customer and order ids, notes, the reasons of
@@ -35,18 +29,17 @@ export const forgetCustomer = async (
     details: { of: customer === null ? "all customers" : "customer" },
   });
   const forgotten = { registration: 0, donation: 0 };
-  const selections = customer === null ? allRecords(storeId) : recordsOfCustomer(storeId, customer);
-  for (const selection of selections) {
-    let after: ListPosition | null = null;
+  for (const selection of recordsOf(storeId, customer)) {
+    let after: string | null = null;
     do {
-      const position: ListPosition | null = after;
+      const start: string | null = after;
       // Short transactions, because the store's writes wait for them.
-      const page: Blanked = await db.transaction(async (transaction) => {
+      const { blanked, last }: Blanked = await db.transaction(async (transaction) => {
         await lockBalances(transaction, [storeId]);
-        return blankPage(transaction, storeId, selection, position);
+        return blankPage(transaction, storeId, selection, start);
       });
-      forgotten[selection.table] += page.blanked;
-      after = page.last;
+      forgotten[selection.table] += blanked;
+      after = last;
     } while (after !== null);
   }
   return { registrations: forgotten.registration, donations: forgotten.donation };

@@ -1,10 +1,12 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { lockBalances, markBalanceDepleted } from "./balances.sql.ts";
-import type { LockedBalance } from "./balances.sql.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
-import type { StoreLedger } from "./storeWrites.rules.ts";
-import { becomesLow } from "./stores.rules.ts";
 import { recordEvent } from "../events/recordEvent.ts";
+import { toMicroseconds } from "../records/timestamps.rules.ts";
+import { addToBalance, becomesLow } from "./stores.rules.ts";
+import { lockBalances, updateStore } from "./stores.sql.ts";
+import type { Store } from "./stores.sql.ts";
+import type { NewBalanceEntry, StoreLedger } from "./storeWrites.rules.ts";
+import { recordStoreWrites } from "./storeWrites.sql.ts";
 
 /**
  * Locks a store's balance until the transaction ends.
@@ -13,12 +15,12 @@ import { recordEvent } from "../events/recordEvent.ts";
 export const lockBalance = async (
   transaction: DatabaseTransactionConnection,
   storeId: string,
-): Promise<LockedBalance> => {
-  const [balance] = await lockBalances(transaction, [storeId]);
-  if (!balance) {
+): Promise<Store> => {
+  const [store] = await lockBalances(transaction, [storeId]);
+  if (!store) {
     throw new DomainError("record_not_found", `store ${storeId} not found`);
   }
-  return balance;
+  return store;
 };
 
 /** Test keys spend nothing. */
@@ -26,17 +28,17 @@ const MODE = "live";
 
 /**
  * Records `balance.low` if a change of a store's balance or of its threshold makes the balance low.
- * @param before the balance until then
+ * @param before the store until then
  */
 export const reportLowBalance = async (
   transaction: DatabaseTransactionConnection,
-  before: LockedBalance,
-  change: Partial<Pick<LockedBalance, "balanceCents" | "lowBalanceCents">>,
+  before: Store,
+  change: Partial<Pick<Store, "balanceCents" | "lowBalanceCents">>,
   now: Date,
 ): Promise<void> => {
   const after = { ...before, ...change };
   if (becomesLow(before, after)) {
-    await recordEvent(transaction, { accountId: after.accountId, mode: MODE }, now, {
+    await recordEvent(transaction, { accountId: after.id, mode: MODE }, now, {
       type: "balance.low",
       data: {
         shop_domain: after.domain,
@@ -49,24 +51,46 @@ export const reportLowBalance = async (
 };
 
 /**
+ * Adds an entry to the ledger of a store whose balance is locked. One of 0 cents is left out.
+ * @returns the balance after it
+ * @throws DomainError request_invalid if the store cannot have this balance
+ */
+export const changeLockedBalance = async (
+  transaction: DatabaseTransactionConnection,
+  store: Store,
+  entry: Omit<NewBalanceEntry, "accountId" | "balanceCents">,
+  now: Date,
+): Promise<number> => {
+  const balanceCents = addToBalance(store, entry.amountCents);
+  // A refund has a time of its own among the store's records.
+  const lastRecordUs = entry.kind === "refund" ? toMicroseconds(entry.createdAt) : 0;
+  await recordStoreWrites(transaction, {
+    entries: entry.amountCents === 0 ? [] : [{ ...entry, accountId: store.id, balanceCents }],
+    balances: [{ id: store.id, balanceCents, lastRecordUs }],
+  });
+  await reportLowBalance(transaction, store, { balanceCents }, now);
+  return balanceCents;
+};
+
+/**
  * Records the events of decided writes of stores whose balances are locked. Of the writes that a balance does not cover, the
  * first since it last rose is reported.
  * @param ledger what the writes leave
  */
 export const reportDecisions = async (
   transaction: DatabaseTransactionConnection,
-  balances: readonly LockedBalance[],
-  ledger: StoreLedger,
+  stores: readonly Store[],
+  { balances, refusals }: StoreLedger,
   now: Date,
 ): Promise<void> => {
-  for (const balance of balances) {
-    const { accountId, domain, isDepleted } = balance;
-    const { balanceCents } = ledger.balances.get(accountId) ?? balance;
-    await reportLowBalance(transaction, balance, { balanceCents }, now);
-    const refusal = ledger.refusals.find((each) => each.accountId === accountId);
+  for (const store of stores) {
+    const { id, domain, isDepleted } = store;
+    const { balanceCents } = balances.get(id) ?? store;
+    await reportLowBalance(transaction, store, { balanceCents }, now);
+    const refusal = refusals.get(id);
     if (refusal && !isDepleted) {
-      await markBalanceDepleted(transaction, accountId, now);
-      await recordEvent(transaction, { accountId, mode: MODE }, now, {
+      await updateStore(transaction, id, { depletedAt: now });
+      await recordEvent(transaction, { accountId: id, mode: MODE }, now, {
         type: "balance.depleted",
         data: {
           shop_domain: domain,

@@ -89,8 +89,8 @@ export const updateStore = (
   { charityProvider, limit, isInstalled, ...changes }: StoreUpdate,
 ): Promise<Store> =>
   db.transaction(async (transaction) => {
-    const balance = await lockBalance(transaction, id);
-    const { uninstalledAt } = await getStore(transaction, id);
+    const store = await lockBalance(transaction, id);
+    const { uninstalledAt } = store;
     if (typeof changes.organizationId === "string") {
       await getOrganization(transaction, changes.organizationId);
     }
@@ -101,8 +101,8 @@ export const updateStore = (
       await setAccountLimit(transaction, id, limit);
     }
     const now = clock.now();
-    const { lowBalanceCents = balance.lowBalanceCents } = changes;
-    await reportLowBalance(transaction, balance, { lowBalanceCents }, now);
+    const { lowBalanceCents = store.lowBalanceCents } = changes;
+    await reportLowBalance(transaction, store, { lowBalanceCents }, now);
     await writeStore(transaction, id, changes);
     const settings = { ...changes, charityProvider, limit };
     if (Object.values(settings).some((value) => value !== undefined)) {

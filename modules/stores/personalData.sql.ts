@@ -4,7 +4,6 @@ import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import type { CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
 import { safeInteger, afterLookup, sql, literals } from "../../db/sql.ts";
 import { newerThan } from "../records/listPositions.sql.ts";
-import type { ListPosition } from "../records/listPositions.sql.ts";
 import { hasOnlyName, isOfCustomer, ofStore } from "./customers.sql.ts";
 import { anyAccount, ownedBy } from "../records/ownedRecords.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
@@ -13,6 +12,21 @@ import { KINDS, MODES } from "../records/owner.rules.ts";
 /*
  * The personal data of stores' customers: in registrations, donations, the reasons of their refunds and stored responses.
  */
+
+/** The customers of the registrations and donations for which a condition holds, as a table `record`. */
+const customersOf = (
+  condition: (table: RecordTable) => FragmentSqlToken,
+  limit = sql.fragment``,
+): FragmentSqlToken => sql.fragment`(
+  SELECT 'registration' AS source, customer_id, customer_email, customer_name
+  FROM registration
+  WHERE ${condition("registration")}
+  UNION ALL
+  SELECT 'donation', customer_id, customer_email, customer_name
+  FROM donation
+  WHERE ${condition("donation")}
+  ${limit}
+) AS record`;
 
 const identityRow = z.strictObject({
   ids: z.array(z.string()),
@@ -25,24 +39,14 @@ export const readIdentities = (
   db: CommonQueryMethods,
   accountId: string,
   identity: CustomerIdentity,
-): Promise<Readonly<z.output<typeof identityRow>>> => {
-  const customer = { identity, names: [] };
-  return db.one(sql.type(identityRow)`
+): Promise<Readonly<z.output<typeof identityRow>>> =>
+  db.one(sql.type(identityRow)`
     SELECT
       coalesce(array_agg(DISTINCT trimmed_text(customer_id)) FILTER (WHERE customer_id IS NOT NULL), '{}') AS ids,
       coalesce(array_agg(DISTINCT folded_text(customer_email)) FILTER (WHERE customer_email IS NOT NULL), '{}') AS emails,
       coalesce(array_agg(DISTINCT folded_text(customer_name)) FILTER (WHERE customer_name IS NOT NULL), '{}') AS names
-    FROM (
-      SELECT customer_id, customer_email, customer_name
-      FROM registration
-      WHERE ${isOfCustomer("registration", accountId, customer)}
-      UNION ALL
-      SELECT customer_id, customer_email, customer_name
-      FROM donation
-      WHERE ${isOfCustomer("donation", accountId, customer)}
-    ) AS record
+    FROM ${customersOf((table) => isOfCustomer(table, accountId, { identity, names: [] }))}
   `);
-};
 
 const emailRow = z.strictObject({ email: z.string() });
 
@@ -56,10 +60,8 @@ export const listUnsharedEmails = (
   { ids, emails }: Pick<CustomerIdentity, "ids" | "emails">,
   maximumRecords: number,
 ): Promise<readonly string[]> => {
-  const withEmail = (table: RecordTable): FragmentSqlToken => sql.fragment`
-    SELECT trimmed_text(customer_id) AS customer_id
-    FROM ${sql.identifier([table])}
-    WHERE ${ofStore(table, anyAccount(accountId))} AND text_digest(folded_text(customer_email)) = text_digest(given.email)
+  const hasEmail = (table: RecordTable): FragmentSqlToken => sql.fragment`
+    ${ofStore(table, anyAccount(accountId))} AND text_digest(folded_text(customer_email)) = text_digest(given.email)
   `;
   return db.anyFirst(sql.type(emailRow)`
     SELECT given.email
@@ -67,13 +69,8 @@ export const listUnsharedEmails = (
     CROSS JOIN LATERAL (
       SELECT
         count(*) AS records,
-        count(*) FILTER (WHERE customer_id <> ALL(${sql.array([...ids], "text")})) AS others
-      FROM (
-        ${withEmail("registration")}
-        UNION ALL
-        ${withEmail("donation")}
-        LIMIT ${maximumRecords + 1}
-      ) AS record
+        count(*) FILTER (WHERE trimmed_text(customer_id) <> ALL(${sql.array([...ids], "text")})) AS others
+      FROM ${customersOf(hasEmail, sql.fragment`LIMIT ${maximumRecords + 1}`)}
     ) AS found
     WHERE found.records <= ${maximumRecords} AND found.others = 0
   `);
@@ -85,39 +82,42 @@ const PAGE_RECORDS = 500;
 /** Records of a table to blank. */
 type Selection = {
   readonly table: RecordTable;
-  /** The condition of the page that follows a record, and its order. */
-  readonly pageAfter: (after: ListPosition | null) => FragmentSqlToken;
+  /** The condition of the page that follows a time. No two records of a store have the same one. */
+  readonly pageAfter: (after: string | null) => FragmentSqlToken;
 };
 
+const TABLES = ["registration", "donation"] as const satisfies readonly RecordTable[];
+
 /** Selects the records of an owner, in the order of creation. */
-const recordsOfOwner = (table: RecordTable, owner: RecordOwner): Selection => ({
+const ofOwner = (table: RecordTable, owner: RecordOwner): Selection => ({
   table,
-  pageAfter: (after) =>
-    sql.fragment`${ownedBy(table, owner)} AND ${newerThan(table, after)} ORDER BY created_at, id`,
+  pageAfter: (after) => sql.fragment`
+    ${ownedBy(table, owner)}
+    AND ${newerThan(table, after === null ? null : { createdAt: after, id: null })}
+    ORDER BY created_at
+  `,
 });
 
-/** Selects all records of a store. */
-export const allRecords = (accountId: string): readonly Selection[] =>
-  MODES.flatMap((mode) => {
-    const kinds = KINDS.map((kind) => recordsOfOwner("registration", { accountId, mode, kind }));
-    return kinds.concat(recordsOfOwner("donation", { accountId, mode }));
-  });
-
 /**
- * Selects a customer's records. Those with only a name come first: the others lead to the name if the erasure is interrupted
- * and repeated.
+ * Selects a customer's records, or all of a store (null). Those with only a name come first: the others lead to the name if
+ * the erasure is interrupted and repeated.
  */
-export const recordsOfCustomer = (
+export const recordsOf = (
   accountId: string,
-  customer: KnownCustomer,
-): readonly Selection[] =>
-  [hasOnlyName, isOfCustomer].flatMap((condition) =>
-    (["registration", "donation"] as const).map((table) => ({
-      table,
+  customer: KnownCustomer | null,
+): readonly Selection[] => {
+  if (customer !== null) {
+    return [hasOnlyName, isOfCustomer].flatMap((condition) =>
       // Records that are blanked do not meet the condition any more.
-      pageAfter: () => condition(table, accountId, customer),
-    })),
+      TABLES.map((table) => ({ table, pageAfter: () => condition(table, accountId, customer) })),
+    );
+  }
+  return MODES.flatMap((mode) =>
+    KINDS.map((kind) => ofOwner("registration", { accountId, mode, kind })).concat(
+      ofOwner("donation", { accountId, mode }),
+    ),
   );
+};
 
 /** The columns that an erasure sets to null. */
 export const PERSONAL_COLUMNS: Readonly<Record<RecordTable, readonly string[]>> = {
@@ -142,78 +142,27 @@ export const namesCustomer = (table: RecordTable, alias: string = table): Fragme
 
 /** Where the refunds of records are. */
 export const REFUNDS = {
-  registration: { table: "refund", id: "id", record: "registration_id" },
-  donation: { table: "donation_refund", id: "donation_id", record: "donation_id" },
+  registration: { table: "refund", record: "registration_id" },
+  donation: { table: "donation_refund", record: "donation_id" },
 } as const satisfies Record<RecordTable, object>;
 
-/**
- * The ids of the refunds of chosen records that have a reason, and of the others of the same reversals: a reversal is
- * recorded at one time, with its reason in each refund, whichever customers its records belong to.
- */
-const refundsWithReasons = (table: RecordTable, accountId: string): FragmentSqlToken => {
-  const refund = sql.identifier([REFUNDS[table].table]);
-  return sql.fragment`
-    SELECT given.id
-    FROM (
-      SELECT DISTINCT given.created_at, given.reason
-      FROM chosen
-      CROSS JOIN LATERAL (
-        SELECT created_at, reason
-        FROM ${refund}
-        WHERE ${sql.identifier([REFUNDS[table].record])} = chosen.id AND reason IS NOT NULL
-        OFFSET 0
-      ) AS given
-    ) AS reversal
-    CROSS JOIN LATERAL (
-      SELECT ${sql.identifier([REFUNDS[table].id])} AS id
-      FROM ${refund}
-      WHERE account_id = ${anyAccount(accountId)} AND created_at = reversal.created_at AND reason = reversal.reason
-      OFFSET 0
-    ) AS given
-  `;
-};
-
-/** What was stored with chosen records and their refunds, so at the same time. */
-const ofWrites = (table: RecordTable, accountId: string): FragmentSqlToken => sql.fragment`
-  response AS (
-    UPDATE idempotency_key
-    SET
-      request_hash = NULL,
-      response_body = CASE WHEN operation IN (${literals(Object.values(REGISTER_OPERATIONS))}) THEN NULL ELSE response_body END
-    WHERE created_at = ANY(ARRAY(
-        SELECT created_at FROM chosen
-        UNION ALL
-        SELECT refund.created_at
-        FROM chosen
-        CROSS JOIN LATERAL (
-          SELECT created_at
-          FROM ${sql.identifier([REFUNDS[table].table])}
-          WHERE ${sql.identifier([REFUNDS[table].record])} = chosen.id
-          OFFSET 0
-        ) AS refund
-      ))
-      AND request_hash IS NOT NULL
-      AND ${afterLookup(sql.fragment`account_id = ${accountId}`)}
-  )
-`;
-
-const blankedRow = z.strictObject({
-  blanked: safeInteger,
-  last: z.strictObject({ id: z.uuid(), createdAt: z.string() }).nullable(),
-});
+const blankedRow = z.strictObject({ blanked: safeInteger, last: z.string().nullable() });
 export type Blanked = Readonly<z.output<typeof blankedRow>>;
 
 /**
- * Blanks a page of records and the reasons of their reversals.
- * @returns how many records had personal data, and the last one of the page; null if there are no more
+ * Blanks a page of records. What was stored with them and their refunds has the same times: the responses, and the reasons
+ * of their reversals, which can be of several customers.
+ * @returns how many records had personal data, and the time of the last one of the page; null if there are no more
  */
 export const blankPage = (
   transaction: DatabaseTransactionConnection,
   accountId: string,
   { table, pageAfter }: Selection,
-  after: ListPosition | null,
+  after: string | null,
 ): Promise<Blanked> => {
   const record = sql.identifier([table]);
+  const refund = sql.identifier([REFUNDS[table].table]);
+  const isOfWrite = sql.fragment`created_at = ANY(ARRAY(SELECT created_at FROM write))`;
   return transaction.one(sql.type(blankedRow)`
     WITH chosen AS MATERIALIZED (
       SELECT id, created_at
@@ -221,6 +170,15 @@ export const blankPage = (
       WHERE ${pageAfter(after)}
       LIMIT ${PAGE_RECORDS}
       FOR UPDATE
+    ),
+    write AS MATERIALIZED (
+      SELECT created_at FROM chosen
+      UNION
+      SELECT refund.created_at
+      FROM chosen
+      CROSS JOIN LATERAL (
+        SELECT created_at FROM ${refund} WHERE ${sql.identifier([REFUNDS[table].record])} = chosen.id OFFSET 0
+      ) AS refund
     ),
     blanked AS (
       UPDATE ${record}
@@ -230,19 +188,18 @@ export const blankPage = (
       RETURNING ${record}.id
     ),
     reason AS (
-      UPDATE ${sql.identifier([REFUNDS[table].table])}
+      UPDATE ${refund}
       SET reason = NULL
-      WHERE ${sql.identifier([REFUNDS[table].id])} = ANY(ARRAY(${refundsWithReasons(table, accountId)}))
+      WHERE account_id = ${anyAccount(accountId)} AND ${isOfWrite} AND reason IS NOT NULL
     ),
-    ${ofWrites(table, accountId)}
-    SELECT
-      (SELECT count(*) FROM blanked) AS blanked,
-      (
-        SELECT json_build_object('id', id, 'createdAt', created_at::text)
-        FROM chosen
-        ORDER BY created_at DESC, id DESC
-        LIMIT 1
-      ) AS last
+    response AS (
+      UPDATE idempotency_key
+      SET
+        request_hash = NULL,
+        response_body = CASE WHEN operation IN (${literals(Object.values(REGISTER_OPERATIONS))}) THEN NULL ELSE response_body END
+      WHERE ${isOfWrite} AND request_hash IS NOT NULL AND ${afterLookup(sql.fragment`account_id = ${accountId}`)}
+    )
+    SELECT (SELECT count(*) FROM blanked) AS blanked, (SELECT max(created_at)::text FROM chosen) AS last
   `);
 };
 
@@ -257,16 +214,14 @@ export const countPersonalRecords = (
   accountId: string,
   customer: KnownCustomer | null,
 ): Promise<Forgotten> => {
-  const count = (table: RecordTable): FragmentSqlToken => sql.fragment`(
-    SELECT count(*)
-    FROM ${sql.identifier([table])}
-    WHERE ${
-      customer === null
-        ? sql.fragment`${ofStore(table, sql.fragment`${accountId}`)} AND ${namesCustomer(table)}`
-        : isOfCustomer(table, accountId, customer)
-    }
-  )`;
+  const isPersonal = (table: RecordTable): FragmentSqlToken =>
+    customer === null
+      ? sql.fragment`${ofStore(table, sql.fragment`${accountId}`)} AND ${namesCustomer(table)}`
+      : isOfCustomer(table, accountId, customer);
   return db.one(sql.type(forgottenRow)`
-    SELECT ${count("registration")} AS registrations, ${count("donation")} AS donations
+    SELECT
+      count(*) FILTER (WHERE source = 'registration') AS registrations,
+      count(*) FILTER (WHERE source = 'donation') AS donations
+    FROM ${customersOf(isPersonal)}
   `);
 };

@@ -1,10 +1,10 @@
 import type { DatabasePool } from "slonik";
 import { readDonationTotals } from "../charities/donationTotals.sql.ts";
-import { sumStoreDonations } from "./storeDonations.sql.ts";
-import { sumStoreRegistrations } from "./storeRegistrations.sql.ts";
+import { sumStoreRecords } from "./storeRecords.sql.ts";
 import { readTotals } from "../registrations/totals.sql.ts";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { AccountMode, Kind } from "../records/owner.rules.ts";
+import { conditionsOf } from "./customers.rules.ts";
 import type { CustomerFilter } from "./customers.rules.ts";
 import { projectGenericCo2Kg } from "../planting/impactFactors.rules.ts";
 import type { Context } from "../../runtime/context.ts";
@@ -32,14 +32,14 @@ export const readStoreImpact = async (
   filter: CustomerFilter,
 ): Promise<StoreImpactTotals> => {
   const now = clock.now();
-  const customerScoped = Object.keys(filter).length > 0;
+  const customerScoped = conditionsOf(filter).length > 0;
   const readUnits = async (kind: Kind): Promise<number> =>
     customerScoped
-      ? sumStoreRegistrations(reads, { ...owner, kind }, filter)
+      ? sumStoreRecords(reads, "registration", { ...owner, kind }, filter)
       : (await readTotals(db, { ...owner, kind }, now)).all;
   const readCents = async (): Promise<number> =>
     customerScoped
-      ? sumStoreDonations(reads, owner, filter)
+      ? sumStoreRecords(reads, "donation", owner, filter)
       : (await readDonationTotals(db, owner)).amountCents;
   const [tree, bottle, donationCents] = await Promise.all([
     readUnits("tree"),

@@ -6,7 +6,6 @@ import { createEvent } from "../events/recordEvent.ts";
 import { asRejection, resultOfOne } from "../records/batches.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import type { Kind, Owner } from "../records/owner.rules.ts";
-import { toMicroseconds } from "../records/timestamps.rules.ts";
 import { writeRefunds } from "../registrations/writeRefunds.ts";
 import type {
   RefundedItem,
@@ -17,9 +16,8 @@ import type {
 import { LOCKED } from "../../db/batching/groupCommit.ts";
 import type { Context, InTransaction } from "../../runtime/context.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { lockBalance } from "./lockBalance.ts";
-import { lockNewestDonations } from "./storeDonations.sql.ts";
-import { listNewestUnits } from "./storeRegistrations.sql.ts";
+import { changeLockedBalance, lockBalance } from "./lockBalance.ts";
+import { listNewestUnits, lockNewestDonations } from "./storeRecords.sql.ts";
 import {
   MAXIMUM_DONATIONS,
   MAXIMUM_RECORDS,
@@ -27,21 +25,20 @@ import {
   tooFewLeft,
 } from "./storeRefunds.rules.ts";
 import { addToBalance } from "./stores.rules.ts";
-import { recordStoreWrites } from "./storeWrites.sql.ts";
-import { accept, balanceOf, findReplay, isNew, nextTime } from "./storeWrites.rules.ts";
+import { accept, balanceOf, findReplay, nextTime } from "./storeWrites.rules.ts";
 import type {
-  Decision,
+  AnyStoreWrite,
+  StoreBalance,
   StoreLedger,
   StoreRefundWrite,
   StoreResponse,
 } from "./storeWrites.rules.ts";
 
+/** The result of a write: LOCKED if its store must be written alone. */
+export type StoreResult = Outcome<StoreResponse> | typeof LOCKED;
+
 /** The units that a refund takes back, and what it pays back. None of donations, which are marked already. */
-type Selected = {
-  readonly write: StoreRefundWrite;
-  readonly entries: readonly RefundEntry[];
-  readonly amountCents: number;
-};
+type Selected = { readonly entries: readonly RefundEntry[]; readonly amountCents: number };
 
 /**
  * Selects the newest units of a store's registrations.
@@ -49,12 +46,11 @@ type Selected = {
  */
 const selectNewestUnits = async (
   transaction: DatabaseTransactionConnection,
-  write: StoreRefundWrite,
+  { accountId, mode, quantity, filter, reason }: StoreRefundWrite,
   kind: Kind,
-  ledger: StoreLedger,
-  now: Date,
+  balance: StoreBalance,
+  refundedAt: string,
 ): Promise<Selected> => {
-  const { accountId, mode, quantity, filter, reason } = write;
   const owner = { accountId, mode, kind };
   const limit = Math.min(quantity, MAXIMUM_RECORDS);
   const units = selectUnits(await listNewestUnits(transaction, owner, filter, limit), quantity);
@@ -62,12 +58,10 @@ const selectNewestUnits = async (
     (sum, { count, unitPriceCents }) => sum + count * unitPriceCents,
     0,
   );
-  const balance = balanceOf(ledger, write);
   addToBalance(balance, amountCents);
-  const refundedAt = nextTime(balance, now);
   const common = { ...owner, reason, idempotencyKey: null, window: null, refundedAt };
   const entries = units.map(({ id, count }) => Object.assign({ id, count }, common));
-  return { write, entries, amountCents };
+  return { entries, amountCents };
 };
 
 /**
@@ -76,10 +70,9 @@ const selectNewestUnits = async (
  */
 const refundNewestDonations = async (
   transaction: DatabaseTransactionConnection,
-  write: StoreRefundWrite,
-  now: Date,
+  { accountId, mode, quantity, filter, reason }: StoreRefundWrite,
+  refundedAt: string,
 ): Promise<Selected> => {
-  const { accountId, mode, quantity, filter, reason } = write;
   if (quantity > MAXIMUM_DONATIONS) {
     throw invalidRequest(
       `quantity: at most ${MAXIMUM_DONATIONS} donations can be reversed in one call`,
@@ -95,27 +88,8 @@ const refundNewestDonations = async (
   const events = found.map((donation) =>
     createEvent({ accountId, mode }, donationRefunded(donation, null)),
   );
-  await insertDonationRefunds(transaction, refunds, now, events);
-  return { write, entries: [], amountCents: 0 };
-};
-
-const select = async (
-  transaction: DatabaseTransactionConnection,
-  write: StoreRefundWrite,
-  ledger: StoreLedger,
-  now: Date,
-): Promise<Outcome<Selected | StoreResponse>> => {
-  try {
-    const replay = findReplay(write, ledger);
-    if (replay) {
-      return replay;
-    }
-    return write.refunded === "donation"
-      ? await refundNewestDonations(transaction, write, now)
-      : await selectNewestUnits(transaction, write, write.refunded, ledger, now);
-  } catch (error) {
-    return asRejection(error);
-  }
+  await insertDonationRefunds(transaction, refunds, refundedAt, events);
+  return { entries: [], amountCents: 0 };
 };
 
 const requireMade = (outcome: RefundOutcome | undefined): RefundedItem => {
@@ -129,22 +103,36 @@ const requireMade = (outcome: RefundOutcome | undefined): RefundedItem => {
  * Refunds the newest units or donations of stores that filters select, whose balances are locked.
  * @param writes at most one of each store
  * @param options.skipsLocked whether a refund does not wait for registrations that another transaction has locked
- * @returns the decision about each write: LOCKED if it did not wait
+ * @returns the result of each write: LOCKED if it did not wait
  */
 export const refundFromStores = async (
   { db, clock }: InTransaction<Context> & { readonly db: DatabaseTransactionConnection },
   writes: readonly StoreRefundWrite[],
   ledger: StoreLedger,
   options: { readonly skipsLocked: boolean },
-): Promise<
-  readonly (readonly [StoreRefundWrite, Decision<StoreRefundWrite> | typeof LOCKED])[]
-> => {
+): Promise<ReadonlyMap<AnyStoreWrite, StoreResult>> => {
   const now = clock.now();
-  const selections: (readonly [StoreRefundWrite, Outcome<Selected | StoreResponse>])[] = [];
+  const results = new Map<AnyStoreWrite, StoreResult>();
+  const selected = new Map<StoreRefundWrite, Selected>();
   for (const write of writes) {
-    selections.push([write, await select(db, write, ledger, now)]);
+    try {
+      const replay = findReplay(write, ledger);
+      if (replay) {
+        results.set(write, replay);
+      } else {
+        const balance = balanceOf(ledger, write);
+        const refundedAt = nextTime(balance, now);
+        const selection =
+          write.refunded === "donation"
+            ? await refundNewestDonations(db, write, refundedAt)
+            : await selectNewestUnits(db, write, write.refunded, balance, refundedAt);
+        selected.set(write, selection);
+      }
+    } catch (error) {
+      results.set(write, asRejection(error));
+    }
   }
-  const entries = selections.flatMap(([, selected]) => (isNew(selected) ? selected.entries : []));
+  const entries = [...selected.values()].flatMap((selection) => selection.entries);
   const outcomes = entries.length === 0 ? [] : await writeRefunds({ db, clock }, entries, options);
   const locked = new Set<string>();
   for (const [index, { accountId }] of entries.entries()) {
@@ -154,12 +142,13 @@ export const refundFromStores = async (
       requireMade(outcomes[index]);
     }
   }
-  return selections.map(([write, selected]) => {
-    if (!isNew(selected)) {
-      return [write, selected];
-    }
-    return [write, locked.has(write.accountId) ? LOCKED : accept(ledger, selected, now)];
-  });
+  for (const [write, { amountCents }] of selected) {
+    const result = locked.has(write.accountId)
+      ? LOCKED
+      : accept(ledger, { write, amountCents, unitPriceCents: 0 }, now);
+    results.set(write, result);
+  }
+  return results;
 };
 
 /**
@@ -180,17 +169,10 @@ export const refundStoreRegistration = (
     const [outcome] = await writeRefunds(context, [entry], { isDryRun });
     const item = requireMade(outcome);
     const { refundedCount: quantity, registration, replayed } = item;
-    if (!replayed) {
+    if (!replayed && !isDryRun) {
       const amountCents = quantity * (registration.unitPriceCents ?? 0);
-      const balanceCents = addToBalance(balance, amountCents);
-      const refund = { accountId, kind: "refund", quantity, amountCents, balanceCents } as const;
-      const paidBack = { ...refund, note: "", createdAt };
-      if (!isDryRun) {
-        await recordStoreWrites(transaction, {
-          entries: amountCents === 0 ? [] : [paidBack],
-          balances: [{ accountId, balanceCents, lastRecordUs: toMicroseconds(createdAt) }],
-        });
-      }
+      const paidBack = { kind: "refund", quantity, amountCents, note: "", createdAt } as const;
+      await changeLockedBalance(transaction, balance, paidBack, clock.now());
     }
     return item;
   });

@@ -1,59 +1,71 @@
 import type { CommonQueryMethods } from "slonik";
 import type { z } from "zod";
-import type { ListPosition, PositionedRow } from "../records/listPositions.sql.ts";
 import type { AccountMode, Kind } from "../records/owner.rules.ts";
-import { readWholeList } from "../records/readWholeList.ts";
-import type { ListPart } from "../records/readWholeList.ts";
-import { presentPages } from "../../runtime/presentPages.ts";
+import { listBalanceEntries } from "./balances.sql.ts";
 import type { ImpactFilter } from "./customers.rules.ts";
-import {
-  donationRecordJson,
-  impactRecordJson,
-  presentDonationRecord,
-  presentImpactRecord,
-} from "./presentRecords.rules.ts";
-import { listStoreDonations } from "./storeDonations.sql.ts";
-import { listStoreRegistrations } from "./storeRegistrations.sql.ts";
+import { balanceEntryJson, donationRecordJson, impactRecordJson } from "./storeRecords.rules.ts";
+import { listStoreRecords } from "./storeRecords.sql.ts";
+import type { ListPart } from "./storeRecords.sql.ts";
 
-const defineList = <Row extends PositionedRow, Json extends z.ZodObject>(
+/** How many rows of a whole list one query reads. */
+const PAGE_ROWS = 500;
+
+const defineList = <Json extends z.ZodObject>(
   json: Json,
-  present: (row: Row) => z.output<Json>,
+  /** Returns what the page after a row starts with. */
+  cursorOf: (row: z.output<Json>) => string,
   list: (
     db: CommonQueryMethods,
     owner: AccountMode,
     filter: ImpactFilter,
     part: ListPart,
-  ) => Promise<readonly Row[]>,
+  ) => Promise<readonly z.output<Json>[]>,
 ) => ({
   json,
   columns: Object.keys(json.shape),
-  present,
+  cursorOf,
   list,
-  /** Yields the JSON of all records, or of those that follow a position, in pages. */
-  readAll: (
+  /** Yields all rows, or those that follow a cursor, in pages. No connection is held between two pages. */
+  async *readAll(
     db: CommonQueryMethods,
     owner: AccountMode,
     filter: ImpactFilter,
-    start: ListPosition | null = null,
-  ) =>
-    presentPages(
-      readWholeList((part) => list(db, owner, filter, part), { start }),
-      present,
-    ),
+    start: string | null = null,
+  ): AsyncGenerator<readonly z.output<Json>[], void, void> {
+    let after = start;
+    let page: readonly z.output<Json>[];
+    do {
+      page = await list(db, owner, filter, { after, limit: PAGE_ROWS });
+      yield page;
+      const last = page.at(-1);
+      after = last === undefined ? null : cursorOf(last);
+    } while (page.length === PAGE_ROWS);
+  },
 });
 
+export type StoreList<Json extends z.ZodObject> = ReturnType<typeof defineList<Json>>;
+
 const registrations = (kind: Kind) =>
-  defineList(impactRecordJson, presentImpactRecord, (db, owner, filter, part) =>
-    listStoreRegistrations(db, { ...owner, kind }, filter, part),
+  defineList(
+    impactRecordJson,
+    ({ created_at }) => created_at,
+    (db, owner, filter, part) =>
+      listStoreRecords(db, "registration", { ...owner, kind }, filter, part),
   );
 
-/** The lists of a store's records, newest first. */
+/** The lists of a store, newest first. */
 export const STORE_LISTS = {
   trees: registrations("tree"),
   bottles: registrations("bottle"),
-  donations: defineList(donationRecordJson, presentDonationRecord, listStoreDonations),
+  donations: defineList(
+    donationRecordJson,
+    ({ created_at }) => created_at,
+    (db, owner, filter, part) => listStoreRecords(db, "donation", owner, filter, part),
+  ),
+  /** The ledger, which has no filters. */
+  balance: defineList(
+    balanceEntryJson,
+    ({ id }) => id,
+    (db, { accountId }, _filter, part) => listBalanceEntries(db, accountId, part),
+  ),
 };
-
-export type StoreList<Row extends PositionedRow, Json extends z.ZodObject> = ReturnType<
-  typeof defineList<Row, Json>
->;

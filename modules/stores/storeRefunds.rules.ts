@@ -27,10 +27,10 @@ const isQuick = ({ refunded, quantity }: StoreRefundWrite): boolean =>
  * Returns the writes that one transaction does: of each store those before its first refund, and the refund, unless it
  * can take long and the store is not alone.
  */
-export const selectReady = <Write extends AnyStoreWrite>(
-  writes: readonly Write[],
+export const selectReady = (
+  writes: readonly AnyStoreWrite[],
   { isAlone }: { readonly isAlone: boolean },
-): readonly Write[] => {
+): readonly AnyStoreWrite[] => {
   const done = new Set<string>();
   return writes.filter((write) => {
     if (done.has(write.accountId)) {

@@ -1,15 +1,12 @@
 import { findExcess } from "../accounts/limits.rules.ts";
 import type { LimitUse } from "../accounts/limits.rules.ts";
 import type { ConfirmedCharity } from "../charities/charities.rules.ts";
-import { outcomeOf } from "../records/batches.rules.ts";
-import type { Outcome } from "../records/batches.rules.ts";
 import { accountModeKey } from "../records/owner.rules.ts";
 import type { AccountMode, Kind } from "../records/owner.rules.ts";
 import { fromMicroseconds, toMicroseconds } from "../records/timestamps.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import type { DomainError } from "../../runtime/errors.rules.ts";
-import type { CustomerDetails, DonationCustomer, ImpactFilter } from "./customers.rules.ts";
-import type { Feature, Prices, StoreOperation } from "./stores.rules.ts";
+import type { CustomerDetails, ImpactFilter } from "./customers.rules.ts";
+import type { BalanceEntryKind, Feature, Prices, StoreOperation } from "./stores.rules.ts";
 import { balanceInsufficient, findDisabled } from "./stores.rules.ts";
 
 /** What every write of a store needs for its idempotency. */
@@ -21,29 +18,26 @@ export type StoreWrite = AccountMode & {
   readonly responseBody: string;
 };
 
-/** Plants trees or rescues bottles. */
-export type StoreRegistrationWrite = StoreWrite &
+/** Plants trees or rescues bottles; or donates to a charity that is confirmed. The kind is also that of its balance entry. */
+type Purchase = StoreWrite &
   CustomerDetails & {
-    readonly kind: Kind;
-    readonly count: number;
-    /** The id of the registration to record. */
+    /** The id of the record to create. */
     readonly recordId: string;
-    /** Whether an operator has set limits for the store. */
-    readonly isLimited: boolean;
-  };
+  } & (
+    | {
+        readonly kind: Kind;
+        readonly count: number;
+        /** Whether an operator has set limits for the store. */
+        readonly isLimited: boolean;
+      }
+    | {
+        readonly kind: "donation";
+        readonly amountCents: number;
+        readonly charity: ConfirmedCharity;
+      }
+  );
 
-/** Donates to a charity that is confirmed. */
-type StoreDonationWrite = StoreWrite & {
-  readonly kind: "donation";
-  readonly amountCents: number;
-  readonly charity: ConfirmedCharity;
-  readonly customer: DonationCustomer;
-  /** The id of the donation to record. */
-  readonly recordId: string;
-};
-
-/** A write that its store pays for. The kind is also that of its balance entry. */
-export type PaidWrite = StoreRegistrationWrite | StoreDonationWrite;
+export type StoreRegistrationWrite = Extract<Purchase, { readonly kind: Kind }>;
 
 /** Refunds units or donations, the newest first. */
 export type StoreRefundWrite = StoreWrite & {
@@ -55,12 +49,13 @@ export type StoreRefundWrite = StoreWrite & {
   readonly reason: string | null;
 };
 
+/** Creates a page for a payment, of which only the response is stored. */
+type TopUpWrite = StoreWrite & { readonly recordId: null; readonly kind: "topup" };
+
 /** What is written in a store's turn. */
-export type AnyStoreWrite = PaidWrite | StoreRefundWrite;
+export type AnyStoreWrite = Purchase | StoreRefundWrite | TopUpWrite;
 
 export const isRefund = (write: AnyStoreWrite): write is StoreRefundWrite => "refunded" in write;
-
-export const isPaid = (write: AnyStoreWrite): write is PaidWrite => !isRefund(write);
 
 export type StoreResponse = {
   readonly responseBody: string;
@@ -69,13 +64,6 @@ export type StoreResponse = {
   /** Whether it is the stored response of an earlier request with the same key. */
   readonly replayed: boolean;
 };
-
-/** Returns the response to a write that was done now. */
-export const responseTo = (write: AnyStoreWrite): StoreResponse => ({
-  responseBody: write.responseBody,
-  recordId: write.recordId,
-  replayed: false,
-});
 
 /** The response that was stored for a key. What follows from the request is null once it was erased. */
 type StoredResponse = {
@@ -127,6 +115,21 @@ export type StoreBalance = Readonly<Record<Feature, boolean>> &
 export const nextTime = ({ lastRecordUs }: Pick<StoreBalance, "lastRecordUs">, now: Date): string =>
   fromMicroseconds(Math.max(now.getTime() * 1000, lastRecordUs + 1));
 
+/** A write that the balance did not cover, and the balance at that time. */
+type BalanceRefusal = { readonly neededCents: bigint; readonly balanceCents: number };
+
+export type AcceptedWrite = {
+  readonly write: AnyStoreWrite;
+  /** What a unit cost, of a purchase. */
+  readonly unitPriceCents: number;
+  /** What is added to the balance; negative for a write that costs something. */
+  readonly amountCents: number;
+  /** After the write. */
+  readonly balanceCents: number;
+  /** When it is recorded, in microseconds. No other record or refund of the store has this time. */
+  readonly createdAt: string;
+};
+
 /** What decides about the writes of a batch. Those that are accepted change it for those that follow. */
 export type StoreLedger = {
   /** By account id; holds every account of the batch. */
@@ -135,8 +138,10 @@ export type StoreLedger = {
   readonly responses: Map<string, StoredResponse>;
   /** By `accountModeKey`, of the stores that have some. */
   readonly limits: Map<string, LimitUse>;
-  /** Those of the batch so far. */
-  readonly refusals: BalanceRefusal[];
+  /** The first of each store, by account id. */
+  readonly refusals: Map<string, BalanceRefusal>;
+  /** What is not recorded yet. */
+  readonly accepted: AcceptedWrite[];
 };
 
 /** Returns the balance of a write's store, which is locked. */
@@ -158,38 +163,15 @@ export const findReplay = (write: StoreWrite, { responses }: StoreLedger): Store
   return stored ? replayResponse(write, stored) : null;
 };
 
-/** A write that the balance did not cover. */
-type BalanceRefusal = {
-  readonly accountId: string;
-  readonly neededCents: bigint;
-  /** The balance at that time. */
-  readonly balanceCents: number;
-};
-
-export type AcceptedWrite<Write extends AnyStoreWrite = AnyStoreWrite> = {
-  readonly write: Write;
-  /** What is added to the balance; negative for a write that costs something. */
-  readonly amountCents: number;
-  /** After the write. */
-  readonly balanceCents: number;
-  /** When it is recorded, in microseconds. No other record or refund of the store has this time. */
-  readonly createdAt: string;
-};
-
-/** Whether a write is accepted, or else its stored response or why it is rejected. */
-export type Decision<Write extends AnyStoreWrite = AnyStoreWrite> = Outcome<
-  AcceptedWrite<Write> | StoreResponse
->;
-
 /** Enters a write into the ledger. */
-export const accept = <Write extends AnyStoreWrite>(
+export const accept = (
   ledger: StoreLedger,
-  { write, amountCents }: Pick<AcceptedWrite<Write>, "write" | "amountCents">,
+  { write, ...price }: Pick<AcceptedWrite, "write" | "amountCents" | "unitPriceCents">,
   now: Date,
-): AcceptedWrite<Write> => {
+): StoreResponse => {
   const { accountId, idempotency, responseBody, recordId } = write;
   const balance = balanceOf(ledger, write);
-  const balanceCents = balance.balanceCents + amountCents;
+  const balanceCents = balance.balanceCents + price.amountCents;
   const createdAt = nextTime(balance, now);
   const lastRecordUs = toMicroseconds(createdAt);
   ledger.balances.set(accountId, { ...balance, balanceCents, lastRecordUs });
@@ -197,7 +179,8 @@ export const accept = <Write extends AnyStoreWrite>(
   if (key !== null && idempotency) {
     ledger.responses.set(key, { requestHash: idempotency.requestHash, responseBody, recordId });
   }
-  return { write, amountCents, balanceCents, createdAt };
+  ledger.accepted.push({ write, ...price, balanceCents, createdAt });
+  return { responseBody, recordId, replayed: false };
 };
 
 /** The field of the requests in which the units of a kind are. */
@@ -206,55 +189,96 @@ export const COUNT_FIELDS = { tree: "trees", bottle: "bottles" } as const satisf
   string
 >;
 
-/** Returns the price of a unit of a registration. Test keys spend nothing. */
-export const unitPriceOf = ({ mode, kind }: StoreRegistrationWrite, prices: Prices): number =>
-  mode === "test" ? 0 : prices[`${kind}PriceCents`];
-
-/** Returns what a write costs, which can exceed the safe integers. */
-const costOf = (write: PaidWrite, prices: Prices): bigint => {
-  if (write.kind !== "donation") {
-    return BigInt(write.count) * BigInt(unitPriceOf(write, prices));
+/** Returns the price of a unit; a donation is one unit. Test keys spend nothing, and a page for a payment costs nothing. */
+const unitPriceOf = (write: Purchase | TopUpWrite, prices: Prices): number => {
+  if (write.mode === "test" || write.kind === "topup") {
+    return 0;
   }
-  return write.mode === "test" ? 0n : BigInt(write.amountCents);
+  return write.kind === "donation" ? write.amountCents : prices[`${write.kind}PriceCents`];
 };
 
-const findLimitsExcess = (write: PaidWrite, ledger: StoreLedger): DomainError | null => {
-  const use = ledger.limits.get(accountModeKey(write));
-  return use && "count" in write ? findExcess(use, COUNT_FIELDS[write.kind], write.count) : null;
-};
-
-/** Decides a write by what the earlier ones have left, and enters it if it is accepted. */
+/**
+ * Decides a write by what the earlier ones have left, and enters it if it is accepted.
+ * @throws DomainError
+ */
 export const decideStoreWrite = (
-  write: PaidWrite,
+  write: Purchase | TopUpWrite,
   ledger: StoreLedger,
   now: Date,
-): Decision<PaidWrite> =>
-  outcomeOf(() => {
-    const { accountId } = write;
-    const balance = balanceOf(ledger, write);
-    const replay = findReplay(write, ledger);
-    if (replay) {
-      return replay;
+): StoreResponse => {
+  const replay = findReplay(write, ledger);
+  if (replay) {
+    return replay;
+  }
+  const balance = balanceOf(ledger, write);
+  const disabled = findDisabled(balance, write.operation);
+  if (disabled) {
+    throw disabled;
+  }
+  const registered = "count" in write ? write : null;
+  const use = registered && ledger.limits.get(accountModeKey(registered));
+  const excess =
+    registered && use ? findExcess(use, COUNT_FIELDS[registered.kind], registered.count) : null;
+  if (excess) {
+    throw excess;
+  }
+  const unitPriceCents = unitPriceOf(write, balance);
+  // It can exceed the safe integers.
+  const neededCents = BigInt(registered?.count ?? 1) * BigInt(unitPriceCents);
+  const { balanceCents } = balance;
+  if (neededCents > balanceCents) {
+    const refusal = { neededCents, balanceCents };
+    if (!ledger.refusals.has(write.accountId)) {
+      ledger.refusals.set(write.accountId, refusal);
     }
-    const refused = findDisabled(balance, write.operation) ?? findLimitsExcess(write, ledger);
-    if (refused) {
-      throw refused;
-    }
-    const neededCents = costOf(write, balance);
-    if (neededCents > balance.balanceCents) {
-      const refusal = { accountId, neededCents, balanceCents: balance.balanceCents };
-      ledger.refusals.push(refusal);
-      throw balanceInsufficient(refusal);
-    }
-    const use = ledger.limits.get(accountModeKey(write));
-    if (use && "count" in write) {
-      const countToday = use.countToday + write.count;
-      ledger.limits.set(accountModeKey(write), { ...use, countToday });
-    }
-    return accept(ledger, { write, amountCents: Number(-neededCents) }, now);
-  });
+    throw balanceInsufficient(refusal);
+  }
+  if (registered && use) {
+    const countToday = use.countToday + registered.count;
+    ledger.limits.set(accountModeKey(registered), { ...use, countToday });
+  }
+  return accept(ledger, { write, unitPriceCents, amountCents: Number(-neededCents) }, now);
+};
 
-/** Returns whether a write is neither rejected nor a repetition, so that it has to be recorded. */
-export const isNew = <Decided extends { readonly write: StoreWrite }>(
-  outcome: Outcome<Decided | StoreResponse>,
-): outcome is Decided => "write" in outcome;
+export type NewBalanceEntry = {
+  readonly accountId: string;
+  readonly kind: BalanceEntryKind;
+  /** Negative for what was spent. */
+  readonly amountCents: number;
+  /** The balance after the entry. */
+  readonly balanceCents: number;
+  readonly quantity?: number;
+  readonly registrationId?: string;
+  readonly donationId?: string;
+  readonly reference?: string | null;
+  /** Empty for none, and for a refund. */
+  readonly note: string;
+  /** In microseconds. */
+  readonly createdAt: string;
+};
+
+/** Returns the entry of a write that has changed the balance. */
+export const entryOf = ({
+  write,
+  amountCents,
+  balanceCents,
+  createdAt,
+}: AcceptedWrite): NewBalanceEntry => {
+  const entry = { accountId: write.accountId, amountCents, balanceCents, createdAt, note: "" };
+  if (isRefund(write)) {
+    return { ...entry, kind: "refund", quantity: write.quantity };
+  }
+  switch (write.kind) {
+    case "topup":
+      throw new TypeError("A page for a payment changes no balance.");
+    case "donation":
+      return {
+        ...entry,
+        kind: write.kind,
+        donationId: write.recordId,
+        note: write.charity.charity.name,
+      };
+    default:
+      return { ...entry, kind: write.kind, quantity: write.count, registrationId: write.recordId };
+  }
+};

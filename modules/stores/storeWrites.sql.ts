@@ -1,70 +1,22 @@
-import { UniqueIntegrityConstraintViolationError } from "slonik";
-import type { DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
-import type { ConfirmedCharity } from "../charities/charities.rules.ts";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import { z } from "zod";
 import { totalAdditions as donationTotalAdditions } from "../charities/donationTotals.sql.ts";
 import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
+import { modeColumn } from "../records/columns.sql.ts";
 import { keyHash, scopeOfRow } from "../records/idempotencyKeys.sql.ts";
-import type { AccountMode, Owner } from "../records/owner.rules.ts";
+import { isImported } from "../records/ownedRecords.sql.ts";
 import { asTotalError, sumsOf, totalAdditions } from "../registrations/totals.sql.ts";
 import { columnsOf, jsonRows } from "../../db/jsonRows.ts";
 import { nothing, sql } from "../../db/sql.ts";
-import { setBalance } from "./balances.sql.ts";
-import type { CustomerDetails, DonationCustomer } from "./customers.rules.ts";
-import type { IdempotentResponse } from "./idempotentResponses.sql.ts";
-import type { BalanceEntryKind } from "./stores.rules.ts";
-import { COUNT_FIELDS } from "./storeWrites.rules.ts";
-
-/** Times are in microseconds. */
-type Timed = { readonly createdAt: string };
-
-type NewStoreRegistration = Owner &
-  CustomerDetails &
-  Timed & { readonly id: string; readonly count: number; readonly unitPriceCents: number };
-
-type NewStoreDonation = AccountMode &
-  DonationCustomer &
-  Timed & {
-    readonly id: string;
-    readonly amountCents: number;
-    readonly charity: ConfirmedCharity;
-  };
-
-export type NewBalanceEntry = Timed & {
-  readonly accountId: string;
-  readonly kind: BalanceEntryKind;
-  /** Negative for what was spent. */
-  readonly amountCents: number;
-  /** The balance after the entry. */
-  readonly balanceCents: number;
-  readonly quantity?: number;
-  readonly registrationId?: string;
-  readonly donationId?: string;
-  readonly reference?: string | null;
-  /** Empty for none, and for a refund. */
-  readonly note: string;
-};
-
-/** A response to store, with the time of its record or refund, by which an erasure finds it. */
-type NewResponse = IdempotentResponse & Timed;
-
-/** What a store's balance is after its writes. */
-type NewBalance = {
-  readonly accountId: string;
-  readonly balanceCents: number;
-  /** In microseconds since 1970. */
-  readonly lastRecordUs: number;
-};
-
-/** What writes of stores record in common. */
-type RecordedWrites = {
-  readonly registrations?: readonly NewStoreRegistration[];
-  readonly donations?: readonly NewStoreDonation[];
-  /** In the order of the writes. */
-  readonly entries?: readonly NewBalanceEntry[];
-  readonly responses?: readonly NewResponse[];
-  /** One for each store. */
-  readonly balances?: readonly NewBalance[];
-};
+import { STORE_OPERATIONS } from "./stores.rules.ts";
+import { COUNT_FIELDS, entryOf, replayResponse } from "./storeWrites.rules.ts";
+import type {
+  AcceptedWrite,
+  NewBalanceEntry,
+  StoreBalance,
+  StoreResponse,
+  StoreWrite,
+} from "./storeWrites.rules.ts";
 
 const CUSTOMER = {
   customerName: "text",
@@ -85,9 +37,12 @@ const REGISTRATION = {
   unitPriceCents: "int8",
 } as const;
 
+/** Rows of a table, by the names of its columns in camel case. */
+type Rows<Columns> = readonly Readonly<Record<keyof Columns, unknown>>[];
+
 /** Registrations are prepaid, so they have no usage facts. */
 const registrationInserts = (
-  registrations: readonly NewStoreRegistration[],
+  registrations: Rows<typeof REGISTRATION>,
 ): FragmentSqlToken => sql.fragment`
   given_registration AS MATERIALIZED (${jsonRows(REGISTRATION, registrations)}),
   ${joinedOrders("given_registration")},
@@ -113,24 +68,15 @@ const DONATION = {
   ...CUSTOMER,
 } as const;
 
-const donationInserts = (donations: readonly NewStoreDonation[]): FragmentSqlToken => {
-  const rows = donations.map(({ charity: { charity, provider }, ...donation }) => ({
-    ...donation,
-    ein: charity.ein,
-    nonprofitId: charity.nonprofitId,
-    charityProvider: provider,
-    charityName: charity.name,
-  }));
-  return sql.fragment`
-    given_donation AS MATERIALIZED (${jsonRows(DONATION, rows)}),
-    inserted_donation AS (
-      INSERT INTO donation (${columnsOf(DONATION)}, confirmed_name)
-      SELECT ${columnsOf(DONATION)}, charity_name
-      FROM given_donation
-    ),
-    ${donationTotalAdditions(sql.fragment`given_donation`)}
-  `;
-};
+const donationInserts = (donations: Rows<typeof DONATION>): FragmentSqlToken => sql.fragment`
+  given_donation AS MATERIALIZED (${jsonRows(DONATION, donations)}),
+  inserted_donation AS (
+    INSERT INTO donation (${columnsOf(DONATION)}, confirmed_name)
+    SELECT ${columnsOf(DONATION)}, charity_name
+    FROM given_donation
+  ),
+  ${donationTotalAdditions(sql.fragment`given_donation`)}
+`;
 
 const ENTRY = {
   accountId: "uuid",
@@ -160,18 +106,17 @@ const entryInserts = (entries: readonly NewBalanceEntry[]): FragmentSqlToken => 
   `;
 };
 
+const KEY = { accountId: "uuid", mode: "text", operation: "text", key: "text" } as const;
+
 const RESPONSE = {
-  key: "text",
-  accountId: "uuid",
-  mode: "text",
-  operation: "text",
+  ...KEY,
   requestHash: "text",
   responseBody: "text",
   recordId: "uuid",
   createdAt: "timestamptz",
 } as const;
 
-const responseInserts = (responses: readonly NewResponse[]): FragmentSqlToken => sql.fragment`
+const responseInserts = (responses: Rows<typeof RESPONSE>): FragmentSqlToken => sql.fragment`
   inserted_response AS (
     INSERT INTO idempotency_key (
       key_hash, account_id, mode, operation, request_hash, response_body, record_id, created_at
@@ -183,39 +128,60 @@ const responseInserts = (responses: readonly NewResponse[]): FragmentSqlToken =>
   )
 `;
 
-const BALANCE = { accountId: "uuid", balanceCents: "int8", lastRecordUs: "int8" } as const;
+const BALANCE = { id: "uuid", balanceCents: "int8", lastRecordUs: "int8" } as const;
 
-const balanceUpdates = (balances: readonly NewBalance[]): FragmentSqlToken => sql.fragment`
+/** A balance that rises is not depleted any more. */
+const balanceUpdates = (balances: Rows<typeof BALANCE>): FragmentSqlToken => sql.fragment`
   updated_store AS (
     UPDATE store
     SET
-      ${setBalance(sql.fragment`given.balance_cents`)},
+      balance_cents = given.balance_cents,
+      depleted_at = CASE WHEN given.balance_cents <= store.balance_cents THEN store.depleted_at END,
       last_record_at = greatest(last_record_at, timestamptz 'epoch' + given.last_record_us * interval '1 microsecond')
     FROM (${jsonRows(BALANCE, balances)}) AS given
-    WHERE store.account_id = given.account_id
+    WHERE store.account_id = given.id
   )
 `;
 
-/** Returns whether a response was stored for a key of the writes meanwhile. */
-export const isKeyConflict = (error: unknown): boolean =>
-  error instanceof UniqueIntegrityConstraintViolationError &&
-  error.constraint === "idempotency_key_pkey";
+/** What writes of stores record. */
+type Recorded = {
+  readonly accepted?: readonly AcceptedWrite[];
+  /** Further entries, not of these writes. */
+  readonly entries?: readonly NewBalanceEntry[];
+  /** What each store's balance is then. `lastRecordUs` is in microseconds since 1970. */
+  readonly balances?: readonly (Pick<StoreBalance, "balanceCents" | "lastRecordUs"> & {
+    readonly id: string;
+  })[];
+};
 
 /**
  * Records writes of stores whose balances are locked, in one statement: registrations and donations with their totals,
- * balance entries, balances and responses.
+ * balance entries in their order, balances and responses.
  * @throws DomainError request_invalid if a total would exceed a safe integer
  */
 export const recordStoreWrites = async (
   transaction: DatabaseTransactionConnection,
-  {
-    registrations = [],
-    donations = [],
-    entries = [],
-    responses = [],
-    balances = [],
-  }: RecordedWrites,
+  { accepted = [], entries: others = [], balances = [] }: Recorded,
 ): Promise<void> => {
+  const registrations = accepted.flatMap(({ write, ...made }) =>
+    "count" in write ? [{ ...write, ...made, id: write.recordId }] : [],
+  );
+  const donations = accepted.flatMap(({ write, ...made }) => {
+    if (!("charity" in write)) {
+      return [];
+    }
+    const { charity, provider: charityProvider } = write.charity;
+    const { ein, nonprofitId, name: charityName } = charity;
+    const { recordId: id, amountCents } = write;
+    const ids = { id, ein, nonprofitId, charityProvider, charityName };
+    return [{ ...write, ...made, ...ids, amountCents }];
+  });
+  const paid = accepted.filter(({ amountCents }) => amountCents !== 0);
+  const entries = [...paid.map(entryOf), ...others];
+  // An erasure finds a response by the time of its record or refund.
+  const responses = accepted.flatMap(({ write, createdAt }) =>
+    write.idempotency === null ? [] : [{ ...write, ...write.idempotency, createdAt }],
+  );
   // What there is nothing of is left out, because PostgreSQL opens the indexes of a table even to insert no row.
   const parts = Object.entries({
     registrations: registrations.length > 0 && registrationInserts(registrations),
@@ -242,4 +208,60 @@ export const recordStoreWrites = async (
       : asTotalError(error, "donor_total_safe", "amount_cents");
     throw cause;
   }
+};
+
+const responseRow = z.strictObject({
+  accountId: z.uuid(),
+  mode: modeColumn,
+  operation: z.enum(STORE_OPERATIONS),
+  key: z.string(),
+  /** SHA-256 of the request in hexadecimal digits. Null if it was erased. */
+  requestHash: z.string().nullable(),
+  /** Null if it was erased. */
+  responseBody: z.string().nullable(),
+  /** The registration or donation that the write recorded. Null if it recorded none, or if it was imported. */
+  recordId: z.uuid().nullable(),
+});
+
+/** Lists the responses that are stored for the keys of writes. */
+export const listIdempotentResponses = async (
+  db: CommonQueryMethods,
+  writes: readonly Omit<StoreWrite, "responseBody">[],
+): Promise<readonly Readonly<z.output<typeof responseRow>>[]> => {
+  const wanted = writes.flatMap(({ accountId, mode, operation, idempotency }) =>
+    idempotency === null ? [] : [{ accountId, mode, operation, key: idempotency.key }],
+  );
+  if (wanted.length === 0) {
+    return [];
+  }
+  return db.any(sql.prepared("list_idempotent_responses", responseRow)`
+    SELECT
+      wanted.account_id AS "accountId",
+      wanted.mode,
+      wanted.operation,
+      wanted.key,
+      encode(found.request_hash, 'hex') AS "requestHash",
+      found.response_body AS "responseBody",
+      -- Clients know an imported record by another id.
+      CASE WHEN ${isImported(sql.fragment`found.record_id`)} THEN NULL ELSE found.record_id END AS "recordId"
+    FROM (${jsonRows(KEY, wanted)}) AS wanted
+    CROSS JOIN LATERAL (
+      SELECT request_hash, response_body, record_id
+      FROM idempotency_key
+      WHERE key_hash = ${keyHash(scopeOfRow("wanted"), sql.identifier(["wanted", "key"]))}
+      LIMIT 1
+    ) AS found
+  `);
+};
+
+/**
+ * Returns the stored response to an earlier request with the write's key, or null.
+ * @throws DomainError request_invalid if the key was used for another request
+ */
+export const findEarlierResponse = async (
+  db: CommonQueryMethods,
+  write: StoreWrite,
+): Promise<StoreResponse | null> => {
+  const [stored] = await listIdempotentResponses(db, [write]);
+  return stored ? replayResponse(write, stored) : null;
 };

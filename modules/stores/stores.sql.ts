@@ -1,57 +1,35 @@
 import { UniqueIntegrityConstraintViolationError } from "slonik";
-import type { FragmentSqlToken, CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, QuerySqlToken } from "slonik";
 import { z } from "zod";
-import { KINDS } from "../records/owner.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
-import { safeInteger, sql, assignmentsOf, timestamp } from "../../db/sql.ts";
+import { assignmentsOf, columnName, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { CHARITY_PROVIDERS } from "../accounts/accounts.rules.ts";
 import type { Feature } from "./stores.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 
-const priceFields = {
+/** The columns of `store` that are read, besides its id. */
+const storeColumns = z.strictObject({
+  domain: z.string(),
+  userId: z.string(),
+  organizationId: z.uuid().nullable(),
   treePriceCents: safeInteger,
   bottlePriceCents: safeInteger,
-} satisfies Record<`${Kind}PriceCents`, z.ZodType>;
-
-const priceColumn = (kind: Kind): `${Kind}_price_cents` => `${kind}_price_cents`;
-
-/** Joins what is selected or inserted for each kind. */
-const ofEachKind = (partOf: (kind: Kind) => FragmentSqlToken): FragmentSqlToken =>
-  sql.fragment`${sql.join(KINDS.map(partOf), sql.fragment`, `)}`;
-
-/** What decides about a store's writes. */
-export const balanceRow = {
-  domain: z.string(),
-  ...priceFields,
   balanceCents: safeInteger,
   lowBalanceCents: safeInteger,
   treePlanting: z.boolean(),
   plasticRemoval: z.boolean(),
   donations: z.boolean(),
-};
-
-/** The columns of `balanceRow`. */
-export const balanceColumns = sql.fragment`
-  store.domain,
-  ${ofEachKind(
-    (kind) =>
-      sql.fragment`${sql.identifier(["store", priceColumn(kind)])} AS ${sql.identifier([`${kind}PriceCents`])}`,
-  )},
-  store.balance_cents AS "balanceCents",
-  store.low_balance_cents AS "lowBalanceCents",
-  store.tree_planting AS "treePlanting",
-  store.plastic_removal AS "plasticRemoval",
-  store.donations
-`;
-
-const storeRow = z.strictObject({
-  id: z.uuid(),
-  userId: z.string(),
-  organizationId: z.uuid().nullable(),
-  ...balanceRow,
-  charityProvider: z.enum(CHARITY_PROVIDERS),
   uninstalledAt: z.date().nullable(),
+});
+
+const storeRow = storeColumns.extend({
+  id: z.uuid(),
+  charityProvider: z.enum(CHARITY_PROVIDERS),
   createdAt: z.date(),
+  /** Whether the balance has not covered a write since it last rose. */
+  isDepleted: z.boolean(),
+  /** The time of the latest record or refund, in microseconds since 1970; 0 if there is none. */
+  lastRecordUs: safeInteger,
 });
 
 /** `id` is the id of the store's account. */
@@ -60,12 +38,11 @@ export type Store = Readonly<z.output<typeof storeRow>>;
 const selectStore = sql.fragment`
   SELECT
     store.account_id AS id,
-    store.user_id AS "userId",
-    store.organization_id AS "organizationId",
-    ${balanceColumns},
+    ${columnsOf("store", storeColumns)},
     account.charity_provider AS "charityProvider",
-    store.uninstalled_at AS "uninstalledAt",
-    account.created_at AS "createdAt"
+    account.created_at AS "createdAt",
+    store.depleted_at IS NOT NULL AS "isDepleted",
+    (extract(epoch FROM greatest(store.last_record_at, 'epoch')) * 1000000)::bigint AS "lastRecordUs"
   FROM store
   JOIN account ON account.id = store.account_id
 `;
@@ -76,32 +53,26 @@ export const findStore = (db: CommonQueryMethods, id: string): Promise<Store | n
     WHERE store.account_id = ${id}
   `);
 
-/** Returns a function that returns the stores with given names, by name. */
-const storesByName = (column: "domain" | "user_id", nameOf: (store: Store) => string) => {
-  const name = sql.identifier(["store", column]);
-  return async (
-    db: CommonQueryMethods,
-    names: readonly string[],
-  ): Promise<ReadonlyMap<string, Store>> => {
-    // Of a JSON array the planner expects the same number of elements whatever it has, so it keeps one plan. OFFSET 0 keeps
-    // this a look-up for each name.
-    const stores = await db.any(sql.prepared(`list_stores_by_${column}`, storeRow)`
-      SELECT named.*
-      FROM json_array_elements_text(${JSON.stringify(names)}::json) AS given (name)
-      CROSS JOIN LATERAL (${selectStore} WHERE ${name} = given.name OFFSET 0) AS named
-    `);
-    return new Map(stores.map((store) => [nameOf(store), store]));
-  };
-};
-
-export const listStoresByDomain = storesByName("domain", ({ domain }) => domain);
-export const listStoresByUserId = storesByName("user_id", ({ userId }) => userId);
-
-/** @param domain in the form that `normalizeDomain` returns */
-export const findStoreByDomain = async (
+/**
+ * Returns the stores with given domains or user ids, by them.
+ * @param names domains in the form that `normalizeDomain` returns
+ */
+export const listStoresNamed = async (
   db: CommonQueryMethods,
-  domain: string,
-): Promise<Store | null> => (await listStoresByDomain(db, [domain])).get(domain) ?? null;
+  property: "domain" | "userId",
+  names: readonly string[],
+): Promise<ReadonlyMap<string, Store>> => {
+  // Of a JSON array the planner expects the same number of elements whatever it has, so it keeps one plan. OFFSET 0 keeps
+  // this a look-up for each name.
+  const stores = await db.any(sql.prepared(`list_stores_by_${property}`, storeRow)`
+    SELECT named.*
+    FROM json_array_elements_text(${JSON.stringify(names)}::json) AS given (name)
+    CROSS JOIN LATERAL (
+      ${selectStore} WHERE ${sql.identifier(["store", columnName(property)])} = given.name OFFSET 0
+    ) AS named
+  `);
+  return new Map(stores.map((store) => [store[property], store]));
+};
 
 export const listStores = (db: CommonQueryMethods): Promise<readonly Store[]> =>
   db.any(sql.type(storeRow)`
@@ -109,44 +80,101 @@ export const listStores = (db: CommonQueryMethods): Promise<readonly Store[]> =>
     ORDER BY account.created_at, store.account_id
   `);
 
-/** Converts a violated unique constraint into the error for the caller. */
-const asDomainError = (error: unknown): unknown => {
-  if (error instanceof UniqueIntegrityConstraintViolationError) {
-    const taken = { store_domain: "domain", store_user_id: "user id" }[error.constraint ?? ""];
-    if (taken !== undefined) {
-      return invalidRequest(`another store has this ${taken}`, {
-        cause: error,
-      });
-    }
+/**
+ * Locks stores until the transaction ends, so that no other one changes their balances, always in the same order to avoid
+ * deadlocks.
+ * @param options.skipsLocked whether those that another transaction has locked are left out
+ */
+export const lockBalances = (
+  transaction: DatabaseTransactionConnection,
+  ids: readonly string[],
+  { skipsLocked = false }: { readonly skipsLocked?: boolean } = {},
+): Promise<readonly Store[]> =>
+  transaction.any(sql.prepared(`lock_balances${skipsLocked ? "_skip" : ""}`, storeRow)`
+    ${selectStore}
+    WHERE store.account_id = ANY(${sql.array(ids, "uuid")})
+    ORDER BY store.account_id
+    FOR NO KEY UPDATE OF store ${skipsLocked ? sql.fragment`SKIP LOCKED` : sql.fragment``}
+  `);
+
+/** PostgreSQL's code for a lock that was not granted within `lock_timeout`. */
+const LOCK_NOT_AVAILABLE = "55P03";
+
+/** Returns whether a lock was not granted within the time of `limitLockWait`. */
+export const isLockTimeout = (error: unknown): boolean =>
+  error instanceof Error &&
+  (("code" in error && error.code === LOCK_NOT_AVAILABLE) || isLockTimeout(error.cause));
+
+/**
+ * Limits how long each later statement of the transaction waits for a lock.
+ * @param timeoutMs 0 for no limit
+ */
+export const limitLockWait = async (
+  transaction: DatabaseTransactionConnection,
+  timeoutMs: number,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    SELECT FROM set_config('lock_timeout', ${String(timeoutMs)}, true)
+  `);
+};
+
+/** Makes later records of a store whose balance is locked be later than imported ones, too. */
+export const raiseLastRecordTime = async (
+  transaction: DatabaseTransactionConnection,
+  accountId: string,
+  times: readonly string[],
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE store
+    SET last_record_at = greatest(last_record_at, ${timestamp(times.toSorted().at(-1) ?? null)})
+    WHERE account_id = ${accountId}
+  `);
+};
+
+const countRow = z.strictObject({ stores: safeInteger });
+
+/** Counts the installed stores whose balance is low, by the rule of `isBalanceLow`. */
+export const countLowBalances = (db: CommonQueryMethods): Promise<number> =>
+  db.oneFirst(sql.type(countRow)`
+    SELECT count(*) AS stores
+    FROM store
+    WHERE uninstalled_at IS NULL AND balance_cents < low_balance_cents
+  `);
+
+/** Runs a statement. Converts a violated unique constraint into the error for the caller. */
+const writeStore = async (db: CommonQueryMethods, statement: QuerySqlToken): Promise<void> => {
+  try {
+    await db.query(statement);
+  } catch (error) {
+    const taken =
+      error instanceof UniqueIntegrityConstraintViolationError &&
+      { store_domain: "domain", store_user_id: "user id" }[error.constraint ?? ""];
+    throw taken ? invalidRequest(`another store has this ${taken}`, { cause: error }) : error;
   }
-  return error;
 };
 
 /** @throws DomainError request_invalid if another store has the domain or the user id */
-export const insertStore = async (
+export const insertStore = (
   db: CommonQueryMethods,
   store: Pick<
     Store,
     "id" | "domain" | "userId" | "organizationId" | `${Kind}PriceCents` | "lowBalanceCents"
   >,
-): Promise<void> => {
-  try {
-    await db.query(sql.typeAlias("void")`
+): Promise<void> =>
+  writeStore(
+    db,
+    sql.typeAlias("void")`
       INSERT INTO store (
-        account_id, domain, user_id, organization_id, low_balance_cents,
-        ${ofEachKind((kind) => sql.fragment`${sql.identifier([priceColumn(kind)])}`)}
+        account_id, domain, user_id, organization_id, tree_price_cents, bottle_price_cents, low_balance_cents
       )
       VALUES (
-        ${store.id}, ${store.domain}, ${store.userId}, ${store.organizationId}, ${store.lowBalanceCents},
-        ${ofEachKind((kind) => sql.fragment`${store[`${kind}PriceCents`]}`)}
+        ${store.id}, ${store.domain}, ${store.userId}, ${store.organizationId}, ${store.treePriceCents},
+        ${store.bottlePriceCents}, ${store.lowBalanceCents}
       )
-    `);
-  } catch (error) {
-    throw asDomainError(error);
-  }
-};
+    `,
+  );
 
-/** Absent columns stay unchanged. */
+/** What can be changed of a store; absent columns stay unchanged. */
 export type StoreChanges = {
   readonly [
     Name in
@@ -157,7 +185,7 @@ export type StoreChanges = {
       | Feature
       | "uninstalledAt"
   ]?: Store[Name] | undefined;
-};
+} & { readonly depletedAt?: Date };
 
 /** @throws DomainError request_invalid if another store has the user id */
 export const updateStore = async (
@@ -165,27 +193,22 @@ export const updateStore = async (
   id: string,
   changes: StoreChanges,
 ): Promise<void> => {
-  const { uninstalledAt } = changes;
-  const assignments = assignmentsOf({
-    user_id: changes.userId,
-    organization_id: changes.organizationId,
-    ...Object.fromEntries(KINDS.map((kind) => [priceColumn(kind), changes[`${kind}PriceCents`]])),
-    low_balance_cents: changes.lowBalanceCents,
-    tree_planting: changes.treePlanting,
-    plastic_removal: changes.plasticRemoval,
-    donations: changes.donations,
-    uninstalled_at: uninstalledAt === undefined ? undefined : timestamp(uninstalledAt),
-  });
-  if (assignments === null) {
-    return;
-  }
-  try {
-    await db.query(sql.typeAlias("void")`
-      UPDATE store
-      SET ${assignments}
-      WHERE account_id = ${id}
-    `);
-  } catch (error) {
-    throw asDomainError(error);
+  const assignments = assignmentsOf(
+    Object.fromEntries(
+      Object.entries(changes).map(([name, value]) => [
+        columnName(name),
+        value instanceof Date ? timestamp(value) : value,
+      ]),
+    ),
+  );
+  if (assignments !== null) {
+    await writeStore(
+      db,
+      sql.typeAlias("void")`
+        UPDATE store
+        SET ${assignments}
+        WHERE account_id = ${id}
+      `,
+    );
   }
 };

@@ -226,9 +226,9 @@ test("the newest rows of an account are found beside any number of newer ones of
   const everything = { action: null, operator: null, since: null, until: null, before: null };
   const lists: Readonly<Record<string, (db: DatabasePool) => Promise<number>>> = {
     "the newest balance entries": async (single) =>
-      (await listBalanceEntries(single, quietId, { before: null, limit: 20 })).length,
+      (await listBalanceEntries(single, quietId, { after: null, limit: 20 })).length,
     "balance entries before one": async (single) =>
-      (await listBalanceEntries(single, quietId, { before: "15000", limit: 20 })).length,
+      (await listBalanceEntries(single, quietId, { after: "15000", limit: 20 })).length,
     "the newest audit entries": async (single) =>
       (await listAuditEntries(single, { ...everything, accountId: quietId }, 20)).length,
     "the newest planting orders": async (single) =>

@@ -5,8 +5,10 @@ import { DatabaseRoleError } from "../../db/grantPrivileges.ts";
 import { migrate } from "../../db/migrate.ts";
 import { runImpact } from "../cli/runImpact.ts";
 import { openPool } from "../../db/pools/pool.ts";
-import { listIdempotentResponses } from "../../modules/stores/idempotentResponses.sql.ts";
-import { recordStoreWrites } from "../../modules/stores/storeWrites.sql.ts";
+import {
+  listIdempotentResponses,
+  recordStoreWrites,
+} from "../../modules/stores/storeWrites.sql.ts";
 import { createEmptyDatabase, testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();
@@ -138,18 +140,25 @@ test("the hash of an idempotency key cannot be computed without the deployment's
   await migrate(ownerUrl);
   const db = await openPool(ownerUrl, 1);
   t.teardown(() => db.end());
-  const account = { accountId: crypto.randomUUID(), mode: "live", operation: "plant" } as const;
-  const known = { ...account, key: "order-48213" };
-  const erased = { requestHash: null, responseBody: null, recordId: null };
+  const accountId = crypto.randomUUID();
+  const write = {
+    accountId,
+    mode: "live",
+    operation: "plant",
+    idempotency: { key: "order-48213", requestHash: "ab".repeat(32) },
+    responseBody: "",
+    kind: "topup",
+    recordId: null,
+  } as const;
+  const free = { unitPriceCents: 0, amountCents: 0, balanceCents: 0 };
+  const createdAt = new Date().toISOString();
   await db.transaction((transaction) =>
-    recordStoreWrites(transaction, {
-      responses: [{ ...known, ...erased, createdAt: new Date().toISOString() }],
-    }),
+    recordStoreWrites(transaction, { accepted: [{ write, ...free, createdAt }] }),
   );
-  t.is((await listIdempotentResponses(db, [known])).length, 1);
+  t.is((await listIdempotentResponses(db, [write])).length, 1);
 
   const owner = await connect(t, ownerUrl);
-  const scope = `'${account.accountId}', 'live', 'plant', '${known.key}'`;
+  const scope = `'${accountId}', 'live', 'plant', 'order-48213'`;
   const isStored = async (guess: string) => {
     const { rows } = await owner.query(
       `SELECT FROM idempotency_key, deployment WHERE key_hash = ${guess}`,
@@ -159,7 +168,7 @@ test("the hash of an idempotency key cannot be computed without the deployment's
   for (const secret of ["''", "sha256('')", "decode(repeat('00', 32), 'hex')"]) {
     t.false(await isStored(`idempotency_key_hash(${secret}, ${scope})`));
   }
-  t.false(await isStored(`sha256('${known.key}')`));
+  t.false(await isStored(`sha256('order-48213')`));
   t.true(await isStored(`idempotency_key_hash(idempotency_secret, ${scope})`));
 });
 

@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { readFeedPage } from "../../modules/feed/feed.sql.ts";
 import { listNextEvents } from "../../modules/billing/sending/waitingStreams.sql.ts";
@@ -30,11 +30,12 @@ import {
   listRegistrationUsage,
 } from "../../modules/registrations/registrationUsage.sql.ts";
 import {
-  findMatchingTreeId,
-  listStoreRegistrations,
   listNewestUnits,
-  sumStoreRegistrations,
-} from "../../modules/stores/storeRegistrations.sql.ts";
+  listPersonalRecords,
+  listStoreRecords,
+  sumStoreRecords,
+} from "../../modules/stores/storeRecords.sql.ts";
+import { findMatchingTreeId } from "../../modules/stores/storeTrees.sql.ts";
 import { sql } from "../../db/sql.ts";
 import {
   findBalanceEntryByReference,
@@ -45,13 +46,8 @@ import {
   countPersonalRecords,
   listUnsharedEmails,
   readIdentities,
+  recordsOf,
 } from "../../modules/stores/personalData.sql.ts";
-import {
-  listPersonalDonations,
-  listPersonalRegistrations,
-} from "../../modules/stores/personalRecords.sql.ts";
-import { hasOnlyName, isOfCustomer } from "../../modules/stores/customers.sql.ts";
-import { listStoreDonations, sumStoreDonations } from "../../modules/stores/storeDonations.sql.ts";
 import { EVENT_TYPES } from "../../modules/events/events.rules.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -159,12 +155,14 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "a position": (single) => findListPosition(single, trees, registrationId),
     "a registration's usage": (single) => findRegistrationUsage(single, trees, registrationId),
     "a tree's evidence": (single) => listEvidenceTrees(single, [{ ...donor, id: registrationId }]),
-    "the newest of a store": (single) => listStoreRegistrations(single, trees, {}, page),
-    "a store's, by email": (single) => listStoreRegistrations(single, trees, { emails }, page),
+    "the newest of a store": (single) => listStoreRecords(single, "registration", trees, {}, page),
+    "a store's, by email": (single) =>
+      listStoreRecords(single, "registration", trees, { emails }, page),
     "a store's, by customer": (single) =>
-      listStoreRegistrations(single, trees, { id: "customer-10000" }, page),
-    "a store's, by order": (single) => listStoreRegistrations(single, trees, { orderId }, page),
-    "the sum of an order": (single) => sumStoreRegistrations(single, trees, { orderId }),
+      listStoreRecords(single, "registration", trees, { id: "customer-10000" }, page),
+    "a store's, by order": (single) =>
+      listStoreRecords(single, "registration", trees, { orderId }, page),
+    "the sum of an order": (single) => sumStoreRecords(single, "registration", trees, { orderId }),
     "the newest to reverse": (single) => listNewestUnits(single, trees, {}, 20),
     "those of an order to reverse": (single) => listNewestUnits(single, trees, { orderId }, 20),
     "those of a customer to reverse": (single) => listNewestUnits(single, trees, { emails }, 20),
@@ -182,10 +180,11 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "donations of a campaign": (single) =>
       listDonations(single, donor, { attribution: "campaign-10000" }, { offset: 0, limit: 20 }),
     "a store's donations, by email": (single) =>
-      listStoreDonations(single, donor, { emails }, page),
-    "the sum of an order's donations": (single) => sumStoreDonations(single, donor, { orderId }),
+      listStoreRecords(single, "donation", donor, { emails }, page),
+    "the sum of an order's donations": (single) =>
+      sumStoreRecords(single, "donation", donor, { orderId }),
     "a store's donations, by order": (single) =>
-      listStoreDonations(single, donor, { orderId }, page),
+      listStoreRecords(single, "donation", donor, { orderId }, page),
     "the next meter event": (single) => listNextEvents(single, [stream], new Date()),
     "the first events": (single) => readFeedPage(single, firstEvents),
     "the events after one": (single) => readFeedPage(single, { ...firstEvents, after: middle }),
@@ -193,10 +192,11 @@ test("a look-up reads a few pages of an account that the statistics do not know"
       readFeedPage(single, { ...firstEvents, after: newest }),
     "the last usage": (single) => listRegistrationUsage(single, trees, [registrationId]),
     "a customer's registrations": (single) =>
-      listPersonalRegistrations(single, unknown.id, unnamed, 20),
+      listPersonalRecords(single, "registration", unknown.id, unnamed, 20),
     "a customer's registrations, with those that have only a name": (single) =>
-      listPersonalRegistrations(single, unknown.id, named, 20),
-    "a customer's donations": (single) => listPersonalDonations(single, unknown.id, unnamed, 20),
+      listPersonalRecords(single, "registration", unknown.id, named, 20),
+    "a customer's donations": (single) =>
+      listPersonalRecords(single, "donation", unknown.id, unnamed, 20),
     "how many records a customer has": (single) =>
       countPersonalRecords(single, unknown.id, unnamed),
     "what is known of a customer": (single) => readIdentities(single, unknown.id, customer),
@@ -204,17 +204,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
       listUnsharedEmails(single, unknown.id, customer, 10_000),
     "a balance entry by reference": (single) =>
       findBalanceEntryByReference(single, unknown.id, "invoice-10000"),
-    "the last balance entries": (single) =>
-      listBalanceEntries(single, unknown.id, { before: null, limit: 20 }),
-  };
-  const erase = async (
-    transaction: DatabaseTransactionConnection,
-    selects: typeof isOfCustomer,
-    table: "registration" | "donation",
-    who: typeof named,
-  ) => {
-    const selection = { table, pageAfter: () => selects(table, unknown.id, who) };
-    return (await blankPage(transaction, unknown.id, selection, null)).blanked;
+    "the last balance entries": (single) => listBalanceEntries(single, unknown.id, page),
   };
   // Each returns how many records it has changed.
   const writes: Readonly<Record<string, (db: DatabasePool) => Promise<number>>> = {
@@ -230,16 +220,17 @@ test("a look-up reads a few pages of an account that the statistics do not know"
         const ids = [importedDonationId];
         return (await markImportedDonationsRefunded(transaction, ids)).length;
       }),
-    "the erasure of a customer's registrations": (single) =>
-      single.transaction((transaction) =>
-        erase(transaction, isOfCustomer, "registration", unnamed),
-      ),
-    "the erasure of registrations with only a name": (single) =>
-      single.transaction((transaction) => erase(transaction, hasOnlyName, "registration", named)),
-    "the erasure of donations with only a name": (single) =>
-      single.transaction((transaction) => erase(transaction, hasOnlyName, "donation", named)),
-    "the erasure of a customer's donations": (single) =>
-      single.transaction((transaction) => erase(transaction, isOfCustomer, "donation", unnamed)),
+    ...Object.fromEntries(
+      // Those with only a name come first.
+      recordsOf(unknown.id, named).map((selection, index) => [
+        `the erasure of a ${selection.table}, ${index}`,
+        (single: DatabasePool) =>
+          single.transaction(
+            async (transaction) =>
+              (await blankPage(transaction, unknown.id, selection, null)).blanked,
+          ),
+      ]),
+    ),
   };
   const countPages = await createPageCounter(filler, db, TABLES);
   for (const [name, lookup] of Object.entries(lookups)) {

@@ -4,7 +4,7 @@ import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import type { Operation } from "../../modules/records/idempotencyKeys.rules.ts";
 import { keyHash, scopeOf } from "../../modules/records/idempotencyKeys.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { lockBalances } from "../../modules/stores/balances.sql.ts";
+import { lockBalances } from "../../modules/stores/stores.sql.ts";
 import { insertRegistrations } from "../../modules/registrations/registrations.sql.ts";
 import { readTotals } from "../../modules/registrations/totals.sql.ts";
 import { systemClock } from "../../runtime/clock.ts";

@@ -83,11 +83,6 @@ test("store create rejects a taken or malformed domain, an unknown organization 
   }
 });
 
-test("the help of store create shows the first prices", async (t) => {
-  const { stdout } = await runImpact(["store", "create", "--help"]);
-  t.regex(stdout, /^Without prices, a tree costs \$0\.50 and a bottle \$0\.10\.$/mu);
-});
-
 test("a store is updated, shown and listed by its id or its domain", async (t) => {
   const { id, run, read } = await setUp(t);
   const { id: org } = await createTestOrganization(t.context.db);
@@ -112,7 +107,7 @@ test("a store is updated, shown and listed by its id or its domain", async (t) =
   t.is((await run("update")).exitCode, 2);
 });
 
-test("an update with one invalid setting changes nothing", async (t) => {
+test("an update with one invalid setting changes nothing; a provider without its key is a warning", async (t) => {
   const { db } = t.context;
   const [{ id: taken }, { id, run }] = [await setUp(t), await setUp(t)];
   const before = [await findStore(db, id), await findAccount(db, id)];
@@ -125,26 +120,11 @@ test("an update with one invalid setting changes nothing", async (t) => {
   t.regex(refused.stderr, /another store has this user id/u);
   t.is((await update("--org", UNKNOWN_ORGANIZATION)).exitCode, 3);
   t.deepEqual([await findStore(db, id), await findAccount(db, id)], before);
-  t.is((await update("--user-id", crypto.randomUUID())).exitCode, 0);
-  t.like(await findAccount(db, id), { charityProvider: "pledge" });
+  const updated = await update("--user-id", crypto.randomUUID());
+  t.is(updated.exitCode, 0);
+  t.regex(updated.stderr, /Warning: PLEDGE_API_KEY is not set here/u);
+  t.regex(updated.stdout, /^charity provider +pledge$/mu);
   t.like(await findStore(db, id), { donations: false, treePlanting: true });
-});
-
-test("a store's charity provider is shown, and a missing key is a warning", async (t) => {
-  const { domain, run, read } = await setUp(t);
-  const select = ["--charity-provider", "pledge"];
-
-  const without = await run("update", ...select);
-  const withKey = await runImpact(["store", "update", domain, ...select, "--json"], {
-    env: { DATABASE_URL: t.context.databaseUrl, PLEDGE_API_KEY: "k" },
-  });
-
-  t.regex(without.stdout, /^charity provider +pledge$/mu);
-  t.regex(without.stderr, /Warning: PLEDGE_API_KEY is not set here/u);
-  t.like(readJson(withKey), { charity_provider: "pledge" });
-  t.notRegex(withKey.stderr, /Warning/u);
-  t.notRegex((await run("update", "--donations", "off")).stderr, /Warning/u);
-  t.like(await read("show"), { charity_provider: "pledge" });
 });
 
 test("an uninstalled store keeps its first date and rejects its keys until it is installed again", async (t) => {
@@ -170,39 +150,34 @@ test("an uninstalled store keeps its first date and rejects its keys until it is
 
 test("top-ups and adjustments print what happened and the balance, once per reference", async (t) => {
   const { domain, run, read } = await setUp(t);
-  const prints = async ([command, ...args]: readonly [string, ...string[]], text: string) => {
-    const done = await run(command, ...args);
-    t.is(done.exitCode, 0, done.stderr);
-    t.deepEqual([done.stdout, done.stderr], ["", `${text}\n`]);
-  };
-
-  const topUp = [
-    "topup",
-    "--amount",
-    "1020",
-    "--reference",
-    "invoice-1",
-    "--note",
-    "paid",
-  ] as const;
-  await prints(topUp, `Topped up ${domain} by $1,020.00 (reference invoice-1); balance $1,020.00`);
-  await prints(
-    topUp,
-    `Nothing added: the top-up invoice-1 of ${domain} is already recorded; balance $1,020.00`,
-  );
-  await prints(
-    ["adjust", "--amount", "-5.00", "--reason", "typing error"],
-    `Adjusted the balance of ${domain} by -$5.00; balance $1,015.00`,
-  );
+  const topUp = ["--amount", "1020", "--reference", "invoice-1", "--note", "paid"] as const;
   const adjust = ["--amount", "-5", "--reason", "twice", "--reference", "case-7"] as const;
-  await prints(
-    ["adjust", ...adjust],
-    `Adjusted the balance of ${domain} by -$5.00 (reference case-7); balance $1,010.00`,
-  );
-  await prints(
-    ["adjust", ...adjust],
-    `Nothing changed: the adjustment case-7 of ${domain} is already recorded; balance $1,010.00`,
-  );
+  for (const [args, text] of [
+    [
+      ["topup", ...topUp],
+      `Topped up ${domain} by $1,020.00 (reference invoice-1); balance $1,020.00`,
+    ],
+    [
+      ["topup", ...topUp],
+      `Nothing added: the top-up invoice-1 of ${domain} is already recorded; balance $1,020.00`,
+    ],
+    [
+      ["adjust", "--amount", "-5.00", "--reason", "typing error"],
+      `Adjusted the balance of ${domain} by -$5.00; balance $1,015.00`,
+    ],
+    [
+      ["adjust", ...adjust],
+      `Adjusted the balance of ${domain} by -$5.00 (reference case-7); balance $1,010.00`,
+    ],
+    [
+      ["adjust", ...adjust],
+      `Nothing changed: the adjustment case-7 of ${domain} is already recorded; balance $1,010.00`,
+    ],
+  ] as const) {
+    const [command, ...options] = args;
+    const done = await run(command, ...options);
+    t.deepEqual([done.exitCode, done.stdout, done.stderr], [0, "", `${text}\n`]);
+  }
   t.like(await read("adjust", ...adjust), {
     balance_cents: 101_000,
     reference: "case-7",
@@ -219,19 +194,15 @@ test("top-ups and adjustments print what happened and the balance, once per refe
   }
 
   const exported = await impactOf(t)("export", "balance", "--org", domain, "--format", "ndjson");
-  const entry = z.looseObject({ kind: z.string(), amount_cents: z.number(), note: z.string() });
-  t.deepEqual(
-    exported.stdout
-      .trimEnd()
-      .split("\n")
-      .map((line) => entry.parse(JSON.parse(line)))
-      .map(({ kind, amount_cents: cents, note }) => [kind, cents, note]),
-    [
-      ["adjustment", -500, "twice"],
-      ["adjustment", -500, "typing error"],
-      ["topup", 102_000, "paid"],
-    ],
-  );
+  const entries = exported.stdout
+    .trimEnd()
+    .split("\n")
+    .map((line): unknown => JSON.parse(line));
+  t.like(entries, [
+    { kind: "adjustment", amount_cents: -500, note: "twice" },
+    { kind: "adjustment", amount_cents: -500, note: "typing error" },
+    { kind: "topup", amount_cents: 102_000, note: "paid" },
+  ]);
 });
 
 test("a top-up without a reference is recorded once a day and amount", async (t) => {
@@ -267,12 +238,9 @@ test("malformed amounts, references, notes and reasons are rejected, and a balan
 
   for (const [exitCode, message, ...args] of [
     [2, /must be positive\. .* use impact store adjust\./u, "topup", "--amount", "-0.50"],
-    [2, /above 0/u, "topup", "--amount", "0"],
     [2, /1 to 200 characters/u, "topup", "--amount", "5", "--reference", ""],
-    [2, /1 to 200 characters/u, "topup", "--amount", "5", "--reference", "  "],
     [2, /1 to 200 characters/u, "topup", "--amount", "5", "--reference", "r".repeat(201)],
     [2, /at most 10000 characters/u, "topup", "--amount", "5", "--note", "n".repeat(10_001)],
-    [2, /--reason/u, "adjust", "--amount", "-1"],
     [2, /--reason/u, "adjust", "--amount", "-1", "--reason", " "],
     [2, /not 0/u, "adjust", "--amount", "0", "--reason", "test"],
     [

@@ -9,11 +9,11 @@ import { createPlantingOrders } from "../../../modules/planting/createPlantingOr
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestPlanting } from "../../support/planting.ts";
-import { createTestStore, rowsIn, startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
+import { createTestStore, rowsIn, startStoreApiOf } from "../startStoreApi.ts";
 import type { StoreApi, TestStore } from "../startStoreApi.ts";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { findMatchingTreeId } from "../../../modules/stores/storeRegistrations.sql.ts";
+import { findMatchingTreeId } from "../../../modules/stores/storeTrees.sql.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";
 
 const test = testWithDatabase();
@@ -21,19 +21,21 @@ const test = testWithDatabase();
 const PATH = "/app/api/evidence";
 
 /** The ids of a store's tree records in test mode, newest first. */
-const treeIds = async ({ get }: StoreApi, store: TestStore): Promise<readonly string[]> =>
+const treeIds = async (get: StoreApi["get"], store: TestStore): Promise<readonly string[]> =>
   rowsIn((await get("/app/api/plant", store.test)).body, "trees").map(({ id }) => String(id));
 
-test("evidence is of the newest tree, or of the one that tree_id or an alias selects", async (t) => {
+test("evidence is of the newest tree, and one that was refunded in full is found only by its id", async (t) => {
   const clock = createMovableClock("2026-05-01T10:00:00.000Z");
-  const api = await startStoreApi(t, { db: t.context.db, clock });
-  const store = await createTestStore(t.context.db);
-  await api.post("/app/api/plant", store.test, { trees: 1 });
+  const { get, post, store } = await startStoreApiOf(t, { clock });
+  await post("/app/api/plant", store.test, { trees: 1 });
   clock.set("2026-05-02T10:00:00.000Z");
-  await api.post("/app/api/plant", store.test, { trees: 2 });
-  const [newest = "", oldest = ""] = await treeIds(api, store);
+  await post("/app/api/plant", store.test, { trees: 2 });
+  const [newest = "", oldest] = await treeIds(get, store);
+  const find = async (query: string): Promise<unknown> =>
+    (await get(`${PATH}${query}`, store.test)).body["tree_id"];
+  const refund = () => post("/app/api/refund", store.test, { type: "tree", quantity: 1 });
 
-  const { status, body, headers } = await api.get(PATH, store.test);
+  const { status, body, headers } = await get(PATH, store.test);
   t.is(status, 200);
   t.like(body, {
     tree_id: newest,
@@ -45,20 +47,21 @@ test("evidence is of the newest tree, or of the one that tree_id or an alias sel
     status: "registered",
   });
   t.is(headers.get("Cache-Control"), "private, no-cache");
-  for (const name of ["tree_id", "id", "tree"]) {
-    t.is((await api.get(`${PATH}?${name}=${oldest}`, store.test)).body["tree_id"], oldest);
-  }
-  const cached = await api.get(PATH, {
-    ...store.test,
-    "If-None-Match": headers.get("ETag") ?? "",
-  });
-  t.is(cached.status, 304);
+  const etag = { "If-None-Match": headers.get("ETag") ?? "" };
+  t.is((await get(PATH, { ...store.test, ...etag })).status, 304);
+  await refund();
+  t.is(await find(""), newest);
+  await refund();
+  t.is(await find(""), oldest);
+  t.is(await find("?created_at=2026-05-02"), oldest);
+  t.is(await find(`?tree_id=${newest}`), newest);
+  await refund();
+  t.is((await get(PATH, store.test)).status, 404);
 });
 
 test("a date, or any timestamp of it, selects the newest record of the UTC day, or else the newest before it", async (t) => {
   const clock = createMovableClock("2026-05-01T10:00:00.000Z");
-  const api = await startStoreApi(t, { db: t.context.db, clock });
-  const store = await createTestStore(t.context.db);
+  const { get, post, store } = await startStoreApiOf(t, { clock });
   for (const time of [
     "2026-05-01T10:00:00.000Z",
     "2026-05-03T09:00:00.000Z",
@@ -66,9 +69,9 @@ test("a date, or any timestamp of it, selects the newest record of the UTC day, 
     "2026-05-05T00:00:00.000Z",
   ]) {
     clock.set(time);
-    await api.post("/app/api/plant", store.test, { trees: 1 });
+    await post("/app/api/plant", store.test, { trees: 1 });
   }
-  const [third, second, , first] = await treeIds(api, store);
+  const [third, second, , first] = await treeIds(get, store);
 
   for (const [given, expected] of [
     ["2026-05-01", first],
@@ -77,95 +80,37 @@ test("a date, or any timestamp of it, selects the newest record of the UTC day, 
     ["2026-05-04", second],
     ["2026-05-05", third],
     ["9999-12-31", third],
-    ["20260503", second],
     ["2026-05-03T00:00:00Z", second],
-    ["2026-05-03T09:00:00.000Z", second],
-    ["2026-05-03T23:59:59.998Z", second],
     ["2026-05-03T23:59:59.9999999Z", second],
     ["2026-05-02T23:59:59.9999999Z", first],
     ["2026-05-04T01:30:00%2B02:00", second],
     ["2026-05-02T22:30:00-02:00", second],
-    ["2026-05-05T02:00:00%2B02:00", third],
     ["2026-05-05T02:00%2B02:00", third],
-    ["2026-05-05T00:00Z", third],
-    ["2026-05-04T23:59", second],
-    ["2026-05-03T23:59:59.998999", second],
-    ["2026-05-03T23:59:59.999", second],
   ]) {
     for (const name of ["created_at", "tree_date"]) {
-      const { body } = await api.get(`${PATH}?${name}=${given}`, store.test);
+      const { body } = await get(`${PATH}?${name}=${given}`, store.test);
       t.is(body["tree_id"], expected, given);
     }
   }
-  t.is((await api.get(`${PATH}?created_at=2026-04-30`, store.test)).status, 404);
+  t.is((await get(`${PATH}?created_at=2026-04-30`, store.test)).status, 404);
 });
 
-test("a record that was refunded in full is found only by its id", async (t) => {
-  const clock = createMovableClock("2026-05-01T10:00:00.000Z");
-  const api = await startStoreApi(t, { db: t.context.db, clock });
-  const store = await createTestStore(t.context.db);
-  await api.post("/app/api/plant", store.test, { trees: 1 });
-  clock.set("2026-05-02T10:00:00.000Z");
-  await api.post("/app/api/plant", store.test, { trees: 2 });
-  const [newest, oldest] = await treeIds(api, store);
-  const find = async (query: string): Promise<unknown> =>
-    (await api.get(`${PATH}${query}`, store.test)).body["tree_id"];
-  const refund = () => api.post("/app/api/refund", store.test, { type: "tree", quantity: 1 });
-
-  await refund();
-  t.is(await find(""), newest);
-  await refund();
-  t.is(await find(""), oldest);
-  t.is(await find("?created_at=2026-05-02"), oldest);
-  t.is(await find(`?tree_id=${String(newest)}`), newest);
-  await refund();
-  t.is((await api.get(PATH, store.test)).status, 404);
-});
-
-test("a stage is simulated for test keys only, and the stage decides the shape of the timeline", async (t) => {
+test("a stage is simulated for test keys only, and of any count", async (t) => {
   const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
-  await post("/app/api/plant", store.test, { trees: 1 });
+  await post("/app/api/plant", store.test, { trees: Number.MAX_SAFE_INTEGER });
   await post("/app/api/plant", store.live, { trees: 1 });
 
-  for (const [stage, events] of [
-    ["registered", null],
-    ["funds_distributed", null],
-    ["planted", ["registered", "funds_distributed", "allocated", "planted"]],
-    ["planted_and_verified", ["registered", "funds_distributed", "planted_and_verified"]],
-  ] as const) {
+  for (const stage of EVIDENCE_STAGES) {
     const { status, body, headers } = await get(`${PATH}?evidence_stage=${stage}`, store.test);
     t.is(status, 200);
     t.is(body["status"], stage);
     t.is(headers.get("Evidence-Simulated"), "true");
-    const timeline = rowsIn(body, "timeline");
-    t.is(
-      body["evidence_count"],
-      timeline.filter(({ status: state }) => state === "completed").length,
-    );
-    if (events) {
-      t.deepEqual(
-        timeline.map(({ event }) => event),
-        events,
-      );
-      t.not(body["region"], "");
-    }
-    const live = await get(`${PATH}?evidence_stage=${stage}`, store.live);
-    t.is(live.status, 400);
-    t.is(live.body["code"], "INVALID_PARAMETER");
-  }
-  const simulated = await get(`${PATH}?evidence_stage=planted`, store.test);
-  const region = encodeURIComponent(String(simulated.body["region"]).toUpperCase());
-  t.is((await get(`${PATH}?evidence_stage=planted&region=${region}`, store.test)).status, 200);
-  t.is((await get(`${PATH}?evidence_stage=planted&region=Nowhere`, store.test)).status, 404);
-});
-
-test("a registration of the largest count has simulated evidence of every stage", async (t) => {
-  const { get, post, store } = await startStoreApiOf(t);
-  await post("/app/api/plant", store.test, { trees: Number.MAX_SAFE_INTEGER });
-  for (const stage of EVIDENCE_STAGES) {
-    const { status, body } = await get(`${PATH}?evidence_stage=${stage}`, store.test);
-    t.is(status, 200);
-    t.is(body["status"], stage);
+    const completed = rowsIn(body, "timeline").filter((each) => each["status"] === "completed");
+    t.is(body["evidence_count"], completed.length);
+    t.like(await get(`${PATH}?evidence_stage=${stage}`, store.live), {
+      status: 400,
+      body: { code: "INVALID_PARAMETER" },
+    });
   }
 });
 
@@ -224,37 +169,27 @@ test.serial(
 );
 
 test("malformed parameters are rejected, and records of other stores and of the other mode are not found", async (t) => {
-  const { db } = t.context;
-  const api = await startStoreApi(t, { db });
-  const [store, other] = [await createTestStore(db), await createTestStore(db)];
-  await api.post("/app/api/plant", store.test, { trees: 1 });
-  await api.post("/app/api/plastic", other.test, { bottles: 1 });
-  const [id = ""] = await treeIds(api, store);
+  const { get, post, store } = await startStoreApiOf(t);
+  const other = await createTestStore(t.context.db);
+  await post("/app/api/plant", store.test, { trees: 1 });
+  const [id = ""] = await treeIds(get, store);
 
   for (const query of [
     "impact_type=bottles",
-    "evidence_stage=grown",
     "created_at=yesterday",
-    "created_at=2026-02-30",
     "created_at=2026-02-30T10:00:00Z",
-    "created_at=2026-02-28T1",
-    "created_at=2026-02-28T10:00.5",
     "created_at=2026-01-01&tree_date=2026-01-02",
     `id=${id}&tree=${crypto.randomUUID()}`,
   ]) {
-    const { status, body } = await api.get(`${PATH}?${query}`, store.test);
-    t.is(status, 400, query);
-    t.is(body["code"], "INVALID_PARAMETER");
+    const expected = { status: 400, body: { code: "INVALID_PARAMETER" } };
+    t.like(await get(`${PATH}?${query}`, store.test), expected, query);
   }
-  for (const headers of [store.live, other.test, other.live]) {
+  for (const headers of [store.live, other.test]) {
     for (const query of ["", `?id=${id}`]) {
-      const { status, body } = await api.get(`${PATH}${query}`, headers);
-      t.is(status, 404);
-      t.is(body["code"], "NOT_FOUND");
+      t.like(await get(`${PATH}${query}`, headers), { status: 404, body: { code: "NOT_FOUND" } });
     }
   }
-  t.is((await api.get(`${PATH}?id=not-a-uuid`, store.test)).status, 404);
-  t.is((await api.get(`${PATH}?impact_type=trees&id=&region=`, store.test)).status, 200);
+  t.is((await get(`${PATH}?impact_type=trees&id=&region=`, store.test)).status, 200);
 });
 
 const TABLES = ["registration", "planting_order"];
@@ -323,115 +258,55 @@ const listTrees = (db: DatabasePool, accountId: string) =>
     ORDER BY registration.created_at DESC, registration.id DESC
   `);
 
-const NO_CONDITION = { id: null, until: null, projectPublicId: null, region: null };
-
-test.serial("the newest tree of the matching planting orders is selected", async (t) => {
-  const { db, owner: filler } = t.context;
-  const { id: accountId } = await createTestStore(db);
-  const { id: otherId } = await createTestStore(db);
-  await insertTrees(filler, accountId, 2000);
-  await insertTrees(filler, otherId, 2000);
-  const owner = { accountId, mode: "live" } as const;
-  const trees = await listTrees(db, accountId);
-  const times = [
-    null,
-    ...[0, 300, 700, 1000, 1100, 1101, 1102, 1103, trees.length - 1].map(
-      (index) => trees[index]?.position ?? "",
-    ),
-  ];
-  const projects = [null, `${accountId}-0`, `${accountId}-7`, `${otherId}-9`];
-  const selections = times.flatMap((time) =>
-    projects.flatMap((projectPublicId) =>
-      [null, "COAST", "hills", "everywhere", "Nowhere"].map((region) => ({
-        time,
-        projectPublicId,
-        region,
-      })),
-    ),
-  );
-  for (const { time, projectPublicId, region } of selections) {
-    const expected = trees.find(
-      ({ position, publicId, regions }) =>
-        (time === null || position < time) &&
-        (projectPublicId === null || publicId === projectPublicId) &&
-        (region === null || regions.includes(region.toLowerCase())),
-    );
-    const until = time === null ? null : new Date(time);
-    const selection = { until, projectPublicId, region };
-    const found = await findMatchingTreeId(db, owner, { ...NO_CONDITION, ...selection });
-    t.is(found, expected?.id ?? null, JSON.stringify(selection));
-    if (expected) {
-      const byId = { ...selection, id: expected.id };
-      t.is(await findMatchingTreeId(db, owner, byId), expected.id);
-      t.is(await findMatchingTreeId(db, owner, { ...byId, projectPublicId: "other" }), null);
-    }
-  }
-});
-
-/** They have 600 pages. Those of 3,000 orders of one tree each are searched in 9,000. */
+/** They have 600 pages. */
 const TREES = 40_000;
 const MAXIMUM_PAGES = 100;
 
-test.serial("a tree is selected without reading those in other orders, or in none", async (t) => {
-  const { filler, db } = await openSinglePools(t);
-  const { id: accountId } = await createTestStore(t.context.db);
-  const owner = { accountId, mode: "live" } as const;
-  await stopAutovacuum(filler, TABLES);
-  await insertTrees(filler, accountId, TREES);
-  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
-  const countPages = await createPageCounter(filler, db, TABLES);
-  for (const selection of [
-    { region: "Coast" },
-    { region: "Nowhere" },
-    { projectPublicId: `${accountId}-3` },
-    { projectPublicId: "other" },
-    { region: "Hills", until: new Date("2026-05-05T00:00:00Z") },
-  ]) {
-    const pages = await countPages((single) =>
-      findMatchingTreeId(single, owner, { ...NO_CONDITION, ...selection }),
-    );
-    t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${JSON.stringify(selection)}: ${pages} pages`);
-  }
-});
-
 test.serial(
-  "a recent tree is selected, or none, without reading all of many orders that match",
+  "the newest tree of the matching planting orders is selected without reading those in others, or in none",
   async (t) => {
     const { filler, db } = await openSinglePools(t);
     const { id: accountId } = await createTestStore(t.context.db);
+    const { id: otherId } = await createTestStore(t.context.db);
     await stopAutovacuum(filler, TABLES);
-    await filler.query(sql.typeAlias("void")`
-    WITH planting_order AS (
-      INSERT INTO planting_order (
-        public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, site_shares, created_at
-      )
-      SELECT
-        ${accountId} || '-' || number, ${accountId}, 'live', 'simulated', 'Partner', 'Buyer', 'allocations', 1,
-        '[{"region": "Coast"}]', now()
-      FROM generate_series(1, 3000) AS number
-      RETURNING id
-    )
-    INSERT INTO registration (
-      id, account_id, mode, kind, count, created_at, unit_price_cents, planting_order_id
-    )
-    SELECT
-      gen_random_uuid(), ${accountId}, 'live', 'tree', 1, '2026-05-01T00:00:00Z'::timestamptz + id * interval '1 minute', 50, id
-    FROM planting_order
-  `);
+    await insertTrees(filler, accountId, TREES);
+    await insertTrees(filler, otherId, 2000);
     await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
-    const [newest] = await listTrees(filler, accountId);
+    const trees = await listTrees(filler, accountId);
+    const owner = { accountId, mode: "live" } as const;
     const countPages = await createPageCounter(filler, db, TABLES);
-    const beforeAll = { until: new Date("2026-04-01T00:00:00Z") };
-    for (const [selection, expected] of [
-      [{ region: "coast" }, newest?.id ?? ""],
-      [beforeAll, null],
-    ] as const) {
-      const pages = await countPages(async (single) => {
-        const owner = { accountId, mode: "live" } as const;
-        const found = await findMatchingTreeId(single, owner, { ...NO_CONDITION, ...selection });
-        t.is(found, expected);
-      });
-      t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${JSON.stringify(selection)}: ${pages} pages`);
+    const middle = Math.round(trees.length / 2);
+    for (const index of [null, 300, middle, middle + 1, middle + 2, trees.length - 1]) {
+      const time = index === null ? null : (trees[index]?.position ?? null);
+      for (const [projectPublicId, region] of [
+        [null, null],
+        [null, "COAST"],
+        [null, "everywhere"],
+        [null, "Nowhere"],
+        [`${accountId}-0`, null],
+        [`${accountId}-7`, "hills"],
+        [`${otherId}-9`, null],
+        ["other", "coast"],
+      ] as const) {
+        const expected = trees.find(
+          ({ position, publicId, regions }) =>
+            (time === null || position < time) &&
+            (projectPublicId === null || publicId === projectPublicId) &&
+            (region === null || regions.includes(region.toLowerCase())),
+        );
+        const until = time === null ? null : new Date(time);
+        const selection = { id: null, until, projectPublicId, region };
+        const pages = await countPages(async (single) => {
+          const found = await findMatchingTreeId(single, owner, selection);
+          t.is(found, expected?.id ?? null, JSON.stringify(selection));
+        });
+        t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${JSON.stringify(selection)}: ${pages} pages`);
+        if (expected) {
+          const byId = { ...selection, id: expected.id };
+          t.is(await findMatchingTreeId(db, owner, byId), expected.id);
+          t.is(await findMatchingTreeId(db, owner, { ...byId, projectPublicId: "other" }), null);
+        }
+      }
     }
   },
 );

@@ -122,20 +122,26 @@ test("a rejected write leaves its key free: bad input, a spent balance, too few 
   t.like(await readStoreState(db, store.id), { responses: 3, balance: 50, remaining: 0 });
 });
 
-test("a write is replayed after the balance is spent and the price has gone up", async (t) => {
+test("a write is replayed after the balance is spent and the price has gone up; a key has a store and a mode", async (t) => {
+  const { db } = t.context;
   const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 50 } });
-  const headers = { ...store.live, "Idempotency-Key": "key" };
+  const other = await createTestStore(db, { balanceCents: 50 });
+  const key = { "Idempotency-Key": "key" };
+  const plant = async (headers: Readonly<Record<string, string>>) => {
+    const response = await post("/app/api/plant", headers, { trees: 1 });
+    const isReplayed = response.headers.get("Idempotent-Replayed") === "true";
+    return [response.status, response.text, isReplayed] as const;
+  };
 
-  const first = await post("/app/api/plant", headers, { trees: 1 });
-  await updateStore(t.context.db, store.id, { treePriceCents: 75 });
-  const again = await post("/app/api/plant", headers, { trees: 1 });
+  const [status, text] = await plant({ ...store.live, ...key });
+  await updateStore(db, store.id, { treePriceCents: 75 });
 
-  t.is(first.status, 200);
-  t.is(again.status, 200);
-  t.is(again.text, first.text);
-  t.is(again.headers.get("Idempotent-Replayed"), "true");
-  t.is((await post("/app/api/plant", store.live, { trees: 1 })).status, 402);
-  t.like(await readStoreState(t.context.db, store.id), { balance: 0, registrations: 1 });
+  t.is(status, 200);
+  t.deepEqual(await plant({ ...store.live, ...key }), [200, text, true]);
+  t.is((await plant(store.live))[0], 402);
+  t.deepEqual(await plant({ ...store.test, ...key }), [200, text, false]);
+  t.deepEqual(await plant({ ...other.live, ...key }), [200, text, false]);
+  t.like(await readStoreState(db, store.id), { balance: 0, registrations: 2 });
 });
 
 for (const [operation, feature, shown] of [

@@ -10,16 +10,11 @@ test("invalid fields are rejected by name, and nothing is recorded", async (t) =
 
   for (const [path, body, field] of [
     ["plant", {}, "trees: required"],
-    ["plant", { trees: null }, "trees: required"],
-    ["plant", { trees: 0 }, "trees: must be an integer"],
     ["plant", { trees: 2 ** 53 }, `trees: must be at most ${Number.MAX_SAFE_INTEGER}`],
     ["plant", { trees: 1, order_id: 2 ** 53 }, "order_id: must be a string"],
-    ["plant", { trees: 1, order_id: true }, "order_id: must be a string"],
     ["plant", { trees: 1, order_id: "x".repeat(1001) }, "order_id: must be at most"],
     ["plant", { trees: 1, customer_id: 1.5 }, "customer_id"],
-    ["plant", { trees: 1, customer_id: {} }, "customer_id"],
     ["plant", { trees: 1, customer_name: "\u0000" }, "customer_name: must be well-formed"],
-    ["plant", { trees: 1, notes: ["x"] }, "notes: must be a string"],
     ...["idempotency_key", "idempotencyKey", "Idempotency-Key"].flatMap((name) =>
       [
         ["plant", { trees: 1 }] as const,
@@ -36,23 +31,12 @@ test("invalid fields are rejected by name, and nothing is recorded", async (t) =
       ),
     ),
     [
-      "plant",
-      { trees: 1, email: "ann@example.com", customer_email: "bob@example.com" },
-      "customer_email: customer_email, email are aliases; their values must match",
-    ],
-    [
       "charity/donate",
       { charity_id: "53-0196605", amount: 1, currency: "EUR" },
       "currency: must be USD",
     ],
-    ["plant", [], "the body must be a JSON object"],
-    ["plant", "[1", "the body is not a valid JSON object"],
     ["plant", '{"trees": 1e400}', "trees: must be an integer"],
-    ["plastic", { bottles: -1 }, "bottles: must be an integer of at least 1"],
-    ["refund", { type: null, quantity: 1 }, "type: required"],
     ["refund", { type: "trees", quantity: 1 }, "type: must be one of tree, plastic, donation"],
-    ["refund", { type: "tree" }, "quantity: required"],
-    ["refund", { type: "tree", quantity: -1 }, "quantity: must be an integer of at least 1"],
     ...["customer_name", "customer_email", "customer_id", "order_id"].flatMap((name) =>
       ["", " \t"].map(
         (empty) =>
@@ -93,20 +77,3 @@ for (const [path, field] of [
     ]);
   });
 }
-
-test("totals cover the store or one customer, without refunded units", async (t) => {
-  const { get, post, store } = await startStoreApiOf(t);
-  await post("/app/api/plant", store.test, { trees: 3, customer_name: "Ann" });
-  await post("/app/api/plant", store.test, { trees: 5, customer_email: "bob@example.com" });
-  await post("/app/api/plastic", store.test, { bottles: 2, customer_name: "Ann" });
-  await post("/app/api/refund", store.test, { type: "tree", quantity: 1, customer_name: "Ann" });
-
-  const read = async (query: string) =>
-    (await get(`/app/api/impact/stats${query}`, store.test)).body;
-  t.like(await read(""), { trees: 7, plastic_bottles: 2, co2_kg: 1400, customer_scoped: false });
-  t.like(await read("?customer_name=an"), { trees: 2, plastic_bottles: 2, customer_scoped: true });
-  t.like(await read("?customer=BOB@example.com"), { trees: 5, plastic_bottles: 0, co2_kg: 1000 });
-  t.like(await read("?customer_name="), { trees: 7, customer_scoped: false });
-  t.like(await read("?customer_id=nobody"), { trees: 0, donations: 0, customer_scoped: true });
-  t.like(await read("?order_id=1"), { trees: 7, customer_scoped: false });
-});

@@ -1,7 +1,6 @@
-import type { QuerySqlToken } from "slonik";
-import { lockBalances } from "../../../modules/stores/balances.sql.ts";
-import { recordStoreWrites } from "../../../modules/stores/storeWrites.sql.ts";
-import { updateStore } from "../../../modules/stores/stores.sql.ts";
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { changeLockedBalance, lockBalance } from "../../../modules/stores/lockBalance.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
@@ -29,21 +28,27 @@ const WRITES = [
   },
 ] as const;
 
-test("64 parallel writes of four kinds in two processes never overspend, and the ledger adds up", async (t) => {
+const eventRow = z.strictObject({ type: z.string(), cents: z.int() });
+
+/** Lists the events of a store's balance, with the balance that each names. */
+const listEvents = (db: DatabasePool, storeId: string) =>
+  db.any(sql.type(eventRow)`
+    SELECT type, (data ->> 'balance_cents')::integer AS cents
+    FROM event
+    WHERE account_id = ${storeId} AND type LIKE 'balance.%'
+    ORDER BY transaction_id, id
+  `);
+
+test("64 parallel writes of four kinds in two processes never overspend, the ledger adds up, and each crossing is reported once", async (t) => {
   const { db } = t.context;
   const apiOf = await startTwoStoreApis(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const store = await createTestStore(db, { balanceCents: 1000, lowBalanceCents: 500 });
 
   const responses = await Promise.all(
-    Array.from({ length: 64 }, (_, index) => {
+    Array.from({ length: 64 }, async (_, index) => {
       const { path, body, cents } = WRITES[index % WRITES.length] ?? WRITES[0];
-      return apiOf(index)
-        .post(path, store.live, body)
-        .then(({ status, body: response }) => ({
-          status,
-          code: response["code"],
-          cents,
-        }));
+      const { status, body: response } = await apiOf(index).post(path, store.live, body);
+      return { status, code: response["code"], cents };
     }),
   );
 
@@ -52,12 +57,16 @@ test("64 parallel writes of four kinds in two processes never overspend, and the
   t.true(responses.some(({ status }) => status === 402));
   t.true(spent <= 1000);
   const state = await readStoreState(db, store.id);
-  t.is(state.balance, 1000 - spent);
-  t.is(state.entrySum, state.balance);
-  t.is(state.lastBalance, state.balance);
+  t.like(state, { balance: 1000 - spent, entrySum: 1000 - spent, lastBalance: 1000 - spent });
   t.is(state.brokenLinks, 0);
   // Every rejected write costs more than what is left.
   t.true(state.balance < 100);
+  const events = await listEvents(db, store.id);
+  t.deepEqual(
+    events.map(({ type }) => type),
+    ["balance.low", "balance.depleted"],
+  );
+  t.true(events.every(({ cents }) => cents < 500));
 });
 
 test("test keys spend nothing, need no balance and do not see live records", async (t) => {
@@ -82,24 +91,7 @@ test("test keys spend nothing, need no balance and do not see live records", asy
   });
   t.is((await post("/app/api/refund", store.test, { type: "tree", quantity: 100 })).status, 200);
   t.is((await readStoreState(db, store.id)).balance, 0);
-});
-
-test("a reversal returns the price that was paid, not the current price", async (t) => {
-  const { db } = t.context;
-  const { post, store } = await startStoreApiOf(t, {
-    store: { balanceCents: 1000, treePriceCents: 50 },
-  });
-  await post("/app/api/plant", store.live, { trees: 4 });
-  await updateStore(db, store.id, { treePriceCents: 175 });
-  await post("/app/api/plant", store.live, { trees: 2 });
-  t.is((await readStoreState(db, store.id)).balance, 450);
-  await updateStore(db, store.id, { treePriceCents: 1 });
-
-  await post("/app/api/refund", store.live, { type: "tree", quantity: 3 });
-
-  const state = await readStoreState(db, store.id);
-  t.is(state.balance, 450 + 2 * 175 + 50);
-  t.like(state, { remaining: 3, totals: 3, brokenLinks: 0 });
+  t.deepEqual(await listEvents(db, store.id), []);
 });
 
 test("the balance comes with prices, threshold and pages of the ledger, newest first", async (t) => {
@@ -173,18 +165,13 @@ test.serial(
 
     const isLocked = Promise.withResolvers<void>();
     const topUp = owner.transaction(async (transaction) => {
-      const [balance] = await lockBalances(transaction, [store.id]);
+      const locked = await lockBalance(transaction, store.id);
       await transaction.query(sql.typeAlias("void")`LOCK TABLE balance_entry`);
       isLocked.resolve();
       await awaitBlocked(transaction);
-      if (balance) {
-        const entry = { kind: "topup", accountId: store.id, amountCents: 200, note: "" } as const;
-        const balanceCents = balance.balanceCents + 200;
-        await recordStoreWrites(transaction, {
-          entries: [{ ...entry, balanceCents, createdAt: new Date().toISOString() }],
-          balances: [{ ...balance, balanceCents }],
-        });
-      }
+      const createdAt = new Date().toISOString();
+      const entry = { kind: "topup", amountCents: 200, note: "", createdAt } as const;
+      await changeLockedBalance(transaction, locked, entry, new Date());
     });
     await isLocked.promise;
     const { body } = await get("/app/api/balance", store.live);
@@ -236,45 +223,50 @@ test("the database rejects changed entries, negative top-ups and negative balanc
   const store = await createTestStore(db, { balanceCents: 100 });
 
   const before = await readStoreState(db, store.id);
-  const rejects = async (statement: QuerySqlToken, reason: RegExp): Promise<void> => {
+  const ofStore = sql.fragment`WHERE account_id = ${store.id}`;
+  for (const [statement, reason] of [
+    [
+      sql.typeAlias("void")`UPDATE balance_entry SET amount_cents = 1 ${ofStore}`,
+      /balance entries cannot be changed/u,
+    ],
+    [
+      sql.typeAlias("void")`DELETE FROM balance_entry ${ofStore}`,
+      /balance entries cannot be changed/u,
+    ],
+    [
+      sql.typeAlias("void")`
+        INSERT INTO balance_entry (account_id, kind, amount_cents, balance_cents, created_at)
+        VALUES (${store.id}, 'topup', -1, 99, now())
+      `,
+      /balance_entry_topup/u,
+    ],
+    [sql.typeAlias("void")`UPDATE store SET balance_cents = -1 ${ofStore}`, /store_balance_safe/u],
+  ] as const) {
     const error = await t.throwsAsync(owner.query(statement));
     t.regex(
       `${error?.message} ${error?.cause instanceof Error ? error.cause.message : ""}`,
       reason,
     );
-  };
-
-  await rejects(
-    sql.typeAlias("void")`
-      UPDATE balance_entry
-      SET amount_cents = 1
-      WHERE account_id = ${store.id}
-    `,
-    /balance entries cannot be changed/u,
-  );
-  await rejects(
-    sql.typeAlias("void")`
-      DELETE FROM balance_entry
-      WHERE account_id = ${store.id}
-    `,
-    /balance entries cannot be changed/u,
-  );
-  await rejects(
-    sql.typeAlias("void")`
-      INSERT INTO balance_entry (account_id, kind, amount_cents, balance_cents, created_at)
-      VALUES (${store.id}, 'topup', -1, 99, now())
-    `,
-    /balance_entry_topup/u,
-  );
-  await rejects(
-    sql.typeAlias("void")`
-      UPDATE store
-      SET balance_cents = -1
-      WHERE account_id = ${store.id}
-    `,
-    /store_balance_safe/u,
-  );
+  }
   t.deepEqual(await readStoreState(db, store.id), before);
+});
+
+test("no balance covers the largest count, and the refusal names both amounts exactly", async (t) => {
+  const { db } = t.context;
+  const { post, store } = await startStoreApiOf(t, {
+    store: { balanceCents: Number.MAX_SAFE_INTEGER, bottlePriceCents: 7 },
+  });
+  const bottles = Number.MAX_SAFE_INTEGER;
+
+  t.like(await post("/app/api/plastic", store.live, { bottles }), {
+    status: 402,
+    body: {
+      error:
+        "top-up balance exhausted: $630,503,947,831,869.37 needed, $90,071,992,547,409.91 left",
+    },
+  });
+  t.is((await post("/app/api/plant", store.live, { trees: 1 })).status, 200);
+  t.is((await readStoreState(db, store.id)).balance, Number.MAX_SAFE_INTEGER - 50);
 });
 
 test("a store's registrations have no usage facts; a price of 0 makes no ledger entry", async (t) => {

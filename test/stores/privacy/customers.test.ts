@@ -1,15 +1,11 @@
+import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { readJson, impactOf, runImpact } from "../../cli/runImpact.ts";
+import { readJson, impactOf } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestStore, rowsIn, startStoreApiOf } from "../startStoreApi.ts";
 import type { StoreApi } from "../startStoreApi.ts";
 import { sql } from "../../../db/sql.ts";
-import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
-import { systemClock } from "../../../runtime/clock.ts";
-import { exportCustomer } from "../../../modules/stores/exportCustomer.ts";
-import { countPersonalRecords } from "../../../modules/stores/personalData.sql.ts";
-import { listPersonalRegistrations } from "../../../modules/stores/personalRecords.sql.ts";
 import { readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
@@ -45,22 +41,21 @@ for (const [stored, given] of [
   test(`a customer recorded in ${stored} is found, refunded and erased in ${given}`, async (t) => {
     const impact = impactOf(t);
     const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
-    const [name, email, id, order] = ["Zoë Åström", "Zoë.Åström@example.com", "kund-ö", "#Å-1"].map(
-      (text) => text.normalize(stored),
-    );
+    const [customer_name, customer_email, customer_id, order_id] = [
+      "Zoë Åström",
+      "Zoë.Åström@example.com",
+      "kund-ö",
+      "#Å-1",
+    ].map((text) => text.normalize(stored));
     const [sameName = "", sameEmail = "", sameId = "", sameOrder = ""] = [
       "ZOË ÅSTRÖM",
       "ZOË.ÅSTRÖM@EXAMPLE.COM",
       "kund-ö",
       "Å-1",
     ].map((text) => text.normalize(given));
-    await post("/app/api/plant", store.live, {
-      trees: 2,
-      customer_name: name,
-      customer_email: email,
-    });
-    await post("/app/api/plant", store.live, { trees: 1, customer_name: name });
-    await post("/app/api/plant", store.live, { trees: 4, customer_id: id, order_id: order });
+    await post("/app/api/plant", store.live, { trees: 2, customer_name, customer_email });
+    await post("/app/api/plant", store.live, { trees: 1, customer_name });
+    await post("/app/api/plant", store.live, { trees: 4, customer_id, order_id });
 
     for (const [parameter, text, count] of [
       ["customer_name", sameName, 2],
@@ -75,27 +70,18 @@ for (const [stored, given] of [
       t.is(body["count"], count, parameter);
       // As it was sent.
       const [tree] = rowsIn(body, "trees");
-      t.is(tree?.["customer_name"], text === sameId || text === sameOrder ? "" : name);
+      t.is(tree?.["customer_name"], text === sameId || text === sameOrder ? "" : customer_name);
     }
-    const query = new URLSearchParams({ customer_name: sameName });
-    t.is((await get(`/app/api/impact/stats?${query.toString()}`, store.live)).body["trees"], 3);
     const refund = { type: "tree", quantity: 3, customer_name: sameName };
     t.is((await post("/app/api/refund", store.live, refund)).status, 200);
-    t.like(
-      readJson(
-        await impact("store", "forget", store.domain, "--customer-email", sameEmail, "--json"),
-      ),
+    for (const [option, text, registrations] of [
       // The second record has only the name.
-      { registrations: 2 },
-    );
-    const byOrder = ["--order-id", sameOrder, "--dry-run", "--json"];
-    t.like(readJson(await impact("store", "forget", store.domain, ...byOrder)), {
-      registrations: 1,
-    });
-    const byId = ["--customer-id", sameId, "--json"];
-    t.like(readJson(await impact("store", "forget", store.domain, ...byId)), {
-      registrations: 1,
-    });
+      ["--customer-email", sameEmail, 2],
+      ["--customer-id", sameId, 1],
+    ] as const) {
+      const forget = ["store", "forget", store.domain, option, text, "--json"];
+      t.like(readJson(await impact(...forget)), { registrations });
+    }
   });
 }
 
@@ -128,96 +114,28 @@ test("a customer is exported and erased by the same address in any script, and b
   }
 });
 
-const CUSTOMER = { ids: ["7"], emails: [], orderIds: [] };
-
-/** Inserts registrations of a customer, each a day older than the one before, with refunds of one unit each. */
-const insertRefunds = async (
-  { owner }: DatabaseContext,
-  storeId: string,
-  refunds: readonly number[],
-): Promise<void> => {
-  await owner.query(sql.typeAlias("void")`
-    WITH inserted AS (
-      INSERT INTO registration
-        (id, account_id, mode, kind, count, refunded_count, created_at, customer_id, unit_price_cents)
-      SELECT gen_random_uuid(), ${storeId}, 'live', 'tree', 100000, refunds, now() - make_interval(days => place::int), '7', 0
-      FROM unnest(${sql.array([...refunds], "int4")}) WITH ORDINALITY AS given (refunds, place)
-      RETURNING id, account_id, refunded_count, created_at
-    )
-    INSERT INTO refund (id, registration_id, account_id, count, reason, created_at)
-    SELECT gen_random_uuid(), id, account_id, 1, number::text, created_at + make_interval(secs => number)
-    FROM inserted
-    CROSS JOIN LATERAL generate_series(1, refunded_count) AS number
-  `);
-};
-
-const exportOf = ({ db }: DatabaseContext, storeId: string) =>
-  exportCustomer({ db, clock: systemClock, actor: SERVICE }, storeId, CUSTOMER);
-
-test("an export has all reasons of refunds, oldest first", async (t) => {
-  const store = await createTestStore(t.context.db);
-  await insertRefunds(t.context, store.id, [2, 0, 150]);
-
-  const { registrations, hasMore } = await exportOf(t.context, store.id);
-
-  t.deepEqual(
-    registrations.map(({ refundReasons }) => refundReasons),
-    [["1", "2"], [], Array.from({ length: 150 }, (_, index) => String(index + 1))],
-  );
-  t.false(hasMore);
-});
-
 const EMAIL = "orders@shop.example";
 
-/** Inserts a registration with an address for each name, and one that has only the name, in upper case. */
-const insertNames = async (
-  { owner }: DatabaseContext,
-  storeId: string,
-  names: readonly string[],
-): Promise<void> => {
+test("all names of a customer are erased, in any case, and no similar ones", async (t) => {
+  const { db, owner } = t.context;
+  const store = await createTestStore(db);
+  const names = ["élodie 100%_1", ...Array.from({ length: 1100 }, (_, index) => `name ${index}`)];
+  // One with an address and one without for each name, and one of another customer.
   await owner.query(sql.typeAlias("void")`
     INSERT INTO registration
       (id, account_id, mode, kind, count, created_at, customer_name, customer_email, unit_price_cents)
-    SELECT gen_random_uuid(), ${storeId}, 'live', 'tree', 1, now(), given.name, given.email, 0
-    FROM unnest(${sql.array([...names], "text")}) AS name
-    CROSS JOIN LATERAL (VALUES (name, ${EMAIL}::text), (upper(name), NULL)) AS given (name, email)
-  `);
-};
-
-const namesOf = (count: number): readonly string[] =>
-  Array.from({ length: count }, (_, index) => `name ${index}`);
-
-test("a customer may have more names than a statement can have parameters", async (t) => {
-  const { db } = t.context;
-  const store = await createTestStore(db);
-  await insertNames(t.context, store.id, ["name 1", "name 66000"]);
-  const names = namesOf(66_000);
-  const customer = { identity: { ids: [], emails: [], orderIds: [] }, names };
-
-  const listed = await listPersonalRegistrations(db, store.id, customer, 10);
-
-  t.deepEqual(
-    listed.map(({ customerName }) => customerName),
-    ["NAME 1"],
-  );
-  t.deepEqual(await countPersonalRecords(db, store.id, customer), {
-    registrations: 1,
-    donations: 0,
-  });
-});
-
-test("all names of a customer are erased, in any case, and no similar ones", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const store = await createTestStore(db);
-  const names = ["élodie 100%_1", ...namesOf(1100)];
-  await insertNames(t.context, store.id, names);
-  await t.context.owner.query(sql.typeAlias("void")`
-    INSERT INTO registration (id, account_id, mode, kind, count, created_at, customer_name, unit_price_cents)
-    VALUES (gen_random_uuid(), ${store.id}, 'live', 'tree', 1, now(), 'élodie 100 and 1', 0)
+    SELECT gen_random_uuid(), ${store.id}, 'live', 'tree', 1, now(), given.name, given.email, 0
+    FROM (
+      SELECT name, ${EMAIL} FROM unnest(${sql.array(names, "text")}) AS name
+      UNION ALL
+      SELECT upper(name), NULL FROM unnest(${sql.array(names, "text")}) AS name
+      UNION ALL
+      SELECT 'élodie 100 and 1', NULL
+    ) AS given (name, email)
   `);
 
   const forget = ["store", "forget", store.domain, "--customer-email", EMAIL, "--json"];
-  const run = await runImpact(forget, { env: { DATABASE_URL: databaseUrl } });
+  const run = await impactOf(t)(...forget);
 
   t.like(readJson(run), { registrations: 2 * names.length, donations: 0 });
   const left = await db.anyFirst(sql.type(z.strictObject({ name: z.string() }))`
@@ -283,4 +201,114 @@ test("an erasure leaves no hash of a customer's requests, and their keys still c
   t.true((await send(changed)).every(({ status }) => status === 200));
   t.true((await sendOther(changed)).every(({ status }) => status === 400));
   t.deepEqual(await readStoreState(db, store.id), before);
+});
+
+const customerExport = z.looseObject({
+  registrations: z.array(z.looseObject({ notes: z.string().nullable() })),
+});
+
+const SHARED = "Orders@Shop.example";
+
+/** Returns a store where customers 1 and 2 share an address and have one of their own, and functions that use it. */
+const createSharingStore = async (t: ExecutionContext<DatabaseContext>) => {
+  const { post, get, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
+  const plant = (notes: string, customer: Readonly<Record<string, string>>) =>
+    post("/app/api/plant", store.live, { trees: 1, notes, ...customer });
+  await plant("1, shared", { customer_id: "1", customer_email: SHARED });
+  await plant("1, own", { customer_id: "1", customer_email: "ann@example.com" });
+  await plant("ann, own", { customer_name: "Ann Lee", customer_email: "Ann@example.com" });
+  await plant("ann", { customer_name: "ann lee" });
+  await plant("shared", { customer_name: "Shop", customer_email: SHARED });
+  await plant("2", { customer_id: "2", customer_name: "Bob Hill" });
+  await plant("bob", { customer_name: "Bob Hill" });
+  const shareWithTwo = { customer_id: "2", customer_name: "Bob Hill", customer_email: SHARED };
+  const run = async (command: string, ...options: readonly string[]) => {
+    const ended = await impactOf(t)("store", command, store.domain, ...options);
+    t.is(ended.exitCode, 0, ended.stderr);
+    return ended;
+  };
+  return {
+    store,
+    /** Customer 2 uses the shared address, in test mode for a donation only. */
+    share: async (mode: "live" | "test" | null) => {
+      if (mode === "live") {
+        await plant("2, shared", shareWithTwo);
+      } else if (mode === "test") {
+        const donation = { charity_id: "53-0196605", amount_dollars: 1, ...shareWithTwo };
+        await post("/app/api/charity/donate", store.test, donation);
+      }
+    },
+    forget: (...options: readonly string[]) => run("forget", ...options),
+    listExported: async (...options: readonly string[]) => {
+      const exported = customerExport.parse(readJson(await run("export-customer", ...options)));
+      return exported.registrations.map(({ notes }) => notes);
+    },
+    listLeft: async () => {
+      const { body } = await get("/app/api/plant?limit=100", store.live);
+      return rowsIn(body, "trees").flatMap(({ notes }) => (notes === "" ? [] : String(notes)));
+    },
+  };
+};
+
+/** Which mode customer 2 has used the shared address in, how a customer is named, and whose records are left. */
+const CASES: readonly (readonly [string, "live" | "test" | null, string, readonly string[]])[] = [
+  [
+    "an address that several customers share leads to none of them",
+    "live",
+    `--customer-email ${SHARED}`,
+    ["2", "ann", "ann, own", "1, own"],
+  ],
+  [
+    "a customer's id does not lead to an address that another id has",
+    "live",
+    "--customer-id 1",
+    ["2, shared", "bob", "2", "shared"],
+  ],
+  [
+    "a customer's id does not lead to an address that another id has in a test donation only",
+    "test",
+    "--customer-id 1",
+    ["bob", "2", "shared"],
+  ],
+  [
+    "a customer's id leads to an address that no other id has",
+    null,
+    "--customer-id 1",
+    ["bob", "2"],
+  ],
+  [
+    "a given address does not lead to another id than the given one",
+    null,
+    "--customer-id 2 --customer-email ann@example.com",
+    ["shared", "1, shared"],
+  ],
+];
+for (const [title, sharedIn, named, left] of CASES) {
+  test.serial(title, async (t) => {
+    const { share, forget, listExported, listLeft } = await createSharingStore(t);
+    await share(sharedIn);
+    const before = await listLeft();
+
+    const exported = await listExported(...named.split(" "));
+    await forget(...named.split(" "));
+
+    t.deepEqual(await listLeft(), left);
+    t.deepEqual(
+      exported,
+      before.filter((notes) => !left.includes(notes)),
+    );
+  });
+}
+
+test.serial("an address with more records than a person has is shared", async (t) => {
+  const { store, forget, listLeft } = await createSharingStore(t);
+  await t.context.owner.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, customer_email, unit_price_cents)
+    SELECT gen_random_uuid(), ${store.id}, 'test', 'tree', 1, now(), ${SHARED}, 0
+    FROM generate_series(1, 10000)
+  `);
+
+  await forget("--customer-id", "1");
+
+  t.deepEqual(await listLeft(), ["bob", "2", "shared"]);
 });

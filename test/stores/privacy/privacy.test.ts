@@ -1,4 +1,3 @@
-import { Client } from "pg";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { deleteOldData } from "../../../modules/support/deleteOldData.ts";
@@ -6,106 +5,10 @@ import { readJson, impactOf, runImpact } from "../../cli/runImpact.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestStore, startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
-import type { StoreApi, TestStore } from "../startStoreApi.ts";
 import { readStoreState } from "../storeState.ts";
-import { DAY_MS } from "../../../runtime/durations.rules.ts";
-import { signPlatformRequest } from "../../../api/http/signatures.ts";
+import { createPerson, dumpDatabase, holds, leaveTraces } from "./traces.ts";
 
 const test = testWithDatabase();
-
-const SECRET = "o".repeat(32);
-const SECRETS = [SECRET, "n".repeat(32)];
-
-/** Sends a privacy request as the platform does, signed with a secret if there is one. */
-const sendPlatformRequest = async (
-  { url }: Pick<StoreApi, "url">,
-  topic: string,
-  request: object,
-  secret: string | null,
-): Promise<{ readonly status: number; readonly body: unknown }> => {
-  const body = JSON.stringify(request);
-  const response = await fetch(`${url}/webhooks/privacy`, {
-    method: "POST",
-    headers: {
-      "Content-Type": "application/json",
-      "X-Shopify-Topic": topic,
-      ...(secret === null ? {} : { "X-Shopify-Hmac-Sha256": signPlatformRequest(secret, body) }),
-    },
-    body,
-  });
-  return { status: response.status, body: await response.json() };
-};
-
-/** Returns every row of every table as text. */
-const dumpDatabase = async (databaseUrl: string): Promise<string> => {
-  const client = new Client({ connectionString: databaseUrl });
-  await client.connect();
-  try {
-    const tables = await client.query<{ name: string }>(
-      "SELECT quote_ident(tablename) AS name FROM pg_tables WHERE schemaname = 'public'",
-    );
-    const rows: string[] = [];
-    for (const { name } of tables.rows) {
-      const dumped = await client.query<{ row: string }>(
-        `SELECT ${name}::text AS row FROM ${name}`,
-      );
-      rows.push(...dumped.rows.map(({ row }) => `${name}: ${row}`));
-    }
-    return rows.join("\n");
-  } finally {
-    await client.end();
-  }
-};
-
-/** A customer whose name, address and ids occur nowhere else. */
-const createPerson = () => {
-  const tag = crypto.randomUUID().slice(0, 8);
-  const number = String(BigInt(`0x${tag}`) + 7_000_000_000n);
-  return {
-    name: `Ann Lee-${tag}`,
-    email: `Ann.${tag}@Example.com`,
-    id: number,
-    order: `#O${tag}`,
-    tag,
-  };
-};
-type Person = ReturnType<typeof createPerson>;
-
-/** Leaves the customer's traces wherever a store's records can have them. */
-const leaveTraces = async ({ post }: StoreApi, store: TestStore, person: Person) => {
-  const customer = {
-    customer_name: person.name,
-    customer_email: person.email,
-    customer_id: person.id,
-  };
-  const plant = { trees: 3, ...customer, order_id: person.order, notes: `for ${person.name}` };
-  const key = { "Idempotency-Key": `plant for ${person.email}` };
-  const planted = await post("/app/api/plant", { ...store.live, ...key }, plant);
-  await post("/app/api/plant", store.live, { trees: 1, customer_id: person.id });
-  await post("/app/api/plant", store.test, {
-    trees: 2,
-    customer_email: person.email.toLowerCase(),
-  });
-  await post("/app/api/plastic", store.live, { bottles: 5, customer_name: person.name });
-  const donation = { charity_id: "53-0196605", amount_dollars: 1, ...customer };
-  await post("/app/api/charity/donate", store.live, donation);
-  await post("/app/api/refund", store.live, {
-    type: "tree",
-    quantity: 1,
-    customer_id: person.id,
-    reason: `${person.name} wrote from ${person.email}`,
-  });
-  await post("/app/api/refund", store.live, {
-    type: "donation",
-    quantity: 1,
-    customer_id: person.id,
-    reason: `asked by ${person.email}`,
-  });
-  return { plant, key, planted };
-};
-
-const holds = (dump: string, { name, email, id }: Person): readonly string[] =>
-  [name, email, id].filter((text) => dump.toLowerCase().includes(text.toLowerCase()));
 
 for (const option of ["--customer-id", "--customer-email"] as const) {
   test.serial(
@@ -156,22 +59,18 @@ for (const option of ["--customer-id", "--customer-email"] as const) {
 }
 
 test.serial("store forget --order-id erases the records of an order only", async (t) => {
-  const { databaseUrl } = t.context;
   const { post, get, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
-  const customer = { customer_name: "Ann Lee", customer_id: "7" };
-  await post("/app/api/plant", store.live, { trees: 1, ...customer, order_id: "#1001" });
-  await post("/app/api/plant", store.live, { trees: 2, ...customer, order_id: "#1002" });
+  const customer = { trees: 1, customer_name: "Ann Lee", customer_id: "7" };
+  await post("/app/api/plant", store.live, { ...customer, order_id: "#1001" });
+  await post("/app/api/plant", store.live, { ...customer, order_id: "#1002" });
 
-  const run = await runImpact(["store", "forget", store.domain, "--order-id", "1001"], {
-    env: { DATABASE_URL: databaseUrl },
-  });
+  const run = await impactOf(t)("store", "forget", store.domain, "--order-id", "1001");
 
   t.regex(run.stderr, /Erased the personal data of 1 registration and 0 donations of /u);
-  const { body } = await get("/app/api/plant", store.live);
-  t.like(body, {
+  t.like((await get("/app/api/plant", store.live)).body, {
     trees: [
-      { count: 2, customer_name: "Ann Lee", order_id: "#1002" },
-      { count: 1, customer_name: "", customer_id: "", order_id: "" },
+      { customer_name: "Ann Lee", order_id: "#1002" },
+      { customer_name: "", customer_id: "", order_id: "" },
     ],
   });
 });
@@ -267,88 +166,6 @@ test.serial("store forget --all-customers erases every customer, also page by pa
   t.false(dump.includes("a note"));
 });
 
-test.serial(
-  "the platform's signed requests export and erase a customer, with either secret",
-  async (t) => {
-    const { db, databaseUrl } = t.context;
-    const api = await startStoreApi(t, { ...t.context, platformSecrets: SECRETS });
-    const store = await createTestStore(db, { balanceCents: 10_000 });
-    const person = createPerson();
-    await leaveTraces(api, store, person);
-    const request = {
-      shop_id: 954_889,
-      shop_domain: store.domain,
-      customer: { id: Number(person.id), email: person.email, phone: "555-625-1199" },
-    };
-    const orders = [299_938, 280_263];
-    const redaction = { ...request, orders_to_redact: orders };
-    const [old = "", current = ""] = SECRETS;
-
-    const exported = await sendPlatformRequest(
-      api,
-      "customers/data_request",
-      { ...request, orders_requested: orders },
-      old,
-    );
-    const erased = await sendPlatformRequest(api, "customers/redact", redaction, current);
-    const again = await sendPlatformRequest(api, "customers/redact", redaction, old);
-
-    t.is(exported.status, 200);
-    t.true(JSON.stringify(exported.body).includes(person.name));
-    t.deepEqual(erased, { status: 200, body: { erased: { registrations: 4, donations: 1 } } });
-    t.deepEqual(again, { status: 200, body: { erased: { registrations: 0, donations: 0 } } });
-    t.deepEqual(holds(await dumpDatabase(databaseUrl), person), []);
-    const listed = await runImpact(["audit", "list", "--org", store.id, "--json"], {
-      env: { DATABASE_URL: databaseUrl },
-    });
-    t.true(listed.stdout.includes('"actor": "platform"'));
-  },
-);
-
-test.serial("a platform's request without a valid signature changes nothing", async (t) => {
-  const { db } = t.context;
-  const api = await startStoreApi(t, { ...t.context, platformSecrets: SECRETS });
-  const store = await createTestStore(db, { balanceCents: 1000 });
-  await api.post("/app/api/plant", store.live, { trees: 1, customer_id: "7" });
-  const request = { shop_domain: store.domain, customer: { id: 7 } };
-
-  t.is((await sendPlatformRequest(api, "customers/redact", request, null)).status, 401);
-  t.is((await sendPlatformRequest(api, "customers/redact", request, "x".repeat(32))).status, 401);
-  t.is((await sendPlatformRequest(api, "shop/update", request, SECRET)).status, 400);
-  t.is((await sendPlatformRequest(api, "shop/redact", {}, SECRET)).status, 400);
-
-  t.like((await api.get("/app/api/plant", store.live)).body, { trees: [{ customer_id: "7" }] });
-});
-
-test.serial(
-  "shop/redact erases all customers; of an unknown shop there is nothing to erase",
-  async (t) => {
-    const { db, databaseUrl } = t.context;
-    const api = await startStoreApi(t, { ...t.context, platformSecrets: SECRETS });
-    const store = await createTestStore(db, { balanceCents: 10_000 });
-    const person = createPerson();
-    await leaveTraces(api, store, person);
-
-    const redact = (shop_domain: string) =>
-      sendPlatformRequest(api, "shop/redact", { shop_domain }, SECRET);
-    const erased = await redact(store.domain);
-    const unknown = await redact("unknown.example");
-
-    t.deepEqual(erased, { status: 200, body: { erased: { registrations: 4, donations: 1 } } });
-    t.deepEqual(unknown, { status: 200, body: { erased: { registrations: 0, donations: 0 } } });
-    t.deepEqual(holds(await dumpDatabase(databaseUrl), person), []);
-  },
-);
-
-test.serial("without a secret, the platform's path does not exist", async (t) => {
-  const api = await startStoreApi(t, t.context);
-  t.is(
-    (await sendPlatformRequest(api, "shop/redact", { shop_domain: "a.example" }, "x".repeat(32)))
-      .status,
-    404,
-  );
-});
-
 test.serial("stored responses are replayed byte for byte, years later", async (t) => {
   const { db } = t.context;
   const clock = createMovableClock("2026-01-10T12:00:00.000Z");
@@ -368,133 +185,4 @@ test.serial("stored responses are replayed byte for byte, years later", async (t
   const replayed = await post("/app/api/plant", { ...store.live, ...key }, order);
   t.is(replayed.text, body);
   t.is(replayed.headers.get("Idempotent-Replayed"), "true");
-});
-
-const START_MS = Date.UTC(2026, 0, 10, 12);
-const ERASED = { status: 200, body: { erased: { registrations: 1, donations: 0 } } };
-
-const daysLater = (days: number): string => new Date(START_MS + days * DAY_MS).toISOString();
-
-for (const topic of ["customers/data_request", "customers/redact"]) {
-  test(`the body of an answered ${topic} is no data request after three days`, async (t) => {
-    const clock = createMovableClock(daysLater(0));
-    const api = await startStoreApiOf(t, { clock, platformSecrets: [SECRET] });
-    const request = { shop_domain: api.store.domain, customer: { id: 7 } };
-    const send = (sent: string, body: object = request) =>
-      sendPlatformRequest(api, sent, body, SECRET);
-
-    t.is((await send(topic)).status, 200);
-    clock.set(daysLater(2.9));
-    t.is((await send("customers/data_request")).status, 200);
-    clock.set(daysLater(3.1));
-    const late = await send("customers/data_request");
-
-    t.is(late.status, 400);
-    t.like(late.body, {
-      error:
-        "this request was answered before, on 2026-01-10T12:00:00.000Z; it can be repeated for three days",
-    });
-    const another = { ...request, data_request: { id: 2 } };
-    t.is((await send("customers/data_request", another)).status, 200);
-    t.is((await send("customers/redact")).status, 200);
-  });
-}
-
-test("the platform may repeat the erasure of a customer at any time", async (t) => {
-  const clock = createMovableClock(daysLater(0));
-  const api = await startStoreApiOf(t, { clock, platformSecrets: [SECRET] });
-  const { post, store } = api;
-  const request = { shop_domain: store.domain, customer: { id: 7 }, orders_to_redact: [] };
-
-  for (const days of [0, 400]) {
-    clock.set(daysLater(days));
-    await post("/app/api/plant", store.test, { trees: 1, customer_id: "7" });
-    t.deepEqual(await sendPlatformRequest(api, "customers/redact", request, SECRET), ERASED);
-  }
-});
-
-test("a shop/redact of before the reinstallation erases nothing until the store is uninstalled again", async (t) => {
-  const clock = createMovableClock(daysLater(0));
-  const api = await startStoreApiOf(t, { clock, platformSecrets: [SECRET] });
-  const { post, get, store } = api;
-  const impact = (...args: readonly string[]) =>
-    runImpact(args, { env: { DATABASE_URL: t.context.databaseUrl }, clock });
-  const plant = () => post("/app/api/plant", store.test, { trees: 1, customer_id: "7" });
-  const redact = () =>
-    sendPlatformRequest(api, "shop/redact", { shop_domain: store.domain }, SECRET);
-
-  await plant();
-  await impact("store", "update", store.domain, "--installed", "off");
-  t.deepEqual(await redact(), ERASED);
-  t.is((await redact()).status, 200);
-  await impact("store", "update", store.domain, "--installed", "on");
-  clock.set(daysLater(1));
-  t.is((await plant()).status, 200);
-  const replayed = await redact();
-
-  t.is(replayed.status, 400);
-  t.like(replayed.body, {
-    error:
-      "the store was reinstalled since this request was processed; an operator must uninstall it first",
-  });
-  t.like((await get("/app/api/plant", store.test)).body, {
-    trees: [{ customer_id: "7" }, { customer_id: "" }],
-  });
-  await impact("store", "update", store.domain, "--installed", "off");
-  t.deepEqual(await redact(), ERASED);
-});
-
-test("a shop/redact that was not processed before erases the customers of a reinstalled store", async (t) => {
-  const api = await startStoreApiOf(t, { platformSecrets: [SECRET] });
-  const { post, store } = api;
-  const impact = (...args: readonly string[]) =>
-    runImpact(args, { env: { DATABASE_URL: t.context.databaseUrl } });
-  await post("/app/api/plant", store.test, { trees: 1, customer_id: "7" });
-  await impact("store", "update", store.domain, "--installed", "off");
-  await impact("store", "update", store.domain, "--installed", "on");
-
-  const request = { shop_domain: store.domain };
-  t.deepEqual(await sendPlatformRequest(api, "shop/redact", request, SECRET), ERASED);
-
-  const listed = await impact("audit", "list", "--org", store.id, "--json");
-  t.like(readJson(listed), [{ action: "store.forget", actor: "platform" }]);
-});
-
-/** The bodies that Shopify signs, without the shop. */
-const BODIES = {
-  "customers/data_request": {
-    customer: { id: 7, email: "ann@example.com" },
-    orders_requested: [299_938],
-    data_request: { id: 9999 },
-  },
-  "customers/redact": {
-    customer: { id: 7, email: "ann@example.com" },
-    orders_to_redact: [299_938],
-  },
-} as const;
-
-const NOT_OF_TOPIC = "must not be given for this topic";
-
-/** The topic of a signed request, its body without the shop, and why it is rejected. */
-const MISUSED: readonly (readonly [string, object, string])[] = [
-  ["customers/redact", BODIES["customers/data_request"], `orders_requested: ${NOT_OF_TOPIC}`],
-  ["shop/redact", BODIES["customers/data_request"], `customer: ${NOT_OF_TOPIC}`],
-  ["customers/data_request", BODIES["customers/redact"], `orders_to_redact: ${NOT_OF_TOPIC}`],
-  ["shop/redact", BODIES["customers/redact"], `customer: ${NOT_OF_TOPIC}`],
-  ["customers/redact", { customer: { id: 7 }, data_request: { id: 9999 } }, NOT_OF_TOPIC],
-  ["customers/data_request", { customer: { id: "7\u0000" } }, "customer.id: "],
-  ["customers/data_request", { customer: { email: "ann@\u0000.example" } }, "customer.email: "],
-];
-
-test("a body that was signed for another topic, or is malformed, is rejected and changes nothing", async (t) => {
-  const { get, post, store, ...api } = await startStoreApiOf(t, { platformSecrets: [SECRET] });
-  await post("/app/api/plant", store.test, { trees: 1, customer_id: "7" });
-
-  for (const [topic, given, error] of MISUSED) {
-    const request = { shop_domain: store.domain, ...given };
-    const { status, body } = await sendPlatformRequest(api, topic, request, SECRET);
-    t.is(status, 400, topic);
-    t.true(JSON.stringify(body).includes(error), JSON.stringify(body));
-  }
-  t.like((await get("/app/api/plant", store.test)).body, { trees: [{ customer_id: "7" }] });
 });

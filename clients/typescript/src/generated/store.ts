@@ -1101,7 +1101,7 @@ export interface operations {
             readonly query?: {
                 /** @description A day, or any ISO 8601 timestamp of it (UTC without an offset); selects the newest record of this UTC day, or else the newest before it. */
                 readonly created_at?: string;
-                /** @description Simulates that the trees have reached this stage. Permitted only with a test key. */
+                /** @description Simulates that the trees have reached this stage, whatever the project and the region. Permitted only with a test key. */
                 readonly evidence_stage?: "registered" | "funds_distributed" | "planted" | "planted_and_verified";
                 /** @description Alias of tree_id. */
                 readonly id?: string;

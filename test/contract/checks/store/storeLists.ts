@@ -63,20 +63,14 @@ export const storeListChecks = (kind: StoreKind): readonly Check[] => {
     (kind === "tree" ? contract : decision)("limit goes to 100", async (service) => {
       const customer = unique("limit");
       await atOnce(101, () => write(service, kind, { customer_name: customer }));
-      for (const limit of [1, 99, 100]) {
-        const { records, hasMore } = await listPage(service, kind, {
-          customer_name: customer,
-          limit: String(limit),
-        });
-        expectEqual("records", records.length, limit);
-        expectEqual("has_more", hasMore, true);
-      }
-    }),
-    decision("a limit beyond 100 is 100", async (service) => {
-      const customer = unique("beyond");
-      await atOnce(101, () => write(service, kind, { customer_name: customer }));
-      for (const limit of ["101", "1000", "999999999999"]) {
-        await expectCount(service, kind, { customer_name: customer, limit }, 100);
+      for (const [limit, count] of [
+        [1, 1],
+        [99, 99],
+        [100, 100],
+        [101, 100],
+        [999_999_999_999, 100],
+      ] as const) {
+        await expectCount(service, kind, { customer_name: customer, limit: String(limit) }, count);
       }
     }),
     contract("paging by next_cursor reads every record once", async (service) => {
@@ -132,14 +126,6 @@ export const storeListChecks = (kind: StoreKind): readonly Check[] => {
       "a malformed date is a 400 INVALID_PARAMETER",
       storeRejects(path, { queries: queriesOf(["start_date", "end_date"], NO_DATES) }),
     ),
-    decision(
-      "a range that ends before it begins, or where it begins, is empty",
-      async (service) => {
-        await expectCount(service, kind, { start_date: "2026-02-01", end_date: "2026-01-01" }, 0);
-        const today = new Date().toISOString().slice(0, 10);
-        await expectCount(service, kind, { start_date: today, end_date: today }, 0);
-      },
-    ),
     contract("filters are combined with AND", async (service) => {
       const customer = unique("and");
       const orderId = unique("order");
@@ -148,20 +134,5 @@ export const storeListChecks = (kind: StoreKind): readonly Check[] => {
       await expectCount(service, kind, { customer_name: customer, order_id: orderId }, 1);
       await expectCount(service, kind, { customer_name: unique("none"), order_id: orderId }, 0);
     }),
-    decision(
-      "30 overlapping lists are all answered; unknown parameters are ignored",
-      async (service) => {
-        const customer = unique("overlap");
-        await write(service, kind, { customer_name: customer });
-        await atOnce(30, () =>
-          expectCount(
-            service,
-            kind,
-            { customer_name: customer, page: "2", foo: "1", offset: "5" },
-            1,
-          ),
-        );
-      },
-    ),
   ];
 };

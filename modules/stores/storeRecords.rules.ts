@@ -1,15 +1,9 @@
 import { z } from "zod";
-import { shownIdOf } from "../records/recordIds.rules.ts";
-import type { ImpactRecord, DonationCustomer } from "./customers.rules.ts";
-import { presentGift } from "../charities/presentDonation.rules.ts";
-import type { Donation } from "../charities/donations.rules.ts";
-import { centsToDollars } from "../records/money.rules.ts";
 import { BALANCE_ENTRY_KINDS } from "./stores.rules.ts";
-import type { BalanceEntryKind } from "./stores.rules.ts";
 
 /*
- * A store's registrations, donations and entries of its ledger as clients see them: in lists and files. The columns are
- * those of CSV.
+ * A store's registrations, donations and entries of its ledger as clients see them: in lists and files. The fields are the
+ * columns of CSV. The queries return them so.
  */
 
 const customerJson = {
@@ -18,13 +12,6 @@ const customerJson = {
   customer_id: z.string(),
   order_id: z.string(),
 };
-
-const presentCustomer = (record: DonationCustomer) => ({
-  customer_name: record.customerName ?? "",
-  customer_email: record.customerEmail ?? "",
-  customer_id: record.customerId ?? "",
-  order_id: record.orderId ?? "",
-});
 
 export const impactRecordJson = z
   .strictObject({
@@ -43,15 +30,6 @@ export const impactRecordJson = z
   })
   .meta({ id: "ImpactRecord" });
 
-export const presentImpactRecord = (record: ImpactRecord): z.output<typeof impactRecordJson> => ({
-  id: shownIdOf(record),
-  count: record.count,
-  refunded_count: record.refundedCount,
-  ...presentCustomer(record),
-  notes: record.notes ?? "",
-  created_at: record.position,
-});
-
 export const donationRecordJson = z
   .strictObject({
     id: z.string().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"] }),
@@ -66,21 +44,6 @@ export const donationRecordJson = z
     created_at: z.iso.datetime(),
   })
   .meta({ id: "DonationRecord" });
-
-export const presentDonationRecord = (
-  donation: Pick<
-    Donation,
-    "id" | "importedId" | "amountCents" | "ein" | "nonprofitId" | "charityName" | "refunded"
-  > &
-    DonationCustomer & { readonly position: string },
-): z.output<typeof donationRecordJson> => ({
-  id: shownIdOf(donation),
-  amount: centsToDollars(donation.amountCents),
-  ...presentGift(donation),
-  ...presentCustomer(donation),
-  refunded: donation.refunded,
-  created_at: donation.position,
-});
 
 export const balanceEntryJson = z
   .strictObject({
@@ -105,27 +68,3 @@ export const balanceEntryJson = z
     created_at: z.iso.datetime(),
   })
   .meta({ id: "BalanceEntry" });
-
-export const BALANCE_COLUMNS = Object.keys(balanceEntryJson.shape);
-
-export const presentBalanceEntry = (entry: {
-  readonly id: string;
-  readonly kind: BalanceEntryKind;
-  readonly amountCents: number;
-  readonly balanceCents: number;
-  readonly quantity: number | null;
-  readonly recordId: string | null;
-  readonly reference: string | null;
-  readonly note: string;
-  readonly createdAt: string;
-}): z.output<typeof balanceEntryJson> => ({
-  id: entry.id,
-  kind: entry.kind,
-  amount_cents: entry.amountCents,
-  balance_cents: entry.balanceCents,
-  quantity: entry.quantity,
-  record_id: entry.recordId,
-  reference: entry.reference,
-  note: entry.note,
-  created_at: entry.createdAt,
-});

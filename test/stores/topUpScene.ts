@@ -1,19 +1,21 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { sql } from "../../../db/sql.ts";
-import { createBilling } from "../../../modules/billing/createBilling.ts";
-import { processProcessorEvents } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
-import type { FailedProcessorEvent } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
-import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
-import { createWebhookReader } from "../../../modules/billing/stripe/createWebhookReader.ts";
-import { listBalanceEntries } from "../../../modules/stores/balances.sql.ts";
-import { creditTopUp, creditTopUps } from "../../../modules/stores/creditTopUps.ts";
-import type { Clock } from "../../../runtime/clock.ts";
-import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
-import { callDouble } from "../../stripeDouble/doubleScene.ts";
-import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
-import type { DatabaseContext } from "../../support/database.ts";
-import { createTestStore, startStoreApi } from "../startStoreApi.ts";
+import { sql } from "../../db/sql.ts";
+import { createBilling } from "../../modules/billing/createBilling.ts";
+import { processProcessorEvents } from "../../modules/billing/processorEvents/processProcessorEvents.ts";
+import type { FailedProcessorEvent } from "../../modules/billing/processorEvents/processProcessorEvents.ts";
+import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
+import { createWebhookReader } from "../../modules/billing/stripe/createWebhookReader.ts";
+import { listBalanceEntries } from "../../modules/stores/balances.sql.ts";
+import { creditTopUp, creditTopUps } from "../../modules/stores/creditTopUps.ts";
+import type { Clock } from "../../runtime/clock.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { callDouble } from "../stripeDouble/doubleScene.ts";
+import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
+import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import { changeBalance } from "../../modules/stores/changeBalance.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestStore, startStoreApi } from "./startStoreApi.ts";
 
 const SECRET = "whsec_of_the_tests";
 export const DAY_SECONDS = 86_400;
@@ -61,6 +63,18 @@ export const stageTopUps = async (t: ExecutionContext<DatabaseContext>) => {
       t.is(status, 200, text);
       return z.string().parse(body["reference"]);
     },
+    /** Pays a page, and announces it. */
+    pay: async (sessionId: string, isDelayed = false): Promise<string> => {
+      const type = control.payCheckout({ sessionId, isDelayed });
+      t.is(await control.announce({ type, objectId: sessionId }), 200);
+      return type;
+    },
+    /** Adds an operator's entry. */
+    enter: (amountCents: number, reference: string) =>
+      changeBalance(
+        { db, clock, actor: SERVICE },
+        { kind: "topup", storeId: store.id, amountCents, reference, note: "" },
+      ),
     /** Processes the due events, as a worker does. */
     process: () =>
       processProcessorEvents(
@@ -73,8 +87,8 @@ export const stageTopUps = async (t: ExecutionContext<DatabaseContext>) => {
       ),
     compare: () => creditTopUps(context, never),
     entries: async () =>
-      (await listBalanceEntries(db, store.id, { before: null, limit: 10 })).map(
-        ({ kind, amountCents, reference }) => ({ kind, amountCents, reference }),
+      (await listBalanceEntries(db, store.id, { after: null, limit: 10 })).map(
+        ({ kind, amount_cents: amountCents, reference }) => ({ kind, amountCents, reference }),
       ),
     /** Creates a session at Stripe as another program does. */
     createForeign: async (parameters: Readonly<Record<string, string>>): Promise<string> => {
