@@ -1696,7 +1696,7 @@ export interface operations {
                 readonly end_date?: string;
                 /** @description Only donations whose metadata has this key. */
                 readonly metadata_key?: string;
-                /** @description Only donations whose metadata_key has this value: a string as it is, any other value as JSON. Requires metadata_key. */
+                /** @description Only donations whose metadata_key has this value: a string as it is, a number as its digits, true or false. Requires metadata_key. */
                 readonly metadata_value?: string;
                 /** @description Page number, from 1. */
                 readonly page?: number;
