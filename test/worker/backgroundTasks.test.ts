@@ -1,28 +1,20 @@
 import { Writable } from "node:stream";
-import { ScheduleNotFoundError } from "@temporalio/client";
-import type { Client, ScheduleDescription } from "@temporalio/client";
-import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import { Registry } from "prom-client";
 import { z } from "zod";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../runtime/durations.rules.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
-import { openTemporalClient } from "../../runtime/temporalClient.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import { createStripeClient } from "../../modules/billing/stripe/createStripeClient.ts";
 import { guardUsage, holdUsage, resumeUsage } from "../../modules/billing/holdUsage.ts";
-import { ensureWorkflows } from "../../worker/ensureWorkflows.ts";
 import { addDatabaseMetrics } from "../../worker/addDatabaseMetrics.ts";
 import { prepareProcessor } from "../../worker/prepareProcessor.ts";
 import { createRepeatedLog } from "../../worker/repeatedCalls.ts";
 import { watchHold } from "../../worker/watchHold.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
-import { eventually, openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 
 const test = testWithDatabase();
 
@@ -97,149 +89,6 @@ test("a hold is a metric, and a worker logs it with the next command until it en
   await watchOnce();
   t.regex(await readMetric(), /^impact_usage_held 0$/mu);
   t.is(lines.length, 1);
-});
-
-const RECONCILIATION = "test/reconciliation-nightly";
-const ORDER_CREATION = "test/planting-order-creation-periodic";
-
-const logLine = z.object({ level: z.int(), err: z.object({ message: z.string() }) });
-const { debug: DEBUG, warn: WARN } = pino.levels.values;
-
-/** Ensures the schedules as a worker does until the test ends. Returns its log lines so far, which are errors. */
-const startEnsuring = (
-  t: ExecutionContext<DatabaseContext>,
-  given: {
-    temporal: Client;
-    plantingOrderIntervalMs?: number;
-    checkIntervalMs?: number;
-    retryIntervalMs?: number;
-  },
-): readonly z.output<typeof logLine>[] => {
-  const lines: z.output<typeof logLine>[] = [];
-  const shutdown = new AbortController();
-  const logger = pino(
-    { level: "debug" },
-    { write: (line) => lines.push(logLine.parse(JSON.parse(line))) },
-  );
-  const running = ensureWorkflows(
-    {
-      db: t.context.db,
-      clock: systemClock,
-      deployment: "test",
-      plantingOrderIntervalMs: HOUR_MS,
-      logger,
-      ...given,
-    },
-    shutdown.signal,
-  );
-  t.teardown(() => {
-    shutdown.abort();
-    return running;
-  });
-  return lines;
-};
-
-const describe = async (
-  { schedule }: Client,
-  scheduleId: string,
-): Promise<ScheduleDescription | null> => {
-  try {
-    return await schedule.getHandle(scheduleId).describe();
-  } catch (error) {
-    if (error instanceof ScheduleNotFoundError) {
-      return null;
-    }
-    throw error;
-  }
-};
-
-test("a deleted schedule is created again, and the others are not changed", async (t) => {
-  const { client: temporal } = await openNamespace(t);
-  const lines = startEnsuring(t, { temporal, checkIntervalMs: 500 });
-  const isScheduled = async (scheduleId: string): Promise<boolean> =>
-    (await describe(temporal, scheduleId)) !== null;
-  await eventually(async () => (await isScheduled(RECONCILIATION)) && isScheduled(ORDER_CREATION));
-  const changed = [{ every: 2 * HOUR_MS, offset: 0 }];
-  await temporal.schedule
-    .getHandle(ORDER_CREATION)
-    .update((present) => ({ ...present, spec: { intervals: changed } }));
-
-  // Each check goes through all schedules, so the second creation proves that a whole check has passed.
-  for (let deletion = 0; deletion < 2; deletion += 1) {
-    await temporal.schedule.getHandle(RECONCILIATION).delete();
-    await eventually(() => isScheduled(RECONCILIATION));
-  }
-
-  t.deepEqual((await describe(temporal, ORDER_CREATION))?.spec.intervals, changed);
-  // On a busy machine, calls to Temporal may take longer than their timeout.
-  const unexpected = lines.filter(({ err }) => !/DEADLINE_EXCEEDED|CANCELLED/u.test(err.message));
-  t.deepEqual(unexpected, []);
-});
-
-test("a worker applies its settings to existing schedules when it starts", async (t) => {
-  const { client: temporal } = await openNamespace(t);
-  await temporal.schedule.create({
-    scheduleId: ORDER_CREATION,
-    spec: { intervals: [{ every: 2 * HOUR_MS }] },
-    policies: { catchupWindow: "1 year" },
-    action: { type: "startWorkflow", workflowType: "any", taskQueue: "test" },
-  });
-  startEnsuring(t, { temporal });
-
-  await eventually(async () => {
-    const description = await describe(temporal, ORDER_CREATION);
-    return description?.spec.intervals?.[0]?.every === HOUR_MS;
-  });
-  const description = await describe(temporal, ORDER_CREATION);
-  t.like(description?.action, {
-    workflowType: "plantingOrderCreation",
-    taskQueue: "test/background",
-  });
-  t.like(description?.policies, { catchupWindow: HOUR_MS });
-});
-
-test("each run of a periodic workflow has a time limit, and a missed order creation is made up for until the next one", async (t) => {
-  for (const [intervalMs, timeoutMs] of [
-    [MINUTE_MS, HOUR_MS],
-    [DAY_MS, DAY_MS - HOUR_MS],
-  ] as const) {
-    const { client: temporal } = await openNamespace(t);
-    startEnsuring(t, { temporal, plantingOrderIntervalMs: intervalMs });
-    for (const [scheduleId, workflowRunTimeout] of [
-      [RECONCILIATION, 23 * HOUR_MS],
-      ["test/retention-nightly", 23 * HOUR_MS],
-      [ORDER_CREATION, timeoutMs],
-    ] as const) {
-      await eventually(async () => (await describe(temporal, scheduleId)) !== null);
-      t.like((await describe(temporal, scheduleId))?.action, { workflowRunTimeout });
-    }
-    const { policies } = (await describe(temporal, ORDER_CREATION)) ?? {};
-    t.like(policies, { catchupWindow: intervalMs });
-  }
-});
-
-test("new trees are ordered as soon as there is a schedule, even if the next run is in a day", async (t) => {
-  const { client: temporal } = await openNamespace(t);
-  startEnsuring(t, { temporal, plantingOrderIntervalMs: DAY_MS });
-  const countRuns = async (): Promise<number | undefined> =>
-    (await describe(temporal, ORDER_CREATION))?.info.numActionsTaken;
-  await eventually(async () => (await countRuns()) === 1);
-  t.is(await countRuns(), 1);
-});
-
-test("while Temporal cannot be used, repeated failures log one warning", async (t) => {
-  // An unknown namespace fails immediately; with a server that is down, each attempt waits for its timeout.
-  const lines = startEnsuring(t, {
-    temporal: openTemporalClient({ address: TEMPORAL_ADDRESS, namespace: "nowhere" }),
-    retryIntervalMs: 10,
-  });
-
-  await eventually(() => lines.length >= 3);
-
-  t.deepEqual(
-    lines.slice(0, 3).map(({ level }) => level),
-    [WARN, DEBUG, DEBUG],
-  );
 });
 
 test("an organization's usage that is rejected for one reason again and again is one line", (t) => {

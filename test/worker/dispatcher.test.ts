@@ -1,26 +1,100 @@
+import { WorkflowNotFoundError } from "@temporalio/client";
+import type { Client } from "@temporalio/client";
 import type { ExecutionContext } from "ava";
+import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
-import { markRefundsDispatched } from "../../../modules/registrations/refunds.sql.ts";
-import { openPool } from "../../../db/pools/pool.ts";
-import { sql } from "../../../db/sql.ts";
-import { systemClock } from "../../../runtime/clock.ts";
-import { testWithDatabase } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
-import { eventually, openNamespace } from "../../support/programs.ts";
-import { startRelay } from "../../support/relay.ts";
-import { listAllWaitingRefunds } from "../../support/listAllWaitingRefunds.ts";
-import { isStarted, refundOneTree, startDispatcher } from "./dispatching.ts";
-import { createBilling } from "../../../modules/billing/createBilling.ts";
-import { getDeploymentName } from "../../../modules/billing/holdUsage.ts";
-import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
-import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
-import { createTestOrganization, registrationOf } from "../../support/factories.ts";
-import { refundWorkflowId } from "../../../runtime/temporalNames.rules.ts";
+import { insertProcessorEvent } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
+import { markRefundsDispatched } from "../../modules/registrations/refunds.sql.ts";
+import { openPool } from "../../db/pools/pool.ts";
+import { sql } from "../../db/sql.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { pause } from "../../runtime/waiting.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { eventually, openNamespace } from "../support/programs.ts";
+import { startRelay } from "../support/relay.ts";
+import { listAllWaitingRefunds } from "../support/listAllWaitingRefunds.ts";
+import { createDispatcherRuns } from "../../worker/createDispatcherRuns.ts";
+import { createBilling } from "../../modules/billing/createBilling.ts";
+import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
+import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { refundWorkflowId } from "../../runtime/temporalNames.rules.ts";
 
 // Serial, because a dispatcher serves everything that waits in the database of the file.
 const base = testWithDatabase();
 const test = base.serial;
+
+/** Registers trees and refunds one. Returns the id of the refund's workflow. */
+const refundOneTree = async (db: DatabasePool): Promise<string> => {
+  const { id: accountId } = await createTestOrganization(db);
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  const tree = { accountId, mode: "test", kind: "tree" } as const;
+  const { registration } = await writer.register(
+    registrationOf(accountId, { mode: "test", count: 2 }),
+  );
+  const billing = createBilling({ db, stripe: null });
+  await refundRegistration({ db, clock: systemClock, billing }, tree, {
+    id: registration.id,
+    count: 1,
+    reason: null,
+    idempotencyKey: null,
+  });
+  const deployment = await getDeploymentName({ db, clock: systemClock });
+  return refundWorkflowId(deployment, registration.id);
+};
+
+const RETRY_INTERVAL_MS = 100;
+
+/** Runs a dispatcher, without workers for what it starts, until `stop` or the end of the test. */
+const startDispatcher = async (
+  t: ExecutionContext,
+  { db, temporal }: { readonly db: DatabasePool; readonly temporal: Client },
+): Promise<{ readonly stop: () => Promise<void>; readonly failed: Promise<unknown> }> => {
+  // A worker decides the name before it starts a dispatcher.
+  await getDeploymentName({ db, clock: systemClock });
+  const runs = createDispatcherRuns({
+    db,
+    clock: systemClock,
+    temporal,
+    billing: createBilling({ db, stripe: null }),
+    observeFailedEvent: () => t.fail(),
+  });
+  const shutdown = new AbortController();
+  const failure = Promise.withResolvers<unknown>();
+  const run = async (): Promise<void> => {
+    while (!shutdown.signal.aborted) {
+      // Temporal repeats an activity that fails.
+      const signals = { stop: shutdown.signal, signal: shutdown.signal };
+      await runs.run(signals).catch(async (error: unknown) => {
+        failure.resolve(error);
+        await pause(RETRY_INTERVAL_MS, shutdown.signal);
+      });
+    }
+  };
+  const running = run();
+  const stop = async (): Promise<void> => {
+    shutdown.abort();
+    await running;
+    await runs.end();
+  };
+  t.teardown(stop);
+  return { stop, failed: failure.promise };
+};
+
+/** Tells whether a workflow was started. */
+const isStarted = async (temporal: Client, workflowId: string): Promise<boolean> => {
+  try {
+    await temporal.workflow.getHandle(workflowId).describe();
+    return true;
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) {
+      return false;
+    }
+    throw error;
+  }
+};
 
 test("a dispatcher that loses the database fails, and another one goes on", async (t) => {
   const { client: temporal } = await openNamespace(t);

@@ -1,0 +1,296 @@
+import { ScheduleNotFoundError, WorkflowNotFoundError } from "@temporalio/client";
+import type { Client, ScheduleDescription } from "@temporalio/client";
+import type { ExecutionContext } from "ava";
+import { pino } from "pino";
+import { z } from "zod";
+import { recordPass } from "../../db/perpetualWork.sql.ts";
+import { sql } from "../../db/sql.ts";
+import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import type { Clock } from "../../runtime/clock.ts";
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../runtime/durations.rules.ts";
+import { PERPETUAL_KINDS } from "../../runtime/perpetualWork.rules.ts";
+import type { PerpetualKind } from "../../runtime/perpetualWork.rules.ts";
+import { openTemporalClient } from "../../runtime/temporalClient.ts";
+import { inDeployment } from "../../runtime/temporalNames.rules.ts";
+import { ensureWorkflows } from "../../worker/ensureWorkflows.ts";
+import { perpetualWork } from "../../workflows/perpetualWork.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { eventually, openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
+
+// Some are serial, because they change when a worker has last looked for work, in the whole database.
+const test = testWithDatabase();
+
+// As a worker does before.
+test.serial.before(async (t) => {
+  await getDeploymentName({ db: t.context.db, clock: systemClock });
+});
+
+const DEPLOYMENT = "test";
+const RECONCILIATION = "test/reconciliation-nightly";
+const ORDER_CREATION = "test/planting-order-creation-periodic";
+
+const logLine = z.looseObject({
+  level: z.int(),
+  err: z.object({ message: z.string() }).optional(),
+});
+const { debug: DEBUG, warn: WARN } = pino.levels.values;
+
+type Given = Partial<Parameters<typeof ensureWorkflows>[0]> & { readonly temporal: Client };
+
+/** Ensures the workflows as a worker does until the test ends. Returns its log lines so far. */
+const startEnsuring = (
+  t: ExecutionContext<DatabaseContext>,
+  given: Given,
+): readonly z.output<typeof logLine>[] => {
+  const lines: z.output<typeof logLine>[] = [];
+  const shutdown = new AbortController();
+  const running = ensureWorkflows(
+    {
+      db: t.context.db,
+      clock: systemClock,
+      deployment: DEPLOYMENT,
+      plantingOrderIntervalMs: HOUR_MS,
+      logger: pino(
+        { level: "debug" },
+        { write: (line) => lines.push(logLine.parse(JSON.parse(line))) },
+      ),
+      ...given,
+    },
+    shutdown.signal,
+  );
+  t.teardown(() => {
+    shutdown.abort();
+    return running;
+  });
+  return lines;
+};
+
+const describe = async (
+  { schedule }: Client,
+  scheduleId: string,
+): Promise<ScheduleDescription | null> => {
+  try {
+    return await schedule.getHandle(scheduleId).describe();
+  } catch (error) {
+    if (error instanceof ScheduleNotFoundError) {
+      return null;
+    }
+    throw error;
+  }
+};
+
+/** A clock at which Temporal has started nothing for longer than an activity lasts. */
+const later: Clock = { now: () => new Date(systemClock.now().getTime() + 5 * 60 * 1000) };
+
+/** A workflow that has not passed is considered silent immediately. */
+const SILENT = { clock: later, silentAfterMs: 0 };
+
+const forgetPasses = async ({ db }: DatabaseContext): Promise<void> => {
+  await db.query(sql.typeAlias("void")`DELETE FROM perpetual_work`);
+};
+
+/** Returns the id of the run that is running; null if none is. */
+const findRunning = async (temporal: Client, workflowId: string): Promise<string | null> => {
+  try {
+    const { status, runId } = await temporal.workflow.getHandle(workflowId).describe();
+    return status.name === "RUNNING" ? runId : null;
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) {
+      return null;
+    }
+    throw error;
+  }
+};
+
+/** Starts a workflow whose next task never runs. */
+const startStuck = async (
+  temporal: Client,
+  kind: PerpetualKind,
+): Promise<{ readonly workflowId: string; readonly runId: string }> => {
+  const workflowId = inDeployment(DEPLOYMENT, kind);
+  const { firstExecutionRunId } = await temporal.workflow.start(perpetualWork, {
+    workflowId,
+    taskQueue: "without-workers",
+    args: [kind],
+  });
+  return { workflowId, runId: firstExecutionRunId };
+};
+
+const restarts = test.macro({
+  exec: async (t: ExecutionContext<DatabaseContext>, kind: PerpetualKind) => {
+    await forgetPasses(t.context);
+    const { client: temporal } = await openNamespace(t);
+    const { workflowId, runId } = await startStuck(temporal, kind);
+
+    startEnsuring(t, { temporal, ...SILENT });
+
+    await eventually(async () => {
+      const running = await findRunning(temporal, workflowId);
+      return running !== null && running !== runId;
+    });
+    const first = temporal.workflow.getHandle(workflowId, runId);
+    t.is((await first.describe()).status.name, "TERMINATED");
+  },
+  title: (_, kind) => `the workflow of the ${kind} is restarted if its next task never runs`,
+});
+test.serial(restarts, "usage-sender");
+test.serial(restarts, "dispatcher");
+
+test.serial(
+  "a stuck workflow is restarted although it looked for work before PostgreSQL's clock was set back",
+  async (t) => {
+    const { db } = t.context;
+    const { client: temporal } = await openNamespace(t);
+    const { workflowId, runId } = await startStuck(temporal, "dispatcher");
+    await recordPass(db, "dispatcher");
+    await db.query(
+      sql.typeAlias("void")`UPDATE perpetual_work SET last_pass_at = now() + interval '1 hour'`,
+    );
+
+    startEnsuring(t, { temporal, ...SILENT });
+
+    await eventually(async () => ![null, runId].includes(await findRunning(temporal, workflowId)));
+    t.pass();
+  },
+);
+
+test.serial("workflows that were terminated are started again", async (t) => {
+  const { client: temporal } = await openNamespace(t);
+  const ids = PERPETUAL_KINDS.map((kind) => inDeployment(DEPLOYMENT, kind));
+  startEnsuring(t, { temporal, checkIntervalMs: 200 });
+  for (const workflowId of ids) {
+    await eventually(async () => (await findRunning(temporal, workflowId)) !== null);
+    await temporal.workflow.getHandle(workflowId).terminate("the test");
+  }
+
+  for (const workflowId of ids) {
+    await eventually(async () => (await findRunning(temporal, workflowId)) !== null);
+  }
+  t.pass();
+});
+
+test.serial(
+  "a workflow that Temporal has just started is not restarted, and each check logs that it does no work",
+  async (t) => {
+    await forgetPasses(t.context);
+    const { client: temporal } = await openNamespace(t);
+    const { workflowId, runId } = await startStuck(temporal, "dispatcher");
+    const lines = startEnsuring(t, { temporal, checkIntervalMs: 200, silentAfterMs: 0 });
+    const ofDispatcher = () => lines.filter((line) => line["workflowId"] === workflowId);
+
+    await eventually(() => ofDispatcher().length >= 3);
+
+    t.is(await findRunning(temporal, workflowId), runId);
+    t.like(ofDispatcher()[2], {
+      level: 50,
+      isRestarted: false,
+      msg: "a workflow has not looked for work; usage, refunds or events wait in the database",
+    });
+  },
+);
+
+test.serial("a workflow that looks for work is neither restarted nor logged", async (t) => {
+  const { db } = t.context;
+  const { client: temporal } = await openNamespace(t);
+  const { workflowId, runId } = await startStuck(temporal, "dispatcher");
+  await recordPass(db, "dispatcher");
+  const lines = startEnsuring(t, { temporal, clock: later });
+  // All workflows are ensured before the schedules.
+  await eventually(async () => (await describe(temporal, "test/retention-nightly")) !== null);
+
+  t.is(await findRunning(temporal, workflowId), runId);
+  t.deepEqual(lines, []);
+});
+
+test("a deleted schedule is created again, and the others are not changed", async (t) => {
+  const { client: temporal } = await openNamespace(t);
+  const lines = startEnsuring(t, { temporal, checkIntervalMs: 500 });
+  const isScheduled = async (scheduleId: string): Promise<boolean> =>
+    (await describe(temporal, scheduleId)) !== null;
+  await eventually(async () => (await isScheduled(RECONCILIATION)) && isScheduled(ORDER_CREATION));
+  const changed = [{ every: 2 * HOUR_MS, offset: 0 }];
+  await temporal.schedule
+    .getHandle(ORDER_CREATION)
+    .update((present) => ({ ...present, spec: { intervals: changed } }));
+
+  // Each check goes through all schedules, so the second creation proves that a whole check has passed.
+  for (let deletion = 0; deletion < 2; deletion += 1) {
+    await temporal.schedule.getHandle(RECONCILIATION).delete();
+    await eventually(() => isScheduled(RECONCILIATION));
+  }
+
+  t.deepEqual((await describe(temporal, ORDER_CREATION))?.spec.intervals, changed);
+  // On a busy machine, calls to Temporal may take longer than their timeout.
+  const unexpected = lines.filter(
+    ({ err }) => !/DEADLINE_EXCEEDED|CANCELLED/u.test(err?.message ?? ""),
+  );
+  t.deepEqual(unexpected, []);
+});
+
+test("a worker applies its settings to existing schedules when it starts", async (t) => {
+  const { client: temporal } = await openNamespace(t);
+  await temporal.schedule.create({
+    scheduleId: ORDER_CREATION,
+    spec: { intervals: [{ every: 2 * HOUR_MS }] },
+    policies: { catchupWindow: "1 year" },
+    action: { type: "startWorkflow", workflowType: "any", taskQueue: "test" },
+  });
+  startEnsuring(t, { temporal });
+
+  await eventually(async () => {
+    const description = await describe(temporal, ORDER_CREATION);
+    return description?.spec.intervals?.[0]?.every === HOUR_MS;
+  });
+  const description = await describe(temporal, ORDER_CREATION);
+  t.like(description?.action, {
+    workflowType: "plantingOrderCreation",
+    taskQueue: "test/background",
+  });
+  t.like(description?.policies, { catchupWindow: HOUR_MS });
+});
+
+test("each run of a periodic workflow has a time limit, and a missed order creation is made up for until the next one", async (t) => {
+  for (const [intervalMs, timeoutMs] of [
+    [MINUTE_MS, HOUR_MS],
+    [DAY_MS, DAY_MS - HOUR_MS],
+  ] as const) {
+    const { client: temporal } = await openNamespace(t);
+    startEnsuring(t, { temporal, plantingOrderIntervalMs: intervalMs });
+    for (const [scheduleId, workflowRunTimeout] of [
+      [RECONCILIATION, 23 * HOUR_MS],
+      ["test/retention-nightly", 23 * HOUR_MS],
+      [ORDER_CREATION, timeoutMs],
+    ] as const) {
+      await eventually(async () => (await describe(temporal, scheduleId)) !== null);
+      t.like((await describe(temporal, scheduleId))?.action, { workflowRunTimeout });
+    }
+    const { policies } = (await describe(temporal, ORDER_CREATION)) ?? {};
+    t.like(policies, { catchupWindow: intervalMs });
+  }
+});
+
+test("new trees are ordered as soon as there is a schedule, even if the next run is in a day", async (t) => {
+  const { client: temporal } = await openNamespace(t);
+  startEnsuring(t, { temporal, plantingOrderIntervalMs: DAY_MS });
+  const countRuns = async (): Promise<number | undefined> =>
+    (await describe(temporal, ORDER_CREATION))?.info.numActionsTaken;
+  await eventually(async () => (await countRuns()) === 1);
+  t.is(await countRuns(), 1);
+});
+
+test("while Temporal cannot be used, repeated failures log one warning", async (t) => {
+  // An unknown namespace fails immediately; with a server that is down, each attempt waits for its timeout.
+  const lines = startEnsuring(t, {
+    temporal: openTemporalClient({ address: TEMPORAL_ADDRESS, namespace: "nowhere" }),
+    retryIntervalMs: 10,
+  });
+
+  await eventually(() => lines.length >= 3);
+
+  t.deepEqual(
+    lines.slice(0, 3).map(({ level }) => level),
+    [WARN, DEBUG, DEBUG],
+  );
+});
