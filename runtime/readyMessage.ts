@@ -1,4 +1,6 @@
 import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
 import { StartupError } from "./errors.rules.ts";
 
@@ -22,26 +24,15 @@ export const reportReady = (urls: Urls): boolean =>
  * @returns the URLs that it serves, by name
  * @throws StartupError if it exits or does not become ready in time
  */
-export const awaitReady = (child: ChildProcess, name: string): Promise<Urls> =>
-  new Promise((resolve, reject) => {
-    const timeout = setTimeout(() => {
-      reject(
-        new StartupError(`The ${name} was not ready after ${READY_TIMEOUT_MS / 1000} seconds.`),
-      );
-    }, READY_TIMEOUT_MS);
-    child.on("message", (message) => {
-      const { data } = readyMessage.safeParse(message);
-      if (data !== undefined) {
-        clearTimeout(timeout);
-        resolve(data.urls);
-      }
-    });
-    child.once("exit", (code, signal) => {
-      clearTimeout(timeout);
-      reject(
-        new StartupError(
-          `The ${name} ended during startup (${signal ?? `exit code ${code}`}); see its output above.`,
-        ),
-      );
-    });
+export const awaitReady = async (child: ChildProcess, name: string): Promise<Urls> => {
+  const ended = once(child, "exit").then(([code, signal]) => {
+    const how = signal ?? `exit code ${code}`;
+    throw new StartupError(`The ${name} ended during startup (${how}); see its output above.`);
   });
+  const late = sleep(READY_TIMEOUT_MS, undefined, { ref: false }).then(() => {
+    const seconds = READY_TIMEOUT_MS / 1000;
+    throw new StartupError(`The ${name} was not ready after ${seconds} seconds.`);
+  });
+  const [message] = await Promise.race([once(child, "message"), ended, late]);
+  return readyMessage.parse(message).urls;
+};

@@ -24,18 +24,13 @@ export const findTemporalProxy = (address = "localhost:7233"): URL | null =>
 export const openTemporalClient = (
   override: { readonly address?: string; readonly namespace?: string | undefined } = {},
 ): Client => {
-  const {
-    connectionOptions: { address: configured, tls, apiKey, metadata },
-    namespace,
-  } = readTemporalConfig();
-  const address = override.address ?? configured;
+  const { connectionOptions, namespace } = readTemporalConfig();
+  const { address = connectionOptions.address } = override;
   return new Client({
     namespace: override.namespace ?? namespace,
     connection: Connection.lazy({
+      ...connectionOptions,
       ...(address === undefined ? {} : { address }),
-      ...(tls === undefined ? {} : { tls }),
-      ...(apiKey === undefined ? {} : { apiKey }),
-      ...(metadata === undefined ? {} : { metadata }),
     }),
   });
 };

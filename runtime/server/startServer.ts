@@ -1,5 +1,5 @@
 import { createServer, STATUS_CODES } from "node:http";
-import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { Server, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { ERROR_STATUS } from "../errorStatus.ts";
 import type { HttpErrorCode, PresentError } from "../errorStatus.ts";
@@ -22,15 +22,6 @@ const DEFAULT_HEADERS: ReadonlyMap<string, string> = new Map([
   ["Cache-Control", "no-store"],
   ["X-Content-Type-Options", "nosniff"],
 ]);
-
-const withDefaultHeaders =
-  (listener: Listener): Listener =>
-  (request, response) => {
-    for (const [name, value] of DEFAULT_HEADERS) {
-      response.setHeader(name, value);
-    }
-    return listener(request, response);
-  };
 
 const CLIENT_ERRORS: Readonly<Record<string, readonly [HttpErrorCode, string]>> = {
   HPE_INVALID_URL: [
@@ -66,34 +57,27 @@ const REQUEST_TIMEOUT_MS = 30_000;
 /** Longer than the work of any request, which also counts while it neither reads nor writes. */
 const WRITE_TIMEOUT_MS = 120_000;
 
-/** Responds to a request that does not reach the app. */
-const respond = (
+type Reject = (
   response: ServerResponse,
-  presentError: PresentError,
-  code: Parameters<PresentError>[0],
+  code: HttpErrorCode | "queue_full",
   message: string,
-  headers: Readonly<Record<string, string>> = {},
-): void => {
-  const body = JSON.stringify(presentError(code, message));
-  response
-    .writeHead(ERROR_STATUS[code], {
-      ...Object.fromEntries(DEFAULT_HEADERS),
-      "Content-Type": "application/json; charset=utf-8",
-      "Content-Length": Buffer.byteLength(body),
-      ...headers,
-    })
-    .end(body);
-};
+  headers?: Readonly<Record<string, string>>,
+) => void;
 
-/** HTTP/1.1 requires the header, and the response of Node to a request without it has no body. */
-const requireHost =
-  (listener: Listener, presentError: PresentError): Listener =>
-  (request, response) =>
-    request.headers.host === undefined && request.httpVersion === "1.1"
-      ? respond(response, presentError, "request_malformed", "the header Host is missing", {
-          Connection: "close",
-        })
-      : listener(request, response);
+/** Returns a function that responds to a request that does not reach the app. */
+const createReject =
+  (presentError: PresentError): Reject =>
+  (response, code, message, headers = {}) => {
+    const body = JSON.stringify(presentError(code, message));
+    response
+      .writeHead(ERROR_STATUS[code], {
+        ...Object.fromEntries(DEFAULT_HEADERS),
+        "Content-Type": "application/json; charset=utf-8",
+        "Content-Length": Buffer.byteLength(body),
+        ...headers,
+      })
+      .end(body);
+  };
 
 /** How long a client may take to read the response to a request that is not read any further, and to close its side. */
 const LINGER_MS = 1000;
@@ -122,14 +106,6 @@ const respondToInvalidHttp = (server: Server, presentError: PresentError): void 
     // This closes one side only: the client could go on sending, and Node reports a late request only once.
     const timer = setTimeout(() => socket.destroy(), LINGER_MS);
     socket.once("close", () => clearTimeout(timer));
-  });
-  server.on("checkExpectation", (_request: IncomingMessage, response: ServerResponse) => {
-    respond(
-      response,
-      presentError,
-      "expectation_failed",
-      "unsupported Expect header; supported: 100-continue",
-    );
   });
 };
 
@@ -192,7 +168,24 @@ export const startServer = async (
 ): Promise<RunningServer> => {
   const { presentError = (_code, message) => ({ error: message }) } = options;
   const requestTimeout = options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS;
+  const reject = createReject(presentError);
   let isClosing = false;
+  const enter = openDoor(
+    (request, response) => {
+      for (const [name, value] of DEFAULT_HEADERS) {
+        response.setHeader(name, value);
+      }
+      return listener(request, response);
+    },
+    {
+      gate: options.gate ?? createRequestGate(),
+      isClosing: () => isClosing,
+      reject: (response) => {
+        const message = "too many requests at the same time, try again";
+        reject(response, "queue_full", message, { "Retry-After": "1" });
+      },
+    },
+  );
   const server = createServer(
     {
       requestTimeout,
@@ -202,25 +195,20 @@ export const startServer = async (
       // Longer than the 60 s of most load balancers, so that they close idle connections first.
       keepAliveTimeout: 65_000,
       maxHeaderSize: 16 * 1024,
+      // HTTP/1.1 requires it, and the response of Node to a request without it has no body.
       requireHostHeader: false,
     },
-    requireHost(
-      openDoor(withDefaultHeaders(listener), {
-        gate: options.gate ?? createRequestGate(),
-        isClosing: () => isClosing,
-        reject: (response) => {
-          respond(
-            response,
-            presentError,
-            "queue_full",
-            "too many requests at the same time, try again",
-            { "Retry-After": "1" },
-          );
-        },
-      }),
-      presentError,
-    ),
+    (request, response) =>
+      request.headers.host === undefined && request.httpVersion === "1.1"
+        ? reject(response, "request_malformed", "the header Host is missing", {
+            Connection: "close",
+          })
+        : enter(request, response),
   );
+  server.on("checkExpectation", (_request, response) => {
+    const message = "unsupported Expect header; supported: 100-continue";
+    reject(response, "expectation_failed", message);
+  });
   // Node starts this time anew whenever the client accepts a part of what is written.
   server.timeout = options.writeTimeoutMs ?? WRITE_TIMEOUT_MS;
   if (options.maximumConnections !== undefined) {

@@ -26,29 +26,10 @@ const DATABASE_INTERVAL_MS = 1000;
 const TEMPORAL_INTERVAL_MS = 5000;
 const TIMEOUT_MS = 2000;
 
+const UNREACHABLE = { database: "unreachable", clock: "unknown" } as const;
+
 /** Registrations are billed at the API's second; billing periods end by the database's and the processor's clocks. */
 const TOLERATED_SKEW_MS = 2000;
-
-type DatabaseHealth = Pick<Readiness, "database" | "clock"> & { readonly skewMs: number | null };
-
-const checkDatabase = async (
-  readDatabaseTime: () => Promise<Date>,
-  clock: Clock,
-): Promise<DatabaseHealth> => {
-  const sentAtMs = clock.now().getTime();
-  const startedAtMs = performance.now();
-  try {
-    const now = await withTimeout(AbortSignal.timeout(TIMEOUT_MS), readDatabaseTime());
-    const tookMs = performance.now() - startedAtMs;
-    const skewMs = now.getTime() - (sentAtMs + tookMs / 2);
-    // The response may have taken any part of that time.
-    const isClockRight = Math.abs(skewMs) <= TOLERATED_SKEW_MS + tookMs / 2;
-    return { database: "ok", clock: isClockRight ? "ok" : "off", skewMs };
-  } catch {
-    // The result says so; requests that need the database report the error.
-    return { database: "unreachable", clock: "unknown", skewMs: null };
-  }
-};
 
 const checkTemporal = (temporal: Client): Promise<Readiness["temporal"]> =>
   withTemporalDeadline(temporal, TIMEOUT_MS, () =>
@@ -78,21 +59,32 @@ export const watchHealth = async ({
   readonly needsTemporal: boolean;
 }): Promise<HealthWatch> => {
   const ended = new AbortController();
-  let database: DatabaseHealth = { database: "unreachable", clock: "unknown", skewMs: null };
+  let database: Pick<Readiness, "database" | "clock"> = UNREACHABLE;
   let temporalHealth: Readiness["temporal"] = "unreachable";
   let isStopping = false;
 
   const updateDatabase = async (): Promise<void> => {
-    const before = database;
-    database = await checkDatabase(readDatabaseTime, clock);
-    if (database.clock === "off" && before.clock !== "off") {
-      logger.error(
-        { skewMs: Math.round(database.skewMs ?? 0) },
-        "this machine's clock differs from the database's by more than 2 s; not ready until NTP corrects it",
-      );
-    }
-    if (database.clock === "ok" && before.clock === "off") {
-      logger.info("this machine's clock is right again");
+    const before = database.clock;
+    const sentAtMs = clock.now().getTime();
+    const startedAtMs = performance.now();
+    try {
+      const now = await withTimeout(AbortSignal.timeout(TIMEOUT_MS), readDatabaseTime());
+      // The response may have taken any part of the time.
+      const halfMs = (performance.now() - startedAtMs) / 2;
+      const skewMs = Math.round(now.getTime() - (sentAtMs + halfMs));
+      const isRight = Math.abs(skewMs) <= TOLERATED_SKEW_MS + halfMs;
+      database = { database: "ok", clock: isRight ? "ok" : "off" };
+      if (isRight && before === "off") {
+        logger.info("this machine's clock is right again");
+      } else if (!isRight && before !== "off") {
+        logger.error(
+          { skewMs },
+          "this machine's clock differs from the database's by more than 2 s; not ready until NTP corrects it",
+        );
+      }
+    } catch {
+      // The result says so; requests that need the database report the error.
+      database = UNREACHABLE;
     }
   };
   const updateTemporal = async (): Promise<void> => {
@@ -124,12 +116,7 @@ export const watchHealth = async ({
     return canServe ? "ok" : "unavailable";
   };
   return {
-    read: () => ({
-      status: statusOf(),
-      database: database.database,
-      clock: database.clock,
-      temporal: temporalHealth,
-    }),
+    read: () => ({ status: statusOf(), ...database, temporal: temporalHealth }),
     startStopping: () => {
       isStopping = true;
     },
