@@ -60,7 +60,9 @@ const main = async (): Promise<void> => {
   const config = readConfig(settings);
   const dataDir = resolvePath(config.DATA_DIR);
   const unlock = lockFolder(dataDir, LOCK_WAIT_MS);
-  await awaitLeftovers(dataDir, console.error);
+  if ((await Promise.race([shutdown, awaitLeftovers(dataDir, console.error)])) === null) {
+    return;
+  }
   const { context, firstExit, stopAll } = createSupervisor(dataDir, console.error);
   const ready = startAll({ ...config, DATA_DIR: dataDir }, settings, context, isDemo);
   const failure = await Promise.race([
