@@ -6,7 +6,7 @@ import { Client } from "pg";
 import { migrate } from "../db/migrate.ts";
 import { buildChildEnvironment } from "../runtime/config/config.ts";
 import type { Config } from "../runtime/config/config.ts";
-import { withoutPassword } from "../runtime/config/databaseUrl.ts";
+import { LIBPQ_VARIABLES, withoutPassword } from "../runtime/config/databaseUrl.ts";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { impactCommand } from "../runtime/impactCommand.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
@@ -117,8 +117,7 @@ const buildRoleEnvironment = (
     DATABASE_URL: databaseUrl,
     ...hide("DATABASE_OWNER_URL", "DATABASE_URL_FILE", "DATABASE_OWNER_URL_FILE"),
     // libpq's variables are for another server than the embedded one.
-    ...(config.DATABASE_URL === undefined &&
-      hide("PGSSLMODE", "PGSSLROOTCERT", "PGSSLCERT", "PGSSLKEY", "PGTARGETSESSIONATTRS")),
+    ...(config.DATABASE_URL === undefined && hide(...LIBPQ_VARIABLES)),
     PORT: String(config.PORT),
     STORE_PORT: String(config.STORE_PORT),
     // No balancer waits for this machine's only API.
