@@ -6,7 +6,7 @@ import { Client } from "pg";
 import { migrate } from "../db/migrate.ts";
 import { buildChildEnvironment } from "../runtime/config/config.ts";
 import type { Config } from "../runtime/config/config.ts";
-import { withoutPassword } from "../runtime/config/databaseUrl.ts";
+import { LIBPQ_VARIABLES, withoutPassword } from "../runtime/config/databaseUrl.ts";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { impactCommand } from "../runtime/impactCommand.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
@@ -104,38 +104,29 @@ const hide = (...names: readonly string[]): Settings =>
   Object.fromEntries(names.map((name) => [name, ""]));
 
 /** Returns the environment of the API and the worker, which use the same servers with one role. */
-const buildRoleEnvironment = async (
+const buildRoleEnvironment = (
   config: Config,
   given: Settings,
   databaseUrl: string,
   { address, namespace, uiUrl }: Temporal,
-): Promise<NodeJS.ProcessEnv> => {
-  const settings = {
+): NodeJS.ProcessEnv => {
+  const isEmbedded = uiUrl !== null;
+  // Temporal's variables and the user's profile (TLS, keys) are for another server than the embedded one.
+  return buildChildEnvironment(isEmbedded ? /^TEMPORAL_/u : null, {
     ...given,
     DATABASE_URL: databaseUrl,
     ...hide("DATABASE_OWNER_URL", "DATABASE_URL_FILE", "DATABASE_OWNER_URL_FILE"),
     // libpq's variables are for another server than the embedded one.
-    ...(config.DATABASE_URL === undefined &&
-      hide("PGSSLMODE", "PGSSLROOTCERT", "PGSSLCERT", "PGSSLKEY", "PGTARGETSESSIONATTRS")),
+    ...(config.DATABASE_URL === undefined && hide(...LIBPQ_VARIABLES)),
     PORT: String(config.PORT),
     STORE_PORT: String(config.STORE_PORT),
     // No balancer waits for this machine's only API.
     DRAIN_SECONDS: "0",
-  };
-  if (uiUrl === null) {
-    return buildChildEnvironment(null, settings);
-  }
-  // Temporal's variables and the user's profile (TLS, keys) are for another server than the embedded one.
-  const profile = join(config.DATA_DIR, "temporal/client.toml");
-  await writeFile(
-    profile,
-    `[profile.default]\naddress = "${address}"\nnamespace = "${namespace}"\n`,
-  );
-  return buildChildEnvironment(/^TEMPORAL_/u, {
-    ...settings,
-    TEMPORAL_ADDRESS: address,
-    TEMPORAL_NAMESPACE: namespace,
-    TEMPORAL_CONFIG_FILE: profile,
+    ...(isEmbedded && {
+      TEMPORAL_ADDRESS: address,
+      TEMPORAL_NAMESPACE: namespace,
+      TEMPORAL_CONFIG_FILE: "",
+    }),
   });
 };
 
@@ -239,7 +230,7 @@ export const startAll = async (
     apiUrl,
     storeUrl,
   });
-  const environment = await buildRoleEnvironment(config, settings, appUrl, temporal);
+  const environment = buildRoleEnvironment(config, settings, appUrl, temporal);
   const [worker, api] = await Promise.all([
     startRole("worker", WORKER, environment, context),
     startRole("API", API, environment, context, isDemo ? [demoFileIn(config.DATA_DIR)] : []),

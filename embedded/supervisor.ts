@@ -69,8 +69,8 @@ const openPipe = (folder: string, access: number): number => {
 const POLL_MS = 50;
 
 /**
- * Waits until all processes of an earlier start of this folder have ended. If that was killed, they stop by themselves. A
- * pipe that somebody could write to has no end, so reading it tells whether any of them still has it open.
+ * Waits until all processes of an earlier start of this folder have ended. If that start was killed, they stop by
+ * themselves. Reading a pipe returns its end only if no process has it open for writing.
  */
 export const awaitLeftovers = async (
   folder: string,
@@ -103,14 +103,11 @@ export const createSupervisor = (
   const firstExit = Promise.withResolvers<UnexpectedExit>();
 
   const manage: StartContext["manage"] = async (name, child, { ask, waitMs }, logFile = null) => {
-    const exited = new Promise<void>((resolve) => {
-      child.once("exit", (code, signal) => {
-        if (!stopping.signal.aborted) {
-          const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
-          firstExit.resolve({ name, logFile, how });
-        }
-        resolve();
-      });
+    child.once("exit", (code, signal) => {
+      if (!stopping.signal.aborted) {
+        const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
+        firstExit.resolve({ name, logFile, how });
+      }
     });
     await once(child, "spawn").catch((error: unknown) => {
       throw new StartupError(`${name} could not be started: ${errorDetails(error).message}.`);
@@ -119,6 +116,7 @@ export const createSupervisor = (
     const isRunning = (): boolean => child.exitCode === null && child.signalCode === null;
     const stop = async (): Promise<void> => {
       if (isRunning()) {
+        const exited = once(child, "exit");
         ask();
         const timer = setTimeout(() => process.kill(-pid, "SIGKILL"), waitMs);
         await exited;
@@ -148,8 +146,8 @@ export const createSupervisor = (
 };
 
 /**
- * Runs a program, and signals it when the input ends: this process ends that, or the system does, however this process
- * ends. A shell's background process has no other input.
+ * Runs a program in a shell, and signals it when the shell's input ends: this process closes the input, or the system does,
+ * however this process ends.
  */
 const GUARD = `
   exec 9<&0

@@ -90,13 +90,9 @@ export const formatRow = (format: ExportFormat, columns: readonly string[], row:
     ? `${JSON.stringify(row)}\n`
     : formatCsvLine(columns.map((column) => csvValue(row, column)));
 
-/** Yields the rows of a page, formatted like `formatRow` does. */
-export function* formatRows(
+/** Returns the rows of a page, each formatted once it is needed. */
+export const formatRows = (
   format: ExportFormat,
   columns: readonly string[],
   rows: Iterable<object>,
-): Generator<string, void, void> {
-  for (const row of rows) {
-    yield formatRow(format, columns, row);
-  }
-}
+): Iterable<string> => Iterator.from(rows).map((row) => formatRow(format, columns, row));

@@ -1,19 +1,10 @@
-function* presentRows<Row>(
-  rows: Iterable<Row>,
-  present: (row: Row) => object,
-): Generator<object, void, void> {
-  for (const row of rows) {
-    yield present(row);
-  }
-}
-
 /** Yields the pages of a list with each row as clients see it, once it is needed. */
 export async function* presentPages<Row>(
   pages: AsyncIterable<Iterable<Row>>,
   present: (row: Row) => object,
 ): AsyncGenerator<Iterable<object>, void, void> {
   for await (const page of pages) {
-    yield presentRows(page, present);
+    yield Iterator.from(page).map((row) => present(row));
   }
 }
 
@@ -40,6 +31,9 @@ export async function* presentSearched<Row, Last, LastFields>(
   void
 > {
   for await (const { rows, last } of pages) {
-    yield { rows: presentRows(rows, present), last: last === null ? null : presentLast(last) };
+    yield {
+      rows: Iterator.from(rows).map((row) => present(row)),
+      last: last === null ? null : presentLast(last),
+    };
   }
 }

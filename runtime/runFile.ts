@@ -62,5 +62,6 @@ export const readRunFile = async (dataDir: string): Promise<RunFile | null> => {
     }
     throw new StartupError(`${path} cannot be read: ${message}`, { cause: error });
   }
-  return isLocked(dataDir) ? parseRunFile(path, text) : null;
+  const content = parseRunFile(path, text);
+  return isLocked(dataDir) ? content : null;
 };

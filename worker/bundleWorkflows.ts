@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { createHash, randomUUID } from "node:crypto";
-import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { glob, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -10,21 +10,16 @@ const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const STORED_BUNDLE = join(ROOT, "node_modules", ".cache", "workflows.js");
 const MAXIMUM_BYTES = 64 * 1024 * 1024;
 /** What a bundle is made of: workflows, the rules that they import, and packages. */
-const SOURCES = ["workflows", "modules", "runtime"];
-const isSource = (file: string): boolean =>
-  file.endsWith(".rules.ts") || (file.startsWith("workflows") && file.endsWith(".ts"));
+const SOURCES = ["workflows/*.ts", "{modules,runtime}/**/*.rules.ts"];
 
 /** Returns a hash of the code and of the versions of its packages. */
 const hashSources = async (): Promise<string> => {
-  const folders = await Promise.all(
-    SOURCES.map(async (folder) =>
-      (await readdir(join(ROOT, folder), { recursive: true }))
-        .map((file) => join(folder, file))
-        .filter(isSource),
-    ),
-  );
+  const files = ["package-lock.json"];
+  for await (const file of glob(SOURCES, { cwd: ROOT })) {
+    files.push(file);
+  }
   const hash = createHash("sha256");
-  for (const file of ["package-lock.json", ...folders.flat().toSorted()]) {
+  for (const file of files.toSorted()) {
     hash.update(`${file}\0`).update(await readFile(join(ROOT, file)));
   }
   return hash.digest("hex");

@@ -4,10 +4,10 @@ import { z } from "zod";
 import {
   completeDatabaseUrl,
   DatabaseUrlError,
+  LIBPQ_VARIABLES,
   readDatabaseUrl,
-  SSL_MODES,
 } from "./databaseUrl.ts";
-import { mustBeOneOf, oneOf } from "../describeIssues.rules.ts";
+import { oneOf } from "../describeIssues.rules.ts";
 import { errorDetails } from "../errors.rules.ts";
 import { mayReceiveKeys } from "../loopback.rules.ts";
 import { CELL_NAME } from "../cell.rules.ts";
@@ -147,15 +147,8 @@ const settings = z.object({
   LOG_FORMAT: oneOf(["auto", "json", "pretty"]).default("auto"),
 });
 
-/** Variables of libpq, for what the URLs of the database leave out, and of OpenTelemetry. They have their usual meaning. */
-const standardVariables = z.object({
-  PGSSLMODE: z
-    .enum([...SSL_MODES, "prefer", "allow"], { error: mustBeOneOf(SSL_MODES) })
-    .optional(),
-  PGSSLROOTCERT: z.string().optional(),
-  PGSSLCERT: z.string().optional(),
-  PGSSLKEY: z.string().optional(),
-  PGTARGETSESSIONATTRS: z.string().optional(),
+/** Variables of OpenTelemetry, with their usual meaning. */
+const tracingVariables = z.object({
   OTEL_TRACES_SAMPLER_ARG: z
     .string()
     .regex(/^(?:0(?:\.\d{1,9})?|1(?:\.0{1,9})?)$/u, "must be a number from 0 to 1")
@@ -171,9 +164,13 @@ export const SECRET_SETTING_NAMES: readonly string[] = Object.entries(settings.s
   .filter(([, schema]) => schema.meta()?.["isSecret"] === true)
   .map(([name]) => name);
 
-export const STANDARD_VARIABLES: readonly string[] = Object.keys(standardVariables.shape);
+/** Variables of libpq and OpenTelemetry that the service reads, too. */
+export const STANDARD_VARIABLES: readonly string[] = [
+  ...LIBPQ_VARIABLES,
+  ...Object.keys(tracingVariables.shape),
+];
 
-const configuration = settings.extend(standardVariables.shape);
+const configuration = settings.extend(tracingVariables.shape);
 
 /** The configuration, by the names of its environment variables. */
 export type Config = Readonly<z.output<typeof configuration>>;

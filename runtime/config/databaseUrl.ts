@@ -10,7 +10,7 @@ import { parse, toClientConfig } from "pg-connection-string";
 import { isLoopback } from "../loopback.rules.ts";
 
 /** How a connection is encrypted, and what is verified of the server's certificate. */
-export const SSL_MODES = ["disable", "require", "verify-ca", "verify-full"] as const;
+const SSL_MODES = ["disable", "require", "verify-ca", "verify-full"] as const;
 type SslMode = (typeof SSL_MODES)[number];
 
 /** One of the servers of a database. */
@@ -49,6 +49,9 @@ const VARIABLES = {
   sslkey: "PGSSLKEY",
   target_session_attrs: "PGTARGETSESSIONATTRS",
 } as const;
+
+/** They say what the URLs of the database leave out. */
+export const LIBPQ_VARIABLES: readonly string[] = Object.values(VARIABLES);
 
 /** What every connection of the service honours. */
 const PARAMETERS: readonly string[] = [

@@ -6,13 +6,13 @@ import { createGunzip } from "node:zlib";
 import type { ExecutionContext } from "ava";
 import { KEY_PREFIX } from "../../modules/accounts/apiKeys.rules.ts";
 import { findFreePort } from "../../runtime/server/probePort.ts";
-import { startServer } from "../../runtime/server/startServer.ts";
 import type { Listener } from "../../runtime/server/openDoor.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
+import { serveRequests } from "../support/server.ts";
 import { adapted, CADDY, HAPROXY, MOVED_KEY, MOVED_SLUG, NGINX } from "./proxyKinds.ts";
 import type { NAMES, Proxy, ProxyKind, ProxyResponse, Sent } from "./startProxy.ts";
 import { startProxy } from "./startProxy.ts";
@@ -35,15 +35,10 @@ const SECRETS = new RegExp(
 const DEADLINE_MS = 60_000;
 
 /** Serves requests, and the proxy's probes, until the test ends. */
-const serve = async (t: ExecutionContext, listener: Listener): Promise<string> => {
-  const { url, close } = await startServer(
-    (request, response) =>
-      request.url === "/readyz" ? response.end("{}") : listener(request, response),
-    { host: "127.0.0.1", port: 0, setting: "PORT" },
+const serve = (t: ExecutionContext, listener: Listener): Promise<string> =>
+  serveRequests(t, (request, response) =>
+    request.url === "/readyz" ? response.end("{}") : listener(request, response),
   );
-  t.teardown(() => close(1000));
-  return url;
-};
 
 /** Sends a request, again if the proxy has no process for it: if the machine stands still, its probes fail for a moment. */
 const callService = async (

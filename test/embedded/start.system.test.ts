@@ -13,6 +13,7 @@ import { findFreePort } from "../../runtime/server/probePort.ts";
 import { createEmptyDatabase } from "../support/database.ts";
 import { listProcesses } from "../support/listProcesses.ts";
 import { eventually } from "../support/programs.ts";
+import { listen } from "../support/server.ts";
 import type { Settings, StartedProcess } from "./runStart.ts";
 import {
   START,
@@ -243,11 +244,7 @@ for (const setting of [
   "EMBEDDED_TEMPORAL_PORT",
 ]) {
   test.serial(`a port in use is reported with ${setting}`, async (t) => {
-    const taken = createServer().listen(0, "127.0.0.1");
-    await once(taken, "listening");
-    t.teardown(() => taken.close());
-    const address = taken.address();
-    const port = typeof address === "object" && address !== null ? String(address.port) : "";
+    const port = String(await listen(t, createServer()));
     const dataDir = await makeDataDir(t);
     const { exitCode, output } = runStart(t, dataDir, { [setting]: port });
     t.is(await exitCode, 1);

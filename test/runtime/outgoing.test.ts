@@ -3,7 +3,6 @@ import test from "ava";
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { createServer, request as openRequest } from "node:http";
-import type { RequestListener } from "node:http";
 import { connect } from "node:net";
 import type { Client } from "@temporalio/client";
 import { NativeConnection } from "@temporalio/worker";
@@ -18,6 +17,7 @@ import { createStripeClient } from "../../modules/billing/stripe/createStripeCli
 import { resolveAddresses } from "../../runtime/resolveAddresses.ts";
 import { readTemporalProxy } from "../../worker/runWorker.ts";
 import { eventually, TEMPORAL_ADDRESS } from "../support/programs.ts";
+import { listen } from "../support/server.ts";
 import { downloadRecords } from "../../modules/planting/treemapper/downloadRecords.ts";
 
 const VARIABLES = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
@@ -36,22 +36,10 @@ test.afterEach.always(() => {
   configure({});
 });
 
-const listen = async (t: ExecutionContext, listener: RequestListener) => {
-  const server = createServer(listener);
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const address = server.address();
-  return { server, port: typeof address === "object" ? (address?.port ?? 0) : 0 };
-};
-
 /** Starts an HTTP proxy, for which every host is this machine, and returns the targets of its requests. */
 const startProxy = async (t: ExecutionContext) => {
   const targets: string[] = [];
-  const { server, port } = await listen(t, (request, response) => {
+  const server = createServer((request, response) => {
     const { port: targetPort, pathname, host } = new URL(request.url ?? "");
     targets.push(host);
     const forwarded = openRequest(
@@ -72,25 +60,29 @@ const startProxy = async (t: ExecutionContext) => {
     far.on("error", () => near.destroy());
     near.on("error", () => far.destroy());
   });
-  return { url: `http://127.0.0.1:${port}`, targets };
+  return { url: `http://127.0.0.1:${await listen(t, server)}`, targets };
 };
 
 const startRefusingProxy = async (t: ExecutionContext): Promise<string> => {
-  const { server, port } = await listen(t, (_request, response) => {
+  const server = createServer((_request, response) => {
     response.writeHead(403).end();
   });
   server.on("connect", (_request, socket) => {
     socket.end("HTTP/1.1 403 Forbidden\r\n\r\n");
   });
-  return `http://127.0.0.1:${port}`;
+  return `http://127.0.0.1:${await listen(t, server)}`;
 };
 
-const startCompany = (t: ExecutionContext) =>
-  listen(t, (request, response) => {
-    request.resume();
-    response.setHeader("content-type", "application/json");
-    response.end(JSON.stringify({ id: "cus_1" }));
-  });
+/** Returns the port of a company. */
+const startCompany = (t: ExecutionContext): Promise<number> =>
+  listen(
+    t,
+    createServer((request, response) => {
+      request.resume();
+      response.setHeader("content-type", "application/json");
+      response.end(JSON.stringify({ id: "cus_1" }));
+    }),
+  );
 
 const callStripe = (apiBase: string) =>
   createStripeClient({ secretKey: "sk_test_key", apiBase }).stripe.customers.retrieve("cus_1");
@@ -113,7 +105,7 @@ for (const { http, https } of [LOWER_CASE, UPPER_CASE]) {
   test.serial(`companies and Temporal are called through ${http} and ${https}`, async (t) => {
     const { url, targets } = await startProxy(t);
     configure({ [http]: url, [https]: url });
-    const { port } = await startCompany(t);
+    const port = await startCompany(t);
 
     t.is((await callStripe(`http://stripe.test:${port}`)).id, "cus_1");
     t.true((await fetch(`http://charities.test:${port}/`)).ok);
@@ -131,7 +123,7 @@ for (const { http, https } of [LOWER_CASE, UPPER_CASE]) {
   test.serial(`this machine is never behind ${http} and ${https}`, async (t) => {
     const url = await startRefusingProxy(t);
     configure({ [http]: url, [https]: url });
-    const { port } = await startCompany(t);
+    const port = await startCompany(t);
 
     for (const host of ["127.0.0.1", "localhost"]) {
       t.is((await callStripe(`http://${host}:${port}`)).id, "cus_1");
@@ -185,7 +177,7 @@ const CHUNK = Buffer.alloc(4 * 1024 * 1024, " ");
 /** Serves JSON that never ends, until the test does. Returns its URL and the number of open responses. */
 const serveEndless = async (t: ExecutionContext) => {
   let open = 0;
-  const { port } = await listen(t, (_request, response) => {
+  const server = createServer((_request, response) => {
     open += 1;
     response.once("close", () => {
       open -= 1;
@@ -199,7 +191,7 @@ const serveEndless = async (t: ExecutionContext) => {
     response.on("drain", send);
     send();
   });
-  return { url: `http://127.0.0.1:${port}`, countOpen: () => open };
+  return { url: `http://127.0.0.1:${await listen(t, server)}`, countOpen: () => open };
 };
 
 test("a body within the bound is passed on unchanged, and a longer one fails", async (t) => {

@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import protobuf from "protobufjs";
 import { z } from "zod";
-import { startServer } from "../../runtime/server/startServer.ts";
+import { serveRequests } from "../support/server.ts";
 
 /** The fields of https://github.com/open-telemetry/opentelemetry-proto that the tests read. */
 const PROTOCOL = `
@@ -68,29 +68,25 @@ export const startCollector = async (
   t: ExecutionContext,
 ): Promise<{ readonly url: string; readonly spans: readonly ReceivedSpan[] }> => {
   const spans: ReceivedSpan[] = [];
-  const { url, close } = await startServer(
-    async (incoming, response) => {
-      if (incoming.url !== "/v1/traces") {
-        response.statusCode = 404;
-        response.end();
-        return;
-      }
-      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a request without an encoding yields buffers.
-      const body = Buffer.concat((await incoming.toArray()) as Buffer[]);
-      const { resourceSpans } = request.parse(
-        REQUEST.toObject(REQUEST.decode(body), { bytes: String, longs: Number }),
-      );
-      for (const { resource, scopeSpans } of resourceSpans) {
-        const service = resource.attributes["service.name"];
-        spans.push(
-          ...scopeSpans.flatMap((scope) => scope.spans.map((span) => ({ ...span, service }))),
-        );
-      }
-      response.setHeader("Content-Type", "application/x-protobuf");
+  const url = await serveRequests(t, async (incoming, response) => {
+    if (incoming.url !== "/v1/traces") {
+      response.statusCode = 404;
       response.end();
-    },
-    { host: "127.0.0.1", port: 0, setting: "PORT" },
-  );
-  t.teardown(() => close(1000));
+      return;
+    }
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a request without an encoding yields buffers.
+    const body = Buffer.concat((await incoming.toArray()) as Buffer[]);
+    const { resourceSpans } = request.parse(
+      REQUEST.toObject(REQUEST.decode(body), { bytes: String, longs: Number }),
+    );
+    for (const { resource, scopeSpans } of resourceSpans) {
+      const service = resource.attributes["service.name"];
+      spans.push(
+        ...scopeSpans.flatMap((scope) => scope.spans.map((span) => ({ ...span, service }))),
+      );
+    }
+    response.setHeader("Content-Type", "application/x-protobuf");
+    response.end();
+  });
   return { url, spans };
 };

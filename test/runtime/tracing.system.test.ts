@@ -5,11 +5,11 @@ import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { z } from "zod";
 import { updateAccount } from "../../modules/accounts/accounts.sql.ts";
-import { startServer } from "../../runtime/server/startServer.ts";
 import { addEveryOrgCharity } from "../charities/donations/donationSetup.ts";
 import { startProviderDouble } from "../charities/startProviderDouble.ts";
 import { freshEin } from "../support/factories.ts";
 import { eventually, startProgram } from "../support/programs.ts";
+import { serveRequests } from "../support/server.ts";
 import { deployAtStripe } from "../worker/deployAtStripe.ts";
 import { startCollector } from "./startCollector.ts";
 import type { ReceivedSpan } from "./startCollector.ts";
@@ -225,15 +225,9 @@ test.serial("log lines have the ids of the trace and the span, if tracing is on"
 
 test.serial("requests do not wait for a collector that does not respond", async (t) => {
   const exports: Duplex[] = [];
-  const collector = await startServer(
-    (incoming) => {
-      exports.push(incoming.socket);
-    },
-    { host: "127.0.0.1", port: 0, setting: "PORT" },
-  );
-  t.teardown(() => collector.close(0));
+  const url = await serveRequests(t, (incoming) => exports.push(incoming.socket));
   const { post } = await deploy(t, {
-    OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+    OTEL_EXPORTER_OTLP_ENDPOINT: url,
     // Longer than ava waits for a result.
     OTEL_EXPORTER_OTLP_TIMEOUT: "600000",
     LOG_LEVEL: "silent",

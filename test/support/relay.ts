@@ -25,6 +25,8 @@ export const startRelay = async (
   readonly freezeAfter: (text: string) => void;
   /** Freezes every connection, and accepts new ones without a response, as if the server's machine hung. */
   readonly hang: () => void;
+  /** Forwards the connections that were accepted while it hung, and new ones. */
+  readonly resume: () => void;
 }> => {
   const url = new URL(serverUrl);
   const { hostname: host, port } = url;
@@ -41,12 +43,8 @@ export const startRelay = async (
     readonly text: string;
     readonly interrupt: (near: Socket, far: Socket) => void;
   } | null = null;
-  const relay = createServer((near) => {
-    near.on("error", () => undefined);
-    if (isHanging) {
-      pairs.add([near.pause(), near]);
-      return;
-    }
+  const waiting = new Set<Socket>();
+  const forward = (near: Socket): void => {
     const far = connect({ host, port: Number(port) });
     far.on("error", () => undefined);
     pairs.add([near, far]);
@@ -61,11 +59,19 @@ export const startRelay = async (
         last = null;
       }
     });
+  };
+  const relay = createServer((near) => {
+    near.on("error", () => undefined);
+    if (isHanging) {
+      waiting.add(near.pause());
+    } else {
+      forward(near);
+    }
   }).listen(0, "127.0.0.1");
   await once(relay, "listening");
   const cut = (): void => {
     relay.close();
-    for (const socket of [...pairs].flat()) {
+    for (const socket of [...waiting, ...[...pairs].flat()]) {
       socket.destroy();
     }
   };
@@ -74,7 +80,7 @@ export const startRelay = async (
   url.port = String((relay.address() as AddressInfo).port);
   return {
     url: url.href,
-    connectionCount: () => pairs.size,
+    connectionCount: () => pairs.size + waiting.size,
     cut,
     cutAfter: (text) => {
       last = { text, interrupt: cut };
@@ -101,6 +107,13 @@ export const startRelay = async (
     hang: () => {
       isHanging = true;
       freeze();
+    },
+    resume: () => {
+      isHanging = false;
+      for (const near of waiting) {
+        forward(near);
+      }
+      waiting.clear();
     },
   };
 };

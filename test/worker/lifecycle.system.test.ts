@@ -1,10 +1,9 @@
 import { once } from "node:events";
 import type { ChildProcess } from "node:child_process";
-import { connect, createServer } from "node:net";
-import type { AddressInfo, Socket } from "node:net";
 import type { ExecutionContext } from "ava";
 import { backgroundQueue, interactiveQueue } from "../../runtime/temporalNames.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
+import { findFreePort } from "../../runtime/server/probePort.ts";
 import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -48,59 +47,29 @@ test.serial("a worker that is stopped as soon as it is ready stops gracefully", 
   await stopsGracefully(t, await startWorker(t, { TEMPORAL_NAMESPACE: namespace }));
 });
 
-/** Starts a server in front of Temporal that passes every connection to `accept`. */
-const startProxy = async (
-  t: ExecutionContext,
-  accept: (client: Socket) => void,
-): Promise<{ readonly address: string; readonly firstConnection: Promise<unknown> }> => {
-  const proxy = createServer(accept);
-  const sockets = new Set<Socket>();
-  proxy.on("connection", (socket) => {
-    sockets.add(socket);
-    socket.on("error", () => undefined);
-  });
-  const firstConnection = once(proxy, "connection");
-  proxy.listen(0, "127.0.0.1");
-  await once(proxy, "listening");
-  t.teardown(() => {
-    proxy.close();
-    for (const socket of sockets) {
-      socket.destroy();
-    }
-  });
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
-  const { port } = proxy.address() as AddressInfo;
-  return { address: `127.0.0.1:${port}`, firstConnection };
-};
-
 test.serial("a worker that is stopped while connecting to Temporal stops gracefully", async (t) => {
   const { namespace } = await openNamespace(t);
-  const stopping = Promise.withResolvers<void>();
-  const [host, port] = TEMPORAL_ADDRESS.split(":");
-  // Every connection waits until the worker has received a signal to stop.
-  const { address, firstConnection } = await startProxy(t, (client) => {
-    void stopping.promise.then(() => {
-      const server = connect({ host, port: Number(port) });
-      server.on("error", () => client.destroy());
-      client.on("close", () => server.destroy());
-      return client.pipe(server).pipe(client);
-    });
-  });
+  const { url, hang, resume, connectionCount } = await startRelay(t, `tcp://${TEMPORAL_ADDRESS}`);
+  hang();
   const worker = await startWorker(t, {
     TEMPORAL_NAMESPACE: namespace,
-    TEMPORAL_ADDRESS: address,
+    TEMPORAL_ADDRESS: new URL(url).host,
   });
-  await firstConnection;
+  await eventually(() => connectionCount() > 0);
 
+  // Every connection waits until the worker has received a signal to stop.
   const stopped = stopsGracefully(t, worker);
-  stopping.resolve();
+  resume();
   await stopped;
 });
 
 test.serial("a worker that is stopped while Temporal is down stops gracefully", async (t) => {
-  const { address, firstConnection } = await startProxy(t, (client) => client.destroy());
-  const worker = await startWorker(t, { TEMPORAL_ADDRESS: address });
-  await firstConnection;
+  const { process: worker, lines } = await startProgram(t, "worker/main.ts", {
+    DATABASE_URL: t.context.databaseUrl,
+    TEMPORAL_ADDRESS: `127.0.0.1:${await findFreePort()}`,
+    LOG_LEVEL: "warn",
+  });
+  await eventually(() => lines.some((line) => line.includes("cannot connect to Temporal")));
 
   await stopsGracefully(t, worker);
 });

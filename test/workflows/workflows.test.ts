@@ -1,11 +1,15 @@
-import { readdir, readFile } from "node:fs/promises";
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
 import { ApplicationFailure } from "@temporalio/common";
+import { historyToJSON } from "@temporalio/common/lib/proto-utils.js";
 import test from "ava";
 import { Worker } from "@temporalio/worker";
 import { z } from "zod";
 import { createPerpetualActivities } from "../../activities/createPerpetualActivities.ts";
 import { perpetualWork } from "../../workflows/perpetualWork.ts";
+import { backgroundQueue } from "../../runtime/temporalNames.rules.ts";
 import { eventually } from "../support/programs.ts";
+import { DEPLOYMENT, RECORDINGS } from "./recordings.ts";
 import { startWorker } from "./startWorker.ts";
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
 import * as workflows from "../../workflows/index.ts";
@@ -43,6 +47,25 @@ test("the activity of perpetual work sends heartbeats, and another worker contin
 });
 
 const FOLDER = new URL("./histories/", import.meta.url);
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+
+/*
+ * npm run record-histories -- --match='*NAME' records a new history when a workflow gets a new path. After a release, keep the
+ * recorded ones: workflows that started under them may still be running.
+ */
+if (process.env["WRITE_HISTORIES"] !== undefined) {
+  for (const [name, { activities, run }] of Object.entries(RECORDINGS)) {
+    test.serial(`record ${name}`, async (t) => {
+      const handle = await run(await startWorker(t, activities, backgroundQueue(DEPLOYMENT)));
+      const history = historyToJSON(await handle.fetchHistory())
+        // Stack traces contain the folder of this checkout, and identities the name of the host.
+        .replaceAll(ROOT, "/app/")
+        .replaceAll(/"\d+@[^"]+"/gu, '"recorder"');
+      await writeFile(new URL(`${name}.json`, FOLDER), `${history}\n`);
+      t.pass();
+    });
+  }
+}
 
 const startedHistory = z.looseObject({
   events: z

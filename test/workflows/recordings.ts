@@ -1,41 +1,71 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { Client, Connection, WithStartWorkflowOperation } from "@temporalio/client";
+import { WithStartWorkflowOperation } from "@temporalio/client";
+import type {
+  Client,
+  WorkflowHandle,
+  WorkflowHandleWithFirstExecutionRunId,
+} from "@temporalio/client";
 import { ApplicationFailure } from "@temporalio/common";
 import type { Workflow } from "@temporalio/common";
-import { historyToJSON } from "@temporalio/common/lib/proto-utils.js";
-import { NativeConnection, Worker } from "@temporalio/worker";
+import type { BillingActivities } from "../../activities/createBillingActivities.ts";
+import type { DonationActivities } from "../../activities/createDonationActivities.ts";
+import type { PerpetualActivities } from "../../activities/createPerpetualActivities.ts";
+import type { PlantingActivities } from "../../activities/createPlantingActivities.ts";
+import type { RetentionActivities } from "../../activities/createRetentionActivities.ts";
 import type { CharityValidation } from "../../modules/charities/charities.rules.ts";
-import { createSupervisor } from "../../embedded/supervisor.ts";
-import { findTemporalCli } from "../../embedded/findTemporalCli.ts";
-import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
-import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
-import { plantingOrder } from "../../workflows/plantingOrder.ts";
 import { backgroundQueue, donationWorkflowId } from "../../runtime/temporalNames.rules.ts";
-import { plantingOrderCreation } from "../../workflows/plantingOrderCreation.ts";
 import { donation, validationUpdate } from "../../workflows/donation.ts";
+import { perpetualWork } from "../../workflows/perpetualWork.ts";
+import { plantingOrder } from "../../workflows/plantingOrder.ts";
+import { plantingOrderCreation } from "../../workflows/plantingOrderCreation.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
 import { retention } from "../../workflows/retention.ts";
-import { perpetualWork } from "../../workflows/perpetualWork.ts";
-import { activitiesCompleted, firstRunOf, inOrder } from "./recordingSteps.ts";
-import type { Recording } from "./recordingSteps.ts";
+import { eventually } from "../support/programs.ts";
 
-/*
- * Records the histories that the replay test replays, one for each path through a workflow, from a real Temporal server
- * and scripted activities:
- *   node test/workflows/recordHistories.ts [NAME…]
- * Record a new history when a workflow gets a new path. After a release, keep the recorded ones: workflows that started
- * under them may still be running.
- */
+/** Scripted activities, and what runs the workflow whose history is recorded. */
+type Recording = {
+  readonly activities: Partial<
+    BillingActivities &
+      DonationActivities &
+      PerpetualActivities &
+      PlantingActivities &
+      RetentionActivities
+  >;
+  readonly run: (client: Client) => Promise<WorkflowHandle>;
+};
 
-const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-const FOLDER = new URL("./histories/", import.meta.url);
-/** Replaces the host name in the histories. */
-const IDENTITY = "recorder";
-const DEPLOYMENT = "recorded";
+/** Returns an activity that produces the results in order and repeats the last one. */
+const inOrder = <Result>(...results: readonly (() => Result)[]): (() => Promise<Result>) => {
+  let calls = 0;
+  return () => {
+    const result = results[Math.min(calls, results.length - 1)];
+    calls += 1;
+    if (!result) {
+      throw new Error("The activity has no results.");
+    }
+    return Promise.resolve(result());
+  };
+};
+
+/** Waits until so many activities of the workflow have completed. */
+const activitiesCompleted = async (handle: WorkflowHandle, count: number): Promise<void> => {
+  await eventually(async () => {
+    const { events } = await handle.fetchHistory();
+    const completed = events?.filter((event) => event.activityTaskCompletedEventAttributes);
+    return (completed?.length ?? 0) >= count;
+  });
+};
+
+/** Waits until a workflow and the runs that continue it have ended, and returns its first run. */
+const firstRunOf = async (
+  client: Client,
+  handle: WorkflowHandleWithFirstExecutionRunId,
+): Promise<WorkflowHandle> => {
+  await handle.result();
+  return client.workflow.getHandle(handle.workflowId, handle.firstExecutionRunId);
+};
+
+export const DEPLOYMENT = "recorded";
 const REGISTRATION = "01920000-0000-7000-8000-000000000001";
 
 const unsettled = (): never => {
@@ -65,7 +95,8 @@ const complete =
     return handle;
   };
 
-const RECORDINGS: Readonly<Record<string, Recording>> = {
+/** One for each path through a workflow. */
+export const RECORDINGS: Readonly<Record<string, Recording>> = {
   "perpetual-work": {
     activities: { workForAMinute: inOrder<undefined>(() => undefined) },
     run: async (client) => {
@@ -169,56 +200,3 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
     run: complete(reconciliation, "reconciliation/recorded"),
   },
 };
-
-const record = async (address: string, name: string, recording: Recording): Promise<void> => {
-  const connection = await NativeConnection.connect({ address });
-  const clientConnection = await Connection.connect({ address });
-  const worker = await Worker.create({
-    connection,
-    identity: IDENTITY,
-    taskQueue: backgroundQueue(DEPLOYMENT),
-    workflowBundle: await bundleWorkflows(),
-    activities: recording.activities,
-  });
-  await worker.runUntil(async () => {
-    const handle = await recording.run(
-      new Client({ connection: clientConnection, identity: IDENTITY }),
-    );
-    // Stack traces contain the folder of this checkout.
-    const history = historyToJSON(await handle.fetchHistory()).replaceAll(ROOT, "/app/");
-    await writeFile(new URL(`${name}.json`, FOLDER), `${history}\n`);
-    console.log(`recorded ${name}`);
-  });
-  await clientConnection.close();
-  await connection.close();
-};
-
-const folder = await mkdtemp(join(tmpdir(), "impact-histories-"));
-const supervisor = createSupervisor(folder, console.error);
-try {
-  const { address } = await startTemporalServer({
-    cli: await findTemporalCli({
-      setting: process.env["TEMPORAL_CLI"],
-      context: supervisor.context,
-    }),
-    databaseFile: null,
-    namespace: "default",
-    port: 0,
-    uiPort: null,
-    logFile: join(folder, "temporal.log"),
-    context: supervisor.context,
-  });
-  const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(RECORDINGS);
-  for (const name of names) {
-    const recording = RECORDINGS[name];
-    if (!recording) {
-      throw new Error(
-        `There is no recording ${name}. Recordings: ${Object.keys(RECORDINGS).join(", ")}.`,
-      );
-    }
-    await record(address, name, recording);
-  }
-} finally {
-  await supervisor.stopAll();
-  await rm(folder, { recursive: true, force: true });
-}
