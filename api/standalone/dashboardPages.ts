@@ -21,6 +21,7 @@ import {
   CACHE_CONTROL,
   createPageCache,
   HTML_TYPE,
+  notFoundPages,
   OPEN_TO_ALL,
   openToAll,
   sendPage,
@@ -126,5 +127,6 @@ export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
     })),
     { path: "/dashboard/:slug", run: serve("page") },
     { path: "/dashboard/:slug/{*rest}", run: redirectRest },
+    ...notFoundPages,
   ];
 };

@@ -3,7 +3,7 @@ import { healthEndpoints } from "../http/healthEndpoints.ts";
 import { createApp } from "../http/createApp.ts";
 import type { App } from "../http/createApp.ts";
 import { createDocument } from "../openapi/createDocument.ts";
-import { documentFallback, documentPages } from "../openapi/documentPages.ts";
+import { documentPages } from "../openapi/documentPages.ts";
 import {
   certificateUrlEndpoint,
   orderCertificateUrlEndpoint,
@@ -94,6 +94,5 @@ export const createStoreApp = (context: StoreAppContext): App => {
     endpoints,
     pages: documentPages(document),
     webhooks: platformSecrets === null ? [] : [platformWebhook(context, platformSecrets)],
-    browserFallbacks: [documentFallback],
   });
 };
