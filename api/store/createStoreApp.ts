@@ -28,8 +28,7 @@ const searchEndpoint = (context: HttpContext): Endpoint =>
     path: "/app/api/charity/search",
     tag: "donations",
     details:
-      "The nonprofit_id and the ein of a result are accepted as the charity_id of a donation. If the charity provider " +
-      "reports no exact total, total_items is a lower bound, and the header Total-Is-Exact is `false`.",
+      "The nonprofit_id and the ein of a result are accepted as the charity_id of a donation.",
   });
 
 const DESCRIPTION = `Plants trees, rescues plastic bottles and donates for the customers and orders of an online store,
