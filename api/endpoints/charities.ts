@@ -152,7 +152,9 @@ export const charitySearchEndpoint = (
       operationId: "searchCharities",
       tag,
       summary: "Search charities by name or EIN",
-      details,
+      details:
+        `${details} If the charity provider reports no exact total, total_items is a lower bound, and the header ` +
+        "Total-Is-Exact is `false`.",
       responseHeaders: { "Total-Is-Exact": "`false` if the provider reports no exact total." },
       errors: {
         ...PROVIDER_SHARE_ERROR,

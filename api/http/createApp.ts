@@ -4,8 +4,7 @@ import type { Middleware } from "koa";
 import compose from "koa-compose";
 import type { PresentError } from "../../runtime/errorStatus.ts";
 import type { Listener } from "../../runtime/server/openDoor.ts";
-import { browserFallback, checkHead, rejectUnmatched } from "./requestTargets.ts";
-import type { BrowserFallback } from "./requestTargets.ts";
+import { checkHead, rejectUnmatched } from "./requestTargets.ts";
 import { handleErrors } from "./handleErrors.ts";
 import { identifyRequest, observeRequest, traceRequest } from "./observeRequests.ts";
 import { limitBatches, limitRate, runForAccounts, runForVisitors } from "./requestTurns.ts";
@@ -62,7 +61,6 @@ type AppOptions = Pick<HttpContext, "logger" | "observe" | "takePermit" | "trust
   readonly endpoints: readonly Endpoint[];
   readonly pages?: readonly Page[];
   readonly webhooks?: readonly Webhook[];
-  readonly browserFallbacks?: readonly BrowserFallback[];
 };
 
 /** Creates the app of one interface: every request passes the middleware below in its order. */
@@ -77,7 +75,6 @@ export const createApp = ({
   endpoints,
   pages = [],
   webhooks = [],
-  browserFallbacks = [],
 }: AppOptions): App => {
   const app = new Koa<ApiState>();
   // Koa reports responses that it cannot write; errors of handlers never get here.
@@ -119,7 +116,6 @@ export const createApp = ({
     pageRouter.get(path, setRoute(path), runForVisitors(path, trustedProxies), run);
   }
   app.use(pageRouter.routes());
-  app.use(browserFallback(browserFallbacks));
   app.use(rejectUnmatched);
   return { callback: () => app.callback() };
 };

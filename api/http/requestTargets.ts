@@ -32,25 +32,6 @@ export const checkHead: Middleware<ApiState> = (ctx, next) => {
   return next();
 };
 
-/** What a browser is shown at paths that have no route. */
-export type BrowserFallback = {
-  readonly path: RegExp;
-  readonly run: (ctx: RequestContext) => void;
-};
-
-/** Serves a page to browsers at such a path; API clients get the same error as at any unknown path. */
-export const browserFallback =
-  (fallbacks: readonly BrowserFallback[]): Middleware<ApiState> =>
-  (ctx, next) => {
-    const fallback = fallbacks.find(({ path }) => path.test(ctx.path));
-    if (fallback === undefined || (ctx.method !== "GET" && ctx.method !== "HEAD")) {
-      return next();
-    }
-    ctx.vary("Accept");
-    // JSON first: most clients accept anything, and only browsers prefer HTML.
-    return ctx.accepts("json", "html") === "html" ? fallback.run(ctx) : next();
-  };
-
 /** Handles requests that match no route: 404 for an unknown path, 405 for an unknown method, 204 for OPTIONS. */
 export const rejectUnmatched = (ctx: RouterContext<ApiState>): void => {
   const layers = (ctx.matched ?? []).filter((layer) => layer.methods.length > 0);

@@ -3,7 +3,6 @@ import type { RequestContext } from "../http/requestContext.ts";
 import { send, tag } from "../http/taggedResponses.ts";
 import type { Tagged } from "../http/taggedResponses.ts";
 import type { Page } from "../http/createApp.ts";
-import type { BrowserFallback } from "../http/requestTargets.ts";
 
 /** The page loads files only from this server and sends requests only to it. */
 const CONTENT_SECURITY_POLICY = [
@@ -96,12 +95,6 @@ const sendFile = (type: string, url: string): ((ctx: RequestContext) => Promise<
   };
 };
 
-/** Redirects browsers from the base URL, which `npm start` prints, to the API description. */
-export const documentFallback: BrowserFallback = {
-  path: /^\/$/u,
-  run: (ctx) => ctx.redirect("docs"),
-};
-
 /**
  * The API description as JSON and as a page.
  *
@@ -110,6 +103,8 @@ export const documentFallback: BrowserFallback = {
 export const documentPages = (createDocument: () => object): readonly Page[] => {
   let sendJson: ((ctx: RequestContext) => void) | undefined;
   return [
+    // `npm start` prints the base URL.
+    { path: "/", run: (ctx) => ctx.redirect("docs") },
     {
       path: "/openapi.json",
       run: (ctx) => {

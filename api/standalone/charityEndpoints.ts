@@ -45,8 +45,7 @@ export const charityEndpoints = (context: StandaloneContext): readonly Endpoint[
     requestsPerSecond: REQUESTS_PER_SECOND,
     tag: TAG,
     details:
-      "Results come from the charity provider that the operator has chosen for the organization. If it reports no " +
-      "exact total, total_items is a lower bound, and the header Total-Is-Exact is `false`.",
+      "Results come from the charity provider that the operator has chosen for the organization.",
   }),
   ...donationEndpoints(context),
   subscribeEndpoint(context),

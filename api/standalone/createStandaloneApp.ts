@@ -3,14 +3,13 @@ import type { App, Page } from "../http/createApp.ts";
 import { healthPages } from "../http/healthPages.ts";
 import { authenticate } from "../http/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
-import { documentFallback, documentPages } from "../openapi/documentPages.ts";
+import { documentPages } from "../openapi/documentPages.ts";
 import { createRefundWriter } from "../../modules/registrations/refundRegistration.ts";
 import type { StandaloneContext } from "../context.ts";
 import { stripeWebhook } from "./stripeWebhook.ts";
 import { charityEndpoints } from "./charityEndpoints.ts";
 import { dashboardEndpoints } from "./dashboardEndpoints.ts";
 import { dashboardPages } from "./dashboardPages.ts";
-import { dashboardFallback } from "./servePages.ts";
 import { errorBody, presentError } from "./standaloneErrors.ts";
 import { statsEndpoint } from "./statsEndpoint.ts";
 import { eventEndpoints } from "./eventEndpoints.ts";
@@ -75,6 +74,5 @@ export const createStandaloneApp = (
         ? []
         : [plantingWebhook(context, plantingCallbackSecrets)]),
     ],
-    browserFallbacks: [documentFallback, dashboardFallback],
   });
 };

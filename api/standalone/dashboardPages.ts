@@ -21,6 +21,7 @@ import {
   CACHE_CONTROL,
   createPageCache,
   HTML_TYPE,
+  notFoundPages,
   OPEN_TO_ALL,
   openToAll,
   sendPage,
@@ -79,8 +80,10 @@ export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
     return dashboard && renderFormats(viewDashboard(dashboard, links));
   });
   const lookUpWellFormed = createSlugLookup(db);
-  const lookUpSlug = (slug: string): Promise<string | null> =>
-    SLUG.safeParse(slug).success ? lookUpWellFormed(slug) : Promise.resolve(null);
+  const lookUpSlug = async (slug: string): Promise<string | null> => {
+    const found = SLUG.safeParse(slug).success ? await lookUpWellFormed(slug) : null;
+    return found?.ownSlug ?? null;
+  };
 
   const redirect = (ctx: RequestContext, slug: string, suffix: string): void => {
     ctx.status = 301;
@@ -126,5 +129,6 @@ export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
     })),
     { path: "/dashboard/:slug", run: serve("page") },
     { path: "/dashboard/:slug/{*rest}", run: redirectRest },
+    ...notFoundPages,
   ];
 };

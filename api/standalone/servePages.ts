@@ -3,7 +3,6 @@ import { DEFAULT_PROFILE } from "../../modules/accounts/profile.rules.ts";
 import type { Page } from "../http/createApp.ts";
 import { HttpError } from "../http/httpError.ts";
 import type { RequestContext } from "../http/requestContext.ts";
-import type { BrowserFallback } from "../http/requestTargets.ts";
 import { send, tag } from "../http/taggedResponses.ts";
 import type { Tagged } from "../http/taggedResponses.ts";
 import { html } from "../pages/html.ts";
@@ -87,10 +86,10 @@ const showNotFound = (ctx: RequestContext): void => {
 };
 
 /** For unknown paths below /dashboard and /certificate. */
-export const dashboardFallback: BrowserFallback = {
-  path: /^\/(?:dashboard|certificate)(?:\/|$)/u,
+export const notFoundPages: readonly Page[] = ["dashboard", "certificate"].map((name) => ({
+  path: `/${name}{/{*rest}}`,
   run: showNotFound,
-};
+}));
 
 /**
  * Sends one format of a page, if the page exists.

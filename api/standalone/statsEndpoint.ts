@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Grouping } from "../../modules/dashboard/statistics.rules.ts";
+import type { Grouping, StatisticsKind } from "../../modules/dashboard/statistics.rules.ts";
 import {
   INTERVALS,
   MAXIMUM_GROUPS,
@@ -86,28 +86,18 @@ const statsResponse = z
 
 const COLUMNS = statsRow.keyof().options;
 
-const presentRow = ({
-  start,
-  group,
-  isRest,
-  registered,
-  refunded,
-  registeredCents,
-  refundedCents,
-}: StatisticsRow): z.output<typeof statsRow> => ({
-  start,
-  group,
-  is_rest: isRest,
-  registered,
-  refunded,
-  net: registered - refunded,
-  ...(registeredCents === null || refundedCents === null
-    ? {}
-    : {
-        registered_cents: registeredCents,
-        refunded_cents: refundedCents,
-        net_cents: registeredCents - refundedCents,
-      }),
+const presentRow = (kind: StatisticsKind, row: StatisticsRow): z.output<typeof statsRow> => ({
+  start: row.start,
+  group: row.group,
+  is_rest: row.isRest,
+  registered: row.registered,
+  refunded: row.refunded,
+  net: row.registered - row.refunded,
+  ...(kind === "donation" && {
+    registered_cents: row.registeredCents,
+    refunded_cents: row.refundedCents,
+    net_cents: row.registeredCents - row.refundedCents,
+  }),
 });
 
 export const statsEndpoint = ({ db, clock, streaming }: StandaloneContext): Endpoint =>
@@ -137,7 +127,7 @@ export const statsEndpoint = ({ db, clock, streaming }: StandaloneContext): Endp
         const range = rangeOf(query, interval, today);
         const read = async () =>
           (await listStatistics(db, { accountId, mode, kind, interval, range, grouping })).map(
-            presentRow,
+            (row) => presentRow(kind, row),
           );
         return {
           body: async () => ({ kind, interval, ...range, stats: await read() }),

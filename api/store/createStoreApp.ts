@@ -3,7 +3,7 @@ import { healthPages } from "../http/healthPages.ts";
 import { createApp } from "../http/createApp.ts";
 import type { App } from "../http/createApp.ts";
 import { createDocument } from "../openapi/createDocument.ts";
-import { documentFallback, documentPages } from "../openapi/documentPages.ts";
+import { documentPages } from "../openapi/documentPages.ts";
 import {
   certificateUrlEndpoint,
   orderCertificateUrlEndpoint,
@@ -28,8 +28,7 @@ const searchEndpoint = (context: HttpContext): Endpoint =>
     path: "/app/api/charity/search",
     tag: "donations",
     details:
-      "The nonprofit_id and the ein of a result are accepted as the charity_id of a donation. If the charity provider " +
-      "reports no exact total, total_items is a lower bound, and the header Total-Is-Exact is `false`.",
+      "The nonprofit_id and the ein of a result are accepted as the charity_id of a donation.",
   });
 
 const DESCRIPTION = `Plants trees, rescues plastic bottles and donates for the customers and orders of an online store,
@@ -93,6 +92,5 @@ export const createStoreApp = (context: StoreAppContext): App => {
     endpoints,
     pages: [...healthPages(context.readReadiness), ...documentPages(document)],
     webhooks: platformSecrets === null ? [] : [platformWebhook(context, platformSecrets)],
-    browserFallbacks: [documentFallback],
   });
 };

@@ -42,32 +42,26 @@ export const insertAlias = async (
   return rowCount === 1;
 };
 
-const accountRow = z.strictObject({ accountId: z.uuid(), name: z.string() });
+const foundRow = z.strictObject({
+  slug: z.string(),
+  accountId: z.uuid(),
+  name: z.string(),
+  /** Differs from the slug if that is an alias. */
+  ownSlug: z.string(),
+});
+export type FoundDashboard = Readonly<z.output<typeof foundRow>>;
 
-/** Returns the account that a slug belongs to, as its own or as an alias, with the account's name. */
-export const findDashboardAccount = (
-  db: CommonQueryMethods,
-  slug: string,
-): Promise<z.output<typeof accountRow> | null> =>
-  db.maybeOne(sql.prepared("find_dashboard_account", accountRow)`
-    SELECT account.id AS "accountId", account.name
-    FROM dashboard
-    JOIN account ON account.id = dashboard.account_id
-    WHERE dashboard.slug = ${slug}
-  `);
-
-const foundSlugRow = z.strictObject({ slug: z.string(), ownSlug: z.string() });
-
-/** Returns the own slug of the account that each slug belongs to. Unknown slugs are absent. */
-export const findDashboardSlugs = async (
+/** Returns the account that each slug belongs to, as its own or as an alias. Unknown slugs are absent. */
+export const findDashboards = async (
   db: CommonQueryMethods,
   slugs: readonly string[],
-): Promise<ReadonlyMap<string, string>> => {
-  const rows = await db.any(sql.type(foundSlugRow)`
-    SELECT dashboard.slug, own.slug AS "ownSlug"
+): Promise<ReadonlyMap<string, FoundDashboard>> => {
+  const rows = await db.any(sql.prepared("find_dashboards", foundRow)`
+    SELECT dashboard.slug, account.id AS "accountId", account.name, own.slug AS "ownSlug"
     FROM dashboard
     JOIN dashboard AS own ON own.account_id = dashboard.account_id AND NOT own.is_alias
+    JOIN account ON account.id = dashboard.account_id
     WHERE dashboard.slug = ANY(${sql.array(slugs, "text")})
   `);
-  return new Map(rows.map(({ slug, ownSlug }) => [slug, ownSlug]));
+  return new Map(rows.map((row) => [row.slug, row]));
 };

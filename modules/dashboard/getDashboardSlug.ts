@@ -1,6 +1,7 @@
 import { randomInt } from "node:crypto";
 import type { CommonQueryMethods } from "slonik";
-import { findDashboardSlug, insertDashboard, findDashboardSlugs } from "./dashboards.sql.ts";
+import { findDashboardSlug, insertDashboard, findDashboards } from "./dashboards.sql.ts";
+import type { FoundDashboard } from "./dashboards.sql.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 import type { Context, InTransaction } from "../../runtime/context.ts";
 import { createLookups } from "../../db/batching/joinCalls.ts";
@@ -40,6 +41,6 @@ export const getDashboardSlug = async (
   return insertDashboard(db, { accountId, slug: newSlug(name), createdAt: clock.now() });
 };
 
-/** Creates the lookup of dashboards: of the slug that a slug belongs to, which differs if it is an alias. */
-export const createSlugLookup = (db: CommonQueryMethods): LookUp<string> =>
-  createLookups((slugs) => findDashboardSlugs(db, slugs));
+/** Creates the lookup of dashboards by a slug. */
+export const createSlugLookup = (db: CommonQueryMethods): LookUp<FoundDashboard> =>
+  createLookups((slugs) => findDashboards(db, slugs));

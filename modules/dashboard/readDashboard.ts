@@ -1,5 +1,5 @@
 import { readDonationTotals } from "../charities/donationTotals.sql.ts";
-import { findDashboardAccount } from "./dashboards.sql.ts";
+import { findDashboards } from "./dashboards.sql.ts";
 import { mergeVerifications } from "./certificate.rules.ts";
 import type { Verification } from "./certificate.rules.ts";
 import { listVerifications } from "./verifications.sql.ts";
@@ -65,7 +65,7 @@ export const readDashboard = async (
   { db, clock, planting }: PlantingContext,
   slug: string,
 ): Promise<Dashboard | null> => {
-  const account = await findDashboardAccount(db, slug);
+  const account = (await findDashboards(db, [slug])).get(slug);
   if (!account) {
     return null;
   }

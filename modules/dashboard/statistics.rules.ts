@@ -5,7 +5,7 @@ import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { SHORT_TEXT_LENGTH } from "../records/fields.rules.ts";
 
 export const STATISTICS_KINDS = [...KINDS, "donation"] as const;
-type StatisticsKind = Kind | "donation";
+export type StatisticsKind = Kind | "donation";
 
 export const INTERVALS = ["day", "month"] as const;
 export type Interval = (typeof INTERVALS)[number];
@@ -13,7 +13,7 @@ export type Interval = (typeof INTERVALS)[number];
 /** The groups that have most; the others are summed up. */
 export const MAXIMUM_GROUPS = 20;
 
-/** Longer values of metadata are among the other groups. */
+/** Longer values of metadata are cut. */
 export const MAXIMUM_GROUP_LENGTH = SHORT_TEXT_LENGTH;
 
 /** What records are grouped by: their attribution, or a value of their metadata. */

@@ -13,9 +13,9 @@ const statisticsRow = z.strictObject({
   isRest: z.boolean(),
   registered: safeInteger,
   refunded: safeInteger,
-  /** Null unless donations are counted. */
-  registeredCents: safeInteger.nullable(),
-  refundedCents: safeInteger.nullable(),
+  /** 0 unless donations are counted. */
+  registeredCents: safeInteger,
+  refundedCents: safeInteger,
 });
 
 /** The records of one interval, or of one of its groups. */
@@ -34,10 +34,6 @@ const groupOf = (grouping: Grouping | null): FragmentSqlToken => {
 /** Returns a sum that JSON carries exactly. */
 const sumOf = (column: FragmentSqlToken): FragmentSqlToken =>
   sql.fragment`least(coalesce(sum(${column}), 0), ${Number.MAX_SAFE_INTEGER})::bigint`;
-
-/** A sum of cents; null if units are counted. */
-const centsOf = (column: FragmentSqlToken, { kind }: StatisticsQuery): FragmentSqlToken =>
-  kind === "donation" ? sumOf(column) : sql.fragment`NULL::bigint`;
 
 /** The intervals with their records. Without groups, intervals without records are rows, too. */
 const intervalsOf = ({ range, interval, grouping }: StatisticsQuery): FragmentSqlToken =>
@@ -89,23 +85,20 @@ export const listStatistics = (
     WITH counted AS MATERIALIZED (
       SELECT
         date_trunc(${interval}, record.created_at AT TIME ZONE 'UTC')::date AS start,
-        CASE WHEN length(named.name) <= ${MAXIMUM_GROUP_LENGTH} THEN named.name END AS name,
-        coalesce(length(named.name) > ${MAXIMUM_GROUP_LENGTH}, false) AS is_long,
+        left(${groupOf(grouping)}, ${MAXIMUM_GROUP_LENGTH}) AS name,
         sum(record.registered) AS registered,
         sum(record.refunded) AS refunded,
         sum(record.registered_cents) AS registered_cents,
         sum(record.refunded_cents) AS refunded_cents
       FROM (${recordsOf(query)}) AS record
-      CROSS JOIN LATERAL (SELECT ${groupOf(grouping)} AS name) AS named
       WHERE record.created_at >= ${range.from}::date::timestamp AT TIME ZONE 'UTC'
         AND record.created_at < (${range.to}::date + 1)::timestamp AT TIME ZONE 'UTC'
-      GROUP BY 1, 2, 3
+      GROUP BY 1, 2
     ),
     -- Only those that are listed: the join compares every row with each of them.
     ranked AS (
       SELECT name, row_number() OVER (ORDER BY sum(registered) DESC, name) AS place
       FROM counted
-      WHERE NOT is_long
       GROUP BY name
       ORDER BY place
       LIMIT ${MAXIMUM_GROUPS}
@@ -113,7 +106,7 @@ export const listStatistics = (
     placed AS (
       SELECT counted.*, ranked.place IS NULL AS is_rest, ranked.place
       FROM counted
-      LEFT JOIN ranked ON NOT counted.is_long AND ranked.name IS NOT DISTINCT FROM counted.name
+      LEFT JOIN ranked ON ranked.name IS NOT DISTINCT FROM counted.name
     )
     SELECT
       to_char(start, 'YYYY-MM-DD') AS start,
@@ -121,8 +114,8 @@ export const listStatistics = (
       coalesce(is_rest, false) AS "isRest",
       ${sumOf(sql.fragment`registered`)} AS registered,
       ${sumOf(sql.fragment`refunded`)} AS refunded,
-      ${centsOf(sql.fragment`registered_cents`, query)} AS "registeredCents",
-      ${centsOf(sql.fragment`refunded_cents`, query)} AS "refundedCents"
+      ${sumOf(sql.fragment`registered_cents`)} AS "registeredCents",
+      ${sumOf(sql.fragment`refunded_cents`)} AS "refundedCents"
     FROM ${intervalsOf(query)}
     GROUP BY start, is_rest, place
     ORDER BY start, is_rest, place

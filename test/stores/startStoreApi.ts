@@ -1,35 +1,22 @@
 import type { ExecutionContext } from "ava";
-import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import type { StoreAppContext } from "../../api/context.ts";
 import { createStoreApp } from "../../api/store/createStoreApp.ts";
-import type { Clock } from "../../runtime/clock.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import type { WebhookSettings } from "../../modules/events/webhooks.rules.ts";
-import { createBilling } from "../../modules/billing/createBilling.ts";
-import type { Billing } from "../../modules/billing/createBilling.ts";
-import type { Charities } from "../../modules/charities/createCharities.ts";
-import { createCharities } from "../../modules/charities/createCharities.ts";
-import type { Planting } from "../../modules/planting/createPlanting.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { createStore } from "../../modules/stores/manageStores.ts";
 import type { NewStore } from "../../modules/stores/manageStores.ts";
-import { createListGate } from "../../api/http/requestTurns.ts";
 import { createStoreAuthenticator } from "../../modules/stores/createStoreAuthenticator.ts";
 import type { AuthenticateStore } from "../../modules/stores/createStoreAuthenticator.ts";
 import { createStoreWriter } from "../../modules/stores/createStoreWriter.ts";
-import type { StoreWriter } from "../../modules/stores/createStoreWriter.ts";
 import { changeBalance } from "../../modules/stores/changeBalance.ts";
-import type { ValidateCharity } from "../../modules/charities/context.ts";
 import { createCaller, readResponseChecker } from "../api/responseChecker.ts";
 import type { CheckedResponse } from "../api/responseChecker.ts";
+import { createTestContext } from "../api/testContext.ts";
+import type { TestContextOptions } from "../api/testContext.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { CATALOGUE_ONLY } from "../support/factories.ts";
-import { createTestPlanting } from "../support/planting.ts";
-import { READY } from "../support/readiness.ts";
-import { takePermit } from "../../db/rateLimits.ts";
 import { serve } from "../support/server.ts";
-import { unreachableTemporal, validateThrough } from "../support/temporalOnDemand.ts";
 
 export type TestStore = {
   readonly id: string;
@@ -59,66 +46,27 @@ export const rowsIn = (
 ): readonly Readonly<Record<string, unknown>>[] =>
   z.array(z.record(z.string(), z.unknown())).parse(body[name]);
 
-type StoreApiOptions = {
-  readonly db: DatabasePool;
-  readonly clock?: Clock;
-  readonly billing?: Billing;
-  readonly authenticator?: AuthenticateStore;
-  readonly storeWriter?: StoreWriter;
-  readonly charities?: Charities;
-  /** Without one, Temporal cannot be reached. */
-  readonly validateCharity?: ValidateCharity;
-  readonly planting?: Planting;
-  /** The window of the rate limits, one second in production. The default is too short for a test to reach a limit. */
-  readonly rateWindowMs?: number;
-  readonly platformSecrets?: readonly string[];
-  readonly webhookSettings?: WebhookSettings;
-};
+type StoreApiOptions = TestContextOptions &
+  Partial<Pick<StoreAppContext, "storeWriter" | "platformSecrets">> & {
+    readonly authenticator?: AuthenticateStore;
+  };
 
 /** Serves the store-platform interface as one process would, until the test ends. Every response is checked. */
 export const startStoreApi = async (
   t: ExecutionContext,
-  {
-    db,
-    clock = systemClock,
-    billing = createBilling({ db, stripe: null }),
-    authenticator = createStoreAuthenticator({ db, clock }),
-    storeWriter = createStoreWriter({ db, clock }),
-    charities = createCharities({
-      db,
-      clock,
-      settings: CATALOGUE_ONLY,
-    }),
-    validateCharity = validateThrough(unreachableTemporal, () => Promise.resolve("test")),
-    planting = createTestPlanting(),
-    rateWindowMs = 0,
-    platformSecrets = [],
-    webhookSettings = { allowsHttp: true, allowedNetworks: [] },
-  }: StoreApiOptions,
+  { authenticator, ...options }: StoreApiOptions,
 ): Promise<StoreApi> => {
+  const { db, clock = systemClock } = options;
   const app = createStoreApp({
-    logger: pino({ level: "silent" }),
-    observe: () => undefined,
-    takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
-    db,
-    reads: db,
-    bulkReads: db,
-    clock,
-    billing,
-    storeWriter,
-    charities,
-    validateCharity,
-    planting,
+    storeWriter: createStoreWriter({ db, clock }),
+    platformSecrets: null,
+    ...options,
+    ...createTestContext({
+      webhookSettings: { allowsHttp: true, allowedNetworks: [] },
+      ...options,
+    }),
+    storeAuthenticator: authenticator ?? createStoreAuthenticator({ db, clock }),
     publicBaseUrl: () => "https://impact.example",
-    storeAuthenticator: authenticator,
-    platformSecrets: platformSecrets.length === 0 ? null : platformSecrets,
-    webhookSettings,
-    readReadiness: () => READY,
-    streaming: {
-      gate: createListGate(),
-      writeTimeoutMs: 60_000,
-      pageSearchMs: 60_000,
-    },
   });
   const url = await serve(t, app);
   const call = createCaller(t, url, await readResponseChecker(url, "store"));

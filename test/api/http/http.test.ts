@@ -15,7 +15,6 @@ test("an unknown path is a 404 in JSON for every method", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "PROPFIND"]) {
     for (const path of [
-      "/",
       "/plant",
       "/plant/trees//",
       "/docs/start.js/",

@@ -1,0 +1,55 @@
+import { pino } from "pino";
+import type { DatabasePool } from "slonik";
+import type { HttpContext } from "../../api/context.ts";
+import type { Streaming } from "../../api/http/listEndpoints.ts";
+import { createListGate } from "../../api/http/requestTurns.ts";
+import { takePermit } from "../../db/rateLimits.ts";
+import type { BillingContext } from "../../modules/billing/context.ts";
+import { createBilling } from "../../modules/billing/createBilling.ts";
+import { createCharities } from "../../modules/charities/createCharities.ts";
+import type { Gate } from "../../runtime/gate.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { CATALOGUE_ONLY } from "../support/factories.ts";
+import { createTestPlanting } from "../support/planting.ts";
+import { READY } from "../support/readiness.ts";
+import { unreachableTemporal, validateThrough } from "../support/temporalOnDemand.ts";
+
+/** What a test may replace of what an interface uses. */
+export type TestContextOptions = Partial<
+  Omit<HttpContext & BillingContext, "publicBaseUrl" | "streaming" | "takePermit"> &
+    Omit<Streaming, "gate">
+> & {
+  readonly db: DatabasePool;
+  readonly listGate?: Gate;
+  /** The window of the rate limits, one second in production. The default is too short for a test to reach a limit. */
+  readonly rateWindowMs?: number;
+};
+
+/** Creates what both interfaces use. By default, Temporal cannot be reached, and the only charities are the catalogue's. */
+export const createTestContext = ({
+  db,
+  listGate = createListGate(),
+  rateWindowMs = 0,
+  writeTimeoutMs = 60_000,
+  pageSearchMs = 60_000,
+  ...given
+}: TestContextOptions): Omit<HttpContext & BillingContext, "publicBaseUrl"> => {
+  const { clock = systemClock } = given;
+  return {
+    db,
+    clock,
+    reads: db,
+    bulkReads: given.reads ?? db,
+    logger: pino({ level: "silent" }),
+    observe: () => undefined,
+    takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
+    readReadiness: () => READY,
+    streaming: { gate: listGate, writeTimeoutMs, pageSearchMs },
+    billing: createBilling({ db, stripe: null }),
+    charities: createCharities({ db, clock, settings: CATALOGUE_ONLY }),
+    validateCharity: validateThrough(unreachableTemporal, () => Promise.resolve("test")),
+    planting: createTestPlanting(),
+    webhookSettings: { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] },
+    ...given,
+  };
+};
