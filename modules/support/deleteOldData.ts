@@ -2,7 +2,8 @@ import { deleteProcessedEvents } from "../billing/processorEvents/processorEvent
 import { deleteOldReconciliations } from "../billing/reconciliation/reconciliations.sql.ts";
 import { daysBefore } from "../../runtime/durations.rules.ts";
 import { deleteBefore } from "../../db/batching/deleteInBatches.ts";
-import { deleteOldEvents } from "../events/deleteOldEvents.ts";
+import { deletedBefore } from "../events/events.rules.ts";
+import { deleteEventsBefore } from "../events/events.sql.ts";
 import type { Context } from "../../runtime/context.ts";
 
 /** Stripe repeats a webhook for three days; a repeated event must still be known. */
@@ -25,7 +26,8 @@ const stepsOf = (context: Context): Steps => {
     processorEvents: (signal) =>
       deleteBefore(deleteProcessedEvents, olderThan(PROCESSOR_EVENT_DAYS), signal),
     reconciliations: () => deleteOldReconciliations(db, olderThan(RECONCILIATION_DAYS).before),
-    events: (signal) => deleteOldEvents(context, signal),
+    events: (signal) =>
+      deleteBefore(deleteEventsBefore, { db, before: deletedBefore(clock.now()) }, signal),
   };
 };
 

@@ -4,7 +4,8 @@ import { z } from "zod";
 import { deleteProcessedEvents } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { listOldestUnsealedFacts } from "../../modules/billing/sending/sealMeterEvents.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { deleteInOrder } from "../../db/batching/deleteInBatches.ts";
+import { deleteBefore } from "../../db/batching/deleteInBatches.ts";
+import type { Deleted } from "../../db/batching/deleteInBatches.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 
@@ -108,19 +109,17 @@ test.serial(
     await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
     await snapshot.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
     await snapshot.query("SELECT FROM account");
-    const before = new Date(OLD.getTime() + 1);
     const countPages = await createPageCounter(filler, db, BATCH_TABLES);
     const pages: number[] = [];
-    const deleted = await deleteInOrder<Date>(
-      async (limit, from) => {
-        const batch = Promise.withResolvers<Awaited<ReturnType<typeof deleteProcessedEvents>>>();
+    const deleted = await deleteBefore(
+      async (_, span, limit) => {
+        const batch = Promise.withResolvers<Deleted>();
         pages.push(
-          await countPages(async () =>
-            batch.resolve(await deleteProcessedEvents(db, { from, before }, limit)),
-          ),
+          await countPages(async () => batch.resolve(await deleteProcessedEvents(db, span, limit))),
         );
         return batch.promise;
       },
+      { db, before: new Date(OLD.getTime() + 1) },
       new AbortController().signal,
       BATCH_ROWS,
     );

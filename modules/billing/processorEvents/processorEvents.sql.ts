@@ -8,8 +8,8 @@ import {
 } from "./processorEvents.rules.ts";
 import type { ProcessorEvent } from "./processorEvents.rules.ts";
 import { afterLookup, columnsOf, sql, timestamp } from "../../../db/sql.ts";
-import { countDeleted, deletedRow, startingAt } from "../../../db/batching/deleteInBatches.ts";
-import type { Deleted } from "../../../db/batching/deleteInBatches.ts";
+import { countDeleted, deletedRow, startOf } from "../../../db/batching/deleteInBatches.ts";
+import type { Deleted, DeletedSpan } from "../../../db/batching/deleteInBatches.ts";
 
 /**
  * Stores an event that a webhook has announced.
@@ -124,13 +124,10 @@ export const recordProcessing = async (
   `);
 };
 
-/**
- * Deletes events that were settled before a time, oldest first.
- * @param from where an earlier batch ended; null for the first
- */
+/** Deletes events that were settled before a time, oldest first. */
 export const deleteProcessedEvents = (
   db: CommonQueryMethods,
-  { from, before }: { readonly from: Date | null; readonly before: Date },
+  span: DeletedSpan,
   limit: number,
 ): Promise<Deleted> =>
   db.one(sql.type(deletedRow)`
@@ -140,8 +137,8 @@ export const deleteProcessedEvents = (
         SELECT id
         FROM processor_event
         WHERE state = 'processed'
-          AND settled_at >= ${startingAt(from)}
-          AND settled_at < ${timestamp(before)}
+          AND settled_at >= ${startOf(span)}
+          AND settled_at < ${timestamp(span.before)}
         ORDER BY settled_at
         LIMIT ${limit}
       ))
