@@ -1,10 +1,7 @@
 import type { FragmentSqlToken } from "slonik";
-import { sql } from "./sql.ts";
+import { columnName, sql } from "./sql.ts";
 
 type ColumnType = "uuid" | "text" | "int8" | "timestamptz";
-
-const columnName = (property: string): string =>
-  property.replaceAll(/[A-Z]/gu, (letter) => `_${letter.toLowerCase()}`);
 
 /** The columns of such rows. */
 export const columnsOf = (types: Readonly<Record<string, ColumnType>>): FragmentSqlToken =>
