@@ -8,7 +8,7 @@ import {
 import { date, text } from "../../modules/records/fields.rules.ts";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import { readStatistics } from "../../modules/dashboard/readStatistics.ts";
-import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
+import { listEndpoint } from "../http/listEndpoints.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
@@ -109,7 +109,7 @@ const presentRow = ({
 });
 
 export const statsEndpoint = ({ db, clock, streaming }: StandaloneContext): Endpoint =>
-  exportableKeyEndpoint(
+  listEndpoint(
     {
       method: "get",
       path: "/stats",
@@ -128,7 +128,6 @@ export const statsEndpoint = ({ db, clock, streaming }: StandaloneContext): Endp
       },
       schemas: { query: statsQuery, response: statsResponse },
       exported: { name: "stats", columns: COLUMNS },
-      pageParameters: [],
       handle: ({ caller: { accountId, mode }, query }) => {
         const { kind, interval, from = null, to = null } = query;
         const read = () =>
@@ -145,11 +144,13 @@ export const statsEndpoint = ({ db, clock, streaming }: StandaloneContext): Endp
             },
           );
         return {
-          body: async () => {
+          json: async () => {
             const { range, rows } = await read();
             return { kind, interval, ...range, stats: rows.map(presentRow) };
           },
-          page: async () => (await read()).rows.map(presentRow),
+          rows: async function* () {
+            yield (await read()).rows.map(presentRow);
+          },
         };
       },
     },

@@ -15,7 +15,7 @@ import { presentPages } from "../../runtime/presentPages.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
-import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
+import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
 import { customerFilterOf, customerParameters, KEY_MODES, keyMode, SUCCESS } from "./fields.ts";
@@ -113,7 +113,7 @@ const balance = z
   .meta({ id: "Balance" });
 
 export const balanceEndpoint = ({ db, bulkReads, streaming }: StoreAppContext): Endpoint =>
-  exportableKeyEndpoint(
+  listEndpoint(
     {
       method: "get",
       path: "/app/api/balance",
@@ -126,14 +126,13 @@ export const balanceEndpoint = ({ db, bulkReads, streaming }: StoreAppContext): 
       },
       schemas: { query: ledgerQuery, response: balance },
       exported: { name: "balance", columns: BALANCE_COLUMNS },
-      pageParameters: ["limit"],
-      handle: ({ caller: { accountId, mode }, query: { limit, cursor } }) => {
+      handle: ({ ctx, caller: { accountId, mode }, query: { limit, cursor } }) => {
         const isLive = mode === "live";
         const before = cursor === undefined || cursor === "" ? null : cursor;
         const listEntries = async (maximum: number) =>
           isLive ? listBalanceEntries(db, accountId, { before, limit: maximum }) : [];
         return {
-          body: async () => {
+          json: async () => {
             const store = await getStore(db, accountId);
             const { page, last } = toPage(await listEntries(limit + 1), limit);
             // What was written since the store was read is among the newest entries.
@@ -149,10 +148,15 @@ export const balanceEndpoint = ({ db, bulkReads, streaming }: StoreAppContext): 
               next_cursor: last?.id ?? "",
             };
           },
-          page: async () => (await listEntries(limit)).map(presentBalanceEntry),
-          all: isLive
-            ? () => presentPages(readWholeLedger(bulkReads, accountId, before), presentBalanceEntry)
-            : undefined,
+          rows: () =>
+            pageOrAll(
+              ctx,
+              // With a test key, the page is empty, and there is no other.
+              isLive ? ["limit"] : null,
+              async () => (await listEntries(limit)).map(presentBalanceEntry),
+              () =>
+                presentPages(readWholeLedger(bulkReads, accountId, before), presentBalanceEntry),
+            ),
         };
       },
     },

@@ -9,7 +9,7 @@ import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import type { StoreList } from "../../modules/stores/storeLists.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
-import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
+import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
 import { startOfDay, integerUpTo } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
@@ -118,7 +118,7 @@ const buildList = <Row extends PositionedRow, Json extends z.ZodObject>(
       ...pageFields,
     })
     .meta({ id });
-  return exportableKeyEndpoint(
+  return listEndpoint(
     {
       method: "get",
       path,
@@ -129,8 +129,7 @@ const buildList = <Row extends PositionedRow, Json extends z.ZodObject>(
       },
       schemas: { query: listQuery, response },
       exported: { name, columns },
-      pageParameters: ["limit"],
-      handle: ({ caller: { accountId, mode }, query }) => {
+      handle: ({ ctx, caller: { accountId, mode }, query }) => {
         const { limit, after_created_at: after = null } = query;
         const filter = impactFilterOf(query);
         // Many records may have to be read to find those of a customer or an order.
@@ -139,7 +138,7 @@ const buildList = <Row extends PositionedRow, Json extends z.ZodObject>(
         const owner = { accountId, mode };
         const read = (rows: number) => list(pool, owner, filter, { after, limit: rows });
         return {
-          body: async () => {
+          json: async () => {
             const { page, last } = toPage(await read(limit + 1), limit);
             return {
               [name]: page.map(present),
@@ -148,8 +147,13 @@ const buildList = <Row extends PositionedRow, Json extends z.ZodObject>(
               next_cursor: last?.position ?? "",
             };
           },
-          page: async () => (await read(limit)).map(present),
-          all: () => readAll(bulkReads, owner, filter, after),
+          rows: () =>
+            pageOrAll(
+              ctx,
+              ["limit"],
+              async () => (await read(limit)).map(present),
+              () => readAll(bulkReads, owner, filter, after),
+            ),
         };
       },
     },
@@ -158,7 +162,7 @@ const buildList = <Row extends PositionedRow, Json extends z.ZodObject>(
 };
 
 /** Builds the endpoint that lists the registrations of one kind. */
-export const listEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => {
+export const storeListEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => {
   const { path, title, plural, listField } = KIND_NAMES[kind];
   return buildList(
     {
