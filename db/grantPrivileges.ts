@@ -38,6 +38,8 @@ const READ_ROLE = `
           WHEN relname = 'schema_migration' THEN 'SELECT'
           WHEN EXISTS (SELECT FROM pg_trigger WHERE tgrelid = pg_class.oid AND tgname = relname || '_append_only')
           THEN 'SELECT, INSERT'
+          -- What clients recorded is kept for ever.
+          WHEN relname IN ('registration', 'donation', 'idempotency_key') THEN 'SELECT, INSERT, UPDATE'
           ELSE 'SELECT, INSERT, UPDATE, DELETE'
         END
       )

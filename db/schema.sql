@@ -758,8 +758,6 @@ CREATE INDEX audit_entry_account ON public.audit_entry USING btree (account_id, 
 
 CREATE INDEX audit_entry_action ON public.audit_entry USING btree (action, id);
 
-CREATE INDEX balance_entry_donation ON public.balance_entry USING btree (donation_id) WHERE (donation_id IS NOT NULL);
-
 CREATE INDEX balance_entry_listing ON public.balance_entry USING btree (account_id, id);
 
 CREATE UNIQUE INDEX balance_entry_reference ON public.balance_entry USING btree (account_id, reference) WHERE (reference IS NOT NULL);
@@ -805,10 +803,6 @@ CREATE INDEX event_feed ON public.event USING btree (account_id, mode, type, tra
 CREATE INDEX event_recovery ON public.event USING btree (account_id, mode, created_at, id);
 
 CREATE INDEX idempotency_key_personal ON public.idempotency_key USING btree (created_at) WHERE (request_hash IS NOT NULL);
-
-CREATE INDEX idempotency_key_record ON public.idempotency_key USING btree (record_id) WHERE ((record_id IS NOT NULL) AND (mode = 'test'::text));
-
-CREATE INDEX idempotency_key_test ON public.idempotency_key USING btree (created_at) WHERE ((mode = 'test'::text) AND (record_id IS NULL));
 
 CREATE INDEX impact_total_trees ON public.impact_total USING btree (mode, account_id) WHERE ((kind = 'tree'::text) AND (period = 'all'::text));
 
@@ -947,48 +941,12 @@ RETURN text_digest(NORMALIZE(rtrim(ltrim(given, '#
 '::text), ' 	
 '::text), NFC));
 
-CREATE OR REPLACE FUNCTION public.reject_audit_entry_change()
+CREATE OR REPLACE FUNCTION public.reject_change()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$
 BEGIN
-  RAISE EXCEPTION 'audit entries cannot be changed or deleted' USING ERRCODE = 'restrict_violation';
-END
-$function$;
-
-CREATE OR REPLACE FUNCTION public.reject_balance_entry_change()
- RETURNS trigger
- LANGUAGE plpgsql
-AS $function$
-BEGIN
-  RAISE EXCEPTION 'balance entries cannot be changed; add an adjustment' USING ERRCODE = 'restrict_violation';
-END
-$function$;
-
-CREATE OR REPLACE FUNCTION public.reject_deletion_with_usage()
- RETURNS trigger
- LANGUAGE plpgsql
-AS $function$
-BEGIN
-  -- A scalar subquery is searched by the index for each registration, whatever the table's statistics are.
-  IF EXISTS (
-    SELECT
-    FROM deleted
-    WHERE (
-      SELECT true
-      FROM usage_fact
-      WHERE usage_fact.usage_batch = deleted.usage_batch
-        AND usage_fact.refund_id IS NULL
-        AND usage_fact.account_id = deleted.account_id
-        AND usage_fact.mode = deleted.mode
-        AND usage_fact.kind = deleted.kind
-        AND usage_fact.second = floor(extract(epoch FROM deleted.created_at))::bigint
-      LIMIT 1
-    )
-  ) THEN
-    RAISE EXCEPTION 'registrations that have usage facts cannot be deleted' USING ERRCODE = 'foreign_key_violation';
-  END IF;
-  RETURN NULL;
+  RAISE EXCEPTION '% cannot be changed or deleted', TG_ARGV[0] USING ERRCODE = 'restrict_violation';
 END
 $function$;
 
@@ -1005,8 +963,6 @@ CREATE OR REPLACE FUNCTION public.trimmed_text(given text)
 RETURN NORMALIZE(btrim(given, ' 	
 '::text), NFC);
 
-CREATE TRIGGER audit_entry_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit_entry FOR EACH STATEMENT EXECUTE FUNCTION reject_audit_entry_change();
+CREATE TRIGGER audit_entry_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit_entry FOR EACH STATEMENT EXECUTE FUNCTION reject_change('audit entries');
 
-CREATE TRIGGER balance_entry_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.balance_entry FOR EACH STATEMENT EXECUTE FUNCTION reject_balance_entry_change();
-
-CREATE TRIGGER registration_without_usage AFTER DELETE ON public.registration REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION reject_deletion_with_usage();
+CREATE TRIGGER balance_entry_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.balance_entry FOR EACH STATEMENT EXECUTE FUNCTION reject_change('balance entries');

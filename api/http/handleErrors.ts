@@ -53,28 +53,19 @@ const asReportedError = (error: unknown): ReportedError | null => {
 /** During an outage, or with a wrong key of the processor, every such request fails for one reason. */
 const OUTAGE_LOG_INTERVAL_MS = 1000;
 
-/** Returns a function that logs why requests are rejected, once a second with the number of them. */
+/** Returns a function that logs why requests are rejected, at most once a second, with the number of them since. */
 const createRejectionLog = (logger: Logger): ((error: UnavailableError) => void) => {
   let rejected = 0;
-  let reason = "";
-  let timer: NodeJS.Timeout | null = null;
-  const log = (): void => {
-    if (rejected === 0) {
-      timer = null;
-      return;
-    }
-    logger.error(
-      { rejected, reason },
-      "requests were rejected: the database or the payment processor cannot be used; see the reason",
-    );
-    rejected = 0;
-    timer = setTimeout(log, OUTAGE_LOG_INTERVAL_MS).unref();
-  };
+  let loggedAtMs = -Infinity;
   return ({ cause }) => {
     rejected += 1;
-    reason = cause instanceof Error ? cause.message : String(cause);
-    if (timer === null) {
-      log();
+    if (performance.now() - loggedAtMs >= OUTAGE_LOG_INTERVAL_MS) {
+      logger.error(
+        { rejected, reason: cause instanceof Error ? cause.message : String(cause) },
+        "requests were rejected: the database or the payment processor cannot be used; see the reason",
+      );
+      rejected = 0;
+      loggedAtMs = performance.now();
     }
   };
 };

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { EXPORT_FORMATS } from "../../runtime/formatRows.ts";
+import { EXPORT_FORMATS, formatHead, formatRows } from "../../runtime/formatRows.ts";
 import type { ExportFormat } from "../../runtime/formatRows.ts";
 import { inChunks } from "../../runtime/inChunks.ts";
 import { accountModeKey } from "../../modules/records/owner.rules.ts";
@@ -8,12 +8,8 @@ import { leaveDoor } from "../../runtime/server/openDoor.ts";
 import { callerOf } from "./requestContext.ts";
 import type { RequestContext } from "./requestContext.ts";
 import { buildKeyEndpoint } from "./endpoint.ts";
-import type { Description, Endpoint, KeyDefinition } from "./endpoint.ts";
+import type { Endpoint, KeyDefinition } from "./endpoint.ts";
 import { parseQueryString } from "./parseRequest.ts";
-import { EXPORT_HEADERS, exportChunks, requestedFormat } from "./listExports.ts";
-import type { ListExport } from "./listExports.ts";
-import { limitPages, LINK_HEADER, listJson } from "./listPages.ts";
-import type { RowLinks, SearchedRows } from "./listPages.ts";
 import { streamText } from "./streamText.ts";
 
 /** How lists are sent. */
@@ -26,141 +22,124 @@ export type Streaming = {
   readonly pageSearchMs: number;
 };
 
-const stream = async (
-  ctx: RequestContext,
-  chunks: () => AsyncIterable<string>,
-  { gate, writeTimeoutMs }: Streaming,
-): Promise<void> => {
-  leaveDoor(ctx.req);
-  ctx.state.gate = gate;
-  await gate.run(accountModeKey(callerOf(ctx)), async () => {
-    // The client may have gone while the list waited.
-    if (!ctx.res.destroyed) {
-      await streamText(ctx, chunks(), writeTimeoutMs);
+const FORMATS = ["csv", "excel", "ndjson"] as const satisfies readonly ExportFormat[];
+const JSON_TYPES = new Set(["*/*", "application/*", "application/json"]);
+
+/**
+ * Returns the format that `Accept` prefers, or null for JSON. A format other than JSON must be named, so that clients
+ * that accept anything, or nothing that we have, get JSON as ever.
+ */
+const requestedFormat = (ctx: RequestContext): ExportFormat | null => {
+  ctx.vary("Accept");
+  for (const type of ctx.accepts().map((accepted) => accepted.toLowerCase())) {
+    if (JSON_TYPES.has(type)) {
+      return null;
     }
-  });
+    const format = FORMATS.find((each) => EXPORT_FORMATS[each].mediaType === type);
+    if (format !== undefined) {
+      return format;
+    }
+  }
+  return null;
 };
 
-/** Ends a list when its client has disconnected. While a search finds nothing, nothing is written that would fail. */
-async function* whileConnected<Page>(
-  { res }: RequestContext,
-  pages: AsyncIterable<Page>,
-): AsyncGenerator<Page, void, void> {
+/** A list as a file. */
+type ListExport = {
+  /** The file's name without its extension. */
+  readonly name: string;
+  /** The fields that CSV has, with a dot in the path of a field within a field. */
+  readonly columns: readonly string[];
+};
+
+/** Yields the pages of an export. An error before the first chunk is an error response, which has none of its headers. */
+async function* formatPages(
+  ctx: RequestContext,
+  format: ExportFormat,
+  { name, columns }: ListExport,
+  pages: AsyncIterable<Iterable<object>>,
+): AsyncGenerator<Iterable<string>, void, void> {
+  ctx.type = EXPORT_FORMATS[format].contentType;
+  ctx.set(
+    "Content-Disposition",
+    `attachment; filename="${name}.${EXPORT_FORMATS[format].extension}"`,
+  );
+  yield [formatHead(format, columns)];
   for await (const page of pages) {
-    if (res.destroyed) {
-      return;
-    }
-    yield page;
+    yield formatRows(format, columns, page);
   }
 }
 
-/** Responds to HEAD without reading the list. */
-const sendHead = (ctx: RequestContext, format: ExportFormat | null): void => {
-  ctx.status = 200;
-  ctx.type = format === null ? "application/json" : EXPORT_FORMATS[format].contentType;
+/** A list in a response: as a JSON document with a page of it, or as a JSON text that may be long; and as a file. */
+type List<Body> = {
+  readonly json: () => Promise<Body> | AsyncIterable<Iterable<string>>;
+  /** The rows of a file, as clients see them, in pages. */
+  readonly rows: () => AsyncIterable<Iterable<object>>;
 };
 
-const describeExported = (
-  description: Description,
-  headers: Readonly<Record<string, string>>,
-): Description => ({
-  ...description,
-  errors: {
-    ...description.errors,
-    queue_full:
-      "Too many requests are waiting to read records, or this one takes too long. Try again, or select fewer records.",
-  },
-  isExported: true,
-  responseHeaders: { ...description.responseHeaders, ...headers, ...EXPORT_HEADERS },
-});
-
-/** A list that is sent whole, or as one page. */
-type PagedList = {
-  /** How many rows the page has at most; null for the whole list. */
-  readonly limit: number | null;
-  /** The list from the first row of the response on. */
-  readonly rows: () => AsyncIterable<SearchedRows>;
-  /** Returns the JSON before the rows, which opens the array that they are in. */
-  readonly readHead: () => Promise<string>;
-};
+const isText = (json: unknown): json is AsyncIterable<Iterable<string>> =>
+  typeof json === "object" && json !== null && Symbol.asyncIterator in json;
 
 /**
- * Defines an endpoint whose response is a list: whole, or page by page, as JSON, CSV or NDJSON. It may be too long to be held
- * in memory.
+ * Returns the rows of a file: only the page, if the request has a parameter of a page, and otherwise all.
+ * @param pageParameters null if there is only the page
  */
-export const pagedListEndpoint = <Query extends z.ZodType, ResponseBody extends z.ZodType>(
-  definition: KeyDefinition<Query, z.ZodType, ResponseBody, PagedList> &
-    RowLinks & { readonly exported: ListExport },
+export async function* pageOrAll(
+  { querystring }: RequestContext,
+  pageParameters: readonly string[] | null,
+  page: () => Promise<Iterable<object>>,
+  all: () => AsyncIterable<Iterable<object>>,
+): AsyncGenerator<Iterable<object>, void, void> {
+  const query = parseQueryString(querystring);
+  if (pageParameters?.some((name) => query[name] !== undefined) ?? true) {
+    yield await page();
+  } else {
+    yield* all();
+  }
+}
+
+/** Defines an endpoint whose response is a list, as JSON, CSV or NDJSON. It may be too long to be held in memory. */
+export const listEndpoint = <Query extends z.ZodType, ResponseBody extends z.ZodType>(
   {
-    streaming,
-    publicBaseUrl,
-  }: { readonly streaming: Streaming; readonly publicBaseUrl: () => string },
+    exported,
+    ...rest
+  }: KeyDefinition<Query, z.ZodType, ResponseBody, List<z.output<ResponseBody>>> & {
+    readonly exported: ListExport;
+  },
+  { gate, writeTimeoutMs }: Streaming,
 ): Endpoint => {
-  const { exported, idField, startParameter, linkParameters, ...rest } = definition;
-  const description = describeExported(rest.description, LINK_HEADER);
-  const chunksOf = (
-    ctx: RequestContext,
-    format: ExportFormat | null,
-    { limit, rows, readHead }: PagedList,
-  ): AsyncIterable<string> => {
-    const pages = limitPages(ctx, whileConnected(ctx, rows()), {
-      limit,
-      searchMs: streaming.pageSearchMs,
-      idField,
-      startParameter,
-      linkParameters,
-      baseUrl: publicBaseUrl(),
-    });
-    return format === null
-      ? inChunks(listJson(readHead, pages))
-      : exportChunks(ctx, format, exported, pages);
+  const description = {
+    ...rest.description,
+    errors: {
+      ...rest.description.errors,
+      queue_full:
+        "Too many requests are waiting to read records, or this one takes too long. Try again, or select fewer records.",
+    },
+    isExported: true,
+    responseHeaders: {
+      ...rest.description.responseHeaders,
+      "Content-Disposition": "The name of the file. Only of CSV and NDJSON.",
+    },
   };
   return buildKeyEndpoint({ ...rest, description }, async (ctx, handle) => {
     const format = requestedFormat(ctx);
     if (ctx.method === "HEAD") {
-      sendHead(ctx, format);
-    } else {
-      await stream(ctx, () => chunksOf(ctx, format, handle()), streaming);
+      ctx.status = 200;
+      ctx.type = format === null ? "application/json" : EXPORT_FORMATS[format].contentType;
+      return;
     }
-  });
-};
-
-/** A document with a page of a list, which is also a file. */
-type Document<Body> = {
-  readonly body: () => Promise<Body>;
-  /** The rows of the document as clients see them. */
-  readonly page: () => Promise<Iterable<object>>;
-  /** All rows; absent if the document has them. */
-  readonly all?: (() => AsyncIterable<Iterable<object>>) | undefined;
-};
-
-async function* onePage(read: Document<unknown>["page"]): AsyncGenerator<Iterable<object>, void> {
-  yield await read();
-}
-
-/** Defines an endpoint whose response is a JSON document with a page of a list, or CSV or NDJSON with all of it. */
-export const exportableKeyEndpoint = <Query extends z.ZodType, ResponseBody extends z.ZodType>(
-  definition: KeyDefinition<Query, z.ZodType, ResponseBody, Document<z.output<ResponseBody>>> & {
-    readonly exported: ListExport;
-    /** The parameters of a page. If one is given, a file has only this page. */
-    readonly pageParameters: readonly string[];
-  },
-  streaming: Streaming,
-): Endpoint => {
-  const { exported, pageParameters, ...rest } = definition;
-  const description = describeExported(rest.description, {});
-  return buildKeyEndpoint({ ...rest, description }, async (ctx, handle) => {
-    const { body, page, all } = handle();
-    const format = requestedFormat(ctx);
-    if (ctx.method === "HEAD") {
-      sendHead(ctx, format);
-    } else if (format === null) {
-      ctx.body = await body();
-    } else {
-      const query = parseQueryString(ctx.querystring);
-      const isOfPage = pageParameters.some((name) => query[name] !== undefined);
-      const rows = all === undefined || isOfPage ? onePage(page) : all();
-      await stream(ctx, () => exportChunks(ctx, format, exported, rows), streaming);
+    const { json, rows } = handle();
+    const pieces = format === null ? json() : formatPages(ctx, format, exported, rows());
+    if (!isText(pieces)) {
+      ctx.body = await pieces;
+      return;
     }
+    leaveDoor(ctx.req);
+    ctx.state.gate = gate;
+    await gate.run(accountModeKey(callerOf(ctx)), async () => {
+      // The client may have gone while the list waited.
+      if (!ctx.res.destroyed) {
+        await streamText(ctx, inChunks(pieces), writeTimeoutMs);
+      }
+    });
   });
 };

@@ -78,11 +78,24 @@ const rowFields = z.record(z.string(), z.unknown());
 type RowFields = Readonly<z.output<typeof rowFields>>;
 
 /** What one query of a list has found. */
-export type SearchedRows = {
+type SearchedRows = {
   readonly rows: Iterable<object>;
   /** The fields of the last row that it has read, found or not, which links need; null if no row may follow. */
   readonly last: RowFields | null;
 };
+
+/** Ends a list when its client has disconnected. */
+async function* untilClosed<Page>(
+  { res }: RequestContext,
+  pages: AsyncIterable<Page>,
+): AsyncGenerator<Page, void, void> {
+  for await (const page of pages) {
+    if (res.destroyed) {
+      return;
+    }
+    yield page;
+  }
+}
 
 /**
  * Reads the first rows of a list: at most `limit`, fewer if they are large or if the search for them takes long.
@@ -133,49 +146,12 @@ export const setNextLink = (
   ctx.set("Link", `<${baseUrl}${ctx.path}?${query}>; rel="next"`);
 };
 
-/** How the rows of a list lead to its next page. */
-export type RowLinks = {
-  /** The field of a row that identifies it, and the parameter that takes it. */
-  readonly idField: string;
-  readonly startParameter: string;
-  /** The parameters that the link needs besides the id of the last row. */
-  readonly linkParameters?: ((last: RowFields) => Readonly<Record<string, string>>) | undefined;
-};
-
-type PageOptions = RowLinks & {
-  /** Null for the whole list. */
-  readonly limit: number | null;
-  /** A page ends after a search of this time. */
-  readonly searchMs: number;
-  readonly baseUrl: string;
-};
-
-/** Yields a list, or only its first page if there is a limit, and sets the header `Link` first if another page follows. */
-export async function* limitPages(
-  ctx: RequestContext,
-  pages: AsyncIterable<SearchedRows>,
-  { limit, searchMs, idField, startParameter, linkParameters, baseUrl }: PageOptions,
-): AsyncGenerator<Iterable<object>, void, void> {
-  if (limit === null) {
-    yield* rowsOf(pages);
-    return;
-  }
-  const { rows, last } = await readRows(pages, limit, searchMs);
-  if (last !== null) {
-    setNextLink(ctx, baseUrl, {
-      [startParameter]: z.string().parse(last[idField]),
-      ...linkParameters?.(last),
-    });
-  }
-  yield rows;
-}
-
 /**
  * Yields the JSON of a list. Each later page without rows is a space, so that proxies do not mistake a long search for an
  * idle connection.
  * @param readHead returns the JSON before the rows, which opens the array that they are in
  */
-export async function* listJson(
+async function* listJson(
   readHead: () => Promise<string>,
   pages: AsyncIterable<Iterable<object>>,
 ): AsyncGenerator<Iterable<string>, void, void> {
@@ -200,3 +176,43 @@ export async function* listJson(
   }
   yield [isFirst ? await readHead() : "", "]}"];
 }
+
+/** A list that is sent whole, or as one page. */
+type PagedList = {
+  /** How many rows the page has at most; null for the whole list. */
+  readonly limit: number | null;
+  /** The list from the first row of the response on. */
+  readonly found: () => AsyncIterable<SearchedRows>;
+  /** Returns the JSON before the rows, which opens the array that they are in. */
+  readonly readHead: () => Promise<string>;
+  /** Returns the parameters of the link to the page after a row. */
+  readonly linkOf: (last: RowFields) => Readonly<Record<string, string>>;
+};
+
+/** Returns a list whole, or only its first page if there is a limit, with the header `Link` if another page follows. */
+export const pagedList = (
+  ctx: RequestContext,
+  { limit, found, readHead, linkOf }: PagedList,
+  {
+    streaming: { pageSearchMs },
+    publicBaseUrl,
+  }: {
+    readonly streaming: { readonly pageSearchMs: number };
+    readonly publicBaseUrl: () => string;
+  },
+) => {
+  async function* rows(): AsyncGenerator<Iterable<object>, void, void> {
+    // While a search finds nothing, nothing is written that would fail when the client has disconnected.
+    const pages = untilClosed(ctx, found());
+    if (limit === null) {
+      yield* rowsOf(pages);
+      return;
+    }
+    const page = await readRows(pages, limit, pageSearchMs);
+    if (page.last !== null) {
+      setNextLink(ctx, publicBaseUrl(), linkOf(page.last));
+    }
+    yield page.rows;
+  }
+  return { json: () => listJson(readHead, rows()), rows };
+};

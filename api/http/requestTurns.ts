@@ -7,22 +7,23 @@ import { Gate } from "../../runtime/gate.ts";
 import { leaveDoor, nameClient } from "../../runtime/server/openDoor.ts";
 import { clientAddress } from "./observeRequests.ts";
 import { callerOf } from "./requestContext.ts";
-import type { ApiState } from "./requestContext.ts";
+import type { ApiState, RequestContext } from "./requestContext.ts";
 
-const goOn = async (
-  turn: Promise<void>,
-  clientName: string,
+/** Runs a request as one of a client, for whose turn it may wait before its body is read, and its queries as those of a group. */
+const runAs = (
+  { req }: RequestContext,
+  client: string,
+  group: string,
   next: () => Promise<unknown>,
-): Promise<void> => {
-  await turn;
-  await runForClient(clientName, next);
+): Promise<unknown> => {
+  const turn = nameClient(req, client);
+  return turn === null ? runForClient(group, next) : turn.then(() => runForClient(group, next));
 };
 
-/** Runs requests for their accounts. One may wait for its account's turn, before its body is read. */
+/** Runs requests for their accounts. */
 export const runForAccounts: Middleware<ApiState> = (ctx, next) => {
   const name = accountModeKey(callerOf(ctx));
-  const turn = nameClient(ctx.req, name);
-  return turn === null ? runForClient(name, next) : goOn(turn, name, next);
+  return runAs(ctx, name, name, next);
 };
 
 /**
@@ -31,10 +32,8 @@ export const runForAccounts: Middleware<ApiState> = (ctx, next) => {
  */
 export const runForVisitors =
   (route: string, trustedProxies: number): Middleware<ApiState> =>
-  (ctx, next) => {
-    const turn = nameClient(ctx.req, clientAddress(ctx.req, trustedProxies) ?? "");
-    return turn === null ? runForClient(route, next) : goOn(turn, route, next);
-  };
+  (ctx, next) =>
+    runAs(ctx, clientAddress(ctx.req, trustedProxies) ?? "", route, next);
 
 const RATE_WINDOW_MS = 1000;
 

@@ -7,7 +7,7 @@ import { listAllDonations } from "../../modules/charities/listAllDonations.ts";
 import { readRefunded, refundDonations } from "../../modules/charities/refundDonations.ts";
 import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "../endpoints/charities.ts";
 import { rangeOfDays, setNextLink } from "../http/listPages.ts";
-import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
+import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import { presentPages } from "../../runtime/presentPages.ts";
@@ -76,13 +76,8 @@ const filterOf = (query: z.output<typeof listQuery>): DonationFilter => ({
   ...rangeOfDays(query.start_date, query.end_date),
 });
 
-const listEndpoint = ({
-  reads,
-  bulkReads,
-  streaming,
-  publicBaseUrl,
-}: StandaloneContext): Endpoint =>
-  exportableKeyEndpoint(
+const listOf = ({ reads, bulkReads, streaming, publicBaseUrl }: StandaloneContext): Endpoint =>
+  listEndpoint(
     {
       method: "get",
       path: "/charities/donations",
@@ -101,7 +96,6 @@ const listEndpoint = ({
       },
       schemas: { query: listQuery, response: listResponse },
       exported: { name: "donations", columns: DONATION_COLUMNS },
-      pageParameters: ["page", "page_size"],
       handle: ({ ctx, caller, query }) => {
         const owner = accountModeOf(caller);
         const filter = filterOf(query);
@@ -112,7 +106,7 @@ const listEndpoint = ({
             presentDonation,
           );
         return {
-          body: async () => {
+          json: async () => {
             const [totalItems, donations] = await Promise.all([
               countDonations(reads, owner, filter),
               readPage(),
@@ -129,8 +123,10 @@ const listEndpoint = ({
               donations,
             };
           },
-          page: readPage,
-          all: () => presentPages(listAllDonations(bulkReads, owner, filter), presentDonation),
+          rows: () =>
+            pageOrAll(ctx, ["page", "page_size"], readPage, () =>
+              presentPages(listAllDonations(bulkReads, owner, filter), presentDonation),
+            ),
         };
       },
     },
@@ -163,6 +159,6 @@ const refundEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
 
 export const donationEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
   ...donateEndpoints(context),
-  listEndpoint(context),
+  listOf(context),
   ...refundEndpoints(context),
 ];

@@ -12,7 +12,8 @@ import { readRefunded, refundAll } from "../../modules/registrations/refundRegis
 import { presentSearched } from "../../runtime/presentPages.ts";
 import type { RefundWriter } from "../../modules/registrations/refundRegistration.ts";
 import type { ListContext, RegistrationContext } from "../../modules/registrations/context.ts";
-import { pagedListEndpoint } from "../http/listEndpoints.ts";
+import { listEndpoint } from "../http/listEndpoints.ts";
+import { LINK_HEADER, pagedList } from "../http/listPages.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { DAILY_LIMIT_ERROR, QUEUE_ERROR } from "../http/errorResponses.ts";
 import type { HttpContext } from "../context.ts";
@@ -81,9 +82,9 @@ const headOf = (kind: Kind, { all, month }: Totals): string => {
   return `{"${totalField}":${all},"${monthField}":${month},"${detailsField}":[`;
 };
 
-const listEndpoint = (kind: Kind, context: EndpointContext): Endpoint => {
+const listOf = (kind: Kind, context: EndpointContext): Endpoint => {
   const names = KIND_NAMES[kind];
-  return pagedListEndpoint(
+  return listEndpoint(
     {
       method: "get",
       path: names.registerPath,
@@ -94,12 +95,11 @@ const listEndpoint = (kind: Kind, context: EndpointContext): Endpoint => {
         details:
           "Returns every registration of the organization in the key's mode that matches all filters, newest first, " +
           "in one response, or page by page with `first`. The totals cover all registrations, whatever the filters.",
+        responseHeaders: LINK_HEADER,
       },
       schemas: { query: listQuery, response: SCHEMAS[kind].registerResponse },
       exported: { name: names.plural, columns: REGISTRATION_COLUMNS },
-      idField: "id",
-      startParameter: "after",
-      handle: ({ caller, query }) => {
+      handle: ({ ctx, caller, query }) => {
         const owner = ownerOf(caller, kind);
         const filter = listFilter(query);
         const { after: startingAfter = null, first: limit = null } = query;
@@ -107,14 +107,19 @@ const listEndpoint = (kind: Kind, context: EndpointContext): Endpoint => {
           startingAfter,
           limit,
         });
-        return {
-          limit,
-          rows: () => presentSearched(pages, presentRegistration, ({ id }) => ({ id })),
-          readHead: async () => headOf(kind, await readTotals()),
-        };
+        return pagedList(
+          ctx,
+          {
+            limit,
+            found: () => presentSearched(pages, presentRegistration, ({ id }) => ({ id })),
+            readHead: async () => headOf(kind, await readTotals()),
+            linkOf: ({ id }) => ({ after: String(id) }),
+          },
+          context,
+        );
       },
     },
-    context,
+    context.streaming,
   );
 };
 
@@ -164,7 +169,7 @@ export const registrationEndpoints = (context: EndpointContext): readonly Endpoi
   KINDS.flatMap((kind) =>
     [
       registerEndpoints(kind, context),
-      listEndpoint(kind, context),
+      listOf(kind, context),
       refundEndpoints(kind, context),
     ].flat(),
   );

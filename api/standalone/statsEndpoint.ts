@@ -10,7 +10,7 @@ import { date, text } from "../../modules/records/fields.rules.ts";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import { listStatistics } from "../../modules/dashboard/statistics.sql.ts";
 import type { StatisticsRow } from "../../modules/dashboard/statistics.sql.ts";
-import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
+import { listEndpoint } from "../http/listEndpoints.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
@@ -101,7 +101,7 @@ const presentRow = (kind: StatisticsKind, row: StatisticsRow): z.output<typeof s
 });
 
 export const statsEndpoint = ({ db, clock, streaming }: StandaloneContext): Endpoint =>
-  exportableKeyEndpoint(
+  listEndpoint(
     {
       method: "get",
       path: "/stats",
@@ -120,7 +120,6 @@ export const statsEndpoint = ({ db, clock, streaming }: StandaloneContext): Endp
       },
       schemas: { query: statsQuery, response: statsResponse },
       exported: { name: "stats", columns: COLUMNS },
-      pageParameters: [],
       handle: ({ caller: { accountId, mode }, query }) => {
         const { kind, interval, group_by: grouping = null } = query;
         const today = clock.now().toISOString().slice(0, 10);
@@ -130,8 +129,10 @@ export const statsEndpoint = ({ db, clock, streaming }: StandaloneContext): Endp
             (row) => presentRow(kind, row),
           );
         return {
-          body: async () => ({ kind, interval, ...range, stats: await read() }),
-          page: read,
+          json: async () => ({ kind, interval, ...range, stats: await read() }),
+          rows: async function* () {
+            yield await read();
+          },
         };
       },
     },

@@ -3,8 +3,8 @@ import type { StandaloneContext } from "../context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
-import { pagedListEndpoint } from "../http/listEndpoints.ts";
-import { rangeOfDays, pageLength, pageStart } from "../http/listPages.ts";
+import { listEndpoint } from "../http/listEndpoints.ts";
+import { LINK_HEADER, pagedList, rangeOfDays, pageLength, pageStart } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import { PROCESSOR_ERROR } from "./standaloneErrors.ts";
@@ -67,8 +67,8 @@ const listQuery = queryObject({
 
 const listResponse = z.strictObject({ usage: z.array(usageJson) }).meta({ id: "UsageList" });
 
-const listEndpoint = (context: StandaloneContext): Endpoint =>
-  pagedListEndpoint(
+const listOf = (context: StandaloneContext): Endpoint =>
+  listEndpoint(
     {
       method: "get",
       path: "/usage",
@@ -80,40 +80,41 @@ const listEndpoint = (context: StandaloneContext): Endpoint =>
           "Returns the registrations of the organization in the key's mode that match all filters: trees, then bottles, " +
           "each newest first, in one response, or page by page with `limit`.",
         errors: READ_ERROR,
+        responseHeaders: LINK_HEADER,
       },
       schemas: { query: listQuery, response: listResponse },
       exported: { name: "usage", columns: USAGE_COLUMNS },
-      idField: "registration_id",
-      startParameter: "starting_after",
-      // After the last kind comes no other. A tree that was imported with the same id would be found first.
-      linkParameters: ({ kind }) =>
-        typeof kind === "string" && kind === KINDS.at(-1) ? { kind } : {},
-      handle: ({ caller: { accountId, mode }, query }) => {
+      handle: ({ ctx, caller: { accountId, mode }, query }) => {
         const { limit = null } = query;
-        return {
+        const part = {
+          kinds: query.kind === undefined ? KINDS : [query.kind],
+          ...rangeOfDays(query.created_at, query.end_at),
+          startingAfter: query.starting_after ?? null,
           limit,
-          rows: () =>
-            listUsageReports(
-              context,
-              { accountId, mode },
-              {
-                kinds: query.kind === undefined ? KINDS : [query.kind],
-                ...rangeOfDays(query.created_at, query.end_at),
-                startingAfter: query.starting_after ?? null,
-                limit,
-              },
-            ),
-          readHead: () => Promise.resolve('{"usage":['),
         };
+        return pagedList(
+          ctx,
+          {
+            limit,
+            found: () => listUsageReports(context, { accountId, mode }, part),
+            readHead: () => Promise.resolve('{"usage":['),
+            linkOf: ({ registration_id: id, kind }) => ({
+              starting_after: String(id),
+              // After the last kind comes no other. A tree that was imported with the same id would be found first.
+              ...(kind === KINDS.at(-1) && { kind: String(kind) }),
+            }),
+          },
+          context,
+        );
       },
     },
-    context,
+    context.streaming,
   );
 
 /** The endpoints of the registrations' billing status. */
 export const usageEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
   readEndpoint(context),
-  listEndpoint(context),
+  listOf(context),
 ];
 
 const CURRENT = "current";

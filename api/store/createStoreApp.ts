@@ -12,7 +12,7 @@ import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
 import type { StoreAppContext, HttpContext } from "../context.ts";
 import { authenticateStore, STORE_KEY_HEADERS } from "./authenticateStore.ts";
 import { donateEndpoint } from "./donateEndpoint.ts";
-import { donationListEndpoint, listEndpoint } from "./storeListEndpoints.ts";
+import { donationListEndpoint, storeListEndpoint } from "./storeListEndpoints.ts";
 import { errorBody, KEY_ERRORS, presentStoreError } from "./storeErrors.ts";
 import { evidenceEndpoint } from "./evidenceEndpoint.ts";
 import { platformWebhook } from "./platformWebhook.ts";
@@ -40,7 +40,7 @@ export const createStoreApp = (context: StoreAppContext): App => {
   const { storeAuthenticator, platformSecrets } = context;
   const endpoints = [
     verifyEndpoint(context),
-    ...KINDS.flatMap((kind) => [registerEndpoint(kind, context), listEndpoint(kind, context)]),
+    ...KINDS.flatMap((kind) => [registerEndpoint(kind, context), storeListEndpoint(kind, context)]),
     searchEndpoint(context),
     donateEndpoint(context),
     donationListEndpoint(context),

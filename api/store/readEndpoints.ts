@@ -9,7 +9,7 @@ import { isBalanceLow } from "../../modules/stores/stores.rules.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
-import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
+import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
 import { customerFilterOf, customerParameters, KEY_MODES, keyMode, SUCCESS } from "./fields.ts";
@@ -107,7 +107,7 @@ const balance = z
   .meta({ id: "Balance" });
 
 export const balanceEndpoint = ({ db, bulkReads, streaming }: StoreAppContext): Endpoint =>
-  exportableKeyEndpoint(
+  listEndpoint(
     {
       method: "get",
       path: "/app/api/balance",
@@ -120,15 +120,14 @@ export const balanceEndpoint = ({ db, bulkReads, streaming }: StoreAppContext): 
       },
       schemas: { query: ledgerQuery, response: balance },
       exported: { name: "balance", columns: ledger.columns },
-      pageParameters: ["limit"],
-      handle: ({ caller: { accountId, mode }, query: { limit, cursor } }) => {
+      handle: ({ ctx, caller: { accountId, mode }, query: { limit, cursor } }) => {
         const isLive = mode === "live";
         const owner = { accountId, mode };
         const before = cursor || null;
         const read = async (maximum: number) =>
           isLive ? ledger.list(db, owner, {}, { after: before, limit: maximum }) : [];
         return {
-          body: async () => {
+          json: async () => {
             const store = await getStore(db, accountId);
             const { rows, ...next } = toPage(ledger, await read(limit + 1), limit);
             // What was written since the store was read is among the newest entries.
@@ -143,8 +142,14 @@ export const balanceEndpoint = ({ db, bulkReads, streaming }: StoreAppContext): 
               ...next,
             };
           },
-          page: () => read(limit),
-          all: isLive ? () => ledger.readAll(bulkReads, owner, {}, before) : undefined,
+          rows: () =>
+            pageOrAll(
+              ctx,
+              // With a test key, the page is empty, and there is no other.
+              isLive ? ["limit"] : null,
+              () => read(limit),
+              () => ledger.readAll(bulkReads, owner, {}, before),
+            ),
         };
       },
     },

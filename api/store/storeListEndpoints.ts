@@ -8,7 +8,7 @@ import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import type { StoreList } from "../../modules/stores/storeLists.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
-import { exportableKeyEndpoint } from "../http/listEndpoints.ts";
+import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
 import { startOfDay, integerUpTo } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
@@ -120,7 +120,7 @@ const buildList = <Json extends z.ZodObject>(
       ...pageFields,
     })
     .meta({ id });
-  return exportableKeyEndpoint(
+  return listEndpoint(
     {
       method: "get",
       path,
@@ -131,8 +131,7 @@ const buildList = <Json extends z.ZodObject>(
       },
       schemas: { query: listQuery, response },
       exported: { name, columns: list.columns },
-      pageParameters: ["limit"],
-      handle: ({ caller: { accountId, mode }, query }) => {
+      handle: ({ ctx, caller: { accountId, mode }, query }) => {
         const { limit, after_created_at: after = null } = query;
         const filter = impactFilterOf(query);
         // Many records may have to be read to find those of a customer or an order.
@@ -141,12 +140,17 @@ const buildList = <Json extends z.ZodObject>(
         const owner = { accountId, mode };
         const read = (maximum: number) => list.list(pool, owner, filter, { after, limit: maximum });
         return {
-          body: async () => {
+          json: async () => {
             const { rows, ...next } = toPage(list, await read(limit + 1), limit);
             return { [name]: rows, count: rows.length, ...next };
           },
-          page: () => read(limit),
-          all: () => list.readAll(bulkReads, owner, filter, after),
+          rows: () =>
+            pageOrAll(
+              ctx,
+              ["limit"],
+              () => read(limit),
+              () => list.readAll(bulkReads, owner, filter, after),
+            ),
         };
       },
     },
@@ -155,7 +159,7 @@ const buildList = <Json extends z.ZodObject>(
 };
 
 /** Builds the endpoint that lists the registrations of one kind. */
-export const listEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => {
+export const storeListEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => {
   const { path, title, plural, listField } = KIND_NAMES[kind];
   return buildList(
     {

@@ -104,12 +104,12 @@ CREATE TABLE audit_entry (
 CREATE INDEX audit_entry_account ON audit_entry (account_id, id);
 CREATE INDEX audit_entry_action ON audit_entry (action, id);
 
-CREATE FUNCTION reject_audit_entry_change() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION reject_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  RAISE EXCEPTION 'audit entries cannot be changed or deleted' USING ERRCODE = 'restrict_violation';
+  RAISE EXCEPTION '% cannot be changed or deleted', TG_ARGV[0] USING ERRCODE = 'restrict_violation';
 END
 $$;
 
 CREATE TRIGGER audit_entry_append_only
   BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_entry
-  FOR EACH STATEMENT EXECUTE FUNCTION reject_audit_entry_change();
+  FOR EACH STATEMENT EXECUTE FUNCTION reject_change('audit entries');

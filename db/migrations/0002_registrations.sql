@@ -33,10 +33,6 @@ CREATE TABLE idempotency_key (
   CONSTRAINT idempotency_key_erased CHECK (response_body IS NOT NULL OR request_hash IS NULL)
 );
 
--- For deleting keys of test mode with their records.
-CREATE INDEX idempotency_key_record ON idempotency_key (record_id) WHERE record_id IS NOT NULL AND mode = 'test';
--- For deleting old keys of test mode without a record.
-CREATE INDEX idempotency_key_test ON idempotency_key (created_at) WHERE mode = 'test' AND record_id IS NULL;
 -- For erasing what follows from requests.
 CREATE INDEX idempotency_key_personal ON idempotency_key (created_at) WHERE request_hash IS NOT NULL;
 

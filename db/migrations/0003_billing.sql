@@ -170,7 +170,7 @@ CREATE TABLE usage_fact (
   mode text COLLATE "C" NOT NULL,
   kind text COLLATE "C" NOT NULL,
   -- The statement that recorded the registrations which the fact counts, or of which it takes units back. With the stream
-  -- and the second it is the key that they share. A trigger prevents the deletion of registrations that have facts.
+  -- and the second it is the key that they share.
   usage_batch bigint,
   refund_id uuid REFERENCES refund,
   -- No reference, like account_id.
@@ -200,35 +200,6 @@ CREATE INDEX usage_fact_refunded_batch ON usage_fact (usage_batch)
   WHERE refund_id IS NOT NULL AND usage_batch IS NOT NULL;
 CREATE INDEX usage_fact_refund ON usage_fact (refund_id) WHERE refund_id IS NOT NULL;
 CREATE INDEX usage_fact_event ON usage_fact (meter_event_id) WHERE meter_event_id IS NOT NULL;
-
-CREATE FUNCTION reject_deletion_with_usage() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  -- A scalar subquery is searched by the index for each registration, whatever the table's statistics are.
-  IF EXISTS (
-    SELECT
-    FROM deleted
-    WHERE (
-      SELECT true
-      FROM usage_fact
-      WHERE usage_fact.usage_batch = deleted.usage_batch
-        AND usage_fact.refund_id IS NULL
-        AND usage_fact.account_id = deleted.account_id
-        AND usage_fact.mode = deleted.mode
-        AND usage_fact.kind = deleted.kind
-        AND usage_fact.second = floor(extract(epoch FROM deleted.created_at))::bigint
-      LIMIT 1
-    )
-  ) THEN
-    RAISE EXCEPTION 'registrations that have usage facts cannot be deleted' USING ERRCODE = 'foreign_key_violation';
-  END IF;
-  RETURN NULL;
-END
-$$;
-
-CREATE TRIGGER registration_without_usage
-  AFTER DELETE ON registration
-  REFERENCING OLD TABLE AS deleted
-  FOR EACH STATEMENT EXECUTE FUNCTION reject_deletion_with_usage();
 
 -- The billing periods that Stripe has returned for an account's usage of a kind. The latest is the current one.
 CREATE TABLE billing_period (

@@ -40,8 +40,7 @@ CREATE TABLE balance_entry (
   balance_cents bigint NOT NULL CONSTRAINT balance_entry_balance CHECK (balance_cents >= 0),
   -- Number of trees or bottles.
   quantity bigint,
-  -- No reference: the statement that inserts the entry inserts the registration, and those of live mode are never deleted.
-  -- Checking it, and an index for deletions, would slow down each registration.
+  -- No reference: the statement that inserts the entry inserts the registration. Checking it would slow down each.
   registration_id uuid,
   donation_id uuid REFERENCES donation,
   -- The operator's reference of a top-up or an adjustment; makes repeating it safe.
@@ -54,16 +53,8 @@ CREATE TABLE balance_entry (
 );
 
 CREATE INDEX balance_entry_listing ON balance_entry (account_id, id);
--- Deleting a donation of test mode, which has no entries, checks that there are none.
-CREATE INDEX balance_entry_donation ON balance_entry (donation_id) WHERE donation_id IS NOT NULL;
 CREATE UNIQUE INDEX balance_entry_reference ON balance_entry (account_id, reference) WHERE reference IS NOT NULL;
-
-CREATE FUNCTION reject_balance_entry_change() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  RAISE EXCEPTION 'balance entries cannot be changed; add an adjustment' USING ERRCODE = 'restrict_violation';
-END
-$$;
 
 CREATE TRIGGER balance_entry_append_only
   BEFORE UPDATE OR DELETE OR TRUNCATE ON balance_entry
-  FOR EACH STATEMENT EXECUTE FUNCTION reject_balance_entry_change();
+  FOR EACH STATEMENT EXECUTE FUNCTION reject_change('balance entries');

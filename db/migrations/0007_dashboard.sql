@@ -44,10 +44,9 @@ CREATE TABLE certificate (
     token ~ '^([a-z][a-z0-9]{0,7}_)?[0-9a-f]{32}$'
   ),
   account_id uuid NOT NULL REFERENCES account,
-  -- The record, or the first of an order. Without a foreign key, because deleting old records of test mode would look for
-  -- certificates one by one.
+  -- The registration or donation, or the first of an order.
   record_id uuid NOT NULL,
-  -- The further records of an order. The page leaves out those that were deleted.
+  -- The further records of an order.
   further_record_ids uuid[] NOT NULL DEFAULT '{}',
   is_of_order boolean NOT NULL,
   created_at timestamptz NOT NULL,

@@ -1,8 +1,8 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { StoredEventContent } from "./events.rules.ts";
-import { countDeleted, deletedRow, startingAt } from "../../db/batching/deleteInBatches.ts";
-import type { Deleted } from "../../db/batching/deleteInBatches.ts";
+import { countDeleted, deletedRow, startOf } from "../../db/batching/deleteInBatches.ts";
+import type { Deleted, DeletedSpan } from "../../db/batching/deleteInBatches.ts";
 import { nothing, sql, timestamp } from "../../db/sql.ts";
 
 /** An event to insert. */
@@ -68,12 +68,11 @@ export const insertEvents = async (
 /**
  * Deletes events that are older than a time with their deliveries, oldest first. The newest of them of each account, mode and
  * type stays, because it shows whether a reader has missed any.
- * @param from where an earlier batch ended, so that this one does not read what stays again; null for the first
  * @returns how many were deleted, and the time of the last one
  */
 export const deleteEventsBefore = (
   db: CommonQueryMethods,
-  { from, time }: { readonly from: Date | null; readonly time: Date },
+  span: DeletedSpan,
   limit: number,
 ): Promise<Deleted> =>
   db.one(sql.type(deletedRow)`
@@ -82,8 +81,8 @@ export const deleteEventsBefore = (
       WHERE ctid = ANY(ARRAY(
         SELECT old.ctid
         FROM event AS old
-        WHERE old.created_at >= ${startingAt(from)}
-          AND old.created_at <= ${timestamp(time)}
+        WHERE old.created_at >= ${startOf(span)}
+          AND old.created_at <= ${timestamp(span.before)}
           -- A search for each event. A join would read the whole table for each batch.
           AND (
             SELECT newer.created_at
@@ -92,7 +91,7 @@ export const deleteEventsBefore = (
               AND (newer.transaction_id, newer.id) > (old.transaction_id, old.id)
             ORDER BY newer.transaction_id, newer.id
             LIMIT 1
-          ) <= ${timestamp(time)}
+          ) <= ${timestamp(span.before)}
         ORDER BY old.created_at
         LIMIT ${limit}
       ))

@@ -1,6 +1,8 @@
 import { deleteOldReconciliations } from "../billing/reconciliation/reconciliations.sql.ts";
 import { daysBefore } from "../../runtime/durations.rules.ts";
-import { deleteOldEvents } from "../events/deleteOldEvents.ts";
+import { deleteBefore } from "../../db/batching/deleteInBatches.ts";
+import { deletedBefore } from "../events/events.rules.ts";
+import { deleteEventsBefore } from "../events/events.sql.ts";
 import type { Context } from "../../runtime/context.ts";
 
 /** The results of a year stay. */
@@ -13,10 +15,10 @@ const MAXIMUM_STEP_MS = 30 * 60 * 1000;
 type Step = (signal: AbortSignal) => Promise<unknown>;
 type Steps = Readonly<Record<string, Step>>;
 
-const stepsOf = (context: Context): Steps => ({
-  events: (signal) => deleteOldEvents(context, signal),
-  reconciliations: () =>
-    deleteOldReconciliations(context.db, daysBefore(context.clock.now(), RECONCILIATION_DAYS)),
+const stepsOf = ({ db, clock }: Context): Steps => ({
+  events: (signal) =>
+    deleteBefore(deleteEventsBefore, { db, before: deletedBefore(clock.now()) }, signal),
+  reconciliations: () => deleteOldReconciliations(db, daysBefore(clock.now(), RECONCILIATION_DAYS)),
 });
 
 /**

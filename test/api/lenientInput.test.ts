@@ -285,24 +285,6 @@ test("every operation of the store interface ignores unknown parameters and fiel
   await ignoresUnknown(t, url, (await createTestStore(db)).test);
 });
 
-for (const name of ["production", "test"]) {
-  test(`40 overlapping batches with a ${name} key all succeed`, async (t) => {
-    const { call, apiKeyProd, apiKeyTest } = await startApiOf(t);
-    const key = name === "test" ? apiKeyTest : apiKeyProd;
-    const items = Array.from({ length: 200 }, () => ({ count: 1 }));
-
-    const responses = await Promise.all(
-      Array.from({ length: 40 }, () =>
-        call("POST", "/plant/trees/batch", { key, body: { items } }),
-      ),
-    );
-
-    t.deepEqual(new Set(responses.map(({ status }) => status)), new Set([200]));
-    const { body } = await call("GET", "/plant/trees?created_at=2100-01-01", { key });
-    t.is(body["total_planted_trees"], 8000);
-  });
-}
-
 const GUEST = {
   customer_name: null,
   customer_email: null,
@@ -310,18 +292,6 @@ const GUEST = {
   order_id: null,
   notes: null,
 };
-
-test("a header stands in for an idempotency_key of null", async (t) => {
-  const { call, key } = await startApiOf(t);
-
-  const { body } = await call("POST", "/plant/trees", {
-    key,
-    body: { count: 1, idempotency_key: null },
-    headers: { "Idempotency-Key": "order-1" },
-  });
-
-  t.like(body, { tree_details: [{ idempotency_key: "order-1" }] });
-});
 
 test("a store's writes accept null in optional fields, as the same request as without them", async (t) => {
   const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });

@@ -1,20 +1,11 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { findOwnDonation } from "../../modules/charities/donations.sql.ts";
-import { lockDonations } from "../../modules/charities/donationBatches.sql.ts";
-import { readDonor } from "../../modules/charities/donationSubscriptions.sql.ts";
-import {
-  findOwnRegistration,
-  listByIdempotencyKeys,
-  listKnownKeys,
-} from "../../modules/registrations/registrations.sql.ts";
 import { findRegistrationUsage } from "../../modules/registrations/registrationUsage.sql.ts";
-import { listRefundsByKeys, lockRegistrations } from "../../modules/registrations/refunds.sql.ts";
+import { listRefundsByKeys } from "../../modules/registrations/refunds.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { insertTestKeys } from "../support/insertTestKeys.ts";
 import {
   listMeterEvents,
   countUsageAttention,
@@ -27,76 +18,7 @@ const test = testWithDatabase().serial;
 
 // The tests are serial, because the statistics and the reads of one would be those of the other.
 
-/** The listing of one account has about 30 pages, and its records have 150. */
-const ACCOUNTS = 20;
-const RECORDS_OF_ACCOUNT = 3000;
 const MAXIMUM_PAGES = 60;
-const TABLES = ["registration", "donation", "idempotency_key"];
-/** So that the indexes of the keys are higher than that of the listing, and seem to cost more. */
-const KEY_PADDING = "x".repeat(200);
-const keyOf = (number: number): string => `${KEY_PADDING}${number}`;
-const importedIdOf = (number: number): string => `${KEY_PADDING.slice(0, 50)}${number}`;
-
-const insertRecords = async (filler: DatabasePool, accountId: string): Promise<void> => {
-  const columns = sql.fragment`id, account_id, mode, created_at, idempotency_key, imported_id`;
-  const values = sql.fragment`
-    gen_random_uuid(), ${accountId}, 'live', '2026-11-01'::timestamptz - number * interval '1 second',
-    ${KEY_PADDING} || number, ${KEY_PADDING.slice(0, 50)} || number
-  `;
-  const numbers = sql.fragment`generate_series(1, ${RECORDS_OF_ACCOUNT}::integer) AS number`;
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO registration (${columns}, kind, count, usage_batch) SELECT ${values}, 'tree', 1, 0 FROM ${numbers}
-  `);
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO donation (${columns}, amount_cents, nonprofit_id, charity_provider, charity_name)
-    SELECT ${values}, 100, 'charity', 'catalogue', 'Charity' FROM ${numbers}
-  `);
-  await insertTestKeys(filler, "registration", "plant", accountId);
-  await insertTestKeys(filler, "donation", "donate", accountId);
-};
-
-test("records are found by their keys in tables without statistics", async (t) => {
-  const { filler, db } = await openSinglePools(t);
-  await stopAutovacuum(filler, TABLES);
-  let accountId = "";
-  for (let account = 0; account < ACCOUNTS; account += 1) {
-    ({ id: accountId } = await createTestOrganization(db));
-    await insertRecords(filler, accountId);
-  }
-  const owner = { accountId, mode: "live", kind: "tree" } as const;
-  const keys = [keyOf(7), keyOf(8)];
-  const operations: Readonly<Record<string, (single: DatabasePool) => Promise<unknown>>> = {
-    "a registration by its key": (single) =>
-      listByIdempotencyKeys(single, owner, [keyOf(7), "new"]),
-    "a registration by the id of an import": (single) =>
-      findOwnRegistration(single, owner, importedIdOf(7)),
-    "known keys": (single) => listKnownKeys(single, owner, keys),
-    "locked imports": (single) =>
-      single.transaction((transaction) =>
-        lockRegistrations(transaction, [
-          { ...owner, id: importedIdOf(7) },
-          { ...owner, id: importedIdOf(8) },
-        ]),
-      ),
-    "a donor and known keys": (single) => readDonor(single, owner, keys),
-    "locked donations": (single) =>
-      single.transaction((transaction) =>
-        lockDonations(transaction, owner, [importedIdOf(7), importedIdOf(8)]),
-      ),
-    "a donation by the id of an import": (single) =>
-      findOwnDonation(single, owner, importedIdOf(7)),
-  };
-  // The first execution reads the catalogue, and the tables' sizes.
-  for (const operation of Object.values(operations)) {
-    await operation(db);
-  }
-
-  const countPages = await createPageCounter(filler, db, TABLES);
-  for (const [name, operation] of Object.entries(operations)) {
-    const pages = await countPages(operation);
-    t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${name}: ${pages} pages`);
-  }
-});
 
 /** Their facts have 40 pages. */
 const REFUNDS = 3000;

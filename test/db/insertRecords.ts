@@ -6,7 +6,15 @@ import { insertTestKeys } from "../support/insertTestKeys.ts";
 const RECORDS = 20_000;
 
 /** Inserts many records of an account, of which each has its own values. */
-export const insertRecords = async (filler: DatabasePool, accountId: string): Promise<void> => {
+export const insertRecords = async (
+  filler: DatabasePool,
+  accountId: string,
+  { from = 1, to = RECORDS } = {},
+): Promise<void> => {
+  const isNew = sql.fragment`
+    account_id = ${accountId} AND created_at BETWEEN '2026-11-01'::timestamptz - ${to} * interval '1 second'
+      AND '2026-11-01'::timestamptz - ${from} * interval '1 second'
+  `;
   const columns = sql.fragment`
     id, account_id, mode, created_at, idempotency_key, attribution, imported_id, customer_name, customer_email,
     customer_id, order_id
@@ -17,13 +25,13 @@ export const insertRecords = async (filler: DatabasePool, accountId: string): Pr
     CASE WHEN number % 2 = 0 THEN 'old-' || number END, md5(number::text), CASE WHEN number > 1 THEN number || '@example.com' END,
     CASE WHEN number > 1 THEN 'customer-' || number END, '#' || number
   `;
-  const numbers = sql.fragment`generate_series(1, ${RECORDS}::integer) AS number`;
+  const numbers = sql.fragment`generate_series(${from}::integer, ${to}::integer) AS number`;
   // In many transactions, because a page of the feed reads all of its last one.
-  for (let first = 1; first <= RECORDS; first += 200) {
+  for (let first = from; first <= to; first += 200) {
     await filler.query(sql.typeAlias("void")`
       INSERT INTO registration (${columns}, kind, count, usage_batch, unit_price_cents)
       SELECT ${values}, 'tree', 1, nextval('usage_batch'), CASE WHEN number % 2 = 0 THEN 50 END
-      FROM generate_series(${first}::integer, ${first + 199}::integer) AS number
+      FROM generate_series(${first}::integer, ${Math.min(first + 199, to)}::integer) AS number
     `);
   }
   await filler.query(sql.typeAlias("void")`
@@ -36,7 +44,7 @@ export const insertRecords = async (filler: DatabasePool, accountId: string): Pr
     SELECT
       account_id, mode, kind, extract(epoch FROM created_at)::bigint, 1, 1, id::text, 'ledger', 'delivered', now(), now()
     FROM registration
-    WHERE account_id = ${accountId}
+    WHERE ${isNew}
   `);
   // Half of them are sealed.
   await filler.query(sql.typeAlias("void")`
@@ -45,8 +53,7 @@ export const insertRecords = async (filler: DatabasePool, accountId: string): Pr
       meter_event.account_id, meter_event.mode, meter_event.kind, usage_batch, 1, second,
       CASE WHEN second % 2 = 0 THEN meter_event.id END
     FROM meter_event
-    JOIN registration ON registration.id = meter_event.identifier::uuid
-    WHERE meter_event.account_id = ${accountId}
+    JOIN (SELECT * FROM registration WHERE ${isNew}) AS registration ON registration.id = meter_event.identifier::uuid
   `);
   await filler.query(sql.typeAlias("void")`
     INSERT INTO balance_entry (account_id, kind, amount_cents, balance_cents, reference, created_at)
@@ -54,7 +61,7 @@ export const insertRecords = async (filler: DatabasePool, accountId: string): Pr
   `);
   await filler.query(sql.typeAlias("void")`
     WITH refunded AS (
-      SELECT * FROM registration WHERE account_id = ${accountId} AND imported_id IS DISTINCT FROM 'old-2'
+      SELECT * FROM registration WHERE ${isNew} AND imported_id IS DISTINCT FROM 'old-2'
     ),
     new_refund AS (
       INSERT INTO refund (id, registration_id, account_id, count, reason, created_at, dispatched_at)
@@ -80,9 +87,11 @@ export const insertRecords = async (filler: DatabasePool, accountId: string): Pr
     INSERT INTO impact_total (account_id, mode, kind, period, total)
     SELECT ${accountId}, 'live', 'tree', period, ${RECORDS}
     FROM unnest(ARRAY['all', '2026-10', '2026-11']) AS period
+    ON CONFLICT DO NOTHING
   `);
   await filler.query(sql.typeAlias("void")`
     INSERT INTO donor (account_id, mode, count, amount_cents)
     VALUES (${accountId}, 'live', ${RECORDS}, 100 * ${RECORDS}::bigint)
+    ON CONFLICT DO NOTHING
   `);
 };

@@ -1,7 +1,9 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { deleteOldEvents } from "../../modules/events/deleteOldEvents.ts";
+import { deleteBefore } from "../../db/batching/deleteInBatches.ts";
+import { deletedBefore } from "../../modules/events/events.rules.ts";
+import { deleteEventsBefore } from "../../modules/events/events.sql.ts";
 import { testWithDatabase, openTestPool } from "../support/database.ts";
 import { setTimeout as delay } from "node:timers/promises";
 import { v7 as newId } from "uuid";
@@ -309,6 +311,8 @@ test.serial(
     const clock = createMovableClock("2031-01-01T00:00:00.000Z");
     const read = async (startingAfter: string | null, types: readonly EventType[] = EVENT_TYPES) =>
       (await readEvents({ db, clock }, owner, { types, startingAfter })).map(eventIdOf);
+    const deleteOld = () =>
+      deleteBefore(deleteEventsBefore, { db, before: deletedBefore(clock.now()) }, NEVER);
 
     await recordEvent(db, owner, clock.now(), failed);
     await recordEvent(db, owner, clock.now(), refunded("1"));
@@ -318,11 +322,11 @@ test.serial(
     await recordEvent(db, owner, clock.now(), refunded("3"));
     clock.set("2031-01-31T00:00:00.000Z");
     t.is((await read(null)).length, 4, "none is older than 30 days");
-    t.is(await deleteOldEvents({ db, clock }, NEVER), 0);
+    t.is(await deleteOld(), 0);
 
     clock.set("2031-02-02T00:00:00.000Z");
-    t.is(await deleteOldEvents({ db, clock }, NEVER), 1);
-    t.is(await deleteOldEvents({ db, clock }, NEVER), 0);
+    t.is(await deleteOld(), 1);
+    t.is(await deleteOld(), 0);
     const kept = await read(null);
     t.is(kept.length, 1);
     t.deepEqual(await read(second), kept, "a client that has read everything continues");

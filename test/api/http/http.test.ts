@@ -1,4 +1,3 @@
-import { connect } from "node:net";
 import { isJsonInUtf8 } from "../../../api/http/readBody.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
@@ -273,24 +272,6 @@ test("Expect: 100-continue works and other expectations are a 417 in JSON", asyn
   t.true(refused.includes('{"error":"'));
 });
 
-test("a client that disconnects while sending its body causes no error and records nothing", async (t) => {
-  const { url, call, logged, key } = await startApiOf(t);
-  const { port } = new URL(url);
-  const socket = connect({ host: "127.0.0.1", port: Number(port) });
-  socket.write(
-    `POST /plant/trees HTTP/1.1\r\nHost: x\r\nAuthorization: ${key}\r\nX-Request-Id: gone\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{"count":`,
-    () => socket.destroy(),
-  );
-  while (!logged().some((line) => line["requestId"] === "gone")) {
-    await new Promise((resolve) => {
-      setTimeout(resolve, 10);
-    });
-  }
-
-  t.false(logged().some((line) => line["msg"] === "request failed"));
-  t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 0);
-});
-
 const forBothKinds = eachKind(test);
 
 test("every response says that it must not be stored and that its type is right", async (t) => {
@@ -343,13 +324,13 @@ forBothKinds("the header Idempotency-Key and the field are the same key", async 
     body: { count: 2, idempotency_key: "order-1" },
     ...keyed("order-1"),
   });
-  const byHeader = await call("POST", path, {
-    key,
-    body: { count: 2, idempotency_key: "" },
-    ...keyed("order-1"),
-  });
+  const byHeader = [];
+  for (const idempotencyKey of ["", null]) {
+    const body = { count: 2, idempotency_key: idempotencyKey };
+    byHeader.push(await call("POST", path, { key, body, ...keyed("order-1") }));
+  }
 
-  for (const replay of [byField, byBoth, byHeader]) {
+  for (const replay of [byField, byBoth, ...byHeader]) {
     t.is(replay.headers.get("Idempotent-Replayed"), "true");
     t.is(idIn(replay.body, kind), idIn(first.body, kind));
   }
