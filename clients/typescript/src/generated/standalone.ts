@@ -1720,7 +1720,7 @@ export interface operations {
                 readonly end_date?: string;
                 /** @description Only donations whose metadata has this key. */
                 readonly metadata_key?: string;
-                /** @description Only donations whose metadata_key has this value: a string as it is, any other value as JSON. Requires metadata_key. */
+                /** @description Only donations whose metadata_key has this value: a string as it is, a number as its digits, true or false. Requires metadata_key. */
                 readonly metadata_value?: string;
                 /** @description Page number, from 1. */
                 readonly page?: number;
@@ -1728,8 +1728,6 @@ export interface operations {
                 readonly page_size?: number;
                 /** @description First day, UTC. */
                 readonly start_date?: string;
-                /** @description `true` lists only records without an attribution. */
-                readonly without_attribution?: boolean;
             };
             readonly header?: never;
             readonly path?: never;
@@ -1927,8 +1925,6 @@ export interface operations {
                 readonly id?: string;
                 /** @description A JSON object of at most 20 pairs, as JSON; each of them must match. */
                 readonly metadata?: string;
-                /** @description `true` lists only records without an attribution. */
-                readonly without_attribution?: boolean;
             };
             readonly header?: never;
             readonly path?: never;
@@ -2188,8 +2184,6 @@ export interface operations {
                 readonly id?: string;
                 /** @description A JSON object of at most 20 pairs, as JSON; each of them must match. */
                 readonly metadata?: string;
-                /** @description `true` lists only records without an attribution. */
-                readonly without_attribution?: boolean;
             };
             readonly header?: never;
             readonly path?: never;
