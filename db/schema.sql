@@ -458,7 +458,6 @@ CREATE TABLE planting_site (
   latitude double precision NOT NULL,
   longitude double precision NOT NULL,
   main_image text NOT NULL,
-  fact_id bigint,
   CONSTRAINT planting_site_reference UNIQUE (partner, reference),
   CONSTRAINT planting_site_pkey PRIMARY KEY (id),
   CONSTRAINT planting_site_forest_type CHECK (forest_type = ANY (ARRAY['mangrove'::text, 'terrestrial'::text])),

@@ -42,7 +42,10 @@ export const countLeftOut = (records: readonly unknown[]): LeftOut => ({
 export const splitReadable = async <Schema extends z.ZodType>(
   records: readonly unknown[],
   schema: Schema,
-): Promise<{ readonly readable: readonly z.output<Schema>[]; readonly unreadable: LeftOut }> => {
+): Promise<{
+  readonly readable: readonly z.output<Schema>[];
+  readonly unreadable: readonly unknown[];
+}> => {
   const readable: z.output<Schema>[] = [];
   const unreadable: unknown[] = [];
   let firstError: z.ZodError | undefined;
@@ -58,5 +61,5 @@ export const splitReadable = async <Schema extends z.ZodType>(
   if (firstError && readable.length === 0) {
     throw firstError;
   }
-  return { readable, unreadable: countLeftOut(unreadable) };
+  return { readable, unreadable };
 };

@@ -13,9 +13,7 @@ import { readDonor } from "../../modules/charities/donationSubscriptions.sql.ts"
 import { findProfile } from "../../modules/accounts/profiles.sql.ts";
 import { readTotals } from "../../modules/registrations/totals.sql.ts";
 import { KINDS, MODES } from "../../modules/records/owner.rules.ts";
-import type { Owner } from "../../modules/records/owner.rules.ts";
 import { listSubscriptionProblems } from "../../modules/billing/subscriptions.rules.ts";
-import type { Totals } from "../../modules/registrations/registrations.rules.ts";
 import { getOrganization } from "../../modules/accounts/getAccount.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { subscriptionStateOf } from "../../modules/charities/subscribeToDonations.ts";
@@ -100,16 +98,15 @@ const presentSubscription = (
 });
 
 /** Reads an account's totals of each mode and kind. */
-const readAllTotals = (
-  db: DatabasePool,
-  accountId: string,
-  now: Date,
-): Promise<readonly { readonly owner: Owner; readonly totals: Totals }[]> => {
-  const owners = MODES.flatMap((mode) => KINDS.map((kind): Owner => ({ accountId, mode, kind })));
-  return Promise.all(
-    owners.map(async (owner) => ({ owner, totals: await readTotals(db, owner, now) })),
+const readAllTotals = (db: DatabasePool, accountId: string, now: Date) =>
+  Promise.all(
+    MODES.flatMap((mode) =>
+      KINDS.map(async (kind) => {
+        const { all, month } = await readTotals(db, { accountId, mode, kind }, now);
+        return { mode, kind, all, month };
+      }),
+    ),
   );
-};
 
 const showOne = async (context: CliContext, named: string): Promise<void> => {
   const { io, connections, clock } = context;
@@ -118,7 +115,7 @@ const showOne = async (context: CliContext, named: string): Promise<void> => {
   const { id } = await getNamedAccount(db, named);
   const account = await getOrganization(db, id);
   const dashboardUrl = `${await connections.publicBaseUrl()}/dashboard/${await getDashboardSlug({ db, clock }, id)}`;
-  const [owned, donations, keys, [subscription], invoiceProblems, limits, profile] =
+  const [totals, donations, keys, [subscription], invoiceProblems, limits, profile] =
     await Promise.all([
       readAllTotals(db, id, now),
       readDonations({ db, clock, billing: await connections.billing() }, id),
@@ -133,12 +130,7 @@ const showOne = async (context: CliContext, named: string): Promise<void> => {
     subscription: subscription ? presentSubscription(subscription, invoiceProblems) : null,
     dashboard_url: dashboardUrl,
     profile: presentProfile(profile),
-    totals: owned.map(({ owner: { mode, kind }, totals: { all, month } }) => ({
-      mode,
-      kind,
-      all,
-      month,
-    })),
+    totals,
     donations,
     limits: presentLimits(limits),
     keys: keys.map(presentKey),

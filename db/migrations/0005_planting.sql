@@ -69,6 +69,7 @@ CREATE TABLE next_planting_order (
 
 CREATE UNIQUE INDEX next_planting_order_open ON next_planting_order (account_id, mode) WHERE is_open;
 
+-- The details are those of the last fact that took effect and named the site.
 CREATE TABLE planting_site (
   id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   partner text COLLATE "C" NOT NULL,
@@ -82,9 +83,6 @@ CREATE TABLE planting_site (
   latitude double precision NOT NULL CONSTRAINT planting_site_latitude CHECK (latitude BETWEEN -90 AND 90),
   longitude double precision NOT NULL CONSTRAINT planting_site_longitude CHECK (longitude BETWEEN -180 AND 180),
   main_image text NOT NULL,
-  -- The fact that has set these details; those of an older one never replace them. Null if it is no longer in effect, and
-  -- no other fact in effect names the site.
-  fact_id bigint,
   CONSTRAINT planting_site_reference UNIQUE (partner, reference)
 );
 

@@ -1,5 +1,4 @@
 import { counted } from "../../runtime/counted.rules.ts";
-import type { Ein } from "./charities.rules.ts";
 import { parseEin } from "./charities.rules.ts";
 
 /*
@@ -7,26 +6,32 @@ import { parseEin } from "./charities.rules.ts";
  * (irs.gov/pub/irs-soi/eo_info.pdf). ICO and STREET are not read, because they name and locate private individuals.
  */
 
-/** The columns that the catalogue stores. */
+/** The IRS's names of the columns that the catalogue stores. */
 const COLUMNS = {
   ein: "EIN",
   name: "NAME",
-  sortName: "SORT_NAME",
+  sort_name: "SORT_NAME",
   city: "CITY",
   state: "STATE",
   ntee: "NTEE_CD",
   affiliation: "AFFILIATION",
   subsection: "SUBSECTION",
   deductibility: "DEDUCTIBILITY",
-  incomeCode: "INCOME_CD",
+  income_code: "INCOME_CD",
 } as const;
+
+/** A column of the catalogue. */
+export type MasterFileColumn = keyof typeof COLUMNS;
+
+// oxlint-disable-next-line typescript/no-unsafe-type-assertion -- Object.keys has no better type.
+export const MASTER_FILE_COLUMNS = Object.keys(COLUMNS) as readonly MasterFileColumn[];
 
 /** The IRS uses 70. An index of words cannot hold one of thousands of letters. */
 const LONGEST_NAME = 500;
 
 export type MasterFileRecord = Readonly<
-  Record<Exclude<keyof typeof COLUMNS, "incomeCode">, string>
-> & { readonly ein: Ein; readonly incomeCode: number };
+  Record<Exclude<MasterFileColumn, "income_code">, string>
+> & { readonly income_code: number };
 
 /** Parses a line; a text says what is wrong with it. */
 export type ReadMasterFileLine = (line: string) => MasterFileRecord | string;
@@ -60,13 +65,13 @@ export const masterFileReader = (header: string): ReadMasterFileLine | null => {
         ? `${counted(fields.length, "column")} instead of ${names.length}`
         : "unbalanced quotes";
     }
-    const field = (column: keyof typeof COLUMNS): string =>
+    const field = (column: MasterFileColumn): string =>
       fields[names.indexOf(COLUMNS[column])]?.trim() ?? "";
     const ein = parseEin(field("ein"));
     if (ein === null) {
       return "the EIN is not nine digits";
     }
-    const [name, sortName] = [field("name"), field("sortName")];
+    const [name, sortName] = [field("name"), field("sort_name")];
     if (name === "") {
       return "no name";
     }
@@ -79,14 +84,14 @@ export const masterFileReader = (header: string): ReadMasterFileLine | null => {
     return {
       ein,
       name,
-      sortName,
+      sort_name: sortName,
       city: field("city"),
       state: field("state"),
       ntee: field("ntee"),
       affiliation: field("affiliation"),
       subsection: field("subsection"),
       deductibility: field("deductibility"),
-      incomeCode: /^\d$/u.test(field("incomeCode")) ? Number(field("incomeCode")) : 0,
+      income_code: /^\d$/u.test(field("income_code")) ? Number(field("income_code")) : 0,
     };
   };
 };

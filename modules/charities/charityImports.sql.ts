@@ -1,23 +1,12 @@
 import type { CommonQueryMethods, ListSqlToken } from "slonik";
+import { MASTER_FILE_COLUMNS } from "./businessMasterFile.rules.ts";
 import type { MasterFileRecord } from "./businessMasterFile.rules.ts";
 import { sql } from "../../db/sql.ts";
 
-/** The columns of `charity` that an extract has, except the EIN. */
-const COLUMNS = [
-  "name",
-  "sort_name",
-  "city",
-  "state",
-  "ntee",
-  "affiliation",
-  "subsection",
-  "deductibility",
-  "income_code",
-] as const;
-
+/** The columns of `charity` that an extract has. */
 const columnsOf = (...table: readonly string[]): ListSqlToken =>
   sql.join(
-    COLUMNS.map((column) => sql.identifier([...table, column])),
+    MASTER_FILE_COLUMNS.map((column) => sql.identifier([...table, column])),
     sql.fragment`, `,
   );
 
@@ -31,13 +20,9 @@ export const upsertCharities = async (
   extractedOn: string,
 ): Promise<number> => {
   const { rowCount } = await db.query(sql.typeAlias("void")`
-    INSERT INTO charity AS known (ein, ${columnsOf()}, extracted_on)
-    SELECT DISTINCT ON (ein)
-      ein, name, "sortName", city, state, ntee, affiliation, subsection, deductibility, "incomeCode", ${extractedOn}::date
-    FROM json_to_recordset(${JSON.stringify(records)}::json) AS given (
-      ein text, name text, "sortName" text, city text, state text, ntee text, affiliation text, subsection text,
-      deductibility text, "incomeCode" smallint
-    )
+    INSERT INTO charity AS known (${columnsOf()}, extracted_on)
+    SELECT DISTINCT ON (ein) ${columnsOf()}, ${extractedOn}::date
+    FROM json_populate_recordset(NULL::charity, ${JSON.stringify(records)}::json)
     ORDER BY ein
     ON CONFLICT (ein) DO UPDATE
     SET (${columnsOf()}, extracted_on, listed) = (${columnsOf("excluded")}, excluded.extracted_on, true)

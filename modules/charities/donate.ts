@@ -7,7 +7,6 @@ import type { Outcome } from "../records/batches.rules.ts";
 import { completeOutcomes, countBack, isAccepted, requireAll } from "../records/batches.rules.ts";
 import type { ConfirmedCharity } from "./charities.rules.ts";
 import type { ConfirmedDonation, Donation, DonationRequest } from "./donations.rules.ts";
-import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { createEvent } from "../events/recordEvent.ts";
 import type { BillingContext } from "../billing/context.ts";
 import type { Context } from "../../runtime/context.ts";
@@ -63,16 +62,15 @@ export type Donated = {
  */
 const decide = (
   items: readonly Outcome<Item>[],
-  { knownKeys, totalCents }: Pick<Donor, "knownKeys" | "totalCents">,
+  { knownKeys }: Pick<Donor, "knownKeys">,
   charities: CharityOutcomes,
 ): readonly Outcome<Decision>[] => {
   const keys = new Set(knownKeys);
-  let total = totalCents;
   return items.map((item): Outcome<Decision> => {
     if (!isAccepted(item)) {
       return item;
     }
-    const { idempotencyKey: key, amountCents, charity: ids } = item.request;
+    const { idempotencyKey: key, charity: ids } = item.request;
     if (key !== null && keys.has(key)) {
       return { ...item, charity: null };
     }
@@ -83,12 +81,6 @@ const decide = (
     if (!isAccepted(charity)) {
       return charity;
     }
-    if (amountCents > Number.MAX_SAFE_INTEGER - total) {
-      return invalidRequest(
-        `amount_cents: would increase the account's total to more than ${Number.MAX_SAFE_INTEGER}`,
-      );
-    }
-    total += amountCents;
     if (key !== null) {
       keys.add(key);
     }
@@ -156,6 +148,7 @@ const write = async (
  * @returns the outcome of each item; its error is charity_not_found, donations_not_subscribed, charity_unconfirmed or
  *   request_invalid
  * @throws BatchRejectedError
+ * @throws DomainError request_invalid if the owner's total would exceed a safe integer; nothing is recorded then
  */
 export const donate = async (
   context: DonationContext,

@@ -58,7 +58,7 @@ export const insertDonations = async (
       ),
       ${totalAdditions(sql.fragment`inserted`)},
       ${eventInserts(events, createdAt, isInserted)}
-      SELECT (SELECT coalesce(json_agg(id), '[]') FROM inserted) AS ids, (SELECT count FROM new_total) AS count
+      SELECT (SELECT coalesce(json_agg(id), '[]') FROM inserted) AS ids, (SELECT count FROM new_donor) AS count
     `);
   } catch (error) {
     throw asTotalError(error, "donor_total_safe", "amount_cents");
@@ -175,6 +175,6 @@ export const insertDonationRefunds = async (
     ),
     ${totalSubtractions(sql.fragment`updated`)},
     ${eventInserts(events, createdAt, sql.fragment`true`)}
-    SELECT count FROM new_total
+    SELECT count FROM new_donor
   `);
 };

@@ -16,11 +16,11 @@ export const readDonationTotals = async (
   `)) ?? { count: 0, amountCents: 0 };
 
 /**
- * Defines the query `new_total`, which adds donations to the totals of their owners, and has the totals after it.
+ * Defines the query `new_donor`, which adds donations to the totals of their owners, and has the totals after it.
  * @param donations a table of them
  */
 export const totalAdditions = (donations: FragmentSqlToken): FragmentSqlToken => sql.fragment`
-    new_total AS (
+    new_donor AS (
       INSERT INTO donor (account_id, mode, count, amount_cents)
       SELECT account_id, mode, count(*), sum(amount_cents)::bigint
       FROM ${donations}
@@ -35,7 +35,7 @@ export const totalAdditions = (donations: FragmentSqlToken): FragmentSqlToken =>
 
 /** The same for donations that are subtracted. */
 export const totalSubtractions = (donations: FragmentSqlToken): FragmentSqlToken => sql.fragment`
-    locked_total AS MATERIALIZED (
+    locked_donor AS MATERIALIZED (
       SELECT donor.account_id, donor.mode, uncounted.count, uncounted.amount_cents
       FROM (
         SELECT account_id, mode, count(*) AS count, sum(amount_cents)::bigint AS amount_cents
@@ -46,11 +46,11 @@ export const totalSubtractions = (donations: FragmentSqlToken): FragmentSqlToken
       ORDER BY donor.account_id, donor.mode
       FOR NO KEY UPDATE OF donor
     ),
-    new_total AS (
+    new_donor AS (
       UPDATE donor
-      SET count = donor.count - locked_total.count, amount_cents = donor.amount_cents - locked_total.amount_cents
-      FROM locked_total
-      WHERE donor.account_id = locked_total.account_id AND donor.mode = locked_total.mode
+      SET count = donor.count - locked_donor.count, amount_cents = donor.amount_cents - locked_donor.amount_cents
+      FROM locked_donor
+      WHERE donor.account_id = locked_donor.account_id AND donor.mode = locked_donor.mode
       RETURNING donor.count
     )
   `;

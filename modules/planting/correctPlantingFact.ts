@@ -13,7 +13,6 @@ import { lockPlantingOrder } from "./orders.sql.ts";
 import { reopenPlantingOrder } from "./orderWorkflows.sql.ts";
 import { recordFacts } from "./settleFacts.ts";
 import type { RecordedFact, RecordedReport } from "./settleFacts.ts";
-import { releaseSites } from "./sites.sql.ts";
 import { deleteSummaries } from "./summary.sql.ts";
 
 type WithdrawalContext = OperatorContext<Extract<Actor, { readonly kind: "operator" }>>;
@@ -78,7 +77,6 @@ export const correctPlantingFact = (
     }
     if (fact.state !== "withdrawn") {
       await withdrawFact(transaction, factId, { reason, operator: actor.name, at: now });
-      await releaseSites(transaction, factId);
     }
     const { order, facts, changes, recorded } = await recordFacts(transaction, before, {
       facts: replacement?.facts ?? [],

@@ -1,11 +1,11 @@
 import type { Mode } from "../records/owner.rules.ts";
 import { createTreeMapperPartner } from "./treemapper/createTreeMapperPartner.ts";
-import type { UnusableRecords } from "./treemapper/downloadRecords.ts";
 import type { PlantingPartner } from "./partner.ts";
 import {
   createSimulatedPartner,
   SIMULATED_PARTNER_NAME,
 } from "./simulated/createSimulatedPartner.ts";
+import type { LeftOut } from "../../runtime/splitReadable.ts";
 import type { Config } from "../../runtime/config/config.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 
@@ -47,7 +47,7 @@ export type Planting = {
  */
 export const createPlanting = (
   config: PlantingConfig,
-  onUnusable: (unusable: UnusableRecords) => void = () => undefined,
+  onUnusable: (unusable: LeftOut) => void = () => undefined,
 ): Planting => {
   const { PLANTING_PARTNER: partner, PLANTING_TIMELINE: timeline } = config;
   const { TREEMAPPER_API_KEY: apiKey, TREEMAPPER_API_BASE: apiBase } = config;

@@ -12,7 +12,7 @@ import type { PlantingOrder } from "./orders.sql.ts";
 import type { SiteShare } from "./tally.rules.ts";
 import { decideFacts, latestStage, PLANTING_STAGES } from "./order.rules.ts";
 import { updatePlantingOrderProgress } from "./orders.sql.ts";
-import { storeSites } from "./sites.sql.ts";
+import { listSiteIds, storeSites } from "./sites.sql.ts";
 import { deleteSummaries } from "./summary.sql.ts";
 import { addToTally } from "./tallies.sql.ts";
 import { tallyChanges, withImpactFactors } from "./tally.rules.ts";
@@ -27,14 +27,19 @@ export type RecordedFact = {
 /** Equal facts have equal digests, because the schema parses fields into a fixed order. */
 export const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stringify(fact), "hex");
 
-/** Stores the sites that a fact names, and returns the parts of an order's trees at them. */
+/** Stores the sites that a fact names if it has just taken effect, and returns the parts of an order's trees at them. */
 const sharesOf = async (
   transaction: DatabaseTransactionConnection,
   { partner }: PlantingOrder,
-  { id, content }: StoredFact,
+  { content }: StoredFact,
+  isNew: boolean,
 ): Promise<readonly SiteShare[]> => {
   const sites = sitesOf(content);
-  const siteIds = await storeSites(transaction, partner, id, sites);
+  if (isNew) {
+    await storeSites(transaction, partner, sites);
+  }
+  const references = sites.map(({ reference }) => reference);
+  const siteIds = await listSiteIds(transaction, partner, references);
   const allocations = content.stage === "allocated" ? content.allocations : [];
   const bySite = new Map<number, SiteShare>();
   for (const [index, { reference, region, forest_type: forestType }] of sites.entries()) {
@@ -59,7 +64,8 @@ const settleFacts = async (
   const accepted = facts.filter(({ state }) => state === "accepted");
   const named = new Map<StoredFact["stage"], readonly SiteShare[]>();
   for (const fact of accepted) {
-    named.set(fact.stage, await sharesOf(transaction, before, fact));
+    const isNew = found.some(({ id, state }) => id === fact.id && state !== "accepted");
+    named.set(fact.stage, await sharesOf(transaction, before, fact, isNew));
   }
   const shares = named.get("allocated") ?? named.get("planted_and_verified") ?? [];
   const contents: AcceptedFacts = Object.fromEntries(

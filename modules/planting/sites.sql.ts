@@ -24,54 +24,43 @@ const detailsOf = (table: string): ListSqlToken =>
   );
 
 /**
- * Stores the details of a partner's sites, unless a later fact has set others. A site that does not change is not locked:
- * most orders share few sites. Of several details of one site, the last are stored.
- * @param factId the accepted fact that names the sites
- * @returns the ids of the sites by their references
+ * Stores the details of a partner's sites. A site that does not change is not locked: most orders share few sites. Of several
+ * details of one site, the last are stored.
  */
 export const storeSites = async (
   transaction: DatabaseTransactionConnection,
   partner: string,
-  factId: number,
   sites: readonly ReportedSite[],
-): Promise<ReadonlyMap<string, number>> => {
+): Promise<void> => {
   const named = [...new Map(sites.map((site) => [site.reference, site])).values()];
   const details = sql.join(
     DETAILS.map((name) => sql.identifier([name])),
     sql.fragment`, `,
   );
   await transaction.query(sql.typeAlias("void")`
-    INSERT INTO planting_site AS known (partner, reference, ${details}, fact_id)
-    SELECT ${partner}, named.reference, ${detailsOf("named")}, ${factId}
+    INSERT INTO planting_site (partner, reference, ${details})
+    SELECT ${partner}, named.reference, ${detailsOf("named")}
     FROM jsonb_populate_recordset(NULL::planting_site, ${JSON.stringify(named)}::jsonb) AS named
     LEFT JOIN planting_site AS current ON current.partner = ${partner} AND current.reference = named.reference
-    WHERE current.fact_id IS NULL
-      OR current.fact_id <= ${factId} AND (${detailsOf("current")}) <> (${detailsOf("named")})
+    WHERE (${detailsOf("current")}) IS DISTINCT FROM (${detailsOf("named")})
     -- Always in the same order, so that two transactions cannot deadlock.
     ORDER BY named.reference
-    ON CONFLICT (partner, reference) DO UPDATE SET (${details}, fact_id) = (${detailsOf("excluded")}, excluded.fact_id)
-    -- A concurrent report may have written a later fact.
-    WHERE known.fact_id IS NULL OR known.fact_id <= excluded.fact_id
+    ON CONFLICT (partner, reference) DO UPDATE SET (${details}) = (${detailsOf("excluded")})
   `);
-  const stored = await transaction.any(sql.type(siteRow)`
-    SELECT reference, id
-    FROM planting_site
-    WHERE partner = ${partner} AND reference = ANY(${sql.array(
-      named.map(({ reference }) => reference),
-      "text",
-    )})
-  `);
-  return new Map(stored.map(({ reference, id }) => [reference, id]));
 };
 
-/** Lets the next fact that names them set the details of the sites that have those of a withdrawn fact. */
-export const releaseSites = async (
-  transaction: DatabaseTransactionConnection,
-  factId: number,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE planting_site SET fact_id = NULL WHERE fact_id = ${factId}
+/** Returns the ids of a partner's sites by their references. */
+export const listSiteIds = async (
+  db: CommonQueryMethods,
+  partner: string,
+  references: readonly string[],
+): Promise<ReadonlyMap<string, number>> => {
+  const stored = await db.any(sql.type(siteRow)`
+    SELECT reference, id
+    FROM planting_site
+    WHERE partner = ${partner} AND reference = ANY(${sql.array([...references], "text")})
   `);
+  return new Map(stored.map(({ reference, id }) => [reference, id]));
 };
 
 /** The photos and videos of an accepted `planting_fact`, as a table that follows it. */

@@ -1,3 +1,4 @@
+import { z } from "zod";
 import type { AcceptedFacts } from "./fact.rules.ts";
 import type { OrderStage } from "./order.rules.ts";
 import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
@@ -29,15 +30,16 @@ type RegisteredTrees = {
 };
 
 /** The registration's part of its planting order. */
-export type OrderedTrees = {
-  readonly orderId: number;
-  readonly orderPublicId: string;
-  readonly treeOrderId: number;
+export const orderedTrees = z.strictObject({
+  orderId: z.int(),
+  orderPublicId: z.string(),
+  treeOrderId: z.int(),
   /** Null for the one that follows from the registration's id. */
-  readonly treeOrderPublicId: string | null;
-  readonly treeCount: number;
-  readonly buyerName: string;
-};
+  treeOrderPublicId: z.string().nullable(),
+  treeCount: z.int(),
+  buyerName: z.string(),
+});
+export type OrderedTrees = Readonly<z.output<typeof orderedTrees>>;
 
 /** What the evidence of one tree registration is made of. */
 export type EvidenceFacts = {

@@ -2,6 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { acceptedFacts } from "./fact.rules.ts";
 import { ORDER_STAGES } from "./order.rules.ts";
+import { orderedTrees } from "./timeline.rules.ts";
 import { TIMELINE_SHAPES } from "../../runtime/config/partnerKinds.rules.ts";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
@@ -28,17 +29,8 @@ const treeRow = z.strictObject({
   attribution: z.string(),
   refundedCount: safeInteger,
   isOrderedElsewhere: z.boolean(),
-  /** The registration's part of its planting order; null until it is in one. */
-  order: z
-    .strictObject({
-      orderId: z.int(),
-      orderPublicId: z.string(),
-      treeOrderId: z.int(),
-      treeOrderPublicId: z.string().nullable(),
-      treeCount: z.int(),
-      buyerName: z.string(),
-    })
-    .nullable(),
+  /** Null until the registration is in one. */
+  order: orderedTrees.nullable(),
   importedFrom: z.string().nullable(),
   partner: z.string().nullable(),
   partnerName: z.string().nullable(),

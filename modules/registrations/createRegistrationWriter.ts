@@ -54,6 +54,8 @@ export type RegistrationWriter = {
 /** Returns an entry's outcome; the totals are null if it is a replay and its owner has no new entry in the batch. */
 type EntryOutcome = Outcome<Omit<WrittenItem, "totals"> & { readonly totals: Totals | null }>;
 
+const NO_TOTALS: Totals = { all: 0, month: 0 };
+
 /**
  * Returns the outcomes of a batch, with the totals after each entry. The statement returns only the final totals of owners
  * with new entries, so they are computed backwards from there.
@@ -67,7 +69,7 @@ const outcomesInOrder = (
   const inserted = new Set(insertedIds);
   const running = new Map<string, Totals>();
   for (const { period, total, ...owner } of totals) {
-    const known = running.get(ownerKey(owner)) ?? { all: 0, month: 0 };
+    const known = running.get(ownerKey(owner)) ?? NO_TOTALS;
     running.set(ownerKey(owner), { ...known, [period === "all" ? "all" : "month"]: total });
   }
   const outcomes = entries.toReversed().map((entry): EntryOutcome => {
@@ -92,19 +94,6 @@ const outcomesInOrder = (
   return outcomes.toReversed();
 };
 
-const withTotals = (outcome: EntryOutcome, unchanged: Totals | null): Outcome<WrittenItem> => {
-  if (!isAccepted(outcome)) {
-    return outcome;
-  }
-  const totals = outcome.totals ?? unchanged;
-  if (totals === null) {
-    throw new TypeError("The totals after an item are unknown.");
-  }
-  return { ...outcome, totals };
-};
-
-const NO_REJECTIONS: ReadonlyMap<RegistrationEntry, DomainError> = new Map();
-
 /**
  * Records entries, except those beyond a limit of their account. Accounts without limits need one statement.
  * @param isAtomic whether nothing is recorded if an entry is rejected
@@ -118,7 +107,7 @@ const insert = async (
   const createdAt = clock.now();
   if (!entries.some(({ isLimited }) => isLimited)) {
     const inserted = await insertRegistrations(db, entries, createdAt);
-    return outcomesInOrder(entries, inserted, NO_REJECTIONS, createdAt);
+    return outcomesInOrder(entries, inserted, new Map(), createdAt);
   }
   return db.transaction(async (transaction) => {
     const { rejections, countRegistered } = await checkLimits(transaction, entries, createdAt);
@@ -178,8 +167,12 @@ export const createRegistrationWriter = ({
             insert(context, batch, isAtomic),
           );
     const isUnchanged = outcomes.some((each) => isAccepted(each) && each.totals === null);
-    const unchanged = isUnchanged ? await readTotals(db, owner, clock.now()) : null;
-    return outcomes.map((outcome) => withTotals(outcome, unchanged));
+    const unchanged = isUnchanged ? await readTotals(db, owner, clock.now()) : NO_TOTALS;
+    return outcomes.map((outcome) =>
+      isAccepted(outcome)
+        ? Object.assign({}, outcome, { totals: outcome.totals ?? unchanged })
+        : outcome,
+    );
   };
 
   return {

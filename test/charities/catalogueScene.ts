@@ -43,12 +43,12 @@ export const stageCatalogue = async (t: ExecutionContext<DatabaseContext>) => {
 export const CHARITY_RECORD: MasterFileRecord = {
   ein: "",
   name: "",
-  sortName: "",
+  sort_name: "",
   city: "SPRINGFIELD",
   state: "VT",
   ntee: "K31",
   affiliation: "3",
   subsection: "03",
   deductibility: "1",
-  incomeCode: 0,
+  income_code: 0,
 };

@@ -23,7 +23,7 @@ export const eventually = async (holds: () => boolean | Promise<boolean>): Promi
 const loadTemporal = () => import("@temporalio/client");
 
 /** Registers a Temporal namespace for one test and returns its name. */
-export const registerNamespace = async (connection: Connection): Promise<string> => {
+const registerNamespace = async (connection: Connection): Promise<string> => {
   const { Client, ServiceError } = await loadTemporal();
   const { msToTs } = await import("@temporalio/common/lib/time.js");
   const namespace = `test-${crypto.randomUUID()}`;
@@ -49,7 +49,7 @@ export const registerNamespace = async (connection: Connection): Promise<string>
 
 /** Opens a Temporal namespace for one test, so that no worker of another test takes its tasks. */
 export const openNamespace = async (
-  t: ExecutionContext,
+  t: Pick<ExecutionContext, "teardown">,
 ): Promise<{ readonly namespace: string; readonly client: Client }> => {
   const { Client, Connection } = await loadTemporal();
   const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });

@@ -7,13 +7,12 @@ import { openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 
 installTemporalRuntime();
 
-/** Runs a Temporal worker for the task queue `test` or another one, in its own namespace, until the test ends. */
-export const startWorker = async (
-  t: ExecutionContext,
+/** Runs a Temporal worker. Returns a function that stops it. */
+export const runWorker = async (
+  namespace: string,
+  taskQueue: string,
   activities: object,
-  taskQueue = "test",
-): Promise<Client> => {
-  const { client, namespace } = await openNamespace(t);
+): Promise<() => Promise<void>> => {
   const connection = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
   const worker = await Worker.create({
     connection,
@@ -23,10 +22,20 @@ export const startWorker = async (
     activities,
   });
   const running = worker.run();
-  t.teardown(async () => {
+  return async () => {
     worker.shutdown();
     await running;
     await connection.close();
-  });
+  };
+};
+
+/** Runs a Temporal worker for the task queue `test` or another one, in its own namespace, until the test ends. */
+export const startWorker = async (
+  t: Pick<ExecutionContext, "teardown">,
+  activities: object,
+  taskQueue = "test",
+): Promise<Client> => {
+  const { client, namespace } = await openNamespace(t);
+  t.teardown(await runWorker(namespace, taskQueue, activities));
   return client;
 };

@@ -1,7 +1,8 @@
 import { createRecordPolls } from "../creditRecords.ts";
 import type { PlantingPartner } from "../partner.ts";
 import { downloadRecords, readProject } from "./downloadRecords.ts";
-import type { TreeMapperAccess, UnusableRecords } from "./downloadRecords.ts";
+import type { TreeMapperAccess } from "./downloadRecords.ts";
+import type { LeftOut } from "../../../runtime/splitReadable.ts";
 
 /**
  * A planting project that keeps its records in TreeMapper. The API is read-only and has no orders, so orders are credited with
@@ -15,7 +16,7 @@ export const createTreeMapperPartner = ({
   readonly name: string;
   readonly access: TreeMapperAccess;
   /** Called after each download with records that no order can use. */
-  readonly onUnusable: (unusable: UnusableRecords) => void;
+  readonly onUnusable: (unusable: LeftOut) => void;
 }): PlantingPartner => ({
   kind: "treemapper",
   name,

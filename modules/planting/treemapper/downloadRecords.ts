@@ -216,21 +216,14 @@ const listMedia = (planting: Intervention): ReturnType<PlantingRecord["listMedia
       : [];
   });
 
-/** What TreeMapper lists and orders cannot use until it is corrected there. */
-export type UnusableRecords = {
-  readonly unreadablePlantings: LeftOut;
-  readonly unreadableSites: LeftOut;
-  readonly plantingsWithoutLocation: LeftOut;
-};
-
 /**
  * Downloads the records of a project, oldest first.
- * @param onUnusable called if there are records that no order can use
+ * @param onUnusable called if there are plantings or sites that cannot be read, or plantings without a location
  */
 export const downloadRecords = async (
   access: TreeMapperAccess,
   signal: AbortSignal,
-  onUnusable: (unusable: UnusableRecords) => void,
+  onUnusable: (unusable: LeftOut) => void,
 ): Promise<readonly PlantingRecord[]> => {
   const [own, listedSites, interventions] = await Promise.all([
     readProject(access, signal),
@@ -266,13 +259,9 @@ export const downloadRecords = async (
       nowhere.push(planting);
     }
   }
-  const unusable = {
-    unreadablePlantings: planted.unreadable,
-    unreadableSites: sites.unreadable,
-    plantingsWithoutLocation: countLeftOut(nowhere),
-  };
-  if (Object.values(unusable).some(({ count }) => count > 0)) {
-    onUnusable(unusable);
+  const unusable = [...planted.unreadable, ...sites.unreadable, ...nowhere];
+  if (unusable.length > 0) {
+    onUnusable(countLeftOut(unusable));
   }
   return records;
 };

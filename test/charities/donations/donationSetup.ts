@@ -51,6 +51,7 @@ export const fillDonationTotal = async (db: DatabasePool, accountId: string): Pr
   const cents = Number.MAX_SAFE_INTEGER - MAXIMUM_CENTS + 1;
   await db.query(sql.typeAlias("void")`
     INSERT INTO donor (account_id, mode, amount_cents) VALUES (${accountId}, 'test', ${cents})
+    ON CONFLICT (account_id, mode) DO UPDATE SET amount_cents = excluded.amount_cents
   `);
   return cents;
 };

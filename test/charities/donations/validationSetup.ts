@@ -1,6 +1,5 @@
 import type { ExecutionContext, TestFn } from "ava";
-import { Client, Connection } from "@temporalio/client";
-import { NativeConnection, Worker } from "@temporalio/worker";
+import type { Client } from "@temporalio/client";
 import { createDonationActivities } from "../../../activities/createDonationActivities.ts";
 import { createCharityValidator } from "../../../api/endpoints/createCharityValidator.ts";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
@@ -8,14 +7,12 @@ import { systemClock } from "../../../runtime/clock.ts";
 import type { Charities } from "../../../modules/charities/createCharities.ts";
 import { createCharities } from "../../../modules/charities/createCharities.ts";
 import { getDeploymentName } from "../../../modules/billing/holdUsage.ts";
-import { bundleWorkflows } from "../../../worker/bundleWorkflows.ts";
 import { interactiveQueue } from "../../../runtime/temporalNames.rules.ts";
 import type { ValidateCharity } from "../../../modules/charities/context.ts";
 import type { StandaloneApiOptions } from "../../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { installTemporalRuntime } from "../../support/installTemporalRuntime.ts";
-import { registerNamespace, TEMPORAL_ADDRESS } from "../../support/programs.ts";
+import { startWorker } from "../../workflows/startWorker.ts";
 import type { ProviderDouble } from "../startProviderDouble.ts";
 import { startProviderDouble } from "../startProviderDouble.ts";
 import type { DonationApi } from "./donationSetup.ts";
@@ -39,39 +36,23 @@ export type WorkflowContext = DatabaseContext & {
 export const testWithWorkflows = (): TestFn<WorkflowContext> => {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- ava types the context only by a cast.
   const test = testWithDatabase() as unknown as TestFn<WorkflowContext>;
-  const closing: (() => Promise<unknown>)[] = [];
+  const closing: (() => unknown)[] = [];
+  const file = { teardown: (close: () => unknown) => void closing.unshift(close) };
 
   test.serial.before(async (t) => {
     const { db } = t.context;
     const provider = await startProviderDouble();
-    closing.push(provider.close);
+    file.teardown(provider.close);
     const charities = createCharities({
       db,
       clock: systemClock,
       settings: settingsOf(provider),
       startTimeout: () => AbortSignal.timeout(PROVIDER_TIMEOUT_MS),
     });
-    const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
-    closing.push(() => connection.close());
-    const namespace = await registerNamespace(connection);
-    const temporal = new Client({ connection, namespace });
     const deployment = await getDeploymentName({ db, clock: systemClock });
     const getDeployment = (): Promise<string> => Promise.resolve(deployment);
-    installTemporalRuntime();
-    const native = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
-    const worker = await Worker.create({
-      connection: native,
-      namespace,
-      taskQueue: interactiveQueue(deployment),
-      workflowBundle: await bundleWorkflows(),
-      activities: createDonationActivities({ charities }),
-    });
-    const running = worker.run();
-    closing.unshift(async () => {
-      worker.shutdown();
-      await running;
-      await native.close();
-    });
+    const activities = createDonationActivities({ charities });
+    const temporal = await startWorker(file, activities, interactiveQueue(deployment));
     t.context = {
       ...t.context,
       provider,

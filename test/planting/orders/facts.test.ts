@@ -14,7 +14,6 @@ import type { ExecutionContext } from "ava";
 import { readEvents } from "../../events/readEvents.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import type { DatabasePool } from "slonik";
-import { z } from "zod";
 import { readSharedSummary } from "../../../modules/planting/readSharedSummary.ts";
 import type { PlantingOrder } from "../../../modules/planting/orders.sql.ts";
 import { listLatestMedia } from "../../../modules/planting/sites.sql.ts";
@@ -221,74 +220,35 @@ test.serial("photos of a verification belong to the site that was verified", asy
   });
 });
 
-/** Corrects facts of orders that name one site, and reads under which name the site is shown. */
-const nameSite = async (db: DatabasePool, reference: string) => {
-  const { setup, placed } = await placeOrders(db, 2);
-  const orders = placed.map(({ order, report, withdraw }) => ({
-    withdraw,
-    reportAllocated: (name: string) => {
-      const fact = simulateAllocated(order, AT);
-      const [allocation] = allocatedTo(order, [reference]).allocations;
-      const site = allocation && { ...allocation.planting_site, name, region: name };
-      const allocations = allocation && site ? [{ ...allocation, planting_site: site }] : [];
-      return report({ ...fact, allocations });
-    },
-    reportPlanted: () => report(simulatePlanted(order, AT)),
-    reportVerified: (name: string) => {
-      const fact = simulateVerified(order, AT);
-      return report({ ...fact, planting_site: { ...fact.planting_site, reference, name } });
-    },
+/** Allocates an order to one site, in a region of a name. */
+const allocatedIn = (order: PlantingOrder, name: string): PlantingFactOf<"allocated"> => {
+  const fact = allocatedTo(order, ["shared"]);
+  const allocations = fact.allocations.map((allocation) => ({
+    ...allocation,
+    planting_site: { ...allocation.planting_site, region: name },
   }));
-  const [first, second] = orders;
+  return { ...fact, allocations };
+};
+
+test.serial("a site has the details of the last fact that took effect and named it", async (t) => {
+  const db = await openOwnDatabase(t);
+  const { setup, placed } = await placeOrders(db, 2);
+  const [first, second] = placed;
   if (!first || !second) {
     throw new Error("There are two orders.");
   }
-  return {
-    setup,
-    orders: [first, second] as const,
-    name: () =>
-      db.oneFirst(sql.type(z.strictObject({ name: z.string() }))`
-        SELECT name
-        FROM planting_site
-        WHERE partner = 'manual' AND reference = ${reference}
-      `),
-  };
-};
+  const regions = async () =>
+    (await readSharedSummary(setup.deps, "live")).regions.map(({ region }) => region);
 
-test.serial("correcting an older order keeps the later details of its site", async (t) => {
-  const { orders, name } = await nameSite(t.context.db, "kept");
-  const [older, later] = orders;
-  await older.reportAllocated("Old Bay");
-  await older.reportVerified("Old Bay");
-  await later.reportAllocated("New Bay");
-
-  await older.withdraw("planted_and_verified");
-  t.is(await name(), "New Bay");
-  await older.withdraw("allocated");
-  await older.reportAllocated("Old Bay");
-  t.is(await name(), "New Bay");
+  await first.report(allocatedIn(first.order, "Right Bay"), simulatePlanted(first.order, AT));
+  t.deepEqual(await regions(), ["Right Bay"]);
+  await second.report(allocatedIn(second.order, "Wrong Bay"));
+  await second.withdraw("allocated", allocatedIn(second.order, "Left Bay"));
+  t.deepEqual(await regions(), ["Left Bay"]);
+  await first.withdraw("planted");
+  await first.report(simulatePlanted(first.order, AT));
+  t.deepEqual(await regions(), ["Left Bay"], "a fact that stays in effect changes nothing");
 });
-
-test.serial(
-  "the details of a withdrawn fact's site are those of the next fact that names it",
-  async (t) => {
-    const { setup, orders, name } = await nameSite(await openOwnDatabase(t), "corrected");
-    const [planted, allocated] = orders;
-    const regions = async () =>
-      (await readSharedSummary(setup.deps, "live")).regions.map(({ region }) => region);
-    await planted.reportAllocated("Right Bay");
-    await planted.reportPlanted();
-    await planted.reportVerified("Wrong Bay");
-    await planted.withdraw("planted_and_verified");
-    t.is(await name(), "Right Bay", "the order's other fact names it as well");
-
-    await allocated.reportAllocated("Wrong Bay");
-    t.deepEqual(await regions(), ["Wrong Bay"]);
-    await allocated.withdraw("allocated");
-    await allocated.reportAllocated("Right Bay");
-    t.deepEqual(await regions(), ["Right Bay"]);
-  },
-);
 
 test.serial(
   "a region is one in the summary, whether its accents are combining characters or not",

@@ -183,30 +183,6 @@ test.serial("a fact that does not exist is rejected", async (t) => {
   t.is((await stage.run(["evidence", "withdraw", "1"])).exitCode, 2);
 });
 
-test.serial("facts that replace an already withdrawn one are in the audit log", async (t) => {
-  const stage = await placeOrder(t);
-  await stage.report(stage.allocated);
-  const fact = await stage.numberOf("allocated");
-  t.is((await stage.run(withdrawal(fact))).exitCode, 0);
-  const report = JSON.stringify({ order: stage.order.publicId, facts: [stage.planted] });
-
-  t.is((await stage.run(withdrawal(fact, "--replacement", "-"), report)).exitCode, 0);
-
-  t.is((await stage.states()).at(-1), "planted waiting");
-  const listed = await stage.run([
-    "audit",
-    "list",
-    "--action",
-    "evidence.withdraw",
-    "--limit",
-    "1",
-    "--json",
-  ]);
-  t.like(readJson(listed), [
-    { details: { replacement: [{ stage: "planted", outcome: "waiting", reason: null }] } },
-  ]);
-});
-
 test.serial("a poll that began before a fact was withdrawn finishes no order", async (t) => {
   const { db } = t.context;
   const { setup, order, allocated, planted, report, withdraw } = await placeOrders(db);

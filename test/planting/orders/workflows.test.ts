@@ -1,6 +1,5 @@
-import { Client, Connection, WorkflowFailedError } from "@temporalio/client";
+import { WorkflowFailedError } from "@temporalio/client";
 import { ActivityFailure } from "@temporalio/common";
-import { NativeConnection, Worker } from "@temporalio/worker";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { createPlantingActivities } from "../../../activities/createPlantingActivities.ts";
@@ -17,7 +16,6 @@ import {
 import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
 import { correctPlantingFact } from "../../../modules/planting/correctPlantingFact.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
-import { bundleWorkflows } from "../../../worker/bundleWorkflows.ts";
 import { createPlantingOrders } from "../../../modules/planting/createPlantingOrders.ts";
 import { startPlantingOrder } from "../../../worker/startPlantingOrder.ts";
 import { plantingOrderCreation } from "../../../workflows/plantingOrderCreation.ts";
@@ -32,10 +30,10 @@ import { countCalls } from "../../support/countCalls.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
-import { installTemporalRuntime } from "../../support/installTemporalRuntime.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
-import { eventually, registerNamespace, TEMPORAL_ADDRESS } from "../../support/programs.ts";
+import { eventually, openNamespace } from "../../support/programs.ts";
 import { fundsDistributed } from "../setUpPlanting.ts";
+import { runWorker } from "../../workflows/startWorker.ts";
 
 const test = testWithDatabase();
 
@@ -43,8 +41,6 @@ const test = testWithDatabase();
 const DEPLOYMENT = "test";
 const HOUR_MS = 60 * 60 * 1000;
 const NEVER = new AbortController().signal;
-
-installTemporalRuntime();
 
 /** Creates an organization whose orders are handled by workflows on a Temporal server. */
 const setUp = async (
@@ -58,12 +54,7 @@ const setUp = async (
   },
 ) => {
   const { db } = t.context;
-  const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
-  t.teardown(() => connection.close());
-  const namespace = await registerNamespace(connection);
-  const temporal = new Client({ connection, namespace });
-  const native = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
-  const workflowBundle = await bundleWorkflows();
+  const { namespace, client: temporal } = await openNamespace(t);
   const bulk = countCalls(db);
   const planting = createTestPlanting({ partner, stageMs: 300 });
   const activities = createPlantingActivities({
@@ -74,32 +65,12 @@ const setUp = async (
     startOrder: (orderId) => startPlantingOrder(temporal, DEPLOYMENT, orderId),
     plantingOrderIntervalMs: HOUR_MS,
   });
-  const startWorker = async () => {
-    const worker = await Worker.create({
-      connection: native,
-      namespace,
-      taskQueue: backgroundQueue(DEPLOYMENT),
-      workflowBundle,
-      activities,
-    });
-    const running = worker.run();
-    return async (): Promise<void> => {
-      worker.shutdown();
-      await running;
-    };
-  };
   const writer = createRegistrationWriter({ db, clock });
   const { id: accountId } = await createTestOrganization(db);
   return {
     temporal,
     countBulkCalls: bulk.count,
-    startWorker,
-    /** Registers the teardown of the last worker. */
-    stopAtTheEnd: (stop: () => Promise<void>) =>
-      t.teardown(async () => {
-        await stop();
-        await native.close();
-      }),
+    startWorker: () => runWorker(namespace, backgroundQueue(DEPLOYMENT), activities),
     register: (count: number) => writer.register(registrationOf(accountId, { count })),
     createOrders: (): Promise<void> =>
       temporal.workflow.execute(plantingOrderCreation, {
@@ -116,7 +87,7 @@ const setUp = async (
 test.serial(
   "each order gets one workflow, which survives its worker and ends with the verification",
   async (t) => {
-    const { temporal, startWorker, stopAtTheEnd, register, createOrders, orders } = await setUp(t, {
+    const { temporal, startWorker, register, createOrders, orders } = await setUp(t, {
       clock: systemClock,
       partner: "simulated",
     });
@@ -127,7 +98,7 @@ test.serial(
     await register(6);
     await createOrders();
     await stopFirst();
-    stopAtTheEnd(await startWorker());
+    t.teardown(await startWorker());
     const placed = await orders();
     t.deepEqual(
       placed.map(({ treeCount }) => treeCount),
@@ -156,11 +127,11 @@ test.serial(
 );
 
 test.serial("creating orders yields to what clients record", async (t) => {
-  const { countBulkCalls, startWorker, stopAtTheEnd, register, createOrders, orders } = await setUp(
-    t,
-    { clock: systemClock, partner: "manual" },
-  );
-  stopAtTheEnd(await startWorker());
+  const { countBulkCalls, startWorker, register, createOrders, orders } = await setUp(t, {
+    clock: systemClock,
+    partner: "manual",
+  });
+  t.teardown(await startWorker());
   await createOrders();
   const idleSteps = countBulkCalls();
   await register(5);
@@ -175,11 +146,11 @@ test.serial(
   async (t) => {
     const { db } = t.context;
     const clock = createMovableClock("2026-05-01T10:00:00.000Z");
-    const { temporal, startWorker, stopAtTheEnd, register, createOrders, orders } = await setUp(t, {
+    const { temporal, startWorker, register, createOrders, orders } = await setUp(t, {
       clock,
       partner: "manual",
     });
-    stopAtTheEnd(await startWorker());
+    t.teardown(await startWorker());
     const describe = async (id: number) => {
       const { runId, status } = await temporal.workflow
         .getHandle(plantingOrderWorkflowId(DEPLOYMENT, id))
@@ -224,28 +195,6 @@ test.serial(
     await eventually(
       async () => (await times(lost.id)).polledAt?.getTime() === clock.now().getTime(),
     );
-
-    await recordPlantingFacts(
-      { db, clock },
-      lost.id,
-      [
-        fundsDistributed(lost.publicId, new Date("2026-05-01T10:30:00.000Z")),
-        simulateAllocated(lost, new Date("2026-05-01T11:00:00.000Z")),
-        simulatePlanted(lost, new Date("2026-05-01T12:00:00.000Z")),
-      ],
-      "operator",
-    );
-    const workflow = temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, lost.id));
-    await workflow.terminate();
-    clock.set("2026-05-02T11:00:00.000Z");
-    await createOrders();
-    await workflow.result();
-    const ended = await describe(lost.id);
-    t.is(ended.status, "COMPLETED", "its first poll finds that nothing more is expected");
-    clock.set("2026-05-03T10:00:00.000Z");
-    await createOrders();
-    t.deepEqual(await describe(lost.id), ended);
-    t.deepEqual(await describe(running.id), runningBefore);
   },
 );
 
@@ -254,19 +203,14 @@ test.serial(
   async (t) => {
     const { db } = t.context;
     const clock = createMovableClock("2026-05-01T10:00:00.000Z");
-    const {
-      temporal,
-      startWorker,
-      stopAtTheEnd,
-      register,
-      createOrders,
-      createOrdersOnly,
-      orders,
-    } = await setUp(t, {
-      clock,
-      partner: "manual",
-    });
-    stopAtTheEnd(await startWorker());
+    const { temporal, startWorker, register, createOrders, createOrdersOnly, orders } = await setUp(
+      t,
+      {
+        clock,
+        partner: "manual",
+      },
+    );
+    t.teardown(await startWorker());
     await register(5);
     await createOrdersOnly();
     const [order] = await orders();
@@ -286,7 +230,9 @@ test.serial(
     await createOrders();
     const workflow = temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, order.id));
     await workflow.result();
-    t.is((await workflow.describe()).status.name, "COMPLETED");
+    clock.set("2026-05-03T10:00:00.000Z");
+    await createOrders();
+    t.is((await workflow.describe()).status.name, "COMPLETED", "it is not lost");
 
     const planted = (await listFacts(db, order.id)).find(({ stage }) => stage === "planted");
     await correctPlantingFact(
@@ -308,11 +254,11 @@ test.serial(
   "the workflow of an unknown order fails, one of an unconfigured partner retries",
   async (t) => {
     const { db } = t.context;
-    const { temporal, startWorker, stopAtTheEnd, register, createOrders, orders } = await setUp(t, {
+    const { temporal, startWorker, register, createOrders, orders } = await setUp(t, {
       clock: systemClock,
       partner: "manual",
     });
-    stopAtTheEnd(await startWorker());
+    t.teardown(await startWorker());
     const start = (orderId: number, workflowId: string) =>
       temporal.workflow.start(plantingOrder, {
         workflowId,

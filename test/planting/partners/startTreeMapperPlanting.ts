@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { startServer } from "../../../runtime/server/startServer.ts";
 import { createPlanting } from "../../../modules/planting/createPlanting.ts";
-import type { UnusableRecords } from "../../../modules/planting/treemapper/downloadRecords.ts";
+import type { LeftOut } from "../../../runtime/splitReadable.ts";
 import {
   pollPlantingOrder,
   placePlantingOrder,
@@ -105,7 +105,7 @@ export const startTreeMapperPlanting = async (
 ) => {
   const server = await startTreeMapper(t);
   const setup = await setUpPlanting(db, { start: "2026-07-01T10:00:00.000Z" });
-  const unusable: UnusableRecords[] = [];
+  const unusable: LeftOut[] = [];
   const deps = {
     ...setup.deps,
     planting: createPlanting(
