@@ -47,13 +47,17 @@ export const literals = (names: readonly string[]): ListSqlToken =>
     sql.fragment`, `,
   );
 
-/** Selects the columns of a row by its names: `customerId` is the column `customer_id` of the table. */
+/** Returns the column of a name: `customerId` is `customer_id`. */
+export const columnName = (name: string): string =>
+  name.replaceAll(/[A-Z]/gu, (letter) => `_${letter.toLowerCase()}`);
+
+/** Selects the columns of a row by its names. */
 export const columnsOf = (table: string, { shape }: z.ZodObject): ListSqlToken =>
   sql.join(
-    Object.keys(shape).map((name) => {
-      const column = name.replaceAll(/[A-Z]/gu, (letter) => `_${letter.toLowerCase()}`);
-      return sql.fragment`${sql.identifier([table, column])} AS ${sql.identifier([name])}`;
-    }),
+    Object.keys(shape).map(
+      (name) =>
+        sql.fragment`${sql.identifier([table, columnName(name)])} AS ${sql.identifier([name])}`,
+    ),
     sql.fragment`, `,
   );
 
