@@ -7,8 +7,6 @@ import { recordAction } from "../accounts/recordAction.ts";
 import {
   deploymentNameOf,
   describeHold,
-  findHold,
-  isHoldMissing,
   RESTORE_HOLD,
   UNDECIDED_COPY,
 } from "./deployment.rules.ts";
@@ -49,7 +47,7 @@ export const holdUsage = (
         return hold;
       }
       throw invalidRequest(
-        `${describeHold(hold)}. It began at ${hold.at.toISOString()} and ends for all with \`impact usage resume\`, so no other hold was recorded`,
+        `${describeHold(hold)}. It ends for all with \`impact usage resume\`, so no other hold was recorded`,
       );
     }
     const recorded = { at: await readDatabaseTime(transaction, clock), reason, by };
@@ -65,7 +63,7 @@ export const holdUsage = (
  */
 export const guardUsage = async ({ db, clock }: Context): Promise<Hold | null> => {
   const deployment = await readDeployment(db);
-  if (deployment.systemIdentifier !== null && !isHoldMissing(deployment)) {
+  if (deployment.systemIdentifier !== null && !deployment.isHoldMissing) {
     return deployment.hold;
   }
   return db.transaction(async (transaction) => {
@@ -74,7 +72,7 @@ export const guardUsage = async ({ db, clock }: Context): Promise<Hold | null> =
       await identifyDeployment(transaction);
       return current.hold;
     }
-    if (!isHoldMissing(current)) {
+    if (!current.isHoldMissing) {
       return current.hold;
     }
     const now = await readDatabaseTime(transaction, clock);
@@ -86,7 +84,7 @@ export const guardUsage = async ({ db, clock }: Context): Promise<Hold | null> =
     await requestSubscriptionReads(transaction, now);
     await recordAction(transaction, SERVICE, now, {
       action: "usage.hold",
-      details: { reason, ...(current.hold && { earlierHoldAt: current.hold.at }) },
+      details: { reason, ...(current.hold?.at && { earlierHoldAt: current.hold.at }) },
     });
     return hold;
   });
@@ -171,7 +169,7 @@ export const resumeUsage = (
 ): Promise<ResumedUsage> =>
   db.transaction(async (transaction) => {
     const deployment = await lockDeployment(transaction);
-    const hold = findHold(deployment);
+    const { hold, doubtedUntil } = deployment;
     if (history === "copy") {
       await requireUnusedCopy(transaction, hold);
     }
@@ -184,8 +182,7 @@ export const resumeUsage = (
       return { hold, doubtedUntil: null, copy: null };
     }
     const now = await readDatabaseTime(transaction, clock);
-    const hasChanged = isHoldMissing(deployment);
-    const { doubtedUntil } = deployment;
+    const hasChanged = deployment.isHoldMissing;
     // A hold after a restore begins with the doubt; an operator's later one does not renew it.
     const isDoubted = doubtedUntil !== null && hold.at !== null && doubtedUntil >= hold.at;
     const isAfterRestore = hasChanged || isDoubted || history === "restored";
@@ -226,13 +223,12 @@ export type RestoreProgress = {
 export const readRestoreProgress = async ({
   db,
 }: Pick<Context, "db">): Promise<RestoreProgress | null> => {
-  const deployment = await readDeployment(db);
-  const { doubtedUntil, processor } = deployment;
+  const { doubtedUntil, processor, hold } = await readDeployment(db);
   return doubtedUntil === null || processor?.name === "ledger"
     ? null
     : {
         noticedAt: doubtedUntil,
-        isHeld: findHold(deployment) !== null,
+        isHeld: hold !== null,
         asked: await countAskedUsage(db),
         sumsCompleteAt: new Date(doubtedUntil.getTime() + LONGEST_USAGE_LAG_MS),
       };

@@ -1,4 +1,5 @@
 import type { ExecutionContext } from "ava";
+import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
@@ -28,6 +29,26 @@ import type { Run } from "./runImpact.ts";
 // Serial, because a worker serves everything that waits in the database of the file.
 const test = testWithDatabase();
 
+/** Runs doctor with settings. */
+const doctor = (env: Readonly<Record<string, string>>) =>
+  diagnose((...args) => runImpact(args, { env }));
+
+/** Starts a Stripe double, with the settings that select it. */
+const startStripe = async (
+  t: ExecutionContext<DatabaseContext>,
+  options: Parameters<typeof startStripeDouble>[0] = {},
+) => {
+  const { control, close, secretKey, url } = await startStripeDouble(options);
+  t.teardown(close);
+  return {
+    control,
+    env: { STRIPE_SECRET_KEY: secretKey, STRIPE_API_BASE: url },
+    /** Makes it the processor of a database. */
+    prepare: (db: DatabasePool): Promise<void> =>
+      createBilling({ db, stripe: connectStripe({ secretKey, apiBase: url }) }).prepare(),
+  };
+};
+
 /** Gives the test a database of its own, because doctor checks all records of a database. */
 const openOwnDatabase = async (t: ExecutionContext<DatabaseContext>): Promise<DatabaseContext> => {
   const databaseUrl = await copyDatabase(t);
@@ -41,13 +62,8 @@ test.serial(
   async (t) => {
     const { db } = t.context;
     const { settings } = await setUp(t);
-    const double = await startStripeDouble();
-    t.teardown(double.close);
-    const env = {
-      ...settings,
-      STRIPE_SECRET_KEY: double.secretKey,
-      STRIPE_API_BASE: double.url,
-    };
+    const double = await startStripe(t);
+    const env = { ...settings, ...double.env };
     const impact = (...args: readonly string[]): Promise<Run> => runImpact(args, { env });
     const fresh = await diagnose(impact);
     t.is(fresh.exitCode, 1);
@@ -129,18 +145,9 @@ test.serial("doctor reports failed usage and a rejected Stripe key", async (t) =
       ${id}, 'live', 'tree', 1, 1, 1, ${`u1:${id}:live:tree:1:1`}, 'stripe', 'failed', 'refused', now()
     )
   `);
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  const found = await diagnose((...args) =>
-    runImpact(args, {
-      env: {
-        ...settings,
-        DATABASE_URL: databaseUrl,
-        STRIPE_SECRET_KEY: "sk_test_other",
-        STRIPE_API_BASE: double.url,
-      },
-    }),
-  );
+  const { env } = await startStripe(t);
+  const key = { ...env, STRIPE_SECRET_KEY: "sk_test_other" };
+  const found = await doctor({ ...settings, DATABASE_URL: databaseUrl, ...key });
   t.is(found.exitCode, 1);
   t.is(found.of("usage"), "wrong: 1 item needs a person (1 refused); see `impact usage`");
   t.regex(found.of("Stripe"), /^wrong: .*API [Kk]ey/u);
@@ -160,25 +167,16 @@ test.serial("doctor reports usage that waits for a Stripe key", async (t) => {
 test.serial("doctor reports charity providers with which requests would fail", async (t) => {
   const { db } = t.context;
   const { settings } = await setUp(t);
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  await createBilling({
-    db,
-    stripe: connectStripe({ secretKey: double.secretKey, apiBase: double.url }),
-  }).prepare();
+  const { env, prepare } = await startStripe(t);
+  await prepare(db);
   const store = await createTestStore(db);
   const deps = { db, clock: systemClock, actor: SERVICE };
   await updateStore(deps, store.id, { charityProvider: "everyorg" });
   await updateStore(deps, store.id, { isInstalled: false });
   const { id } = await createTestOrganization(db, { name: "Bare" });
   await updateOrganization(deps, id, { charityProvider: "pledge" });
-  const env = {
-    ...settings,
-    STRIPE_SECRET_KEY: double.secretKey,
-    STRIPE_API_BASE: double.url,
-  };
 
-  const found = await diagnose((...args) => runImpact(args, { env }));
+  const found = await doctor({ ...settings, ...env });
 
   t.regex(found.of("charity providers"), /^wrong: PLEDGE_API_KEY is not set here/u);
   t.notRegex(found.of("charity providers"), /EVERYORG/u, "the store is uninstalled");
@@ -202,9 +200,7 @@ test.serial("doctor does not check the APIs of an npm start with another databas
     temporalNamespace: "default",
   });
 
-  const found = await diagnose((...args) =>
-    runImpact(args, { env: { ...settings, DATA_DIR: folder } }),
-  );
+  const found = await doctor({ ...settings, DATA_DIR: folder });
 
   t.regex(found.of("standalone API"), /^skipped/u);
   t.regex(found.of("settings"), /no `npm start` with this database is running/u);
@@ -212,9 +208,10 @@ test.serial("doctor does not check the APIs of an npm start with another databas
 
 test.serial("doctor says that Stripe is not configured even if the database is down", async (t) => {
   const { settings } = await setUp(t);
-  const env = { ...settings, DATABASE_URL: "postgres://impact@127.0.0.1:1/impact" };
-
-  const found = await diagnose((...args) => runImpact(args, { env }));
+  const found = await doctor({
+    ...settings,
+    DATABASE_URL: "postgres://impact@127.0.0.1:1/impact",
+  });
 
   t.regex(found.of("database"), /^wrong/u);
   t.regex(found.of("Stripe"), /^skipped: STRIPE_SECRET_KEY is not set here/u);
@@ -222,13 +219,12 @@ test.serial("doctor says that Stripe is not configured even if the database is d
 });
 
 test.serial("doctor reports every unreachable service, not only the first", async (t) => {
-  const env = {
+  const { exitCode, list } = await doctor({
     DATABASE_URL: "postgres://impact@127.0.0.1:1/impact",
     TEMPORAL_ADDRESS: "127.0.0.1:1",
     STRIPE_SECRET_KEY: "sk_test_x",
     STRIPE_API_BASE: "http://127.0.0.1:1",
-  };
-  const { exitCode, list } = await diagnose((...args) => runImpact(args, { env }));
+  });
   t.is(exitCode, 1);
   const wrong = list.filter(({ status }) => status === "wrong").map(({ check }) => check);
   t.deepEqual(wrong, ["database", "Temporal", "Stripe"]);
@@ -238,36 +234,20 @@ test("doctor reports a database that refuses writes", async (t) => {
   const { databaseUrl } = await openOwnDatabase(t);
   const url = new URL(databaseUrl);
   url.searchParams.set("options", "-c default_transaction_read_only=on");
-  const { of } = await diagnose((...args) =>
-    runImpact(args, { env: { DATABASE_URL: url.href, TEMPORAL_ADDRESS: "127.0.0.1:1" } }),
-  );
+  const { of } = await doctor({ DATABASE_URL: url.href, TEMPORAL_ADDRESS: "127.0.0.1:1" });
   t.regex(of("database"), /^ok/u);
   t.regex(of("database writes"), /^wrong: the database is read-only/u);
 });
 
 test("an organization without a Stripe customer is a warning until it has live usage", async (t) => {
   const { db, databaseUrl } = await openOwnDatabase(t);
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  await createBilling({
-    db,
-    stripe: connectStripe({ secretKey: double.secretKey, apiBase: double.url }),
-  }).prepare();
+  const { env, prepare } = await startStripe(t);
+  await prepare(db);
   const { id } = await createTestOrganization(db, { name: "Demo organization" });
   const register = (mode: "live" | "test") =>
     createRegistrationWriter({ db, clock: systemClock }).register(registrationOf(id, { mode }));
-  const checkCustomers = async () => {
-    const { find } = await diagnose((...args) =>
-      runImpact(args, {
-        env: {
-          DATABASE_URL: databaseUrl,
-          STRIPE_SECRET_KEY: double.secretKey,
-          STRIPE_API_BASE: double.url,
-        },
-      }),
-    );
-    return find("Stripe customers");
-  };
+  const checkCustomers = async () =>
+    (await doctor({ DATABASE_URL: databaseUrl, ...env })).find("Stripe customers");
 
   await register("test");
   const warned = await checkCustomers();
@@ -285,8 +265,7 @@ test("an organization without a Stripe customer is a warning until it has live u
 
 /** Returns what doctor says of webhooks. */
 const diagnoseWebhooks = async ({ context }: ExecutionContext<DatabaseContext>) => {
-  const env = { DATABASE_URL: context.databaseUrl };
-  const { find } = await diagnose((...args) => runImpact(args, { env }));
+  const { find } = await doctor({ DATABASE_URL: context.databaseUrl });
   return {
     endpoints: find("webhook endpoints"),
     deliveries: find("webhook deliveries"),
@@ -334,30 +313,15 @@ test("doctor names disabled endpoints and the oldest undelivered delivery, each 
   t.like(disabled.deliveries, { status: "ok", detail: "none is undelivered" });
 });
 
-/** Runs doctor and returns what one of its checks says. */
-const diagnoseOne = async (name: string, env: Readonly<Record<string, string>>): Promise<string> =>
-  (await diagnose((...args) => runImpact(args, { env }))).of(name);
-
 test.serial(
   "doctor says which permissions a restricted key lacks, and what webhooks need",
   async (t) => {
     const { db, databaseUrl } = t.context;
-    const { control, close, ...stripe } = await startStripeDouble();
-    t.teardown(close);
-    const { secretKey } = stripe;
-    await createBilling({
-      db,
-      stripe: connectStripe({ secretKey, apiBase: stripe.url }),
-    }).prepare();
-    const env = {
-      DATABASE_URL: databaseUrl,
-      STRIPE_SECRET_KEY: secretKey,
-      STRIPE_API_BASE: stripe.url,
-    };
+    const { control, prepare, ...stripe } = await startStripe(t);
+    await prepare(db);
+    const env = { DATABASE_URL: databaseUrl, ...stripe.env };
 
-    const complete = await diagnose((...args) =>
-      runImpact(args, { env: { ...env, STRIPE_WEBHOOK_SECRET: "whsec_1,whsec_2" } }),
-    );
+    const complete = await doctor({ ...env, STRIPE_WEBHOOK_SECRET: "whsec_1,whsec_2" });
     const message =
       "The provided key 'rk_test_x' does not have the required permissions for this endpoint on account 'acct_1'. " +
       "Having the 'rak_customer_read' permission would allow this request to continue.";
@@ -369,7 +333,7 @@ test.serial(
       status: 403,
       body,
     });
-    const incomplete = await diagnose((...args) => runImpact(args, { env }));
+    const incomplete = await doctor(env);
 
     t.is(complete.of("Stripe key"), "ok: the key may read all that is needed");
     t.is(complete.of("Stripe webhooks"), "ok: 2 signing secrets are set");
@@ -385,33 +349,26 @@ test.serial(
 test("doctor of a separated copy rejects the original's live key, and does not ask for one", async (t) => {
   const databaseUrl = await copyDatabase(t);
   const db = await openTestPool(t, databaseUrl, 1);
-  const double = await startStripeDouble({ secretKey: "sk_live_double" });
-  t.teardown(double.close);
-  const stripe = { secretKey: double.secretKey, apiBase: double.url };
-  await createBilling({ db, stripe: connectStripe(stripe) }).prepare();
+  const { env, prepare } = await startStripe(t, { secretKey: "sk_live_double" });
+  await prepare(db);
   await createTestOrganization(db, { stripeCustomerId: "cus_of_the_original" });
   await db.end();
   const settings = { DATABASE_URL: databaseUrl };
-  const withKey = {
-    ...settings,
-    STRIPE_SECRET_KEY: double.secretKey,
-    STRIPE_API_BASE: double.url,
-  };
-  t.regex(await diagnoseOne("billing processor", withKey), /^ok: the Stripe account acct_double/u);
+  const withKey = { ...settings, ...env };
+  const original = await doctor(withKey);
+  t.regex(original.of("billing processor"), /^ok: the Stripe account acct_double/u);
   await runImpact(["usage", "hold", "--reason", "copied disk"], { env: settings });
   const separated = await runImpact(["usage", "resume", "--as-copy"], { env: settings });
   t.is(separated.exitCode, 0, separated.stderr);
 
   t.regex(
-    await diagnoseOne("billing processor", withKey),
+    (await doctor(withKey)).of("billing processor"),
     /^wrong: This deployment is a copy of one .* Unset it, or set it to a key in test mode\.$/u,
   );
+  const copy = await doctor(settings);
+  t.is(copy.of("billing processor"), "ok: the next worker that starts records its own");
   t.is(
-    await diagnoseOne("billing processor", settings),
-    "ok: the next worker that starts records its own",
-  );
-  t.is(
-    await diagnoseOne("Stripe", settings),
+    copy.of("Stripe"),
     "skipped: STRIPE_SECRET_KEY is not set here; in this copy, live usage of 1 organization with a Stripe customer waits",
   );
 });

@@ -54,7 +54,7 @@ test("another operator or reason gets no second hold, and the same one is repeat
     { reason: "restore", by: "ada" },
   ]) {
     await t.throwsAsync(holdUsage(operator.deps(), hold), {
-      message: /usage is held by ada: maintenance\. It began at/u,
+      message: /usage is held by ada: maintenance\. It ends for all/u,
     });
   }
   t.deepEqual(await holdUsage(operator.deps(), { reason: "maintenance", by: "ada" }), first);
