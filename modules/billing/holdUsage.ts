@@ -208,31 +208,23 @@ export const resumeUsage = (
     return { hold, doubtedUntil: until, copy };
   });
 
-/** What a restore or a promotion has left to do. */
-export type RestoreProgress = {
-  /** When it was noticed: usage that is registered until then may have been sent in the history that was lost. */
-  readonly noticedAt: Date;
-  readonly isHeld: boolean;
-  /** The events about which Stripe is asked, and the facts of which no event is sealed yet. */
-  readonly asked: { readonly events: number; readonly unsealedFacts: number };
-  /** When the sums show everything that was sent before: Stripe is asked, and a comparison is complete, from then on. */
-  readonly sumsCompleteAt: Date;
-};
-
-/** Returns how far the work after the last restore has come; null if there was none, or nothing was lost in it. */
-export const readRestoreProgress = async ({
-  db,
-}: Pick<Context, "db">): Promise<RestoreProgress | null> => {
+/** Returns what the last restore or promotion has left to do; null if there was none, or nothing was lost in it. */
+export const readRestoreProgress = async ({ db }: Pick<Context, "db">) => {
   const { doubtedUntil, processor, hold } = await readDeployment(db);
   return doubtedUntil === null || processor?.name === "ledger"
     ? null
     : {
+        /** When it was noticed: usage that is registered until then may have been sent in the history that was lost. */
         noticedAt: doubtedUntil,
         isHeld: hold !== null,
+        /** The events about which Stripe is asked, and the facts of which no event is sealed yet. */
         asked: await countAskedUsage(db),
+        /** When the sums show everything that was sent before: Stripe is asked, and a comparison is complete, from then on. */
         sumsCompleteAt: new Date(doubtedUntil.getTime() + LONGEST_USAGE_LAG_MS),
       };
 };
+
+export type RestoreProgress = NonNullable<Awaited<ReturnType<typeof readRestoreProgress>>>;
 
 /**
  * Returns the deployment's name in Temporal, or null if the database was restored, promoted or copied and no operator has
