@@ -14,7 +14,6 @@ import { readFeedHorizon } from "../modules/feed/feed.sql.ts";
 import { countLowBalances } from "../modules/stores/stores.sql.ts";
 import { countEndpointStates, ENDPOINT_STATES } from "../modules/events/endpoints.sql.ts";
 import { SUBSCRIPTION_POLICIES } from "../modules/accounts/accounts.rules.ts";
-import { findHold } from "../modules/billing/deployment.rules.ts";
 import {
   listSubscriptionProblems,
   SUBSCRIPTION_PROBLEMS,
@@ -115,7 +114,7 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
   gaugesOf(({ db }) => readDeployment(db), {
     name: "impact_usage_held",
     help: "1 while usage is held, so that nothing is sealed or sent; otherwise 0.",
-    values: (deployment) => (findHold(deployment) ? 1 : 0),
+    values: ({ hold }) => (hold ? 1 : 0),
   }),
   gaugesOf(
     ({ db }) => countUsageAttention(db),

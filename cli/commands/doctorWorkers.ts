@@ -10,7 +10,6 @@ import {
   deploymentNameOf,
   describeAccount,
   describeHold,
-  findHold,
 } from "../../modules/billing/deployment.rules.ts";
 import type { LiveProcessor } from "../../modules/billing/deployment.rules.ts";
 import { counted, grouped } from "../../runtime/counted.rules.ts";
@@ -106,7 +105,7 @@ const readConfigured = async ({ connections }: CliContext): Promise<LiveProcesso
 /** Checks that usage is not held, and that an operator has decided whose workflows a restored, promoted or copied database has. */
 const checkDeployment = async ({ db }: DatabaseContext): Promise<Result> => {
   const deployment = await readDeployment(db);
-  const hold = findHold(deployment);
+  const { hold } = deployment;
   if (deployment.isServerChanged) {
     return wrong(UNDECIDED_COPY);
   }

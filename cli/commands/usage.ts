@@ -1,6 +1,5 @@
 import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
-import { findHold } from "../../modules/billing/deployment.rules.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import {
   listMeterEvents,
@@ -44,7 +43,7 @@ const showOverview = async (
   const db = await connections.database();
   const accountId = await readAccountFilter(db, org);
   const attention = await listUsageAttention(db, accountId);
-  const hold = findHold(await readDeployment(db));
+  const { hold } = await readDeployment(db);
   const last = await findLastReconciliation(db);
   const error = last?.error ?? null;
   const unreadable = (last?.unreadable ?? []).filter(

@@ -2,7 +2,6 @@ import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import type { Account } from "../../modules/accounts/accounts.sql.ts";
 import type { Period } from "../../modules/billing/usage.rules.ts";
-import { findHold } from "../../modules/billing/deployment.rules.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import {
   listMeterEventsOf,
@@ -53,7 +52,7 @@ const explainOrganization = async (
   const owner = { accountId: id, mode: "live" } as const;
   const read = await readStatement(deps, owner, period === CURRENT ? null : period);
   const attention = await listUsageAttention(deps.db, id);
-  const hold = findHold(await readDeployment(deps.db));
+  const { hold } = await readDeployment(deps.db);
   const fields = {
     customer_id: account.stripeCustomerId,
     subscription_id: account.stripeSubscriptionId,

@@ -1,6 +1,5 @@
 import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
-import { findHold } from "../../modules/billing/deployment.rules.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { RETRIED_CAUSES, nameOf } from "../../modules/billing/meterEvents.rules.ts";
 import { listOpenItems } from "../../modules/billing/meterEventReports.sql.ts";
@@ -104,7 +103,7 @@ const retry = async (
   if (isDryRun) {
     say(io, "Nothing was changed.");
   } else if (retried.length > 0) {
-    sayHold(io, findHold(await readDeployment(deps.db)));
+    sayHold(io, (await readDeployment(deps.db)).hold);
   }
   requireSuccess(retried);
 };

@@ -1,4 +1,3 @@
-import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { ProcessorName } from "./usage.rules.ts";
 
 /** A Stripe account as a key opens it: in live mode or in test mode. */
@@ -87,47 +86,13 @@ export const UNDECIDED_COPY =
 export type Hold = { readonly at: Date | null; readonly reason: string; readonly by: string };
 
 /** The hold of a database that was restored, promoted or copied. */
-export const RESTORE_HOLD = {
+export const RESTORE_HOLD: Hold = {
+  at: null,
   reason: "the database was restored, promoted or copied",
   by: "restore guard",
-} as const;
-
-/** Whether a database has changed without a hold that began after the change. */
-export const isHoldMissing = ({
-  hold,
-  isServerChanged,
-  isHoldFromElsewhere,
-}: {
-  readonly hold: Hold | null;
-  readonly isServerChanged: boolean;
-  readonly isHoldFromElsewhere: boolean;
-}): boolean => (hold ? isHoldFromElsewhere : isServerChanged);
-
-/** Returns why usage is held, or null. A hold that an operator has set is named before a change of the database. */
-export const findHold = ({
-  hold,
-  isServerChanged,
-}: {
-  readonly hold: Hold | null;
-  readonly isServerChanged: boolean;
-}): Hold | null => hold ?? (isServerChanged ? { at: null, ...RESTORE_HOLD } : null);
+};
 
 export const describeHold = ({ reason, by }: Hold): string => `usage is held by ${by}: ${reason}`;
-
-/**
- * Refuses work that may not be done while usage is held.
- * @param advice what the operator should do, or what was not done
- * @throws DomainError request_invalid
- */
-export const requireFlowing = (
-  deployment: Parameters<typeof findHold>[0],
-  advice: string,
-): void => {
-  const hold = findHold(deployment);
-  if (hold) {
-    throw invalidRequest(`${describeHold(hold)}; ${advice}`);
-  }
-};
 
 /** The next steps of an operator. */
 export const HOLD_ADVICE =

@@ -1,7 +1,8 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { PROCESSORS } from "./usage.rules.ts";
-import type { LiveProcessor } from "./deployment.rules.ts";
+import { RESTORE_HOLD } from "./deployment.rules.ts";
+import type { Hold, LiveProcessor } from "./deployment.rules.ts";
 import { assignments, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 
 const storedRow = z.strictObject({
@@ -23,24 +24,29 @@ const storedRow = z.strictObject({
   heldBy: z.string().nullable(),
 });
 
-const processorOf = ({
-  processor,
-  stripeAccountId: id,
-  stripeLivemode: isLive,
-}: z.output<typeof storedRow>): LiveProcessor | null => {
-  if (id !== null && isLive !== null) {
-    return { name: "stripe", account: { id, isLive } };
-  }
-  return processor === null ? null : { name: "ledger" };
-};
-
 const deploymentRow = storedRow
   .extend({ isServerChanged: z.boolean(), isHoldFromElsewhere: z.boolean() })
-  .transform(({ heldAt: at, holdReason: reason, heldBy: by, ...row }) => ({
-    ...row,
-    hold: at !== null && reason !== null && by !== null ? { at, reason, by } : null,
-    processor: processorOf({ ...row, heldAt: at, holdReason: reason, heldBy: by }),
-  }));
+  .transform(({ heldAt: at, holdReason, heldBy, isHoldFromElsewhere, ...row }) => {
+    const { stripeAccountId: id, stripeLivemode: isLive, isServerChanged } = row;
+    const isHeld = at !== null && holdReason !== null && heldBy !== null;
+    const processor: LiveProcessor | null =
+      id !== null && isLive !== null
+        ? { name: "stripe", account: { id, isLive } }
+        : row.processor && { name: "ledger" };
+    const hold: Hold | null = isHeld
+      ? { at, reason: holdReason, by: heldBy }
+      : isServerChanged
+        ? RESTORE_HOLD
+        : null;
+    return {
+      ...row,
+      /** Why usage is held, or null. A hold that an operator has set is named before a change of the database. */
+      hold,
+      /** Whether the database has changed without a hold that began after the change. */
+      isHoldMissing: isHeld ? isHoldFromElsewhere : isServerChanged,
+      processor,
+    };
+  });
 
 export type Deployment = Readonly<z.output<typeof deploymentRow>>;
 

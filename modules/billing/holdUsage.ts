@@ -7,8 +7,6 @@ import { recordAction } from "../accounts/recordAction.ts";
 import {
   deploymentNameOf,
   describeHold,
-  findHold,
-  isHoldMissing,
   RESTORE_HOLD,
   UNDECIDED_COPY,
 } from "./deployment.rules.ts";
@@ -49,7 +47,7 @@ export const holdUsage = (
         return hold;
       }
       throw invalidRequest(
-        `${describeHold(hold)}. It began at ${hold.at.toISOString()} and ends for all with \`impact usage resume\`, so no other hold was recorded`,
+        `${describeHold(hold)}. It ends for all with \`impact usage resume\`, so no other hold was recorded`,
       );
     }
     const recorded = { at: await readDatabaseTime(transaction, clock), reason, by };
@@ -65,7 +63,7 @@ export const holdUsage = (
  */
 export const guardUsage = async ({ db, clock }: Context): Promise<Hold | null> => {
   const deployment = await readDeployment(db);
-  if (deployment.systemIdentifier !== null && !isHoldMissing(deployment)) {
+  if (deployment.systemIdentifier !== null && !deployment.isHoldMissing) {
     return deployment.hold;
   }
   return db.transaction(async (transaction) => {
@@ -74,7 +72,7 @@ export const guardUsage = async ({ db, clock }: Context): Promise<Hold | null> =
       await identifyDeployment(transaction);
       return current.hold;
     }
-    if (!isHoldMissing(current)) {
+    if (!current.isHoldMissing) {
       return current.hold;
     }
     const now = await readDatabaseTime(transaction, clock);
@@ -86,7 +84,7 @@ export const guardUsage = async ({ db, clock }: Context): Promise<Hold | null> =
     await requestSubscriptionReads(transaction, now);
     await recordAction(transaction, SERVICE, now, {
       action: "usage.hold",
-      details: { reason, ...(current.hold && { earlierHoldAt: current.hold.at }) },
+      details: { reason, ...(current.hold?.at && { earlierHoldAt: current.hold.at }) },
     });
     return hold;
   });
@@ -175,7 +173,7 @@ export const resumeUsage = (
 ): Promise<ResumedUsage> =>
   db.transaction(async (transaction) => {
     const deployment = await lockDeployment(transaction);
-    const hold = findHold(deployment);
+    const { hold, doubtedUntil } = deployment;
     if (history === "copy") {
       await requireUnusedCopy(transaction, hold);
     }
@@ -188,8 +186,7 @@ export const resumeUsage = (
       return { hold, doubtedUntil: null, copy: null };
     }
     const now = await readDatabaseTime(transaction, clock);
-    const hasChanged = isHoldMissing(deployment);
-    const { doubtedUntil } = deployment;
+    const hasChanged = deployment.isHoldMissing;
     // A hold after a restore begins with the doubt; an operator's later one does not renew it.
     const isDoubted = doubtedUntil !== null && hold.at !== null && doubtedUntil >= hold.at;
     const isAfterRestore = hasChanged || isDoubted || history === "restored";
@@ -215,32 +212,23 @@ export const resumeUsage = (
     return { hold, doubtedUntil: until, copy };
   });
 
-/** What a restore or a promotion has left to do. */
-export type RestoreProgress = {
-  /** When it was noticed: usage that is registered until then may have been sent in the history that was lost. */
-  readonly noticedAt: Date;
-  readonly isHeld: boolean;
-  /** The events about which Stripe is asked, and the facts of which no event is sealed yet. */
-  readonly asked: { readonly events: number; readonly unsealedFacts: number };
-  /** When the sums show everything that was sent before: Stripe is asked, and a comparison is complete, from then on. */
-  readonly sumsCompleteAt: Date;
-};
-
-/** Returns how far the work after the last restore has come; null if there was none, or nothing was lost in it. */
-export const readRestoreProgress = async ({
-  db,
-}: Pick<Context, "db">): Promise<RestoreProgress | null> => {
-  const deployment = await readDeployment(db);
-  const { doubtedUntil, processor } = deployment;
+/** Returns what the last restore or promotion has left to do; null if there was none, or nothing was lost in it. */
+export const readRestoreProgress = async ({ db }: Pick<Context, "db">) => {
+  const { doubtedUntil, processor, hold } = await readDeployment(db);
   return doubtedUntil === null || processor?.name === "ledger"
     ? null
     : {
+        /** When it was noticed: usage that is registered until then may have been sent in the history that was lost. */
         noticedAt: doubtedUntil,
-        isHeld: findHold(deployment) !== null,
+        isHeld: hold !== null,
+        /** The events about which Stripe is asked, and the facts of which no event is sealed yet. */
         asked: await countAskedUsage(db),
+        /** When the sums show everything that was sent before: Stripe is asked, and a comparison is complete, from then on. */
         sumsCompleteAt: new Date(doubtedUntil.getTime() + LONGEST_USAGE_LAG_MS),
       };
 };
+
+export type RestoreProgress = NonNullable<Awaited<ReturnType<typeof readRestoreProgress>>>;
 
 /**
  * Returns the deployment's name in Temporal, or null if the database was restored, promoted or copied and no operator has

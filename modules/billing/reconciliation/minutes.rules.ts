@@ -92,22 +92,19 @@ export const compareMinute = (events: readonly MinuteEvent[], theirs: number, no
   askedIds: events.filter(isAskedAbout).map(({ id }) => id),
 });
 
-/** The units that no delivered event explains, allotted to a customer's events that are asked about. */
-type Allotment = { readonly shares: ReadonlyMap<bigint, number>; readonly rest: number };
-
-const allot = ({ events }: CustomerMinute, theirs: number): Allotment => {
-  let rest = theirs - sumDelivered(events);
-  const shares = new Map<bigint, number>();
-  for (const { id, quantity } of events.filter(isAskedAbout).toSorted(inOrder)) {
-    const share = shareOf(quantity, rest);
-    shares.set(id, share);
-    rest -= share;
-  }
+/** Allots the units that no delivered event explains to a customer's events that are asked about. */
+const allot = ({ events, theirs }: CustomerMinute) => {
+  let rest = typeof theirs === "number" ? theirs - sumDelivered(events) : 0;
+  const shares = events
+    .filter(isAskedAbout)
+    .toSorted(inOrder)
+    .map((event) => {
+      const share = shareOf(event.quantity, rest);
+      rest -= share;
+      return { event, share };
+    });
   return { shares, rest };
 };
-
-const atCustomer = (customerId: string | null): string =>
-  customerId === null ? "" : ` at ${customerId}`;
 
 /**
  * Decides about an event from its own customer's share and what other customers have that no event of theirs explains. Only
@@ -129,10 +126,10 @@ const answerOf = (
   if (share === 0 && more.length === 0 && only.rest >= quantity) {
     return { kind: "delivered", customerId: only.customerId };
   }
-  const places = [
-    ...(share === 0 ? [] : [`${counted(share, "unit")}${atCustomer(customerId)}`]),
-    ...possible.map((other) => `${counted(other.rest, "unit")}${atCustomer(other.customerId)}`),
-  ];
+  const places = [...(share === 0 ? [] : [{ customerId, rest: share }]), ...possible].map(
+    (place) =>
+      `${counted(place.rest, "unit")}${place.customerId === null ? "" : ` at ${place.customerId}`}`,
+  );
   return {
     kind: "unclear",
     reason: `no other usage explains ${places.join(" and ")}, and this event has ${quantity}`,
@@ -148,42 +145,31 @@ export const decideMinute = (
   own: CustomerMinute,
   others: readonly (CustomerMinute & { readonly accountIds: readonly string[] })[],
 ): ReadonlyMap<bigint, Answer> => {
-  const asked = own.events.filter(isAskedAbout).toSorted(inOrder);
-  const allotment = typeof own.theirs === "number" ? allot(own, own.theirs) : null;
-  const rests = new Map(
-    others.map((other) => [
-      other.customerId,
-      typeof other.theirs === "number" ? allot(other, other.theirs).rest : 0,
-    ]),
-  );
-  return new Map(
-    asked.map((event): [bigint, Answer] => {
-      const possible = others.filter(({ accountIds }) => accountIds.includes(event.accountId));
-      const unreadable = [
-        // A customer that the processor has refused is often one that it does not know any more.
-        ...(event.failure === "refused" ? [] : [own.theirs]),
-        ...(event.quantity > 0 ? possible.map(({ theirs }) => theirs) : []),
-      ].find((theirs) => typeof theirs !== "number");
-      const share = allotment?.shares.get(event.id) ?? 0;
-      if (unreadable !== undefined && share !== event.quantity) {
-        return [
-          event.id,
-          {
+  const places = others.map((other) => ({ ...other, rest: allot(other).rest }));
+  const answers = new Map<bigint, Answer>();
+  for (const { event, share } of allot(own).shares) {
+    const possible = places.filter(({ accountIds }) => accountIds.includes(event.accountId));
+    const unreadable = [
+      // A customer that the processor has refused is often one that it does not know any more.
+      ...(event.failure === "refused" ? [] : [own]),
+      ...(event.quantity > 0 ? possible : []),
+    ]
+      .map(({ theirs }) => theirs)
+      .find((theirs) => typeof theirs !== "number");
+    const answer: Answer =
+      unreadable !== undefined && share !== event.quantity
+        ? {
             kind: "unclear",
             reason: `the processor does not report its usage: ${unreadable.unreadable}`,
-          },
-        ];
+          }
+        : answerOf(event, share, possible);
+    answers.set(event.id, answer);
+    for (const place of places) {
+      // Units are found in one event only.
+      if (answer.kind === "delivered" && answer.customerId === place.customerId) {
+        place.rest -= event.quantity;
       }
-      const answer = answerOf(
-        event,
-        share,
-        possible.map(({ customerId }) => ({ customerId, rest: rests.get(customerId) ?? 0 })),
-      );
-      if (answer.kind === "delivered" && answer.customerId !== event.customerId) {
-        const rest = rests.get(answer.customerId) ?? 0;
-        rests.set(answer.customerId, rest - event.quantity);
-      }
-      return [event.id, answer];
-    }),
-  );
+    }
+  }
+  return answers;
 };

@@ -4,7 +4,7 @@ import { recordAction } from "../../accounts/recordAction.ts";
 import { hasPeriodEnded } from "../billingPeriods.sql.ts";
 import type { BillingContext } from "../context.ts";
 import { requireStripe } from "../createBilling.ts";
-import { requireFlowing } from "../deployment.rules.ts";
+import { describeHold } from "../deployment.rules.ts";
 import { lockDeployment } from "../deployment.sql.ts";
 import { namedEvents, nameOf, documentFor } from "../meterEvents.rules.ts";
 import type { UsageItem } from "../meterEvents.rules.ts";
@@ -121,7 +121,10 @@ const retryDifference = async (
   await requireSendable(context, difference, await readDatabaseTime(db, clock));
   const theirs = await stripe.sumUsage(customerId, kind, minute, AbortSignal.timeout(TIMEOUT_MS));
   await db.transaction(async (transaction) => {
-    requireFlowing(await lockDeployment(transaction), "repeat the command when the hold has ended");
+    const { hold } = await lockDeployment(transaction);
+    if (hold) {
+      throw invalidRequest(`${describeHold(hold)}; repeat the command when the hold has ended`);
+    }
     await lockMinute(transaction, [{ ...difference, accountIds: [accountId] }], minute);
     const events = await listEventsOfSpan(transaction, difference, minute);
     const now = await readDatabaseTime(transaction, clock);

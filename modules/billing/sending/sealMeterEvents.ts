@@ -10,7 +10,7 @@ import { listNextEvents } from "./waitingStreams.sql.ts";
 import type { UnsentStream } from "./waitingStreams.sql.ts";
 import type { Deployment } from "../deployment.sql.ts";
 import { readDeployment } from "../deployment.sql.ts";
-import { describeHold, findHold, findSealingProblem } from "../deployment.rules.ts";
+import { describeHold, findSealingProblem } from "../deployment.rules.ts";
 import { misconfigured, stateAtSealing, STRIPE_MISSING } from "./decideNextStep.rules.ts";
 import type { Delay } from "./decideNextStep.rules.ts";
 import type { BillingTarget, ProcessorName } from "../usage.rules.ts";
@@ -187,7 +187,7 @@ export const sealMeterEvents = (
   context.db.transaction(async (transaction) => {
     const locked = await tryLockStreams(transaction, streams);
     const deployment = await readDeployment(transaction);
-    const hold = findHold(deployment);
+    const { hold } = deployment;
     if (hold) {
       return streams.map(() => ({ kind: "held", reason: describeHold(hold) }));
     }
