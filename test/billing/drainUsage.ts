@@ -27,6 +27,7 @@ export const beginAttempt = async (context: BillingContext, stream: Owner): Prom
 const HELD = {
   kind: "delayed",
   cause: "early",
+  reason: "usage is held",
   afterMs: 15_000,
   outcomeUnknown: false,
   newKey: false,
@@ -46,7 +47,7 @@ export const finishAttempt = async (
     case "waits":
       return sealing.delay;
     case "held":
-      return { ...HELD, reason: sealing.reason };
+      return HELD;
     case "none":
     case "more":
       return null;

@@ -121,7 +121,9 @@ export const createCallHandler = ({
     fault: Fault | null,
   ): Promise<HttpResponse | null> => {
     if (headers.authorization !== `Bearer ${secretKey}`) {
-      throw new ErrorResponse(401, "Invalid API Key provided.");
+      // As Stripe, which quotes parts of the key.
+      const quoted = headers.authorization?.replace(/^Bearer (\w{8})\w*(\w{4})$/u, "$1****$2");
+      throw new ErrorResponse(401, `Invalid API Key provided: ${quoted}`);
     }
     const key = method === "POST" ? (headers["idempotency-key"]?.toString() ?? null) : null;
     const replacement = fault ? faultResponse(fault) : null;

@@ -12,7 +12,7 @@ import { deployAtStripe } from "./deployAtStripe.ts";
 const test = testWithDatabase();
 
 test("a worker that is stopped after acquiring the lease, and continues when it is over, does not send under it", async (t) => {
-  const { db } = t.context;
+  const { db, owner } = t.context;
   const { control, startWorker, subscriber } = await deployAtStripe(t);
   const { id, customerId } = subscriber;
   const { sends } = control;
@@ -22,6 +22,15 @@ test("a worker that is stopped after acquiring the lease, and continues when it 
     )`
       SELECT state, attempts, leased_until > now() AS "isLeased" FROM meter_event WHERE account_id = ${id}
     `);
+  // The commit of a lease waits for the test.
+  await owner.query(sql.typeAlias("void")`
+    CREATE FUNCTION wait_for_test() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NULL; END $$
+  `);
+  await owner.query(sql.typeAlias("void")`
+    CREATE CONSTRAINT TRIGGER wait_for_test AFTER UPDATE ON meter_event DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (NEW.leased_until IS NOT NULL) EXECUTE FUNCTION wait_for_test()
+  `);
   // Attempts fail until the test holds the event between two of them.
   for (let index = 0; index < 50; index += 1) {
     control.addFault({ kind: "server_error" });
@@ -32,10 +41,12 @@ test("a worker that is stopped after acquiring the lease, and continues when it 
   await eventually(() => sends() > 0);
 
   let before = { attempts: 0, sends: 0 };
-  /** Stops the worker in the statement that acquires the next lease; false if an attempt is running, which would wait too. */
+  /** Stops the worker in the commit of the next lease; false if an attempt is running. */
   const freeze = (): Promise<boolean> =>
     db.transaction(async (transaction) => {
-      await transaction.query(sql.typeAlias("void")`LOCK TABLE meter_event IN SHARE MODE`);
+      await transaction.query(
+        sql.typeAlias("void")`SELECT FROM (SELECT pg_advisory_xact_lock(1)) AS locked`,
+      );
       const { attempts, isLeased } = await readEvent(transaction);
       if (isLeased !== null) {
         return false;

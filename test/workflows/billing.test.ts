@@ -1,7 +1,6 @@
 import { eventItems } from "../../modules/billing/meterEvents.rules.ts";
 import { REFUSED } from "../stripeDouble/faults.ts";
 import type { WorkflowHandle } from "@temporalio/client";
-import type { DatabasePool } from "slonik";
 import { createBillingActivities } from "../../activities/createBillingActivities.ts";
 import { listFailedEvents } from "../billing/listFailedEvents.ts";
 import {
@@ -10,21 +9,14 @@ import {
 } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import type { BillingDocument } from "../../modules/billing/meterEvents.rules.ts";
-import type { Clock } from "../../runtime/clock.ts";
-import { createBilling } from "../../modules/billing/createBilling.ts";
-import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import { retryUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
 import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
-import { drainUsage } from "../billing/drainUsage.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
 import { refundWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
 import type { BillingSetup } from "../billing/billingSetup.ts";
-import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
 import { startWorker } from "./startWorker.ts";
 
@@ -41,27 +33,13 @@ const observers = {
 test.serial(
   "sums that cannot be read at first are compared again, and what differs is reported",
   async (t) => {
-    const { db }: { readonly db: DatabasePool } = t.context;
-    const double = await startStripeDouble();
-    t.teardown(double.close);
+    const { deps, double, stream, customerId, register, drain, pass } = await setUpBilling(t);
+    const { db } = deps;
     const { control } = double;
-    control.holdClock({ second: Date.UTC(2026, 4, 15, 12) / 1000 });
-    const clock: Clock = { now: () => new Date(control.now() * 1000) };
-    const stripe = { apiBase: double.url, secretKey: double.secretKey };
-    const billing = createBilling({ db, stripe: connectStripe(stripe) });
-    const { customerId, subscriptionId } = control.addSubscriber({});
-    const { id: accountId } = await createTestOrganization(db, {
-      clock,
-      name: "Drifting",
-      stripeCustomerId: customerId,
-      stripeSubscriptionId: subscriptionId,
-    });
-    await createRegistrationWriter({ db, clock }).register(registrationOf(accountId, { count: 5 }));
-    control.advanceClock({ seconds: 60 });
-    const stream = { accountId, mode: "live", kind: "tree" } as const;
-    await drainUsage({ db, clock, billing }, stream);
+    await register(5);
+    await drain();
     control.acceptEvent({ customerId, units: 1 });
-    control.advanceClock({ seconds: 24 * 3600 });
+    pass(24 * 3600);
     control.addFault({
       kind: "respond",
       method: "GET",
@@ -73,9 +51,7 @@ test.serial(
     const client = await startWorker(
       t,
       createBillingActivities({
-        db,
-        clock,
-        billing,
+        ...deps,
         ...observers,
         observeDrift: (streams) => reported.push(streams.map(({ kind }) => kind)),
       }),
@@ -97,7 +73,7 @@ test.serial(
       hasFailed: false,
     });
     t.like(await listOpenDifferences(db, { accountId: null, span: null, limit: 10 }), [
-      { accountName: "Drifting", units: 1 },
+      { accountId: stream.accountId, units: 1 },
     ]);
   },
 );

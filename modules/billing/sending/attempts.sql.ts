@@ -4,7 +4,7 @@ import { afterLookup, sql, timestamp } from "../../../db/sql.ts";
 import type { Failure } from "../meterEvents.rules.ts";
 import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
-import { isResumable, leaseFrom } from "./waitingStreams.sql.ts";
+import { isResumable, leaseEnd } from "./waitingStreams.sql.ts";
 
 /*
  * The attempts to send meter events. Each statement is about many events, which costs little more than about one. Rows are
@@ -40,7 +40,7 @@ export const beginAttempts = (
       END,
       -- The lease expired before it was released, so the outcome of that attempt was never recorded.
       may_be_delivered = may_be_delivered OR leased_until IS NOT NULL,
-      leased_until = ${timestamp(leaseFrom(now).until)},
+      leased_until = ${timestamp(leaseEnd(now))},
       retry_at = NULL
     FROM due
     WHERE meter_event.id = due.id

@@ -9,7 +9,7 @@ import { shareRegistrations } from "../registrationFacts.sql.ts";
 import type { BillingTarget } from "../usage.rules.ts";
 import { maximumQuantity } from "../registrationFacts.sql.ts";
 import type { Failure, MeterEventState } from "../meterEvents.rules.ts";
-import { leaseFrom } from "./waitingStreams.sql.ts";
+import { leaseEnd } from "./waitingStreams.sql.ts";
 import type { UnsentStream } from "./waitingStreams.sql.ts";
 
 const unsealedRow = z.strictObject({
@@ -261,7 +261,7 @@ export const insertMeterEvents = (
         CASE WHEN is_sent THEN sealed_at END,
         CASE WHEN is_sent THEN leased_until END
       FROM sealing
-      CROSS JOIN (VALUES (${timestamp(sealedAt)}, ${timestamp(leaseFrom(sealedAt).until)})) AS time (sealed_at, leased_until)
+      CROSS JOIN (VALUES (${timestamp(sealedAt)}, ${timestamp(leaseEnd(sealedAt))})) AS time (sealed_at, leased_until)
       CROSS JOIN LATERAL (SELECT state = 'pending' AND "askingSince" IS NULL AS is_sent) AS decided
       ORDER BY place
       RETURNING *

@@ -10,7 +10,7 @@ import { listNextEvents } from "./waitingStreams.sql.ts";
 import type { UnsentStream } from "./waitingStreams.sql.ts";
 import type { Deployment } from "../deployment.sql.ts";
 import { readDeployment } from "../deployment.sql.ts";
-import { describeHold, findSealingProblem } from "../deployment.rules.ts";
+import { findSealingProblem } from "../deployment.rules.ts";
 import { misconfigured, stateAtSealing, STRIPE_MISSING } from "./decideNextStep.rules.ts";
 import type { Delay } from "./decideNextStep.rules.ts";
 import type { BillingTarget, ProcessorName } from "../usage.rules.ts";
@@ -29,7 +29,7 @@ export type Sealing =
   | { readonly kind: "none" }
   | { readonly kind: "more"; readonly second: number }
   | { readonly kind: "waits"; readonly delay: Delay }
-  | { readonly kind: "held"; readonly reason: string };
+  | { readonly kind: "held" };
 
 const NONE: Sealing = { kind: "none" };
 
@@ -187,9 +187,8 @@ export const sealMeterEvents = (
   context.db.transaction(async (transaction) => {
     const locked = await tryLockStreams(transaction, streams);
     const deployment = await readDeployment(transaction);
-    const { hold } = deployment;
-    if (hold) {
-      return streams.map(() => ({ kind: "held", reason: describeHold(hold) }));
+    if (deployment.hold) {
+      return streams.map(() => ({ kind: "held" }));
     }
     const results = await sealLocked(context, transaction, deployment, [...locked], now);
     return streams.map((stream) => results.get(ownerKey(stream)) ?? NONE);

@@ -3,8 +3,6 @@ import { z } from "zod";
 import { ownerColumns } from "../../records/columns.sql.ts";
 import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
 import type { Owner } from "../../records/owner.rules.ts";
-import { isLeaseFree } from "../../../db/leases.ts";
-import type { Lease } from "../../../db/leases.ts";
 import { streamsTable } from "../streams.sql.ts";
 import { PROCESSORS } from "../usage.rules.ts";
 import { LEASE_MS, MAXIMUM_DELAY_MS } from "./decideNextStep.rules.ts";
@@ -81,28 +79,22 @@ export const listWaitingStreams = (db: CommonQueryMethods): Promise<readonly Wai
     ORDER BY second
   `);
 
-/** Returns the lease of an attempt that begins at a time. */
-export const leaseFrom = (now: Date): Lease => ({
-  now,
-  until: new Date(now.getTime() + LEASE_MS),
-});
+/** Returns when the lease of an attempt ends that begins at a time. */
+export const leaseEnd = (now: Date): Date => new Date(now.getTime() + LEASE_MS);
 
 /**
  * The condition of a pending event that the sender may attempt: one without an attempt under its identifier, one whose attempt
- * ended with its process, or one whose retry is due. A retry that is due later than any delay lasts was recorded before the
- * clock was set back.
+ * ended with its process, or one whose retry is due. A lease or a delay that would last longer than any does was recorded before
+ * the clock was set back; the clocks of two machines differ by less.
  */
 export const isResumable = (now: Date): FragmentSqlToken => {
+  const until = sql.fragment`coalesce(meter_event.leased_until, meter_event.retry_at)`;
+  const longestLease = new Date(now.getTime() + 2 * LEASE_MS);
   const longestDelay = new Date(now.getTime() + 2 * MAXIMUM_DELAY_MS);
   return sql.fragment`(
-    CASE
-      WHEN meter_event.leased_until IS NOT NULL
-        THEN ${isLeaseFree(sql.fragment`meter_event.leased_until`, leaseFrom(now))}
-      ELSE coalesce(
-        meter_event.retry_at <= ${timestamp(now)} OR meter_event.retry_at > ${timestamp(longestDelay)},
-        true
-      )
-    END
+    ${until} IS NULL
+    OR ${until} <= ${timestamp(now)}
+    OR ${until} > CASE WHEN meter_event.leased_until IS NULL THEN ${timestamp(longestDelay)} ELSE ${timestamp(longestLease)} END
   )`;
 };
 

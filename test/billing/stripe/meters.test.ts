@@ -1,6 +1,3 @@
-import { once } from "node:events";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { inspect } from "node:util";
 import test from "ava";
 import type { ExecutionContext } from "ava";
@@ -98,20 +95,13 @@ for (const [difference, meter, message] of [
   });
 }
 
-test("a deactivated meter is an error", async (t) => {
+test("a deactivated meter is an error, unless there is an active one beside it", async (t) => {
   const { double, stripe, prepare } = await start(t);
   const { id } = await stripe.billing.meters.create(ours);
   double.control.setMeterStatus({ meterId: id, status: "inactive" });
-
   await t.throwsAsync(prepare(), { message: new RegExp(`${id}.*it is inactive`, "u") });
-});
 
-test("a deactivated meter beside an active one is ignored", async (t) => {
-  const { double, stripe, prepare } = await start(t);
-  const { id } = await stripe.billing.meters.create(ours);
-  double.control.setMeterStatus({ meterId: id, status: "inactive" });
   await stripe.billing.meters.create(ours);
-
   await t.notThrowsAsync(prepare());
 });
 
@@ -140,25 +130,15 @@ test("a failed preparation can be retried", async (t) => {
 });
 
 test("no error contains a part of a rejected key", async (t) => {
-  const server = createServer((_request, response) => {
-    const message = "Invalid API Key provided: sk_live_****abcd";
-    response
-      .writeHead(401, { "content-type": "application/json" })
-      .end(JSON.stringify({ error: { type: "invalid_request_error", message } }));
-  }).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.teardown(() => server.close());
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
-  const { port } = server.address() as AddressInfo;
-  const options = { apiBase: `http://127.0.0.1:${port}`, secretKey: "sk_live_1234abcd" };
+  const { double } = await start(t);
+  const options = { apiBase: double.url, secretKey: "sk_live_1234abcd" };
   const processor = createStripeProcessor(options);
-  const customer = { accountId: "account", customerId: "cus_1", subscriptionId: "sub_1" };
   const { stripe } = createStripeClient(options);
 
   for (const call of [
     () => processor.prepare(),
-    () => processor.readSubscription(customer.subscriptionId, never),
-    () => processor.sumUsage(customer.customerId, "tree", { start: 0, end: 60 }, never),
+    () => processor.readSubscription("sub_1", never),
+    () => processor.sumUsage("cus_1", "tree", { start: 0, end: 60 }, never),
     () => stripe.customers.create({}),
   ]) {
     const error = await t.throwsAsync(call(), { message: /Invalid API Key provided: \(key\)/u });
