@@ -10,40 +10,30 @@ import type { StoreResult } from "./refundFromStores.ts";
 import { limitLockWait, lockBalances } from "./stores.sql.ts";
 import type { Store } from "./stores.sql.ts";
 import { selectReady } from "./storeRefunds.rules.ts";
-import { listIdempotentResponses, recordStoreWrites } from "./storeWrites.sql.ts";
-import { balanceOf, decideStoreWrite, isRefund, responseKey } from "./storeWrites.rules.ts";
+import { readResponses, recordStoreWrites } from "./storeWrites.sql.ts";
+import { decideStoreWrite, isRefund } from "./storeWrites.rules.ts";
 import type { AnyStoreWrite, StoreLedger } from "./storeWrites.rules.ts";
 
 /** After it another store is written. PostgreSQL grants locks in the order in which they are requested. */
 const LOCK_WAIT_MS = 250;
 
 /**
- * Locks the balance of a store that is written alone.
- * @throws DomainError record_not_found, or an error for which `isLockTimeout` is true if another transaction has it for long
+ * Locks the balances of stores, of several those that are free.
+ * @throws an error for which `isLockTimeout` is true if another transaction has that of the only store for long
  */
-const awaitBalance = async (
+const lockStores = async (
   transaction: DatabaseTransactionConnection,
-  accountId: string,
-): Promise<Store> => {
+  accountIds: readonly string[],
+  isAlone: boolean,
+): Promise<readonly Store[]> => {
+  const [onlyId] = accountIds;
+  if (!isAlone || onlyId === undefined) {
+    return lockBalances(transaction, accountIds, { skipsLocked: true });
+  }
   await limitLockWait(transaction, LOCK_WAIT_MS);
-  const balance = await lockBalance(transaction, accountId);
+  const store = await lockBalance(transaction, onlyId);
   await limitLockWait(transaction, 0);
-  return balance;
-};
-
-/** Records what was accepted, with what it leaves of each balance. */
-const recordAccepted = async (
-  transaction: DatabaseTransactionConnection,
-  ledger: StoreLedger,
-): Promise<void> => {
-  const accepted = ledger.accepted.splice(0);
-  const balances = new Map(
-    accepted.map(({ write }) => [
-      write.accountId,
-      { ...balanceOf(ledger, write), id: write.accountId },
-    ]),
-  );
-  await recordStoreWrites(transaction, { accepted, balances: [...balances.values()] });
+  return [store];
 };
 
 /**
@@ -60,27 +50,20 @@ export const writeStores = (
   db.transaction(async (transaction) => {
     const ready = selectReady(writes, { isAlone });
     const accountIds = [...new Set(ready.map(({ accountId }) => accountId))];
-    let balances = await lockBalances(transaction, accountIds, { skipsLocked: true });
-    const [onlyId] = accountIds;
-    if (isAlone && balances.length === 0 && onlyId !== undefined) {
-      balances = [await awaitBalance(transaction, onlyId)];
-    }
+    const balances = await lockStores(transaction, accountIds, isAlone);
     const now = clock.now();
-    // Under the locks, earlier writes with these keys have committed.
-    const responses = await listIdempotentResponses(transaction, ready);
+    const stores = new Map(balances.map((store) => [store.id, store]));
+    const free = ready.filter(({ accountId }) => stores.has(accountId));
+    const registrations = free.filter((write) => "count" in write);
+    const { limits, countRegistered } = await lockLimits(transaction, registrations, now);
     const ledger: StoreLedger = {
-      balances: new Map(balances.map((balance) => [balance.id, balance])),
-      responses: new Map(responses.map((response) => [responseKey(response), response])),
-      limits: new Map(),
+      balances: new Map(stores),
+      // Under the locks, earlier writes with these keys have committed.
+      responses: await readResponses(transaction, free),
+      limits: new Map(limits.map((limit) => [accountModeKey(limit), limit])),
       refusals: new Map(),
       accepted: [],
     };
-    const free = ready.filter(({ accountId }) => ledger.balances.has(accountId));
-    const registrations = free.filter((write) => "count" in write);
-    const { limits, countRegistered } = await lockLimits(transaction, registrations, now);
-    for (const limit of limits) {
-      ledger.limits.set(accountModeKey(limit), limit);
-    }
     const results = new Map<AnyStoreWrite, StoreResult>();
     for (const write of free) {
       if (!isRefund(write)) {
@@ -93,14 +76,14 @@ export const writeStores = (
     await countRegistered(
       ledger.accepted.flatMap(({ write }) => ("count" in write ? [write] : [])),
     );
-    await recordAccepted(transaction, ledger);
+    await recordStoreWrites(transaction, { accepted: ledger.accepted.splice(0) });
     const refunds = await refundFromStores(
       { db: transaction, clock },
       free.filter(isRefund),
       ledger,
       { skipsLocked: !isAlone },
     );
-    await recordAccepted(transaction, ledger);
+    await recordStoreWrites(transaction, { accepted: ledger.accepted.splice(0) });
     await reportDecisions(transaction, balances, ledger, now);
     return writes.map((write) => results.get(write) ?? refunds.get(write) ?? LOCKED);
   });
