@@ -1,7 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { updateStore } from "../../../modules/stores/stores.sql.ts";
 import { createStoreAuthenticator } from "../../../modules/stores/createStoreAuthenticator.ts";
-import { rawRequest } from "../../api/http/rawRequest.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import {
   createTestStore,
@@ -182,33 +181,6 @@ for (const [operation, feature, shown] of [
     t.is((await post(other.path, store.live, other.body)).status, 200);
   });
 }
-
-test("two keys in one request are rejected, and nothing is written", async (t) => {
-  const { url } = await startStoreApi(t, t.context);
-  const store = await createStockedStore(t);
-  const before = await readStoreState(t.context.db, store.id);
-  const body = '{"trees":1}';
-
-  const response = await rawRequest(
-    url,
-    [
-      "POST /app/api/plant HTTP/1.1",
-      "Host: localhost",
-      "Connection: close",
-      "Content-Type: application/json",
-      `Content-Length: ${body.length}`,
-      ...Object.entries(store.live).map(([name, value]) => `${name}: ${value}`),
-      "Idempotency-Key: one",
-      "Idempotency-Key: two",
-      "",
-      body,
-    ].join("\r\n"),
-  );
-
-  t.regex(response, /^HTTP\/1\.1 400 /u);
-  t.regex(response, /Idempotency-Key: must be given at most once/u);
-  t.deepEqual(await readStoreState(t.context.db, store.id), before);
-});
 
 test("a key is any text of at most 1,000 characters; an empty one is ignored", async (t) => {
   const { db } = t.context;
