@@ -19,7 +19,6 @@ import { createListGate } from "../../api/http/requestTurns.ts";
 import { createStoreAuthenticator } from "../../modules/stores/createStoreAuthenticator.ts";
 import type { AuthenticateStore } from "../../modules/stores/createStoreAuthenticator.ts";
 import { createStoreWriter } from "../../modules/stores/createStoreWriter.ts";
-import type { StoreWriter } from "../../modules/stores/createStoreWriter.ts";
 import { changeBalance } from "../../modules/stores/changeBalance.ts";
 import type { ValidateCharity } from "../../modules/charities/context.ts";
 import { createCaller, readResponseChecker } from "../api/responseChecker.ts";
@@ -65,13 +64,10 @@ type StoreApiOptions = {
   readonly clock?: Clock;
   readonly billing?: Billing;
   readonly authenticator?: AuthenticateStore;
-  readonly storeWriter?: StoreWriter;
   readonly charities?: Charities;
   /** Without one, Temporal cannot be reached. */
   readonly validateCharity?: ValidateCharity;
   readonly planting?: Planting;
-  /** The window of the rate limits, one second in production. The default is too short for a test to reach a limit. */
-  readonly rateWindowMs?: number;
   readonly platformSecrets?: readonly string[];
   readonly webhookSettings?: WebhookSettings;
 };
@@ -84,7 +80,6 @@ export const startStoreApi = async (
     clock = systemClock,
     billing = createBilling({ db, stripe: null }),
     authenticator = createStoreAuthenticator({ db, clock }),
-    storeWriter = createStoreWriter({ db, clock }),
     charities = createCharities({
       db,
       clock,
@@ -92,7 +87,6 @@ export const startStoreApi = async (
     }),
     validateCharity = validateThrough(unreachableTemporal, () => Promise.resolve("test")),
     planting = createTestPlanting(),
-    rateWindowMs = 0,
     platformSecrets = [],
     webhookSettings = { allowsHttp: true, allowedNetworks: [] },
   }: StoreApiOptions,
@@ -100,12 +94,13 @@ export const startStoreApi = async (
   const app = createStoreApp({
     logger: pino({ level: "silent" }),
     observe: () => undefined,
-    takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
+    // The window is too short for a test to reach a limit.
+    takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: 0 }),
     db,
     reads: db,
     clock,
     billing,
-    storeWriter,
+    storeWriter: createStoreWriter({ db, clock }),
     charities,
     validateCharity,
     planting,
