@@ -18,7 +18,7 @@ export type StoreWrite = AccountMode & {
   readonly responseBody: string;
 };
 
-/** Plants trees or rescues bottles; or donates to a charity that is confirmed. The kind is also that of its balance entry. */
+/** Plants trees, rescues bottles, or donates to a confirmed charity. The kind is also that of its balance entry. */
 type Purchase = StoreWrite &
   CustomerDetails & {
     /** The id of the record to create. */
