@@ -1,7 +1,6 @@
 import type { ParameterizedContext } from "koa";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import type { Gate } from "../../runtime/gate.ts";
-import type { Store } from "../../modules/stores/stores.sql.ts";
 
 /** What the middleware adds to a request. */
 export type ApiState = {
@@ -12,8 +11,6 @@ export type ApiState = {
   parameters?: Readonly<Record<string, string>>;
   /** Absent on routes that need no key. */
   caller?: Caller;
-  /** The caller's store, on the stores' interface; its balance may be some seconds old. */
-  store?: Store;
   /** Where the request has a place until its client has read the response; then a stalled client leaves it to others. */
   gate?: Gate;
 };

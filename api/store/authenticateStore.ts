@@ -71,6 +71,5 @@ export const authenticateStore =
         : new HttpError("store_unknown", "store not found or uninstalled");
     }
     ctx.state.caller = result.caller;
-    ctx.state.store = result.store;
     await next();
   };

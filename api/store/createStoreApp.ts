@@ -11,15 +11,17 @@ import {
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
 import type { StoreAppContext, HttpContext } from "../context.ts";
 import { authenticateStore, STORE_KEY_HEADERS } from "./authenticateStore.ts";
-import { donateEndpoint } from "./donateEndpoint.ts";
 import { donationListEndpoint, storeListEndpoint } from "./storeListEndpoints.ts";
 import { errorBody, KEY_ERRORS, presentStoreError } from "./storeErrors.ts";
 import { evidenceEndpoint } from "./evidenceEndpoint.ts";
 import { platformWebhook } from "./platformWebhook.ts";
 import { balanceEndpoint, statsEndpoint, verifyEndpoint } from "./readEndpoints.ts";
-import { refundEndpoint } from "./refundEndpoint.ts";
-import { registerEndpoint } from "./registerEndpoint.ts";
-import { topUpEndpoint } from "./topUpEndpoint.ts";
+import {
+  donateEndpoint,
+  refundEndpoint,
+  registerEndpoint,
+  topUpEndpoint,
+} from "./writeEndpoints.ts";
 import { charitySearchEndpoint } from "../endpoints/charities.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 

@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import type { Kind, Mode } from "../../modules/records/owner.rules.ts";
-import { centsToDollars } from "../../modules/records/money.rules.ts";
 import { getStore } from "../../modules/stores/manageStores.ts";
 import { readStoreImpact } from "../../modules/stores/readStoreImpact.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
@@ -185,14 +184,6 @@ export const statsEndpoint = (context: StoreAppContext): Endpoint =>
       errors: READ_ERROR,
     },
     schemas: { query: queryObject(customerParameters), response: stats },
-    handle: async ({ caller, query }) => {
-      const totals = await readStoreImpact(context, accountModeOf(caller), customerFilterOf(query));
-      return {
-        trees: totals.units.tree,
-        plastic_bottles: totals.units.bottle,
-        donations: centsToDollars(totals.donationCents),
-        co2_kg: totals.co2Kg,
-        customer_scoped: totals.customerScoped,
-      };
-    },
+    handle: ({ caller, query }) =>
+      readStoreImpact(context, accountModeOf(caller), customerFilterOf(query)),
   });

@@ -2,30 +2,6 @@ import { z } from "zod";
 import type { ApiErrorCode, PresentError } from "../../runtime/errorStatus.ts";
 import type { Errors } from "../http/endpoint.ts";
 
-export const errorBody = z
-  .strictObject({
-    error: z.string(),
-    code: z.enum([
-      "UNAUTHORIZED",
-      "WRONG_KEY_TYPE",
-      "INVALID_KEY",
-      "INVALID_SHOP",
-      "READ_ONLY_KEY",
-      "INSUFFICIENT_BUDGET",
-      "INVALID_PARAMETER",
-      "FEATURE_DISABLED",
-      "DAILY_LIMIT_REACHED",
-      "NOT_FOUND",
-      "METHOD_NOT_ALLOWED",
-      "PAYLOAD_TOO_LARGE",
-      "OVERLOADED",
-      "INTERNAL_ERROR",
-    ]),
-  })
-  .meta({ id: "Error" });
-
-type StoreCode = z.output<typeof errorBody>["code"];
-
 /** The code of each error on this interface. */
 const STORE_CODES = {
   request_invalid: "INVALID_PARAMETER",
@@ -59,7 +35,14 @@ const STORE_CODES = {
   query_timeout: "OVERLOADED",
   service_unavailable: "OVERLOADED",
   internal_error: "INTERNAL_ERROR",
-} satisfies Record<ApiErrorCode, StoreCode>;
+} as const satisfies Record<ApiErrorCode, string>;
+
+export const errorBody = z
+  .strictObject({
+    error: z.string(),
+    code: z.enum([...new Set(Object.values(STORE_CODES))]),
+  })
+  .meta({ id: "Error" });
 
 /** Builds the body of an error response. */
 export const presentStoreError: PresentError = (code, error) => ({

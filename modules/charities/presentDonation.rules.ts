@@ -36,7 +36,7 @@ export const donationJson = z
 export const DONATION_COLUMNS = Object.keys(donationJson.shape);
 
 /** Returns what every form of a donation says of its amount and its charity. */
-export const presentGift = (
+const presentGift = (
   donation: Pick<Donation, "amountCents" | "ein" | "nonprofitId" | "charityName">,
 ) => ({
   amount_cents: donation.amountCents,

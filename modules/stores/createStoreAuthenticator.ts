@@ -2,7 +2,6 @@ import type { DatabasePool } from "slonik";
 import type { Caller } from "../accounts/apiKeys.sql.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import type { Store } from "./stores.sql.ts";
 import { listStoresNamed } from "./stores.sql.ts";
 import type { NoteKeyUse } from "../accounts/noteKeyUses.ts";
 import { createAuthenticator } from "../accounts/createAuthenticator.ts";
@@ -12,10 +11,10 @@ import { cacheLookups } from "../accounts/cacheLookups.ts";
 /** The header that names the store, and its value. */
 export type StoreName = { readonly kind: "domain" | "userId"; readonly name: string };
 
-/** Why authentication failed, or the caller. The store's balance may be a few seconds old. */
+/** Why authentication failed, or the caller. */
 type StoreCaller =
   | { readonly kind: "shop_unknown" | "key_invalid" | "key_of_organization" }
-  | { readonly kind: "known"; readonly caller: Caller; readonly store: Store };
+  | { readonly kind: "known"; readonly caller: Caller };
 
 /** `store` is null if the name in the request cannot be one of a store. */
 export type AuthenticateStore = (key: string, store: StoreName | null) => Promise<StoreCaller>;
@@ -60,8 +59,6 @@ export const createStoreAuthenticator = ({
     if (!store || store.uninstalledAt !== null) {
       return { kind: "shop_unknown" };
     }
-    return caller.accountId === store.id
-      ? { kind: "known", caller, store }
-      : { kind: "key_invalid" };
+    return caller.accountId === store.id ? { kind: "known", caller } : { kind: "key_invalid" };
   };
 };

@@ -1,10 +1,20 @@
+import type { DatabaseTransactionConnection } from "slonik";
+import { lockLimits } from "../registrations/checkLimits.ts";
+import { outcomeOf } from "../records/batches.rules.ts";
+import { accountModeKey } from "../records/owner.rules.ts";
 import { GroupCommit, LOCKED } from "../../db/batching/groupCommit.ts";
 import type { BatchObserver } from "../../db/batching/groupCommit.ts";
 import type { Context } from "../../runtime/context.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
-import { isLockTimeout } from "./stores.sql.ts";
-import type { AnyStoreWrite, StoreResponse } from "./storeWrites.rules.ts";
-import { writeStores } from "./writeStores.ts";
+import { lockBalance, reportDecisions } from "./lockBalance.ts";
+import { refundFromStores } from "./refundFromStores.ts";
+import type { StoreResult } from "./refundFromStores.ts";
+import { selectReady } from "./storeRefunds.rules.ts";
+import { isLockTimeout, limitLockWait, lockBalances } from "./stores.sql.ts";
+import type { Store } from "./stores.sql.ts";
+import { decideStoreWrite, isRefund } from "./storeWrites.rules.ts";
+import type { AnyStoreWrite, StoreLedger, StoreResponse } from "./storeWrites.rules.ts";
+import { readResponses, recordStoreWrites } from "./storeWrites.sql.ts";
 
 export type StoreWriter = {
   /**
@@ -25,12 +35,78 @@ type Entry = AnyStoreWrite & { readonly submittedAtMs: number };
 /** A refund of 10,000 records takes some seconds. */
 const MAXIMUM_WAIT_MS = 30_000;
 
-const mayWait = (submittedAtMs: number): boolean =>
-  performance.now() - submittedAtMs < MAXIMUM_WAIT_MS;
+/** After it another store is written. PostgreSQL grants locks in the order in which they are requested. */
+const LOCK_WAIT_MS = 250;
 
-const takesTooLong = (cause: unknown): DomainError =>
-  new DomainError("queue_full", "another write of this store is taking too long, try again", {
-    cause,
+/**
+ * Locks the balances of stores, of several those that are free.
+ * @throws an error for which `isLockTimeout` is true if another transaction has that of the only store for long
+ */
+const lockStores = async (
+  transaction: DatabaseTransactionConnection,
+  accountIds: readonly string[],
+  isAlone: boolean,
+): Promise<readonly Store[]> => {
+  const [onlyId] = accountIds;
+  if (!isAlone || onlyId === undefined) {
+    return lockBalances(transaction, accountIds, { skipsLocked: true });
+  }
+  await limitLockWait(transaction, LOCK_WAIT_MS);
+  const store = await lockBalance(transaction, onlyId);
+  await limitLockWait(transaction, 0);
+  return [store];
+};
+
+/**
+ * Decides and records writes of stores in one transaction, under the locks of their balances. Those of one store are
+ * written in their order.
+ * @param options.isAlone whether all writes are of one store, and may take long or wait for locks of other transactions
+ * @returns the response to each write, why it is rejected, or LOCKED: then its store must be written alone
+ */
+const writeStores = (
+  { db, clock }: Context,
+  writes: readonly AnyStoreWrite[],
+  { isAlone }: { readonly isAlone: boolean },
+): Promise<readonly StoreResult[]> =>
+  db.transaction(async (transaction) => {
+    const ready = selectReady(writes, { isAlone });
+    const accountIds = [...new Set(ready.map(({ accountId }) => accountId))];
+    const balances = await lockStores(transaction, accountIds, isAlone);
+    const now = clock.now();
+    const stores = new Map(balances.map((store) => [store.id, store]));
+    const free = ready.filter(({ accountId }) => stores.has(accountId));
+    const registrations = free.filter((write) => "count" in write);
+    const { limits, countRegistered } = await lockLimits(transaction, registrations, now);
+    const ledger: StoreLedger = {
+      balances: new Map(stores),
+      // Under the locks, earlier writes with these keys have committed.
+      responses: await readResponses(transaction, free),
+      limits: new Map(limits.map((limit) => [accountModeKey(limit), limit])),
+      refusals: new Map(),
+      accepted: [],
+    };
+    const results = new Map<AnyStoreWrite, StoreResult>();
+    for (const write of free) {
+      if (!isRefund(write)) {
+        results.set(
+          write,
+          outcomeOf(() => decideStoreWrite(write, ledger, now)),
+        );
+      }
+    }
+    await countRegistered(
+      ledger.accepted.flatMap(({ write }) => ("count" in write ? [write] : [])),
+    );
+    await recordStoreWrites(transaction, { accepted: ledger.accepted.splice(0) });
+    const refunds = await refundFromStores(
+      { db: transaction, clock },
+      free.filter(isRefund),
+      ledger,
+      { skipsLocked: !isAlone },
+    );
+    await recordStoreWrites(transaction, { accepted: ledger.accepted.splice(0) });
+    await reportDecisions(transaction, balances, ledger, now);
+    return writes.map((write) => results.get(write) ?? refunds.get(write) ?? LOCKED);
   });
 
 /**
@@ -47,13 +123,15 @@ export const createStoreWriter = ({
     try {
       return await writeStores(context, entries, options);
     } catch (error) {
-      const isOneStore = new Set(entries.map(({ accountId }) => accountId)).size === 1;
-      // Of several stores, the batch is divided, so that the others are still written together.
-      if (!isOneStore || !isLockTimeout(error)) {
+      if (!isLockTimeout(error)) {
         throw error;
       }
+      const waitedSince = performance.now() - MAXIMUM_WAIT_MS;
+      const message = "another write of this store is taking too long, try again";
       return entries.map(({ submittedAtMs }) =>
-        mayWait(submittedAtMs) ? LOCKED : takesTooLong(error),
+        submittedAtMs > waitedSince
+          ? LOCKED
+          : new DomainError("queue_full", message, { cause: error }),
       );
     }
   };

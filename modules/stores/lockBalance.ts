@@ -1,7 +1,6 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { recordEvent } from "../events/recordEvent.ts";
-import { toMicroseconds } from "../records/timestamps.rules.ts";
 import { addToBalance, becomesLow } from "./stores.rules.ts";
 import { lockBalances, updateStore } from "./stores.sql.ts";
 import type { Store } from "./stores.sql.ts";
@@ -51,7 +50,7 @@ export const reportLowBalance = async (
 };
 
 /**
- * Adds an entry to the ledger of a store whose balance is locked. One of 0 cents is left out.
+ * Adds an operator's entry to the ledger of a store whose balance is locked.
  * @returns the balance after it
  * @throws DomainError request_invalid if the store cannot have this balance
  */
@@ -62,12 +61,8 @@ export const changeLockedBalance = async (
   now: Date,
 ): Promise<number> => {
   const balanceCents = addToBalance(store, entry.amountCents);
-  // A refund has a time of its own among the store's records.
-  const lastRecordUs = entry.kind === "refund" ? toMicroseconds(entry.createdAt) : 0;
-  await recordStoreWrites(transaction, {
-    entries: entry.amountCents === 0 ? [] : [{ ...entry, accountId: store.id, balanceCents }],
-    balances: [{ id: store.id, balanceCents, lastRecordUs }],
-  });
+  const entries = [{ ...entry, accountId: store.id, balanceCents }];
+  await recordStoreWrites(transaction, { entries });
   await reportLowBalance(transaction, store, { balanceCents }, now);
   return balanceCents;
 };

@@ -71,7 +71,7 @@ export const createStore = (
   });
 
 /** Absent settings stay unchanged. */
-export type StoreUpdate = Omit<StoreChanges, "uninstalledAt"> & {
+export type StoreUpdate = Omit<StoreChanges, "uninstalledAt" | "depletedAt"> & {
   /** The keys of a store that is not installed are rejected. */
   readonly isInstalled?: boolean | undefined;
   readonly charityProvider?: CharityProviderName | undefined;

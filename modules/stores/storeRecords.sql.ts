@@ -154,7 +154,7 @@ const PERSONAL_JSON: Readonly<Record<RecordTable, FragmentSqlToken>> = {
   )`,
 };
 
-/** Lists a customer's registrations or donations in both modes, newest first, each with the reasons of its refunds in their order. */
+/** Lists a customer's registrations or donations in both modes, newest first, each with its refunds' reasons, oldest first. */
 export const listPersonalRecords = async <Table extends RecordTable>(
   db: CommonQueryMethods,
   table: Table,

@@ -18,7 +18,7 @@ export type StoreWrite = AccountMode & {
   readonly responseBody: string;
 };
 
-/** Plants trees or rescues bottles; or donates to a charity that is confirmed. The kind is also that of its balance entry. */
+/** Plants trees, rescues bottles, or donates to a confirmed charity. The kind is also that of its balance entry. */
 type Purchase = StoreWrite &
   CustomerDetails & {
     /** The id of the record to create. */
@@ -66,43 +66,39 @@ export type StoreResponse = {
 };
 
 /** The response that was stored for a key. What follows from the request is null once it was erased. */
-type StoredResponse = {
+export type StoredResponse = {
   readonly requestHash: string | null;
   readonly responseBody: string | null;
   readonly recordId: string | null;
 };
 
+/** Returns a string that identifies a write's key among the keys of all stores, modes and operations; null without a key. */
+export const keyOf = ({ accountId, mode, operation, idempotency }: StoreWrite): string | null =>
+  idempotency && `${accountId}/${mode}/${operation}/${idempotency.key}`;
+
 /**
- * Returns the stored response to a repeated write. Of an erased request and of an imported key only the key is known: its
- * response follows from the repeated request.
+ * Returns the stored response to a repeated write, or null. Of an erased request and of an imported key only the key is
+ * known: its response follows from the repeated request.
+ * @param responses by `keyOf`
  * @throws DomainError request_invalid if the key was used for another request
  */
-export const replayResponse = (
-  { idempotency, responseBody }: StoreWrite,
-  stored: StoredResponse,
-): StoreResponse => {
-  if (stored.requestHash !== null && idempotency?.requestHash !== stored.requestHash) {
+export const findReplay = (
+  write: StoreWrite,
+  { responses }: { readonly responses: ReadonlyMap<string, StoredResponse> },
+): StoreResponse | null => {
+  const stored = responses.get(keyOf(write) ?? "");
+  if (!stored) {
+    return null;
+  }
+  if (stored.requestHash !== null && write.idempotency?.requestHash !== stored.requestHash) {
     throw invalidRequest("Idempotency-Key: was used before with another request body");
   }
   return {
-    responseBody: stored.responseBody ?? responseBody,
+    responseBody: stored.responseBody ?? write.responseBody,
     recordId: stored.recordId,
     replayed: true,
   };
 };
-
-/** Returns a string that identifies a write's key among the keys of all stores, modes and operations. */
-export const responseKey = ({
-  accountId,
-  mode,
-  operation,
-  key,
-}: Pick<StoreWrite, "accountId" | "mode" | "operation"> & { readonly key: string }): string =>
-  `${accountId}/${mode}/${operation}/${key}`;
-
-/** The key that a write has with its scope, or null. */
-const keyOf = (write: StoreWrite): string | null =>
-  write.idempotency && responseKey({ ...write, key: write.idempotency.key });
 
 export type StoreBalance = Readonly<Record<Feature, boolean>> &
   Prices & {
@@ -134,7 +130,7 @@ export type AcceptedWrite = {
 export type StoreLedger = {
   /** By account id; holds every account of the batch. */
   readonly balances: Map<string, StoreBalance>;
-  /** By `responseKey`; holds every key of the batch that was used before. */
+  /** By `keyOf`; holds every key of the batch that was used before. */
   readonly responses: Map<string, StoredResponse>;
   /** By `accountModeKey`, of the stores that have some. */
   readonly limits: Map<string, LimitUse>;
@@ -151,16 +147,6 @@ export const balanceOf = ({ balances }: StoreLedger, { accountId }: StoreWrite):
     throw new Error(`Account ${accountId} has no balance.`);
   }
   return balance;
-};
-
-/**
- * Returns the stored response to a repeated write, whatever has changed since, or null.
- * @throws DomainError request_invalid if the key was used for another request
- */
-export const findReplay = (write: StoreWrite, { responses }: StoreLedger): StoreResponse | null => {
-  const key = keyOf(write);
-  const stored = key === null ? undefined : responses.get(key);
-  return stored ? replayResponse(write, stored) : null;
 };
 
 /** Enters a write into the ledger. */
@@ -257,7 +243,7 @@ export type NewBalanceEntry = {
   readonly createdAt: string;
 };
 
-/** Returns the entry of a write that has changed the balance. */
+/** Returns the entry of a write. It is recorded if it has an amount. */
 export const entryOf = ({
   write,
   amountCents,
@@ -268,17 +254,11 @@ export const entryOf = ({
   if (isRefund(write)) {
     return { ...entry, kind: "refund", quantity: write.quantity };
   }
-  switch (write.kind) {
-    case "topup":
-      throw new TypeError("A page for a payment changes no balance.");
-    case "donation":
-      return {
-        ...entry,
-        kind: write.kind,
-        donationId: write.recordId,
-        note: write.charity.charity.name,
-      };
-    default:
-      return { ...entry, kind: write.kind, quantity: write.count, registrationId: write.recordId };
+  if (write.kind === "topup") {
+    return { ...entry, kind: write.kind };
   }
+  const { kind, recordId } = write;
+  return kind === "donation"
+    ? { ...entry, kind, donationId: recordId, note: write.charity.charity.name }
+    : { ...entry, kind, quantity: write.count, registrationId: recordId };
 };

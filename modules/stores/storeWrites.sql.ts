@@ -2,18 +2,17 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToke
 import { z } from "zod";
 import { totalAdditions as donationTotalAdditions } from "../charities/donationTotals.sql.ts";
 import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
-import { modeColumn } from "../records/columns.sql.ts";
 import { keyHash, scopeOfRow } from "../records/idempotencyKeys.sql.ts";
 import { isImported } from "../records/ownedRecords.sql.ts";
 import { asTotalError, sumsOf, totalAdditions } from "../registrations/totals.sql.ts";
 import { columnsOf, jsonRows } from "../../db/jsonRows.ts";
-import { nothing, sql } from "../../db/sql.ts";
-import { STORE_OPERATIONS } from "./stores.rules.ts";
-import { COUNT_FIELDS, entryOf, replayResponse } from "./storeWrites.rules.ts";
+import { nothing, safeInteger, sql } from "../../db/sql.ts";
+import type { BalanceEntryKind } from "./stores.rules.ts";
+import { COUNT_FIELDS, entryOf, findReplay, keyOf } from "./storeWrites.rules.ts";
 import type {
   AcceptedWrite,
   NewBalanceEntry,
-  StoreBalance,
+  StoredResponse,
   StoreResponse,
   StoreWrite,
 } from "./storeWrites.rules.ts";
@@ -128,7 +127,7 @@ const responseInserts = (responses: Rows<typeof RESPONSE>): FragmentSqlToken => 
   )
 `;
 
-const BALANCE = { id: "uuid", balanceCents: "int8", lastRecordUs: "int8" } as const;
+const BALANCE = { id: "uuid", balanceCents: "int8", recordedAt: "timestamptz" } as const;
 
 /** A balance that rises is not depleted any more. */
 const balanceUpdates = (balances: Rows<typeof BALANCE>): FragmentSqlToken => sql.fragment`
@@ -137,22 +136,14 @@ const balanceUpdates = (balances: Rows<typeof BALANCE>): FragmentSqlToken => sql
     SET
       balance_cents = given.balance_cents,
       depleted_at = CASE WHEN given.balance_cents <= store.balance_cents THEN store.depleted_at END,
-      last_record_at = greatest(last_record_at, timestamptz 'epoch' + given.last_record_us * interval '1 microsecond')
+      last_record_at = greatest(last_record_at, given.recorded_at)
     FROM (${jsonRows(BALANCE, balances)}) AS given
     WHERE store.account_id = given.id
   )
 `;
 
-/** What writes of stores record. */
-type Recorded = {
-  readonly accepted?: readonly AcceptedWrite[];
-  /** Further entries, not of these writes. */
-  readonly entries?: readonly NewBalanceEntry[];
-  /** What each store's balance is then. `lastRecordUs` is in microseconds since 1970. */
-  readonly balances?: readonly (Pick<StoreBalance, "balanceCents" | "lastRecordUs"> & {
-    readonly id: string;
-  })[];
-};
+/** The entries of payments and corrections, which have no times among those of the store's records. */
+const OPERATOR_KINDS: ReadonlySet<BalanceEntryKind> = new Set(["topup", "adjustment"] as const);
 
 /**
  * Records writes of stores whose balances are locked, in one statement: registrations and donations with their totals,
@@ -161,7 +152,14 @@ type Recorded = {
  */
 export const recordStoreWrites = async (
   transaction: DatabaseTransactionConnection,
-  { accepted = [], entries: others = [], balances = [] }: Recorded,
+  {
+    accepted = [],
+    entries: others = [],
+  }: {
+    readonly accepted?: readonly AcceptedWrite[];
+    /** Of an operator. */
+    readonly entries?: readonly NewBalanceEntry[];
+  },
 ): Promise<void> => {
   const registrations = accepted.flatMap(({ write, ...made }) =>
     "count" in write ? [{ ...write, ...made, id: write.recordId }] : [],
@@ -176,8 +174,14 @@ export const recordStoreWrites = async (
     const ids = { id, ein, nonprofitId, charityProvider, charityName };
     return [{ ...write, ...made, ...ids, amountCents }];
   });
-  const paid = accepted.filter(({ amountCents }) => amountCents !== 0);
-  const entries = [...paid.map(entryOf), ...others];
+  const all = [...accepted.map(entryOf), ...others];
+  const entries = all.filter(({ amountCents }) => amountCents !== 0);
+  const balances = new Map(
+    all.map(({ accountId: id, kind, balanceCents, createdAt }) => {
+      const recordedAt = OPERATOR_KINDS.has(kind) ? null : createdAt;
+      return [id, { id, balanceCents, recordedAt }];
+    }),
+  );
   // An erasure finds a response by the time of its record or refund.
   const responses = accepted.flatMap(({ write, createdAt }) =>
     write.idempotency === null ? [] : [{ ...write, ...write.idempotency, createdAt }],
@@ -188,7 +192,7 @@ export const recordStoreWrites = async (
     donations: donations.length > 0 && donationInserts(donations),
     entries: entries.length > 0 && entryInserts(entries),
     responses: responses.length > 0 && responseInserts(responses),
-    balances: balances.length > 0 && balanceUpdates(balances),
+    balances: balances.size > 0 && balanceUpdates([...balances.values()]),
   }).flatMap(([name, query]) => (query === false ? [] : [{ name, query }]));
   if (parts.length === 0) {
     return;
@@ -211,10 +215,7 @@ export const recordStoreWrites = async (
 };
 
 const responseRow = z.strictObject({
-  accountId: z.uuid(),
-  mode: modeColumn,
-  operation: z.enum(STORE_OPERATIONS),
-  key: z.string(),
+  place: safeInteger,
   /** SHA-256 of the request in hexadecimal digits. Null if it was erased. */
   requestHash: z.string().nullable(),
   /** Null if it was erased. */
@@ -223,23 +224,20 @@ const responseRow = z.strictObject({
   recordId: z.uuid().nullable(),
 });
 
-/** Lists the responses that are stored for the keys of writes. */
-export const listIdempotentResponses = async (
+/** Returns the responses that are stored for the keys of writes, by `keyOf`. */
+export const readResponses = async (
   db: CommonQueryMethods,
-  writes: readonly Omit<StoreWrite, "responseBody">[],
-): Promise<readonly Readonly<z.output<typeof responseRow>>[]> => {
-  const wanted = writes.flatMap(({ accountId, mode, operation, idempotency }) =>
-    idempotency === null ? [] : [{ accountId, mode, operation, key: idempotency.key }],
+  writes: readonly StoreWrite[],
+): Promise<Map<string, StoredResponse>> => {
+  const wanted = writes.flatMap((write) =>
+    write.idempotency === null ? [] : [{ ...write, key: write.idempotency.key }],
   );
   if (wanted.length === 0) {
-    return [];
+    return new Map();
   }
-  return db.any(sql.prepared("list_idempotent_responses", responseRow)`
+  const found = await db.any(sql.prepared("read_responses", responseRow)`
     SELECT
-      wanted.account_id AS "accountId",
-      wanted.mode,
-      wanted.operation,
-      wanted.key,
+      wanted.place,
       encode(found.request_hash, 'hex') AS "requestHash",
       found.response_body AS "responseBody",
       -- Clients know an imported record by another id.
@@ -252,6 +250,12 @@ export const listIdempotentResponses = async (
       LIMIT 1
     ) AS found
   `);
+  return new Map(
+    found.flatMap(({ place, ...response }) => {
+      const write = wanted[place - 1];
+      return write ? [[keyOf(write) ?? "", response] as const] : [];
+    }),
+  );
 };
 
 /**
@@ -261,7 +265,5 @@ export const listIdempotentResponses = async (
 export const findEarlierResponse = async (
   db: CommonQueryMethods,
   write: StoreWrite,
-): Promise<StoreResponse | null> => {
-  const [stored] = await listIdempotentResponses(db, [write]);
-  return stored ? replayResponse(write, stored) : null;
-};
+): Promise<StoreResponse | null> =>
+  findReplay(write, { responses: await readResponses(db, [write]) });

@@ -17,24 +17,15 @@ const FEATURE_NAMES: Readonly<Record<Feature, string>> = {
   donations: "donations are",
 };
 
-/** The operations on stores that have idempotency keys. */
-export const STORE_OPERATIONS = [
-  "plant",
-  "plastic",
-  "donate",
-  "refund",
-  "topup",
-] as const satisfies readonly Operation[];
-export type StoreOperation = (typeof STORE_OPERATIONS)[number];
-
-/** The feature that an operator can disable of each operation. */
+/** The operations on stores that have idempotency keys, each with the feature that an operator can disable. */
 export const FEATURES = {
   plant: "treePlanting",
   plastic: "plasticRemoval",
   donate: "donations",
   refund: null,
   topup: null,
-} as const satisfies Record<StoreOperation, Feature | null>;
+} as const satisfies Partial<Record<Operation, Feature | null>>;
+export type StoreOperation = keyof typeof FEATURES;
 
 /** Returns the error of an operation whose feature is disabled for the store, or null. */
 export const findDisabled = (

@@ -5,10 +5,7 @@ import { DatabaseRoleError } from "../../db/grantPrivileges.ts";
 import { migrate } from "../../db/migrate.ts";
 import { runImpact } from "../cli/runImpact.ts";
 import { openPool } from "../../db/pools/pool.ts";
-import {
-  listIdempotentResponses,
-  recordStoreWrites,
-} from "../../modules/stores/storeWrites.sql.ts";
+import { readResponses, recordStoreWrites } from "../../modules/stores/storeWrites.sql.ts";
 import { createEmptyDatabase, testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();
@@ -159,7 +156,7 @@ test("the hash of an idempotency key cannot be computed without the deployment's
   await db.transaction((transaction) =>
     recordStoreWrites(transaction, { accepted: [{ write, ...free, createdAt }] }),
   );
-  t.is((await listIdempotentResponses(db, [write])).length, 1);
+  t.is((await readResponses(db, [write])).size, 1);
 
   const owner = await connect(t, ownerUrl);
   const scope = `'${accountId}', 'live', 'plant', 'order-48213'`;

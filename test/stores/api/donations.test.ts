@@ -91,28 +91,22 @@ test("donations are listed newest first by page, with their customer, order and 
     const given = { charity_id: EIN, amount, customer_name, order_id: "#1001" };
     t.is((await post(DONATE, store.live, given)).status, 200);
   }
-  t.is((await post(DONATE, store.test, { charity_id: EIN, amount: 9 })).status, 200);
   const refund = { type: "donation", quantity: 1, customer_name: "Anna" };
   t.is((await post("/app/api/refund", store.live, refund)).status, 200);
 
   const first = await get(`${DONATIONS}?limit=2`, store.live);
-  t.is(first.status, 200);
-  t.deepEqual([first.body["count"], first.body["has_more"]], [2, true]);
-  const second = await get(
-    `${DONATIONS}?limit=2&after_created_at=${String(first.body["next_cursor"])}`,
-    store.live,
-  );
-  t.deepEqual([second.body["has_more"], second.body["next_cursor"]], [false, ""]);
-  const listed = [...rowsIn(first.body, "donations"), ...rowsIn(second.body, "donations")];
-  t.deepEqual(
-    listed.map(({ amount, customer_name, refunded }) => [amount, customer_name, refunded]),
-    [
-      [3, "Anna", true],
-      [2, "Bob", false],
-      [1.5, "Ann Lee", false],
+  t.like(first.body, {
+    donations: [
+      { amount: 3, customer_name: "Anna", refunded: true },
+      { amount: 2, customer_name: "Bob", refunded: false },
     ],
-  );
-  const { id, created_at, charity_name, ...ann } = listed[2] ?? {};
+    count: 2,
+    has_more: true,
+  });
+  const query = `?limit=2&after_created_at=${String(first.body["next_cursor"])}`;
+  const second = await get(DONATIONS + query, store.live);
+  t.like(second.body, { has_more: false, next_cursor: "" });
+  const [{ id, created_at, charity_name, ...ann } = {}] = rowsIn(second.body, "donations");
   t.true([id, created_at, charity_name].every((value) => typeof value === "string"));
   t.deepEqual(ann, {
     amount: 1.5,
@@ -126,11 +120,8 @@ test("donations are listed newest first by page, with their customer, order and 
     order_id: "#1001",
     refunded: false,
   });
-
-  const count = async (query: string, headers: Readonly<Record<string, string>>) =>
-    (await get(`${DONATIONS}?${query}`, headers)).body["count"];
-  t.is(await count("customer=ann&order_id=1001", store.live), 2);
-  t.is(await count("", store.test), 1);
+  t.is((await get(`${DONATIONS}?customer=ann&order_id=1001`, store.live)).body["count"], 2);
+  t.is((await get(DONATIONS, store.test)).body["count"], 0);
 });
 
 test("a store searches charities with its own key and donates to one that it found", async (t) => {

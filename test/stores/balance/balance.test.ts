@@ -97,58 +97,39 @@ test("test keys spend nothing, need no balance and do not see live records", asy
 test("the balance comes with prices, threshold and pages of the ledger, newest first", async (t) => {
   const { db } = t.context;
   const { url, get, post, store } = await startStoreApiOf(t, {
-    store: { balanceCents: 500, lowBalanceCents: 200 },
+    store: { balanceCents: 300, lowBalanceCents: 200 },
   });
-  for (let planted = 0; planted < 6; planted += 1) {
-    await post("/app/api/plant", store.live, { trees: 1 });
-  }
+  await post("/app/api/plant", store.live, { trees: 1 });
+  await post("/app/api/plastic", store.live, { bottles: 3 });
   await post("/app/api/refund", store.live, { type: "tree", quantity: 1, reason: "cancelled" });
 
-  const first = await get("/app/api/balance?limit=5", store.live);
+  const first = await get("/app/api/balance?limit=2", store.live);
   t.like(first.body, {
-    balance_cents: 250,
+    balance_cents: 270,
     low_balance: false,
     low_balance_threshold_cents: 200,
     prices: { tree_cents: 50, bottle_cents: 10 },
     has_more: true,
   });
   const cursor = String(first.body["next_cursor"]);
-  const second = await get(`/app/api/balance?limit=5&cursor=${cursor}`, store.live);
-  const entries = [first, second].flatMap(({ body }) => rowsIn(body, "entries"));
-  t.deepEqual(
-    entries.map(({ kind, amount_cents: amount, balance_cents: balance }) => [
-      kind,
-      amount,
-      balance,
-    ]),
+  const second = await get(`/app/api/balance?limit=2&cursor=${cursor}`, store.live);
+  t.like(second.body, { has_more: false, next_cursor: "" });
+  t.like(
+    [first, second].flatMap(({ body }) => rowsIn(body, "entries")),
     [
-      ["refund", 50, 250],
-      ["tree", -50, 200],
-      ["tree", -50, 250],
-      ["tree", -50, 300],
-      ["tree", -50, 350],
-      ["tree", -50, 400],
-      ["tree", -50, 450],
-      ["topup", 500, 500],
+      { kind: "refund", amount_cents: 50, balance_cents: 270, note: "cancelled", reference: null },
+      { kind: "bottle", amount_cents: -30, balance_cents: 220 },
+      { kind: "tree", amount_cents: -50, balance_cents: 250 },
+      { kind: "topup", amount_cents: 300, balance_cents: 300 },
     ],
   );
-  t.is(entries[0]?.["note"], "cancelled");
-  t.is(entries[0]?.["reference"], null);
-  const deps = { db, clock: systemClock, actor: SERVICE };
-  const payment = {
-    kind: "topup",
-    storeId: store.id,
-    amountCents: 1,
-    reference: "invoice-1",
-    note: "",
-  } as const;
-  await changeBalance(deps, payment);
-  const newest = await get("/app/api/balance?limit=1", store.live);
-  t.is(rowsIn(newest.body, "entries")[0]?.["reference"], "invoice-1");
+  await changeBalance(
+    { db, clock: systemClock, actor: SERVICE },
+    { kind: "topup", storeId: store.id, amountCents: 1, reference: "invoice-1", note: "" },
+  );
   const headers = { ...store.live, Accept: "text/csv" };
   const csv = await (await fetch(`${url}/app/api/balance`, { headers })).text();
-  t.regex(csv, /^id,.*,reference,note,created_at\r\n\d+,topup,1,251,.*,invoice-1,,/u);
-  t.like(second.body, { has_more: false, next_cursor: "" });
+  t.regex(csv, /^id,.*,reference,note,created_at\r\n\d+,topup,1,271,.*,invoice-1,,/u);
   await post("/app/api/plant", store.live, { trees: 2 });
   t.true((await get("/app/api/verify", store.live)).body["low_balance"]);
   t.true((await get("/app/api/balance", store.live)).body["low_balance"]);

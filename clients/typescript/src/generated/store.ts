@@ -264,7 +264,7 @@ export interface components {
         };
         readonly Error: {
             /** @enum {string} */
-            readonly code: "UNAUTHORIZED" | "WRONG_KEY_TYPE" | "INVALID_KEY" | "INVALID_SHOP" | "READ_ONLY_KEY" | "INSUFFICIENT_BUDGET" | "INVALID_PARAMETER" | "FEATURE_DISABLED" | "DAILY_LIMIT_REACHED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "OVERLOADED" | "INTERNAL_ERROR";
+            readonly code: "INVALID_PARAMETER" | "UNAUTHORIZED" | "WRONG_KEY_TYPE" | "INVALID_SHOP" | "INVALID_KEY" | "READ_ONLY_KEY" | "INSUFFICIENT_BUDGET" | "FEATURE_DISABLED" | "DAILY_LIMIT_REACHED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "OVERLOADED" | "INTERNAL_ERROR";
             readonly error: string;
         };
         /** @description A planting order has reached a milestone, and so have its trees. Their evidence names the order as `order_id`. */
