@@ -10,7 +10,7 @@ export const KEY_PREFIX = {
 
 /** What a key allows; `write` includes reading. */
 export const KEY_SCOPES = ["read", "write"] as const;
-export type KeyScope = (typeof KEY_SCOPES)[number];
+type KeyScope = (typeof KEY_SCOPES)[number];
 
 /** What an operator decides about a key. */
 export type KeySettings = {
