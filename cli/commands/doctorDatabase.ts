@@ -5,7 +5,6 @@ import { countUsageAttention } from "../../modules/billing/meterEventReports.sql
 import { listWaitingStreams } from "../../modules/billing/sending/waitingStreams.sql.ts";
 import { describeEncryption } from "../../db/connections/connect.ts";
 import { readRole, readServerStatus } from "../../db/connections/serverStatus.ts";
-import { findFeedBlocker } from "../../modules/feed/feed.sql.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { DAY_MS, HOUR_MS } from "../../runtime/durations.rules.ts";
@@ -102,28 +101,6 @@ const checkReconciliation = async ({ db, clock }: DatabaseContext): Promise<Resu
   return report(`${problems.join("; ")}; see \`impact usage\``);
 };
 
-const TOLERATED_FEED_AGE_MS = 5 * 60 * 1000;
-
-/** Checks that no open transaction keeps clients from seeing new events. */
-const checkFeed = async ({ db, clock }: DatabaseContext): Promise<Result> => {
-  const blocker = await findFeedBlocker(db);
-  if (blocker === null) {
-    return ok("no transaction holds it back");
-  }
-  const { pid, role, openSince } = blocker;
-  if (pid === null) {
-    return wrong("a prepared transaction holds it back; end it, see pg_prepared_xacts");
-  }
-  const transaction = `a transaction of process ${pid}, role ${role ?? "unknown"},`;
-  if (openSince === null) {
-    return warning(`${transaction} holds it back; only its own role can see since when`);
-  }
-  const detail = `${transaction} has held it back since ${formatTime(openSince)}`;
-  return clock.now().getTime() - openSince.getTime() <= TOLERATED_FEED_AGE_MS
-    ? ok(detail)
-    : wrong(`${detail}; end it with \`SELECT pg_terminate_backend(${pid})\``);
-};
-
 /** Long enough to give a client another key. */
 const NOTICE_DAYS = 14;
 
@@ -149,6 +126,5 @@ export const DATABASE_CHECKS: Checks<DatabaseContext> = {
   "unreported usage": checkBacklog,
   usage: checkUsage,
   reconciliation: checkReconciliation,
-  "event feed": checkFeed,
   "API keys": checkKeys,
 };

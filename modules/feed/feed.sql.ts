@@ -15,9 +15,6 @@ import { afterLookup, sql, timestamp, values } from "../../db/sql.ts";
  * ADR 73.
  */
 
-/** The oldest transaction that has not ended. Events from it on are not shown, because earlier ones may still appear. */
-const HORIZON = sql.fragment`pg_snapshot_xmin(pg_current_snapshot())`;
-
 /** A page is not longer, whatever is asked for. */
 const MAXIMUM_EVENTS = 1000;
 
@@ -290,31 +287,6 @@ export const readFeedPage = (
       FROM ${firstEventsFrom(sql.fragment`asked.horizon`)} AS held
       WHERE NOT page.has_more
     ) AS held
-  `);
-
-const blockerRow = z.strictObject({
-  /** Null for a prepared transaction. */
-  pid: z.int().nullable(),
-  role: z.string().nullable(),
-  openSince: z.date().nullable(),
-});
-
-/**
- * Returns the server process whose open transaction holds the feed back, or null. Since when it is open is null if the
- * transaction is another role's and ours may not see it.
- */
-export const findFeedBlocker = (
-  db: CommonQueryMethods,
-): Promise<Readonly<z.output<typeof blockerRow>> | null> =>
-  db.maybeOne(sql.type(blockerRow)`
-    SELECT pg_locks.pid, activity.usename AS role, activity.xact_start AS "openSince"
-    FROM pg_locks
-    LEFT JOIN pg_stat_activity AS activity ON activity.pid = pg_locks.pid
-    WHERE pg_locks.locktype = 'transactionid'
-      AND pg_locks.mode = 'ExclusiveLock'
-      AND pg_locks.granted
-      AND pg_locks.transactionid = ${HORIZON}::xid
-    LIMIT 1
   `);
 
 const horizonRow = z.strictObject({ transactionId: z.string(), isOpen: z.boolean() });

@@ -138,6 +138,8 @@ const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
 const USAGE_ERRORS: readonly (readonly [line: string, message: RegExp])[] = [
   ["frob", /unknown command 'frob'/u],
   ["help frob", /unknown command 'frob'/u],
+  ["find ' '", /Must be 1 to 1000 characters\./u],
+  ["charity search ''", /Must be 1 to 1000 characters\./u],
   ["help usage frob", /unknown command 'frob'/u],
   ["org", /Usage: impact org/u],
   ["org shw", /Did you mean show/u],

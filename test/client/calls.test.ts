@@ -122,25 +122,6 @@ test("a loop over a list reads all pages once, with the filters", async (t) => {
   t.is(pages[0]?.total_planted_trees, 515);
 });
 
-test("donations and billing statuses are read page after page, too", async (t) => {
-  const { impact } = await startWithClient(t);
-  for (const amount of [100, 200, 300]) {
-    await impact.donate({ amount_cents: amount, ein: AMERICAN_RED_CROSS });
-    await impact.registerBottles({ count: amount });
-  }
-
-  const donations = await collect(impact.listDonations({ page_size: 2 }));
-  const usage = await collect(impact.listUsage({ limit: 2, kind: "bottle" }));
-  const bottles = await collect(impact.listBottles({ first: 1 }));
-
-  t.deepEqual(
-    donations.map((donation) => donation.amount_cents).toSorted((first, second) => first - second),
-    [100, 200, 300],
-  );
-  t.is(usage.length, 3);
-  t.is(bottles.length, 3);
-});
-
 test("a loop over donations yields each once, although donations are made meanwhile", async (t) => {
   const { impact } = await startWithClient(t);
   const donate = () => impact.donate({ amount_cents: 100, ein: AMERICAN_RED_CROSS });

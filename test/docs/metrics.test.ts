@@ -109,11 +109,11 @@ test("every alert says what it means and which command to run, as docs/monitorin
   for (const { name, text } of alerts) {
     t.regex(text, /^ +summary: ./mu, name);
     t.regex(text, /^ +description: ./mu, name);
-    t.regex(text, /^ +command: impact ./mu, name);
+    t.regex(text, /^ +command: (?:impact|psql) ./mu, name);
   }
   // The first command of a row is the alert's.
   const rows = (await readText("docs/monitoring.md")).matchAll(
-    /^\| `(?<name>Impact\w+)` +\|.*?`(?<command>impact [^`]+)`/gmu,
+    /^\| `(?<name>Impact\w+)` +\|.*?`(?<command>(?:impact|psql) [^`]+)`/gmu,
   );
   t.deepEqual(
     [...rows].map(({ groups }) => [groups?.["name"], groups?.["command"]]),

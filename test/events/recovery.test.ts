@@ -8,16 +8,13 @@ import { createEvent, recordEvent } from "../../modules/events/recordEvent.ts";
 import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { impactOf, readJson } from "../cli/runImpact.ts";
-import { openTestPool, testWithDatabase } from "../support/database.ts";
+import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import type { StoredEventContent } from "../../modules/events/events.rules.ts";
 import { refunded } from "./readEvents.ts";
 import { answer } from "./startReceiver.ts";
 import { setUpWebhooks, verify } from "./webhookScene.ts";
-import { systemClock } from "../../runtime/clock.ts";
-import { eventually } from "../support/programs.ts";
-import { createRandom } from "../support/random.ts";
 
 const test = testWithDatabase();
 
@@ -139,21 +136,6 @@ test("5,000 events are recovered at a time, and a repeated call continues, also 
   }
 });
 
-test("a recovered event has the body of its first delivery", async (t) => {
-  const { deps, recordAll, endpoint, deliver, receiver, recover } = await setUp(t);
-  await recordAll([refunded('"quoted"\n'), refunded("r")]);
-  await deliver();
-  await deps.db.query(sql.typeAlias("void")`
-    DELETE FROM webhook_delivery WHERE endpoint_id = ${endpoint.id}
-  `);
-
-  t.like(await recover(), { recovered: 2 });
-  await deliver();
-  const bodies = receiver.received.map(({ body }) => body);
-  t.deepEqual(bodies.slice(2).toSorted(), bodies.slice(0, 2).toSorted());
-  t.is(bodies.length, 4);
-});
-
 test("events are recovered from 14 days back at most", async (t) => {
   const { pass, clock, miss, recover } = await setUp(t);
   const since = clock.now();
@@ -252,73 +234,21 @@ test("a recovery begins the schedule again", async (t) => {
   t.like(await deliveries(), [{ state: "pending", attempts: 1 }]);
 });
 
-const WRITERS = 64;
-const WRITES = 8;
-const CONNECTIONS = 24;
-const QUARTER = (WRITERS * WRITES) / 4;
-
-test("beside 64 writers, an endpoint that is disabled meanwhile and recovered receives every event once", async (t) => {
-  const { databaseUrl } = t.context;
-  const { deps, accountId, endpoint, receiver, secret, deliver, clock, setStatus } =
-    await setUpWebhooks(t);
-  const owner = { accountId, mode: "live" } as const;
-  const pool = await openTestPool(t, databaseUrl, CONNECTIONS);
+test("an event whose transaction is open while the endpoint is disabled or enabled arrives once", async (t) => {
+  const { deps, owner, clock, names, deliver, setStatus, recover } = await setUp(t);
   const since = clock.now();
-  const committed: string[] = [];
-  const random = createRandom(1);
-  const wasDisabled = Promise.withResolvers<void>();
-  let finished = false;
-  const isFinished = (): boolean => finished;
-
-  const write = async (writer: number): Promise<void> => {
-    for (let index = 0; index < WRITES; index += 1) {
-      if (committed.length > QUARTER) {
-        await wasDisabled.promise;
-      }
-      const name = `${writer}-${index}`;
-      await pool.transaction(async (transaction) => {
-        await recordEvent(transaction, owner, systemClock.now(), refunded(name));
-        await transaction.query(
-          sql.typeAlias("void")`SELECT FROM pg_sleep(${random.next() * 0.03})`,
-        );
-      });
-      committed.push(name);
-    }
-  };
-  const writeAll = async (): Promise<void> => {
-    await Promise.all(Array.from({ length: WRITERS }, (_, index) => write(index)));
-    finished = true;
-  };
-
-  /** Delivers what comes, and misses a part of it because the endpoint is disabled. */
-  const deliverAll = async (): Promise<void> => {
-    while (!isFinished()) {
-      clock.set(new Date().toISOString());
-      await deliver();
-      if (committed.length > QUARTER) {
-        await setStatus("disabled");
-        wasDisabled.resolve();
-        // At least one transaction has begun since then.
-        const enough = committed.length + CONNECTIONS;
-        await eventually(() => isFinished() || committed.length > enough);
-        await setStatus("enabled");
-      }
-    }
-  };
-
-  await Promise.all([writeAll(), deliverAll()]);
-  clock.set(new Date().toISOString());
-  const { recovered, hasMore } = await recoverWebhookEvents(deps, endpoint, { since });
-  // One call begins no attempt after twenty seconds.
-  while ((await deliver()) === 0) {}
-
-  const expected = committed.toSorted();
-  t.is(expected.length, WRITERS * WRITES);
-  t.true(recovered > 0, "some were missed");
-  t.false(hasMore);
-  const names = receiver.received.map((request) =>
-    String(verify(request, secret).data["registration_id"]),
-  );
-  t.deepEqual(names.toSorted(), expected);
-  t.like(await recoverWebhookEvents(deps, endpoint, { since }), { recovered: 0 });
+  /** Records an event in a transaction that is open while a function runs. */
+  const recordAround = (name: string, during: () => Promise<unknown>) =>
+    deps.db.transaction(async (transaction) => {
+      await recordEvent(transaction, owner, clock.now(), refunded(name));
+      await during();
+    });
+  await recordAround("before it was disabled", () => setStatus("disabled"));
+  await recordAround("before it was enabled", () => setStatus("enabled"));
+  await deliver();
+  t.deepEqual(names(), ["before it was disabled"]);
+  t.like(await recover(since), { recovered: 1 });
+  await deliver();
+  t.deepEqual(names(), ["before it was disabled", "before it was enabled"]);
+  t.like(await recover(since), { recovered: 0 });
 });
