@@ -1,15 +1,15 @@
 import { z } from "zod";
+import { readJson, runImpact } from "./runImpact.ts";
 import type { Run } from "./runImpact.ts";
-import { readJson } from "./runImpact.ts";
 
 const findings = z.array(
   z.strictObject({ check: z.string(), status: z.string(), detail: z.string() }),
 );
 type Finding = z.output<typeof findings>[number];
 
-/** Runs doctor and returns what it finds. */
+/** Runs doctor, with these settings or as a command that has its own, and returns what it finds. */
 export const diagnose = async (
-  impact: (...args: readonly string[]) => Promise<Run>,
+  given: Readonly<Record<string, string>> | ((...args: readonly string[]) => Promise<Run>),
 ): Promise<{
   readonly exitCode: number;
   readonly list: readonly Finding[];
@@ -17,7 +17,10 @@ export const diagnose = async (
   /** Returns a finding's status and detail in one line. */
   readonly of: (name: string) => string;
 }> => {
-  const run = await impact("doctor", "--json");
+  const args = ["doctor", "--json"];
+  const run = await (typeof given === "function"
+    ? given(...args)
+    : runImpact(args, { env: given }));
   const list = findings.parse(readJson(run));
   const find = (name: string) => list.find(({ check }) => check === name);
   return {

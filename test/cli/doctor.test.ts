@@ -1,4 +1,5 @@
 import type { ExecutionContext } from "ava";
+import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
@@ -36,18 +37,32 @@ const openOwnDatabase = async (t: ExecutionContext<DatabaseContext>): Promise<Da
   return t.context;
 };
 
+/** Starts a double of Stripe until the test ends. Returns it with the settings of its key. */
+const startStripe = async (
+  t: ExecutionContext,
+  options: Parameters<typeof startStripeDouble>[0] = {},
+) => {
+  const double = await startStripeDouble(options);
+  t.teardown(double.close);
+  const { secretKey, url } = double;
+  return {
+    control: double.control,
+    env: { STRIPE_SECRET_KEY: secretKey, STRIPE_API_BASE: url },
+    /** Makes it the processor of a database. */
+    prepare: async (db: DatabasePool) => {
+      const stripe = connectStripe({ secretKey, apiBase: url });
+      await createBilling({ db, stripe }).prepare();
+    },
+  };
+};
+
 test.serial(
   "doctor and workflow show follow a refund through an outage of Stripe until it completes",
   async (t) => {
     const { db } = t.context;
     const { settings } = await setUp(t);
-    const double = await startStripeDouble();
-    t.teardown(double.close);
-    const env = {
-      ...settings,
-      STRIPE_SECRET_KEY: double.secretKey,
-      STRIPE_API_BASE: double.url,
-    };
+    const double = await startStripe(t);
+    const env = { ...settings, ...double.env };
     const impact = (...args: readonly string[]): Promise<Run> => runImpact(args, { env });
     const fresh = await diagnose(impact);
     t.is(fresh.exitCode, 1);
@@ -129,18 +144,13 @@ test.serial("doctor reports failed usage and a rejected Stripe key", async (t) =
       ${id}, 'live', 'tree', 1, 1, 1, ${`u1:${id}:live:tree:1:1`}, 'stripe', 'failed', 'refused', now()
     )
   `);
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  const found = await diagnose((...args) =>
-    runImpact(args, {
-      env: {
-        ...settings,
-        DATABASE_URL: databaseUrl,
-        STRIPE_SECRET_KEY: "sk_test_other",
-        STRIPE_API_BASE: double.url,
-      },
-    }),
-  );
+  const { env } = await startStripe(t);
+  const found = await diagnose({
+    ...settings,
+    ...env,
+    DATABASE_URL: databaseUrl,
+    STRIPE_SECRET_KEY: "sk_test_other",
+  });
   t.is(found.exitCode, 1);
   t.is(found.of("usage"), "wrong: 1 item needs a person (1 refused); see `impact usage`");
   t.regex(found.of("Stripe"), /^wrong: .*API [Kk]ey/u);
@@ -160,25 +170,16 @@ test.serial("doctor reports usage that waits for a Stripe key", async (t) => {
 test.serial("doctor reports charity providers with which requests would fail", async (t) => {
   const { db } = t.context;
   const { settings } = await setUp(t);
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  await createBilling({
-    db,
-    stripe: connectStripe({ secretKey: double.secretKey, apiBase: double.url }),
-  }).prepare();
+  const stripe = await startStripe(t);
+  await stripe.prepare(db);
   const store = await createTestStore(db);
   const deps = { db, clock: systemClock, actor: SERVICE };
   await updateStore(deps, store.id, { charityProvider: "everyorg" });
   await updateStore(deps, store.id, { isInstalled: false });
   const { id } = await createTestOrganization(db, { name: "Bare" });
   await updateOrganization(deps, id, { charityProvider: "pledge" });
-  const env = {
-    ...settings,
-    STRIPE_SECRET_KEY: double.secretKey,
-    STRIPE_API_BASE: double.url,
-  };
 
-  const found = await diagnose((...args) => runImpact(args, { env }));
+  const found = await diagnose({ ...settings, ...stripe.env });
 
   t.regex(found.of("charity providers"), /^wrong: PLEDGE_API_KEY is not set here/u);
   t.notRegex(found.of("charity providers"), /EVERYORG/u, "the store is uninstalled");
@@ -197,9 +198,7 @@ test.serial("doctor does not check the APIs of an npm start with another databas
     temporalNamespace: "default",
   });
 
-  const found = await diagnose((...args) =>
-    runImpact(args, { env: { ...settings, DATA_DIR: folder } }),
-  );
+  const found = await diagnose({ ...settings, DATA_DIR: folder });
 
   t.regex(found.of("standalone API"), /^skipped/u);
   t.regex(found.of("settings"), /no `npm start` with this database is running/u);
@@ -209,7 +208,7 @@ test.serial("doctor says that Stripe is not configured even if the database is d
   const { settings } = await setUp(t);
   const env = { ...settings, DATABASE_URL: "postgres://impact@127.0.0.1:1/impact" };
 
-  const found = await diagnose((...args) => runImpact(args, { env }));
+  const found = await diagnose(env);
 
   t.regex(found.of("database"), /^wrong/u);
   t.regex(found.of("Stripe"), /^skipped: STRIPE_SECRET_KEY is not set here/u);
@@ -223,7 +222,7 @@ test.serial("doctor reports every unreachable service, not only the first", asyn
     STRIPE_SECRET_KEY: "sk_test_x",
     STRIPE_API_BASE: "http://127.0.0.1:1",
   };
-  const { exitCode, list } = await diagnose((...args) => runImpact(args, { env }));
+  const { exitCode, list } = await diagnose(env);
   t.is(exitCode, 1);
   const wrong = list.filter(({ status }) => status === "wrong").map(({ check }) => check);
   t.deepEqual(wrong, ["database", "Temporal", "Stripe"]);
@@ -233,34 +232,20 @@ test("doctor reports a database that refuses writes", async (t) => {
   const { databaseUrl } = await openOwnDatabase(t);
   const url = new URL(databaseUrl);
   url.searchParams.set("options", "-c default_transaction_read_only=on");
-  const { of } = await diagnose((...args) =>
-    runImpact(args, { env: { DATABASE_URL: url.href, TEMPORAL_ADDRESS: "127.0.0.1:1" } }),
-  );
+  const { of } = await diagnose({ DATABASE_URL: url.href, TEMPORAL_ADDRESS: "127.0.0.1:1" });
   t.regex(of("database"), /^ok/u);
   t.regex(of("database writes"), /^wrong: the database is read-only/u);
 });
 
 test("an organization without a Stripe customer is a warning until it has live usage", async (t) => {
   const { db, databaseUrl } = await openOwnDatabase(t);
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  await createBilling({
-    db,
-    stripe: connectStripe({ secretKey: double.secretKey, apiBase: double.url }),
-  }).prepare();
+  const { env, prepare } = await startStripe(t);
+  await prepare(db);
   const { id } = await createTestOrganization(db, { name: "Demo organization" });
   const register = (mode: "live" | "test") =>
     createRegistrationWriter({ db, clock: systemClock }).register(registrationOf(id, { mode }));
   const checkCustomers = async () => {
-    const { find } = await diagnose((...args) =>
-      runImpact(args, {
-        env: {
-          DATABASE_URL: databaseUrl,
-          STRIPE_SECRET_KEY: double.secretKey,
-          STRIPE_API_BASE: double.url,
-        },
-      }),
-    );
+    const { find } = await diagnose({ DATABASE_URL: databaseUrl, ...env });
     return find("Stripe customers");
   };
 
@@ -282,9 +267,7 @@ test("doctor counts endpoints that fail, and warns of those that are disabled", 
   const { databaseUrl } = await openOwnDatabase(t);
   const { receiver, record, deliver } = await setUpWebhooks(t);
   const check = async () => {
-    const { of } = await diagnose((...args) =>
-      runImpact(args, { env: { DATABASE_URL: databaseUrl } }),
-    );
+    const { of } = await diagnose({ DATABASE_URL: databaseUrl });
     return of("webhook endpoints");
   };
   t.is(await check(), "ok: 0 endpoints fail");
@@ -303,28 +286,17 @@ test("doctor counts endpoints that fail, and warns of those that are disabled", 
 
 /** Runs doctor and returns what one of its checks says. */
 const diagnoseOne = async (name: string, env: Readonly<Record<string, string>>): Promise<string> =>
-  (await diagnose((...args) => runImpact(args, { env }))).of(name);
+  (await diagnose(env)).of(name);
 
 test.serial(
   "doctor says which permissions a restricted key lacks, and what webhooks need",
   async (t) => {
     const { db, databaseUrl } = t.context;
-    const { control, close, ...stripe } = await startStripeDouble();
-    t.teardown(close);
-    const { secretKey } = stripe;
-    await createBilling({
-      db,
-      stripe: connectStripe({ secretKey, apiBase: stripe.url }),
-    }).prepare();
-    const env = {
-      DATABASE_URL: databaseUrl,
-      STRIPE_SECRET_KEY: secretKey,
-      STRIPE_API_BASE: stripe.url,
-    };
+    const { control, prepare, ...stripe } = await startStripe(t);
+    await prepare(db);
+    const env = { DATABASE_URL: databaseUrl, ...stripe.env };
 
-    const complete = await diagnose((...args) =>
-      runImpact(args, { env: { ...env, STRIPE_WEBHOOK_SECRET: "whsec_1,whsec_2" } }),
-    );
+    const complete = await diagnose({ ...env, STRIPE_WEBHOOK_SECRET: "whsec_1,whsec_2" });
     const message =
       "The provided key 'rk_test_x' does not have the required permissions for this endpoint on account 'acct_1'. " +
       "Having the 'rak_customer_read' permission would allow this request to continue.";
@@ -336,7 +308,7 @@ test.serial(
       status: 403,
       body,
     });
-    const incomplete = await diagnose((...args) => runImpact(args, { env }));
+    const incomplete = await diagnose(env);
 
     t.is(complete.of("Stripe key"), "ok: the key may read all that is needed");
     t.is(complete.of("Stripe webhooks"), "ok: 2 signing secrets are set");
@@ -352,18 +324,12 @@ test.serial(
 test("doctor of a separated copy rejects the original's live key, and does not ask for one", async (t) => {
   const databaseUrl = await copyDatabase(t);
   const db = await openTestPool(t, databaseUrl, 1);
-  const double = await startStripeDouble({ secretKey: "sk_live_double" });
-  t.teardown(double.close);
-  const stripe = { secretKey: double.secretKey, apiBase: double.url };
-  await createBilling({ db, stripe: connectStripe(stripe) }).prepare();
+  const { env, prepare } = await startStripe(t, { secretKey: "sk_live_double" });
+  await prepare(db);
   await createTestOrganization(db, { stripeCustomerId: "cus_of_the_original" });
   await db.end();
   const settings = { DATABASE_URL: databaseUrl };
-  const withKey = {
-    ...settings,
-    STRIPE_SECRET_KEY: double.secretKey,
-    STRIPE_API_BASE: double.url,
-  };
+  const withKey = { ...settings, ...env };
   t.regex(await diagnoseOne("billing processor", withKey), /^ok: the Stripe account acct_double/u);
   await runImpact(["usage", "hold", "--reason", "copied disk"], { env: settings });
   const separated = await runImpact(["usage", "resume", "--as-copy"], { env: settings });

@@ -1,5 +1,4 @@
-import type { DatabaseTransactionConnection, DatabasePool } from "slonik";
-import { z } from "zod";
+import type { DatabaseTransactionConnection } from "slonik";
 import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import type { Operation } from "../../modules/records/idempotencyKeys.rules.ts";
 import { keyHash, scopeOf } from "../../modules/records/idempotencyKeys.sql.ts";
@@ -20,7 +19,7 @@ import { lineOf as treeLine } from "./importLine.ts";
 import { importForStore, linesOf, setUpImport, summaryOf } from "./importScene.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { importHistory } from "../../modules/history/importHistory.ts";
-import type { ImportLine, Rejection } from "../../modules/history/importLine.ts";
+import type { ImportLine } from "../../modules/history/importLine.ts";
 import { importedTree } from "./importedTree.ts";
 
 const test = testWithDatabase();
@@ -153,94 +152,29 @@ for (const { operation, body } of [
   });
 }
 
-const lineOf = (number: number, fields: Partial<typeof importedTree> = {}): ImportLine => ({
-  file: "history",
-  number,
-  text: "",
-  record: { ...importedTree, imported_id: `old-${number}`, ...fields },
-});
-
-/** Yields lines, and runs a function when those before its place have been imported. */
-async function* interrupted(
-  first: readonly ImportLine[],
-  between: () => Promise<void>,
-  second: readonly ImportLine[],
-): AsyncGenerator<ImportLine, void, void> {
-  yield* first;
-  await between();
-  yield* second;
-}
-
-const importFrom = async (
-  db: DatabasePool,
-  accountId: string,
-  source: AsyncIterable<ImportLine>,
-  purpose: "import" | "verification" = "import",
-) => {
-  const rejections: Rejection[] = [];
-  const seen: number[] = [];
-  const summary = await importHistory(
-    { db, clock: systemClock, actor: SERVICE },
-    { accountId, mode: "live", isStore: false },
-    source,
-    { purpose, ordersPlanting: false, charityProvider: "catalogue" },
-    {
-      onRejected: (rejection) => {
-        rejections.push(rejection);
-      },
-      onProgress: ({ lines }) => seen.push(lines),
-    },
-  );
-  return { summary, rejections, seen };
-};
-
-/** Transactions of other sessions in this database. */
-const countOpenTransactions = (db: DatabasePool): Promise<bigint> =>
-  db.oneFirst(sql.type(z.strictObject({ count: z.bigint() }))`
-    SELECT count(*)
-    FROM pg_stat_activity
-    WHERE datname = current_database() AND pid <> pg_backend_pid() AND state LIKE 'idle in transaction%'
-  `);
-
-test.serial("an import and a verification that wait for lines open no transaction", async (t) => {
-  const { db } = t.context;
-  const { id: accountId } = await createTestOrganization(db);
-  const seen: bigint[] = [];
-  const source = (): AsyncGenerator<ImportLine, void, void> =>
-    interrupted(
-      [lineOf(1)],
-      async () => {
-        seen.push(await countOpenTransactions(db));
-      },
-      [lineOf(2)],
-    );
-
-  await importFrom(db, accountId, source());
-  await importFrom(db, accountId, source(), "verification");
-
-  t.deepEqual(seen, [0n, 0n]);
-});
-
 const LINES = 1200;
 
 // oxlint-disable-next-line typescript/require-await -- the import reads an asynchronous stream.
 async function* readLines(): AsyncGenerator<ImportLine> {
   for (let number = 1; number <= LINES; number += 1) {
-    yield lineOf(number, { count: number });
+    const record = { ...importedTree, imported_id: `old-${number}`, count: number };
+    yield { file: "history", number, text: "", record };
   }
 }
 
-test("an import and a verification read all of several batches", async (t) => {
+test("an import reads all of several batches", async (t) => {
   const { db } = t.context;
   const { id: accountId } = await createTestOrganization(db);
-  const { summary, seen } = await importFrom(db, accountId, readLines());
+  const seen: number[] = [];
+  await importHistory(
+    { db, clock: systemClock, actor: SERVICE },
+    { accountId, mode: "live", isStore: false },
+    readLines(),
+    { purpose: "import", charityProvider: "catalogue" },
+    { onRejected: ({ reason }) => t.fail(reason), onProgress: ({ lines }) => seen.push(lines) },
+  );
 
-  t.like(summary, { lines: LINES, bad: 0, kinds: { tree: { new: LINES, conflict: 0 } } });
   t.deepEqual(seen, [500, 1000, 1200]);
   const owner = { accountId, mode: "live", kind: "tree" } as const;
   t.is((await readTotals(db, owner, systemClock.now())).all, (LINES * (LINES + 1)) / 2);
-
-  const verified = await importFrom(db, accountId, readLines(), "verification");
-  t.like(verified.summary, { kinds: { tree: { already_there: LINES } } });
-  t.deepEqual(verified.rejections, []);
 });

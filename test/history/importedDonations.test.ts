@@ -91,19 +91,6 @@ test("lists, repeated keys and refunds find every imported donation by the id th
   t.like(refundedBefore, { refunded: true, refunded_at: null });
 });
 
-test("a refund by the internal id returns the id that the donation brought along", async (t) => {
-  const { importText, impact } = await setUpImport(t);
-  await importText(linesOf({ ...DONATIONS[0], id: "d-internal" }), "--kind", "donation");
-  const found = await impact("find", "d-internal", "--json");
-  const { records } = z
-    .looseObject({ records: z.array(z.looseObject({ internal_id: z.string() })) })
-    .parse(readJson(found));
-  const internalId = records[0]?.internal_id ?? "";
-  const refund = await impact("refund", internalId, "--reason", "test", "--json");
-  t.is(refund.exitCode, 0, refund.stderr);
-  t.like(readJson(refund), { donation_id: "d-internal" });
-});
-
 test("a donation that is there with another amount is a conflict", async (t) => {
   const { importText } = await setUpImport(t);
   // The other test's ids are those of another account, and operators' commands look in all accounts.
