@@ -28,7 +28,7 @@ import { askAboutUnsent } from "./meterEvents.sql.ts";
 import { LONGEST_USAGE_LAG_MS } from "./usage.rules.ts";
 import { requestSubscriptionReads } from "./processorEvents/processorEvents.sql.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
-import { disableEndpoints } from "../events/endpoints.sql.ts";
+import { updateEndpoints } from "../events/endpoints.sql.ts";
 import type { Context } from "../../runtime/context.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 
@@ -126,7 +126,11 @@ const separateCopy = async (
 ) => {
   const id = await identifyDeployment(transaction);
   await recordSeparation(transaction, now);
-  const disabled = await disableEndpoints(transaction, { reason: "requested", now });
+  const disabled = await updateEndpoints(
+    transaction,
+    { areEnabled: true },
+    { disabledAt: now, disabledReason: "requested" },
+  );
   return {
     name: deploymentNameOf({ id }),
     originalName: deploymentNameOf(original),

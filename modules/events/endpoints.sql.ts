@@ -1,16 +1,10 @@
-import type {
-  CommonQueryMethods,
-  DatabaseTransactionConnection,
-  FragmentSqlToken,
-  ListSqlToken,
-} from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { AccountMode, Mode } from "../records/owner.rules.ts";
 import { DISABLED_REASONS } from "./events.rules.ts";
-import type { DisabledReason } from "./events.rules.ts";
 import { isUuid } from "../records/fields.rules.ts";
 import { accountTypeColumn, modeColumn } from "../records/columns.sql.ts";
-import { assignments, assignmentsOf, columnsOf, sql, timestamp } from "../../db/sql.ts";
+import { assignmentsOf, columnName, columnsOf, sql, timestamp } from "../../db/sql.ts";
 
 const columns = z.strictObject({
   id: z.uuid(),
@@ -111,7 +105,13 @@ export const findEndpoint = async (
 /** What the owner of an endpoint chooses. */
 export type EndpointSettings = Pick<WebhookEndpoint, "url" | "description" | "types">;
 
-const typesOf = (types: EndpointSettings["types"]) => types && sql.array([...types], "text");
+/** A value of a column. */
+const parameterOf = (value: string | Date | readonly string[] | null) =>
+  value instanceof Date
+    ? timestamp(value)
+    : typeof value === "object" && value !== null
+      ? sql.array([...value], "text")
+      : value;
 
 export const insertEndpoint = (
   transaction: DatabaseTransactionConnection,
@@ -127,7 +127,7 @@ export const insertEndpoint = (
         id, account_id, mode, url, description, types, secret, idempotency_key, created_at
       )
       VALUES (
-        ${endpoint.id}, ${accountId}, ${mode}, ${endpoint.url}, ${endpoint.description}, ${typesOf(endpoint.types)},
+        ${endpoint.id}, ${accountId}, ${mode}, ${endpoint.url}, ${endpoint.description}, ${parameterOf(endpoint.types)},
         ${endpoint.secret}, ${endpoint.idempotencyKey}, ${timestamp(endpoint.createdAt)}
       )
       RETURNING *
@@ -135,91 +135,55 @@ export const insertEndpoint = (
     ${selectFrom(sql.fragment`inserted`)}
   `);
 
-/** Changes the endpoints that meet a condition, and returns them. */
-const update = (
-  db: CommonQueryMethods,
-  changes: ListSqlToken,
-  condition: FragmentSqlToken,
-): Promise<readonly WebhookEndpoint[]> =>
-  db.any(sql.type(endpointRow)`
-    WITH updated AS (UPDATE webhook_endpoint SET ${changes} WHERE ${condition} RETURNING *)
-    ${selectFrom(sql.fragment`updated`)}
-  `);
-
 /** What to change; undefined leaves it as it is. */
-export type EndpointChanges = {
-  readonly [Name in keyof EndpointSettings]?: EndpointSettings[Name] | undefined;
-};
+type Changes<Row> = { readonly [Name in keyof Row]?: Row[Name] | undefined };
 
-/** Changes an endpoint. What its server did at an earlier URL, or before it was enabled, says nothing about later. */
-export const updateEndpoint = async (
-  transaction: DatabaseTransactionConnection,
-  id: string,
-  { url, description, types, isEnabled }: EndpointChanges & { readonly isEnabled: boolean },
-): Promise<void> => {
-  const changes = assignmentsOf({
-    url,
-    description,
-    types: types === undefined ? undefined : typesOf(types),
-    ...(url !== undefined && {
-      failing_since: sql.fragment`CASE WHEN url = ${url} THEN failing_since END`,
-      last_error: sql.fragment`CASE WHEN url = ${url} THEN last_error END`,
-    }),
-    ...(isEnabled && { disabled_at: null, disabled_reason: null }),
-    ...(isEnabled && { failing_since: null, last_error: null }),
-  });
-  if (changes !== null) {
-    await update(transaction, changes, sql.fragment`id = ${id}`);
-  }
-};
+/** What the owner of an endpoint can change. */
+export type EndpointChanges = Changes<EndpointSettings>;
 
 /**
- * Disables endpoints that are not disabled, and returns them.
- * @param options.id the only one; all if it is absent
- * @param options.url the URL that is the reason; those with another one are left out
+ * Changes endpoints, and returns them.
+ * @param filter.id the only one; all if it is absent
+ * @param filter.url those with another one are left out
  */
-export const disableEndpoints = (
+export const updateEndpoints = async (
   db: CommonQueryMethods,
   {
     id,
     url,
-    reason,
-    now,
+    areEnabled = false,
   }: {
     readonly id?: string;
     readonly url?: string | undefined;
-    readonly reason: DisabledReason;
-    readonly now: Date;
+    /** Whether disabled ones are left out. */
+    readonly areEnabled?: boolean;
   },
+  changes: Changes<
+    Omit<z.output<typeof columns>, "id" | "accountId" | "mode" | "createdAt"> & {
+      readonly previousSecret: string | null;
+      readonly previousSecretUntil: Date | null;
+    }
+  >,
 ): Promise<readonly WebhookEndpoint[]> => {
+  const assigned = Object.entries(changes).map(
+    ([name, value]) =>
+      [columnName(name), value === undefined ? value : parameterOf(value)] as const,
+  );
+  const assignments = assignmentsOf(Object.fromEntries(assigned));
   const conditions = [
-    sql.fragment`disabled_at IS NULL`,
+    sql.fragment`true`,
     ...(id === undefined ? [] : [sql.fragment`id = ${id}`]),
     ...(url === undefined ? [] : [sql.fragment`url = ${url}`]),
+    ...(areEnabled ? [sql.fragment`disabled_at IS NULL`] : []),
   ];
-  return update(
-    db,
-    assignments({ disabled_at: timestamp(now), disabled_reason: reason }),
-    sql.fragment`${sql.join(conditions, sql.fragment` AND `)}`,
-  );
-};
-
-/**
- * Replaces an endpoint's secret. One that was replaced before no longer signs.
- * @param previousUntil until when the present one signs as well; null if it does not
- */
-export const replaceSecret = async (
-  transaction: DatabaseTransactionConnection,
-  id: string,
-  secret: string,
-  previousUntil: Date | null,
-): Promise<void> => {
-  const changes = assignments({
-    secret,
-    previous_secret: previousUntil && sql.fragment`webhook_endpoint.secret`,
-    previous_secret_until: timestamp(previousUntil),
-  });
-  await update(transaction, changes, sql.fragment`id = ${id}`);
+  return assignments === null
+    ? []
+    : db.any(sql.type(endpointRow)`
+        WITH updated AS (
+          UPDATE webhook_endpoint SET ${assignments} WHERE ${sql.join(conditions, sql.fragment` AND `)} RETURNING *
+        )
+        ${selectFrom(sql.fragment`updated`)}
+      `);
 };
 
 /** Deletes an endpoint. Its deliveries are no longer made, and leave with their events. */

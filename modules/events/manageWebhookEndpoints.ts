@@ -2,13 +2,11 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import type { AccountMode } from "../records/owner.rules.ts";
 import {
   deleteEndpoint,
-  disableEndpoints,
   findEndpoint,
   insertEndpoint,
   listEndpoints,
   lockEndpointsOf,
-  replaceSecret,
-  updateEndpoint,
+  updateEndpoints,
 } from "./endpoints.sql.ts";
 import type { EndpointChanges, EndpointSettings, WebhookEndpoint } from "./endpoints.sql.ts";
 import { insertPing } from "./deliveries.sql.ts";
@@ -162,7 +160,8 @@ export const disableWebhookEndpoint = async (
   { reason, url }: { readonly reason: DisabledReason; readonly url?: string },
 ): Promise<WebhookEndpoint | null> => {
   const now = context.clock.now();
-  const [endpoint] = await disableEndpoints(transaction, { id, url, reason, now });
+  const disabled = { disabledAt: now, disabledReason: reason };
+  const [endpoint] = await updateEndpoints(transaction, { id, url, areEnabled: true }, disabled);
   if (endpoint && context.actor) {
     const { lastError } = endpoint;
     await recordEvent(transaction, endpoint, now, {
@@ -204,7 +203,18 @@ export const updateWebhookEndpoint = (
         ? undefined
         : requireUsableUrl(changes.url, context.webhookSettings, others);
     const isEnabled = status === "enabled" && before.disabledAt !== null;
-    await updateEndpoint(transaction, id, { ...changes, url, isEnabled });
+    const hasMoved = url !== undefined && url !== before.url;
+    // What its server did at an earlier URL, or before it was enabled, says nothing about later.
+    await updateEndpoints(
+      transaction,
+      { id },
+      {
+        ...changes,
+        url,
+        ...(isEnabled && { disabledAt: null, disabledReason: null }),
+        ...((isEnabled || hasMoved) && { failingSince: null, lastError: null }),
+      },
+    );
     if (status === "disabled") {
       await disableWebhookEndpoint(transaction, context, id, { reason: "requested" });
     }
@@ -250,16 +260,19 @@ export const pingWebhookEndpoint = (
  */
 export const rotateWebhookSecret = (
   context: ChangeContext,
-  { id }: WebhookEndpoint,
+  { id, accountId, mode }: WebhookEndpoint,
   { revokesPrevious }: { readonly revokesPrevious: boolean },
 ): Promise<{ readonly secret: string; readonly previousValidUntil: Date | null }> =>
   context.db.transaction(async (transaction) => {
+    await lockEndpointsOf(transaction, { accountId, mode });
     const endpoint = await getWebhookEndpoint(transaction, id);
     const secret = newSecret();
     const previousValidUntil = revokesPrevious
       ? null
       : new Date(context.clock.now().getTime() + OLD_SECRET_HOURS * HOUR_MS);
-    await replaceSecret(transaction, id, secret, previousValidUntil);
+    const previousSecret = previousValidUntil && endpoint.secret;
+    const previous = { previousSecret, previousSecretUntil: previousValidUntil };
+    await updateEndpoints(transaction, { id }, { secret, ...previous });
     await recordWebhookAction(transaction, context, "webhook.rotate", endpoint, {
       revokesPrevious,
     });

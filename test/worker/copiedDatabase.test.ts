@@ -11,7 +11,7 @@ import {
   recordProcessor,
 } from "../../modules/billing/deployment.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { disableEndpoints, findEndpoint } from "../../modules/events/endpoints.sql.ts";
+import { findEndpoint, updateEndpoints } from "../../modules/events/endpoints.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import type { LiveProcessor } from "../../modules/billing/deployment.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
@@ -175,7 +175,7 @@ test("a copy beside the original sends nothing to the original's webhook endpoin
       created.push(endpoint);
     }
     const id = created[1]?.id ?? "";
-    await disableEndpoints(db, { id, reason: "gone", now: systemClock.now() });
+    await updateEndpoints(db, { id }, { disabledAt: systemClock.now(), disabledReason: "gone" });
   });
   const [endpoint = { id: "", accountId: "" }, gone = endpoint] = created;
   const deliver = ({ db }: Database) => createDeliveriesTo(deliveryContext(db), endpoint.id)();
