@@ -12,7 +12,7 @@ import { listWaitingStreams } from "../modules/billing/sending/waitingStreams.sq
 import { listLastPasses } from "../db/perpetualWork.sql.ts";
 import { readFeedHorizon } from "../modules/feed/feed.sql.ts";
 import { countLowBalances } from "../modules/stores/stores.sql.ts";
-import { countEndpointStates, ENDPOINT_STATES } from "../modules/events/endpointHealth.sql.ts";
+import { countEndpointStates, ENDPOINT_STATES } from "../modules/events/endpoints.sql.ts";
 import { SUBSCRIPTION_POLICIES } from "../modules/accounts/accounts.rules.ts";
 import { findHold } from "../modules/billing/deployment.rules.ts";
 import {

@@ -2,7 +2,7 @@ import type { Client } from "@temporalio/client";
 import { readDeployment, readServerMark } from "../../modules/billing/deployment.sql.ts";
 import { hasLiveLedgerUsage } from "../../modules/billing/ledgerUsage.sql.ts";
 import { listLastPasses } from "../../db/perpetualWork.sql.ts";
-import { countEndpointStates } from "../../modules/events/endpointHealth.sql.ts";
+import { countEndpointStates } from "../../modules/events/endpoints.sql.ts";
 import {
   HOLD_ADVICE,
   UNDECIDED_COPY,

@@ -12,7 +12,12 @@ import {
   rotateWebhookSecret,
   updateWebhookEndpoint,
 } from "../../modules/events/manageWebhookEndpoints.ts";
-import { presentEndpoint } from "../../modules/events/presentWebhooks.ts";
+import { presentDelivery, presentEndpoint } from "../../modules/events/presentWebhooks.ts";
+import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.ts";
+import { listDeliveries } from "../../modules/events/deliveries.sql.ts";
+import { DELIVERY_STATES } from "../../modules/events/decideDelivery.rules.ts";
+import { counted } from "../../runtime/counted.rules.ts";
+import { sinceOption } from "../timeRange.ts";
 import type { WebhookContext } from "../../modules/events/context.ts";
 import type { OperatorContext } from "../../modules/accounts/context.ts";
 import {
@@ -21,7 +26,7 @@ import {
   readAccountFilter,
   requiredAccount,
 } from "../accountOptions.ts";
-import { namesFrom, parseId, parseLimit, parseMode } from "../arguments.ts";
+import { namesFrom, parseEventId, parseId, parseLimit, parseMode } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
@@ -29,7 +34,6 @@ import { openChange, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { only, printDetails, printList, printResult, sayIfMore } from "../output/print.ts";
 import type { Fields } from "../output/print.ts";
-import { ENDPOINT, addDeliveryCommands } from "./webhookDeliveries.ts";
 import { addListenCommand } from "./webhookListen.ts";
 
 const jsonOf = (endpoint: WebhookEndpoint) => ({
@@ -59,6 +63,8 @@ const SAVE_SECRET = "Save this secret now; it cannot be shown again.";
 
 const TYPES_OPTION = ["--types <list>", "only these types, with commas between them"] as const;
 const parseTypes = namesFrom(WEBHOOK_TYPES);
+
+const ENDPOINT = ["<endpoint-id>", "id of the endpoint, from `webhook list`", parseId] as const;
 
 /** The options of the commands that change an endpoint. */
 type EndpointOptions = ChangeOptions & {
@@ -206,6 +212,72 @@ const addChangeCommands = (webhook: Command, context: CliContext): void => {
       say(io, `The ping ${id} is sent within seconds. See: ${command}`);
     },
   );
+};
+
+const parseChosen = (eventId: string | undefined, since: Date | undefined) => {
+  if (eventId !== undefined && since === undefined) {
+    return { eventId };
+  }
+  if (eventId === undefined && since !== undefined) {
+    return { since };
+  }
+  throw new CommandError(EXIT.usage, "Pass either the id of an event or --since.");
+};
+
+const addDeliveryCommands = (webhook: Command, context: CliContext): void => {
+  const { io, connections } = context;
+
+  webhook
+    .command("deliveries")
+    .description("List an endpoint's deliveries with their last attempt, newest first")
+    .argument(...ENDPOINT)
+    .addOption(
+      new Option(
+        "--state <state>",
+        "only deliveries in this state; failed: also pending ones whose last attempt failed",
+      ).choices(DELIVERY_STATES),
+    )
+    .option("--limit <n>", "maximum rows", parseLimit, 100)
+    .action(async (id, { state, limit }) => {
+      const db = await connections.database();
+      const endpoint = await getWebhookEndpoint(db, id);
+      const found = await listDeliveries(db, endpoint.id, { state, limit: limit + 1 });
+      const rows = found.slice(0, limit).map(presentDelivery);
+      const shown = rows.map(({ last_attempt: last, timestamp: _timestamp, ...row }) =>
+        Object.assign(row, { last_result: last && (last.error ?? last.status) }),
+      );
+      printList(io, rows, shown);
+      sayIfMore(io, found.length, limit);
+    });
+
+  withAudit(
+    webhook
+      .command("recover")
+      .description(
+        "Send the events of the last 14 days that an endpoint has not received, or one event again",
+      )
+      .argument(...ENDPOINT)
+      .argument("[event]", "id of one event, from `webhook deliveries`", parseEventId)
+      .addOption(sinceOption()),
+  ).action(async (id, eventId, { since, ...options }) => {
+    const chosen = parseChosen(eventId, since);
+    const deps = await openChange(context, options);
+    const endpoint = await getWebhookEndpoint(deps.db, id);
+    let total = 0;
+    let hasMore = true;
+    while (hasMore) {
+      const part = await recoverWebhookEvents(deps, endpoint, chosen);
+      total += part.recovered;
+      ({ hasMore } = part);
+    }
+    printResult(io, { recovered_count: total });
+    say(
+      io,
+      total === 0
+        ? "The endpoint has missed nothing."
+        : `${counted(total, "event is", "events are")} sent now.`,
+    );
+  });
 };
 
 export const addWebhookCommands = (webhook: Command, context: CliContext): void => {

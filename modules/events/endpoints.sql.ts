@@ -4,7 +4,7 @@ import type { AccountMode, Mode } from "../records/owner.rules.ts";
 import { DISABLED_REASONS } from "./events.rules.ts";
 import { isUuid } from "../records/fields.rules.ts";
 import { accountTypeColumn, modeColumn } from "../records/columns.sql.ts";
-import { assignmentsOf, columnName, columnsOf, sql, timestamp } from "../../db/sql.ts";
+import { assignmentsOf, columnName, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 
 const columns = z.strictObject({
   id: z.uuid(),
@@ -192,4 +192,28 @@ export const deleteEndpoint = async (
   id: string,
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`DELETE FROM webhook_endpoint WHERE id = ${id}`);
+};
+
+const stateRow = z.strictObject({ state: z.string(), count: safeInteger });
+
+/** The states of endpoints that are counted: enabled ones, and why the others are disabled. */
+export const ENDPOINT_STATES = ["enabled", "failing", "requested", "gone", "failing_for_days"];
+
+/** Counts the deployment's endpoints by state. */
+export const countEndpointStates = async (
+  db: CommonQueryMethods,
+): Promise<ReadonlyMap<string, number>> => {
+  const rows = await db.any(sql.type(stateRow)`
+    SELECT
+      CASE
+        WHEN disabled_reason = 'failing' THEN 'failing_for_days'
+        WHEN disabled_at IS NOT NULL THEN disabled_reason
+        WHEN failing_since IS NOT NULL THEN 'failing'
+        ELSE 'enabled'
+      END AS state,
+      count(*) AS count
+    FROM webhook_endpoint
+    GROUP BY 1
+  `);
+  return new Map(rows.map(({ state, count }) => [state, count]));
 };
