@@ -170,7 +170,7 @@ test("an import reads all of several batches", async (t) => {
     { db, clock: systemClock, actor: SERVICE },
     { accountId, mode: "live", isStore: false },
     readLines(),
-    { purpose: "import", charityProvider: "catalogue" },
+    { purpose: "import", ordersPlanting: false, charityProvider: "catalogue" },
     { onRejected: ({ reason }) => t.fail(reason), onProgress: ({ lines }) => seen.push(lines) },
   );
 
