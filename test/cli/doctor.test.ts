@@ -178,6 +178,7 @@ test.serial("doctor reports charity providers with which requests would fail", a
   await updateStore(deps, store.id, { isInstalled: false });
   const { id } = await createTestOrganization(db, { name: "Bare" });
   await updateOrganization(deps, id, { charityProvider: "pledge" });
+
   const found = await diagnose({ ...settings, ...stripe.env });
 
   t.regex(found.of("charity providers"), /^wrong: PLEDGE_API_KEY is not set here/u);
