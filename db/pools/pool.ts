@@ -38,14 +38,6 @@ const TIMEOUT_MS = 60_000;
 /** For the network round trip. */
 const RESPONSE_MARGIN_MS = 5000;
 
-/** Converts the error of a statement that took too long. */
-const reportTimeouts = (advice: string): Interceptor => ({
-  name: "report-timeouts",
-  queryExecutionError: (_context, _query, error) => {
-    throw asQueryTimeout(error, advice);
-  },
-});
-
 /**
  * How long a connection waits for its next use. Opening one takes longer than most requests. Firewalls in clouds forget
  * connections that are idle for four minutes.
@@ -83,14 +75,17 @@ const keepingConnection =
     return outcome.result;
   };
 
-const withUnavailable =
-  (method: PoolMethod): PoolMethod =>
+const convertingErrors =
+  (method: PoolMethod, timeoutAdvice: string | undefined): PoolMethod =>
   async (...parameters) => {
     try {
       return await method(...parameters);
     } catch (error) {
       const cause = error instanceof ConnectionError ? error : findRefusalForNow(error);
-      throw cause === null ? error : databaseUnavailable(cause);
+      if (cause !== null) {
+        throw databaseUnavailable(cause);
+      }
+      throw timeoutAdvice === undefined ? error : asQueryTimeout(error, timeoutAdvice);
     }
   };
 
@@ -101,13 +96,18 @@ const withUnavailable =
  * @returns a pool whose methods throw UnavailableError if no connection can be opened, or if the server accepts no writes or
  *   lacks disk, memory or connections; then nothing was done
  */
-const sharePool = (pool: DatabasePool, gate: Gate): DatabasePool =>
+const sharePool = (
+  pool: DatabasePool,
+  gate: Gate,
+  timeoutAdvice: string | undefined,
+): DatabasePool =>
   wrapPool(
     pool,
     (method, name) => {
-      const attempt = withUnavailable(
+      const attempt = convertingErrors(
         // What the caller does with the connection is not known, so after an error its session may be in any state.
         name === "connect" ? method : keepingConnection(pool, name),
+        timeoutAdvice,
       );
       return (...parameters) => gate.run(currentClient(), () => attempt(...parameters));
     },
@@ -161,11 +161,7 @@ export const openPool = async (
       idle_in_transaction_session_timeout: TIMEOUT_MS,
       query_timeout: responseTimeoutMs,
     }),
-    interceptors: [
-      parseRows,
-      ...interceptors,
-      ...(timeoutAdvice === undefined ? [] : [reportTimeouts(timeoutAdvice)]),
-    ],
+    interceptors: [parseRows, ...interceptors],
     maximumPoolSize: maximumConnections,
     // Without a pause between them, further attempts would fail as well.
     connectionRetryLimit: 0,
@@ -179,5 +175,5 @@ export const openPool = async (
     reserved: reservedConnections,
     ...(maximumWaitMs === undefined ? {} : { maximumWaitMs }),
   });
-  return sharePool(pool, gate);
+  return sharePool(pool, gate, timeoutAdvice);
 };
