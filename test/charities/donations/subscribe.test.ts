@@ -147,7 +147,7 @@ test("a canceled subscription, or missing donation prices in the settings, are a
   t.is((await subscribe()).status, 500);
   const withoutPrices = await stage(t, { withPrices: false });
   t.is((await withoutPrices.subscribe()).status, 500);
-  t.deepEqual(await withoutPrices.added(), []);
+  t.deepEqual(withoutPrices.added(), []);
 });
 
 test("an organization without a Stripe subscription is a 400 that says so", async (t) => {

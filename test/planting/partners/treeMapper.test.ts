@@ -330,16 +330,16 @@ const claimOf = (reference: string, trees: number) => ({ reference, trees });
 test.serial("claims of several processes credit no tree to two orders", async (t) => {
   const { db } = t.context;
   const { order } = await startTreeMapperPlanting(t);
-  const ids = [await order(70), await order(70)];
-  const [elsewhere, here] = ids.map((id = 0) => ({ id, partner: "treemapper", treeCount: 70 }));
+  const orderOf = async () => ({ id: await order(70), partner: "treemapper", treeCount: 70 });
+  const [elsewhere, here] = [await orderOf(), await orderOf()];
   const records = [claimOf("contested", 100)];
   const [claimed] = await runBehindLocks<readonly Awaited<ReturnType<typeof claimTrees>>[]>(
     db,
     async (transaction) => {
       await lockClaims(transaction, "treemapper");
-      await creditOrder(transaction, elsewhere!, records);
+      await creditOrder(transaction, elsewhere, records);
     },
-    () => claimTrees(t.context, here!, records, NEVER),
+    () => claimTrees(t.context, here, records, NEVER),
   );
   t.deepEqual(claimed, [claimOf("contested", 30)]);
 });
