@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { DatabasePool } from "slonik";
 import type { Config } from "../runtime/config/config.ts";
-import { openBulkPool } from "../db/openBulkPool.ts";
+import { createBulkPools } from "../db/createBulkPools.ts";
 import { readServerStatus } from "../db/connections/serverStatus.ts";
 import { takePermit } from "../db/rateLimits.ts";
 import type { TakePermit } from "../db/rateLimits.ts";
@@ -113,10 +113,11 @@ const openConnections = async (config: Config, tracing: Tracing) => {
     lists: await openLists(config, interceptors),
     healthChecks: await openHealthConnection(config),
   };
+  const openBulk = createBulkPools(pools.db);
   return {
     ...pools,
-    bulkReads: openBulkPool(pools.reads, { db: pools.db }),
-    bulkLists: openBulkPool(pools.lists, { db: pools.db }),
+    bulkReads: openBulk(pools.reads),
+    bulkLists: openBulk(pools.lists),
     end: async (): Promise<void> => {
       await Promise.all(Object.values(pools).map((pool) => pool.end()));
     },

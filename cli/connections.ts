@@ -113,8 +113,9 @@ export const createConnections = (readConfig: () => Config) => {
 
   /** The database for a command that reads or writes much, and yields to what clients record. */
   const bulkDatabase = once(async () => {
-    const { openBulkPool } = await import("../db/openBulkPool.ts");
-    return openBulkPool(await database());
+    const { createBulkPools } = await import("../db/createBulkPools.ts");
+    const db = await database();
+    return createBulkPools(db)(db);
   });
 
   const billing = once(async () => {

@@ -930,7 +930,7 @@ CREATE OR REPLACE FUNCTION public.metadata_values(metadata jsonb)
  RETURNS jsonb
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
-RETURN jsonb_path_query_array(jsonb_path_query_array(metadata, '$.**?(@.type() == "string" || @.type() == "number")'::jsonpath), '$[0 to 15]'::jsonpath);
+RETURN jsonb_path_query_array(jsonb_path_query_array(metadata, 'strict $.**?(@.type() == "string" || @.type() == "number")'::jsonpath), '$[0 to 63]'::jsonpath);
 
 CREATE OR REPLACE FUNCTION public.order_digest(given text)
  RETURNS bytea

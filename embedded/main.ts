@@ -2,6 +2,7 @@ import { basename, resolve as resolvePath } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { ConfigError, readConfig } from "../runtime/config/config.ts";
+import { describeUnknownSettings } from "../runtime/config/describeUnknownSettings.ts";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { lockFolder } from "../runtime/lockFolder.ts";
 import { removeRunFile } from "../runtime/runFile.ts";
@@ -56,6 +57,10 @@ const main = async (): Promise<void> => {
     return;
   }
   const shutdown = shutdownRequested();
+  const unknown = describeUnknownSettings();
+  if (unknown !== null) {
+    console.error(`Warning: ${unknown}.`);
+  }
   const settings = isDemo ? demoSettings(readConfig().DATA_DIR) : {};
   const config = readConfig(settings);
   const dataDir = resolvePath(config.DATA_DIR);

@@ -67,6 +67,8 @@ const openPipe = (folder: string, access: number): number => {
 };
 
 const POLL_MS = 50;
+/** Longer than any process takes to stop, or to be killed by its guard. */
+const LONG_WAIT_MS = 40_000;
 
 /**
  * Waits until all processes of an earlier start of this folder have ended. If that start was killed, they stop by
@@ -87,8 +89,14 @@ export const awaitLeftovers = async (
   if (!hasEnded()) {
     onProgress("Waiting until the processes of an earlier start have stopped …");
   }
+  const startedAtMs = performance.now();
+  let isLong = false;
   while (!hasEnded()) {
     await sleep(POLL_MS);
+    if (!isLong && performance.now() - startedAtMs > LONG_WAIT_MS) {
+      isLong = true;
+      onProgress(`Some do not stop. To see which: fuser ${join(folder, "running")}`);
+    }
   }
   closeSync(pipe);
 };
@@ -147,14 +155,19 @@ export const createSupervisor = (
 
 /**
  * Runs a program in a shell, and signals it when the shell's input ends: this process closes the input, or the system does,
- * however this process ends.
+ * however this process ends. A program that is only starting may not have noticed the signal, so it is repeated; one that does
+ * not end is killed.
  */
 const GUARD = `
   exec 9<&0
   signal=$1; shift
   "$@" 9<&- &
   program=$!
-  { read -r _ <&9; kill -s "$signal" "$program"; } 2> /dev/null &
+  {
+    read -r _ <&9
+    for _ in 1 2 3 4 5 6; do kill -s "$signal" "$program" || exit; sleep 5; done
+    kill -s KILL "$program"
+  } 3>&- 2> /dev/null &
   exec 9<&-
   wait "$program"
 `;

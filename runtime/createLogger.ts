@@ -78,6 +78,8 @@ const openLog = (
       onLost(count);
     }
   });
+  // pino's own listener would end the log at the first EPIPE, but a named pipe may get another reader.
+  stream.removeAllListeners("error");
   stream.on("error", (error: NodeJS.ErrnoException) => {
     if (failure === undefined && error.code !== "EAGAIN") {
       reportOnStderr(`The log cannot be written: ${error.message}`);

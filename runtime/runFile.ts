@@ -36,10 +36,13 @@ const parseRunFile = (path: string, text: string): RunFile => {
   }
 };
 
+/** Another command may hold the lock for a moment, to find out the same. */
+const LOCK_WAIT_MS = 200;
+
 /** A running `npm start` has locked its folder. */
 const isLocked = (dataDir: string): boolean => {
   try {
-    lockFolder(dataDir, 0)();
+    lockFolder(dataDir, LOCK_WAIT_MS)();
     return false;
   } catch {
     return true;

@@ -2,7 +2,7 @@ import type { Client } from "@temporalio/client";
 import type { Logger } from "pino";
 import type { DatabasePool } from "slonik";
 import type { Config } from "../runtime/config/config.ts";
-import { openBulkPool } from "../db/openBulkPool.ts";
+import { createBulkPools } from "../db/createBulkPools.ts";
 import { systemClock } from "../runtime/clock.ts";
 import { openDatabase, openHealthConnection } from "../db/openDatabase.ts";
 import type { RunningTracing } from "../runtime/startTracing.ts";
@@ -28,7 +28,7 @@ const openConnections = async (config: Config, tracing: RunningTracing | undefin
   };
   return {
     ...pools,
-    bulkDb: openBulkPool(pools.db),
+    bulkDb: createBulkPools(pools.db)(pools.db),
     end: async (): Promise<void> => {
       await Promise.all(Object.values(pools).map((pool) => pool.end()));
     },

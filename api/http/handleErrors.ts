@@ -53,19 +53,22 @@ const asReportedError = (error: unknown): ReportedError | null => {
 /** During an outage, or with a wrong key of the processor, every such request fails for one reason. */
 const OUTAGE_LOG_INTERVAL_MS = 1000;
 
-/** Returns a function that logs why requests are rejected, at most once a second, with the number of them since. */
+/** Returns a function that logs why requests are rejected, at most once a second, with the number of them. */
 const createRejectionLog = (logger: Logger): ((error: UnavailableError) => void) => {
   let rejected = 0;
-  let loggedAtMs = -Infinity;
+  let reason = "";
+  const log = (): void => {
+    logger.error(
+      { rejected, reason },
+      "requests were rejected: the database or the payment processor cannot be used; see the reason",
+    );
+    rejected = 0;
+  };
   return ({ cause }) => {
     rejected += 1;
-    if (performance.now() - loggedAtMs >= OUTAGE_LOG_INTERVAL_MS) {
-      logger.error(
-        { rejected, reason: cause instanceof Error ? cause.message : String(cause) },
-        "requests were rejected: the database or the payment processor cannot be used; see the reason",
-      );
-      rejected = 0;
-      loggedAtMs = performance.now();
+    reason = cause instanceof Error ? cause.message : String(cause);
+    if (rejected === 1) {
+      setTimeout(log, OUTAGE_LOG_INTERVAL_MS).unref();
     }
   };
 };

@@ -1,3 +1,4 @@
+import { describeUnknownSettings } from "../../runtime/config/describeUnknownSettings.ts";
 import { resolve } from "node:path";
 import type { Command } from "@commander-js/extra-typings";
 import type { RunFile } from "../../runtime/runFile.ts";
@@ -38,7 +39,10 @@ const checkSettings = async ({ connections }: CliContext): Promise<Result> => {
   );
   const started = await connections.running();
   const source = `${started ? "an" : "no"} \`npm start\` with this database is running with ${resolve(DATA_DIR)}`;
-  return ok([source, ...given.map((name) => `${name} is set`)].join("; "));
+  const unknown = describeUnknownSettings();
+  return unknown === null
+    ? ok([source, ...given.map((name) => `${name} is set`)].join("; "))
+    : warning(unknown);
 };
 
 const checkDatabase = async ({ connections }: CliContext): Promise<Result> => {

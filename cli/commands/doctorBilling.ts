@@ -98,10 +98,13 @@ export const checkStripe = async ({ connections }: CliContext): Promise<Result> 
       ? ok("the key is accepted, and both meters are set up")
       : wrong(problems.join(" "));
   }
-  const organizations = db === null ? [] : await listOrganizations(db);
-  const waiting = organizations.filter(({ stripeCustomerId }) => stripeCustomerId !== null).length;
   const missing = "STRIPE_SECRET_KEY is not set here";
-  if (db === null || waiting === 0) {
+  if (db === null) {
+    return skipped(missing);
+  }
+  const organizations = await listOrganizations(db);
+  const waiting = organizations.filter(({ stripeCustomerId }) => stripeCustomerId !== null).length;
+  if (waiting === 0) {
     return skipped(`${missing}; live usage goes to the built-in ledger`);
   }
   // A copy has the customers of the original, which bills them.

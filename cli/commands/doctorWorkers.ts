@@ -160,8 +160,8 @@ const checkEndpoints = async ({ db }: DatabaseContext): Promise<Result> => {
   const states = await countEndpointStates(db);
   const disabled = (states.get("gone") ?? 0) + (states.get("failing_for_days") ?? 0);
   const failing = counted(states.get("failing") ?? 0, "endpoint fails", "endpoints fail");
-  return disabled === 0
-    ? ok(failing)
+  return disabled + (states.get("failing") ?? 0) === 0
+    ? ok("none fails")
     : warning(
         `${failing}, ${grouped(disabled)} disabled because of failures; see \`impact webhook list\`. Once a server works: ` +
           "`impact webhook update ID --enable`, then `impact webhook recover ID --since TIME`",

@@ -28,7 +28,7 @@ export const addHoldCommand = (parent: Command, context: CliContext): void => {
       printResult(io, { usage_held: hold }, () =>
         printText(
           io,
-          `Nothing is sealed or sent, because ${describeHold(hold)}. Calls that have begun end within 15 seconds.`,
+          `Nothing is sealed or sent, because ${describeHold(hold)}. What has begun ends within 15 seconds.`,
         ),
       );
     });

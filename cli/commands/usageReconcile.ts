@@ -144,7 +144,7 @@ const print = (io: Io, { streams, unreadable, problems, startedAt, ...compared }
   }
   const asked = minutes.flatMap(({ askedIds }) => askedIds.map((id) => `E${id}`));
   if (asked.length > 0) {
-    say(io, `Stripe may have ${asked.join(", ")}, and is asked about that.`);
+    say(io, `Stripe may have ${asked.join(", ")}; see \`impact usage\`.`);
   }
 };
 

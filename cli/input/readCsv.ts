@@ -57,6 +57,8 @@ const requireKnown = (
   }
 };
 
+const CELL_IN_QUOTES = /(?:^|[,;\t|])"/u;
+
 /** A record with the number of its first line. It goes on in the next line as long as its quotes are open. */
 type CsvRecord = { readonly number: number; readonly text: string };
 
@@ -83,7 +85,9 @@ async function* readRecords(
       );
     }
     const hasOddQuotes = text.split('"').length % 2 === 0;
-    open = hasOddQuotes === (open === null) ? record : null;
+    // A quote inside a cell, such as that of inches, makes its row malformed and opens no other.
+    const isOpened = hasOddQuotes && CELL_IN_QUOTES.test(text);
+    open = (open === null ? isOpened : !hasOddQuotes) ? record : null;
     if (open === null) {
       yield { number: record.number, text: withoutReturn(record.text) };
     }

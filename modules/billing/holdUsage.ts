@@ -31,7 +31,7 @@ import type { Context } from "../../runtime/context.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 
 /**
- * Holds all usage: nothing is sealed or sent. Calls that have begun may still end.
+ * Holds all usage: nothing is sealed or sent. What has begun, sealing included, may still end.
  * @returns the hold; the earlier one if the operator repeats it
  * @throws {DomainError} request_invalid if usage is held by another operator or for another reason: any release would also
  *   end this hold, unnoticed

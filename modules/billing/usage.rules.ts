@@ -34,6 +34,9 @@ export type BillingTarget = {
   readonly customerId: string | null;
 };
 
+/** After it, a call to the processor is given up, with an unknown outcome. */
+export const CALL_TIMEOUT_MS = 10_000;
+
 /**
  * The maximum age of usage when it is sent, in milliseconds; null without a limit. Stripe accepts timestamps of the past
  * 35 calendar days; half a day of them is a reserve for clock differences and queues.

@@ -3,6 +3,10 @@ import { factsOfOrder, isOrderOfTree } from "../planting/orders.sql.ts";
 import { z } from "zod";
 import { acceptedFacts } from "../planting/fact.rules.ts";
 import { kindColumn, modeColumn } from "../records/columns.sql.ts";
+import { KINDS } from "../records/owner.rules.ts";
+import type { AccountMode } from "../records/owner.rules.ts";
+import { isFiltered } from "../stores/customers.sql.ts";
+import { MAXIMUM_CERTIFIED_RECORDS } from "./certificate.rules.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { withCell } from "../records/cells.sql.ts";
 
@@ -51,6 +55,36 @@ export const storeCertificate = (
       SELECT unnest(certificate.further_record_ids) UNION SELECT unnest(excluded.further_record_ids)
     )
     RETURNING token
+  `);
+
+const orderRecordRow = z.strictObject({ id: z.uuid() });
+
+const firstRecords = sql.fragment`ORDER BY created_at, id LIMIT ${MAXIMUM_CERTIFIED_RECORDS + 1}`;
+
+/** Lists the ids of a store's records of an order, oldest first; at most one more than a certificate may have. */
+export const listOrderRecords = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  orderId: string,
+): Promise<readonly string[]> =>
+  db.anyFirst(sql.prepared("list_order_records", orderRecordRow)`
+    SELECT id
+    FROM (
+      ${sql.join(
+        KINDS.map(
+          (kind) => sql.fragment`(
+            SELECT id, created_at
+            FROM registration
+            WHERE ${isFiltered("registration", { ...owner, kind }, { orderId })}
+            ${firstRecords}
+          )`,
+        ),
+        sql.fragment` UNION ALL `,
+      )}
+      UNION ALL
+      (SELECT id, created_at FROM donation WHERE ${isFiltered("donation", owner, { orderId })} ${firstRecords})
+    ) AS record
+    ${firstRecords}
   `);
 
 const revokedRow = z.strictObject({

@@ -2,10 +2,10 @@ import { randomBytes } from "node:crypto";
 import { findOwnDonation } from "../charities/donations.sql.ts";
 import {
   findCertificate,
+  listOrderRecords,
   revokeCertificate as revoke,
   storeCertificate,
 } from "./certificates.sql.ts";
-import { STORE_LISTS } from "../stores/storeLists.ts";
 import { findOwnRegistration } from "../registrations/registrations.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { CERTIFIED_KINDS, MAXIMUM_CERTIFIED_RECORDS } from "./certificate.rules.ts";
@@ -69,17 +69,6 @@ export const getCertificateToken = async (
   throw new DomainError("record_not_found", "failed to find registration or donation");
 };
 
-/** Returns the ids of a store's records of an order; of each kind, at most one more than a certificate may have. */
-const listOrderRecords = async (
-  { db }: Context,
-  owner: AccountMode,
-  orderId: string,
-): Promise<readonly string[]> => {
-  const part = { after: null, limit: MAXIMUM_CERTIFIED_RECORDS + 1 };
-  const lists = Object.values(STORE_LISTS).map(({ list }) => list(db, owner, { orderId }, part));
-  return (await Promise.all<readonly { readonly id: string }[]>(lists)).flat().map(({ id }) => id);
-};
-
 /**
  * Returns the token of the public certificate of a store's order. Records that were added to the order since are added to it.
  * @throws DomainError record_not_found, or request_invalid if the order has too many records
@@ -90,7 +79,7 @@ export const getOrderCertificateToken = async (
   orderId: string,
 ): Promise<string> => {
   const isNamed = /[^#]/u.test(orderId);
-  const recordIds = isNamed ? await listOrderRecords(context, { accountId, mode }, orderId) : [];
+  const recordIds = isNamed ? await listOrderRecords(context.db, { accountId, mode }, orderId) : [];
   if (recordIds.length === 0) {
     throw new DomainError("record_not_found", "failed to find order");
   }

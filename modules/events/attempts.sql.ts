@@ -112,7 +112,13 @@ export const claimDeliveries = (
     claimed AS (
       UPDATE webhook_delivery
       SET due_at = ${timestamp(new Date(now.getTime() + LEASE_MS))}
-      -- A locked row keeps its ctid. For a join by the key, the planner might read the whole table.
+      -- In one order, so that two calls cannot deadlock. Of two attempts of a delivery, a success counts.
+    last_of_delivery AS MATERIALIZED (
+      SELECT DISTINCT ON (endpoint_id, event_id) *
+      FROM ended
+      ORDER BY endpoint_id, event_id, state = 'delivered' DESC
+    ),
+    -- A locked row keeps its ctid. For a join by the key, the planner might read the whole table.
       WHERE webhook_delivery.ctid = ANY(ARRAY(
         SELECT due.ctid
         FROM receiver
@@ -210,7 +216,7 @@ export const recordAttempts = async (
     -- A locked row keeps its ctid. For a join by the key, the planner might read the whole table.
     locked AS (
       SELECT delivery.ctid
-      FROM ended
+      FROM last_of_delivery AS ended
       CROSS JOIN LATERAL (
         SELECT ctid
         FROM webhook_delivery
@@ -224,7 +230,7 @@ export const recordAttempts = async (
       due_at = ended.due_at,
       attempts = webhook_delivery.attempts + 1,
       last_attempt = ended.attempt
-    FROM ended
+    FROM last_of_delivery AS ended
     WHERE webhook_delivery.ctid = ANY(ARRAY(SELECT ctid FROM locked))
       AND webhook_delivery.endpoint_id = ended.endpoint_id
       AND webhook_delivery.event_id = ended.event_id

@@ -124,7 +124,8 @@ export const createDeliverySender = (
     },
     step: async () => {
       wake = Promise.withResolvers<void>();
-      const endpoints = attempts.size < MAXIMUM_UNRECORDED ? queue.take() : [];
+      const unrecorded = attempts.size - queue.running();
+      const endpoints = unrecorded < MAXIMUM_UNRECORDED ? queue.take() : [];
       if (endpoints.length === 0) {
         return;
       }

@@ -20,7 +20,8 @@ export type EndpointQueue = {
 
 /**
  * Creates the queue of the endpoints that have due deliveries, which share the places equally. A request that lasts longer than
- * a second occupies only a place of its endpoint, so servers that are slow or do not respond leave the others their places.
+ * a second occupies only a place of its endpoint, and such endpoints share with each other only, so servers that are slow or
+ * do not respond leave the others their places.
  * @param monotonicMs milliseconds of the monotonic clock
  */
 export const createEndpointQueue = (
@@ -36,13 +37,24 @@ export const createEndpointQueue = (
     take: () => {
       const inProgress = Map.groupBy(requests, ({ endpointId }) => endpointId);
       const youngSinceMs = monotonicMs() - FIRST_SECOND_MS;
-      const share = Math.max(1, Math.min(PLACES_OF_ENDPOINT, Math.floor(PLACES / waiting.size)));
+      const slow = new Set(
+        [...requests].flatMap(({ endpointId, startedAtMs }) =>
+          startedAtMs <= youngSinceMs && waiting.has(endpointId) ? [endpointId] : [],
+        ),
+      );
+      const shareOf = (count: number): number =>
+        Math.max(1, Math.min(PLACES_OF_ENDPOINT, Math.floor(PLACES / count)));
+      const shares = { slow: shareOf(slow.size), quick: shareOf(waiting.size - slow.size) };
       let free = PLACES;
       for (const { startedAtMs } of requests) {
         free -= startedAtMs > youngSinceMs ? 1 : 0;
       }
       const taken: EndpointPlaces[] = [];
       for (const endpointId of waiting) {
+        if (free <= 0) {
+          break;
+        }
+        const share = shares[slow.has(endpointId) ? "slow" : "quick"];
         const places = Math.min(free, share - (inProgress.get(endpointId)?.length ?? 0));
         if (places > 0) {
           waiting.delete(endpointId);

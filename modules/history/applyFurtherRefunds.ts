@@ -10,6 +10,7 @@ import {
   markImportedDonationsRefunded,
   raiseRefundedCounts,
 } from "./furtherRefunds.sql.ts";
+import { refundedOf } from "./importedRecords.rules.ts";
 import type { ImportedEntry } from "./importedRecords.sql.ts";
 
 /** Limits the size of an audit entry. */
@@ -66,8 +67,9 @@ export const applyFurtherRefunds = async (
   entries: readonly ImportedEntry[],
 ): Promise<ReadonlySet<string>> => {
   const changed: string[] = [];
-  // One line may name a record by its id, and another by its key.
-  const each = [...new Map(entries.map((entry) => [entry.id, entry])).values()];
+  // One line may name a record by its id, and another by its key. The latest state has the most refunds.
+  const inOrder = entries.toSorted((a, b) => refundedOf(a.record) - refundedOf(b.record));
+  const each = [...new Map(inOrder.map((entry) => [entry.id, entry])).values()];
   for (let start = 0; start < each.length; start += REFUNDS_PER_TRANSACTION) {
     const chunk = each.slice(start, start + REFUNDS_PER_TRANSACTION);
     const ids = await context.db.transaction((transaction) =>

@@ -27,18 +27,26 @@ export type RecordedFact = {
 /** Equal facts have equal digests, because the schema parses fields into a fixed order. */
 export const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stringify(fact), "hex");
 
-/** Stores the sites that a fact names if it has just taken effect, and returns the parts of an order's trees at them. */
+const referencesOf = ({ content }: StoredFact): readonly string[] =>
+  sitesOf(content).map(({ reference }) => reference);
+
+/**
+ * Stores sites that a fact names, and returns the parts of an order's trees at them.
+ * @param isStored tells of which sites the fact's details are stored
+ */
 const sharesOf = async (
   transaction: DatabaseTransactionConnection,
   { partner }: PlantingOrder,
-  { content }: StoredFact,
-  isNew: boolean,
+  fact: StoredFact,
+  isStored: (reference: string) => boolean,
 ): Promise<readonly SiteShare[]> => {
+  const { content } = fact;
   const sites = sitesOf(content);
-  if (isNew) {
-    await storeSites(transaction, partner, sites);
+  const stored = sites.filter(({ reference }) => isStored(reference));
+  if (stored.length > 0) {
+    await storeSites(transaction, partner, stored);
   }
-  const references = sites.map(({ reference }) => reference);
+  const references = referencesOf(fact);
   const siteIds = await listSiteIds(transaction, partner, references);
   const allocations = content.stage === "allocated" ? content.allocations : [];
   const bySite = new Map<number, SiteShare>();
@@ -57,15 +65,24 @@ const timeOf = (fact: PlantingFact | undefined): Date | null =>
 const settleFacts = async (
   transaction: DatabaseTransactionConnection,
   before: PlantingOrder,
+  factsBefore: readonly StoredFact[],
 ): Promise<{ readonly order: PlantingOrder; readonly facts: readonly StoredFact[] }> => {
   const found = await listFacts(transaction, before.id);
   const decided = decideFacts(before.timeline, found);
   const facts = found.map((fact): StoredFact => Object.assign({}, fact, decided.get(fact.id)));
   const accepted = facts.filter(({ state }) => state === "accepted");
+  const acceptedIds = new Set(accepted.map(({ id }) => id));
+  // Of a site that a withdrawn fact has named, the details are again those of the fact that still names it.
+  const released = new Set(
+    factsBefore
+      .filter(({ id, state }) => state === "accepted" && !acceptedIds.has(id))
+      .flatMap(referencesOf),
+  );
   const named = new Map<StoredFact["stage"], readonly SiteShare[]>();
   for (const fact of accepted) {
     const isNew = found.some(({ id, state }) => id === fact.id && state !== "accepted");
-    named.set(fact.stage, await sharesOf(transaction, before, fact, isNew));
+    const isStored = (reference: string): boolean => isNew || released.has(reference);
+    named.set(fact.stage, await sharesOf(transaction, before, fact, isStored));
   }
   const shares = named.get("allocated") ?? named.get("planted_and_verified") ?? [];
   const contents: AcceptedFacts = Object.fromEntries(
@@ -143,7 +160,7 @@ export const recordFacts = async (
     const fact = { content, digest: digestOf(content), source, now, reinstates };
     newIds.push(await insertFact(transaction, before.id, fact));
   }
-  const { order, facts } = await settleFacts(transaction, before);
+  const { order, facts } = await settleFacts(transaction, before, factsBefore);
 
   const recorded = contents.map((content, index): RecordedFact => {
     const { stage } = content;

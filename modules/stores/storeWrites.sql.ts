@@ -176,11 +176,17 @@ export const recordStoreWrites = async (
   });
   const all = [...accepted.map(entryOf), ...others];
   const entries = all.filter(({ amountCents }) => amountCents !== 0);
+  const lastTimes = new Map([
+    ...accepted.map(({ write, createdAt }) => [write.accountId, createdAt] as const),
+    ...others
+      .filter(({ kind }) => !OPERATOR_KINDS.has(kind))
+      .map(({ accountId, createdAt }) => [accountId, createdAt] as const),
+  ]);
   const balances = new Map(
-    all.map(({ accountId: id, kind, balanceCents, createdAt }) => {
-      const recordedAt = OPERATOR_KINDS.has(kind) ? null : createdAt;
-      return [id, { id, balanceCents, recordedAt }];
-    }),
+    all.map(({ accountId: id, balanceCents }) => [
+      id,
+      { id, balanceCents, recordedAt: lastTimes.get(id) ?? null },
+    ]),
   );
   // An erasure finds a response by the time of its record or refund.
   const responses = accepted.flatMap(({ write, createdAt }) =>

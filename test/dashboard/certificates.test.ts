@@ -67,22 +67,23 @@ test.serial(
 
 test("the URL of an order stays the same when an older record of it is imported", async (t) => {
   const { db } = t.context;
-  const store = await createTestStore(db);
+  // What a ledger has is no record of an order.
+  const store = await createTestStore(db, { balanceCents: 10_000 });
   const api = await startStoreApi(t, { db });
   const readUrl = async () => {
     const path = "/app/api/order_certificate_url?order_id=1001";
-    return String((await api.get(path, store.test)).body["certificate_url"]);
+    return String((await api.get(path, store.live)).body["certificate_url"]);
   };
-  await api.post("/app/api/plastic", store.test, { bottles: 3, order_id: "#1001" });
+  await api.post("/app/api/plastic", store.live, { bottles: 3, order_id: "#1001" });
   const url = await readUrl();
 
   await db.query(sql.typeAlias("void")`
-    INSERT INTO registration (id, account_id, mode, kind, count, created_at, order_id)
-    VALUES (gen_random_uuid(), ${store.id}, 'test', 'tree', 2, now() - interval '7 days', '1001')
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, order_id, imported_id)
+    VALUES (gen_random_uuid(), ${store.id}, 'live', 'tree', 2, now() - interval '7 days', '1001', 'old-1')
   `);
   t.is(await readUrl(), url);
 
-  await api.post("/app/api/plant", store.test, { trees: 1, order_id: "1001" });
+  await api.post("/app/api/plant", store.live, { trees: 1, order_id: "1001" });
   t.is(await readUrl(), url);
   const token = url.split("/").at(-1) ?? "";
   const items = (await findCertified(db, [token])).get(token)?.items ?? [];

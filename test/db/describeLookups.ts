@@ -10,6 +10,7 @@ import {
   listDonations,
   listDonationsOf,
 } from "../../modules/charities/donations.sql.ts";
+import { listOrderRecords } from "../../modules/dashboard/certificates.sql.ts";
 import { listRecordIds } from "../../modules/records/ownedRecords.sql.ts";
 import { listEvidenceTrees } from "../../modules/planting/treeEvidence.sql.ts";
 import { insertRefunds, lockRegistrations } from "../../modules/registrations/refunds.sql.ts";
@@ -184,6 +185,7 @@ export const describeLookups = async (
       listStoreRecords(single, "donation", donor, { emails }, page),
     "the sum of an order's donations": (single) =>
       sumStoreRecords(single, "donation", donor, { orderId }),
+    "the records of an order": (single) => listOrderRecords(single, donor, orderId),
     "a store's donations, by order": (single) =>
       listStoreRecords(single, "donation", donor, { orderId }, page),
     "the next meter event": (single) => listNextEvents(single, [stream], new Date()),

@@ -185,7 +185,7 @@ test.serial("a signal ends a start that waits for another migrator", async (t) =
     t.is(child.exitCode, null, output());
     const { rowCount } = await other.query(`
       SELECT FROM pg_stat_activity
-      WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%pg_try_advisory_lock%'
+      WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%pg_advisory_lock%'
     `);
     return rowCount === 1;
   });

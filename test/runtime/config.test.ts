@@ -1,5 +1,7 @@
+import { spawnSync } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import test from "ava";
 import {
   ConfigError,
@@ -212,4 +214,19 @@ test(".env.example lists every setting and no other", async (t) => {
 test("the values in .env.example are valid, and equal to the defaults if there are any", async (t) => {
   const shown = parseConfig(await readExample());
   t.like(shown, parseConfig({}));
+});
+
+test("doctor warns of names in .env that no program reads", async (t) => {
+  const folder = await makeTestFolder(t);
+  const misspelt = "STRIPE_SECRET, PGSSLMOD, PORT_FILE, TEMPORAL_ADRESS, TEST_REQUEST_PER_SECOND";
+  const known = ["PORT", "STRIPE_SECRET_KEY_FILE", "PGPASSFILE", "OTEL_SERVICE_NAME", "TZ"];
+  const text = [...known, ...misspelt.split(", ")].map((name) => `${name}=\n`).join("");
+  await writeFile(join(folder, ".env"), text);
+  const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
+  const env = { ...process.env, DATABASE_URL: "postgres://127.0.0.1:1/impact" };
+
+  const { stdout } = spawnSync(process.execPath, [main, "doctor", "--json"], { cwd: folder, env });
+
+  const warning = `no program reads ${misspelt} in the file .env; .env.example lists all settings`;
+  t.true(stdout.toString().includes(warning), stdout.toString());
 });

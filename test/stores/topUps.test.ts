@@ -8,7 +8,7 @@ import { updateStore } from "../../modules/stores/manageStores.ts";
 import { runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { readStoreState } from "./storeState.ts";
-import { startStoreApi, startTwoStoreApis } from "./startStoreApi.ts";
+import { rowsIn, startStoreApi, startTwoStoreApis } from "./startStoreApi.ts";
 import { DAY_SECONDS, stageTopUps } from "./topUpScene.ts";
 
 // Serial, because a test processes every pending event of the file's database.
@@ -55,6 +55,23 @@ test("a paid page credits the balance once, whatever is repeated, and names the 
   const audit = await runImpact(["audit", "list", "--org", store.domain, "--json"], { env });
   t.regex(audit.stdout, new RegExp(`"store\\.topup"[^]*"reference": ?"${sessionId}"`, "u"));
   t.deepEqual(double.control.problems(), []);
+});
+
+test("records beside a payment page have times of their own, also while the clock stands still", async (t) => {
+  const { api, store, enter, topUp } = await stageTopUps(t);
+  await enter(10_000, "invoice");
+  const plant = () => api.post("/app/api/plant", store.live, { trees: 1 });
+  for (let round = 0; round < 5; round += 1) {
+    const together = [plant(), topUp({ amount_dollars: 5 }), plant(), topUp({ amount_dollars: 6 })];
+    for (const { status } of await Promise.all(together)) {
+      t.is(status, 200);
+    }
+  }
+
+  const { body } = await api.get("/app/api/plant", store.live);
+  const times = rowsIn(body, "trees").map(({ created_at }) => String(created_at));
+  t.is(times.length, 10);
+  t.deepEqual(times, [...new Set(times)].toSorted().toReversed());
 });
 
 test("webhooks, comparisons and an operator at the same time credit a payment once", async (t) => {

@@ -19,38 +19,41 @@ export const listComparedCustomers = (
   { accountId, readBefore }: { readonly accountId: string | null; readonly readBefore: Date },
 ): Promise<readonly Readonly<z.output<typeof comparedCustomerRow>>[]> =>
   db.any(sql.type(comparedCustomerRow)`
+    WITH compared AS MATERIALIZED (
+      SELECT
+        customer.id AS customer_id,
+        coalesce(
+          extract(epoch FROM stripe_customer.read_at)::bigint - ${COMPARED_SECONDS},
+          (SELECT min(second) FROM meter_event WHERE meter_event.customer_id = customer.id AND state = 'delivered')
+        ) AS since
+      FROM (
+        SELECT DISTINCT unnest(stripe_customer_ids) AS id
+        FROM account
+        WHERE ${accountId}::uuid IS NULL OR id = ${accountId}
+      ) AS customer
+      LEFT JOIN stripe_customer ON stripe_customer.customer_id = customer.id
+      WHERE coalesce(stripe_customer.read_at < ${timestamp(readBefore)}, true)
+    )
     SELECT
-      customer.id AS "customerId",
+      compared.customer_id AS "customerId",
       least(
         compared.since,
         (
           SELECT min(start_second)
           FROM invoiced_usage
-          WHERE customer_id = customer.id AND end_second > compared.since
+          WHERE invoiced_usage.customer_id = compared.customer_id AND end_second > compared.since
         )
       ) AS since
-    FROM (
-      SELECT DISTINCT unnest(stripe_customer_ids) AS id
-      FROM account
-      WHERE ${accountId}::uuid IS NULL OR id = ${accountId}
-    ) AS customer
-    LEFT JOIN stripe_customer ON stripe_customer.customer_id = customer.id
-    CROSS JOIN LATERAL (
-      SELECT coalesce(
-        extract(epoch FROM stripe_customer.read_at)::bigint - ${COMPARED_SECONDS},
-        (SELECT min(second) FROM meter_event WHERE customer_id = customer.id AND state = 'delivered')
-      ) AS since
-    ) AS compared
-    WHERE coalesce(stripe_customer.read_at < ${timestamp(readBefore)}, true)
-      AND EXISTS (
-        SELECT
-        FROM meter_event
-        WHERE customer_id = customer.id
-          AND kind = ANY(${sql.array([...KINDS], "text")})
-          AND second >= compared.since
-          AND state = 'delivered'
-      )
-    ORDER BY customer.id
+    FROM compared
+    WHERE EXISTS (
+      SELECT
+      FROM meter_event
+      WHERE meter_event.customer_id = compared.customer_id
+        AND kind = ANY(${sql.array([...KINDS], "text")})
+        AND second >= compared.since
+        AND state = 'delivered'
+    )
+    ORDER BY compared.customer_id
   `);
 
 const deliveredRow = z.strictObject({

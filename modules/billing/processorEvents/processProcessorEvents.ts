@@ -140,8 +140,8 @@ const processOne = async (
     signal.throwIfAborted();
     const reason = error instanceof Error ? error.message : String(error);
     if (error instanceof ProcessorEventUnreadableError || isGivenUp(receivedAt, clock.now())) {
-      await deleteProcessorEvent(db, id);
       context.observeFailedEvent({ id, type, reason });
+      await deleteProcessorEvent(db, id);
     } else {
       await recordProcessingError(db, id, reason);
     }

@@ -53,7 +53,7 @@ const retryEvent = (
     const retry = decideRetry(event, usage, answer);
     const target = retry === "ask" ? null : await findTarget(context, transaction, event);
     const customerId = (retry === "record" ? event.customerId : null) ?? target?.customerId ?? null;
-    if (target?.processor === "stripe" && customerId === null) {
+    if (customerId === null && (retry === "record" || target?.processor === "stripe")) {
       throw invalidRequest(
         `the organization of ${namedEvents([id])} has no Stripe customer; set one with \`impact org update\`, and retry`,
       );

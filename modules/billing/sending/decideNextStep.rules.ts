@@ -1,6 +1,6 @@
 import { HOUR_MS } from "../../../runtime/durations.rules.ts";
 import type { Failure, MeterEventState } from "../meterEvents.rules.ts";
-import { ACCEPTED_AGE_MS } from "../usage.rules.ts";
+import { ACCEPTED_AGE_MS, CALL_TIMEOUT_MS } from "../usage.rules.ts";
 import type { ProcessorName } from "../usage.rules.ts";
 
 /*
@@ -90,8 +90,8 @@ export type NextStep = { readonly kind: "send" | "ask" } | Delay | Settlement;
 /** The step that ends an attempt. */
 export type SendResult = Delay | Settlement;
 
-/** Longer than any attempt can take: the processor's client gives up after 10 seconds. */
-export const LEASE_MS = 15_000;
+/** Longer than any attempt can take: no call leaves so late that it could outlast the lease. */
+export const LEASE_MS = 5000 + CALL_TIMEOUT_MS;
 
 /** Only an operator can fix a configuration, so frequent attempts are useless. */
 const MISCONFIGURED_DELAY_MS = 5 * 60 * 1000;

@@ -6,6 +6,7 @@ import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import type { BillingProcessor } from "../stripe/createStripeProcessor.ts";
 import { askAboutEvent } from "../reconciliation/askProcessor.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
+import { CALL_TIMEOUT_MS } from "../usage.rules.ts";
 import { recordOutcomes } from "./attempts.sql.ts";
 import type { RecordedOutcome } from "./attempts.sql.ts";
 import {
@@ -28,13 +29,14 @@ export const startLease = ({
   monotonicMs: monotonicMs(),
 });
 
-const isLeaseOver = (start: LeaseStart, context: BillingContext): boolean => {
+/** Returns whether a call that begins now could outlast the lease. */
+const isTooLate = (start: LeaseStart, context: BillingContext): boolean => {
   const now = startLease(context);
   const elapsedMs = Math.max(
     now.at.getTime() - start.at.getTime(),
     now.monotonicMs - start.monotonicMs,
   );
-  return elapsedMs >= LEASE_MS;
+  return elapsedMs >= LEASE_MS - CALL_TIMEOUT_MS;
 };
 
 const callStripe = (
@@ -44,7 +46,7 @@ const callStripe = (
   { started, signal }: AttemptOptions,
 ): Promise<AttemptOutcome> =>
   inSpan("call stripe", { kind: SpanKind.CLIENT }, () =>
-    stripe.send(event, signal, () => !isLeaseOver(started, context)),
+    stripe.send(event, signal, () => !isTooLate(started, context)),
   );
 
 type AttemptOptions = { readonly started: LeaseStart; readonly signal: AbortSignal };

@@ -7,76 +7,62 @@ import { streamsTable } from "../streams.sql.ts";
 import { PROCESSORS } from "../usage.rules.ts";
 import { LEASE_MS, MAXIMUM_DELAY_MS } from "./decideNextStep.rules.ts";
 
-/** The next stream that meets a condition and has facts that are not sealed or a pending event, as a SELECT. */
-const nextStream = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
-  (
-    SELECT account_id, mode, kind
-    FROM usage_fact
-    WHERE meter_event_id IS NULL AND ${condition}
-    ORDER BY account_id, mode, kind
-    LIMIT 1
-  )
-  UNION ALL
-  (
-    SELECT account_id, mode, kind
-    FROM meter_event
-    WHERE state = 'pending' AND ${condition}
-    ORDER BY account_id, mode, kind
-    LIMIT 1
-  )
-  ORDER BY account_id, mode, kind
-  LIMIT 1
-`;
-
-/**
- * Defines the recursive query `stream`: the streams with usage that is not reported, in the order of their keys. It steps
- * through two partial indexes from stream to stream, so its cost grows with the number of streams, not with their rows.
- * @param after the stream that they follow; null: all streams
- */
-const unreportedStreams = (after: Owner | null): FragmentSqlToken => {
-  const isAfter =
-    after === null
-      ? sql.fragment`true`
-      : sql.fragment`(account_id, mode, kind) > (${after.accountId}::uuid, ${after.mode}, ${after.kind})`;
-  return sql.fragment`
-    stream AS (
-      (${nextStream(isAfter)})
-      UNION ALL
-      SELECT following.*
-      FROM stream
-      CROSS JOIN LATERAL (
-        ${nextStream(sql.fragment`(account_id, mode, kind) > (stream.account_id, stream.mode, stream.kind)`)}
-      ) AS following
-    )`;
-};
-
-/** The condition that a row of a table is of a stream of the query. */
-const isOfStream = sql.fragment`account_id = stream.account_id AND mode = stream.mode AND kind = stream.kind`;
-
-/** The oldest second of a stream of the query that has facts which are not sealed, as a table. */
-const oldestUnsealed = sql.fragment`
-  (SELECT second FROM usage_fact WHERE ${isOfStream} AND meter_event_id IS NULL ORDER BY second LIMIT 1)
-`;
-
 const waitingRow = z.strictObject({ ...ownerColumns, second: safeInteger, attempts: z.int() });
 
 /** A stream with unreported usage, the oldest second of it, and the attempts of its pending event. */
 export type WaitingStream = Readonly<z.output<typeof waitingRow>>;
 
+/**
+ * Defines a query that steps through an index from stream to stream, so its cost grows with the number of streams, not with
+ * their rows: each stream with its first row.
+ * @param rows the rows, as the tail of a SELECT that ends with a condition
+ * @param start a condition that only the first stream has to meet
+ * @param columns beside those of the stream, in the order of the index
+ */
+const defineStreams = (
+  name: string,
+  rows: FragmentSqlToken,
+  start: FragmentSqlToken,
+  columns: FragmentSqlToken = sql.fragment``,
+): FragmentSqlToken => {
+  const query = sql.identifier([name]);
+  const selected = sql.fragment`account_id, mode, kind ${columns}`;
+  return sql.fragment`
+    ${query} AS (
+      (SELECT ${selected} ${rows} AND ${start} ORDER BY ${selected} LIMIT 1)
+      UNION ALL
+      SELECT following.*
+      FROM ${query}
+      CROSS JOIN LATERAL (
+        SELECT ${selected}
+        ${rows} AND (account_id, mode, kind) > (${query}.account_id, ${query}.mode, ${query}.kind)
+        ORDER BY ${selected}
+        LIMIT 1
+      ) AS following
+    )`;
+};
+
+/** Defines the query `unsealed`: each stream with facts that are not sealed, and the oldest one's second. */
+const unsealedStreams = (start: FragmentSqlToken): FragmentSqlToken =>
+  defineStreams(
+    "unsealed",
+    sql.fragment`FROM usage_fact WHERE meter_event_id IS NULL`,
+    start,
+    sql.fragment`, second`,
+  );
+
 /** Lists the streams with unsealed facts or a pending event, the one with the oldest first. */
 export const listWaitingStreams = (db: CommonQueryMethods): Promise<readonly WaitingStream[]> =>
   db.any(sql.type(waitingRow)`
-    WITH RECURSIVE ${unreportedStreams(null)}
-    SELECT
-      account_id AS "accountId", mode, kind,
-      least(unsealed.second, pending.second) AS second,
-      coalesce(pending.attempts, 0) AS attempts
-    FROM stream
-    LEFT JOIN LATERAL ${oldestUnsealed} AS unsealed ON true
-    CROSS JOIN LATERAL (
-      SELECT min(second) AS second, max(attempts) AS attempts FROM meter_event WHERE ${isOfStream} AND state = 'pending'
-    ) AS pending
-    ORDER BY second
+    WITH RECURSIVE ${unsealedStreams(sql.fragment`true`)}
+    SELECT account_id AS "accountId", mode, kind, min(second) AS second, max(attempts) AS attempts
+    FROM (
+      SELECT account_id, mode, kind, second, 0 AS attempts FROM unsealed
+      UNION ALL
+      SELECT account_id, mode, kind, second, attempts FROM meter_event WHERE state = 'pending'
+    ) AS unreported
+    GROUP BY account_id, mode, kind
+    ORDER BY min(second)
   `);
 
 /** Returns when the lease of an attempt ends that begins at a time. */
@@ -104,7 +90,7 @@ export const isResumable = (now: Date): FragmentSqlToken => {
  * streams.
  */
 const nextEvent = (now: Date): FragmentSqlToken => {
-  const pending = sql.fragment`FROM meter_event WHERE ${isOfStream} AND state = 'pending'`;
+  const pending = sql.fragment`FROM meter_event WHERE account_id = stream.account_id AND mode = stream.mode AND kind = stream.kind AND state = 'pending'`;
   return sql.fragment`
     (
       (SELECT * ${pending} AND first_attempt_at IS NOT NULL AND asking_since IS NULL OFFSET 0)
@@ -142,38 +128,72 @@ export const listNextEvents = (
     CROSS JOIN LATERAL ${nextEvent(now)} AS meter_event
   `);
 
+/** The condition of the streams that follow one in the order of their keys; null: of all. */
+const isAfter = (stream: Owner | null): FragmentSqlToken =>
+  stream === null
+    ? sql.fragment`true`
+    : sql.fragment`(account_id, mode, kind) > (${stream.accountId}::uuid, ${stream.mode}, ${stream.kind})`;
+
 const unsentRow = z.strictObject({ ...ownerColumns, firstSecond: safeInteger });
 
 /** A stream with something to send, and the first second that may have usage to seal. */
 export type UnsentStream = Readonly<z.output<typeof unsentRow>>;
 
 /**
- * Lists the streams with something to send, in the order of their keys: their next event may be attempted, or they have none and
- * usage that may be sealed. The query stops at the limit, so a page costs the same however many streams wait.
+ * Lists the streams with facts that may be sealed and nothing that waits to be sent, in the order of their keys. The query steps
+ * through the index from stream to stream and stops at the limit, so a page costs the same however many streams wait.
  * @param after the last stream of the page before; null for the first page
  * @param lastSecond the last second that may be sealed
  */
-export const listUnsentStreams = (
+export const listReadyStreams = (
   db: CommonQueryMethods,
   {
     after,
-    now,
     lastSecond,
     limit,
   }: {
     readonly after: Owner | null;
-    readonly now: Date;
     readonly lastSecond: number;
     readonly limit: number;
   },
 ): Promise<readonly UnsentStream[]> =>
   db.any(sql.type(unsentRow)`
-    WITH RECURSIVE ${unreportedStreams(after)}
-    SELECT
-      stream.account_id AS "accountId", stream.mode, stream.kind, coalesce(unsealed.second, 0) AS "firstSecond"
+    WITH RECURSIVE ${unsealedStreams(isAfter(after))}
+    SELECT account_id AS "accountId", mode, kind, second AS "firstSecond"
+    FROM unsealed
+    WHERE second <= ${lastSecond}
+      AND NOT EXISTS (
+        SELECT
+        FROM meter_event
+        WHERE account_id = unsealed.account_id
+          AND mode = unsealed.mode
+          AND kind = unsealed.kind
+          AND state = 'pending'
+          AND asking_since IS NULL
+        -- Keeps this a look-up for each stream, so that the scan can stop at the limit.
+        OFFSET 0
+      )
+    LIMIT ${limit}
+  `);
+
+/**
+ * Lists the streams whose next event the sender may attempt, in the order of their keys. It steps through the index from
+ * stream to stream.
+ * @param after the last stream of the page before; null for the first page
+ */
+export const listResumableStreams = (
+  db: CommonQueryMethods,
+  {
+    after,
+    now,
+    limit,
+  }: { readonly after: Owner | null; readonly now: Date; readonly limit: number },
+): Promise<readonly UnsentStream[]> =>
+  db.any(sql.type(unsentRow)`
+    WITH RECURSIVE ${defineStreams("stream", sql.fragment`FROM meter_event WHERE state = 'pending'`, isAfter(after))}
+    SELECT stream.account_id AS "accountId", stream.mode, stream.kind, 0::bigint AS "firstSecond"
     FROM stream
-    LEFT JOIN LATERAL ${nextEvent(now)} AS meter_event ON true
-    LEFT JOIN LATERAL ${oldestUnsealed} AS unsealed ON true
-    WHERE CASE WHEN meter_event.id IS NULL THEN unsealed.second <= ${lastSecond} ELSE ${isResumable(now)} END
+    CROSS JOIN LATERAL ${nextEvent(now)} AS meter_event
+    WHERE ${isResumable(now)}
     LIMIT ${limit}
   `);

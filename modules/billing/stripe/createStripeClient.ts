@@ -1,3 +1,4 @@
+import { CALL_TIMEOUT_MS } from "../usage.rules.ts";
 import { AsyncLocalStorage } from "node:async_hooks";
 import { request as requestHttp } from "node:http";
 import type { IncomingMessage, RequestOptions } from "node:http";
@@ -127,7 +128,7 @@ export type StripeClientOptions = {
 export const createStripeClient = ({
   secretKey,
   apiBase,
-  timeoutMs = 10_000,
+  timeoutMs = CALL_TIMEOUT_MS,
 }: StripeClientOptions): StripeClient => {
   const { protocol, hostname, port, pathname } = new URL(apiBase);
   if (pathname !== "/") {

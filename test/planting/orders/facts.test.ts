@@ -248,6 +248,14 @@ test.serial("a site has the details of the last fact that took effect and named 
   await first.withdraw("planted");
   await first.report(simulatePlanted(first.order, AT));
   t.deepEqual(await regions(), ["Left Bay"], "a fact that stays in effect changes nothing");
+  const verified = simulateVerified(first.order, AT);
+  await first.report({
+    ...verified,
+    planting_site: { ...verified.planting_site, reference: "shared", region: "Wrong Bay" },
+  });
+  t.deepEqual(await regions(), ["Wrong Bay"]);
+  await first.withdraw("planted_and_verified");
+  t.deepEqual(await regions(), ["Right Bay"], "the order's other fact names the site as well");
 });
 
 test.serial(

@@ -49,25 +49,19 @@ export const restMs = (stepMs: number, recordsPerSecond: number): number => {
 };
 
 /**
- * Returns the pool for bulk work (lists, exports, imports, reconciliations, planting orders), which yields to recording:
+ * Returns a function that opens the pools for bulk work (lists, exports, imports, reconciliations, planting orders), which yields to recording:
  * while clients record, a rest follows each statement and each transaction, so that nothing rests with locks. The rests of
  * all processes follow each other, under one lock of the database.
- * @param options.db where the rests are
- * @param options.pause replaces the timer
+ * @param db where the rests are
+ * @param pause replaces the timer
  */
-export const openBulkPool = (
-  pool: DatabasePool,
-  {
-    db = pool,
-    pause = delay,
-  }: {
-    readonly db?: DatabasePool;
-    readonly pause?: (durationMs: number) => Promise<unknown>;
-  } = {},
-): DatabasePool => {
+export const createBulkPools = (
+  db: DatabasePool,
+  pause: (durationMs: number) => Promise<unknown> = delay,
+): ((pool: DatabasePool) => DatabasePool) => {
   let recordsPerSecond = 0;
   let readAtMs = -Infinity;
-  /** The pool rests once at a time, so that it uses one connection. */
+  /** The process rests once at a time, so that it uses one connection. */
   let previous: Promise<unknown> = Promise.resolve();
 
   const readIfDue = async (): Promise<void> => {
@@ -83,17 +77,18 @@ export const openBulkPool = (
       `);
       await pause(durationMs);
     });
-  return wrapPool(pool, (method) => async (...parameters) => {
-    // For all accounts: it must not count against the share of the account whose list is read.
-    await runForAll(readIfDue);
-    const startedAtMs = performance.now();
-    const result = await method(...parameters);
-    const durationMs = restMs(performance.now() - startedAtMs, recordsPerSecond);
-    if (durationMs > 0) {
-      const rested = previous.then(() => runForAll(() => rest(durationMs)));
-      previous = rested.catch(() => undefined);
-      await rested;
-    }
-    return result;
-  });
+  return (pool) =>
+    wrapPool(pool, (method) => async (...parameters) => {
+      // For all accounts: it must not count against the share of the account whose list is read.
+      await runForAll(readIfDue);
+      const startedAtMs = performance.now();
+      const result = await method(...parameters);
+      const durationMs = restMs(performance.now() - startedAtMs, recordsPerSecond);
+      if (durationMs > 0) {
+        const rested = previous.then(() => runForAll(() => rest(durationMs)));
+        previous = rested.catch(() => undefined);
+        await rested;
+      }
+      return result;
+    });
 };
