@@ -57,6 +57,7 @@ const OUTAGE_LOG_INTERVAL_MS = 1000;
 const createRejectionLog = (logger: Logger): ((error: UnavailableError) => void) => {
   let rejected = 0;
   let reason = "";
+  let timer: NodeJS.Timeout | null = null;
   const log = (): void => {
     logger.error(
       { rejected, reason },
@@ -67,8 +68,14 @@ const createRejectionLog = (logger: Logger): ((error: UnavailableError) => void)
   return ({ cause }) => {
     rejected += 1;
     reason = cause instanceof Error ? cause.message : String(cause);
-    if (rejected === 1) {
-      setTimeout(log, OUTAGE_LOG_INTERVAL_MS).unref();
+    if (timer === null) {
+      log();
+      timer = setTimeout(() => {
+        timer = null;
+        if (rejected > 0) {
+          log();
+        }
+      }, OUTAGE_LOG_INTERVAL_MS).unref();
     }
   };
 };

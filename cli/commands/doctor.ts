@@ -32,6 +32,11 @@ const checkApi =
       : wrong(`${url}/readyz returned ${response.status} ${body}`);
   };
 
+const checkSettingNames = (): Result => {
+  const unknown = describeUnknownSettings();
+  return unknown === null ? ok("no unknown ones") : warning(unknown);
+};
+
 const checkSettings = async ({ connections }: CliContext): Promise<Result> => {
   const { DATABASE_URL, TEMPORAL_ADDRESS, DATA_DIR } = connections.config();
   const given = Object.entries({ DATABASE_URL, TEMPORAL_ADDRESS }).flatMap(([name, value]) =>
@@ -39,10 +44,7 @@ const checkSettings = async ({ connections }: CliContext): Promise<Result> => {
   );
   const started = await connections.running();
   const source = `${started ? "an" : "no"} \`npm start\` with this database is running with ${resolve(DATA_DIR)}`;
-  const unknown = describeUnknownSettings();
-  return unknown === null
-    ? ok([source, ...given.map((name) => `${name} is set`)].join("; "))
-    : warning(unknown);
+  return ok([source, ...given.map((name) => `${name} is set`)].join("; "));
 };
 
 const checkDatabase = async ({ connections }: CliContext): Promise<Result> => {
@@ -78,7 +80,7 @@ const withDatabase = (checks: Checks<DatabaseContext>): Checks<CliContext> =>
 
 /** The checks in their order, in groups with the names of those that must be ok before. */
 const GROUPS: readonly (readonly [needs: readonly string[], checks: Checks<CliContext>])[] = [
-  [[], { settings: checkSettings }],
+  [[], { "names in .env": checkSettingNames, settings: checkSettings }],
   [["settings"], { database: checkDatabase }],
   [["settings", "database"], withDatabase(DATABASE_CHECKS)],
   [["settings"], { Temporal: checkTemporal, Stripe: checkStripe }],

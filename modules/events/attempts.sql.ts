@@ -112,13 +112,7 @@ export const claimDeliveries = (
     claimed AS (
       UPDATE webhook_delivery
       SET due_at = ${timestamp(new Date(now.getTime() + LEASE_MS))}
-      -- In one order, so that two calls cannot deadlock. Of two attempts of a delivery, a success counts.
-    last_of_delivery AS MATERIALIZED (
-      SELECT DISTINCT ON (endpoint_id, event_id) *
-      FROM ended
-      ORDER BY endpoint_id, event_id, state = 'delivered' DESC
-    ),
-    -- A locked row keeps its ctid. For a join by the key, the planner might read the whole table.
+      -- A locked row keeps its ctid. For a join by the key, the planner might read the whole table.
       WHERE webhook_delivery.ctid = ANY(ARRAY(
         SELECT due.ctid
         FROM receiver
@@ -212,6 +206,12 @@ export const recordAttempts = async (
         AND webhook_endpoint.id = result.endpoint_id
         AND webhook_endpoint.url = result.url
         AND webhook_endpoint.last_error IS DISTINCT FROM result.error
+    ),
+    -- In one order, so that two calls cannot deadlock. Of two attempts of a delivery, a success counts.
+    last_of_delivery AS MATERIALIZED (
+      SELECT DISTINCT ON (endpoint_id, event_id) *
+      FROM ended
+      ORDER BY endpoint_id, event_id, state = 'delivered' DESC
     ),
     -- A locked row keeps its ctid. For a join by the key, the planner might read the whole table.
     locked AS (

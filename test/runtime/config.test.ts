@@ -218,7 +218,7 @@ test("the values in .env.example are valid, and equal to the defaults if there a
 
 test("doctor warns of names in .env that no program reads", async (t) => {
   const folder = await makeTestFolder(t);
-  const misspelt = "STRIPE_SECRET, PGSSLMOD, PORT_FILE, TEMPORAL_ADRESS, TEST_REQUEST_PER_SECOND";
+  const misspelt = "PGSSLMOD, PORT_FILE, STRIPE_SECRET, TEMPORAL_ADRESS, TEST_REQUEST_PER_SECOND";
   const known = ["PORT", "STRIPE_SECRET_KEY_FILE", "PGPASSFILE", "OTEL_SERVICE_NAME", "TZ"];
   const text = [...known, ...misspelt.split(", ")].map((name) => `${name}=\n`).join("");
   await writeFile(join(folder, ".env"), text);
