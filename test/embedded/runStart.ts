@@ -41,7 +41,8 @@ export const removeDataDir = async (folder: string): Promise<void> => {
   for (const used of [folder, join(folder, "demo")].filter((path) => existsSync(path))) {
     await awaitLeftovers(used, () => {});
   }
-  await rm(folder, { recursive: true, force: true });
+  // A start that failed may have left initdb running for a second.
+  await rm(folder, { recursive: true, force: true, maxRetries: 20 });
 };
 
 /** Creates a data folder that is removed at the end of the test. */

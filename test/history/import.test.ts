@@ -318,6 +318,39 @@ test("a dry run reports what an import would do and changes nothing", async (t) 
   t.like(summaryOf(await importText(text)), expected);
 });
 
+test("live registrations during an import are all counted", async (t) => {
+  const { db } = t.context;
+  const { id, importText } = await setUpImport(t);
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  const count = 2000;
+  const importing = importText(
+    linesOf(
+      ...Array.from({ length: count }, (_, index) =>
+        lineOf({ id: `t-${index}`, idempotency_key: `k-${index}` }),
+      ),
+    ),
+  );
+  // Every second key is one of the imported history.
+  const posts = await Promise.all(
+    Array.from({ length: 200 }, (_, index) =>
+      writer.register(
+        registrationOf(id, {
+          idempotencyKey: index % 2 === 0 ? `k-${index * 10}` : `new-${index}`,
+        }),
+      ),
+    ),
+  );
+  const run = await importing;
+  const { new: imported, conflict } = summaryOf(run);
+  const recorded = posts.filter(({ replayed }) => !replayed).length;
+  t.is(imported + conflict, count);
+  // A key that the client used first is a conflict in the history; one that was imported first was replayed.
+  t.is(recorded - 100, conflict);
+  const sums = await readAccountSums(db, id);
+  t.like(sums, { registrations: imported + recorded, usage: BigInt(recorded) });
+  t.is(sums.total, BigInt(imported + recorded));
+});
+
 const CSV = `\uFEFF"kind","id",count,created_at,attribution,metadata,idempotency_key,refunded\r
 tree,t-1,3,2024-05-01T09:30:00Z,"a, ""quoted""\r
 tag","{""a"":[1,2]}",k-1,false\r

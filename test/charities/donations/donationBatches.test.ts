@@ -243,3 +243,21 @@ test("concurrent batches and single refunds refund each donation once", async (t
   t.deepEqual(await ledger(), { donations: 120, count: 0, cents: 0 });
   t.is(await countEvents("donation.refunded"), 120);
 });
+
+test("the refund of a donation may have any number of keys, and all of them repeat it", async (t) => {
+  const { donate, refund, refundOne, ledger } = await stage(t);
+  const [id = ""] = idsIn(await donate([{ amount_cents: 100, ein: EIN }]));
+  const items = Array.from({ length: 102 }, (_, index) => ({
+    id,
+    idempotency_key: `key-${index}`,
+  }));
+
+  t.is(batchIn(await refund(items)).succeeded, items.length);
+
+  for (const idempotencyKey of ["key-0", "key-101", "key-102"]) {
+    const { status, headers } = await refundOne({ id, idempotency_key: idempotencyKey });
+    t.is(status, 200);
+    t.is(headers.get("Idempotent-Replayed"), "true");
+  }
+  t.like(await ledger(), { count: 0, cents: 0 });
+});
