@@ -49,9 +49,9 @@ export const restMs = (stepMs: number, recordsPerSecond: number): number => {
 };
 
 /**
- * Returns a function that opens the pools for bulk work (lists, exports, imports, reconciliations, planting orders), which yields to recording:
- * while clients record, a rest follows each statement and each transaction, so that nothing rests with locks. The rests of
- * all processes follow each other, under one lock of the database.
+ * Returns a function that makes a pool one for bulk work (lists, exports, imports, reconciliations, planting orders), which
+ * yields to recording: while clients record, a rest follows each statement and each transaction, so that nothing rests with
+ * locks. The rests of all processes follow each other, under one lock of the database.
  * @param db where the rests are
  * @param pause replaces the timer
  */

@@ -7,7 +7,6 @@ import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { lockFolder } from "../runtime/lockFolder.ts";
 import { removeRunFile } from "../runtime/runFile.ts";
 import { demoSettings } from "./demo/demoSettings.ts";
-
 import { startAll } from "./start.ts";
 import { awaitLeftovers, createSupervisor } from "./supervisor.ts";
 

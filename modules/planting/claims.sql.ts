@@ -21,7 +21,7 @@ export type RecordedTrees = Readonly<z.output<typeof treesRow>>;
 
 /**
  * Credits an order with trees of its partner's records that no other order has. An order that has all its trees keeps them
- * while their records exist, since a concurrent poll may be about to report exactly these. Any other order is credited anew,
+ * while their records exist, since a concurrent poll may be about to report exactly these. Any other order is credited again,
  * because partners correct, merge and delete records. The caller must hold the lock of the partner's claims.
  * @param records are used up in their order
  * @returns all that the order is credited with

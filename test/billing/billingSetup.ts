@@ -27,7 +27,7 @@ import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
 /** When the subscription starts, so that the first month from here is one billing cycle. */
 const NOON = Date.UTC(2026, 4, 15, 12) / 1000;
 
-/** Creates an organization with a customer of its own at the Stripe double. */
+/** Creates an organization with its customer at the Stripe double. */
 export const createBilledOrganization = async (
   deps: BillingContext & OperatorContext,
   control: Control,

@@ -90,7 +90,10 @@ export const isResumable = (now: Date): FragmentSqlToken => {
  * streams.
  */
 const nextEvent = (now: Date): FragmentSqlToken => {
-  const pending = sql.fragment`FROM meter_event WHERE account_id = stream.account_id AND mode = stream.mode AND kind = stream.kind AND state = 'pending'`;
+  const pending = sql.fragment`
+    FROM meter_event
+    WHERE account_id = stream.account_id AND mode = stream.mode AND kind = stream.kind AND state = 'pending'
+  `;
   return sql.fragment`
     (
       (SELECT * ${pending} AND first_attempt_at IS NOT NULL AND asking_since IS NULL OFFSET 0)
