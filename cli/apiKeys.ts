@@ -9,6 +9,8 @@ import { CACHED_MS } from "../modules/accounts/cacheLookups.ts";
 import { parseMode, parserOf, timestamp, trimmed } from "./arguments.ts";
 import { say } from "./io.ts";
 import type { Io } from "./io.ts";
+import { snakeCased } from "./output/print.ts";
+import type { Fields } from "./output/print.ts";
 import { addSettings, oneOf } from "./settings.ts";
 
 /** Parses when something expires. Ten years are enough for a rotation and too few for a mistyped century. */
@@ -55,21 +57,13 @@ export const addKeySettings = (
 };
 
 /** The JSON form of a key; of the key itself it has only the hint and the SHA-256, with which another cell imports it. */
-export const presentKey = (key: ApiKey) => ({
-  id: key.id,
-  name: key.name,
-  mode: key.mode,
-  scope: key.scope,
-  hint: key.hint,
-  sha256: key.digest,
-  created_at: key.createdAt,
-  expires_at: key.expiresAt,
-  last_used_at: key.lastUsedAt,
-  revoked_at: key.revokedAt,
+export const presentKey = ({ accountId: _accountId, digest: sha256, ...key }: ApiKey) => ({
+  ...snakeCased(key),
+  sha256,
 });
 
 /** Returns what text shows of a key: not its SHA-256, which is for another cell. */
-export const shownKey = ({ sha256: _digest, ...key }: ReturnType<typeof presentKey>) => key;
+export const shownKey = ({ sha256: _digest, ...key }: Fields): Fields => key;
 
 /** Timers may fire a millisecond early. */
 const MARGIN_MS = 50;

@@ -7,22 +7,10 @@ import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { parseCount, parseLimit, parseOperator, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
-import { printList } from "../output/print.ts";
+import { printList, snakeCased } from "../output/print.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../timeRange.ts";
 
 const GROUPS = new Set(AUDIT_ACTIONS.map((action) => action.split(".")[0] ?? action));
-
-const presentEntry = (entry: AuditEntry) => ({
-  id: entry.id,
-  at: entry.createdAt,
-  action: entry.action,
-  actor: entry.actor,
-  operator: entry.operator,
-  account_id: entry.accountId,
-  subject: entry.subject,
-  reason: entry.reason,
-  details: entry.details,
-});
 
 const formatDetails = (details: AuditEntry["details"]): string =>
   Object.entries(details)
@@ -30,22 +18,15 @@ const formatDetails = (details: AuditEntry["details"]): string =>
     .join(" ");
 
 /** Returns an entry as text shows it. */
-const textOf = ({
-  id,
-  at,
-  action,
-  actor,
-  operator,
-  details,
-  ...entry
-}: ReturnType<typeof presentEntry>) => ({
-  id,
-  at,
-  action,
-  by: operator ?? `(${actor})`,
-  ...entry,
-  details: formatDetails(details),
-});
+const textOf = ({ id, createdAt, action, actor, operator, details, ...entry }: AuditEntry) =>
+  snakeCased({
+    id,
+    createdAt,
+    action,
+    by: operator ?? `(${actor})`,
+    ...entry,
+    details: formatDetails(details),
+  });
 
 const LIST_HELP = `
 An action is a command's name with a dot, such as key.issue, or a group such as key.
@@ -86,8 +67,8 @@ export const addAuditCommands = (audit: Command, { io, connections }: CliContext
         },
         limit + 1,
       );
-      const entries = found.slice(0, limit).map(presentEntry);
-      printList(io, entries, entries.map(textOf));
+      const entries = found.slice(0, limit);
+      printList(io, entries.map(snakeCased), entries.map(textOf));
       if (found.length > limit) {
         say(io, `For older entries, use --before ${entries.at(-1)?.id ?? ""}.`);
       }

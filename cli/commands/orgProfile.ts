@@ -14,6 +14,7 @@ import type { Profile } from "../../modules/accounts/profile.rules.ts";
 import { MAXIMUM_LOGO_BYTES, readLogo } from "../../modules/accounts/readLogo.ts";
 import { orNone, parsePath, parserOf, parseSwitch } from "../arguments.ts";
 import { unreadableFileError } from "../input/openInput.ts";
+import { snakeCased } from "../output/print.ts";
 
 /** Reads a logo. Of a file that has no end, it reads a little more than the maximum. */
 export const readLogoFile = async (path: string) => {
@@ -70,17 +71,10 @@ export const PROFILE_SETTINGS = {
 
 /** A profile as programs read it. */
 export const presentProfile = ({ logo, ...profile }: Profile) => ({
-  display_name: profile.displayName,
-  color: profile.color,
-  home_url: profile.homeUrl,
-  story: profile.story,
-  hidden_sections: profile.hiddenSections,
-  shows_carbon: profile.showsCarbon,
+  ...snakeCased(profile),
   logo: logo && { path: `/media/logos/${logo.hash}`, width: logo.width, height: logo.height },
 });
 
 /** A profile as text shows it: its paragraphs on one line. */
-export const shownProfile = (profile: ReturnType<typeof presentProfile>) => ({
-  ...profile,
-  story: profile.story?.replaceAll(/\s+/gu, " ") ?? null,
-});
+export const shownProfile = (profile: Profile) =>
+  presentProfile({ ...profile, story: profile.story?.replaceAll(/\s+/gu, " ") ?? null });

@@ -24,26 +24,13 @@ import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
-import { printDetails } from "../output/print.ts";
+import { printDetails, snakeCased } from "../output/print.ts";
 import { ACCOUNT_SETTINGS, addSettings, oneOf, presentLimits } from "../settings.ts";
 import { PROFILE_SETTINGS, presentProfile, readLogoFile, shownProfile } from "./orgProfile.ts";
 
 /*
  * What only create and update need is loaded by them, so that `impact org list` takes no CPU for it.
  */
-
-/** An organization as programs read it. */
-export const presentOrganization = (account: Account) => ({
-  id: account.id,
-  name: account.name,
-  fractional_counting: account.fractionalCounting,
-  billing_day: account.billingDay,
-  stripe_customer_id: account.stripeCustomerId,
-  stripe_subscription_id: account.stripeSubscriptionId,
-  charity_provider: account.charityProvider,
-  subscription_policy: account.subscriptionPolicy,
-  created_at: account.createdAt,
-});
 
 const STRIPE_TIMEOUT_MS = 20_000;
 
@@ -206,12 +193,13 @@ export const addUpdateCommand = (parent: Command, context: CliContext): void => 
       limit,
       profile: hasProfile ? profile : null,
     });
+    const updatedProfile = await findProfile(change.db, id);
     const updated = {
-      ...presentOrganization(account),
-      profile: presentProfile(await findProfile(change.db, id)),
+      ...snakeCased(account),
+      profile: presentProfile(updatedProfile),
       limits: presentLimits(await listAccountLimits(change.db, id)),
     };
-    printDetails(context.io, updated, { ...updated, profile: shownProfile(updated.profile) });
+    printDetails(context.io, updated, { ...updated, profile: shownProfile(updatedProfile) });
     const { fractionalCounting, subscriptionPolicy, charityProvider } = changes;
     if ((limit ?? fractionalCounting ?? subscriptionPolicy) !== undefined) {
       await awaitCachedKeys(context.io);

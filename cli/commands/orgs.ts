@@ -21,10 +21,10 @@ import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { presentKey, shownKey } from "../apiKeys.ts";
 import { ORGANIZATION, getNamedAccount } from "../accountOptions.ts";
 import type { CliContext } from "../context.ts";
-import { only, printDetails, printList } from "../output/print.ts";
+import { only, printDetails, printList, snakeCased } from "../output/print.ts";
 import { presentLimits } from "../settings.ts";
 import { presentProfile, shownProfile } from "./orgProfile.ts";
-import { addCreateCommand, addUpdateCommand, presentOrganization } from "./orgSettings.ts";
+import { addCreateCommand, addUpdateCommand } from "./orgSettings.ts";
 
 /** Returns an organization's donations in each mode, and its donation subscription. */
 export const readDonations = (context: BillingContext, accountId: string) =>
@@ -76,7 +76,7 @@ const listAll = async ({ io, connections }: CliContext): Promise<void> => {
     const subscription = subscriptions.get(account.id) ?? null;
     const own = invoiceProblems.filter(({ accountIds }) => accountIds.includes(account.id));
     return {
-      ...presentOrganization(account),
+      ...snakeCased(account),
       subscription_status: subscription?.status ?? null,
       subscription_problems: listProblems(subscription, own),
     };
@@ -126,7 +126,7 @@ const showOne = async (context: CliContext, named: string): Promise<void> => {
       findProfile(db, id),
     ]);
   const document = {
-    ...presentOrganization(account),
+    ...snakeCased(account),
     subscription: subscription ? presentSubscription(subscription, invoiceProblems) : null,
     dashboard_url: dashboardUrl,
     profile: presentProfile(profile),
@@ -137,7 +137,7 @@ const showOne = async (context: CliContext, named: string): Promise<void> => {
   };
   printDetails(io, document, {
     ...document,
-    profile: shownProfile(document.profile),
+    profile: shownProfile(profile),
     keys: document.keys.map(shownKey),
   });
 };

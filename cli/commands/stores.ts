@@ -4,7 +4,6 @@ import { listAccountLimits } from "../../modules/accounts/accountLimits.sql.ts";
 import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { listStores } from "../../modules/stores/stores.sql.ts";
 import type { Store } from "../../modules/stores/stores.sql.ts";
-import type { Kind } from "../../modules/records/owner.rules.ts";
 import { isBalanceLow, normalizeDomain } from "../../modules/stores/stores.rules.ts";
 import { createStore, updateStore } from "../../modules/stores/manageStores.ts";
 import { STORE, findNamedStore } from "../accountOptions.ts";
@@ -14,33 +13,20 @@ import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
-import { only, printDetails, printList } from "../output/print.ts";
+import { only, printDetails, printList, snakeCased } from "../output/print.ts";
 import { ACCOUNT_SETTINGS, addSettings, presentLimits } from "../settings.ts";
 import { formatCents } from "../../modules/records/money.rules.ts";
 import { addBalanceCommands, parseDollars } from "./storeBalances.ts";
 import { addPrivacyCommands } from "./storeCustomers.ts";
 
 /** Returns a store as JSON output shows it. */
-const presentStore = (store: Store) => ({
-  id: store.id,
-  domain: store.domain,
-  user_id: store.userId,
-  organization_id: store.organizationId,
-  balance_cents: store.balanceCents,
-  low_balance_threshold_cents: store.lowBalanceCents,
-  low_balance: isBalanceLow(store),
-  prices: {
-    tree_cents: store.treePriceCents,
-    bottle_cents: store.bottlePriceCents,
-  } satisfies Record<`${Kind}_cents`, number>,
-  features: {
-    tree_planting: store.treePlanting,
-    plastic_removal: store.plasticRemoval,
-    donations: store.donations,
-  },
-  charity_provider: store.charityProvider,
-  uninstalled_at: store.uninstalledAt,
-  created_at: store.createdAt,
+const presentStore = ({
+  isDepleted: _isDepleted,
+  lastRecordUs: _lastRecordUs,
+  ...store
+}: Store) => ({
+  ...snakeCased(store),
+  is_balance_low: isBalanceLow(store),
 });
 
 const parseUserId = parserOf(

@@ -93,10 +93,7 @@ export const printObjects = (io: Io, objects: readonly Fields[]): void => {
 };
 
 /** Returns objects with some of their fields. */
-export const only = <Row extends Fields>(
-  rows: readonly Row[],
-  names: readonly (keyof Row & string)[],
-): readonly Fields[] =>
+export const only = (rows: readonly Fields[], names: readonly string[]): readonly Fields[] =>
   rows.map((row) => Object.fromEntries(names.map((name) => [name, row[name]])));
 
 /** Prints rows as JSON for `--json`, otherwise as a table of what people need of them. */

@@ -15,7 +15,7 @@ test.before((t) => skipIds(t.context.owner, "audit_entry"));
 const entries = z.array(
   z.strictObject({
     id: z.int(),
-    at: z.iso.datetime(),
+    created_at: z.iso.datetime(),
     action: z.string(),
     actor: z.string(),
     operator: z.string().nullable(),
