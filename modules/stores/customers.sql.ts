@@ -1,5 +1,4 @@
 import type { FragmentSqlToken, IdentifierSqlToken } from "slonik";
-import { z } from "zod";
 import { anyAccount, isOwn, ownedBy } from "../records/ownedRecords.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
 import { sql, inRange, literals } from "../../db/sql.ts";
@@ -9,21 +8,6 @@ import { KINDS } from "../records/owner.rules.ts";
 
 const column = (table: RecordTable, name: string): IdentifierSqlToken =>
   sql.identifier([table, name]);
-
-export const customerRow = {
-  customerName: z.string().nullable(),
-  customerEmail: z.string().nullable(),
-  customerId: z.string().nullable(),
-  orderId: z.string().nullable(),
-};
-
-/** The customer and the order of a store's record. */
-export const customerColumns = (table: RecordTable): FragmentSqlToken => sql.fragment`
-  ${column(table, "customer_name")} AS "customerName",
-  ${column(table, "customer_email")} AS "customerEmail",
-  ${column(table, "customer_id")} AS "customerId",
-  ${column(table, "order_id")} AS "orderId"
-`;
 
 /** Escapes the characters that have a meaning in LIKE patterns. */
 const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/gu, String.raw`\$&`);

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { MODES } from "../records/owner.rules.ts";
 import { KEY_SCOPES } from "../accounts/apiKeys.rules.ts";
 import { modeColumn, accountTypeColumn } from "../records/columns.sql.ts";
-import { sql, values } from "../../db/sql.ts";
+import { columnsOf, sql, values } from "../../db/sql.ts";
 import { METER_EVENT } from "./lookup.rules.ts";
 import type { Lookup } from "./lookup.rules.ts";
 import type { Operation } from "../records/idempotencyKeys.rules.ts";
@@ -85,9 +85,7 @@ export const listFoundAccounts = (
 /** So many characters of a key tell it from most others. Of an imported key, fewer are stored. */
 const KEY_CHARACTERS = 8;
 
-const keyRow = z.strictObject({
-  ...accountFields,
-  foundBy: z.string(),
+const keyColumns = z.strictObject({
   id: z.uuid(),
   mode: modeColumn,
   name: z.string(),
@@ -98,6 +96,7 @@ const keyRow = z.strictObject({
   lastUsedAt: z.date().nullable(),
   revokedAt: z.date().nullable(),
 });
+const keyRow = z.strictObject({ ...accountFields, foundBy: z.string(), ...keyColumns.shape });
 type FoundKey = Readonly<z.output<typeof keyRow>>;
 
 /** Finds API keys by their ids, or by the characters with which they begin. */
@@ -107,18 +106,7 @@ export const listFoundKeys = (
   { text, accountId, limit }: LookupOptions,
 ): Promise<readonly FoundKey[]> =>
   db.any(sql.type(keyRow)`
-    SELECT
-      ${accountColumns},
-      found.by AS "foundBy",
-      api_key.id,
-      api_key.mode,
-      api_key.name,
-      api_key.scope,
-      api_key.hint,
-      api_key.created_at AS "createdAt",
-      api_key.expires_at AS "expiresAt",
-      api_key.last_used_at AS "lastUsedAt",
-      api_key.revoked_at AS "revokedAt"
+    SELECT ${accountColumns}, found.by AS "foundBy", ${columnsOf("api_key", keyColumns)}
     FROM api_key
     JOIN account ON account.id = api_key.account_id
     CROSS JOIN LATERAL (

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { afterLookup, safeInteger, sql, values } from "../../db/sql.ts";
+import { afterLookup, columnsOf, safeInteger, sql, values } from "../../db/sql.ts";
 import { registrationsOfEvent } from "../billing/registrationFacts.sql.ts";
 import { ORDER_STAGES } from "../planting/order.rules.ts";
 import { isOrderOfTree } from "../planting/orders.sql.ts";
@@ -9,14 +9,7 @@ import { REFUND_OPERATIONS, REGISTER_OPERATIONS } from "../records/idempotencyKe
 import { hasAttribution, importedRecord } from "../records/ownedRecords.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
 import { KINDS, MODES } from "../records/owner.rules.ts";
-import {
-  customerColumns,
-  customerRow,
-  hasCustomerId,
-  hasEmail,
-  hasNameWith,
-  hasOrder,
-} from "../stores/customers.sql.ts";
+import { hasCustomerId, hasEmail, hasNameWith, hasOrder } from "../stores/customers.sql.ts";
 import type { FoundBy, Lookup } from "./lookup.rules.ts";
 import type { LookupOptions } from "./accountLookups.sql.ts";
 import { inAccount, accountColumns, accountFields, knownKeysOf } from "./accountLookups.sql.ts";
@@ -26,32 +19,20 @@ import { inAccount, accountColumns, accountFields, knownKeysOf } from "./account
  * account: that costs an index search per account and mode, while a separate index would slow down each registration.
  */
 
-const searchedRow = {
-  ...accountFields,
-  ...customerRow,
-  foundBy: z.array(z.string()),
+const searchedColumns = z.strictObject({
   id: z.uuid(),
   importedId: z.string().nullable(),
   mode: modeColumn,
   attribution: z.string(),
   idempotencyKey: z.string().nullable(),
   createdAt: z.date(),
-};
+  customerName: z.string().nullable(),
+  customerEmail: z.string().nullable(),
+  customerId: z.string().nullable(),
+  orderId: z.string().nullable(),
+});
 
-const searchedColumns = (table: RecordTable): FragmentSqlToken => {
-  const column = (name: string) => sql.identifier([table, name]);
-  return sql.fragment`
-    ${accountColumns},
-    ${customerColumns(table)},
-    found."foundBy",
-    ${column("id")},
-    ${column("imported_id")} AS "importedId",
-    ${column("mode")},
-    ${column("attribution")},
-    ${column("idempotency_key")} AS "idempotencyKey",
-    ${column("created_at")} AS "createdAt"
-  `;
-};
+const foundFields = { ...accountFields, foundBy: z.array(z.string()) };
 
 /** A way to find records: what the text is then, and a query of the ids and times of the records. */
 type Search = { readonly foundBy: FoundBy; readonly rows: FragmentSqlToken };
@@ -215,7 +196,7 @@ const foundRecords = (
   );
   // The OFFSET makes it a look-up for each id.
   return sql.fragment`
-    SELECT ${columns}
+    SELECT ${accountColumns}, found."foundBy", ${columns}
     FROM (
       SELECT id, array_agg(DISTINCT found_by) AS "foundBy"
       FROM (${sql.join(hits, sql.fragment` UNION ALL `)}) AS hit
@@ -229,11 +210,14 @@ const foundRecords = (
   `;
 };
 
-const registrationRow = z.strictObject({
-  ...searchedRow,
+const registrationColumns = searchedColumns.extend({
   kind: kindColumn,
   count: safeInteger,
   refundedCount: safeInteger,
+});
+const registrationRow = z.strictObject({
+  ...foundFields,
+  ...registrationColumns.shape,
   orderStage: z.enum(ORDER_STAGES).nullable(),
   plantingOrder: z.string().nullable(),
 });
@@ -241,10 +225,7 @@ export type FoundRegistration = Readonly<z.output<typeof registrationRow>>;
 
 const REGISTRATION = {
   columns: sql.fragment`
-    ${searchedColumns("registration")},
-    registration.kind,
-    registration.count,
-    registration.refunded_count AS "refundedCount",
+    ${columnsOf("registration", registrationColumns)},
     planting_order.stage AS "orderStage",
     planting_order.public_id AS "plantingOrder"
   `,
@@ -256,8 +237,7 @@ const REGISTRATION = {
   `,
 };
 
-const donationRow = z.strictObject({
-  ...searchedRow,
+const donationColumns = searchedColumns.extend({
   amountCents: safeInteger,
   ein: z.string().nullable(),
   nonprofitId: z.string(),
@@ -265,6 +245,10 @@ const donationRow = z.strictObject({
   charityName: z.string(),
   metadata: z.record(z.string(), z.unknown()),
   refunded: z.boolean(),
+});
+const donationRow = z.strictObject({
+  ...foundFields,
+  ...donationColumns.shape,
   /** Null if another system refunded it. */
   refundedAt: z.date().nullable(),
   refundReason: z.string().nullable(),
@@ -275,14 +259,7 @@ export type FoundDonation = Readonly<z.output<typeof donationRow>>;
 
 const DONATION = {
   columns: sql.fragment`
-    ${searchedColumns("donation")},
-    donation.amount_cents AS "amountCents",
-    donation.ein,
-    donation.nonprofit_id AS "nonprofitId",
-    donation.charity_provider AS "charityProvider",
-    donation.charity_name AS "charityName",
-    donation.metadata,
-    donation.refunded,
+    ${columnsOf("donation", donationColumns)},
     donation_refund.created_at AS "refundedAt",
     donation_refund.reason AS "refundReason",
     donation_refund.idempotency_key AS "refundIdempotencyKey",
