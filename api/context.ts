@@ -38,8 +38,6 @@ import type { EvidenceContext } from "../modules/planting/context.ts";
 import type { ListContext, RegistrationContext } from "../modules/registrations/context.ts";
 import { createRegistrationWriter } from "../modules/registrations/createRegistrationWriter.ts";
 import type { StoreContext } from "../modules/stores/createStoreWriter.ts";
-import { createStoreAuthenticator } from "../modules/stores/createStoreAuthenticator.ts";
-import type { AuthenticateStore } from "../modules/stores/createStoreAuthenticator.ts";
 import { createStoreWriter } from "../modules/stores/createStoreWriter.ts";
 import type { WebhookContext } from "../modules/events/context.ts";
 import { createCharityValidator } from "./endpoints/createCharityValidator.ts";
@@ -85,7 +83,7 @@ export type StandaloneContext = HttpContext &
 export type StoreAppContext = HttpContext &
   BillingContext &
   StoreContext & {
-    readonly storeAuthenticator: AuthenticateStore;
+    readonly authenticator: Authenticate;
     /** With which the platform signs its privacy requests; null rejects the path as unknown. */
     readonly platformSecrets: readonly string[] | null;
   };
@@ -209,8 +207,7 @@ export const openApiContext = async (
       config.PUBLIC_BASE_URL ??
       browsableUrl(servers[0]?.url ?? `http://${config.HOST}:${config.PORT}`),
     documentBaseUrl: config.PUBLIC_BASE_URL ?? "/",
-    authenticator: createAuthenticator({ ...context, noteUse, accountType: "organization" }),
-    storeAuthenticator: createStoreAuthenticator({ ...context, noteUse }),
+    authenticator: createAuthenticator({ ...context, noteUse }),
     plantingCallbackSecrets: secretsOf(config.PLANTING_CALLBACK_SECRET),
     platformSecrets: secretsOf(config.STORE_PLATFORM_SECRET),
     readStripeWebhook: await loadWebhookReader(config),

@@ -10,7 +10,7 @@ export const authenticate =
   async (ctx, next) => {
     const { authorization: key = "" } = ctx.req.headers;
     const caller = key === "" ? null : await findCaller(key);
-    if (caller === null) {
+    if (caller?.accountType !== "organization") {
       throw new DomainError("key_invalid", "invalid API key");
     }
     ctx.state.caller = caller;

@@ -2,10 +2,10 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { Middleware } from "koa";
 import { KEY_PREFIX } from "../../modules/accounts/apiKeys.rules.ts";
 import { normalizeDomain } from "../../modules/stores/stores.rules.ts";
-import type {
-  AuthenticateStore,
-  StoreName,
-} from "../../modules/stores/createStoreAuthenticator.ts";
+import { cacheLookups } from "../../modules/accounts/cacheLookups.ts";
+import { listStoresNamed } from "../../modules/stores/stores.sql.ts";
+import { createLookups } from "../../db/batching/joinCalls.ts";
+import type { StoreAppContext } from "../context.ts";
 import type { ApiState } from "../http/requestContext.ts";
 import { HttpError } from "../http/httpError.ts";
 import { decodeHeader } from "../http/parseRequest.ts";
@@ -32,44 +32,56 @@ const headerOf = (headers: IncomingHttpHeaders, name: keyof typeof ALIASES): str
   );
 };
 
+type StoreName = { readonly property: "domain" | "userId"; readonly name: string };
+
 /** Returns the store that the headers name; null if shop_name is not a domain. */
 const storeNameOf = (headers: IncomingHttpHeaders): StoreName | null => {
   const userId = headerOf(headers, "user_id");
   const shopName = headerOf(headers, "shop_name");
   if (userId !== "") {
-    return { kind: "userId", name: userId };
+    return { property: "userId", name: userId };
   }
   if (shopName === "") {
     throw new HttpError("key_missing", "the header shop_name or user_id is missing");
   }
   const domain = normalizeDomain(shopName);
-  return domain === null ? null : { kind: "domain", name: domain };
+  return domain === null ? null : { property: "domain", name: domain };
 };
 
-const wrongType = (): HttpError =>
-  new HttpError("key_type_wrong", "standalone API keys do not work on this interface");
-
-/** Rejects requests whose key is not valid for the store that they name. */
-export const authenticateStore =
-  (authenticate: AuthenticateStore): Middleware<ApiState> =>
-  async (ctx, next) => {
+/**
+ * Rejects requests whose key is not valid for the store that they name. The store is checked after the key: without a valid
+ * key, a caller cannot find out which stores exist. Stores are cached as briefly as keys.
+ */
+export const authenticateStore = ({
+  db,
+  authenticator,
+}: Pick<StoreAppContext, "db" | "authenticator">): Middleware<ApiState> => {
+  const findBy = (property: StoreName["property"]) =>
+    cacheLookups(
+      createLookups((names) => listStoresNamed(db, property, names)),
+      () => performance.now(),
+    );
+  const stores = { domain: findBy("domain"), userId: findBy("userId") };
+  return async (ctx, next) => {
     const key = headerOf(ctx.req.headers, "api_key");
     if (key === "") {
       throw new HttpError("key_missing", "the header api_key is missing");
     }
-    const storeName = storeNameOf(ctx.req.headers);
-    if (STANDALONE_PREFIXES.some((prefix) => key.startsWith(prefix))) {
-      throw wrongType();
+    const named = storeNameOf(ctx.req.headers);
+    const hasOtherPrefix = STANDALONE_PREFIXES.some((prefix) => key.startsWith(prefix));
+    const caller = hasOtherPrefix ? null : await authenticator(key);
+    // Imported keys do not show their interface by a prefix.
+    if (hasOtherPrefix || caller?.accountType === "organization") {
+      throw new HttpError("key_type_wrong", "standalone API keys do not work on this interface");
     }
-    const result = await authenticate(key, storeName);
-    if (result.kind === "key_of_organization") {
-      throw wrongType();
+    const store = caller && named && (await stores[named.property](named.name));
+    if (caller && (!store || store.uninstalledAt !== null)) {
+      throw new HttpError("store_unknown", "store not found or uninstalled");
     }
-    if (result.kind !== "known") {
-      throw result.kind === "key_invalid"
-        ? new HttpError("store_key_invalid", "invalid API key for this store")
-        : new HttpError("store_unknown", "store not found or uninstalled");
+    if (!caller || caller.accountId !== store?.id) {
+      throw new HttpError("store_key_invalid", "invalid API key for this store");
     }
-    ctx.state.caller = result.caller;
+    ctx.state.caller = caller;
     await next();
   };
+};

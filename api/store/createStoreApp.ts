@@ -39,7 +39,7 @@ and test keys spend nothing. Days are in UTC.`;
 
 /** Creates the app of the store-platform interface. */
 export const createStoreApp = (context: StoreAppContext): App => {
-  const { storeAuthenticator, platformSecrets } = context;
+  const { platformSecrets } = context;
   const endpoints = [
     verifyEndpoint(context),
     ...KINDS.flatMap((kind) => [registerEndpoint(kind, context), storeListEndpoint(kind, context)]),
@@ -88,7 +88,7 @@ export const createStoreApp = (context: StoreAppContext): App => {
     });
   return createApp({
     ...context,
-    checkKey: authenticateStore(storeAuthenticator),
+    checkKey: authenticateStore(context),
     keyHeaders: STORE_KEY_HEADERS,
     presentError: presentStoreError,
     endpoints,

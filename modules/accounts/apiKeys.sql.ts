@@ -1,9 +1,8 @@
 import { hash } from "node:crypto";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { AccountType } from "../records/owner.rules.ts";
 import { KEY_SCOPES } from "./apiKeys.rules.ts";
-import { kindColumn, modeColumn } from "../records/columns.sql.ts";
+import { accountTypeColumn, kindColumn, modeColumn } from "../records/columns.sql.ts";
 import { columnsOf, sql, timestamp } from "../../db/sql.ts";
 
 /** Returns what is stored of a key: its SHA-256 in hexadecimal digits. */
@@ -12,10 +11,10 @@ export const digestOf = (key: string): string => hash("sha256", key, "hex");
 const storedKey = z.strictObject({
   id: z.uuid(),
   accountId: z.uuid(),
-  mode: modeColumn,
-  hint: z.string(),
   name: z.string(),
+  mode: modeColumn,
   scope: z.enum(KEY_SCOPES),
+  hint: z.string(),
   createdAt: z.date(),
   expiresAt: z.date().nullable(),
   /** The start of the hour of the last use; null if the key has never been used. */
@@ -33,6 +32,7 @@ const columns = sql.fragment`
 const callerRow = z.strictObject({
   keyId: z.uuid(),
   accountId: z.uuid(),
+  accountType: accountTypeColumn,
   mode: modeColumn,
   scope: z.enum(KEY_SCOPES),
   expiresAt: z.date().nullable(),
@@ -62,7 +62,6 @@ const hashedCallerRow = callerRow.extend({ digest: z.string() });
 export const listCallers = async (
   db: CommonQueryMethods,
   digests: readonly string[],
-  accountType: AccountType,
 ): Promise<ReadonlyMap<string, Caller>> => {
   // Of a JSON array the planner expects the same number of elements whatever it has, so it keeps one plan. Planning took
   // most of the statement's time.
@@ -74,6 +73,7 @@ export const listCallers = async (
         given.digest,
         api_key.id AS "keyId",
         account.id AS "accountId",
+        account.type AS "accountType",
         api_key.mode,
         api_key.scope,
         api_key.expires_at AS "expiresAt",
@@ -96,7 +96,6 @@ export const listCallers = async (
         AND api_key.mode = 'live'
       WHERE api_key.hash = decode(given.digest, 'hex')
         AND api_key.revoked_at IS NULL
-        AND account.type = ${accountType}
       -- Keeps this a look-up for each key.
       OFFSET 0
     ) AS caller

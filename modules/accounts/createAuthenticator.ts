@@ -1,39 +1,36 @@
 import type { DatabasePool } from "slonik";
 import type { Caller } from "./apiKeys.sql.ts";
 import { digestOf, listCallers } from "./apiKeys.sql.ts";
-import type { AccountType } from "../records/owner.rules.ts";
-import { isExpired, isPossibleKey } from "./apiKeys.rules.ts";
+import { hasKeyLength, isExpired } from "./apiKeys.rules.ts";
 import { cacheLookups } from "./cacheLookups.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { createLookups } from "../../db/batching/joinCalls.ts";
 import type { NoteKeyUse } from "./noteKeyUses.ts";
 
-/** Returns the caller of a key; null if the key is unknown, revoked, expired or of the other interface. */
+/** Returns the caller of a key, of either interface; null if the key is unknown, revoked or expired. */
 export type Authenticate = (key: string) => Promise<Caller | null>;
 
 /**
- * Looks keys up by their SHA-256 and caches them briefly. Text that cannot be a key of this interface is not looked up. A
- * cached key still expires on time.
+ * Looks keys up by their SHA-256 and caches them briefly. Text that cannot be a key is not looked up. A cached key still
+ * expires on time.
  * @param nowMs a monotonic clock
  */
 export const createAuthenticator = ({
   db,
   clock = systemClock,
   noteUse,
-  accountType,
   nowMs = () => performance.now(),
 }: {
   readonly db: DatabasePool;
   readonly clock?: Clock;
   /** Called when a key is looked up, which is less often than requests. */
   readonly noteUse?: NoteKeyUse | undefined;
-  readonly accountType: AccountType;
   readonly nowMs?: () => number;
 }): Authenticate => {
   const unlessExpired = (caller: Caller | null): Caller | null =>
     caller === null || isExpired(caller.expiresAt, clock.now()) ? null : caller;
-  const lookUp = createLookups((digests) => listCallers(db, digests, accountType));
+  const lookUp = createLookups((digests) => listCallers(db, digests));
   const findCaller = cacheLookups(async (digest) => {
     const caller = await lookUp(digest);
     const valid = unlessExpired(caller);
@@ -42,6 +39,5 @@ export const createAuthenticator = ({
     }
     return caller;
   }, nowMs);
-  return async (key) =>
-    isPossibleKey(key, accountType) ? unlessExpired(await findCaller(digestOf(key))) : null;
+  return async (key) => (hasKeyLength(key) ? unlessExpired(await findCaller(digestOf(key))) : null);
 };

@@ -57,7 +57,6 @@ test("an expired key is invalid on the standalone interface from its time on, ev
   const authenticator = createAuthenticator({
     db,
     clock,
-    accountType: "organization",
     nowMs: () => 1,
   });
   const { call } = await startStandaloneApi(t, { db, clock, authenticator });
@@ -284,7 +283,7 @@ const startProcess = (db: DatabasePool, clock: Clock) => {
   });
   let ms = 0;
   const nowMs = () => (ms += 1_000_000);
-  return createAuthenticator({ db, clock, noteUse, accountType: "organization", nowMs });
+  return createAuthenticator({ db, clock, noteUse, nowMs });
 };
 
 const readLastUse = async (db: DatabasePool, accountId: string): Promise<string | undefined> =>

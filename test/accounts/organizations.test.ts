@@ -1,12 +1,9 @@
 import { z } from "zod";
-import type { DatabasePool } from "slonik";
 import { KINDS } from "../../modules/records/owner.rules.ts";
-import type { AccountType } from "../../modules/records/owner.rules.ts";
-import { listCallers } from "../../modules/accounts/apiKeys.sql.ts";
+import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import { findAccount } from "../../modules/accounts/accounts.sql.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { hash } from "node:crypto";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
@@ -22,19 +19,14 @@ const created = z.strictObject({
   api_key_test: z.string(),
 });
 
-const digest = (key: string): Buffer => hash("sha256", key, "buffer");
-
-const findCaller = async (db: DatabasePool, keyHash: Buffer, type: AccountType) =>
-  (await listCallers(db, [keyHash.toString("hex")], type)).get(keyHash.toString("hex")) ?? null;
-
 test("org create prints the id, the name and two working keys, and nothing else", async (t) => {
   const impact = impactOf(t);
   const run = await impact("org", "create", "--name", "Forest & Söhne", "--json");
   t.is(run.exitCode, 0);
   const organization = created.parse(readJson(run));
   t.is(organization.name, "Forest & Söhne");
-  const live = await findCaller(t.context.db, digest(organization.api_key_prod), "organization");
-  const testing = await findCaller(t.context.db, digest(organization.api_key_test), "organization");
+  const live = await createAuthenticator({ db: t.context.db })(organization.api_key_prod);
+  const testing = await createAuthenticator({ db: t.context.db })(organization.api_key_test);
   t.like(live, { accountId: organization.id, mode: "live", fractionalCounting: false });
   t.like(testing, { accountId: organization.id, mode: "test" });
 });
@@ -212,7 +204,7 @@ test("revoking the last key of a mode prints a warning", async (t) => {
   const impact = impactOf(t);
   const { db } = t.context;
   const { apiKeyTest } = await createTestOrganization(db);
-  const caller = await findCaller(db, digest(apiKeyTest), "organization");
+  const caller = await createAuthenticator({ db })(apiKeyTest);
   const { stderr } = await impact("key", "revoke", caller?.keyId ?? "");
   t.regex(stderr, /no valid test key left/u);
 });

@@ -77,7 +77,7 @@ export const startStandaloneApi = async (
   const app = createStandaloneApp(
     {
       lists: context.reads,
-      authenticator: createAuthenticator({ db, clock, accountType: "organization" }),
+      authenticator: createAuthenticator({ db, clock }),
       writer: createRegistrationWriter({ db, clock }),
       plantingCallbackSecrets: null,
       readStripeWebhook: null,

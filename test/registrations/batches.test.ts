@@ -170,7 +170,7 @@ test("a batch of a suspended organization returns only repeated registrations", 
   const { apiKeyProd: key } = await createTestOrganization(db);
   const { call } = await startStandaloneApi(t, { db });
   await call("POST", "/plant/trees", { key, body: { count: 3, idempotency_key: "before" } });
-  const find = createAuthenticator({ db, accountType: "organization" });
+  const find = createAuthenticator({ db });
   const suspended = await startStandaloneApi(t, {
     db,
     authenticator: async (given) => {

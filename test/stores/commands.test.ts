@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { findAccount } from "../../modules/accounts/accounts.sql.ts";
 import { findStore } from "../../modules/stores/stores.sql.ts";
-import { createStoreAuthenticator } from "../../modules/stores/createStoreAuthenticator.ts";
+import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -51,13 +51,12 @@ test("store create prints the id, the normalized domain and two working keys, an
   const store = created.parse(readJson(run));
   t.is(store.domain, domain);
   t.like(await findStore(t.context.db, store.id), { organizationId: org, balanceCents: 0 });
-  const authenticate = createStoreAuthenticator({ db: t.context.db });
+  const authenticate = createAuthenticator({ db: t.context.db });
   for (const [key, mode] of [
     [store.api_key_prod, "live"],
     [store.api_key_test, "test"],
   ] as const) {
-    const result = await authenticate(key, { kind: "domain", name: domain });
-    t.like(result, { kind: "known", caller: { accountId: store.id, mode } });
+    t.like(await authenticate(key), { accountType: "store", accountId: store.id, mode });
   }
 });
 
@@ -89,9 +88,13 @@ test("a store is updated, shown and listed by its id or its domain", async (t) =
 
   t.like(await read("show"), {
     balance_cents: 10_000,
-    low_balance: true,
-    prices: { tree_cents: 125, bottle_cents: 10 },
-    features: { tree_planting: true, plastic_removal: true, donations: false },
+    low_balance_cents: 20_000,
+    is_balance_low: true,
+    tree_price_cents: 125,
+    bottle_price_cents: 10,
+    tree_planting: true,
+    plastic_removal: true,
+    donations: false,
   });
   t.regex((await run("show")).stdout, /^balance +\$100\.00$/mu);
   const list = await impactOf(t)("store", "list", "--json");

@@ -7,8 +7,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { createStore } from "../../modules/stores/manageStores.ts";
 import type { NewStore } from "../../modules/stores/manageStores.ts";
-import { createStoreAuthenticator } from "../../modules/stores/createStoreAuthenticator.ts";
-import type { AuthenticateStore } from "../../modules/stores/createStoreAuthenticator.ts";
+import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import { createStoreWriter } from "../../modules/stores/createStoreWriter.ts";
 import { changeBalance } from "../../modules/stores/changeBalance.ts";
 import { createCaller, readResponseChecker } from "../api/responseChecker.ts";
@@ -47,14 +46,12 @@ export const rowsIn = (
   z.array(z.record(z.string(), z.unknown())).parse(body[name]);
 
 type StoreApiOptions = TestContextOptions &
-  Partial<Pick<StoreAppContext, "storeWriter" | "platformSecrets">> & {
-    readonly authenticator?: AuthenticateStore;
-  };
+  Partial<Pick<StoreAppContext, "storeWriter" | "platformSecrets">>;
 
 /** Serves the store-platform interface as one process would, until the test ends. Every response is checked. */
 export const startStoreApi = async (
   t: ExecutionContext,
-  { authenticator, ...options }: StoreApiOptions,
+  options: StoreApiOptions,
 ): Promise<StoreApi> => {
   const { db, clock = systemClock } = options;
   const app = createStoreApp({
@@ -65,7 +62,7 @@ export const startStoreApi = async (
       webhookSettings: { allowsHttp: true, allowedNetworks: [] },
       ...options,
     }),
-    storeAuthenticator: authenticator ?? createStoreAuthenticator({ db, clock }),
+    authenticator: createAuthenticator({ db, clock }),
     publicBaseUrl: () => "https://impact.example",
   });
   const url = await serve(t, app);

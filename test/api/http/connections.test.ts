@@ -279,6 +279,7 @@ const logRequest = async (
     ctx.state.caller = {
       keyId: "key-1",
       accountId: "account-1",
+      accountType: "organization",
       mode: "live",
       scope: "write",
       expiresAt: null,

@@ -57,8 +57,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
     startApi: async () => {
       const api = await startStandaloneApi(t, {
         ...deps,
-        authenticator: (key) =>
-          createAuthenticator({ db: deps.db, accountType: "organization" })(key),
+        authenticator: (key) => createAuthenticator({ db: deps.db })(key),
       });
       const { key } = await issueKey(
         { ...deps, actor: SERVICE },

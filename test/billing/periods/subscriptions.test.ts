@@ -41,7 +41,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const api = await startStandaloneApi(t, {
     ...deps,
     // Nothing is cached, so that a change is seen immediately.
-    authenticator: (key) => createAuthenticator({ db, accountType: "organization" })(key),
+    authenticator: (key) => createAuthenticator({ db })(key),
     readStripeWebhook: createWebhookReader([SECRET]),
   });
   double.control.setWebhook({ url: `${api.url}/webhooks/stripe`, secret: SECRET });
