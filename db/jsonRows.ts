@@ -11,12 +11,12 @@ export const columnsOf = (types: Readonly<Record<string, ColumnType>>): Fragment
   )}`;
 
 /**
- * A query of objects as rows, with a column in snake case for each of the named properties, and their `place` in the list. A
- * statement has the same text for any number of them, and the planner expects the same number of any.
+ * A query of objects as rows, with a column in snake case for each of the named properties, which is null where an object lacks it,
+ * and their `place` in the list. A statement has the same text for any number of them, and the planner expects the same number of any.
  */
 export const jsonRows = <Types extends Readonly<Record<string, ColumnType>>>(
   types: Types,
-  objects: readonly Readonly<Record<keyof Types & string, unknown>>[],
+  objects: readonly Readonly<Partial<Record<keyof Types & string, unknown>>>[],
 ): FragmentSqlToken => {
   const columns = Object.entries(types);
   const values = objects.map((object: Readonly<Record<string, unknown>>) =>

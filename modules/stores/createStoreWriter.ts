@@ -97,14 +97,14 @@ const writeStores = (
     await countRegistered(
       ledger.accepted.flatMap(({ write }) => ("count" in write ? [write] : [])),
     );
-    await recordStoreWrites(transaction, { accepted: ledger.accepted.splice(0) });
+    await recordStoreWrites(transaction, ledger.accepted.splice(0));
     const refunds = await refundFromStores(
       { db: transaction, clock },
       free.filter(isRefund),
       ledger,
       { skipsLocked: !isAlone },
     );
-    await recordStoreWrites(transaction, { accepted: ledger.accepted.splice(0) });
+    await recordStoreWrites(transaction, ledger.accepted.splice(0));
     await reportDecisions(transaction, balances, ledger, now);
     return writes.map((write) => results.get(write) ?? refunds.get(write) ?? LOCKED);
   });

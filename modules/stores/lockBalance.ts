@@ -4,8 +4,9 @@ import { recordEvent } from "../events/recordEvent.ts";
 import { addToBalance, becomesLow } from "./stores.rules.ts";
 import { lockBalances, updateStore } from "./stores.sql.ts";
 import type { Store } from "./stores.sql.ts";
-import type { NewBalanceEntry, StoreLedger } from "./storeWrites.rules.ts";
+import type { StoreLedger } from "./storeWrites.rules.ts";
 import { recordStoreWrites } from "./storeWrites.sql.ts";
+import type { NewBalanceEntry } from "./storeWrites.sql.ts";
 
 /**
  * Locks a store's balance until the transaction ends.
@@ -61,8 +62,7 @@ export const changeLockedBalance = async (
   now: Date,
 ): Promise<number> => {
   const balanceCents = addToBalance(store, entry.amountCents);
-  const entries = [{ ...entry, accountId: store.id, balanceCents }];
-  await recordStoreWrites(transaction, { entries });
+  await recordStoreWrites(transaction, [{ ...entry, accountId: store.id, balanceCents }]);
   await reportLowBalance(transaction, store, { balanceCents }, now);
   return balanceCents;
 };

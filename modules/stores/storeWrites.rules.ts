@@ -6,7 +6,7 @@ import type { AccountMode, Kind } from "../records/owner.rules.ts";
 import { fromMicroseconds, toMicroseconds } from "../records/timestamps.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { CustomerDetails, ImpactFilter } from "./customers.rules.ts";
-import type { BalanceEntryKind, Feature, Prices, StoreOperation } from "./stores.rules.ts";
+import type { Feature, Prices, StoreOperation } from "./stores.rules.ts";
 import { balanceInsufficient, findDisabled } from "./stores.rules.ts";
 
 /** What every write of a store needs for its idempotency. */
@@ -224,41 +224,4 @@ export const decideStoreWrite = (
     ledger.limits.set(accountModeKey(registered), { ...use, countToday });
   }
   return accept(ledger, { write, unitPriceCents, amountCents: Number(-neededCents) }, now);
-};
-
-export type NewBalanceEntry = {
-  readonly accountId: string;
-  readonly kind: BalanceEntryKind;
-  /** Negative for what was spent. */
-  readonly amountCents: number;
-  /** The balance after the entry. */
-  readonly balanceCents: number;
-  readonly quantity?: number;
-  readonly registrationId?: string;
-  readonly donationId?: string;
-  readonly reference?: string | null;
-  /** Empty for none, and for a refund. */
-  readonly note: string;
-  /** In microseconds. */
-  readonly createdAt: string;
-};
-
-/** Returns the entry of a write. It is recorded if it has an amount. */
-export const entryOf = ({
-  write,
-  amountCents,
-  balanceCents,
-  createdAt,
-}: AcceptedWrite): NewBalanceEntry => {
-  const entry = { accountId: write.accountId, amountCents, balanceCents, createdAt, note: "" };
-  if (isRefund(write)) {
-    return { ...entry, kind: "refund", quantity: write.quantity };
-  }
-  if (write.kind === "topup") {
-    return { ...entry, kind: write.kind };
-  }
-  const { kind, recordId } = write;
-  return kind === "donation"
-    ? { ...entry, kind, donationId: recordId, note: write.charity.charity.name }
-    : { ...entry, kind, quantity: write.count, registrationId: recordId };
 };

@@ -1,224 +1,221 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { totalAdditions as donationTotalAdditions } from "../charities/donationTotals.sql.ts";
 import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
 import { keyHash, scopeOfRow } from "../records/idempotencyKeys.sql.ts";
 import { isImported } from "../records/ownedRecords.sql.ts";
+import { KINDS } from "../records/owner.rules.ts";
 import { asTotalError, sumsOf, totalAdditions } from "../registrations/totals.sql.ts";
-import { columnsOf, jsonRows } from "../../db/jsonRows.ts";
-import { nothing, safeInteger, sql } from "../../db/sql.ts";
+import { jsonRows } from "../../db/jsonRows.ts";
+import { literals, nothing, safeInteger, sql } from "../../db/sql.ts";
 import type { BalanceEntryKind } from "./stores.rules.ts";
-import { COUNT_FIELDS, entryOf, findReplay, keyOf } from "./storeWrites.rules.ts";
+import { COUNT_FIELDS, findReplay, isRefund, keyOf } from "./storeWrites.rules.ts";
 import type {
   AcceptedWrite,
-  NewBalanceEntry,
   StoredResponse,
   StoreResponse,
   StoreWrite,
 } from "./storeWrites.rules.ts";
 
-const CUSTOMER = {
-  customerName: "text",
-  customerEmail: "text",
-  customerId: "text",
-  orderId: "text",
-} as const;
-
-const REGISTRATION = {
-  id: "uuid",
+/** What is recorded of a write: its record, its entry in the ledger, its response and the balance after it. */
+const WRITTEN = {
   accountId: "uuid",
   mode: "text",
   kind: "text",
-  count: "int8",
-  createdAt: "timestamptz",
-  ...CUSTOMER,
-  notes: "text",
-  unitPriceCents: "int8",
-} as const;
-
-/** Rows of a table, by the names of its columns in camel case. */
-type Rows<Columns> = readonly Readonly<Record<keyof Columns, unknown>>[];
-
-/** Registrations are prepaid, so they have no usage facts. */
-const registrationInserts = (
-  registrations: Rows<typeof REGISTRATION>,
-): FragmentSqlToken => sql.fragment`
-  given_registration AS MATERIALIZED (${jsonRows(REGISTRATION, registrations)}),
-  ${joinedOrders("given_registration")},
-  inserted_registration AS (
-    INSERT INTO registration (${columnsOf(REGISTRATION)}, planting_order_id, tree_order_id)
-    SELECT ${columnsOf(REGISTRATION)}, planting_order_id, ${treeOrderId}
-    FROM given_registration
-    LEFT JOIN joined_order USING (account_id, mode, kind)
-  ),
-  ${totalAdditions(sumsOf(sql.fragment`given_registration`))}
-`;
-
-const DONATION = {
-  id: "uuid",
-  accountId: "uuid",
-  mode: "text",
   amountCents: "int8",
+  balanceCents: "int8",
+  createdAt: "timestamptz",
+  recordId: "uuid",
+  count: "int8",
+  unitPriceCents: "int8",
+  donatedCents: "int8",
   ein: "text",
   nonprofitId: "text",
   charityProvider: "text",
   charityName: "text",
-  createdAt: "timestamptz",
-  ...CUSTOMER,
-} as const;
-
-const donationInserts = (donations: Rows<typeof DONATION>): FragmentSqlToken => sql.fragment`
-  given_donation AS MATERIALIZED (${jsonRows(DONATION, donations)}),
-  inserted_donation AS (
-    INSERT INTO donation (${columnsOf(DONATION)}, confirmed_name)
-    SELECT ${columnsOf(DONATION)}, charity_name
-    FROM given_donation
-  ),
-  ${donationTotalAdditions(sql.fragment`given_donation`)}
-`;
-
-const ENTRY = {
-  accountId: "uuid",
-  kind: "text",
-  amountCents: "int8",
-  balanceCents: "int8",
+  customerName: "text",
+  customerEmail: "text",
+  customerId: "text",
+  orderId: "text",
+  notes: "text",
   quantity: "int8",
-  registrationId: "uuid",
-  donationId: "uuid",
   reference: "text",
   note: "text",
-  createdAt: "timestamptz",
-} as const;
-
-const entryInserts = (entries: readonly NewBalanceEntry[]): FragmentSqlToken => {
-  const absent = { quantity: null, registrationId: null, donationId: null, reference: null };
-  return sql.fragment`
-    inserted_entry AS (
-      INSERT INTO balance_entry (${columnsOf(ENTRY)})
-      SELECT ${columnsOf(ENTRY)}
-      FROM (${jsonRows(
-        ENTRY,
-        entries.map((entry) => ({ ...absent, ...entry })),
-      )}) AS given
-      ORDER BY place
-    )
-  `;
-};
-
-const KEY = { accountId: "uuid", mode: "text", operation: "text", key: "text" } as const;
-
-const RESPONSE = {
-  ...KEY,
+  operation: "text",
+  key: "text",
   requestHash: "text",
   responseBody: "text",
-  recordId: "uuid",
-  createdAt: "timestamptz",
 } as const;
 
-const responseInserts = (responses: Rows<typeof RESPONSE>): FragmentSqlToken => sql.fragment`
+const rowOf = ({ write, ...made }: AcceptedWrite) => {
+  const row = { ...write, ...write.idempotency };
+  if (isRefund(write)) {
+    return { ...row, ...made, kind: "refund" } as const;
+  }
+  if (write.kind !== "donation") {
+    return { ...row, ...made, kind: write.kind };
+  }
+  const { charity, provider: charityProvider } = write.charity;
+  const { ein, nonprofitId, name: charityName } = charity;
+  const donated = {
+    donatedCents: write.amountCents,
+    ein,
+    nonprofitId,
+    charityProvider,
+    charityName,
+  };
+  return { ...row, ...donated, ...made, kind: write.kind };
+};
+
+const isOfKind = sql.fragment`kind IN (${literals(KINDS)})`;
+
+/** Registrations are prepaid, so they have no usage facts. */
+const registrationInserts = sql.fragment`
+  ${joinedOrders("written")},
+  inserted_registration AS (
+    INSERT INTO registration (
+      id, account_id, mode, kind, count, created_at, customer_name, customer_email, customer_id, order_id, notes,
+      unit_price_cents, planting_order_id, tree_order_id
+    )
+    SELECT
+      record_id, account_id, mode, kind, count, created_at, customer_name, customer_email, customer_id, order_id, notes,
+      unit_price_cents, planting_order_id, ${treeOrderId}
+    FROM written
+    LEFT JOIN joined_order USING (account_id, mode, kind)
+    WHERE ${isOfKind}
+  ),
+  ${totalAdditions(sumsOf(sql.fragment`(SELECT * FROM written WHERE ${isOfKind}) AS registered`))}
+`;
+
+const donationInserts = sql.fragment`
+  inserted_donation AS (
+    INSERT INTO donation (
+      id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, confirmed_name, created_at,
+      customer_name, customer_email, customer_id, order_id
+    )
+    SELECT
+      record_id, account_id, mode, donated_cents, ein, nonprofit_id, charity_provider, charity_name, charity_name, created_at,
+      customer_name, customer_email, customer_id, order_id
+    FROM written
+    WHERE kind = 'donation'
+  ),
+  ${donationTotalAdditions(sql.fragment`(
+    SELECT account_id, mode, donated_cents AS amount_cents FROM written WHERE kind = 'donation'
+  ) AS donated`)}
+`;
+
+const entryInserts = sql.fragment`
+  inserted_entry AS (
+    INSERT INTO balance_entry (
+      account_id, kind, amount_cents, balance_cents, quantity, registration_id, donation_id, reference, note, created_at
+    )
+    SELECT
+      account_id, kind, amount_cents, balance_cents, coalesce(count, quantity),
+      CASE WHEN ${isOfKind} THEN record_id END, CASE kind WHEN 'donation' THEN record_id END, reference,
+      coalesce(note, charity_name, ''), created_at
+    FROM written
+    WHERE amount_cents <> 0
+    ORDER BY place
+  )
+`;
+
+const responseInserts = sql.fragment`
   inserted_response AS (
     INSERT INTO idempotency_key (
       key_hash, account_id, mode, operation, request_hash, response_body, record_id, created_at
     )
     SELECT
-      ${keyHash(scopeOfRow("given"), sql.identifier(["given", "key"]))}, account_id, mode, operation,
+      ${keyHash(scopeOfRow("written"), sql.identifier(["written", "key"]))}, account_id, mode, operation,
       decode(request_hash, 'hex'), response_body, record_id, created_at
-    FROM (${jsonRows(RESPONSE, responses)}) AS given
+    FROM written
+    WHERE key IS NOT NULL
   )
 `;
 
-const BALANCE = { id: "uuid", balanceCents: "int8", recordedAt: "timestamptz" } as const;
-
-/** A balance that rises is not depleted any more. */
-const balanceUpdates = (balances: Rows<typeof BALANCE>): FragmentSqlToken => sql.fragment`
+/**
+ * A balance that rises is not depleted any more. The entries of payments and corrections, which have no operation, have no
+ * times among those of the store's records.
+ */
+const balanceUpdates = sql.fragment`
   updated_store AS (
     UPDATE store
     SET
-      balance_cents = given.balance_cents,
-      depleted_at = CASE WHEN given.balance_cents <= store.balance_cents THEN store.depleted_at END,
-      last_record_at = greatest(last_record_at, given.recorded_at)
-    FROM (${jsonRows(BALANCE, balances)}) AS given
-    WHERE store.account_id = given.id
+      balance_cents = latest.balance_cents,
+      depleted_at = CASE WHEN latest.balance_cents <= store.balance_cents THEN store.depleted_at END,
+      last_record_at = greatest(last_record_at, latest.recorded_at)
+    FROM (
+      SELECT DISTINCT ON (account_id)
+        account_id,
+        balance_cents,
+        max(created_at) FILTER (WHERE operation IS NOT NULL OR kind = 'refund') OVER (PARTITION BY account_id) AS recorded_at
+      FROM written
+      ORDER BY account_id, place DESC
+    ) AS latest
+    WHERE store.account_id = latest.account_id
   )
 `;
 
-/** The entries of payments and corrections, which have no times among those of the store's records. */
-const OPERATOR_KINDS: ReadonlySet<BalanceEntryKind> = new Set(["topup", "adjustment"] as const);
+/** An entry of an operator. */
+export type NewBalanceEntry = {
+  readonly accountId: string;
+  readonly kind: BalanceEntryKind;
+  readonly amountCents: number;
+  /** The balance after the entry. */
+  readonly balanceCents: number;
+  readonly quantity?: number;
+  readonly reference?: string | null;
+  /** Empty for none, and for a refund. */
+  readonly note: string;
+  readonly createdAt: string;
+};
 
 /**
- * Records writes of stores whose balances are locked, in one statement: registrations and donations with their totals,
- * balance entries in their order, balances and responses.
+ * Records writes and entries of stores whose balances are locked, in one statement: registrations and donations with their
+ * totals, balance entries in their order, balances and responses.
  * @throws DomainError request_invalid if a total would exceed a safe integer
  */
 export const recordStoreWrites = async (
   transaction: DatabaseTransactionConnection,
-  {
-    accepted = [],
-    entries: others = [],
-  }: {
-    readonly accepted?: readonly AcceptedWrite[];
-    /** Of an operator. */
-    readonly entries?: readonly NewBalanceEntry[];
-  },
+  written: readonly (AcceptedWrite | NewBalanceEntry)[],
 ): Promise<void> => {
-  const registrations = accepted.flatMap(({ write, ...made }) =>
-    "count" in write ? [{ ...write, ...made, id: write.recordId }] : [],
-  );
-  const donations = accepted.flatMap(({ write, ...made }) => {
-    if (!("charity" in write)) {
-      return [];
-    }
-    const { charity, provider: charityProvider } = write.charity;
-    const { ein, nonprofitId, name: charityName } = charity;
-    const { recordId: id, amountCents } = write;
-    const ids = { id, ein, nonprofitId, charityProvider, charityName };
-    return [{ ...write, ...made, ...ids, amountCents }];
-  });
-  const all = [...accepted.map(entryOf), ...others];
-  const entries = all.filter(({ amountCents }) => amountCents !== 0);
-  const lastTimes = new Map([
-    ...accepted.map(({ write, createdAt }) => [write.accountId, createdAt] as const),
-    ...others
-      .filter(({ kind }) => !OPERATOR_KINDS.has(kind))
-      .map(({ accountId, createdAt }) => [accountId, createdAt] as const),
-  ]);
-  const balances = new Map(
-    all.map(({ accountId: id, balanceCents }) => [
-      id,
-      { id, balanceCents, recordedAt: lastTimes.get(id) ?? null },
-    ]),
-  );
-  // An erasure finds a response by the time of its record or refund.
-  const responses = accepted.flatMap(({ write, createdAt }) =>
-    write.idempotency === null ? [] : [{ ...write, ...write.idempotency, createdAt }],
-  );
-  // What there is nothing of is left out, because PostgreSQL opens the indexes of a table even to insert no row.
-  const parts = Object.entries({
-    registrations: registrations.length > 0 && registrationInserts(registrations),
-    donations: donations.length > 0 && donationInserts(donations),
-    entries: entries.length > 0 && entryInserts(entries),
-    responses: responses.length > 0 && responseInserts(responses),
-    balances: balances.size > 0 && balanceUpdates([...balances.values()]),
-  }).flatMap(([name, query]) => (query === false ? [] : [{ name, query }]));
-  if (parts.length === 0) {
+  const rows = written.map((each) => ("write" in each ? rowOf(each) : each));
+  if (rows.length === 0) {
     return;
   }
-  const name = `record_store_${parts.map((part) => part.name).join("_")}`;
+  const [kind] = rows.flatMap((row) => KINDS.find((each) => each === row.kind) ?? []);
+  // What there is nothing of is left out, because PostgreSQL opens the indexes of a table even to insert no row.
+  const parts = [
+    { name: "registrations", query: registrationInserts, isNeeded: kind !== undefined },
+    {
+      name: "donations",
+      query: donationInserts,
+      isNeeded: rows.some((row) => row.kind === "donation"),
+    },
+    { name: "entries", query: entryInserts, isNeeded: rows.some((row) => row.amountCents !== 0) },
+    { name: "responses", query: responseInserts, isNeeded: rows.some((row) => "key" in row) },
+    { name: "balances", query: balanceUpdates, isNeeded: true },
+  ].filter(({ isNeeded }) => isNeeded);
   const queries = sql.join(
     parts.map(({ query }) => query),
     sql.fragment`, `,
   );
   try {
-    await transaction.query(sql.prepared(name, nothing)`WITH ${queries} SELECT`);
+    await transaction.query(
+      sql.prepared(
+        `record_store_${parts.map(({ name }) => name).join("_")}`,
+        nothing,
+      )`WITH written AS MATERIALIZED (${jsonRows(WRITTEN, rows)}), ${queries} SELECT`,
+    );
   } catch (error) {
-    const [first] = registrations;
     // A failed batch is divided until one write is left, so the first one is the cause.
-    const cause = first
-      ? asTotalError(error, "impact_total_safe", COUNT_FIELDS[first.kind])
+    const cause = kind
+      ? asTotalError(error, "impact_total_safe", COUNT_FIELDS[kind])
       : asTotalError(error, "donor_total_safe", "amount_cents");
     throw cause;
   }
 };
+
+const KEY = { accountId: "uuid", mode: "text", operation: "text", key: "text" } as const;
 
 const responseRow = z.strictObject({
   place: safeInteger,

@@ -154,7 +154,7 @@ test("the hash of an idempotency key cannot be computed without the deployment's
   const free = { unitPriceCents: 0, amountCents: 0, balanceCents: 0 };
   const createdAt = new Date().toISOString();
   await db.transaction((transaction) =>
-    recordStoreWrites(transaction, { accepted: [{ write, ...free, createdAt }] }),
+    recordStoreWrites(transaction, [{ write, ...free, createdAt }]),
   );
   t.is((await readResponses(db, [write])).size, 1);
 
