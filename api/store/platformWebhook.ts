@@ -128,7 +128,7 @@ export const platformWebhook = (context: Context, secrets: readonly string[]): W
     const erased = requested === "shop/redact" ? null : customerOf(request);
     ctx.body = {
       erased: store
-        ? await forgetCustomer(change, store.id, erased, { isDryRun: false })
+        ? await forgetCustomer(change, store.id, erased)
         : { registrations: 0, donations: 0 },
     };
   };

@@ -89,7 +89,7 @@ const FORGET_HELP = `${CUSTOMER_HELP}
 
 Names, email addresses, customer and order ids, notes, reasons of refunds and stored
 responses are erased in both modes. Counts, prices and amounts stay. It cannot be undone,
-and may be repeated.`;
+and may be repeated. export-customer shows what is erased.`;
 
 const addForgetCommand = (parent: Command, context: CliContext): void => {
   withAudit(
@@ -105,30 +105,25 @@ const addForgetCommand = (parent: Command, context: CliContext): void => {
           "erase the personal data of all customers, even of an uninstalled store",
         ).conflicts(["customerId", "customerEmail", "orderId"]),
       )
-      .option("--yes", "confirm --all-customers")
-      .option("--dry-run", "count only"),
+      .option("--yes", "confirm --all-customers"),
   )
     .addHelpText("after", FORGET_HELP)
     .action(async (named, options) => {
       const { io } = context;
       const customer = options.allCustomers ? null : customerOf(options);
-      const isDryRun = options.dryRun === true;
       const deps = await openChange(context, options);
       const { id, domain } = await findNamedStore(deps.db, named);
-      if (customer === null && !isDryRun && !options.yes) {
+      if (customer === null && !options.yes) {
         throw new CommandError(
           EXIT.usage,
-          `This erases the personal data of all customers of ${domain}, and cannot be undone. Check with --dry-run, then pass --yes.`,
+          `This erases the personal data of all customers of ${domain}, and cannot be undone. To confirm, pass --yes.`,
         );
       }
-      const { registrations, donations } = await forgetCustomer(deps, id, customer, { isDryRun });
-      printResult(io, { id, domain, registrations, donations, dry_run: isDryRun });
-      const records = `${counted(registrations, "registration")} and ${counted(donations, "donation")} of ${domain}`;
+      const { registrations, donations } = await forgetCustomer(deps, id, customer);
+      printResult(io, { id, domain, registrations, donations });
       say(
         io,
-        isDryRun
-          ? `With${customer ? "out" : " --yes instead of"} --dry-run, the command erases the personal data of ${records}.`
-          : `Erased the personal data of ${records}. Counts and amounts are unchanged.`,
+        `Erased the personal data of ${counted(registrations, "registration")} and ${counted(donations, "donation")} of ${domain}. Counts and amounts are unchanged.`,
       );
     });
 };

@@ -1,6 +1,6 @@
 import { lockBalances } from "./stores.sql.ts";
-import { blankPage, countPersonalRecords, recordsOf } from "./personalData.sql.ts";
-import type { Blanked, Forgotten } from "./personalData.sql.ts";
+import { blankPage, recordsOf } from "./personalData.sql.ts";
+import type { Blanked } from "./personalData.sql.ts";
 import type { CustomerIdentity } from "./customers.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
@@ -10,18 +10,14 @@ import { findCustomer } from "./exportCustomer.ts";
  * Erases what a store's records say about a customer: names, email addresses, customer and order ids, notes, the reasons of
  * refunds, and stored responses. Counts, prices and amounts stay. It may be interrupted and repeated.
  * @param given null for all customers
- * @returns how many records were changed; with `isDryRun`, how many would be
+ * @returns how many records were changed
  */
 export const forgetCustomer = async (
   { db, clock, actor }: OperatorContext,
   storeId: string,
   given: CustomerIdentity | null,
-  { isDryRun }: { readonly isDryRun: boolean },
-): Promise<Forgotten> => {
+): Promise<{ readonly registrations: number; readonly donations: number }> => {
   const customer = given && (await findCustomer(db, storeId, given));
-  if (isDryRun) {
-    return countPersonalRecords(db, storeId, customer);
-  }
   // First, because a change may commit and the process end before all are made.
   await recordAction(db, actor, clock.now(), {
     action: "store.forget",

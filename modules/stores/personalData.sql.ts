@@ -18,11 +18,11 @@ const customersOf = (
   condition: (table: RecordTable) => FragmentSqlToken,
   limit = sql.fragment``,
 ): FragmentSqlToken => sql.fragment`(
-  SELECT 'registration' AS source, customer_id, customer_email, customer_name
+  SELECT customer_id, customer_email, customer_name
   FROM registration
   WHERE ${condition("registration")}
   UNION ALL
-  SELECT 'donation', customer_id, customer_email, customer_name
+  SELECT customer_id, customer_email, customer_name
   FROM donation
   WHERE ${condition("donation")}
   ${limit}
@@ -200,28 +200,5 @@ export const blankPage = (
       WHERE ${isOfWrite} AND request_hash IS NOT NULL AND ${afterLookup(sql.fragment`account_id = ${accountId}`)}
     )
     SELECT (SELECT count(*) FROM blanked) AS blanked, (SELECT max(created_at)::text FROM chosen) AS last
-  `);
-};
-
-/** How many registrations and donations are erased. */
-export type Forgotten = { readonly registrations: number; readonly donations: number };
-
-const forgottenRow = z.strictObject({ registrations: safeInteger, donations: safeInteger });
-
-/** Counts the records of a store's customer; null for all that name a customer. */
-export const countPersonalRecords = (
-  db: CommonQueryMethods,
-  accountId: string,
-  customer: KnownCustomer | null,
-): Promise<Forgotten> => {
-  const isPersonal = (table: RecordTable): FragmentSqlToken =>
-    customer === null
-      ? sql.fragment`${ofStore(table, sql.fragment`${accountId}`)} AND ${namesCustomer(table)}`
-      : isOfCustomer(table, accountId, customer);
-  return db.one(sql.type(forgottenRow)`
-    SELECT
-      count(*) FILTER (WHERE source = 'registration') AS registrations,
-      count(*) FILTER (WHERE source = 'donation') AS donations
-    FROM ${customersOf(isPersonal)}
   `);
 };

@@ -37,11 +37,7 @@ import {
   findBalanceEntryByReference,
   listBalanceEntries,
 } from "../../modules/stores/balances.sql.ts";
-import {
-  countPersonalRecords,
-  listUnsharedEmails,
-  readIdentities,
-} from "../../modules/stores/personalData.sql.ts";
+import { listUnsharedEmails, readIdentities } from "../../modules/stores/personalData.sql.ts";
 import { EVENT_TYPES } from "../../modules/events/events.rules.ts";
 
 const ROLLED_BACK = new Error("The transaction is rolled back.");
@@ -200,7 +196,6 @@ export const describeLookups = async (
       listPersonalRecords(single, "registration", accountId, named, 20),
     "a customer's donations": (single) =>
       listPersonalRecords(single, "donation", accountId, unnamed, 20),
-    "how many records a customer has": (single) => countPersonalRecords(single, accountId, unnamed),
     "what is known of a customer": (single) => readIdentities(single, accountId, customer),
     "the addresses that only a customer has": (single) =>
       listUnsharedEmails(single, accountId, customer, 10_000),
