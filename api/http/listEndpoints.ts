@@ -79,18 +79,15 @@ type List<Body> = {
 const isText = (json: unknown): json is AsyncIterable<Iterable<string>> =>
   typeof json === "object" && json !== null && Symbol.asyncIterator in json;
 
-/**
- * Returns the rows of a file: only the page, if the request has a parameter of a page, and otherwise all.
- * @param pageParameters null if there is only the page
- */
+/** Returns the rows of a file: only the page, if the request has a parameter of a page, and otherwise all. */
 export async function* pageOrAll(
   { querystring }: RequestContext,
-  pageParameters: readonly string[] | null,
+  pageParameters: readonly string[],
   page: () => Promise<Iterable<object>>,
   all: () => AsyncIterable<Iterable<object>>,
 ): AsyncGenerator<Iterable<object>, void, void> {
   const query = parseQueryString(querystring);
-  if (pageParameters?.some((name) => query[name] !== undefined) ?? true) {
+  if (pageParameters.some((name) => query[name] !== undefined)) {
     yield await page();
   } else {
     yield* all();

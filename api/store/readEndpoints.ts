@@ -8,12 +8,12 @@ import { isBalanceLow } from "../../modules/stores/stores.rules.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
-import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
+import { listEndpoint } from "../http/listEndpoints.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
 import { customerFilterOf, customerParameters, KEY_MODES, keyMode, SUCCESS } from "./fields.ts";
 import type { KIND_NAMES } from "./storeKinds.ts";
-import { limitParameter, pageFields, toPage } from "./storeListEndpoints.ts";
+import { limitParameter, pageFields, readsOf } from "./storeListEndpoints.ts";
 
 /* What a store reads of itself: its key, its balance and its totals. */
 
@@ -105,7 +105,7 @@ const balance = z
   })
   .meta({ id: "Balance" });
 
-export const balanceEndpoint = ({ db, bulkReads, streaming }: StoreAppContext): Endpoint =>
+export const balanceEndpoint = (context: StoreAppContext): Endpoint =>
   listEndpoint(
     {
       method: "get",
@@ -120,39 +120,30 @@ export const balanceEndpoint = ({ db, bulkReads, streaming }: StoreAppContext): 
       schemas: { query: ledgerQuery, response: balance },
       exported: { name: "balance", columns: ledger.columns },
       handle: ({ ctx, caller: { accountId, mode }, query: { limit, cursor } }) => {
-        const isLive = mode === "live";
+        const after = cursor || null;
         const owner = { accountId, mode };
-        const before = cursor || null;
-        const read = async (maximum: number) =>
-          isLive ? ledger.list(db, owner, {}, { after: before, limit: maximum }) : [];
+        const { readPage, rows } = readsOf(ledger, context, ctx, owner, {}, { after, limit });
         return {
           json: async () => {
-            const store = await getStore(db, accountId);
-            const { rows, ...next } = toPage(ledger, await read(limit + 1), limit);
+            const store = await getStore(context.db, accountId);
+            const { rows: entries, ...next } = await readPage();
             // What was written since the store was read is among the newest entries.
-            const newest = before === null ? rows[0] : undefined;
+            const newest = after === null ? entries[0] : undefined;
             const balanceCents = newest?.balance_cents ?? store.balanceCents;
             return {
               key_mode: KEY_MODES[mode],
-              balance_cents: isLive ? balanceCents : null,
+              balance_cents: mode === "live" ? balanceCents : null,
               ...presentLowBalance(mode, { ...store, balanceCents }),
               prices: { tree_cents: store.treePriceCents, bottle_cents: store.bottlePriceCents },
-              entries: rows,
+              entries,
               ...next,
             };
           },
-          rows: () =>
-            pageOrAll(
-              ctx,
-              // With a test key, the page is empty, and there is no other.
-              isLive ? ["limit"] : null,
-              () => read(limit),
-              () => ledger.readAll(bulkReads, owner, {}, before),
-            ),
+          rows,
         };
       },
     },
-    streaming,
+    context.streaming,
   );
 
 const unitFields = {

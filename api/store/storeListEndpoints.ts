@@ -1,5 +1,6 @@
 import { z } from "zod";
-import type { Kind } from "../../modules/records/owner.rules.ts";
+import type { AccountMode, Kind } from "../../modules/records/owner.rules.ts";
+import type { ListPart } from "../../modules/records/readWholeList.ts";
 import { date } from "../../modules/records/fields.rules.ts";
 import { readTimestamp, TIMESTAMP_PATTERN } from "../../modules/records/timestamps.rules.ts";
 import { conditionsOf, orderId } from "../../modules/stores/customers.rules.ts";
@@ -11,6 +12,7 @@ import { READ_ERROR } from "../http/errorResponses.ts";
 import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
 import { startOfDay, integerUpTo } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
+import type { RequestContext } from "../http/requestContext.ts";
 import type { StoreAppContext } from "../context.ts";
 import { customerFilterOf, customerParameters, unlessBlank } from "./fields.ts";
 import { KIND_NAMES } from "./storeKinds.ts";
@@ -30,18 +32,35 @@ export const pageFields = {
   next_cursor: z.string().meta({ description: "Empty on the last page." }),
 };
 
-/** Cuts a page out of rows that were queried with a limit of one more than the page holds. */
-export const toPage = <Json extends z.ZodObject>(
-  { cursorOf }: StoreList<Json>,
-  found: readonly z.output<Json>[],
-  limit: number,
+/** Returns functions that read a list: a page of it, and the rows of a file. */
+export const readsOf = <Json extends z.ZodObject>(
+  list: StoreList<Json>,
+  { db, bulkReads }: Pick<StoreAppContext, "db" | "bulkReads">,
+  ctx: RequestContext,
+  owner: AccountMode,
+  filter: ImpactFilter,
+  { after, limit }: ListPart<string>,
 ) => {
-  const rows = found.slice(0, limit);
-  const last = found.length > limit ? rows.at(-1) : undefined;
+  const read = (maximum: number) => list.list(db, owner, filter, { after, limit: maximum });
   return {
-    rows,
-    has_more: last !== undefined,
-    next_cursor: last === undefined ? "" : cursorOf(last),
+    readPage: async () => {
+      // One more than the page holds reveals whether there are more.
+      const found = await read(limit + 1);
+      const rows = found.slice(0, limit);
+      const last = found.length > limit ? rows.at(-1) : undefined;
+      return {
+        rows,
+        has_more: last !== undefined,
+        next_cursor: last === undefined ? "" : list.cursorOf(last),
+      };
+    },
+    rows: () =>
+      pageOrAll(
+        ctx,
+        ["limit"],
+        () => read(limit),
+        () => list.readAll(bulkReads, owner, filter, after),
+      ),
   };
 };
 
@@ -136,21 +155,15 @@ const buildList = <Json extends z.ZodObject>(
         const filter = impactFilterOf(query);
         // Many records may have to be read to find those of a customer or an order.
         const isSearch = conditionsOf({ ...filter, from: undefined, until: undefined }).length > 0;
-        const pool = isSearch ? reads : db;
+        const pools = { db: isSearch ? reads : db, bulkReads };
         const owner = { accountId, mode };
-        const read = (maximum: number) => list.list(pool, owner, filter, { after, limit: maximum });
+        const { readPage, rows } = readsOf(list, pools, ctx, owner, filter, { after, limit });
         return {
           json: async () => {
-            const { rows, ...next } = toPage(list, await read(limit + 1), limit);
-            return { [name]: rows, count: rows.length, ...next };
+            const { rows: page, ...next } = await readPage();
+            return { [name]: page, count: page.length, ...next };
           },
-          rows: () =>
-            pageOrAll(
-              ctx,
-              ["limit"],
-              () => read(limit),
-              () => list.readAll(bulkReads, owner, filter, after),
-            ),
+          rows,
         };
       },
     },

@@ -1,4 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
+import { positionOf } from "../records/listPositions.sql.ts";
 import { readWholeList } from "../records/readWholeList.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { listDonations } from "./donations.sql.ts";
@@ -14,4 +15,4 @@ export const listAllDonations = (
   owner: AccountMode,
   filter: DonationFilter,
 ): AsyncGenerator<readonly ListedDonation[], void, void> =>
-  readWholeList((part) => listDonations(db, owner, filter, part), { rows: ROWS });
+  readWholeList((part) => listDonations(db, owner, filter, part), positionOf, { rows: ROWS });

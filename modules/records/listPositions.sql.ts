@@ -14,12 +14,14 @@ export type ListPosition = {
   readonly id: string | null;
 };
 
-/** A row of a list, with `positionColumn`. */
-export type PositionedRow = { readonly id: string; readonly position: string };
-
-/** Returns the position of a page's last row; null for an empty page. */
-export const positionOf = (last: PositionedRow | undefined): ListPosition | null =>
-  last === undefined ? null : { createdAt: last.position, id: last.id };
+/** Returns the position of a row, which has `positionColumn`. */
+export const positionOf = ({
+  id,
+  position,
+}: {
+  readonly id: string;
+  readonly position: string;
+}): ListPosition => ({ createdAt: position, id });
 
 type ListedTable = "registration" | "donation";
 

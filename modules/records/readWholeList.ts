@@ -1,26 +1,23 @@
-import { positionOf } from "./listPositions.sql.ts";
-import type { ListPosition, PositionedRow } from "./listPositions.sql.ts";
-
-/** Which part of a list a query reads. */
-export type ListPart = { readonly after: ListPosition | null; readonly limit: number };
+/** Which part of a list a query reads: the rows that follow a position, or those from the first on. */
+export type ListPart<Position> = { readonly after: Position | null; readonly limit: number };
 
 /**
  * Yields a list in pages. No connection is held between two pages.
+ * @param positionOf returns the position of a row, which the next page follows
  * @param options.start the position that the first page follows; null for the beginning
  * @param options.rows of one page
  */
-export async function* readWholeList<Row extends PositionedRow>(
-  list: (part: ListPart) => Promise<readonly Row[]>,
-  {
-    start = null,
-    rows = 500,
-  }: { readonly start?: ListPosition | null; readonly rows?: number } = {},
+export async function* readWholeList<Row, Position>(
+  list: (part: ListPart<Position>) => Promise<readonly Row[]>,
+  positionOf: (row: Row) => Position,
+  { start = null, rows = 500 }: { readonly start?: Position | null; readonly rows?: number } = {},
 ): AsyncGenerator<readonly Row[], void, void> {
   let after = start;
   let page: readonly Row[];
   do {
     page = await list({ after, limit: rows });
     yield page;
-    after = positionOf(page.at(-1));
+    const last = page.at(-1);
+    after = last === undefined ? null : positionOf(last);
   } while (page.length === rows);
 }

@@ -48,7 +48,7 @@ export const findListPosition = async (
     FROM registration
     WHERE ${ownedWithId("registration", owner, id)}
   `);
-  return positionOf(row ?? undefined);
+  return row && positionOf(row);
 };
 
 /** One page of a list. */

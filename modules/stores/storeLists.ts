@@ -5,10 +5,8 @@ import { listBalanceEntries } from "./balances.sql.ts";
 import type { ImpactFilter } from "./customers.rules.ts";
 import { balanceEntryJson, donationRecordJson, impactRecordJson } from "./storeRecords.rules.ts";
 import { listStoreRecords } from "./storeRecords.sql.ts";
-import type { ListPart } from "./storeRecords.sql.ts";
-
-/** How many rows of a whole list one query reads. */
-const PAGE_ROWS = 500;
+import { readWholeList } from "../records/readWholeList.ts";
+import type { ListPart } from "../records/readWholeList.ts";
 
 const defineList = <Json extends z.ZodObject>(
   json: Json,
@@ -18,7 +16,7 @@ const defineList = <Json extends z.ZodObject>(
     db: CommonQueryMethods,
     owner: AccountMode,
     filter: ImpactFilter,
-    part: ListPart,
+    part: ListPart<string>,
   ) => Promise<readonly z.output<Json>[]>,
 ) => ({
   json,
@@ -26,21 +24,12 @@ const defineList = <Json extends z.ZodObject>(
   cursorOf,
   list,
   /** Yields all rows, or those that follow a cursor, in pages. No connection is held between two pages. */
-  async *readAll(
+  readAll: (
     db: CommonQueryMethods,
     owner: AccountMode,
     filter: ImpactFilter,
     start: string | null = null,
-  ): AsyncGenerator<readonly z.output<Json>[], void, void> {
-    let after = start;
-    let page: readonly z.output<Json>[];
-    do {
-      page = await list(db, owner, filter, { after, limit: PAGE_ROWS });
-      yield page;
-      const last = page.at(-1);
-      after = last === undefined ? null : cursorOf(last);
-    } while (page.length === PAGE_ROWS);
-  },
+  ) => readWholeList((part) => list(db, owner, filter, part), cursorOf, { start }),
 });
 
 export type StoreList<Json extends z.ZodObject> = ReturnType<typeof defineList<Json>>;
@@ -62,10 +51,11 @@ export const STORE_LISTS = {
     ({ created_at }) => created_at,
     (db, owner, filter, part) => listStoreRecords(db, "donation", owner, filter, part),
   ),
-  /** The ledger, which has no filters. */
+  /** The ledger, which has no filters. Test keys spend nothing. */
   balance: defineList(
     balanceEntryJson,
     ({ id }) => id,
-    (db, { accountId }, _filter, part) => listBalanceEntries(db, accountId, part),
+    async (db, { accountId, mode }, _filter, part) =>
+      mode === "live" ? listBalanceEntries(db, accountId, part) : [],
   ),
 };

@@ -56,16 +56,16 @@ const jsonRow = z.strictObject({ record: z.unknown() });
 
 const newestFirst = sql.fragment`ORDER BY created_at DESC, id DESC`;
 
-/** Which part of a list a query reads: the records that are older than a time, or all. */
-export type ListPart = { readonly after: string | null; readonly limit: number };
-
-/** Returns a page of the owner's records, newest first, including refunded ones. No two have the same time. */
+/**
+ * Returns a page of the owner's records, newest first, including refunded ones. No two have the same time.
+ * @param part.after the time that they are older than
+ */
 export const listStoreRecords = async <Table extends RecordTable>(
   db: CommonQueryMethods,
   table: Table,
   owner: RecordOwner,
   filter: ImpactFilter,
-  { after, limit }: ListPart,
+  { after, limit }: { readonly after: string | null; readonly limit: number },
 ): Promise<readonly z.output<(typeof SCHEMAS)[Table]>[]> => {
   const records = await db.anyFirst(sql.type(jsonRow)`
     SELECT ${RECORD_JSON[table]} AS record
