@@ -70,12 +70,14 @@ export const assignments = (columns: Readonly<Record<string, ValueExpression>>):
     sql.fragment`, `,
   );
 
-/** Returns the assignments of the columns that are given, or null if none is. */
+/** Returns the assignments of the properties that are given, or null if none is. */
 export const assignmentsOf = (
-  columns: Readonly<Record<string, ValueExpression | undefined>>,
+  properties: Readonly<Record<string, ValueExpression | Date | undefined>>,
 ): ListSqlToken | null => {
-  const given = Object.entries(columns).flatMap(([name, value]) =>
-    value === undefined ? [] : [[name, value] as const],
+  const given = Object.entries(properties).flatMap(([name, value]) =>
+    value === undefined
+      ? []
+      : [[columnName(name), value instanceof Date ? timestamp(value) : value] as const],
   );
   return given.length === 0 ? null : assignments(Object.fromEntries(given));
 };

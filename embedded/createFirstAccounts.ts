@@ -46,10 +46,6 @@ ${describeKeys(storeKeys)}`;
       { db, clock: systemClock, actor: SERVICE },
       {
         name: "Demo organization",
-        fractionalCounting: false,
-        billingDay: 1,
-        stripeCustomerId: null,
-        stripeSubscriptionId: null,
       },
     );
     const keys = `This is the first start, so a demo organization was created (${organization.id}).

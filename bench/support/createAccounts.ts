@@ -1,5 +1,5 @@
 import { openPool } from "../../db/pools/pool.ts";
-import { insertAccount } from "../../modules/accounts/accounts.sql.ts";
+import { insertAccount, updateAccount } from "../../modules/accounts/accounts.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
@@ -15,17 +15,11 @@ export const createAccounts = async (
     return await db.transaction(async (transaction) => {
       const keys: string[] = [];
       for (const [index, id] of ids.entries()) {
-        const account = {
-          id,
-          type: "organization",
-          name: `Benchmark ${id}`,
-          fractionalCounting: false,
-          billingDay: 1,
+        const account = { id, type: "organization", name: `Benchmark ${id}` } as const;
+        await insertAccount(transaction, { ...account, createdAt: systemClock.now() });
+        await updateAccount(transaction, id, {
           stripeCustomerId: stripeCustomerIds[index] ?? null,
-          stripeSubscriptionId: null,
-          createdAt: systemClock.now(),
-        } as const;
-        await insertAccount(transaction, account);
+        });
         const { key } = await issueKey(
           { db: transaction, clock: systemClock, actor: SERVICE },
           account,

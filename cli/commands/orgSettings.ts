@@ -140,18 +140,7 @@ export const addCreateCommand = (parent: Command, context: CliContext): void => 
   const readSettings = addSettings(create, CREATE_SETTINGS);
   create.action(async (options) => {
     const { io } = context;
-    const organization = {
-      name: options.name,
-      fractionalCounting: false,
-      billingDay: 1,
-      stripeCustomerId: null,
-      stripeSubscriptionId: null,
-      subscriptionPolicy: "alert",
-      ...readSettings(),
-    } as const;
-    if (organization.stripeSubscriptionId !== null && organization.stripeCustomerId === null) {
-      throw new CommandError(EXIT.usage, "--stripe-subscription requires --stripe-customer.");
-    }
+    const organization = { name: options.name, ...readSettings() };
     await requireKnownCustomer(context, organization.stripeCustomerId);
     const { createOrganization } = await import("../../modules/accounts/createOrganization.ts");
     const change = await openChange(context, options);
@@ -159,7 +148,7 @@ export const addCreateCommand = (parent: Command, context: CliContext): void => 
     const { id, name, apiKeyProd, apiKeyTest } = created;
     printDetails(io, { id, name, api_key_prod: apiKeyProd, api_key_test: apiKeyTest });
     say(io, "Save these keys now; they cannot be shown again.");
-    await checkAtStripe(context, { ...organization, id });
+    await checkAtStripe(context, created);
   });
 };
 

@@ -74,10 +74,6 @@ type DemoContext = ReturnType<typeof createContext>;
 const createAccounts = async (context: DemoContext) => {
   const organization = await createOrganization(context, {
     name: `Demo: ${SHOP.name}`,
-    fractionalCounting: false,
-    billingDay: 1,
-    stripeCustomerId: null,
-    stripeSubscriptionId: null,
   });
   const profile = {
     displayName: SHOP.name,

@@ -1,5 +1,5 @@
 import { UniqueIntegrityConstraintViolationError } from "slonik";
-import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { SUBSCRIPTION_POLICIES, CHARITY_PROVIDERS } from "./accounts.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
@@ -72,55 +72,19 @@ export const listAccountsNamed = (
     ORDER BY created_at, id
   `);
 
-const rethrowDuplicateCustomer = (error: unknown): never => {
-  if (
-    error instanceof UniqueIntegrityConstraintViolationError &&
-    error.constraint === "account_stripe_customer"
-  ) {
-    throw invalidRequest(
-      "the Stripe customer belongs to another account; each account needs its own",
-      { cause: error },
-    );
-  }
-  throw error;
-};
-
-const customersOf = (id: string | null): FragmentSqlToken =>
-  sql.fragment`${sql.array(id === null ? [] : [id], "text")}`;
-
-/** An account to insert. Its charity provider is the built-in catalogue, and its policy is to alert, until they are changed. */
-export type NewAccount = Omit<Account, "charityProvider" | "subscriptionPolicy">;
-
-/** @throws DomainError request_invalid if another account has the same Stripe customer */
-export const insertAccount = async (db: CommonQueryMethods, account: NewAccount): Promise<void> => {
-  const insertion = db.query(sql.typeAlias("void")`
-    INSERT INTO account
-      (
-        id, type, name, fractional_counting, billing_day, stripe_customer_id, stripe_customer_ids, stripe_subscription_id,
-        created_at
-      )
-    VALUES (
-      ${account.id}, ${account.type}, ${account.name}, ${account.fractionalCounting}, ${account.billingDay},
-      ${account.stripeCustomerId}, ${customersOf(account.stripeCustomerId)}, ${account.stripeSubscriptionId},
-      ${timestamp(account.createdAt)}
-    )
+/** Inserts an account, which has the default settings until they are changed. */
+export const insertAccount = async (
+  db: CommonQueryMethods,
+  { id, type, name, createdAt }: Pick<Account, "id" | "type" | "name" | "createdAt">,
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO account (id, type, name, created_at)
+    VALUES (${id}, ${type}, ${name}, ${timestamp(createdAt)})
   `);
-  await insertion.catch(rethrowDuplicateCustomer);
 };
 
 /** The settings of an account that an operator can change; absent ones stay. */
-export type AccountChanges = Partial<
-  Pick<
-    Account,
-    | "name"
-    | "fractionalCounting"
-    | "billingDay"
-    | "stripeCustomerId"
-    | "stripeSubscriptionId"
-    | "charityProvider"
-    | "subscriptionPolicy"
-  >
->;
+export type AccountChanges = Partial<Omit<Account, "id" | "type" | "createdAt">>;
 
 /** @throws DomainError request_invalid if another account has the same Stripe customer */
 export const updateAccount = async (
@@ -128,26 +92,33 @@ export const updateAccount = async (
   id: string,
   changes: AccountChanges,
 ): Promise<void> => {
+  const { stripeCustomerId } = changes;
   const assignments = assignmentsOf({
-    name: changes.name,
-    fractional_counting: changes.fractionalCounting,
-    billing_day: changes.billingDay,
-    stripe_customer_id: changes.stripeCustomerId,
-    stripe_customer_ids:
-      typeof changes.stripeCustomerId === "string"
-        ? sql.fragment`array_remove(stripe_customer_ids, ${changes.stripeCustomerId}) || ${customersOf(changes.stripeCustomerId)}`
-        : undefined,
-    stripe_subscription_id: changes.stripeSubscriptionId,
-    charity_provider: changes.charityProvider,
-    subscription_policy: changes.subscriptionPolicy,
+    ...changes,
+    ...(typeof stripeCustomerId === "string" && {
+      stripeCustomerIds: sql.fragment`
+        array_remove(stripe_customer_ids, ${stripeCustomerId}) || ${sql.array([stripeCustomerId], "text")}
+      `,
+    }),
   });
   if (assignments === null) {
     return;
   }
-  const update = db.query(sql.typeAlias("void")`
-    UPDATE account
-    SET ${assignments}
-    WHERE id = ${id}
-  `);
-  await update.catch(rethrowDuplicateCustomer);
+  try {
+    await db.query(sql.typeAlias("void")`
+      UPDATE account
+      SET ${assignments}
+      WHERE id = ${id}
+    `);
+  } catch (error) {
+    throw error instanceof UniqueIntegrityConstraintViolationError &&
+      error.constraint === "account_stripe_customer"
+      ? invalidRequest(
+          "the Stripe customer belongs to another account; each account needs its own",
+          {
+            cause: error,
+          },
+        )
+      : error;
+  }
 };

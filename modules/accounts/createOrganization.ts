@@ -1,19 +1,16 @@
-import type { Account, NewAccount } from "./accounts.sql.ts";
+import type { Account, AccountChanges } from "./accounts.sql.ts";
 import { insertAccount, updateAccount } from "./accounts.sql.ts";
 import { requireCustomerOfSubscription } from "./accounts.rules.ts";
+import { getOrganization } from "./getAccount.ts";
 import { issueFirstKeys } from "./issueKey.ts";
 import type { FirstKeys } from "./issueKey.ts";
 import { recordAction } from "./recordAction.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { OperatorContext } from "./context.ts";
 
-export type NewOrganization = Pick<
-  Account,
-  "name" | "fractionalCounting" | "billingDay" | "stripeCustomerId" | "stripeSubscriptionId"
-> &
-  Partial<Pick<Account, "subscriptionPolicy">>;
+export type NewOrganization = AccountChanges & Pick<Account, "name">;
 
-export type CreatedOrganization = FirstKeys & { readonly id: string; readonly name: string };
+export type CreatedOrganization = Account & FirstKeys;
 
 /**
  * Creates an organization with one key for each mode. The keys are returned here and stored nowhere.
@@ -21,26 +18,19 @@ export type CreatedOrganization = FirstKeys & { readonly id: string; readonly na
  */
 export const createOrganization = (
   { db, clock, actor }: OperatorContext,
-  organization: NewOrganization,
+  { name, ...settings }: NewOrganization,
 ): Promise<CreatedOrganization> =>
   db.transaction(async (transaction) => {
-    const { subscriptionPolicy, ...settings } = organization;
-    requireCustomerOfSubscription(settings);
-    const account: NewAccount = {
-      ...settings,
-      id: newId(),
-      type: "organization",
-      createdAt: clock.now(),
-    };
-    await insertAccount(transaction, account);
-    if (subscriptionPolicy !== undefined) {
-      await updateAccount(transaction, account.id, { subscriptionPolicy });
-    }
-    await recordAction(transaction, actor, account.createdAt, {
+    const id = newId();
+    const createdAt = clock.now();
+    await insertAccount(transaction, { id, type: "organization", name, createdAt });
+    await updateAccount(transaction, id, settings);
+    const account = await getOrganization(transaction, id);
+    requireCustomerOfSubscription(account);
+    await recordAction(transaction, actor, createdAt, {
       action: "org.create",
-      accountId: account.id,
-      details: organization,
+      accountId: id,
+      details: { name, ...settings },
     });
-    const keys = await issueFirstKeys({ db: transaction, clock, actor }, account);
-    return { id: account.id, name: account.name, ...keys };
+    return { ...account, ...(await issueFirstKeys({ db: transaction, clock, actor }, account)) };
   });

@@ -43,21 +43,17 @@ export const findProfile = async (db: CommonQueryMethods, accountId: string): Pr
 export const updateProfile = async (
   transaction: DatabaseTransactionConnection,
   accountId: string,
-  { displayName, color, homeUrl, story, hiddenSections, showsCarbon, logo }: ProfileChanges,
+  { hiddenSections, logo, ...changes }: ProfileChanges,
 ): Promise<void> => {
   const assignments = assignmentsOf({
-    display_name: displayName,
-    color,
-    home_url: homeUrl,
-    story,
-    hidden_sections: hiddenSections && sql.array([...hiddenSections], "text"),
-    shows_carbon: showsCarbon,
+    ...changes,
+    hiddenSections: hiddenSections && sql.array([...hiddenSections], "text"),
     ...(logo !== undefined && {
       logo: logo && sql.binary(logo.file),
-      logo_hash: logo && withCell(logo.hash),
-      logo_type: logo && logo.type,
-      logo_width: logo && logo.width,
-      logo_height: logo && logo.height,
+      logoHash: logo && withCell(logo.hash),
+      logoType: logo && logo.type,
+      logoWidth: logo && logo.width,
+      logoHeight: logo && logo.height,
     }),
   });
   await transaction.query(sql.typeAlias("void")`

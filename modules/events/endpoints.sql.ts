@@ -4,7 +4,7 @@ import type { AccountMode, Mode } from "../records/owner.rules.ts";
 import { DISABLED_REASONS } from "./events.rules.ts";
 import { isUuid } from "../records/fields.rules.ts";
 import { accountTypeColumn, modeColumn } from "../records/columns.sql.ts";
-import { assignmentsOf, columnName, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { assignmentsOf, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 
 const columns = z.strictObject({
   id: z.uuid(),
@@ -166,8 +166,7 @@ export const updateEndpoints = async (
   >,
 ): Promise<readonly WebhookEndpoint[]> => {
   const assigned = Object.entries(changes).map(
-    ([name, value]) =>
-      [columnName(name), value === undefined ? value : parameterOf(value)] as const,
+    ([name, value]) => [name, value === undefined ? value : parameterOf(value)] as const,
   );
   const assignments = assignmentsOf(Object.fromEntries(assigned));
   const conditions = [

@@ -52,14 +52,7 @@ export const createStore = (
     }
     const id = newId();
     const account = { id, type: "store", name: domain } as const;
-    await insertAccount(transaction, {
-      ...account,
-      fractionalCounting: false,
-      billingDay: 1,
-      stripeCustomerId: null,
-      stripeSubscriptionId: null,
-      createdAt: clock.now(),
-    });
+    await insertAccount(transaction, { ...account, createdAt: clock.now() });
     await insertStore(transaction, { ...given, id, domain, userId: given.userId ?? id });
     await recordAction(transaction, actor, clock.now(), {
       action: "store.create",

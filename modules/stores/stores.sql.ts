@@ -193,14 +193,7 @@ export const updateStore = async (
   id: string,
   changes: StoreChanges,
 ): Promise<void> => {
-  const assignments = assignmentsOf(
-    Object.fromEntries(
-      Object.entries(changes).map(([name, value]) => [
-        columnName(name),
-        value instanceof Date ? timestamp(value) : value,
-      ]),
-    ),
-  );
+  const assignments = assignmentsOf(changes);
   if (assignments !== null) {
     await writeStore(
       db,

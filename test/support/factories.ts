@@ -22,10 +22,6 @@ export const createTestOrganization = (
     { db, clock, actor: SERVICE },
     {
       name: "Test Organization",
-      fractionalCounting: false,
-      billingDay: 1,
-      stripeCustomerId: null,
-      stripeSubscriptionId: null,
       ...given,
     },
   );
