@@ -3,13 +3,6 @@ import { columnName, sql } from "./sql.ts";
 
 type ColumnType = "uuid" | "text" | "int8" | "timestamptz";
 
-/** The columns of such rows. */
-export const columnsOf = (types: Readonly<Record<string, ColumnType>>): FragmentSqlToken =>
-  sql.fragment`${sql.join(
-    Object.keys(types).map((property) => sql.identifier([columnName(property)])),
-    sql.fragment`, `,
-  )}`;
-
 /**
  * A query of objects as rows, with a column in snake case for each of the named properties, which is null where an object lacks it,
  * and their `place` in the list. A statement has the same text for any number of them, and the planner expects the same number of any.
