@@ -2,7 +2,6 @@ import { proxyActivities } from "@temporalio/workflow";
 import type { RetentionActivities } from "../activities/createRetentionActivities.ts";
 
 const { deleteOldData } = proxyActivities<RetentionActivities>({
-  // More than the time limits of all its steps together.
   startToCloseTimeout: "8 hours",
   heartbeatTimeout: "30 seconds",
   retry: { initialInterval: "1 minute", backoffCoefficient: 2, maximumAttempts: 5 },
