@@ -102,13 +102,6 @@ const addedDigits = (value: number): number => {
 
 const isList = (value: object): value is readonly unknown[] => Array.isArray(value);
 
-/** An entry of a list is a character and a comma or bracket; one of an object is longer. */
-const LEAST_ENTRY_BYTES = 2;
-
-const TOO_LARGE = problemOf(
-  `must be at most ${METADATA_BYTES} bytes as JSON with all digits written out`,
-);
-
 const findNameProblem = (name: string): Problem | null => {
   if (name === "__proto__") {
     return problemOf("is not an allowed name");
@@ -116,10 +109,9 @@ const findNameProblem = (name: string): Problem | null => {
   return isStorable(name) ? null : problemOf(`${NOT_STORABLE} in its name`);
 };
 
-/** Returns a problem in metadata. It stops once the metadata is too large, because a batch may have a megabyte of it. */
+/** Returns a problem in metadata. */
 const findProblem = (metadata: object): Problem | null => {
   let digits = 0;
-  let leastBytes = 0;
   /** It reads no deeper than the levels that are allowed, so that deep nesting cannot exhaust the stack. */
   const findIn = (value: unknown, level: number): Problem | null => {
     if (typeof value === "string") {
@@ -138,25 +130,21 @@ const findProblem = (metadata: object): Problem | null => {
     // The names of a list's entries, which are their indexes, would take several times as long.
     const names = isList(value) ? null : Object.keys(value);
     const inner: readonly unknown[] = isList(value) ? value : Object.values(value);
-    leastBytes += inner.length * LEAST_ENTRY_BYTES;
-    if (leastBytes + digits > METADATA_BYTES) {
-      return TOO_LARGE;
-    }
     for (const [index, entry] of inner.entries()) {
       const name = names?.[index];
       const problem =
         (name === undefined ? null : findNameProblem(name)) ?? findIn(entry, level + 1);
       if (problem !== null) {
-        return problem === TOO_LARGE
-          ? problem
-          : { ...problem, path: [name ?? String(index), ...problem.path] };
+        return { ...problem, path: [name ?? String(index), ...problem.path] };
       }
     }
     return null;
   };
   return (
     findIn(metadata, 0) ??
-    (Buffer.byteLength(JSON.stringify(metadata)) + digits > METADATA_BYTES ? TOO_LARGE : null)
+    (Buffer.byteLength(JSON.stringify(metadata)) + digits > METADATA_BYTES
+      ? problemOf(`must be at most ${METADATA_BYTES} bytes as JSON with all digits written out`)
+      : null)
   );
 };
 
