@@ -8,15 +8,6 @@ import type { UsageWithEvents } from "../registrations/readUsageReports.ts";
 import { readUsageEvents } from "../registrations/readUsageReports.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 
-/** Groups the records that name a customer by their accounts. */
-const namedByAccount = <Row extends FoundRegistration | FoundDonation>(found: readonly Row[]) =>
-  Map.groupBy(
-    found.filter(({ customerName, customerEmail, customerId, orderId }) =>
-      [customerName, customerEmail, customerId, orderId].some((field) => field !== null),
-    ),
-    ({ accountId }) => accountId,
-  );
-
 /** Records, for each store, how many records that name its customers are found. */
 const recordSearch = (
   { db, clock, actor }: OperatorContext,
@@ -25,18 +16,19 @@ const recordSearch = (
     readonly donations: readonly FoundDonation[];
   },
 ): Promise<void> => {
-  const registrations = namedByAccount(found.registrations);
-  const donations = namedByAccount(found.donations);
+  const shown = new Map<string, { readonly registrations: number; readonly donations: number }>();
+  for (const list of ["registrations", "donations"] as const) {
+    for (const record of found[list]) {
+      const { accountId, customerName, customerEmail, customerId, orderId } = record;
+      if ([customerName, customerEmail, customerId, orderId].some((field) => field !== null)) {
+        const counts = shown.get(accountId) ?? { registrations: 0, donations: 0 };
+        shown.set(accountId, { ...counts, [list]: counts[list] + 1 });
+      }
+    }
+  }
   return db.transaction(async (transaction) => {
-    for (const accountId of new Set([...registrations.keys(), ...donations.keys()])) {
-      await recordAction(transaction, actor, clock.now(), {
-        action: "find",
-        accountId,
-        details: {
-          registrations: registrations.get(accountId)?.length ?? 0,
-          donations: donations.get(accountId)?.length ?? 0,
-        },
-      });
+    for (const [accountId, details] of shown) {
+      await recordAction(transaction, actor, clock.now(), { action: "find", accountId, details });
     }
   });
 };
