@@ -37,11 +37,6 @@ const createFundedStores = async (
     for (let index = 0; index < count; index += 1) {
       const { id, domain, apiKeyProd } = await createStore(context, {
         domain: `bench-${index}.example`,
-        userId: null,
-        organizationId: null,
-        treePriceCents: 50,
-        bottlePriceCents: 10,
-        lowBalanceCents: 0,
       });
       await changeBalance(context, {
         kind: "topup",

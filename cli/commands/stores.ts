@@ -4,7 +4,11 @@ import { listAccountLimits } from "../../modules/accounts/accountLimits.sql.ts";
 import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { listStores } from "../../modules/stores/stores.sql.ts";
 import type { Store } from "../../modules/stores/stores.sql.ts";
-import { isBalanceLow, normalizeDomain } from "../../modules/stores/stores.rules.ts";
+import {
+  DEFAULT_PRICES,
+  isBalanceLow,
+  normalizeDomain,
+} from "../../modules/stores/stores.rules.ts";
 import { createStore, updateStore } from "../../modules/stores/manageStores.ts";
 import { STORE, findNamedStore } from "../accountOptions.ts";
 import { awaitCachedKeys, presentKey, shownKey } from "../apiKeys.ts";
@@ -33,15 +37,6 @@ const parseUserId = parserOf(
   nonBlank(200).refine((given) => given === given.trim()),
   "1 to 200 characters without leading or trailing spaces",
 );
-
-/** What a new store has without the options. */
-const DEFAULTS = {
-  organizationId: null,
-  userId: null,
-  treePriceCents: 50,
-  bottlePriceCents: 10,
-  lowBalanceCents: 0,
-};
 
 const CREATE_SETTINGS = {
   organizationId: ["--org <id|none>", "organization that owns the store", orNone(parseId)],
@@ -74,7 +69,7 @@ const parseDomain = parserOf(
 );
 
 const CREATE_HELP = `
-Without prices, a tree costs ${formatCents(DEFAULTS.treePriceCents)} and a bottle ${formatCents(DEFAULTS.bottlePriceCents)}.`;
+Without prices, a tree costs ${formatCents(DEFAULT_PRICES.treePriceCents)} and a bottle ${formatCents(DEFAULT_PRICES.bottlePriceCents)}.`;
 
 const addCreateCommand = (parent: Command, context: CliContext): void => {
   const create = withAudit(
@@ -89,7 +84,7 @@ const addCreateCommand = (parent: Command, context: CliContext): void => {
     const { io } = context;
     const { id, domain, apiKeyProd, apiKeyTest } = await createStore(
       await openChange(context, options),
-      { ...DEFAULTS, ...readSettings(), domain: options.domain },
+      { ...readSettings(), domain: options.domain },
     );
     const created = { id, domain, api_key_prod: apiKeyProd, api_key_test: apiKeyTest };
     printDetails(io, created);

@@ -90,7 +90,6 @@ const createAccounts = async (context: DemoContext) => {
     bottlePriceCents: 12,
     lowBalanceCents: 2000,
     organizationId: organization.id,
-    userId: null,
   });
   return { organization, store };
 };

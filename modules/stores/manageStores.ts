@@ -1,8 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { findStore, insertStore, updateStore as writeStore } from "./stores.sql.ts";
-import type { Store, StoreChanges } from "./stores.sql.ts";
+import type { Store, StoreSettings } from "./stores.sql.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
-import type { Kind } from "../records/owner.rules.ts";
 import { insertAccount, updateAccount } from "../accounts/accounts.sql.ts";
 import { normalizeDomain } from "./stores.rules.ts";
 import { getOrganization } from "../accounts/getAccount.ts";
@@ -25,13 +24,17 @@ export const getStore = async (db: CommonQueryMethods, id: string): Promise<Stor
   return store;
 };
 
-export type NewStore = Pick<
-  Store,
-  "domain" | "organizationId" | `${Kind}PriceCents` | "lowBalanceCents"
-> & {
-  /** Null for the store's own id. */
-  readonly userId: string | null;
+/** @throws DomainError record_not_found */
+const requireOrganization = async (
+  db: CommonQueryMethods,
+  { organizationId }: StoreSettings,
+): Promise<void> => {
+  if (typeof organizationId === "string") {
+    await getOrganization(db, organizationId);
+  }
 };
+
+export type NewStore = StoreSettings & Pick<Store, "domain">;
 
 /**
  * Creates a store with an empty balance and one key for each mode. The keys are returned here only.
@@ -40,31 +43,30 @@ export type NewStore = Pick<
  */
 export const createStore = (
   { db, clock, actor }: OperatorContext,
-  given: NewStore,
+  { domain: given, ...settings }: NewStore,
 ): Promise<FirstKeys & { readonly id: string; readonly domain: string }> =>
   db.transaction(async (transaction) => {
-    const domain = normalizeDomain(given.domain);
+    const domain = normalizeDomain(given);
     if (domain === null) {
-      throw invalidRequest(`domain: ${given.domain} is not a domain`);
+      throw invalidRequest(`domain: ${given} is not a domain`);
     }
-    if (given.organizationId !== null) {
-      await getOrganization(transaction, given.organizationId);
-    }
+    await requireOrganization(transaction, settings);
     const id = newId();
     const account = { id, type: "store", name: domain } as const;
     await insertAccount(transaction, { ...account, createdAt: clock.now() });
-    await insertStore(transaction, { ...given, id, domain, userId: given.userId ?? id });
+    await insertStore(transaction, { id, domain });
+    await writeStore(transaction, id, settings);
     await recordAction(transaction, actor, clock.now(), {
       action: "store.create",
       accountId: id,
-      details: { ...given, domain },
+      details: { ...settings, domain },
     });
     const keys = await issueFirstKeys({ db: transaction, clock, actor }, account);
     return { id, domain, ...keys };
   });
 
 /** Absent settings stay unchanged. */
-export type StoreUpdate = Omit<StoreChanges, "uninstalledAt" | "depletedAt"> & {
+export type StoreUpdate = StoreSettings & {
   /** The keys of a store that is not installed are rejected. */
   readonly isInstalled?: boolean | undefined;
   readonly charityProvider?: CharityProviderName | undefined;
@@ -84,9 +86,7 @@ export const updateStore = (
   db.transaction(async (transaction) => {
     const store = await lockBalance(transaction, id);
     const { uninstalledAt } = store;
-    if (typeof changes.organizationId === "string") {
-      await getOrganization(transaction, changes.organizationId);
-    }
+    await requireOrganization(transaction, changes);
     if (charityProvider !== undefined) {
       await updateAccount(transaction, id, { charityProvider });
     }

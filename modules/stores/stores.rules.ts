@@ -8,6 +8,9 @@ import { centsToDollars, formatCents } from "../records/money.rules.ts";
 /** What a store pays for one unit of each kind. */
 export type Prices = Readonly<Record<`${Kind}PriceCents`, number>>;
 
+/** What a store pays until an operator sets its prices. */
+export const DEFAULT_PRICES: Prices = { treePriceCents: 50, bottlePriceCents: 10 };
+
 /** Kinds of writes that an operator can disable for a store. */
 export type Feature = "treePlanting" | "plasticRemoval" | "donations";
 

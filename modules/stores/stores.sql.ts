@@ -4,6 +4,7 @@ import { z } from "zod";
 import type { Kind } from "../records/owner.rules.ts";
 import { assignmentsOf, columnName, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { CHARITY_PROVIDERS } from "../accounts/accounts.rules.ts";
+import { DEFAULT_PRICES } from "./stores.rules.ts";
 import type { Feature } from "./stores.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 
@@ -153,45 +154,34 @@ const writeStore = async (db: CommonQueryMethods, statement: QuerySqlToken): Pro
   }
 };
 
-/** @throws DomainError request_invalid if another store has the domain or the user id */
+/**
+ * Inserts a store, which has the default settings until they are changed. Its user id is its own id.
+ * @throws DomainError request_invalid if another store has the domain
+ */
 export const insertStore = (
   db: CommonQueryMethods,
-  store: Pick<
-    Store,
-    "id" | "domain" | "userId" | "organizationId" | `${Kind}PriceCents` | "lowBalanceCents"
-  >,
+  { id, domain }: Pick<Store, "id" | "domain">,
 ): Promise<void> =>
   writeStore(
     db,
     sql.typeAlias("void")`
-      INSERT INTO store (
-        account_id, domain, user_id, organization_id, tree_price_cents, bottle_price_cents, low_balance_cents
-      )
-      VALUES (
-        ${store.id}, ${store.domain}, ${store.userId}, ${store.organizationId}, ${store.treePriceCents},
-        ${store.bottlePriceCents}, ${store.lowBalanceCents}
-      )
+      INSERT INTO store (account_id, domain, user_id, tree_price_cents, bottle_price_cents, low_balance_cents)
+      VALUES (${id}, ${domain}, ${id}, ${DEFAULT_PRICES.treePriceCents}, ${DEFAULT_PRICES.bottlePriceCents}, 0)
     `,
   );
 
-/** What can be changed of a store; absent columns stay unchanged. */
-export type StoreChanges = {
+/** What an operator can change of a store; absent columns stay unchanged. */
+export type StoreSettings = {
   readonly [
-    Name in
-      | "userId"
-      | "organizationId"
-      | `${Kind}PriceCents`
-      | "lowBalanceCents"
-      | Feature
-      | "uninstalledAt"
+    Name in "userId" | "organizationId" | `${Kind}PriceCents` | "lowBalanceCents" | Feature
   ]?: Store[Name] | undefined;
-} & { readonly depletedAt?: Date };
+};
 
 /** @throws DomainError request_invalid if another store has the user id */
 export const updateStore = async (
   db: CommonQueryMethods,
   id: string,
-  changes: StoreChanges,
+  changes: StoreSettings & { readonly uninstalledAt?: Date | null; readonly depletedAt?: Date },
 ): Promise<void> => {
   const assignments = assignmentsOf(changes);
   if (assignments !== null) {

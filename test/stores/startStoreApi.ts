@@ -93,11 +93,6 @@ export const createTestStore = async (
     { db, clock: systemClock, actor: SERVICE },
     {
       domain: `shop-${crypto.randomUUID()}.example`,
-      userId: null,
-      organizationId: null,
-      treePriceCents: 50,
-      bottlePriceCents: 10,
-      lowBalanceCents: 0,
       ...given,
     },
   );
