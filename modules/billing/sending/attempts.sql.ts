@@ -15,12 +15,14 @@ import { isResumable, leaseEnd } from "./waitingStreams.sql.ts";
  * Records further attempts to send meter events before they are made, and leases the events to them. An event whose last
  * attempt is recorded meanwhile is left out. Must run under the streams' locks, so that no other event of theirs is sent.
  */
-export const beginAttempts = (
+export const beginAttempts = async (
   transaction: DatabaseTransactionConnection,
   ids: readonly bigint[],
   now: Date,
 ): Promise<readonly StoredMeterEvent[]> =>
-  transaction.any(sql.type(meterEventRow)`
+  ids.length === 0
+    ? []
+    : transaction.any(sql.type(meterEventRow)`
     WITH due AS (
       SELECT id
       FROM meter_event
