@@ -12,7 +12,7 @@ import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { recordOutcomes } from "./attempts.sql.ts";
 import { createCallRate } from "./createCallRate.ts";
 import { createStreamScan } from "./createStreamScan.ts";
-import { MAXIMUM_RETRY_DELAY_MS } from "./decideNextStep.rules.ts";
+import { afterError } from "./decideNextStep.rules.ts";
 import type { SendResult } from "./decideNextStep.rules.ts";
 import { sealMeterEvents } from "./sealMeterEvents.ts";
 import { finishSending, startLease } from "./sendMeterEvent.ts";
@@ -83,19 +83,15 @@ const makeAttempt = async (
   started: LeaseStart,
   { signal, onResult, onFailure }: SenderOptions,
 ): Promise<SendResult | null> => {
-  const { id, attempts } = event;
   try {
     const result = await finishSending(context, event, { started, signal });
-    onResult(streamOf(event), result, id);
+    onResult(streamOf(event), result, event.id);
     return result;
   } catch (error) {
     onFailure(streamOf(event), error);
-    const now = context.clock.now();
-    const reason = error instanceof Error ? error.message : String(error);
-    const retryAt = new Date(now.getTime() + MAXIMUM_RETRY_DELAY_MS);
-    const delay = { id, attempts, state: "pending", reason, outcomeUnknown: true } as const;
+    const result = afterError(error);
     // If this fails too, the lease expires.
-    await context.record({ ...delay, retryAt, now }).catch(() => undefined);
+    await context.record({ event, result, now: context.clock.now() }).catch(() => undefined);
     return null;
   }
 };

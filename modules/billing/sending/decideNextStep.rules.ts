@@ -7,9 +7,6 @@ import type { ProcessorName } from "../usage.rules.ts";
  * The rules of sealing and sending a meter event. docs/billing.md shows its states in a diagram.
  */
 
-/** The first state of a meter event. */
-export type SealedState = { readonly state: MeterEventState; readonly failure: Failure | null };
-
 /**
  * Decides the first state of a meter event. The built-in ledger is this table, so it has what is sealed for it. Units that
  * add up to zero need not be sent.
@@ -26,7 +23,7 @@ export const stateAtSealing = ({
   readonly processor: ProcessorName;
   readonly waitsFor: bigint | null;
   readonly isUsageClosed: boolean;
-}): SealedState => {
+}): { readonly state: MeterEventState; readonly failure: Failure | null } => {
   if (isUsageClosed) {
     return { state: "closed", failure: null };
   }
@@ -118,7 +115,7 @@ const IDENTIFIER_TRUSTED_MS = 20 * HOUR_MS;
 const FIRST_RETRY_DELAY_MS = 1000;
 
 /** Later usage of the stream waits behind the event. */
-export const MAXIMUM_RETRY_DELAY_MS = 60 * 1000;
+const MAXIMUM_RETRY_DELAY_MS = 60 * 1000;
 
 /** The longest delay. An event that has to wait for longer is looked at again meanwhile. */
 export const MAXIMUM_DELAY_MS = MISCONFIGURED_DELAY_MS;
@@ -131,10 +128,10 @@ const retryDelayMs = ({ attempts }: SendingEvent): number =>
  * Shortens the delay of a retry by up to a half, so that streams that failed together do not all retry at the same time.
  * @param random from 0 (inclusive) to 1 (exclusive)
  */
-export const withJitter = (delay: Delay, random: number): Delay =>
-  delay.cause === "retry" || delay.cause === "rate_limited"
-    ? { ...delay, afterMs: Math.ceil(delay.afterMs * (1 - random / 2)) }
-    : delay;
+export const withJitter = (result: SendResult, random: number): SendResult =>
+  result.kind === "delayed" && (result.cause === "retry" || result.cause === "rate_limited")
+    ? { ...result, afterMs: Math.ceil(result.afterMs * (1 - random / 2)) }
+    : result;
 
 const delayed = (
   cause: Delay["cause"],
@@ -171,6 +168,13 @@ const asking = (reason: string): Delay =>
 export const early = (reason: string, afterMs: number): Delay =>
   delayed("early", reason, { afterMs: Math.min(afterMs, MAXIMUM_DELAY_MS) });
 
+/** The step after an error of ours. The next attempt would probably end in it, too. */
+export const afterError = (error: unknown): Delay =>
+  delayed("retry", error instanceof Error ? error.message : String(error), {
+    afterMs: MAXIMUM_RETRY_DELAY_MS,
+    outcomeUnknown: true,
+  });
+
 /** Why usage for Stripe waits in a process without its key. */
 export const STRIPE_MISSING = "the usage is for Stripe, but Stripe is not configured";
 
@@ -190,41 +194,36 @@ export type SendingEvent = {
   readonly askingSince: Date | null;
 };
 
-const ageOf = (second: number, now: Date): number => now.getTime() - second * 1000;
-
 /** Returns whether usage of a second is older than Stripe accepts. */
 export const isTooOldToSend = (second: number, now: Date): boolean =>
-  ageOf(second, now) > ACCEPTED_AGE_MS.stripe;
+  now.getTime() - second * 1000 > ACCEPTED_AGE_MS.stripe;
 
 /** Why usage fails that was not sent in time. */
 export const TOO_OLD = "older than the processor accepts";
 
-/** The other usage of the stream waits behind an event that is ahead, so the event does not wait for long. */
-const decideAhead = ({ attempts }: SendingEvent): NextStep =>
-  attempts <= PATIENT_ATTEMPTS
-    ? delayed("early", AHEAD, { afterMs: AHEAD_DELAY_MS })
-    : failed("refused", AHEAD);
-
-const decideByAge = (event: SendingEvent, now: Date): NextStep => {
-  if (isTooOldToSend(event.second, now)) {
-    return failed("too_old", TOO_OLD);
-  }
-  return ageOf(event.second, now) < -ACCEPTED_LEAD_MS ? decideAhead(event) : { kind: "send" };
-};
-
-/** Returns whether an attempt may have been accepted so long ago that Stripe may have forgotten the identifier. */
-const isOutcomeLost = ({ mayBeDelivered, firstAttemptAt, second }: SendingEvent, now: Date) =>
-  mayBeDelivered &&
-  (isTooOldToSend(second, now) ||
-    (firstAttemptAt !== null && now.getTime() - firstAttemptAt.getTime() > IDENTIFIER_TRUSTED_MS));
-
-const decideBeforeSending = (event: SendingEvent, now: Date): NextStep => {
-  if (event.askingSince !== null) {
+const decideBeforeSending = (
+  { second, attempts, firstAttemptAt, mayBeDelivered, askingSince }: SendingEvent,
+  now: Date,
+): NextStep => {
+  if (askingSince !== null) {
     return { kind: "ask" };
   }
-  return isOutcomeLost(event, now)
-    ? asking("the outcome of an attempt was never known")
-    : decideByAge(event, now);
+  const isTooOld = isTooOldToSend(second, now);
+  const isForgotten =
+    firstAttemptAt !== null && now.getTime() - firstAttemptAt.getTime() > IDENTIFIER_TRUSTED_MS;
+  if (mayBeDelivered && (isTooOld || isForgotten)) {
+    return asking("the outcome of an attempt was never known");
+  }
+  if (isTooOld) {
+    return failed("too_old", TOO_OLD);
+  }
+  if (second * 1000 - now.getTime() <= ACCEPTED_LEAD_MS) {
+    return { kind: "send" };
+  }
+  // The other usage of the stream waits behind it, so it does not wait for long.
+  return attempts <= PATIENT_ATTEMPTS
+    ? delayed("early", AHEAD, { afterMs: AHEAD_DELAY_MS })
+    : failed("refused", AHEAD);
 };
 
 /**
