@@ -50,17 +50,13 @@ export const stateAtSealing = ({
  */
 export type AttemptOutcome =
   | { readonly kind: "delivered" }
-  | { readonly kind: "duplicate"; readonly reason: string }
-  | { readonly kind: "conflict"; readonly reason: string }
+  | { readonly kind: "duplicate" | "conflict" | "rejected"; readonly reason: string }
   | {
-      readonly kind: "retry";
+      readonly kind: "retry" | "rate_limited" | "misconfigured";
       readonly reason: string;
-      readonly outcomeUnknown: boolean;
+      readonly outcomeUnknown?: boolean;
       readonly newKey?: boolean;
-    }
-  | { readonly kind: "rate_limited"; readonly reason: string }
-  | { readonly kind: "rejected"; readonly reason: string }
-  | { readonly kind: "misconfigured"; readonly reason: string; readonly newKey?: boolean };
+    };
 
 /** The event stays pending and is attempted again later. */
 export type Delay = {
@@ -123,15 +119,6 @@ export const MAXIMUM_DELAY_MS = MISCONFIGURED_DELAY_MS;
 /** Returns the delay before an event is sent again. It doubles with each of the event's own attempts. */
 const retryDelayMs = ({ attempts }: SendingEvent): number =>
   Math.min(FIRST_RETRY_DELAY_MS * 2 ** (attempts - 1), MAXIMUM_RETRY_DELAY_MS);
-
-/**
- * Shortens the delay of a retry by up to a half, so that streams that failed together do not all retry at the same time.
- * @param random from 0 (inclusive) to 1 (exclusive)
- */
-export const withJitter = (result: SendResult, random: number): SendResult =>
-  result.kind === "delayed" && (result.cause === "retry" || result.cause === "rate_limited")
-    ? { ...result, afterMs: Math.ceil(result.afterMs * (1 - random / 2)) }
-    : result;
 
 const delayed = (
   cause: Delay["cause"],
@@ -201,7 +188,8 @@ export const isTooOldToSend = (second: number, now: Date): boolean =>
 /** Why usage fails that was not sent in time. */
 export const TOO_OLD = "older than the processor accepts";
 
-const decideBeforeSending = (
+/** Returns what to do next with a meter event whose attempt has just begun. */
+export const decideNextStep = (
   { second, attempts, firstAttemptAt, mayBeDelivered, askingSince }: SendingEvent,
   now: Date,
 ): NextStep => {
@@ -226,18 +214,9 @@ const decideBeforeSending = (
     : failed("refused", AHEAD);
 };
 
-/**
- * Returns what to do next with a meter event.
- * @param outcome what this attempt has led to; null if it has just begun
- */
-export const decideNextStep = (
-  event: SendingEvent,
-  outcome: AttemptOutcome | null,
-  now: Date,
-): NextStep => {
-  switch (outcome?.kind) {
-    case undefined:
-      return decideBeforeSending(event, now);
+/** Returns what an attempt to send has led to. */
+export const decideResult = (event: SendingEvent, outcome: AttemptOutcome): SendResult => {
+  switch (outcome.kind) {
     case "delivered":
       return DELIVERED;
     case "duplicate":
@@ -246,19 +225,13 @@ export const decideNextStep = (
     case "conflict":
       return asking(outcome.reason);
     case "retry":
-      // The identifier prevents a second acceptance, also with a new key.
-      return delayed("retry", outcome.reason, {
-        afterMs: retryDelayMs(event),
-        outcomeUnknown: outcome.outcomeUnknown,
-        newKey: outcome.newKey ?? false,
-      });
     case "rate_limited":
-      return delayed("rate_limited", outcome.reason, { afterMs: retryDelayMs(event) });
-    case "misconfigured":
-      return delayed("misconfigured", outcome.reason, {
-        afterMs: MISCONFIGURED_DELAY_MS,
-        newKey: outcome.newKey ?? false,
-      });
+    case "misconfigured": {
+      // The identifier prevents a second acceptance, also with a new key.
+      const { kind, reason, ...changes } = outcome;
+      const afterMs = kind === "misconfigured" ? MISCONFIGURED_DELAY_MS : retryDelayMs(event);
+      return delayed(kind, reason, { ...changes, afterMs });
+    }
     case "rejected":
       return failed("refused", outcome.reason);
   }

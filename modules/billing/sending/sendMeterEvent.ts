@@ -11,10 +11,10 @@ import { recordOutcomes } from "./attempts.sql.ts";
 import type { RecordedOutcome } from "./attempts.sql.ts";
 import {
   decideNextStep,
+  decideResult,
   LEASE_MS,
   misconfigured,
   STRIPE_MISSING,
-  withJitter,
 } from "./decideNextStep.rules.ts";
 import type { AttemptOutcome, SendResult, Settlement } from "./decideNextStep.rules.ts";
 
@@ -61,19 +61,14 @@ const makeAttempt = async (
   if (stripe === null) {
     return misconfigured(STRIPE_MISSING);
   }
-  let outcome: AttemptOutcome | null = null;
-  for (;;) {
-    const step = decideNextStep(event, outcome, options.started.at);
-    switch (step.kind) {
-      case "send":
-        outcome = await callStripe(context, stripe, event, options);
-        break;
-      case "ask":
-        return askAboutEvent(context, event, options.signal);
-      case "delayed":
-      case "settled":
-        return step;
-    }
+  const step = decideNextStep(event, options.started.at);
+  switch (step.kind) {
+    case "send":
+      return decideResult(event, await callStripe(context, stripe, event, options));
+    case "ask":
+      return askAboutEvent(context, event, options.signal);
+    default:
+      return step;
   }
 };
 
@@ -102,12 +97,11 @@ export const finishSending = async (
   options: AttemptOptions,
 ): Promise<SendResult> => {
   const { id, accountId, generation } = event;
-  const made = await inSpan(
+  const result = await inSpan(
     "send usage",
     { attributes: { "impact.meter_event.id": String(id), "impact.account.id": accountId } },
     () => makeAttempt(context, event, options),
   );
-  const result = withJitter(made, Math.random());
   const outcome = { event, result, now: context.clock.now() };
   // Nothing waits for usage that has never failed.
   await (result.kind === "settled" && (result.state === "failed" || generation > 0)

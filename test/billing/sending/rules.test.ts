@@ -2,6 +2,7 @@ import { readFile } from "node:fs/promises";
 import test from "ava";
 import {
   decideNextStep,
+  decideResult,
   stateAtSealing,
 } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import type {
@@ -63,9 +64,10 @@ const statesAfterAttempts = (): readonly MeterEventState[] =>
           mayBeDelivered,
           askingSince,
         };
-        return [null, ...OUTCOMES].map((outcome) =>
-          stateAfter(decideNextStep(event, outcome, NOW)),
-        );
+        return [
+          decideNextStep(event, NOW),
+          ...OUTCOMES.map((outcome) => decideResult(event, outcome)),
+        ].map(stateAfter);
       }),
     ),
   );

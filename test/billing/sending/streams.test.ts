@@ -63,7 +63,7 @@ test("after a first attempt by a fast clock, an identifier is trusted no longer 
 
   t.deepEqual(next?.firstAttemptAt, now);
   pass(21 * 3600);
-  t.like(next && decideNextStep(next, null, deps.clock.now()), { cause: "asking" });
+  t.like(next && decideNextStep(next, deps.clock.now()), { cause: "asking" });
   await recordUnknown(2);
   await reportAll();
 });
