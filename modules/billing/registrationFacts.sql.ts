@@ -45,23 +45,17 @@ const factsOfRefund = sql.fragment`
   (SELECT * FROM usage_fact WHERE usage_fact.refund_id = refund.id OFFSET 0)
 `;
 
-/** The usage facts of a registration of the query and of the refunds for which a condition holds, as a table. */
-const factsWithRefunds = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+/** The usage facts of a registration of the query and of its refunds, as a table. */
+export const factsOfRegistration = sql.fragment`
   (
     SELECT usage_fact.* FROM usage_fact WHERE ${countsRegistration}
     UNION ALL
     SELECT usage_fact.*
     FROM refund
     CROSS JOIN LATERAL ${factsOfRefund} AS usage_fact
-    WHERE refund.registration_id = registration.id AND ${condition}
+    WHERE refund.registration_id = registration.id
   )
 `;
-
-/** The usage facts of a registration of the query and of its refunds, as a table. */
-export const factsOfRegistration = factsWithRefunds(sql.fragment`true`);
-
-/** The same, but only those of the registration if it has too many refunds to look up each: `refunds` is `countedRefunds`. */
-export const factsOfFewRefunds = factsWithRefunds(sql.fragment`refunds.are_few`);
 
 /** Whether a registration of the query has usage. */
 export const hasUsage = sql.fragment`EXISTS (SELECT FROM usage_fact WHERE ${countsRegistration})`;
@@ -86,34 +80,21 @@ export const registrationsOfEvent = sql.fragment`
   WHERE usage_fact.meter_event_id = meter_event.id
 `;
 
-const refundProgressRow = z.strictObject({ pending: z.boolean(), failed: z.boolean() });
-
 /** The condition that a usage fact of the query is of a refund of its registration. */
 const takesBack = sql.fragment`
   (SELECT refund.registration_id FROM refund WHERE refund.id = usage_fact.refund_id) = registration.id
 `;
 
-/** The events of the registration's second that are in one of the states and take back units of it, as the tail of a SELECT. */
-const eventsOfRefunds = (states: FragmentSqlToken): FragmentSqlToken => sql.fragment`
-  FROM meter_event
-  CROSS JOIN LATERAL (
-    SELECT FROM usage_fact WHERE usage_fact.meter_event_id = meter_event.id AND ${takesBack} LIMIT 1
-  ) AS fact
-  WHERE ${isOfSecond("meter_event")} AND ${afterLookup(sql.fragment`meter_event.state IN (${states})`)}
-`;
-
-const isInEvent = (states: FragmentSqlToken): FragmentSqlToken =>
-  sql.fragment`EXISTS (SELECT ${eventsOfRefunds(states)})`;
-
-/** Whether a refund of the registration takes back usage that is in no event yet. */
-const isUnsealed = sql.fragment`EXISTS (
-  SELECT
-  FROM usage_fact
-  WHERE ${isOfSecond("usage_fact")} AND usage_fact.meter_event_id IS NULL AND ${takesBack}
-)`;
-
 /** How many refunds of a registration are looked up one by one. */
 const FEW_REFUNDS = sql.fragment`100`;
+
+/** Selects the state of usage facts, that of their meter events or `unsealed`, and what else is reported of them. */
+const selectUsage = (facts: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  SELECT
+    coalesce(meter_event.state, 'unsealed') AS state, coalesce(meter_event.is_late, false) AS is_late, meter_event.processor
+  FROM ${facts} AS usage_fact
+  LEFT JOIN LATERAL (SELECT * FROM meter_event WHERE id = usage_fact.meter_event_id OFFSET 0) AS meter_event ON true
+`;
 
 /** Whether a registration of the query has few refunds, as a table. */
 export const countedRefunds = sql.fragment`
@@ -124,47 +105,63 @@ export const countedRefunds = sql.fragment`
 `;
 
 /**
- * Selects the states of usage that the refunds of a registration with many take back: `state`, `is_late` and `processor`.
- * Without usage that is pending, failed or closed, whatever the others are, the usage has been corrected.
+ * Selects the usage that the refunds of a registration of the query take back; `refunds` is `countedRefunds`. Most
+ * registrations have few refunds, which are looked up: their second may have thousands of others. But a registration can have
+ * as many refunds as units. Of many, only usage that is unsealed, pending, failed or closed is looked for, in their second.
  */
-export const usageOfManyRefunds = sql.fragment`
-  SELECT 'unsealed', false, NULL WHERE NOT refunds.are_few AND ${isUnsealed}
+const usageOfRefunds = sql.fragment`
+  ${selectUsage(sql.fragment`
+    (
+      SELECT usage_fact.*
+      FROM refund
+      CROSS JOIN LATERAL ${factsOfRefund} AS usage_fact
+      WHERE refund.registration_id = registration.id AND refunds.are_few
+    )
+  `)}
+  UNION ALL
+  SELECT 'unsealed', false, NULL
+  WHERE NOT refunds.are_few AND EXISTS (
+    SELECT
+    FROM usage_fact
+    WHERE ${isOfSecond("usage_fact")} AND usage_fact.meter_event_id IS NULL AND ${takesBack}
+  )
   UNION ALL
   SELECT meter_event.state, false, meter_event.processor
-  ${eventsOfRefunds(sql.fragment`'pending', 'failed', 'closed'`)} AND NOT refunds.are_few
+  FROM meter_event
+  CROSS JOIN LATERAL (
+    SELECT FROM usage_fact WHERE usage_fact.meter_event_id = meter_event.id AND ${takesBack} LIMIT 1
+  ) AS fact
+  WHERE NOT refunds.are_few
+    AND ${isOfSecond("meter_event")}
+    AND ${afterLookup(sql.fragment`meter_event.state IN ('pending', 'failed', 'closed')`)}
 `;
+
+/** The usage of a registration of the query and of its refunds, as a table; `refunds` is `countedRefunds`. */
+export const usageOfRegistration = sql.fragment`
+  (
+    ${selectUsage(sql.fragment`(SELECT * FROM usage_fact WHERE ${countsRegistration})`)}
+    UNION ALL
+    ${usageOfRefunds}
+  )
+`;
+
+const refundProgressRow = z.strictObject({ isPending: z.boolean(), hasFailed: z.boolean() });
 
 /**
  * Returns how far the usage is that a registration's refunds take back: whether some of it is still to be sent, and whether
- * some of it is in a failed event. If neither, it has been sent or never will be. Most registrations have few refunds, which
- * are looked up: their second may have thousands of others. But a registration can have as many refunds as units. Of many,
- * such usage is looked for in their second.
- * @returns null if the registration was deleted, which settled test data are
+ * some of it is in a failed event. If neither, it has been sent or never will be.
  */
-export const findRefundProgress = (
+export const readRefundProgress = (
   db: CommonQueryMethods,
   registrationId: string,
-): Promise<Readonly<z.output<typeof refundProgressRow>> | null> =>
-  db.maybeOne(sql.type(refundProgressRow)`
+): Promise<Readonly<z.output<typeof refundProgressRow>>> =>
+  db.one(sql.type(refundProgressRow)`
     SELECT
-      CASE
-        WHEN refunds.are_few THEN coalesce(few.pending, false)
-        ELSE ${isUnsealed} OR ${isInEvent(sql.fragment`'pending'`)}
-      END AS pending,
-      CASE WHEN refunds.are_few THEN coalesce(few.failed, false) ELSE ${isInEvent(sql.fragment`'failed'`)} END AS failed
+      coalesce(bool_or(state IN ('unsealed', 'pending')), false) AS "isPending",
+      coalesce(bool_or(state = 'failed'), false) AS "hasFailed"
     FROM registration
     CROSS JOIN LATERAL ${countedRefunds} AS refunds
-    CROSS JOIN LATERAL (
-      SELECT
-        bool_or(usage_fact.meter_event_id IS NULL OR meter_event.state = 'pending') AS pending,
-        bool_or(meter_event.state = 'failed') AS failed
-      FROM (SELECT id FROM refund WHERE registration_id = registration.id OFFSET 0) AS refund
-      CROSS JOIN LATERAL ${factsOfRefund} AS usage_fact
-      LEFT JOIN LATERAL (
-        SELECT state FROM meter_event WHERE id = usage_fact.meter_event_id OFFSET 0
-      ) AS meter_event ON true
-      WHERE refunds.are_few
-    ) AS few
+    CROSS JOIN LATERAL (${usageOfRefunds}) AS usage
     WHERE registration.id = ${registrationId}
   `);
 

@@ -3,7 +3,7 @@ import { GroupCommit } from "../../db/batching/groupCommit.ts";
 import { refundIdOf } from "../../runtime/temporalNames.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { BillingContext } from "../billing/context.ts";
-import { findRefundProgress } from "../billing/registrationFacts.sql.ts";
+import { readRefundProgress } from "../billing/registrationFacts.sql.ts";
 import { resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
 import type { BillingCycle } from "../billing/usage.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
@@ -159,9 +159,9 @@ export const checkRefund = async (
   { db }: { readonly db: CommonQueryMethods },
   registrationId: string,
 ): Promise<RefundState> => {
-  const progress = await findRefundProgress(db, registrationId);
-  if (progress?.pending) {
+  const { isPending, hasFailed } = await readRefundProgress(db, registrationId);
+  if (isPending) {
     return "pending";
   }
-  return progress?.failed ? "failed" : "settled";
+  return hasFailed ? "failed" : "settled";
 };

@@ -4,11 +4,7 @@ import type { Owner } from "../records/owner.rules.ts";
 import { PROCESSORS } from "../billing/usage.rules.ts";
 import { FACT_STATES } from "../billing/billingStatus.rules.ts";
 import { ownedWithId, ownedWithOwnIds } from "../records/ownedRecords.sql.ts";
-import {
-  countedRefunds,
-  usageOfManyRefunds,
-  factsOfFewRefunds,
-} from "../billing/registrationFacts.sql.ts";
+import { countedRefunds, usageOfRegistration } from "../billing/registrationFacts.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { coreColumns, coreRow } from "./registrations.sql.ts";
 
@@ -41,16 +37,7 @@ const usageOf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
       coalesce(array_agg(DISTINCT state), '{}') AS states,
       coalesce(bool_or(is_late), false) AS is_late,
       min(processor) AS processor
-    FROM (
-      SELECT
-        coalesce(meter_event.state, 'unsealed') AS state,
-        coalesce(meter_event.is_late, false) AS is_late,
-        meter_event.processor
-      FROM ${factsOfFewRefunds} AS usage_fact
-      LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
-      UNION ALL
-      ${usageOfManyRefunds}
-    ) AS fact
+    FROM ${usageOfRegistration} AS fact
   ) AS usage
   WHERE ${condition}
   ORDER BY registration.created_at DESC, registration.id DESC

@@ -1,4 +1,4 @@
-import { createOutcomeRecords } from "../../modules/billing/sending/createAttempts.ts";
+import { createOutcomeRecords } from "../../modules/billing/sending/createUsageSender.ts";
 import type { Delay, SendResult } from "../../modules/billing/sending/decideNextStep.rules.ts";
 import { sealMeterEvents } from "../../modules/billing/sending/sealMeterEvents.ts";
 import type { Sealing } from "../../modules/billing/sending/sealMeterEvents.ts";
@@ -24,15 +24,6 @@ export const beginAttempt = async (context: BillingContext, stream: Owner): Prom
   return { sealing, started };
 };
 
-const HELD = {
-  kind: "delayed",
-  cause: "early",
-  reason: "usage is held",
-  afterMs: 15_000,
-  outcomeUnknown: false,
-  newKey: false,
-} as const;
-
 /** Makes the attempt that has begun; null if none has. */
 export const finishAttempt = async (
   context: BillingContext,
@@ -46,8 +37,6 @@ export const finishAttempt = async (
     }
     case "waits":
       return sealing.delay;
-    case "held":
-      return HELD;
     case "none":
     case "more":
       return null;

@@ -1,6 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { releaseRefunds } from "../../modules/billing/meterEvents.sql.ts";
+import { early } from "../../modules/billing/sending/decideNextStep.rules.ts";
 import { beginAttempts, recordOutcomes } from "../../modules/billing/sending/attempts.sql.ts";
 import { sql } from "../../db/sql.ts";
 import {
@@ -154,8 +155,12 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
       async (db) =>
         (
           await recordOutcomes(db, [
-            { ...second, state: "pending", reason: "busy", retryAt: until, now },
-            { ...third, state: "delivered", reason: null, now },
+            { event: second, result: early("busy", 1000), now },
+            {
+              event: third,
+              result: { kind: "settled", state: "delivered", failure: null, reason: null },
+              now,
+            },
           ])
         ).length,
       2,

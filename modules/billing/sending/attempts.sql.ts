@@ -1,9 +1,9 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { afterLookup, sql, timestamp } from "../../../db/sql.ts";
-import type { Failure } from "../meterEvents.rules.ts";
 import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import type { SendResult } from "./decideNextStep.rules.ts";
 import { isResumable, leaseEnd } from "./waitingStreams.sql.ts";
 
 /*
@@ -15,12 +15,14 @@ import { isResumable, leaseEnd } from "./waitingStreams.sql.ts";
  * Records further attempts to send meter events before they are made, and leases the events to them. An event whose last
  * attempt is recorded meanwhile is left out. Must run under the streams' locks, so that no other event of theirs is sent.
  */
-export const beginAttempts = (
+export const beginAttempts = async (
   transaction: DatabaseTransactionConnection,
   ids: readonly bigint[],
   now: Date,
 ): Promise<readonly StoredMeterEvent[]> =>
-  transaction.any(sql.type(meterEventRow)`
+  ids.length === 0
+    ? []
+    : transaction.any(sql.type(meterEventRow)`
     WITH due AS (
       SELECT id
       FROM meter_event
@@ -48,17 +50,9 @@ export const beginAttempts = (
   `);
 
 /** What an attempt has led to. It changes its event unless another attempt has begun or the event is settled. */
-export type RecordedOutcome = Pick<StoredMeterEvent, "id" | "attempts"> & {
-  readonly state: "pending" | "delivered" | "failed";
-  readonly failure?: Failure | null;
-  /** Replaces the last error, unless it is null. */
-  readonly reason: string | null;
-  readonly outcomeUnknown?: boolean;
-  readonly newKey?: boolean;
-  /** If given, the processor is asked from then on. */
-  readonly askingSince?: Date | null;
-  /** When a pending event is attempted again. */
-  readonly retryAt?: Date;
+export type RecordedOutcome = {
+  readonly event: Pick<StoredMeterEvent, "id" | "attempts">;
+  readonly result: SendResult;
   readonly now: Date;
 };
 
@@ -76,10 +70,15 @@ export const recordOutcomes = (
     WITH outcome AS MATERIALIZED (
       SELECT *
       FROM json_to_recordset(${JSON.stringify(
-        outcomes.map(({ id, ...outcome }) => ({ ...outcome, id: String(id) })),
+        outcomes.map(({ event: { id, attempts }, result, now }) => ({
+          ...result,
+          id: String(id),
+          attempts,
+          now,
+        })),
       )}) AS outcome (
-        id bigint, attempts integer, state text, failure text, reason text, "outcomeUnknown" boolean, "newKey" boolean,
-        "askingSince" timestamptz, "retryAt" timestamptz, now timestamptz
+        id bigint, attempts integer, state text, failure text, cause text, reason text, "outcomeUnknown" boolean,
+        "newKey" boolean, "afterMs" double precision, now timestamptz
       )
     ),
     current AS (
@@ -92,18 +91,16 @@ export const recordOutcomes = (
     )
     UPDATE meter_event
     SET
-      state = outcome.state,
+      state = coalesce(outcome.state, 'pending'),
       failure = outcome.failure,
       leased_until = NULL,
-      retry_at = outcome."retryAt",
-      may_be_delivered = CASE outcome.state
-        WHEN 'pending' THEN meter_event.may_be_delivered OR coalesce(outcome."outcomeUnknown", false)
-        ELSE meter_event.may_be_delivered AND outcome.state = 'failed'
-      END,
-      asking_since = coalesce(outcome."askingSince", meter_event.asking_since),
+      retry_at = outcome.now + interval '1 millisecond' * outcome."afterMs",
+      may_be_delivered = coalesce(outcome."outcomeUnknown", false)
+        OR (meter_event.may_be_delivered AND outcome.state IS DISTINCT FROM 'delivered'),
+      asking_since = CASE WHEN outcome.cause = 'asking' THEN outcome.now ELSE meter_event.asking_since END,
       key_generation = key_generation + CASE WHEN outcome."newKey" THEN 1 ELSE 0 END,
       last_error = coalesce(outcome.reason, last_error),
-      settled_at = CASE WHEN outcome.state <> 'pending' THEN outcome.now END
+      settled_at = CASE WHEN outcome.state IS NOT NULL THEN outcome.now END
     FROM current
     JOIN outcome USING (id)
     WHERE meter_event.id = current.id

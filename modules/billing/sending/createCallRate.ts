@@ -1,42 +1,62 @@
-/* How fast meter events are sent to Stripe. */
+/* How fast meter events are sent to Stripe, and how many at the same time. */
 
 const MINIMUM_CALLS_PER_SECOND = 1;
 
 /** The share of the rate that is left after Stripe has rejected calls because there were too many. */
 const LOWERED_SHARE = 0.7;
 
-/** One burst of rejections lowers the rate once. It includes calls that were reserved at the old rate. */
+/** One burst of rejections lowers the rate once. It includes calls that began at the old rate. */
 const LOWERING_INTERVAL_MS = 1500;
 
 /** How much a lowered rate rises again. */
 const RISE_PER_SECOND = 1.1;
 
-/** How far ahead calls are reserved: the events of a second become ready together. Their leases include this time. */
-const RESERVED_AHEAD_MS = 1000;
+/** The calls of this time begin together, because their attempts are then recorded in one statement. */
+const AHEAD_MS = 200;
 
-/** @param maximum calls per second, to which a lowered rate rises again */
+/**
+ * @param maximum calls per second, to which a lowered rate rises again
+ * @param maximumRunning the most calls at the same time
+ */
 export const createCallRate = (
   maximum: number,
+  maximumRunning: number,
   monotonicMs: () => number = () => performance.now(),
 ) => {
   let callsPerSecond = maximum;
   let changedAtMs = -Infinity;
-  let reservedUntilMs = -Infinity;
+  let nextAtMs = -Infinity;
+  let running = 0;
+  const waiting: ((mayCall: boolean) => void)[] = [];
+  let timer: NodeJS.Timeout | null = null;
+
   const current = (nowMs: number): number =>
     Math.min(maximum, callsPerSecond * RISE_PER_SECOND ** ((nowMs - changedAtMs) / 1000));
+
+  const admit = (): void => {
+    const nowMs = monotonicMs();
+    nextAtMs = Math.max(nextAtMs, nowMs);
+    while (waiting.length > 0 && running < maximumRunning && nextAtMs < nowMs + AHEAD_MS) {
+      nextAtMs += 1000 / current(nowMs);
+      running += 1;
+      waiting.shift()?.(true);
+    }
+    timer = waiting.length === 0 ? null : setTimeout(admit, AHEAD_MS / 2);
+  };
+
   return {
-    /** Returns how many calls can be reserved now. */
-    free: (): number => {
-      const nowMs = monotonicMs();
-      const aheadMs = Math.max(0, reservedUntilMs - nowMs);
-      return Math.max(0, Math.ceil((RESERVED_AHEAD_MS - aheadMs) / (1000 / current(nowMs))));
-    },
-    /** Reserves the next call. Returns when it may start, by the monotonic clock. */
-    reserve: (): number => {
-      const nowMs = monotonicMs();
-      const startsAtMs = Math.max(nowMs, reservedUntilMs);
-      reservedUntilMs = startsAtMs + 1000 / current(nowMs);
-      return startsAtMs;
+    /** Waits until a call may begin. Those that wait take turns. Returns false if that has ended. */
+    take: (): Promise<boolean> =>
+      new Promise((resolve) => {
+        waiting.push(resolve);
+        if (timer === null) {
+          admit();
+        }
+      }),
+    /** Gives the place of a call back, and its share of the rate if the call was not made. */
+    giveBack: (wasMade: boolean): void => {
+      running -= 1;
+      nextAtMs -= wasMade ? 0 : 1000 / current(monotonicMs());
     },
     /** Lowers the rate after a rejected call. */
     lower: (): void => {
@@ -46,6 +66,12 @@ export const createCallRate = (
         callsPerSecond = Math.min(maximum, lowered);
         changedAtMs = nowMs;
       }
+    },
+    /** Ends all waiting. */
+    end: (): void => {
+      clearTimeout(timer ?? undefined);
+      timer = null;
+      waiting.splice(0).forEach((resolve) => resolve(false));
     },
   };
 };

@@ -1,49 +1,59 @@
 import { createRuns } from "../../../db/createRuns.ts";
 import type { RunOptions, Runs, Sender } from "../../../db/createRuns.ts";
 import type { Scan } from "../../../db/createScan.ts";
+import { joinCalls } from "../../../db/batching/joinCalls.ts";
 import { isContentError } from "../../../db/databaseErrors.ts";
-import { MODES, ownerKey } from "../../records/owner.rules.ts";
-import type { Mode, Owner } from "../../records/owner.rules.ts";
-import type { SendResult } from "./decideNextStep.rules.ts";
+import { ownerKey } from "../../records/owner.rules.ts";
+import type { Owner } from "../../records/owner.rules.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
-import { awaitAtMost, pause } from "../../../runtime/waiting.ts";
+import { pause } from "../../../runtime/waiting.ts";
 import type { BillingContext } from "../context.ts";
-import { createAttempts } from "./createAttempts.ts";
-import type { Attempts } from "./createAttempts.ts";
-import { createStreamQueue, createStreamScan } from "./createStreamQueue.ts";
-import type { StreamQueue } from "./createStreamQueue.ts";
+import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import { recordOutcomes } from "./attempts.sql.ts";
+import { createCallRate } from "./createCallRate.ts";
+import { createStreamScan } from "./createStreamScan.ts";
+import { afterError } from "./decideNextStep.rules.ts";
+import type { SendResult } from "./decideNextStep.rules.ts";
 import { sealMeterEvents } from "./sealMeterEvents.ts";
-import type { Sealing } from "./sealMeterEvents.ts";
-import { startLease } from "./sendMeterEvent.ts";
+import { finishSending, startLease } from "./sendMeterEvent.ts";
+import type { LeaseStart, RecordOutcome } from "./sendMeterEvent.ts";
 import type { UnsentStream } from "./waitingStreams.sql.ts";
 
-/** The most concurrent attempts. A slow call occupies one of them and delays no other. */
+/** The most concurrent calls to Stripe. A slow one occupies one of them and delays no other. */
 const MAXIMUM_RUNNING = 2000;
-
-/** The most streams that one transaction seals, so that the first calls need not wait for the last stream. */
-const MAXIMUM_SEALED = 500;
 
 /** Stripe's limit in live mode. */
 const CALLS_PER_SECOND = 1000;
 
-/** The free part of these places, so that a busy sender does not seal after each event. */
-const ROOM_FOR_MORE = 1 / 4;
-
-/** How soon usage that was found is looked at again if all calls of the near future are reserved. */
-const RESERVE_AGAIN_MS = 50;
-
 /**
- * How long streams that are behind are gathered, to be sealed together: the longer, the more attempts are running. A
- * statement costs more than what it says of one event, and a stream that is alone should not wait for others.
+ * How long streams are gathered whose usage is sealed in one transaction, and outcomes that are recorded in one statement. A
+ * statement costs more than what it says of one event.
  */
-const MINIMUM_GATHER_MS = 50;
-const MAXIMUM_GATHER_MS = 200;
-const GATHER_MS_PER_ATTEMPT = 1;
+const GATHER_MS = 50;
 
-const gatherMs = (attempts: number): number =>
-  Math.min(MAXIMUM_GATHER_MS, Math.max(MINIMUM_GATHER_MS, attempts * GATHER_MS_PER_ATTEMPT));
+/** The most streams that one transaction seals, so that the first calls need not wait for the last stream. */
+const MAXIMUM_SEALED = 500;
+
+/** How long a stream whose usage cannot be sealed is left alone: by its content, or by the configuration. */
+const PAUSE_MS = 60_000;
+
+/** Longer than a run that goes on takes between two waits. After that, streams begin nothing more. */
+const ACTIVE_MS = 3000;
 
 const streamOf = ({ accountId, mode, kind }: Owner): Owner => ({ accountId, mode, kind });
+
+/** Creates the records of attempts: those of the same time are made in one statement. */
+export const createOutcomeRecords = (
+  { db }: Pick<BillingContext, "db">,
+  collectMs = 0,
+): RecordOutcome =>
+  joinCalls(
+    async (outcomes) => {
+      await recordOutcomes(db, outcomes);
+      return outcomes.map(() => undefined);
+    },
+    { collectMs },
+  );
 
 export type SendObservers = {
   /** Called after each attempt. The id is null if nothing was sealed. */
@@ -52,9 +62,9 @@ export type SendObservers = {
   readonly onFailure: (stream: Owner, error: unknown) => void;
 };
 
-/** A step begins to send what is ready. */
+/** A scan begins to send the usage of each stream that it finds. */
 export type UsageSender = Sender & {
-  /** Whether nothing is sent or known to be ready. */
+  /** Whether nothing is sent. */
   readonly isIdle: () => boolean;
 };
 
@@ -66,57 +76,69 @@ type SenderOptions = SendObservers & {
   readonly callsPerSecond?: number | undefined;
 };
 
-type Queues = { readonly streams: StreamQueue; readonly attempts: Attempts };
-
-/**
- * Begins the attempts of streams together. If the database rejects the content of one, each is begun by itself, so that only
- * those at fault wait.
- */
-const beginTogether = async (
-  context: BillingContext,
-  taken: readonly UnsentStream[],
-  observers: SendObservers,
-  queues: Queues,
-): Promise<void> => {
-  const { streams, attempts } = queues;
-  const started = startLease(context);
-  let sealings: readonly Sealing[];
+/** Makes an attempt that has begun. After an error of ours the event waits, because the next attempt would probably fail, too. */
+const makeAttempt = async (
+  context: BillingContext & { readonly record: RecordOutcome },
+  event: StoredMeterEvent,
+  started: LeaseStart,
+  { signal, onResult, onFailure }: SenderOptions,
+): Promise<SendResult | null> => {
   try {
-    sealings = await sealMeterEvents(context, taken, started.at);
+    const result = await finishSending(context, event, { started, signal });
+    onResult(streamOf(event), result, event.id);
+    return result;
   } catch (error) {
-    if (!isContentError(error)) {
-      throw error;
-    }
-    for (const stream of taken) {
-      if (taken.length > 1) {
-        await beginTogether(context, [stream], observers, queues);
-      } else {
-        observers.onFailure(streamOf(stream), error);
-        streams.pause(stream);
-      }
-    }
-    return;
-  }
-  for (const [index, stream] of taken.entries()) {
-    const sealing = sealings[index];
-    if (sealing?.kind === "event") {
-      attempts.begin(sealing.event, started);
-    } else if (sealing?.kind === "more") {
-      streams.add(stream, sealing.second);
-    } else if (sealing?.kind === "waits") {
-      observers.onResult(streamOf(stream), sealing.delay, null);
-      streams.pause(stream);
-    } else if (sealing?.kind === "held") {
-      // Nothing is sealed until an operator ends the hold. The next scan checks again.
-      streams.clear();
-    }
+    onFailure(streamOf(event), error);
+    const result = afterError(error);
+    // If this fails too, the lease expires.
+    await context.record({ event, result, now: context.clock.now() }).catch(() => undefined);
+    return null;
   }
 };
 
+/** What the next step of a stream was: whether an attempt was made, and from which second on it may have more to send. */
+type Step = {
+  readonly isSent: boolean;
+  readonly next: UnsentStream | null;
+  /** Whether its usage cannot be sealed here. */
+  readonly isMisconfigured?: boolean;
+};
+
+/** Creates the steps of streams: each seals usage, and makes the attempt that begins. */
+const createSteps = (context: BillingContext, options: SenderOptions, lowerRate: () => void) => {
+  const record = createOutcomeRecords(context, GATHER_MS);
+  const begin = joinCalls(
+    async (streams: readonly UnsentStream[]) => {
+      const started = startLease(context);
+      const sealings = await sealMeterEvents(context, streams, started.at);
+      return sealings.map((sealing) => ({ sealing, started }));
+    },
+    { collectMs: GATHER_MS, maximumItems: MAXIMUM_SEALED },
+  );
+  return async (stream: UnsentStream): Promise<Step> => {
+    const { sealing, started } = await begin(stream);
+    if (sealing.kind === "event") {
+      const { second } = sealing.event;
+      const result = await makeAttempt({ ...context, record }, sealing.event, started, options);
+      if (result?.kind === "delayed" && result.cause === "rate_limited") {
+        lowerRate();
+      }
+      const isBehind = second < lastSealableSecond(context.clock.now());
+      const next = { ...streamOf(stream), firstSecond: second };
+      return { isSent: true, next: result?.kind === "settled" && isBehind ? next : null };
+    }
+    if (sealing.kind === "waits") {
+      options.onResult(streamOf(stream), sealing.delay, null);
+      return { isSent: false, next: null, isMisconfigured: true };
+    }
+    return { isSent: false, next: sealing.kind === "more" ? sealing.stream : null };
+  };
+};
+
 /**
- * Creates the sender of usage: it seals the usage of many streams in one transaction, and sends events of different
- * streams at the same time. An event that fails waits with its own delay, and its stream's later usage behind it. Usage is
- * billed once because of what is committed before each step:
+ * Creates the sender of usage. It works on many streams at the same time, and on each until nothing is ready or its event has to
+ * wait with its own delay. What streams seal and record at the same time is one statement. Usage is billed once because of
+ * what is committed before each step:
  * 1. A call is made only if its event is committed with its identifier, and its attempt with its lease. It does not leave after
  *    the lease.
  * 2. The outcome is recorded after the call, unless another attempt has begun. Without an outcome, the attempt after the
@@ -125,85 +147,85 @@ const beginTogether = async (
  * What is kept in memory only saves queries. Everything that another process needs to continue is in the database.
  */
 export const createUsageSender = (context: BillingContext, options: SenderOptions): UsageSender => {
-  const { signal, scan, onResult, onFailure, maximumRunning = MAXIMUM_RUNNING } = options;
-  const { callsPerSecond = CALLS_PER_SECOND } = options;
-  const { clock } = context;
-  const streams = createStreamQueue(clock);
-  const attempts = createAttempts(context, {
-    signal,
-    callsPerSecond,
-    onResult: (event, result) => {
-      onResult(streamOf(event), result, event.id);
-      if (result.kind === "settled" && event.second < lastSealableSecond(clock.now())) {
-        streams.add(event, event.second);
-      }
-    },
-    onFailure: (event, error) => onFailure(streamOf(event), error),
-    onEnd: () => {
-      if (isReady()) {
-        wake.resolve();
-      }
-    },
-  });
-  /** The streams whose attempts are being begun. */
-  let sealed: readonly string[] = [];
-  /** Whether a scan has found streams since the last step. It finds all of a second, so there is nothing to gather. */
-  let hasFound = false;
-  let wake = Promise.withResolvers<void>();
+  const { signal, scan, onFailure, maximumRunning = MAXIMUM_RUNNING } = options;
+  const rate = createCallRate(options.callsPerSecond ?? CALLS_PER_SECOND, maximumRunning);
+  const makeStep = createSteps(context, options, rate.lower);
+  /** The work on streams, by their keys. */
+  const running = new Map<string, Promise<void>>();
+  const paused = new Set<string>();
+  const failures: unknown[] = [];
+  let scans = 0;
+  let activeUntilMs = performance.now() + ACTIVE_MS;
 
-  /**
-   * Returns how many streams of a mode may be sealed. In live mode, each may need a call to Stripe. The built-in ledger has
-   * usage in test mode once it is sealed, so that never waits for Stripe.
-   */
-  const placesIn = (mode: Mode): number => {
-    if (mode === "test") {
-      return MAXIMUM_SEALED;
-    }
-    const room = maximumRunning - attempts.running();
-    const isBusy = attempts.running() > 0 && room < maximumRunning * ROOM_FOR_MORE;
-    return isBusy ? 0 : Math.min(MAXIMUM_SEALED, room, attempts.freeCalls());
+  const isActive = (): boolean => performance.now() < activeUntilMs && !signal.aborted;
+
+  const pauseStream = (key: string): void => {
+    paused.add(key);
+    setTimeout(() => paused.delete(key), PAUSE_MS).unref();
   };
 
-  const isReady = (): boolean => MODES.some((mode) => streams.has(mode) && placesIn(mode) > 0);
+  /** Sends the usage of a stream. Live usage takes turns: each event may need a call to Stripe. */
+  const send = async (found: UnsentStream): Promise<void> => {
+    const turns = found.mode === "live" && context.billing.stripe !== null ? rate : null;
+    const mayBegin = async (): Promise<boolean> =>
+      isActive() && (turns === null || (await turns.take()));
+    let stream: UnsentStream | null = found;
+    while (stream !== null && (await mayBegin())) {
+      const scansBefore = scans;
+      let step: Step = { isSent: false, next: null };
+      try {
+        step = await makeStep(stream);
+      } finally {
+        turns?.giveBack(step.isSent);
+      }
+      if (step.isMisconfigured === true) {
+        pauseStream(ownerKey(found));
+      }
+      // Older usage may have come since then, such as a refund. It is looked for after each scan.
+      stream = step.next && scans > scansBefore ? { ...step.next, firstSecond: 0 } : step.next;
+    }
+  };
 
-  signal.addEventListener("abort", () => wake.resolve(), { once: true });
+  const start = async (stream: UnsentStream): Promise<void> => {
+    const key = ownerKey(stream);
+    try {
+      await send(stream);
+    } catch (error) {
+      if (isContentError(error)) {
+        onFailure(streamOf(stream), error);
+        pauseStream(key);
+      } else {
+        failures.push(error);
+      }
+    }
+    running.delete(key);
+  };
 
   return {
     scan: async () => {
       const found = await scan();
-      if (found === null) {
-        return;
-      }
-      // The scan may be older than what has begun.
-      const begun = new Set([...sealed, ...attempts.streamKeys()]);
-      const ready = found.filter((stream) => !begun.has(ownerKey(stream)));
-      streams.addFound(ready);
-      if (ready.length > 0 && isReady()) {
-        hasFound = true;
-        wake.resolve();
+      scans += found === null ? 0 : 1;
+      for (const stream of found ?? []) {
+        const key = ownerKey(stream);
+        if (!running.has(key) && !paused.has(key)) {
+          running.set(key, start(stream));
+        }
       }
     },
-    step: async () => {
-      wake = Promise.withResolvers<void>();
-      hasFound = false;
-      const taken = MODES.flatMap((mode) => streams.take(mode, placesIn(mode)));
-      sealed = taken.map(ownerKey);
-      if (taken.length > 0) {
-        await beginTogether(context, taken, options, { streams, attempts });
-        sealed = [];
-      }
+    step: () => {
+      const [error] = failures.splice(0);
+      return error === undefined ? Promise.resolve() : Promise.reject(error);
     },
-    waitForWork: async (atMostMs) => {
-      if (!isReady()) {
-        const pauseMs = streams.isEmpty() ? atMostMs : Math.min(RESERVE_AGAIN_MS, atMostMs);
-        await awaitAtMost(wake.promise, pauseMs);
-      }
-      if (!hasFound && !streams.isEmpty() && attempts.running() > 0) {
-        await pause(Math.min(gatherMs(attempts.running()), atMostMs), signal);
-      }
+    waitForWork: (atMostMs) => {
+      activeUntilMs = performance.now() + atMostMs + ACTIVE_MS;
+      return pause(atMostMs, signal);
     },
-    settled: attempts.settled,
-    isIdle: () => attempts.running() === 0 && streams.isEmpty(),
+    settled: async () => {
+      activeUntilMs = -Infinity;
+      rate.end();
+      await Promise.all(running.values());
+    },
+    isIdle: () => running.size === 0,
   };
 };
 

@@ -7,9 +7,6 @@ import type { ProcessorName } from "../usage.rules.ts";
  * The rules of sealing and sending a meter event. docs/billing.md shows its states in a diagram.
  */
 
-/** The first state of a meter event. */
-export type SealedState = { readonly state: MeterEventState; readonly failure: Failure | null };
-
 /**
  * Decides the first state of a meter event. The built-in ledger is this table, so it has what is sealed for it. Units that
  * add up to zero need not be sent.
@@ -26,7 +23,7 @@ export const stateAtSealing = ({
   readonly processor: ProcessorName;
   readonly waitsFor: bigint | null;
   readonly isUsageClosed: boolean;
-}): SealedState => {
+}): { readonly state: MeterEventState; readonly failure: Failure | null } => {
   if (isUsageClosed) {
     return { state: "closed", failure: null };
   }
@@ -53,17 +50,13 @@ export const stateAtSealing = ({
  */
 export type AttemptOutcome =
   | { readonly kind: "delivered" }
-  | { readonly kind: "duplicate"; readonly reason: string }
-  | { readonly kind: "conflict"; readonly reason: string }
+  | { readonly kind: "duplicate" | "conflict" | "rejected"; readonly reason: string }
   | {
-      readonly kind: "retry";
+      readonly kind: "retry" | "rate_limited" | "misconfigured";
       readonly reason: string;
-      readonly outcomeUnknown: boolean;
+      readonly outcomeUnknown?: boolean;
       readonly newKey?: boolean;
-    }
-  | { readonly kind: "rate_limited"; readonly reason: string }
-  | { readonly kind: "rejected"; readonly reason: string }
-  | { readonly kind: "misconfigured"; readonly reason: string; readonly newKey?: boolean };
+    };
 
 /** The event stays pending and is attempted again later. */
 export type Delay = {
@@ -118,7 +111,7 @@ const IDENTIFIER_TRUSTED_MS = 20 * HOUR_MS;
 const FIRST_RETRY_DELAY_MS = 1000;
 
 /** Later usage of the stream waits behind the event. */
-export const MAXIMUM_RETRY_DELAY_MS = 60 * 1000;
+const MAXIMUM_RETRY_DELAY_MS = 60 * 1000;
 
 /** The longest delay. An event that has to wait for longer is looked at again meanwhile. */
 export const MAXIMUM_DELAY_MS = MISCONFIGURED_DELAY_MS;
@@ -126,15 +119,6 @@ export const MAXIMUM_DELAY_MS = MISCONFIGURED_DELAY_MS;
 /** Returns the delay before an event is sent again. It doubles with each of the event's own attempts. */
 const retryDelayMs = ({ attempts }: SendingEvent): number =>
   Math.min(FIRST_RETRY_DELAY_MS * 2 ** (attempts - 1), MAXIMUM_RETRY_DELAY_MS);
-
-/**
- * Shortens the delay of a retry by up to a half, so that streams that failed together do not all retry at the same time.
- * @param random from 0 (inclusive) to 1 (exclusive)
- */
-export const withJitter = (delay: Delay, random: number): Delay =>
-  delay.cause === "retry" || delay.cause === "rate_limited"
-    ? { ...delay, afterMs: Math.ceil(delay.afterMs * (1 - random / 2)) }
-    : delay;
 
 const delayed = (
   cause: Delay["cause"],
@@ -171,6 +155,13 @@ const asking = (reason: string): Delay =>
 export const early = (reason: string, afterMs: number): Delay =>
   delayed("early", reason, { afterMs: Math.min(afterMs, MAXIMUM_DELAY_MS) });
 
+/** The step after an error of ours. The next attempt would probably end in it, too. */
+export const afterError = (error: unknown): Delay =>
+  delayed("retry", error instanceof Error ? error.message : String(error), {
+    afterMs: MAXIMUM_RETRY_DELAY_MS,
+    outcomeUnknown: true,
+  });
+
 /** Why usage for Stripe waits in a process without its key. */
 export const STRIPE_MISSING = "the usage is for Stripe, but Stripe is not configured";
 
@@ -190,55 +181,42 @@ export type SendingEvent = {
   readonly askingSince: Date | null;
 };
 
-const ageOf = (second: number, now: Date): number => now.getTime() - second * 1000;
-
 /** Returns whether usage of a second is older than Stripe accepts. */
 export const isTooOldToSend = (second: number, now: Date): boolean =>
-  ageOf(second, now) > ACCEPTED_AGE_MS.stripe;
+  now.getTime() - second * 1000 > ACCEPTED_AGE_MS.stripe;
 
 /** Why usage fails that was not sent in time. */
 export const TOO_OLD = "older than the processor accepts";
 
-/** The other usage of the stream waits behind an event that is ahead, so the event does not wait for long. */
-const decideAhead = ({ attempts }: SendingEvent): NextStep =>
-  attempts <= PATIENT_ATTEMPTS
-    ? delayed("early", AHEAD, { afterMs: AHEAD_DELAY_MS })
-    : failed("refused", AHEAD);
-
-const decideByAge = (event: SendingEvent, now: Date): NextStep => {
-  if (isTooOldToSend(event.second, now)) {
-    return failed("too_old", TOO_OLD);
-  }
-  return ageOf(event.second, now) < -ACCEPTED_LEAD_MS ? decideAhead(event) : { kind: "send" };
-};
-
-/** Returns whether an attempt may have been accepted so long ago that Stripe may have forgotten the identifier. */
-const isOutcomeLost = ({ mayBeDelivered, firstAttemptAt, second }: SendingEvent, now: Date) =>
-  mayBeDelivered &&
-  (isTooOldToSend(second, now) ||
-    (firstAttemptAt !== null && now.getTime() - firstAttemptAt.getTime() > IDENTIFIER_TRUSTED_MS));
-
-const decideBeforeSending = (event: SendingEvent, now: Date): NextStep => {
-  if (event.askingSince !== null) {
-    return { kind: "ask" };
-  }
-  return isOutcomeLost(event, now)
-    ? asking("the outcome of an attempt was never known")
-    : decideByAge(event, now);
-};
-
-/**
- * Returns what to do next with a meter event.
- * @param outcome what this attempt has led to; null if it has just begun
- */
+/** Returns what to do next with a meter event whose attempt has just begun. */
 export const decideNextStep = (
-  event: SendingEvent,
-  outcome: AttemptOutcome | null,
+  { second, attempts, firstAttemptAt, mayBeDelivered, askingSince }: SendingEvent,
   now: Date,
 ): NextStep => {
-  switch (outcome?.kind) {
-    case undefined:
-      return decideBeforeSending(event, now);
+  if (askingSince !== null) {
+    return { kind: "ask" };
+  }
+  const isTooOld = isTooOldToSend(second, now);
+  const isForgotten =
+    firstAttemptAt !== null && now.getTime() - firstAttemptAt.getTime() > IDENTIFIER_TRUSTED_MS;
+  if (mayBeDelivered && (isTooOld || isForgotten)) {
+    return asking("the outcome of an attempt was never known");
+  }
+  if (isTooOld) {
+    return failed("too_old", TOO_OLD);
+  }
+  if (second * 1000 - now.getTime() <= ACCEPTED_LEAD_MS) {
+    return { kind: "send" };
+  }
+  // The other usage of the stream waits behind it, so it does not wait for long.
+  return attempts <= PATIENT_ATTEMPTS
+    ? delayed("early", AHEAD, { afterMs: AHEAD_DELAY_MS })
+    : failed("refused", AHEAD);
+};
+
+/** Returns what an attempt to send has led to. */
+export const decideResult = (event: SendingEvent, outcome: AttemptOutcome): SendResult => {
+  switch (outcome.kind) {
     case "delivered":
       return DELIVERED;
     case "duplicate":
@@ -247,19 +225,13 @@ export const decideNextStep = (
     case "conflict":
       return asking(outcome.reason);
     case "retry":
-      // The identifier prevents a second acceptance, also with a new key.
-      return delayed("retry", outcome.reason, {
-        afterMs: retryDelayMs(event),
-        outcomeUnknown: outcome.outcomeUnknown,
-        newKey: outcome.newKey ?? false,
-      });
     case "rate_limited":
-      return delayed("rate_limited", outcome.reason, { afterMs: retryDelayMs(event) });
-    case "misconfigured":
-      return delayed("misconfigured", outcome.reason, {
-        afterMs: MISCONFIGURED_DELAY_MS,
-        newKey: outcome.newKey ?? false,
-      });
+    case "misconfigured": {
+      // The identifier prevents a second acceptance, also with a new key.
+      const { kind, reason, ...changes } = outcome;
+      const afterMs = kind === "misconfigured" ? MISCONFIGURED_DELAY_MS : retryDelayMs(event);
+      return delayed(kind, reason, { ...changes, afterMs });
+    }
     case "rejected":
       return failed("refused", outcome.reason);
   }

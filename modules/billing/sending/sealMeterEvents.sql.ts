@@ -7,10 +7,12 @@ import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { shareRegistrations } from "../registrationFacts.sql.ts";
 import type { BillingTarget } from "../usage.rules.ts";
-import { maximumQuantity } from "../registrationFacts.sql.ts";
 import type { Failure, MeterEventState } from "../meterEvents.rules.ts";
 import { leaseEnd } from "./waitingStreams.sql.ts";
 import type { UnsentStream } from "./waitingStreams.sql.ts";
+
+/** Fewer facts than a second can have exceed the most units of an event only if some have more. */
+const LARGE_QUANTITY = sql.fragment`100000000`;
 
 const unsealedRow = z.strictObject({
   place: safeInteger,
@@ -47,49 +49,36 @@ const joinUsage = sql.fragment`
   ) AS usage ON true
 `;
 
-/** The columns of facts that become one meter event. */
-const groupColumns = sql.fragment`
-  place, second, processor, customer_id, waits_for, is_usage_closed, is_doubted, sign
-`;
+/** A stream, and where its new usage is billed. */
+export type BilledStream = UnsentStream & { readonly current: BillingTarget };
 
-/** Defines the query `fitting`: the facts of the query `unsealed`, and whether each of them fits into the meter event. */
-const fittingFacts = sql.fragment`
-  summed AS (
-    SELECT *, sum(quantity) OVER (PARTITION BY ${groupColumns} ORDER BY id) AS running
-    FROM unsealed
-  ),
-  fitting AS (
-    -- Stop at the first fact that does not fit. Without the skipped facts, later running sums would be wrong.
-    SELECT
-      *,
-      bool_and(abs(running) <= ${maximumQuantity}) OVER (
-        PARTITION BY ${groupColumns} ORDER BY id
-      ) AS fits
-    FROM summed
-  )
-`;
+/** The most facts that are read of the streams which probably send none of them, in all. */
+const MAXIMUM_UNSENT_FACTS = 2000;
 
-type BilledStream = UnsentStream & { readonly current: BillingTarget };
-
-const streamTable = (streams: readonly BilledStream[]) =>
-  sql.unnest(
-    streams.map(({ accountId, mode, kind, current, firstSecond }, place) => [
+const streamTable = (streams: readonly BilledStream[]) => {
+  const isUnsent = ({ current, hasUnsent = false }: BilledStream) =>
+    hasUnsent || current.processor === "ledger";
+  const unsentFacts = Math.ceil(MAXIMUM_UNSENT_FACTS / streams.filter(isUnsent).length);
+  return sql.unnest(
+    streams.map((stream, place) => [
       place,
-      accountId,
-      mode,
-      kind,
-      firstSecond,
-      current.processor,
-      current.customerId,
+      stream.accountId,
+      stream.mode,
+      stream.kind,
+      stream.firstSecond,
+      isUnsent(stream) ? unsentFacts : 1,
+      stream.current.processor,
+      stream.current.customerId,
     ]),
-    ["int8", "uuid", "text", "text", "int8", "text", "text"],
+    ["int8", "uuid", "text", "text", "int8", "int8", "text", "text"],
   );
+};
 
 /**
  * Joins the facts of the oldest seconds of each stream of the query. The limits and offsets keep the planner from reading whole
  * tables: it goes through the indexes, stream by stream.
  */
-const oldestFacts = (lastSecond: number, facts: number): FragmentSqlToken => sql.fragment`
+const oldestFacts = (lastSecond: number): FragmentSqlToken => sql.fragment`
       CROSS JOIN LATERAL (
         SELECT DISTINCT second
         FROM (
@@ -102,7 +91,7 @@ const oldestFacts = (lastSecond: number, facts: number): FragmentSqlToken => sql
             AND second >= stream.first_second
             AND second <= ${lastSecond}
           ORDER BY second
-          LIMIT ${facts}
+          LIMIT stream.facts
         ) AS first
       ) AS oldest
       CROSS JOIN LATERAL (
@@ -120,13 +109,12 @@ const oldestFacts = (lastSecond: number, facts: number): FragmentSqlToken => sql
 /**
  * Sums the unsealed facts of each stream's oldest seconds that have any, in groups that each become one meter event. New
  * usage is billed to the current target, a refund to the target that was billed for the registration, and the units of a
- * difference to the customer whose sum differs. Refunds of usage that the processor does not have are apart. A group takes
- * only as many facts as fit into one event.
+ * difference to the customer whose sum differs. Refunds of usage that the processor does not have are apart, and so is each
+ * fact of very many units, so that no event has more than it may.
  * @param streams the streams with the current targets of their usage, and the first second that is looked at. An index entry of
  *   a sealed fact may remain for long, so each earlier second would have to be read again.
- * @param options the last second that is looked at, the number of a stream's oldest facts whose seconds are summed, and the
- *   last of the facts that may have been sent in a lost history. Of these, usage and refunds are summed apart: the processor
- *   may have one without the other
+ * @param options the last second that is looked at, and the last of the facts that may have been sent in a lost history. Of
+ *   these, usage and refunds are summed apart: the processor may have one without the other
  * @returns the groups of each stream in the given order, the oldest second first
  */
 export const listOldestUnsealedFacts = async (
@@ -134,13 +122,8 @@ export const listOldestUnsealedFacts = async (
   streams: readonly BilledStream[],
   {
     lastSecond,
-    facts,
     doubtedFactId,
-  }: {
-    readonly lastSecond: number;
-    readonly facts: number;
-    readonly doubtedFactId: number | null;
-  },
+  }: { readonly lastSecond: number; readonly doubtedFactId: number | null },
 ): Promise<readonly (readonly UnsealedPart[])[]> => {
   const rows = await transaction.any(sql.type(unsealedRow)`
     WITH unsealed AS (
@@ -149,6 +132,8 @@ export const listOldestUnsealedFacts = async (
         fact.id,
         fact.second,
         fact.quantity,
+        -- A refund of so many units follows its usage, which has as many, and an earlier id.
+        CASE WHEN abs(fact.quantity) > ${LARGE_QUANTITY} THEN fact.id END AS large_id,
         doubt.is_doubted,
         CASE WHEN doubt.is_doubted THEN sign(fact.quantity) END AS sign,
         CASE WHEN usage.state <> 'delivered' THEN usage.id END AS waits_for,
@@ -159,15 +144,15 @@ export const listOldestUnsealedFacts = async (
           WHEN usage.id IS NOT NULL THEN usage.customer_id
           ELSE stream.customer_id
         END AS customer_id
-      FROM ${streamTable(streams)} AS stream (place, account_id, mode, kind, first_second, processor, customer_id)
-      ${oldestFacts(lastSecond, facts)}
+      FROM ${streamTable(streams)}
+        AS stream (place, account_id, mode, kind, first_second, facts, processor, customer_id)
+      ${oldestFacts(lastSecond)}
       CROSS JOIN LATERAL (
         SELECT stream.processor = 'stripe' AND fact.id <= ${doubtedFactId ?? 0} AS is_doubted
       ) AS doubt
       LEFT JOIN usage_difference AS difference ON difference.id = fact.difference_id
       ${joinUsage}
-    ),
-    ${fittingFacts}
+    )
     SELECT
       place,
       second,
@@ -178,10 +163,10 @@ export const listOldestUnsealedFacts = async (
       is_doubted AS "isDoubted",
       processor,
       customer_id AS "customerId"
-    FROM fitting
-    WHERE fits
-    GROUP BY ${groupColumns}
-    ORDER BY place, second, is_doubted DESC, waits_for, is_usage_closed, processor, customer_id, sign DESC
+    FROM unsealed
+    GROUP BY place, second, processor, customer_id, waits_for, is_usage_closed, is_doubted, sign, large_id
+    ORDER BY
+      place, second, is_doubted DESC, large_id, waits_for, is_usage_closed, processor, customer_id, sign DESC
   `);
   const parts: UnsealedPart[][] = streams.map(() => []);
   for (const { place, ...part } of rows) {
@@ -222,12 +207,14 @@ const sealedRows = (events: readonly SealedEvent[]): string =>
  * under the streams' locks, which keep the sequences free of gaps.
  * @returns the events in their order
  */
-export const insertMeterEvents = (
+export const insertMeterEvents = async (
   transaction: DatabaseTransactionConnection,
   events: readonly SealedEvent[],
   sealedAt: Date,
 ): Promise<readonly StoredMeterEvent[]> =>
-  transaction.any(sql.type(meterEventRow)`
+  events.length === 0
+    ? []
+    : transaction.any(sql.type(meterEventRow)`
     WITH sealing AS (
       SELECT
         event.*,

@@ -11,12 +11,12 @@ import { recordOutcomes } from "./attempts.sql.ts";
 import type { RecordedOutcome } from "./attempts.sql.ts";
 import {
   decideNextStep,
+  decideResult,
   LEASE_MS,
   misconfigured,
   STRIPE_MISSING,
-  withJitter,
 } from "./decideNextStep.rules.ts";
-import type { AttemptOutcome, SendResult } from "./decideNextStep.rules.ts";
+import type { AttemptOutcome, SendResult, Settlement } from "./decideNextStep.rules.ts";
 
 /** When an attempt's lease began, by two clocks: setting one moves it, and the other may stop with the machine. */
 export type LeaseStart = { readonly at: Date; readonly monotonicMs: number };
@@ -61,19 +61,14 @@ const makeAttempt = async (
   if (stripe === null) {
     return misconfigured(STRIPE_MISSING);
   }
-  let outcome: AttemptOutcome | null = null;
-  for (;;) {
-    const step = decideNextStep(event, outcome, options.started.at);
-    switch (step.kind) {
-      case "send":
-        outcome = await callStripe(context, stripe, event, options);
-        break;
-      case "ask":
-        return askAboutEvent(context, event, options.signal);
-      case "delayed":
-      case "settled":
-        return step;
-    }
+  const step = decideNextStep(event, options.started.at);
+  switch (step.kind) {
+    case "send":
+      return decideResult(event, await callStripe(context, stripe, event, options));
+    case "ask":
+      return askAboutEvent(context, event, options.signal);
+    default:
+      return step;
   }
 };
 
@@ -84,12 +79,13 @@ export type RecordOutcome = (outcome: RecordedOutcome) => Promise<void>;
 const recordWithEvent = (
   { db }: BillingContext,
   event: StoredMeterEvent,
-  outcome: RecordedOutcome & { readonly state: "delivered" | "failed" },
+  state: Settlement["state"],
+  outcome: RecordedOutcome,
 ): Promise<void> =>
   db.transaction(async (transaction) => {
     const recorded = await recordOutcomes(transaction, [outcome]);
     if (recorded.length > 0) {
-      await recordUsageEvent(transaction, event, outcome.state, outcome.now);
+      await recordUsageEvent(transaction, event, state, outcome.now);
       await releaseRefunds(transaction, [event.id]);
     }
   });
@@ -100,34 +96,16 @@ export const finishSending = async (
   event: StoredMeterEvent,
   options: AttemptOptions,
 ): Promise<SendResult> => {
-  const { id, attempts, generation } = event;
+  const { id, accountId, generation } = event;
   const result = await inSpan(
     "send usage",
-    { attributes: { "impact.meter_event.id": String(id), "impact.account.id": event.accountId } },
+    { attributes: { "impact.meter_event.id": String(id), "impact.account.id": accountId } },
     () => makeAttempt(context, event, options),
   );
-  const now = context.clock.now();
-  if (result.kind === "delayed") {
-    const { reason, outcomeUnknown, newKey } = result;
-    const delay = withJitter(result, Math.random());
-    await context.record({
-      id,
-      attempts,
-      state: "pending",
-      reason,
-      outcomeUnknown,
-      newKey,
-      askingSince: result.cause === "asking" ? now : null,
-      retryAt: new Date(now.getTime() + delay.afterMs),
-      now,
-    });
-    return delay;
-  }
-  const { state, failure, reason } = result;
-  const outcome = { id, attempts, state, failure, reason, now };
+  const outcome = { event, result, now: context.clock.now() };
   // Nothing waits for usage that has never failed.
-  await (state === "delivered" && generation === 0
-    ? context.record(outcome)
-    : recordWithEvent(context, event, outcome));
+  await (result.kind === "settled" && (result.state === "failed" || generation > 0)
+    ? recordWithEvent(context, event, result.state, outcome)
+    : context.record(outcome));
   return result;
 };

@@ -2,8 +2,7 @@ import { Stripe } from "stripe";
 import { invalidRequest } from "../../../runtime/errors.rules.ts";
 import { ProcessorEventUnreadableError } from "../processor.ts";
 import type { CheckoutSession, NewCheckout } from "../processor.ts";
-import { idOf } from "./invoices.ts";
-import { isMissing } from "./subscriptions.ts";
+import { idOf, isMissing } from "./subscriptions.ts";
 
 /** The key of the metadata that tells our sessions from those of other programs. Its value is the deployment's id. */
 const DEPLOYMENT_KEY = "impact_deployment";

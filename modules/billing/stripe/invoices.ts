@@ -3,38 +3,44 @@ import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
 import { secondOf } from "../../../runtime/durations.rules.ts";
 import type { BilledSubscription, InvoiceLine } from "../invoices/invoices.rules.ts";
-import { isMissing, itemsOfMeter, periodOfMeter, withItems } from "./subscriptions.ts";
+import { idOf, isMissing, itemsOfMeter, periodOf, trialOf, withItems } from "./subscriptions.ts";
 import type { ReadSubscription } from "./subscriptions.ts";
 
 type MeterIds = Readonly<Record<Kind, string>>;
 
 /** Returns when the current period of a meter began. Of prices with different periods, the first may have the usage. */
-const findOpenSince = (read: ReadSubscription, meterId: string): number | null => {
-  const period = periodOfMeter(read, meterId);
+const findOpenSince = (
+  subscription: Stripe.Subscription,
+  items: readonly Stripe.SubscriptionItem[],
+): number | null => {
+  const period = periodOf(subscription, items);
   if (period !== null) {
     return secondOf(period.start);
   }
-  const starts = itemsOfMeter(read, meterId).map(({ current_period_start: start }) => start);
-  return starts.length === 0 || read.subscription.ended_at !== null ? null : Math.min(...starts);
+  const starts = items.map(({ current_period_start: start }) => start);
+  return starts.length === 0 || subscription.ended_at !== null ? null : Math.min(...starts);
 };
 
-const presentSubscription = (read: ReadSubscription, meterIds: MeterIds): BilledSubscription => {
-  const { subscription, items } = read;
-  const { ended_at: endedAt, trial_start: trialStart, trial_end: trialEnd } = subscription;
+const presentSubscription = (
+  { subscription, items }: ReadSubscription,
+  meterIds: MeterIds,
+): BilledSubscription => {
+  const { ended_at: endedAt } = subscription;
+  const itemsOf = (kind: Kind) => itemsOfMeter(items, meterIds[kind]);
   return {
     id: subscription.id,
-    kinds: KINDS.filter((kind) => itemsOfMeter(read, meterIds[kind]).length > 0),
+    kinds: KINDS.filter((kind) => itemsOf(kind).length > 0),
     startedAt: subscription.start_date,
     endedAt,
     endedEarly: items.some(
       ({ current_period_start: start, current_period_end: end }) =>
         endedAt !== null && start < endedAt && endedAt < end,
     ),
-    trial: trialStart === null || trialEnd === null ? null : { start: trialStart, end: trialEnd },
+    trial: trialOf(subscription),
     pausedBy: subscription.pause_collection?.behavior ?? null,
     openSince: {
-      tree: findOpenSince(read, meterIds.tree),
-      bottle: findOpenSince(read, meterIds.bottle),
+      tree: findOpenSince(subscription, itemsOf("tree")),
+      bottle: findOpenSince(subscription, itemsOf("bottle")),
     },
   };
 };
@@ -61,9 +67,6 @@ const listLines = async (
   lines.has_more
     ? stripe.invoices.listLineItems(id, { limit: 100 }).autoPagingToArray({ limit: 10_000 })
     : lines.data;
-
-export const idOf = (object: string | { readonly id: string }): string =>
-  typeof object === "string" ? object : object.id;
 
 /**
  * Reads the lines of an invoice whose prices are on our meters. The tiers of a price are lines of their own, which are

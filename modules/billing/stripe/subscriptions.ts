@@ -1,6 +1,6 @@
 import { Stripe } from "stripe";
-import { monthlyCycle } from "../usage.rules.ts";
-import type { Period } from "../usage.rules.ts";
+import { monthlyCycle, timeOf } from "../usage.rules.ts";
+import type { Period, Span } from "../usage.rules.ts";
 import { MISSING } from "../subscriptions.rules.ts";
 import type { SubscriptionState, UnitPrice } from "../subscriptions.rules.ts";
 import { isActiveSubscription } from "../../accounts/accounts.rules.ts";
@@ -10,6 +10,9 @@ import { secondOf } from "../../../runtime/durations.rules.ts";
 
 /** Stripe's ids of the prices of donations: a flat monthly one and a metered one. */
 export type DonationPrices = { readonly flat: string; readonly metered: string };
+
+export const idOf = (object: string | { readonly id: string }): string =>
+  typeof object === "string" ? object : object.id;
 
 /** Stripe may set the times of an item and of its first period in different moments of one call. */
 const SAME_CALL_SECONDS = 60;
@@ -69,15 +72,13 @@ const startOfPeriod = (
   return Math.min(start, Math.max(oneMonthBefore(end, anchorDay), ...boundaries));
 };
 
-export const itemsOfMeter = (
-  { items }: ReadSubscription,
-  meterId: string | null,
-): readonly Stripe.SubscriptionItem[] =>
+type Items = readonly Stripe.SubscriptionItem[];
+
+export const itemsOfMeter = (items: Items, meterId: string | null): Items =>
   items.filter(({ price }) => meterId !== null && price.recurring?.meter === meterId);
 
 /** Returns what a unit costs; null without a price on the meter, with several, or if tiers or packages decide. */
-const unitPriceOf = (read: ReadSubscription, meterId: string | null): UnitPrice | null => {
-  const [item, ...others] = itemsOfMeter(read, meterId);
+const unitPriceOf = ([item, ...others]: Items): UnitPrice | null => {
   if (!item || others.length > 0) {
     return null;
   }
@@ -88,25 +89,25 @@ const unitPriceOf = (read: ReadSubscription, meterId: string | null): UnitPrice 
     : { amount: String(amount), currency };
 };
 
-const haveOneEnd = (items: readonly Stripe.SubscriptionItem[]): boolean =>
-  new Set(items.map(({ current_period_end: end }) => end)).size === 1;
-
 /**
  * Returns the current period of the items that are priced on the meter; null if there is none, or if they have different
  * ones. The last period of a subscription ends with it: Stripe invoices its usage then, and returns the regular end.
  */
-export const periodOfMeter = (read: ReadSubscription, meterId: string | null): Period | null => {
-  const { subscription } = read;
-  const items = itemsOfMeter(read, meterId);
+export const periodOf = (subscription: Stripe.Subscription, items: Items): Period | null => {
+  const ends = new Set(items.map(({ current_period_end: end }) => end));
   const [item] = items;
-  if (!item || !haveOneEnd(items)) {
+  if (!item || ends.size > 1) {
     return null;
   }
   const end = item.current_period_end;
   const start = startOfPeriod(subscription, item);
   const lastEnd = Math.min(end, subscription.ended_at ?? end);
-  return start < lastEnd ? { start: new Date(start * 1000), end: new Date(lastEnd * 1000) } : null;
+  return start < lastEnd ? { start: timeOf(start), end: timeOf(lastEnd) } : null;
 };
+
+/** Returns the present or latest trial. */
+export const trialOf = ({ trial_start: start, trial_end: end }: Stripe.Subscription): Span | null =>
+  start === null || end === null ? null : { start, end };
 
 export const isMissing = (error: unknown): boolean =>
   error instanceof Stripe.errors.StripeInvalidRequestError && error.code === "resource_missing";
@@ -124,38 +125,20 @@ export const readSubscriptionState = async (
     }
     throw error;
   });
-  if (found === null) {
-    return {
-      customerId: null,
-      status: MISSING,
-      pausedBy: null,
-      trial: null,
-      meteredKinds: [],
-      unitPrices: { tree: null, bottle: null },
-      periods: { tree: null, bottle: null },
-      hasDonationItems: donationPrices && false,
-    };
-  }
-  const read = await withItems(stripe, found);
-  const prices = new Set(read.items.map(({ price }) => price.id));
-  const { status, customer, pause_collection: pause } = found;
-  const { trial_start: trialStart, trial_end: trialEnd } = found;
+  const items = found === null ? [] : (await withItems(stripe, found)).items;
+  const itemsOf = (kind: Kind): Items => itemsOfMeter(items, meterIds[kind]);
+  const prices = new Set(items.map(({ price }) => price.id));
+  const trial = found && trialOf(found);
   return {
-    customerId: typeof customer === "string" ? customer : customer.id,
-    status,
-    pausedBy: pause?.behavior ?? null,
-    trial:
-      trialStart === null || trialEnd === null
-        ? null
-        : { start: new Date(trialStart * 1000), end: new Date(trialEnd * 1000) },
-    meteredKinds: KINDS.filter((kind) => itemsOfMeter(read, meterIds[kind]).length > 0),
-    unitPrices: {
-      tree: unitPriceOf(read, meterIds.tree),
-      bottle: unitPriceOf(read, meterIds.bottle),
-    },
+    customerId: found && idOf(found.customer),
+    status: found?.status ?? MISSING,
+    pausedBy: found?.pause_collection?.behavior ?? null,
+    trial: trial && { start: timeOf(trial.start), end: timeOf(trial.end) },
+    meteredKinds: KINDS.filter((kind) => itemsOf(kind).length > 0),
+    unitPrices: { tree: unitPriceOf(itemsOf("tree")), bottle: unitPriceOf(itemsOf("bottle")) },
     periods: {
-      tree: periodOfMeter(read, meterIds.tree),
-      bottle: periodOfMeter(read, meterIds.bottle),
+      tree: found && periodOf(found, itemsOf("tree")),
+      bottle: found && periodOf(found, itemsOf("bottle")),
     },
     hasDonationItems:
       donationPrices && prices.has(donationPrices.flat) && prices.has(donationPrices.metered),

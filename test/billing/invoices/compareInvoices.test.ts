@@ -67,6 +67,8 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
       return {
         plant: () => api.call("POST", "/plant/trees", { key, body: { count: 1 } }),
         usageOf: async (id: string) => (await api.call("GET", `/usage/${id}`, { key })).body,
+        statementOf: async (month: string) =>
+          (await api.call("GET", `/statement?period=${month}`, { key })).body,
       };
     },
   };
@@ -75,7 +77,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
 test("usage is invoiced once, and says so with the invoice's number", async (t) => {
   const { deliver, pass, rows, compare: compareAll, impact, accountId, startApi } = await setUp(t);
   const id = await deliver(5);
-  const { usageOf } = await startApi();
+  const { usageOf, statementOf } = await startApi();
   pass(MONTH);
   await compareAll();
   t.deepEqual(await rows(), []);
@@ -89,6 +91,15 @@ test("usage is invoiced once, and says so with the invoice's number", async (t) 
   t.like(row, { quantity: 5, delivered: 5, problem: null, units: 0, accountIds: [accountId] });
   t.regex(row?.invoiceNumber ?? "", /^DOUBLE-/u);
   t.like(await usageOf(id), { invoice_number: row?.invoiceNumber, uninvoiced_reason: null });
+  t.like(await statementOf("2026-05"), {
+    statements: [
+      {
+        kind: "tree",
+        reported: 5,
+        invoices: [{ number: row?.invoiceNumber, invoiced: 5, reported: 5, problem: null }],
+      },
+    ],
+  });
   const statement = await impact("statement", "--org", accountId, "--period", "2026-05");
   t.is(statement.exitCode, 0, statement.stderr);
   t.regex(statement.stderr, /tree: 5 invoiced in DOUBLE-\d+, from 2026-05-15/u);

@@ -1,4 +1,3 @@
-import type { ExecutionContext } from "ava";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { listBillingPeriods } from "../../../modules/billing/billingPeriods.sql.ts";
 import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
@@ -11,7 +10,6 @@ import { readStatement } from "../../../modules/billing/readStatement.ts";
 import { refreshSubscription } from "../../../modules/billing/processorEvents/readSubscription.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
 import { setUpBilling } from "../billingSetup.ts";
 import { amendSubscription } from "../stripe/amendSubscription.ts";
@@ -141,37 +139,23 @@ test("after a subscription has ended, a refund is outside the billing cycle, and
   });
 });
 
-/** Begins to read the subscription, and stops before the response is complete. */
-const setUpOverlap = async (t: ExecutionContext<DatabaseContext>) => {
-  const setup = await setUpBilling(t);
-  const { deps, double, stream, subscriptionId } = setup;
+test("what was read of a subscription earlier does not replace what was read later", async (t) => {
+  const { deps, double, stream, subscriptionId, pass } = await setUpBilling(t);
   const { control } = double;
   const refresh = () => refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
   control.addFault({ kind: "hold", method: "GET", path: `/v1/subscriptions/${subscriptionId}` });
   const early = refresh();
   await eventually(() => control.held() === 1);
-  return {
-    ...setup,
-    refresh,
-    finishEarly: () => {
-      control.release();
-      return early;
-    },
-    watched: async () => (await listWatchedSubscriptions(deps.db, stream.accountId))[0],
-  };
-};
-
-test("what was read of a subscription earlier does not replace what was read later", async (t) => {
-  const { deps, double, stream, subscriptionId, pass, refresh, finishEarly, watched } =
-    await setUpOverlap(t);
   pass(1);
-  double.control.cancel({ subscriptionId, when: "now_without_invoice" });
+  control.cancel({ subscriptionId, when: "now_without_invoice" });
   await refresh();
   const before = await listBillingPeriods(deps.db, stream.accountId);
 
-  await finishEarly();
+  control.release();
+  await early;
 
-  t.like(await watched(), { status: "canceled" });
+  const [watched] = await listWatchedSubscriptions(deps.db, stream.accountId);
+  t.like(watched, { status: "canceled" });
   t.deepEqual(await listBillingPeriods(deps.db, stream.accountId), before);
 });
 

@@ -3,6 +3,7 @@ import { REFUSED } from "../../stripeDouble/faults.ts";
 import type { ExecutionContext } from "ava";
 import { listFailedEvents } from "../listFailedEvents.ts";
 import { findMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
+import { early } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts";
 import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
 import { beginAttempt, finishAttempt } from "../drainUsage.ts";
@@ -35,18 +36,22 @@ test("an attempt can no longer change its event once another attempt has begun",
   const { db, clock } = deps;
   await register(4);
   pass(5);
-  const { id = 0n, attempts = 0 } = (await seal()) ?? {};
+  const event = await seal();
+  if (event === null) {
+    throw new Error("Nothing was sealed.");
+  }
   t.is(await seal(), null);
   pass(15);
   const latest = await seal();
 
-  const outcome = { id, attempts, reason: "late", now: clock.now() };
-  const delay = { ...outcome, state: "pending", newKey: true, retryAt: clock.now() } as const;
-  t.deepEqual(await recordOutcomes(db, [delay]), []);
-  const failure = { ...outcome, state: "failed", failure: "refused" } as const;
-  t.deepEqual(await recordOutcomes(db, [failure]), []);
+  for (const result of [
+    { ...early("late", 0), newKey: true },
+    { kind: "settled", state: "failed", failure: "refused", reason: "late" },
+  ] as const) {
+    t.deepEqual(await recordOutcomes(db, [{ event, result, now: clock.now() }]), []);
+  }
 
-  t.like(await findMeterEvent(db, id), {
+  t.like(await findMeterEvent(db, event.id), {
     state: "pending",
     attempts: 2,
     leasedUntil: latest?.leasedUntil,

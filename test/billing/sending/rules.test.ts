@@ -2,6 +2,7 @@ import { readFile } from "node:fs/promises";
 import test from "ava";
 import {
   decideNextStep,
+  decideResult,
   stateAtSealing,
 } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import type {
@@ -63,9 +64,10 @@ const statesAfterAttempts = (): readonly MeterEventState[] =>
           mayBeDelivered,
           askingSince,
         };
-        return [null, ...OUTCOMES].map((outcome) =>
-          stateAfter(decideNextStep(event, outcome, NOW)),
-        );
+        return [
+          decideNextStep(event, NOW),
+          ...OUTCOMES.map((outcome) => decideResult(event, outcome)),
+        ].map(stateAfter);
       }),
     ),
   );
@@ -199,13 +201,17 @@ test("sealings of different seconds and streams never have the same identifier",
 });
 
 /** A rate whose clock the test advances, in seconds. */
-const rateOf = (maximum: number) => {
+const rateOf = (maximum: number, maximumRunning = Infinity) => {
   let nowMs = 0;
-  const rate = createCallRate(maximum, () => nowMs);
+  const rate = createCallRate(maximum, maximumRunning, () => nowMs);
   return {
-    reserve: (wanted: number) =>
-      Array.from({ length: Math.min(wanted, rate.free()) }, () => rate.reserve() / 1000),
-    lower: rate.lower,
+    ...rate,
+    /** Returns how many of the calls begin now. The others give up. */
+    begin: async (wanted: number): Promise<number> => {
+      const calls = Array.from({ length: wanted }, () => rate.take());
+      rate.end();
+      return (await Promise.all(calls)).filter(Boolean).length;
+    },
     pass: (seconds: number) => {
       nowMs += seconds * 1000;
     },
@@ -214,49 +220,43 @@ const rateOf = (maximum: number) => {
 
 const isAbout = (calls: number, expected: number): boolean => Math.abs(calls - expected) <= 2;
 
-test("calls are reserved a second ahead at most, at equal intervals after those reserved before", (t) => {
-  const { reserve, pass } = rateOf(10);
-  t.deepEqual(reserve(2), [0, 0.1]);
-  t.deepEqual(reserve(100), [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]);
-  t.deepEqual(reserve(1), []);
-  pass(0.5);
-  t.is(reserve(100).length, 5);
+test("calls begin at the rate, those of a fifth of a second together, and one even at the lowest rate", async (t) => {
+  const { begin, pass } = rateOf(10);
+  t.is(await begin(100), 2);
+  t.is(await begin(1), 0);
+  pass(0.1);
+  t.is(await begin(100), 1);
+  pass(10);
+  t.is(await begin(100), 2);
+  t.is(await rateOf(0.25).begin(10), 1);
 });
 
-test("no call more than the rate is reserved, however the clock's time is rounded", (t) => {
-  const { reserve, pass } = rateOf(4);
-  for (let round = 0; round < 1000; round += 1) {
-    pass(Math.PI);
-    t.is(reserve(100).length, 4);
-  }
+test("a call that was not made gives its share of the rate back, and one that goes on keeps its place", async (t) => {
+  const { begin, giveBack, pass } = rateOf(10, 3);
+  t.is(await begin(5), 2);
+  giveBack(false);
+  t.is(await begin(5), 1);
+  pass(1);
+  t.is(await begin(5), 1);
+  pass(1);
+  t.is(await begin(5), 0);
+  giveBack(true);
+  t.is(await begin(5), 1);
 });
 
-test("one call is reserved even at the lowest rate", (t) => {
-  const { reserve, pass } = rateOf(0.25);
-  t.deepEqual(reserve(10), [0]);
-  pass(2.9);
-  t.deepEqual(reserve(10), []);
-  pass(0.2);
-  t.deepEqual(reserve(10), [4]);
-});
-
-test("a rejected call lowers the rate every 1.5 seconds at most, which rises by a tenth a second up to the maximum", (t) => {
-  const { reserve, lower, pass } = rateOf(1000);
-  const perSecond = (): number => {
-    pass(1);
-    return reserve(5000).length;
-  };
+test("a rejected call lowers the rate every 1.5 seconds at most, which rises by a tenth a second up to the maximum", async (t) => {
+  const { begin, lower, pass } = rateOf(1000);
   lower();
   lower();
-  t.true(isAbout(reserve(5000).length, 700));
-  t.true(isAbout(perSecond(), 770));
-  pass(0.5);
+  t.true(isAbout(await begin(5000), 140));
+  pass(1);
+  t.true(isAbout(await begin(5000), 154));
   lower();
   pass(60);
-  t.true(isAbout(reserve(5000).length, 1000));
+  t.true(isAbout(await begin(5000), 200));
   for (let round = 0; round < 100; round += 1) {
     lower();
     pass(1.5);
   }
-  t.true(reserve(5000).length >= 1);
+  t.true((await begin(5000)) >= 1);
 });

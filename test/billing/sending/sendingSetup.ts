@@ -3,7 +3,7 @@ import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import type { SendResult } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { createUsageSender } from "../../../modules/billing/sending/createUsageSender.ts";
-import { createStreamScan } from "../../../modules/billing/sending/createStreamQueue.ts";
+import { createStreamScan } from "../../../modules/billing/sending/createStreamScan.ts";
 import type { UsageSender } from "../../../modules/billing/sending/createUsageSender.ts";
 import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
 import type { BillingContext } from "../../../modules/billing/context.ts";

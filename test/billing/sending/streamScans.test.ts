@@ -1,13 +1,8 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { ownerKey } from "../../../modules/records/owner.rules.ts";
-import type { Owner } from "../../../modules/records/owner.rules.ts";
 import { sql } from "../../../db/sql.ts";
 import { lastSealableSecond } from "../../../modules/billing/usage.rules.ts";
-import {
-  createStreamQueue,
-  createStreamScan,
-} from "../../../modules/billing/sending/createStreamQueue.ts";
+import { createStreamScan } from "../../../modules/billing/sending/createStreamScan.ts";
 import { createScan } from "../../../db/createScan.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
@@ -35,16 +30,6 @@ const countQueries = (
 };
 
 const newClock = () => createMovableClock("2026-03-10T12:00:00.000Z");
-
-const newStream = (): Owner => ({
-  accountId: crypto.randomUUID(),
-  mode: "live",
-  kind: "tree",
-});
-
-const from = ({ accountId }: Owner, firstSecond: number) => ({ accountId, firstSecond });
-
-const readyAt = (stream: Owner, firstSecond: number) => ({ ...stream, firstSecond });
 
 /** Records a unit of each of new accounts in a second, and returns the accounts. */
 const recordUsage = (db: DatabasePool, count: number, second: number): Promise<readonly string[]> =>
@@ -99,36 +84,4 @@ test("scans that take long are made in their share of the time, or every ten sec
   await t.throwsAsync(scanAfter(1), { message: "unreachable" });
   failure = null;
   t.deepEqual(await scan(), [1]);
-});
-
-test("streams are taken in the order in which they were added, whether a scan has them or not", (t) => {
-  const [scanned, behind, last] = [newStream(), newStream(), newStream()];
-  const queue = createStreamQueue(newClock());
-  queue.add(behind, 4);
-  queue.addFound([readyAt(scanned, 5), readyAt(behind, 5), readyAt(last, 0)]);
-  queue.add(scanned, 6);
-  const taken = [...queue.take("live", 2), ...queue.take("live", 2)];
-  t.deepEqual(taken.map(ownerKey), [behind, scanned, last].map(ownerKey));
-  t.true(queue.isEmpty());
-});
-
-test("a stream is searched from the second of a scan or of its last event on, and after each scan from its beginning", (t) => {
-  const [scanned, behind] = [newStream(), newStream()];
-  const queue = createStreamQueue(newClock());
-  const take = () =>
-    queue.take("live", 10).map(({ accountId, firstSecond }) => ({ accountId, firstSecond }));
-  queue.add(behind, 3);
-  t.deepEqual(take(), [from(behind, 0)]);
-  queue.add(behind, 3);
-  t.deepEqual(take(), [from(behind, 3)]);
-  queue.add(behind, 4);
-  // A refund of older usage may have come.
-  queue.addFound([readyAt(scanned, 5)]);
-  t.deepEqual(take(), [from(behind, 0), from(scanned, 5)]);
-  queue.add(behind, 4);
-  queue.add(scanned, 6);
-  t.deepEqual(take(), [from(behind, 4), from(scanned, 6)]);
-  queue.addFound([]);
-  queue.add(scanned, 7);
-  t.deepEqual(take(), [from(scanned, 0)]);
 });

@@ -3,7 +3,7 @@ import { lockStreams } from "../../../modules/billing/streams.sql.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../../db/sql.ts";
 import { recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts";
-import { decideNextStep } from "../../../modules/billing/sending/decideNextStep.rules.ts";
+import { decideNextStep, early } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { runSender, sealAll, setUpSending } from "./sendingSetup.ts";
 import type { BilledOrganization } from "./sendingSetup.ts";
@@ -53,16 +53,18 @@ test("after a first attempt by a fast clock, an identifier is trusted no longer 
   pass(5);
   const [first] = await sealAll(setup, 5 * 3_600_000);
   const now = deps.clock.now();
-  const delay = { id: first?.id ?? 0n, state: "pending", reason: "no response", now } as const;
-  const unknown = { ...delay, retryAt: now, outcomeUnknown: true };
-  await recordOutcomes(deps.db, [{ ...unknown, attempts: 1 }]);
+  const recordUnknown = (attempts: number) => {
+    const result = { ...early("no response", 0), outcomeUnknown: true };
+    return recordOutcomes(deps.db, [{ event: { id: first?.id ?? 0n, attempts }, result, now }]);
+  };
+  await recordUnknown(1);
 
   const [next] = await sealAll(setup);
 
   t.deepEqual(next?.firstAttemptAt, now);
   pass(21 * 3600);
-  t.like(next && decideNextStep(next, null, deps.clock.now()), { cause: "asking" });
-  await recordOutcomes(deps.db, [{ ...unknown, attempts: 2 }]);
+  t.like(next && decideNextStep(next, deps.clock.now()), { cause: "asking" });
+  await recordUnknown(2);
   await reportAll();
 });
 
