@@ -7,7 +7,7 @@ import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { printObjects, printResult, snakeCased } from "../output/print.ts";
-import { presentDifference, printItems } from "../output/printUsage.ts";
+import { presentMeterEvent, printEvents } from "../output/printUsage.ts";
 import { sinceOption, untilOption } from "../timeRange.ts";
 import type { TimeRange } from "../timeRange.ts";
 import { requireProcessor } from "../../modules/billing/createBilling.ts";
@@ -24,7 +24,7 @@ import {
   defaultSpan,
   reconcileUsage,
 } from "../../modules/billing/reconciliation/reconcileUsage.ts";
-import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
+import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
 import { timeOf, minuteOf } from "../../modules/billing/usage.rules.ts";
 import type { Span } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
@@ -87,7 +87,11 @@ const compare = async (context: CliContext, options: ReconcileOptions) => {
     unreadable: drifting.filter(({ error }) => error !== null),
     invoices,
     problems: await listInvoicedUsage(db, accountId, { onlyProblems: true }),
-    differences: await listOpenDifferences(db, { accountId, span: null, limit: MAXIMUM_SHOWN }),
+    differences: await listMeterEvents(db, {
+      state: "difference",
+      accountId,
+      limit: MAXIMUM_SHOWN,
+    }),
   };
 };
 
@@ -96,13 +100,13 @@ type Comparison = Awaited<ReturnType<typeof compare>>;
 const formatSpan = ({ start, end }: Span): string =>
   `from ${formatTime(timeOf(start))} to ${formatTime(timeOf(end))}`;
 
-const print = (io: Io, { streams, unreadable, problems, startedAt, ...compared }: Comparison) => {
-  const differences = compared.differences.map(presentDifference);
+const print = (io: Io, compared: Comparison) => {
+  const { streams, unreadable, problems, differences, startedAt } = compared;
   const result = {
     from: timeOf(compared.span.start),
     to: timeOf(compared.span.end),
     streams: streams.map(({ differences: _minutes, ...stream }) => snakeCased(stream)),
-    differences,
+    differences: differences.map(presentMeterEvent),
     invoice_problems: problems.map((usage) => ({
       ...snakeCased(usage),
       start: timeOf(usage.start),
@@ -123,7 +127,7 @@ const print = (io: Io, { streams, unreadable, problems, startedAt, ...compared }
     );
     if (differences.length > 0) {
       io.stdout.write("\n");
-      printItems(io, differences);
+      printEvents(io, differences);
     }
     for (const usage of problems) {
       const what = describeInvoiceProblem(usage);

@@ -3,7 +3,7 @@ import type { BillingContext, BulkContext } from "../context.ts";
 import { requireStripe } from "../createBilling.ts";
 import { readDeployment } from "../deployment.sql.ts";
 import { insertReconciliation } from "./reconciliations.sql.ts";
-import { replaceOpenDifferences } from "./usageDifferences.sql.ts";
+import { replaceOpenDifferences } from "./differences.sql.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
 import { isProcessorUnusable, UsageUnreadableError } from "../processor.ts";
 import { LONGEST_USAGE_LAG_MS } from "../usage.rules.ts";
@@ -11,7 +11,8 @@ import { correctClock } from "../readDatabaseTime.ts";
 import { compareMinute } from "./minutes.rules.ts";
 import { listEventsOfSpan, listStripeStreams, streamOf, sumDeliveredUnits } from "./minutes.sql.ts";
 import type { CustomerStream, ReportedStream } from "./minutes.sql.ts";
-import type { FoundUnits } from "./usageDifferences.sql.ts";
+import type { FoundUnits } from "./differences.sql.ts";
+import { lockStreams } from "../streams.sql.ts";
 import { minuteOf, splitAt } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { secondOf } from "../../../runtime/durations.rules.ts";
@@ -255,10 +256,15 @@ export const reconcileUsage = async (
   const drifting = listStreamsNeedingAttention(streams);
   const failure = failureOf(drifting);
   await given.db.transaction(async (transaction) => {
+    await lockStreams(
+      transaction,
+      streams
+        .flatMap(listUnexplained)
+        .map(({ accountId: id, kind }) => ({ accountId: id, mode: "live", kind })),
+    );
     for (const stream of streams.filter(({ error }) => error === null)) {
       const part = comparedSpan(stream, span);
-      const found = listUnexplained(stream);
-      await replaceOpenDifferences(transaction, stream, part, found, startedAt);
+      await replaceOpenDifferences(transaction, stream, part, listUnexplained(stream), startedAt);
     }
     if (accountId === null && givenSpan === null) {
       await insertReconciliation(transaction, {
