@@ -112,8 +112,7 @@ const readDifference = async (
   theirs: number,
 ): Promise<MinuteDifference | null> => {
   const events = await listEventsOfSpan(db, streamOf(reported), minute);
-  const now = clock.now();
-  const { units, obstacle, askedIds } = compareMinute(events, theirs, now);
+  const { units, obstacle, askedIds } = compareMinute(events, theirs, clock.now());
   // Stripe may have lost one event. Then its second and account are known.
   const lost = events.find(({ state, quantity }) => state === "delivered" && quantity === -units);
   return units === 0
@@ -124,7 +123,7 @@ const readDifference = async (
         accountId: lost?.accountId ?? reported.accountIds[0],
         second: lost?.second ?? minute.start,
         units,
-        mayLag: obstacle !== null || secondOf(now) < minute.end + LAG,
+        mayLag: obstacle !== null,
         askedIds,
       };
 };
@@ -206,6 +205,7 @@ export const listStreamsNeedingAttention = (
   );
 
 export type Reconciliation = {
+  readonly span: Span;
   readonly streams: readonly StreamReport[];
   /** The streams that differ or could not be read. */
   readonly drifting: readonly StreamReport[];
@@ -231,7 +231,8 @@ const comparedSpan = ({ differences }: StreamReport, { start, end }: Span): Span
  * can be repeated. The built-in ledger is our own table, so there is nothing to compare. Differences that add up to zero within
  * the span are not found.
  * @param options.accountId compares only the streams of this account; null for all
- * @param options.span null for the default one. Only a reconciliation of all accounts in that is stored
+ * @param options.span null for the default one, which ends where the sums can no longer lag. Only a reconciliation of all accounts
+ *   in that is stored
  */
 export const reconcileUsage = async (
   { bulkDb, ...given }: BillingContext & BulkContext,
@@ -278,5 +279,5 @@ export const reconcileUsage = async (
       });
     }
   });
-  return { streams, drifting, failure };
+  return { span, streams, drifting, failure };
 };
