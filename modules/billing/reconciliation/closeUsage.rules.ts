@@ -38,29 +38,6 @@ export const isClosedAlready = (
 };
 
 /**
- * Checks that other usage does not depend on the event that is closed.
- * @param openUsage the event of the usage that a refund takes back, while that is not closed, too; null otherwise
- * @param sentRefunds the units of its refunds that the processor has, or that were offset against other usage, if it is never billed
- * @throws DomainError request_invalid
- */
-export const requireIndependent = (
-  name: string,
-  openUsage: { readonly id: bigint } | null,
-  sentRefunds: number,
-): void => {
-  if (openUsage !== null) {
-    throw invalidRequest(
-      `${name} is a refund that waits for its usage ${nameOf(openUsage)}: retry that, or close both`,
-    );
-  }
-  if (sentRefunds > 0) {
-    throw invalidRequest(
-      `refunds of ${counted(sentRefunds, "unit")} of ${name} have been sent, or were offset against other usage, which they would reduce: retry it, or close it with an invoice item`,
-    );
-  }
-};
-
-/**
  * Checks that a document fits the events that it closes.
  * @param expectedUnits what the operator says that it has; null if that is not to be checked
  * @returns the units of all

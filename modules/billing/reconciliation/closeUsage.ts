@@ -8,9 +8,11 @@ import { closeEvents, findMeterEvent } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { sumSentRefunds } from "../registrationFacts.sql.ts";
-import { isClosedAlready, requireDocument, requireIndependent } from "./closeUsage.rules.ts";
+import { isClosedAlready, requireDocument } from "./closeUsage.rules.ts";
 import { decideDifferences } from "./differences.sql.ts";
 import { lockUsage } from "./lockUsage.ts";
+import { counted } from "../../../runtime/counted.rules.ts";
+import { invalidRequest } from "../../../runtime/errors.rules.ts";
 
 export type CloseOptions = {
   /** With what the usage is billed or returned at the processor; null: it never is. */
@@ -27,20 +29,27 @@ export type ClosedUsage = {
   readonly units: number;
 };
 
-const requireClosable = async (
+/** @throws DomainError request_invalid if other usage depends on the event */
+const requireIndependent = async (
   transaction: DatabaseTransactionConnection,
-  { id, waitsFor, state }: StoredMeterEvent,
+  event: StoredMeterEvent,
   closed: readonly StoredMeterEvent[],
   document: BillingDocument | null,
 ): Promise<void> => {
+  const { id, waitsFor, state } = event;
   const usage = waitsFor === null ? null : await findMeterEvent(transaction, waitsFor);
-  const isOpen =
-    usage !== null && usage.state !== "closed" && !closed.some((each) => each.id === usage.id);
-  requireIndependent(
-    nameOf({ id }),
-    isOpen ? usage : null,
-    document === null && state === "failed" ? await sumSentRefunds(transaction, id) : 0,
-  );
+  if (usage && usage.state !== "closed" && !closed.some((each) => each.id === usage.id)) {
+    throw invalidRequest(
+      `${nameOf(event)} is a refund that waits for its usage ${nameOf(usage)}: retry that, or close both`,
+    );
+  }
+  const sentRefunds =
+    document === null && state === "failed" ? await sumSentRefunds(transaction, id) : 0;
+  if (sentRefunds > 0) {
+    throw invalidRequest(
+      `refunds of ${counted(sentRefunds, "unit")} of ${nameOf(event)} have been sent, or were offset against other usage, which they would reduce: retry it, or close it with an invoice item`,
+    );
+  }
 };
 
 /**
@@ -59,7 +68,7 @@ export const closeUsage = (
     const events = await lockUsage(transaction, ids);
     const open = events.filter((event) => !isClosedAlready(event, document));
     for (const event of open) {
-      await requireClosable(transaction, event, events, document);
+      await requireIndependent(transaction, event, events, document);
     }
     const units = requireDocument(events, document, expectedUnits);
     if (isDryRun) {
