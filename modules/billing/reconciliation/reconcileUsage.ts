@@ -9,7 +9,7 @@ import { isProcessorUnusable, UsageUnreadableError } from "../processor.ts";
 import { LONGEST_USAGE_LAG_MS } from "../usage.rules.ts";
 import { correctClock } from "../readDatabaseTime.ts";
 import { compareMinute } from "./minutes.rules.ts";
-import { listEventsOfSpan, listStripeStreams, streamOf, sumDeliveredUnits } from "./minutes.sql.ts";
+import { listEventsOfSpan, listStripeStreams, sumDeliveredUnits } from "./minutes.sql.ts";
 import type { CustomerStream, ReportedStream } from "./minutes.sql.ts";
 import type { FoundUnits } from "./differences.sql.ts";
 import { lockStreams } from "../streams.sql.ts";
@@ -111,7 +111,7 @@ const readDifference = async (
   minute: Span,
   theirs: number,
 ): Promise<MinuteDifference | null> => {
-  const events = await listEventsOfSpan(db, streamOf(reported), minute);
+  const events = await listEventsOfSpan(db, reported, minute);
   const { units, obstacle, askedIds } = compareMinute(events, theirs, clock.now());
   // Stripe may have lost one event. Then its second and account are known.
   const lost = events.find(({ state, quantity }) => state === "delivered" && quantity === -units);
@@ -120,7 +120,7 @@ const readDifference = async (
     : {
         kind: reported.kind,
         customerId: reported.customerId,
-        accountId: lost?.accountId ?? reported.accountIds[0],
+        accountId: lost?.accountId ?? reported.accountId,
         second: lost?.second ?? minute.start,
         units,
         mayLag: obstacle !== null,
@@ -144,8 +144,7 @@ const compareStream = async (
   signal: AbortSignal,
 ): Promise<StreamReport> => {
   const { db, billing } = context;
-  const stream = streamOf(reported);
-  const delivered = await sumOurs(db, stream, span);
+  const delivered = await sumOurs(db, reported, span);
   const report = { ...reported, delivered, error: null, isErrorTemporary: false } as const;
   const differences: MinuteDifference[] = [];
   if (span.start >= span.end) {
@@ -159,7 +158,7 @@ const compareStream = async (
       return { ...report, processorQuantity, differences };
     }
     const found = findDifferences(span, async (part) => ({
-      ours: await sumOurs(db, stream, part),
+      ours: await sumOurs(db, reported, part),
       theirs: await readTheirs(part),
     }));
     for await (const { minute, theirs } of found) {
