@@ -80,21 +80,6 @@ for (const isApplied of [true, false]) {
   });
 }
 
-test("of usage of which Stripe has a part, the rest is sent without an operator", async (operator) => {
-  const { t } = operator;
-  const event = await operator.failUnknown(6, false);
-  operator.sendElsewhere(
-    { kind: "tree", second: event.second, units: 2 },
-    operator.customerIds[0] ?? "",
-  );
-
-  await operator.retry(event.id);
-  await operator.settle();
-
-  t.is((await operator.find(event.id))?.state, "delivered");
-  t.is(operator.billedTo(0), 6);
-});
-
 /** Usage of 6 units of which the customer may have 3 units, and the next one 3 others. */
 const splitUsage = async (operator: Operator) => {
   const event = await operator.failUnknown(6, false);
