@@ -9,11 +9,13 @@ import { CommandError, EXIT } from "./exitCodes.ts";
 /** A range of time that a command line selects; without its end, it is not over. */
 export type TimeRange = { readonly since?: Date; readonly until?: Date };
 
-export const sinceOption = (meaning = "start: a date in UTC, or a time with its zone") =>
-  new Option("--since <time>", meaning).argParser(parseTimestamp);
+export const sinceOption = () =>
+  new Option("--since <time>", "start: a date in UTC, or a time with its zone").argParser(
+    parseTimestamp,
+  );
 
-export const untilOption = (meaning = "end, exclusive") =>
-  new Option("--until <time>", meaning).argParser(parseTimestamp);
+export const untilOption = () =>
+  new Option("--until <time>", "end, exclusive").argParser(parseTimestamp);
 
 /** @throws CommandError if no time is in the range */
 export const requireTimeRange = ({ since, until }: TimeRange): void => {

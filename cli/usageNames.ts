@@ -1,18 +1,16 @@
 import type { CommonQueryMethods } from "slonik";
 import type { Account } from "../modules/accounts/accounts.sql.ts";
-import { listOpenItems } from "../modules/billing/meterEventReports.sql.ts";
-import type { OpenItemsFilter } from "../modules/billing/meterEventReports.sql.ts";
-import { nameOf } from "../modules/billing/meterEvents.rules.ts";
-import type { UsageItem } from "../modules/billing/meterEvents.rules.ts";
+import { listOpenUsage } from "../modules/billing/meterEventReports.sql.ts";
+import type { OpenUsageFilter } from "../modules/billing/meterEventReports.sql.ts";
 import { listRecordIds } from "../modules/records/ownedRecords.sql.ts";
 import { requireOneRecord } from "../modules/records/recordIds.rules.ts";
 import { listRegistrationsOfOrder } from "../modules/support/recordLookups.sql.ts";
 import { DomainError } from "../runtime/errors.rules.ts";
 import { findNamedAccount, requireOrganization } from "./accountOptions.ts";
 
-/** What a command line names: an item, an organization, or registrations by an id or their order. */
+/** What a command line names: an event, an organization, or registrations by an id or their order. */
 export type UsageName =
-  | { readonly kind: "item"; readonly item: UsageItem }
+  | { readonly kind: "event"; readonly id: bigint }
   | { readonly kind: "organization"; readonly account: Account }
   | { readonly kind: "registrations"; readonly ids: readonly [string, ...string[]] };
 
@@ -20,7 +18,7 @@ export type UsageName =
 export const USAGE_NAME =
   "name, id or Stripe customer of an organization; E5, an event; D17, a difference; the id of a registration; an order";
 
-const ITEM = /^(?<letter>[ed])(?<id>\d{1,18})$/iu;
+const EVENT = /^[ed](?<id>\d{1,18})$/iu;
 
 /** An order with more registrations is shown in parts by `impact find`. */
 const MAXIMUM_OF_ORDER = 50;
@@ -49,10 +47,9 @@ export const findUsageName = async (
   text: string,
   accountId: string | null = null,
 ): Promise<UsageName> => {
-  const { letter, id } = ITEM.exec(text)?.groups ?? {};
-  if (letter !== undefined && id !== undefined) {
-    const item = { letter: letter.toUpperCase() === "E" ? "E" : "D", id: BigInt(id) } as const;
-    return { kind: "item", item };
+  const { id } = EVENT.exec(text)?.groups ?? {};
+  if (id !== undefined) {
+    return { kind: "event", id: BigInt(id) };
   }
   const account = await findNamedAccount(db, text);
   if (account) {
@@ -69,29 +66,29 @@ export const findUsageName = async (
 };
 
 /**
- * Finds all that an operator names: items, and the open ones of organizations and registrations.
- * @param causes why an open item is selected
+ * Finds all that an operator names: events, and the open ones of organizations and registrations.
+ * @param causes why an open event is selected
  * @throws DomainError record_not_found if one of the names is unknown; request_invalid if several records have it
  */
 export const selectUsage = async (
   db: CommonQueryMethods,
   names: readonly string[],
   causes: readonly string[],
-  filter: Pick<OpenItemsFilter, "kind" | "span"> = {},
-): Promise<readonly UsageItem[]> => {
-  const items: UsageItem[] = [];
+  filter: Pick<OpenUsageFilter, "kind" | "span"> = {},
+): Promise<readonly bigint[]> => {
+  const ids: bigint[] = [];
   for (const text of names) {
     const name = await findUsageName(db, text);
     switch (name.kind) {
-      case "item":
-        items.push(name.item);
+      case "event":
+        ids.push(name.id);
         break;
       case "organization":
-        items.push(...(await listOpenItems(db, causes, { ...filter, accountId: name.account.id })));
+        ids.push(...(await listOpenUsage(db, causes, { ...filter, accountId: name.account.id })));
         break;
       case "registrations":
-        items.push(...(await listOpenItems(db, causes, { registrationIds: name.ids })));
+        ids.push(...(await listOpenUsage(db, causes, { registrationIds: name.ids })));
     }
   }
-  return [...new Map(items.map((item) => [nameOf(item), item])).values()];
+  return [...new Set(ids)];
 };

@@ -353,7 +353,7 @@ CREATE TABLE meter_event (
   CONSTRAINT meter_event_document CHECK ((COALESCE(document_kind, 'none'::text) = 'none'::text) = (document_reference IS NULL)),
   CONSTRAINT meter_event_document_kind CHECK (document_kind = ANY (ARRAY['invoice_item'::text, 'credit_note'::text, 'none'::text])),
   CONSTRAINT meter_event_failed CHECK ((state = 'failed'::text) = (failure IS NOT NULL)),
-  CONSTRAINT meter_event_failure CHECK (failure = ANY (ARRAY['refused'::text, 'too_old'::text, 'unclear'::text, 'waits_for_usage'::text])),
+  CONSTRAINT meter_event_failure CHECK (failure = ANY (ARRAY['refused'::text, 'too_old'::text, 'unclear'::text, 'waits_for_usage'::text, 'difference'::text])),
   CONSTRAINT meter_event_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text])),
   CONSTRAINT meter_event_state CHECK (state = ANY (ARRAY['pending'::text, 'delivered'::text, 'failed'::text, 'closed'::text])),
   CONSTRAINT meter_event_waiting CHECK ((NOT failure IS DISTINCT FROM 'waits_for_usage'::text) = (waits_for IS NOT NULL))
@@ -637,30 +637,6 @@ CREATE TABLE stripe_subscription (
   CONSTRAINT stripe_subscription_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id)
 ) WITH ();
 
-CREATE TABLE usage_difference (
-  id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
-  account_id uuid NOT NULL,
-  kind text COLLATE "C" NOT NULL,
-  customer_id text COLLATE "C" NOT NULL,
-  second bigint NOT NULL,
-  minute bigint NOT NULL GENERATED ALWAYS AS ((second - (second % (60)::bigint))) STORED,
-  units bigint NOT NULL,
-  found_at timestamp with time zone NOT NULL,
-  state text COLLATE "C" NOT NULL DEFAULT 'open'::text,
-  reason text,
-  closed_by text,
-  closed_at timestamp with time zone,
-  document_kind text,
-  document_reference text,
-  CONSTRAINT usage_difference_pkey PRIMARY KEY (id),
-  CONSTRAINT usage_difference_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT usage_difference_closed CHECK ((state = 'open'::text) = (closed_at IS NULL)),
-  CONSTRAINT usage_difference_document CHECK ((document_kind IS NULL) = (document_reference IS NULL)),
-  CONSTRAINT usage_difference_document_kind CHECK (document_kind = ANY (ARRAY['invoice_item'::text, 'credit_note'::text])),
-  CONSTRAINT usage_difference_state CHECK (state = ANY (ARRAY['open'::text, 'sent'::text, 'accepted'::text])),
-  CONSTRAINT usage_difference_units CHECK (units <> 0)
-) WITH ();
-
 CREATE TABLE usage_fact (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   account_id uuid NOT NULL,
@@ -668,7 +644,6 @@ CREATE TABLE usage_fact (
   kind text COLLATE "C" NOT NULL,
   usage_batch bigint,
   refund_id uuid,
-  difference_id bigint,
   quantity bigint NOT NULL,
   record_count integer NOT NULL DEFAULT 1,
   second bigint NOT NULL,
@@ -676,7 +651,7 @@ CREATE TABLE usage_fact (
   CONSTRAINT usage_fact_pkey PRIMARY KEY (id),
   CONSTRAINT usage_fact_meter_event_id_fkey FOREIGN KEY (meter_event_id) REFERENCES meter_event(id),
   CONSTRAINT usage_fact_refund_id_fkey FOREIGN KEY (refund_id) REFERENCES refund(id),
-  CONSTRAINT usage_fact_cause CHECK ((usage_batch IS NULL) <> (difference_id IS NULL) AND (refund_id IS NULL OR difference_id IS NULL)),
+  CONSTRAINT usage_fact_batch_known CHECK (usage_batch IS NOT NULL),
   CONSTRAINT usage_fact_quantity CHECK (quantity <> 0 AND abs(quantity) <= '999999999999999'::bigint)
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.05);
 
@@ -815,6 +790,8 @@ CREATE INDEX meter_event_asking ON public.meter_event USING btree (account_id, m
 
 CREATE INDEX meter_event_customer ON public.meter_event USING btree (customer_id, kind, second) WHERE (customer_id IS NOT NULL);
 
+CREATE UNIQUE INDEX meter_event_difference ON public.meter_event USING btree (customer_id, kind, ((second - (second % (60)::bigint)))) WHERE (failure = 'difference'::text);
+
 CREATE INDEX meter_event_failed ON public.meter_event USING btree (account_id, id) WHERE (state = 'failed'::text);
 
 CREATE INDEX meter_event_late ON public.meter_event USING btree (account_id, id) WHERE is_late;
@@ -884,10 +861,6 @@ CREATE INDEX registration_ordered ON public.registration USING btree (planting_o
 CREATE INDEX registration_planting_order ON public.registration USING btree (planting_order_id) WHERE (planting_order_id IS NOT NULL);
 
 CREATE INDEX registration_reversible ON public.registration USING btree (account_id, mode, kind, created_at, id) WHERE ((unit_price_cents IS NOT NULL) AND (refunded_count < count));
-
-CREATE INDEX usage_difference_account ON public.usage_difference USING btree (account_id);
-
-CREATE UNIQUE INDEX usage_difference_open ON public.usage_difference USING btree (customer_id, kind, minute) WHERE (state = 'open'::text);
 
 CREATE INDEX usage_fact_batch ON public.usage_fact USING btree (usage_batch) WHERE (refund_id IS NULL);
 

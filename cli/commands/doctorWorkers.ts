@@ -24,8 +24,8 @@ import type { Checks, DatabaseContext, Result } from "./doctorFindings.ts";
 /** A worker's poll takes up to 70 s, so a longer silence means that it has stopped. */
 const POLLED_WITHIN_SECONDS = 90;
 
-/** Temporal's numbers of the task queue types. */
-const QUEUE_TYPES = { workflows: 1, activities: 2 } as const;
+/** Temporal's number of the queues of activities. Each worker polls for workflows, too. */
+const ACTIVITIES = 2;
 
 /** A worker that has stopped is listed for longer, and a restore stops the workers of the lost database. */
 const STRANGER_WITHIN_SECONDS = 30;
@@ -36,7 +36,6 @@ type Poller = { readonly identity: string; readonly ageSeconds: number };
 const listPollers = async (
   temporal: Client,
   taskQueue: string,
-  taskQueueType: 1 | 2,
   nowSeconds: number,
 ): Promise<readonly Poller[]> => {
   const { pollers } = await callTemporal(temporal, () =>
@@ -44,7 +43,7 @@ const listPollers = async (
       namespace: temporal.options.namespace,
       taskQueue: { name: taskQueue },
       // oxlint-disable-next-line typescript/no-unsafe-enum-assignment -- the enum is in a package that we do not depend on.
-      taskQueueType,
+      taskQueueType: ACTIVITIES,
     }),
   );
   return pollers
@@ -67,22 +66,18 @@ const checkWorkers = async (
   const temporal = await connections.temporal();
   const nowSeconds = clock.now().getTime() / 1000;
   const mark = await readServerMark(db);
-  const counts: string[] = [];
-  for (const [tasks, type] of Object.entries(QUEUE_TYPES)) {
-    const pollers = await listPollers(temporal, taskQueue, type, nowSeconds);
-    const strangers = pollers.filter(({ identity }) => usesOtherDatabase(identity, mark));
-    const stranger = strangers.find(({ ageSeconds }) => ageSeconds < STRANGER_WITHIN_SECONDS);
-    if (stranger) {
-      return wrong(
-        `the worker ${stranger.identity} polls this deployment's task queues but uses another database. If you have just stopped it, wait half a minute. Otherwise one of the two databases is a copy: stop its programs and run \`impact usage hold\` and \`impact usage resume --as-copy\` with it`,
-      );
-    }
-    if (pollers.length === strangers.length) {
-      return wrong(`no worker polls for ${tasks}; ${START_WORKER}`);
-    }
-    counts.push(`${pollers.length - strangers.length} for ${tasks}`);
+  const pollers = await listPollers(temporal, taskQueue, nowSeconds);
+  const strangers = pollers.filter(({ identity }) => usesOtherDatabase(identity, mark));
+  const stranger = strangers.find(({ ageSeconds }) => ageSeconds < STRANGER_WITHIN_SECONDS);
+  if (stranger) {
+    return wrong(
+      `the worker ${stranger.identity} polls this deployment's task queues but uses another database. If you have just stopped it, wait half a minute. Otherwise one of the two databases is a copy: stop its programs and run \`impact usage hold\` and \`impact usage resume --as-copy\` with it`,
+    );
   }
-  return ok(`pollers: ${counts.join(", ")}`);
+  const own = pollers.length - strangers.length;
+  return own === 0
+    ? wrong(`no worker polls; ${START_WORKER}`)
+    : ok(counted(own, "worker polls", "workers poll"));
 };
 
 export const WORKER_CHECKS: Checks<DatabaseContext> = {

@@ -2,6 +2,7 @@ import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import { formatCsvLine } from "../../runtime/formatRows.ts";
+import { nameOf } from "../../modules/billing/meterEvents.rules.ts";
 import { presentStatement } from "../../modules/billing/presentStatement.rules.ts";
 import { readStatement } from "../../modules/billing/readStatement.ts";
 import type { KindStatement, Statement } from "../../modules/billing/readStatement.ts";
@@ -19,7 +20,7 @@ import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { printJson, printObjects } from "../output/print.ts";
-import { describeDifference, presentDifference } from "../output/printUsage.ts";
+import { presentMeterEvent } from "../output/printUsage.ts";
 import { escapeUnsafeInLines } from "../output/printable.ts";
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
 
@@ -35,7 +36,7 @@ export const presentForOperators = (
     ...presented,
     statements: presented.statements.map((statement, index) =>
       Object.assign(statement, {
-        open_differences: statements[index]?.openDifferences.map(presentDifference),
+        open_differences: statements[index]?.openDifferences.map(presentMeterEvent),
       }),
     ),
   };
@@ -48,7 +49,7 @@ export const describeBilling = ({
   invoiced,
 }: KindStatement): readonly string[] => [
   ...openDifferences.map(
-    (difference) => `${kind}, D${difference.id}: ${describeDifference(difference)}`,
+    (difference) => `${kind}, ${nameOf(difference)}: ${difference.lastError}.`,
   ),
   ...invoiced.map((usage) => {
     const what =
@@ -92,10 +93,9 @@ const requireConfirmed = (statements: readonly KindStatement[]): void => {
 
 const STATEMENT_HELP = `
 Days are those of the registrations, UTC; a refund counts on the day of its registration,
-as at Stripe. registered - refunded + differences = reported + late + failed + closed +
-documented + pending. closed is never billed; documented is billed or returned by an
-invoice item or a credit note; differences are units that an operator has sent, taken back
-or accepted without a registration.
+as at Stripe. registered - refunded = reported + late + failed + closed + documented +
+pending. closed is never billed; documented is billed or returned by an invoice item or a
+credit note.
 Invoices and differences are as of the last comparison, each night or by impact usage
 reconcile. The exit code is 1 if a difference is open, or usage is not invoiced exactly once.
 impact export lists the registrations behind a statement.`;

@@ -8,7 +8,6 @@ import {
 import { USAGE_STATES, needsOperator } from "../../modules/billing/meterEvents.rules.ts";
 import type { UsageState } from "../../modules/billing/meterEvents.rules.ts";
 import { findLastReconciliation } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
-import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import type { Period } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
@@ -18,14 +17,7 @@ import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { printResult, printText, sayIfMore, snakeCased } from "../output/print.ts";
-import {
-  presentAttention,
-  presentDifference,
-  presentMeterEvent,
-  printAttention,
-  printItems,
-  sayHold,
-} from "../output/printUsage.ts";
+import { presentAttention, printAttention, printEvents, sayHold } from "../output/printUsage.ts";
 import { periodOption, spanOf } from "../timeRange.ts";
 import { addExplainCommand } from "./usageExplain.ts";
 import { addHoldCommand, addResumeCommand } from "./usageHold.ts";
@@ -84,7 +76,7 @@ const showOverview = async (
 };
 
 type ListOptions = {
-  readonly state?: UsageState | "difference";
+  readonly state?: UsageState;
   readonly org?: string;
   readonly period?: Period;
   readonly limit: number;
@@ -95,39 +87,27 @@ const listUsage = async (
   { state, org, period, limit }: ListOptions,
 ): Promise<void> => {
   const db = await connections.database();
-  const selected = {
+  const events = await listMeterEvents(db, {
+    state: state ?? null,
     accountId: await readAccountFilter(db, org),
     span: spanOf(period),
     limit: limit + 1,
-  };
-  const rows = [
-    ...(state === undefined || state === "difference"
-      ? (await listOpenDifferences(db, selected)).map(presentDifference)
-      : []),
-    ...(state === "difference"
-      ? []
-      : (await listMeterEvents(db, { ...selected, state: state ?? null })).map(presentMeterEvent)),
-  ];
-  printItems(io, rows.slice(0, limit));
-  sayIfMore(io, rows.length, limit);
+  });
+  printEvents(io, events.slice(0, limit));
+  sayIfMore(io, events.length, limit);
 };
 
 const LIST_HELP = `
 States: pending usage is still sent or asked about; failed usage needs a person; closed
 usage is never sent, by a decision or because a document bills it; late usage was
-delivered after its billing period had ended. A difference is what Stripe has more (or
-less, with a minus sign) than was delivered, and no event explains.`;
+delivered after its billing period had ended. A difference is what Stripe lacks of what was
+delivered (or has too many of, with a minus sign), and no event explains.`;
 
 const addListCommand = (parent: Command, context: CliContext): void => {
   parent
     .command("list")
     .description("List meter events (E5) and differences (D17), latest first")
-    .addOption(
-      new Option("--state <state>", "only items of this state").choices([
-        ...USAGE_STATES,
-        "difference",
-      ]),
-    )
+    .addOption(new Option("--state <state>", "only items of this state").choices(USAGE_STATES))
     .addOption(accountOption())
     .addOption(periodOption())
     .option("--limit <n>", "maximum rows", parseLimit, 50)

@@ -2,7 +2,7 @@ import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import type { Period } from "../../modules/billing/usage.rules.ts";
-import { CLOSED_CAUSES, namedItems, nameOf } from "../../modules/billing/meterEvents.rules.ts";
+import { CLOSED_CAUSES, nameOf, namesOf } from "../../modules/billing/meterEvents.rules.ts";
 import type { BillingDocument } from "../../modules/billing/meterEvents.rules.ts";
 import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
@@ -56,26 +56,26 @@ const close = async (
   const deps = await openBillingChange(context, options);
   const filter = { kind: options.meter ?? null, span: spanOf(options.period) };
   const selected = await selectUsage(deps.db, names, CLOSED_CAUSES, filter);
-  const selectedNames = new Set(selected.map(nameOf));
   const unclear = (await selectUsage(deps.db, names, ["unclear"], filter)).filter(
-    (item) => !selectedNames.has(nameOf(item)),
+    (id) => !selected.includes(id),
   );
   if (unclear.length > 0) {
-    say(io, `Left out, because Stripe may have it: ${namedItems(unclear)}. Retry it first.`);
+    const left = namesOf(unclear.map((id) => ({ id })));
+    say(io, `Left out, because Stripe may have it: ${left}. Retry it first.`);
   }
   if (selected.length === 0) {
     throw new CommandError(EXIT.failed, "Nothing of that is failed or late.");
   }
   const isDryRun = options.dryRun === true;
   const expectedUnits = options.units ?? null;
-  const { items, units } = await closeUsage(deps, selected, { document, expectedUnits, isDryRun });
-  const shown = items.map((item) => ({
-    item: item.name,
-    state: item.state,
-    meter: item.kind,
-    at: timeOf(item.second),
-    customer: item.customerId,
-    units: item.units,
+  const { events, units } = await closeUsage(deps, selected, { document, expectedUnits, isDryRun });
+  const shown = events.map((event) => ({
+    item: nameOf(event),
+    state: event.state,
+    meter: event.kind,
+    at: timeOf(event.second),
+    customer: event.customerId,
+    units: event.quantity,
   }));
   const printed = {
     dry_run: isDryRun,

@@ -10,7 +10,6 @@ import {
 import type { ListedMeterEvent } from "../../modules/billing/meterEventReports.sql.ts";
 import { retryItem } from "../../modules/billing/reconciliation/retryUsage.ts";
 import { nameOf } from "../../modules/billing/meterEvents.rules.ts";
-import type { UsageItem } from "../../modules/billing/meterEvents.rules.ts";
 import { readStatement } from "../../modules/billing/readStatement.ts";
 import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { readUsageReport } from "../../modules/registrations/readUsageReports.ts";
@@ -30,7 +29,6 @@ import {
   closingCommand,
   mendingCommand,
   presentAttention,
-  presentDifference,
   presentMeterEvent,
   printAttention,
   sayHold,
@@ -38,7 +36,7 @@ import {
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
 import { findUsageName, USAGE_NAME } from "../usageNames.ts";
 import { describeBilling, presentForOperators, printSums } from "./statement.ts";
-import { getDifference, itemNotFound } from "../../modules/billing/reconciliation/getUsageItems.ts";
+import { usageNotFound } from "../../modules/billing/reconciliation/lockUsage.ts";
 
 type ExplainOptions = Partial<AccountOption> & { readonly period: Period | typeof CURRENT };
 
@@ -74,16 +72,16 @@ const explainOrganization = async (
   });
 };
 
-/** Returns what settles an open item: what a retry would do, or why it is refused, and what else. Stripe is read for a difference. */
-const planOpen = async (
+/** Returns what settles a failed event: what a retry would do, or why it is refused, and what else. Stripe is read for a difference. */
+const planFailed = async (
   context: CliContext,
-  item: UsageItem,
-  units: number,
-  mend: string | null = null,
+  event: ListedMeterEvent,
 ): Promise<readonly string[]> => {
-  const name = nameOf(item);
+  const { id, accountId, failure, quantity: units, lastError: reason } = event;
+  const name = nameOf(event);
+  const mend = failure === "refused" ? mendingCommand({ accountId, reason }) : null;
   const deps = await openBillingChange(context, {});
-  const { retry } = await retryItem(deps, item, { isDryRun: true });
+  const { retry } = await retryItem(deps, id, { isDryRun: true });
   if (typeof retry !== "string") {
     return [`A retry is refused: ${retry.message}.`];
   }
@@ -95,7 +93,7 @@ const planOpen = async (
   }
   const sent = counted(Math.abs(units), "unit");
   return [
-    ...(item.letter === "E" ? [`Remove the cause${mend === null ? "." : `: ${mend}`}`] : []),
+    ...(failure === "difference" ? [] : [`Remove the cause${mend === null ? "." : `: ${mend}`}`]),
     `${units > 0 ? `Send ${sent} to Stripe` : `Take ${sent} back at Stripe`}: impact usage retry ${name}`,
     `Or, if a document corrects it: ${closingCommand(name, units)}`,
     `Or, if that is right as it is: impact usage close ${name} --never-bill --reason TEXT`,
@@ -104,11 +102,11 @@ const planOpen = async (
 
 const planEvent = (
   context: CliContext,
-  { id, accountId, state, failure, quantity, isLate, lastError: reason }: ListedMeterEvent,
+  event: ListedMeterEvent,
 ): Promise<readonly string[]> | readonly string[] => {
+  const { id, state, quantity, isLate } = event;
   if (state === "failed") {
-    const mend = failure === "refused" ? mendingCommand({ accountId, reason }) : null;
-    return planOpen(context, { letter: "E", id }, quantity, mend);
+    return planFailed(context, event);
   }
   if (state === "pending") {
     return ["Nothing to do: the workers send it, or ask Stripe first whether it has it."];
@@ -121,7 +119,7 @@ const planEvent = (
     : ["Nothing to do."];
 };
 
-/** Prints an item or a registration, with the events that belong to it, and what to do. */
+/** Prints an event or a registration, with the events that belong to it, and what to do. */
 const printExplained = (
   io: Io,
   fields: Fields,
@@ -147,27 +145,17 @@ const printExplained = (
 /** More registrations of a second are found with `impact find`. */
 const REGISTRATIONS_SHOWN = 20;
 
-const explainEvent = async (context: CliContext, item: UsageItem): Promise<void> => {
+const explainEvent = async (context: CliContext, id: bigint): Promise<void> => {
   const db = await context.connections.database();
-  const { id } = item;
   const [event] = await listMeterEventsOf(db, { id });
   if (!event) {
-    throw itemNotFound([item]);
+    throw usageNotFound([id]);
   }
   const options = { text: "", accountId: null, limit: REGISTRATIONS_SHOWN };
   const ids = (await listRegistrationsOfMeterEvent(db, id, options)).map(shownIdOf);
-  const registrations = context.io.json ? ids : ids.join(" ");
+  const registrations = context.io.json ? ids : ids.join(" ") || null;
   const fields = { ...presentMeterEvent(event), registrations };
   printExplained(context.io, fields, await planEvent(context, event));
-};
-
-const explainDifference = async (context: CliContext, item: UsageItem): Promise<void> => {
-  const difference = await getDifference(await context.connections.database(), item.id);
-  const plan =
-    difference.state === "open"
-      ? await planOpen(context, item, -difference.units)
-      : ["Nothing to do."];
-  printExplained(context.io, presentDifference(difference), plan);
 };
 
 /** Explains what was sent of a registration's usage, and which invoice has it. */
@@ -213,10 +201,8 @@ const explain = async (
   switch (name.kind) {
     case "organization":
       return explainOrganization(context, name.account, options);
-    case "item":
-      return name.item.letter === "E"
-        ? explainEvent(context, name.item)
-        : explainDifference(context, name.item);
+    case "event":
+      return explainEvent(context, name.id);
     case "registrations":
       for (const [index, id] of name.ids.entries()) {
         context.io.stdout.write(index === 0 ? "" : "\n");

@@ -7,9 +7,7 @@ import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { printObjects, printResult, snakeCased } from "../output/print.ts";
-import { presentDifference, printItems } from "../output/printUsage.ts";
-import { sinceOption, untilOption } from "../timeRange.ts";
-import type { TimeRange } from "../timeRange.ts";
+import { presentMeterEvent, printEvents } from "../output/printUsage.ts";
 import { requireProcessor } from "../../modules/billing/createBilling.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { compareInvoices } from "../../modules/billing/invoices/compareInvoices.ts";
@@ -20,15 +18,12 @@ import {
 import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.sql.ts";
 import { LONGEST_USAGE_LAG_MS } from "../../modules/billing/usage.rules.ts";
 import { readDatabaseTime } from "../../modules/billing/readDatabaseTime.ts";
-import {
-  defaultSpan,
-  reconcileUsage,
-} from "../../modules/billing/reconciliation/reconcileUsage.ts";
-import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
-import { timeOf, minuteOf } from "../../modules/billing/usage.rules.ts";
+import { reconcileUsage } from "../../modules/billing/reconciliation/reconcileUsage.ts";
+import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
+import { timeOf } from "../../modules/billing/usage.rules.ts";
 import type { Span } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
-import { HOUR_MS, secondOf } from "../../runtime/durations.rules.ts";
+import { HOUR_MS } from "../../runtime/durations.rules.ts";
 
 /** As long as a nightly comparison may take. */
 const TIMEOUT_MS = 6 * HOUR_MS;
@@ -36,34 +31,11 @@ const TIMEOUT_MS = 6 * HOUR_MS;
 /** The most differences that are shown; `usage list` has more. */
 const MAXIMUM_SHOWN = 100;
 
-type ReconcileOptions = TimeRange & { readonly org?: string };
-
-const minuteStartOf = (time: Date): number => minuteOf(secondOf(time)).start;
-
-const chooseSpan = (now: Date, { since, until }: ReconcileOptions): Span => {
-  const usual = defaultSpan(now);
-  const end = until === undefined ? usual.end : minuteStartOf(until);
-  const start = since === undefined ? end - (usual.end - usual.start) : minuteStartOf(since);
-  if (start >= end) {
-    throw new CommandError(
-      EXIT.usage,
-      `--since must be before --until; got ${formatTime(timeOf(start))} and ${formatTime(timeOf(end))}.`,
-    );
-  }
-  return { start, end };
-};
-
-const compare = async (context: CliContext, options: ReconcileOptions) => {
+const compare = async (context: CliContext, { org }: { readonly org?: string }) => {
   const { io, clock, connections } = context;
-  if (options.until !== undefined) {
-    // A span that does not depend on the time is checked before the database is needed.
-    chooseSpan(clock.now(), options);
-  }
   const db = await connections.database();
+  const accountId = await readAccountFilter(db, org);
   const startedAt = await readDatabaseTime(db, clock);
-  const span = chooseSpan(startedAt, options);
-  const accountId = await readAccountFilter(db, options.org);
-  const isPartial = [options.org, options.since, options.until].some((each) => each !== undefined);
   const deps = { ...(await openBilling(context)), bulkDb: await connections.bulkDatabase() };
   if ((await readDeployment(db)).processor?.name === "stripe") {
     // A wrong key is not recorded as a comparison that failed.
@@ -71,13 +43,11 @@ const compare = async (context: CliContext, options: ReconcileOptions) => {
     await requireProcessor(db, account === null ? { name: "ledger" } : { name: "stripe", account });
   }
   const signal = AbortSignal.timeout(TIMEOUT_MS);
-  const selected = { accountId, span: isPartial ? span : null };
-  const { streams, drifting } = await reconcileUsage(deps, selected, signal);
+  const { span, streams, drifting } = await reconcileUsage(deps, { accountId }, signal);
   const onFailure = (id: string, error: unknown): void =>
     say(io, `The invoices of ${id} could not be read: ${describeError(error)}`);
-  const readBefore = startedAt;
   const [invoices] = await Promise.allSettled([
-    compareInvoices(deps, { accountId, readBefore, signal, onFailure }),
+    compareInvoices(deps, { accountId, readBefore: startedAt, signal, onFailure }),
   ]);
   return {
     startedAt,
@@ -87,7 +57,11 @@ const compare = async (context: CliContext, options: ReconcileOptions) => {
     unreadable: drifting.filter(({ error }) => error !== null),
     invoices,
     problems: await listInvoicedUsage(db, accountId, { onlyProblems: true }),
-    differences: await listOpenDifferences(db, { accountId, span: null, limit: MAXIMUM_SHOWN }),
+    differences: await listMeterEvents(db, {
+      state: "difference",
+      accountId,
+      limit: MAXIMUM_SHOWN,
+    }),
   };
 };
 
@@ -96,13 +70,13 @@ type Comparison = Awaited<ReturnType<typeof compare>>;
 const formatSpan = ({ start, end }: Span): string =>
   `from ${formatTime(timeOf(start))} to ${formatTime(timeOf(end))}`;
 
-const print = (io: Io, { streams, unreadable, problems, startedAt, ...compared }: Comparison) => {
-  const differences = compared.differences.map(presentDifference);
+const print = (io: Io, compared: Comparison) => {
+  const { streams, unreadable, problems, differences, startedAt } = compared;
   const result = {
     from: timeOf(compared.span.start),
     to: timeOf(compared.span.end),
     streams: streams.map(({ differences: _minutes, ...stream }) => snakeCased(stream)),
-    differences,
+    differences: differences.map(presentMeterEvent),
     invoice_problems: problems.map((usage) => ({
       ...snakeCased(usage),
       start: timeOf(usage.start),
@@ -123,7 +97,7 @@ const print = (io: Io, { streams, unreadable, problems, startedAt, ...compared }
     );
     if (differences.length > 0) {
       io.stdout.write("\n");
-      printItems(io, differences);
+      printEvents(io, differences);
     }
     for (const usage of problems) {
       const what = describeInvoiceProblem(usage);
@@ -176,8 +150,8 @@ const requireEqual = ({ drifting, ...compared }: Comparison): void => {
 };
 
 const RECONCILE_HELP = `
-Compares what was delivered with Stripe's own sums, for each customer and meter, and stores
-what no event explains as differences (D17). Then it compares the finalized invoices with
+Compares what was delivered in the last 35 days, up to 15 minutes ago, with Stripe's own sums,
+for each customer and meter, and stores what no event explains as differences (D17). Then it compares the finalized invoices with
 what was delivered. It changes nothing at Stripe. A worker does the same every night. A minute
 whose sum may lag, or that an event may explain, is no difference yet.`;
 
@@ -186,8 +160,6 @@ export const addReconcileCommand = (parent: Command, context: CliContext): void 
     .command("reconcile")
     .description("Compare Stripe's usage, and its invoices, with what was delivered")
     .addOption(accountOption())
-    .addOption(sinceOption("first minute (default: 35 days before the end)"))
-    .addOption(untilOption("end, exclusive (default: 15 minutes ago)"))
     .addHelpText("after", RECONCILE_HELP)
     .action(async (options) => {
       const compared = await compare(context, options);

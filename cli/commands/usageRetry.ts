@@ -1,8 +1,8 @@
 import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
-import { RETRIED_CAUSES, nameOf } from "../../modules/billing/meterEvents.rules.ts";
-import { listOpenItems } from "../../modules/billing/meterEventReports.sql.ts";
+import { RETRIED_CAUSES } from "../../modules/billing/meterEvents.rules.ts";
+import { listOpenUsage } from "../../modules/billing/meterEventReports.sql.ts";
 import { retryItem } from "../../modules/billing/reconciliation/retryUsage.ts";
 import type { RetriedItem } from "../../modules/billing/reconciliation/retryUsage.ts";
 import type {
@@ -67,16 +67,16 @@ const RESULTS: Readonly<Record<Retry, string>> = {
   record: "recorded as delivered",
 };
 
-/** Returns what a command has done, or would do, with an item. Units of a difference that Stripe has too many are negative. */
-const present = ({ retry, units, ...item }: RetriedItem) =>
+/** Returns what a command has done, or would do, with an event. Units that are negative are taken back. */
+const present = ({ name, retry, units }: RetriedItem) =>
   typeof retry === "string"
     ? {
-        item: nameOf(item),
+        item: name,
         units,
-        result: item.letter === "D" && units < 0 ? "taken back" : RESULTS[retry],
+        result: retry === "send" && units < 0 ? "taken back" : RESULTS[retry],
         reason: null,
       }
-    : { item: nameOf(item), units: null, result: "refused", reason: retry.message };
+    : { item: name, units: null, result: "refused", reason: retry.message };
 
 const retry = async (
   context: CliContext,
@@ -87,12 +87,12 @@ const retry = async (
   const { io } = context;
   const deps = await openBillingChange(context, options);
   const isDryRun = options.dryRun === true;
-  const items = await (options.all
-    ? listOpenItems(deps.db, RETRIED_CAUSES)
+  const ids = await (options.all
+    ? listOpenUsage(deps.db, RETRIED_CAUSES)
     : selectUsage(deps.db, names, RETRIED_CAUSES));
   const retried: RetriedItem[] = [];
-  for (const item of items) {
-    retried.push(await retryItem(deps, item, { answer, isDryRun }));
+  for (const id of ids) {
+    retried.push(await retryItem(deps, id, { answer, isDryRun }));
   }
   const shown = retried.map(present);
   printResult(io, { dry_run: isDryRun, items: shown }, () =>

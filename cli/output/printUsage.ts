@@ -4,8 +4,7 @@ import type {
   ListedMeterEvent,
   UsageAttention,
 } from "../../modules/billing/meterEventReports.sql.ts";
-import { documentFor, needsOperator } from "../../modules/billing/meterEvents.rules.ts";
-import type { UsageDifference } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
+import { documentFor, nameOf, needsOperator } from "../../modules/billing/meterEvents.rules.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { say } from "../io.ts";
@@ -20,7 +19,7 @@ export const presentMeterEvent = ({
   lastError,
   ...event
 }: ListedMeterEvent) => ({
-  item: `E${id}`,
+  item: nameOf({ id, failure: event.failure }),
   state: event.state,
   account_name: event.accountName,
   kind: event.kind,
@@ -34,57 +33,23 @@ export const presentMeterEvent = ({
   ...snakeCased(event),
 });
 
-/** Says by how many units Stripe's sum differs, or differed before it was settled. */
-export const describeDifference = ({
-  state,
-  units,
-  customerId,
-  closedBy,
-  reason,
-}: UsageDifference): string => {
-  const isOpen = state === "open";
-  const differs = `Stripe ${isOpen ? "has" : "had"} ${counted(Math.abs(units), "unit")} ${units > 0 ? "more" : "less"} of ${customerId} than was delivered`;
-  return isOpen
-    ? `${differs}, and no event explains that.`
-    : `${differs}; ${state} by ${closedBy}${reason === null ? "" : `: ${reason}`}.`;
-};
-
-/** Returns a difference as `--json` prints it. */
-export const presentDifference = (difference: UsageDifference) => {
-  const { id, state, second, minute, units, reason: _reason, ...given } = difference;
-  return {
-    item: `D${id}`,
-    state: state === "open" ? "difference" : state,
-    account_name: given.accountName,
-    kind: given.kind,
-    mode: "live",
-    quantity: units,
-    at: timeOf(second),
-    reason: describeDifference(difference),
-    minute: timeOf(minute),
-    ...snakeCased(given),
-  };
-};
-
-/** Prints events and differences. */
-export const printItems = (
-  io: Io,
-  items: readonly ReturnType<typeof presentMeterEvent | typeof presentDifference>[],
-): void =>
+/** Prints events, differences among them. */
+export const printEvents = (io: Io, events: readonly ListedMeterEvent[]): void => {
   printList(
     io,
-    items,
-    items.map((row) => ({
-      item: row.item,
-      state: "is_late" in row && row.is_late ? "late" : row.state,
-      organization: row.account_name,
-      mode: row.mode,
-      meter: row.kind,
-      at: row.at,
-      quantity: row.quantity,
-      reason: row.reason,
+    events.map(presentMeterEvent),
+    events.map((event) => ({
+      item: nameOf(event),
+      state: event.isLate ? "late" : event.failure === "difference" ? "difference" : event.state,
+      organization: event.accountName,
+      mode: event.mode,
+      meter: event.kind,
+      at: timeOf(event.second),
+      quantity: event.quantity,
+      reason: event.lastError,
     })),
   );
+};
 
 /** The most items that a command names one by one; more are named by their organization. */
 const NAMED_ITEMS = 5;

@@ -57,7 +57,9 @@ CREATE TABLE perpetual_work (
   last_pass_at timestamptz NOT NULL
 );
 
--- What is sent to the processor: the sum of usage facts of one account, mode and kind in one second.
+-- What is sent to the processor: the sum of usage facts of one account, mode and kind in one second. An event without facts
+-- belongs to a difference: units of a minute that the processor's sum lacks (or has too many of, if negative), and that no event
+-- explains. Once it is decided, a delivered event of the opposite units stands beside it, so that our sum equals the processor's.
 CREATE TABLE meter_event (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,
@@ -80,7 +82,7 @@ CREATE TABLE meter_event (
     CONSTRAINT meter_event_state CHECK (state IN ('pending', 'delivered', 'failed', 'closed')),
   -- Why it has failed.
   failure text COLLATE "C"
-    CONSTRAINT meter_event_failure CHECK (failure IN ('refused', 'too_old', 'unclear', 'waits_for_usage')),
+    CONSTRAINT meter_event_failure CHECK (failure IN ('refused', 'too_old', 'unclear', 'waits_for_usage', 'difference')),
   -- The event of the usage that a refund takes back, as long as the processor does not have that usage.
   waits_for bigint REFERENCES meter_event,
   attempts integer NOT NULL DEFAULT 0,
@@ -131,36 +133,11 @@ CREATE INDEX meter_event_failed ON meter_event (account_id, id) WHERE state = 'f
 CREATE INDEX meter_event_waits_for ON meter_event (waits_for) WHERE waits_for IS NOT NULL;
 CREATE INDEX meter_event_late ON meter_event (account_id, id) WHERE is_late;
 
--- Units by which the processor's sum of a minute differs from what was delivered to it, and that no event explains. An
--- operator, or the comparison itself, decides: they are sent, or accepted. Either way our sum equals the processor's then.
-CREATE TABLE usage_difference (
-  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  -- The account, of those that have had the customer, to which the units are attributed.
-  account_id uuid NOT NULL REFERENCES account,
-  kind text COLLATE "C" NOT NULL,
-  customer_id text COLLATE "C" NOT NULL,
-  -- The unix second to which the units are attributed, and the first one of its minute.
-  second bigint NOT NULL,
-  minute bigint NOT NULL GENERATED ALWAYS AS (second - second % 60) STORED,
-  -- The processor's units minus the delivered ones.
-  units bigint NOT NULL CONSTRAINT usage_difference_units CHECK (units <> 0),
-  found_at timestamptz NOT NULL,
-  -- `sent`: the units were taken back, or sent. `accepted`: an operator has explained or billed them.
-  state text COLLATE "C" NOT NULL DEFAULT 'open'
-    CONSTRAINT usage_difference_state CHECK (state IN ('open', 'sent', 'accepted')),
-  reason text,
-  closed_by text,
-  closed_at timestamptz,
-  document_kind text CONSTRAINT usage_difference_document_kind CHECK (document_kind IN ('invoice_item', 'credit_note')),
-  document_reference text,
-  CONSTRAINT usage_difference_document CHECK ((document_kind IS NULL) = (document_reference IS NULL)),
-  CONSTRAINT usage_difference_closed CHECK ((state = 'open') = (closed_at IS NULL))
-);
+-- At most one open difference of a customer's minute.
+CREATE UNIQUE INDEX meter_event_difference
+  ON meter_event (customer_id, kind, (second - second % 60)) WHERE failure = 'difference';
 
-CREATE UNIQUE INDEX usage_difference_open ON usage_difference (customer_id, kind, minute) WHERE state = 'open';
-CREATE INDEX usage_difference_account ON usage_difference (account_id);
-
--- The outbox of billing: written in the transaction of the registrations or refund, or of the decision about a difference.
+-- The outbox of billing: written in the transaction of the registrations or refund.
 -- The registrations of one stream and second in one statement share a fact, so sealing does not rewrite a row for each of
 -- them. Only meter_event_id ever changes.
 CREATE TABLE usage_fact (
@@ -171,19 +148,15 @@ CREATE TABLE usage_fact (
   kind text COLLATE "C" NOT NULL,
   -- The statement that recorded the registrations which the fact counts, or of which it takes units back. With the stream
   -- and the second it is the key that they share.
-  usage_batch bigint,
+  -- A CHECK: with NOT NULL, the planner could leave out the second condition of usage_fact_refunded_batch.
+  usage_batch bigint CONSTRAINT usage_fact_batch_known CHECK (usage_batch IS NOT NULL),
   refund_id uuid REFERENCES refund,
-  -- No reference, like account_id.
-  difference_id bigint,
-  CONSTRAINT usage_fact_cause CHECK (
-    (usage_batch IS NULL) <> (difference_id IS NULL) AND (refund_id IS NULL OR difference_id IS NULL)
-  ),
   -- At most 15 digits, which is Stripe's limit. A larger count makes several facts.
   quantity bigint NOT NULL
     CONSTRAINT usage_fact_quantity CHECK (quantity <> 0 AND abs(quantity) <= 999999999999999),
-  -- How many registrations it counts; 1 of a refund or a difference. Bulk work reads from it how much clients record.
+  -- How many registrations it counts; 1 of a refund. Bulk work reads from it how much clients record.
   record_count integer NOT NULL DEFAULT 1,
-  -- Unix seconds of the registrations, also for a refund; of a difference, its own.
+  -- Unix seconds of the registrations, also for a refund.
   second bigint NOT NULL,
   meter_event_id bigint REFERENCES meter_event
 ) WITH (
@@ -287,7 +260,7 @@ CREATE TABLE processor_event (
 
 CREATE INDEX processor_event_due ON processor_event (next_attempt_at);
 
--- A comparison of all of the processor's sums with what was delivered. The differences that it finds are in usage_difference.
+-- A comparison of all of the processor's sums with what was delivered. The differences that it finds are in meter_event.
 CREATE TABLE reconciliation (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   started_at timestamptz NOT NULL,

@@ -186,18 +186,17 @@ export const resumeUsage = (
       return { hold, doubtedUntil: null, copy: null };
     }
     const now = await readDatabaseTime(transaction, clock);
-    const hasChanged = deployment.isHoldMissing;
+    const heldAt = deployment.isHoldMissing ? null : hold.at;
     // A hold after a restore begins with the doubt; an operator's later one does not renew it.
-    const isDoubted = doubtedUntil !== null && hold.at !== null && doubtedUntil >= hold.at;
-    const isAfterRestore = hasChanged || isDoubted || history === "restored";
-    const since = isDoubted && !hasChanged ? doubtedUntil : (!hasChanged && hold.at) || now;
-    const isLost = isAfterRestore && history !== "nothing_lost" && history !== "copy";
-    const until = isLost ? since : null;
+    const noticedAt = heldAt && doubtedUntil && doubtedUntil >= heldAt ? doubtedUntil : null;
+    const restoredAt = heldAt === null ? now : history === "restored" ? heldAt : null;
+    const isKnown = history === "nothing_lost" || history === "copy";
+    const until = isKnown ? null : (noticedAt ?? restoredAt);
     if (isDryRun) {
       return { hold, doubtedUntil: until, copy: null };
     }
     const copy = history === "copy" ? await separateCopy(transaction, deployment, now) : null;
-    if (isAfterRestore && !(isDoubted && until !== null)) {
+    if (heldAt === null || until !== noticedAt) {
       await doubtUsage(transaction, until);
     }
     if (until !== null) {

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { sql, values, safeInteger } from "../../db/sql.ts";
-import type { UsageItem, UsageState } from "./meterEvents.rules.ts";
+import type { UsageState } from "./meterEvents.rules.ts";
 import { meterEventColumns, meterEventRow } from "./meterEvents.sql.ts";
 import { factsOfRegistration } from "./registrationFacts.sql.ts";
 import { inSpan } from "./streams.sql.ts";
@@ -18,10 +18,14 @@ export type ListedMeterEvent = Readonly<z.output<typeof listedRow>>;
 const listedColumns = sql.fragment`${meterEventColumns}, account.name AS "accountName"`;
 
 /** A constant rather than a parameter, so that partial indexes are used. */
-const isInState = (state: UsageState): FragmentSqlToken =>
-  state === "late"
-    ? sql.fragment`meter_event.is_late`
-    : sql.fragment`meter_event.state = ${sql.literalValue(state)}`;
+const IN_STATE: Readonly<Record<UsageState, FragmentSqlToken>> = {
+  pending: sql.fragment`meter_event.state = 'pending'`,
+  delivered: sql.fragment`meter_event.state = 'delivered'`,
+  failed: sql.fragment`meter_event.state = 'failed' AND meter_event.failure <> 'difference'`,
+  closed: sql.fragment`meter_event.state = 'closed'`,
+  late: sql.fragment`meter_event.is_late`,
+  difference: sql.fragment`meter_event.state = 'failed' AND meter_event.failure = 'difference'`,
+};
 
 /**
  * Lists meter events, the latest sealed first. For one account, each stream's latest events are read through the index
@@ -43,14 +47,15 @@ export const listMeterEvents = (
   },
 ): Promise<readonly ListedMeterEvent[]> => {
   const inState = sql.fragment`
-    ${state === null ? sql.fragment`true` : isInState(state)} AND ${inSpan(sql.fragment`meter_event.second`, span)}
+    ${state === null ? sql.fragment`true` : IN_STATE[state]} AND ${inSpan(sql.fragment`meter_event.second`, span)}
   `;
-  if (accountId === null) {
+  // Events in these states are few, and have indexes.
+  if (accountId === null || state === "failed" || state === "late" || state === "difference") {
     return db.any(sql.type(listedRow)`
       SELECT ${listedColumns}
       FROM meter_event
       JOIN account ON account.id = meter_event.account_id
-      WHERE ${inState}
+      WHERE ${inState} AND ${accountId === null ? sql.fragment`true` : sql.fragment`meter_event.account_id = ${accountId}`}
       ORDER BY meter_event.id DESC
       LIMIT ${limit}
     `);
@@ -116,11 +121,12 @@ const attentionRow = z.strictObject({
 /** The usage of an organization and kind that has an operator's attention for one cause. */
 export type UsageAttention = Readonly<z.output<typeof attentionRow>>;
 
-/** The events and differences that have an operator's attention, as a table. */
+/** The events that have an operator's attention, as a table. */
 const attended = sql.fragment`
   (
     SELECT
-      'E' AS letter, meter_event.id, meter_event.account_id, meter_event.kind, meter_event.second, meter_event.quantity AS units,
+      CASE meter_event.failure WHEN 'difference' THEN 'D' ELSE 'E' END AS letter,
+      meter_event.id, meter_event.account_id, meter_event.kind, meter_event.second, meter_event.quantity AS units,
       CASE
         WHEN meter_event.failure <> 'waits_for_usage' THEN meter_event.failure
         WHEN usage.state = 'closed' THEN 'credit_owed'
@@ -141,10 +147,6 @@ const attended = sql.fragment`
       last_error
     FROM meter_event
     WHERE state = 'pending' AND (asking_since IS NOT NULL OR last_error IS NOT NULL)
-    UNION ALL
-    SELECT 'D', id, account_id, kind, second, units, 'difference', NULL
-    FROM usage_difference
-    WHERE state = 'open'
   )
 `;
 
@@ -188,22 +190,22 @@ export const countUsageAttention = (
     GROUP BY cause
   `);
 
-const itemRow = z.strictObject({ letter: z.enum(["E", "D"]), id: z.bigint() });
+const idRow = z.strictObject({ id: z.bigint() });
 
-/** What an operator selects of the open items: all that is not given is null. */
-export type OpenItemsFilter = {
+/** What an operator selects of the open events: all that is not given is null. */
+export type OpenUsageFilter = {
   readonly accountId?: string | null;
   readonly registrationIds?: readonly string[] | null;
   readonly kind?: Kind | null;
   readonly span?: Span | null;
 };
 
-/** Lists the open items of some causes, the oldest usage first. */
-export const listOpenItems = (
+/** Lists the open events of some causes, the oldest usage first. */
+export const listOpenUsage = (
   db: CommonQueryMethods,
   causes: readonly string[],
-  { accountId = null, registrationIds = null, kind = null, span = null }: OpenItemsFilter = {},
-): Promise<readonly UsageItem[]> => {
+  { accountId = null, registrationIds = null, kind = null, span = null }: OpenUsageFilter = {},
+): Promise<readonly bigint[]> => {
   const conditions = [
     sql.fragment`cause = ANY(${sql.array([...causes], "text")})`,
     inSpan(sql.fragment`second`, span),
@@ -211,12 +213,10 @@ export const listOpenItems = (
     ...(kind === null ? [] : [sql.fragment`kind = ${kind}`]),
     ...(registrationIds === null
       ? []
-      : [
-          sql.fragment`letter = 'E' AND id = ANY(ARRAY(${eventsOfRegistrations(registrationIds)}))`,
-        ]),
+      : [sql.fragment`id = ANY(ARRAY(${eventsOfRegistrations(registrationIds)}))`]),
   ];
-  return db.any(sql.type(itemRow)`
-    SELECT letter, id
+  return db.anyFirst(sql.type(idRow)`
+    SELECT id
     FROM ${attended} AS attended
     WHERE ${sql.join(conditions, sql.fragment` AND `)}
     ORDER BY second, id

@@ -16,8 +16,9 @@ export type MeterEventState = (typeof METER_EVENT_STATES)[number];
  * - `too_old`: the processor does not accept usage of that age.
  * - `unclear`: the processor may have it, and its sums do not show whether it does.
  * - `waits_for_usage`: it takes back usage that the processor does not have.
+ * - `difference`: no usage caused it. It corrects the processor's sum of a minute, which no other event explains.
  */
-export const FAILURES = ["refused", "too_old", "unclear", "waits_for_usage"] as const;
+export const FAILURES = ["refused", "too_old", "unclear", "waits_for_usage", "difference"] as const;
 export type Failure = (typeof FAILURES)[number];
 
 /**
@@ -46,31 +47,32 @@ export type BillingDocument = {
 export const documentFor = (units: number): BillingDocument["kind"] =>
   units > 0 ? "invoice_item" : "credit_note";
 
-/** The groups of usage that operators list: the states, and delivered usage that came too late for its invoice. */
-export const USAGE_STATES = [...METER_EVENT_STATES, "late"] as const;
+/**
+ * The groups of usage that operators list: the states, delivered usage that came too late for its invoice, and, apart from
+ * failed usage, open differences.
+ */
+export const USAGE_STATES = [...METER_EVENT_STATES, "late", "difference"] as const;
 export type UsageState = (typeof USAGE_STATES)[number];
 
-/** An item of usage: a meter event (`E`) or a difference (`D`). */
-export type UsageItem = { readonly letter: "E" | "D"; readonly id: bigint };
+type NamedEvent = { readonly id: bigint; readonly failure?: Failure | null };
 
-/** Returns how commands name an item, such as `E5`. */
-export const nameOf = ({ letter, id }: UsageItem): string => `${letter}${id}`;
+/** Returns how commands name an event, such as `E5`, and an open difference: `D17`. They read both letters alike. */
+export const nameOf = ({ id, failure }: NamedEvent): string =>
+  `${failure === "difference" ? "D" : "E"}${id}`;
 
-/** The most items that a message names. */
+/** The most events that a message names. */
 const MAXIMUM_NAMED = 20;
 
-/** Returns items for a message, such as "E17, D21". */
-export const namedItems = (items: readonly UsageItem[]): string => {
-  const others = items.length - MAXIMUM_NAMED;
+/** Returns events for a message, such as "E17, D21". */
+export const namesOf = (events: readonly NamedEvent[]): string => {
+  const others = events.length - MAXIMUM_NAMED;
   const rest = others > 0 ? `, and ${counted(others, "other")}` : "";
-  return `${items.slice(0, MAXIMUM_NAMED).map(nameOf).join(", ")}${rest}`;
+  return `${events.slice(0, MAXIMUM_NAMED).map(nameOf).join(", ")}${rest}`;
 };
 
-export const eventItems = (ids: readonly bigint[]): readonly UsageItem[] =>
-  ids.map((id) => ({ letter: "E", id }));
-
-/** Returns meter events for a message, such as "E17, E21". */
-export const namedEvents = (ids: readonly bigint[]): string => namedItems(eventItems(ids));
+/** Describes the units of a minute that the processor had beyond what was delivered when they were compared. */
+export const describeDifference = (units: number, customerId: string): string =>
+  `Stripe had ${counted(Math.abs(units), "unit")} ${units > 0 ? "more" : "less"} of ${customerId} than was delivered`;
 
 /**
  * Why usage has an operator's attention.

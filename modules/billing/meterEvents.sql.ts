@@ -300,7 +300,7 @@ export const askAboutUnsent = async (
     WITH unsent AS (
       SELECT id
       FROM meter_event
-      WHERE state IN ('pending', 'failed') AND processor = 'stripe'
+      WHERE state IN ('pending', 'failed') AND processor = 'stripe' AND failure IS DISTINCT FROM 'difference'
       -- Other statements lock rows in this order, too.
       ORDER BY id
       FOR NO KEY UPDATE

@@ -15,7 +15,9 @@ const units = (description: string) => z.int().meta({ description });
 
 const sums = {
   registered: units("Units that were registered."),
-  refunded: units("Units of these registrations that were refunded, at any later time."),
+  refunded: units(
+    "Units of these registrations that were refunded, at any later time. `registered` - `refunded` is the sum of the others.",
+  ),
   reported: units("Units that the payment processor has."),
   late: units(
     "Units that it got after the invoice of their period was finalized, so that no invoice has them.",
@@ -24,10 +26,6 @@ const sums = {
   closed: units("Units that are never billed."),
   documented: units("Units that a separate invoice item bills, or a credit note returns."),
   pending: units("Units that are still to be reported."),
-  differences: units(
-    "Units by which the processor differed and that the operator accepted. `registered` - `refunded` + `differences` " +
-      "is the sum of the others.",
-  ),
 };
 
 const period = z

@@ -9,8 +9,8 @@ import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { getOrganization } from "../accounts/getAccount.ts";
 import { listInvoicedUsage } from "./invoices/invoicedUsage.sql.ts";
 import type { InvoicedUsage } from "./invoices/invoiceReports.rules.ts";
-import { listOpenDifferences } from "./reconciliation/usageDifferences.sql.ts";
-import type { UsageDifference } from "./reconciliation/usageDifferences.sql.ts";
+import { listMeterEvents } from "./meterEventReports.sql.ts";
+import type { ListedMeterEvent } from "./meterEventReports.sql.ts";
 import { findKnownSubscription } from "./processorEvents/stripeSubscriptions.sql.ts";
 import type { KnownSubscription } from "./processorEvents/stripeSubscriptions.sql.ts";
 import { resolveBillingCycle } from "./resolveBillingCycle.ts";
@@ -24,7 +24,7 @@ export type KindStatement = SumsByDay & {
   readonly kind: Kind;
   readonly period: Period;
   /** Where Stripe's sums differ from what was delivered, as they were last compared. */
-  readonly openDifferences: readonly UsageDifference[];
+  readonly openDifferences: readonly ListedMeterEvent[];
   /** What invoices have of the usage, and why they lack some, as it was last compared. */
   readonly invoiced: readonly InvoicedUsage[];
 };
@@ -75,7 +75,8 @@ export const readStatement = async (
     const span = await periodOf(context, stream, period);
     const [start, end] = [secondOf(span.start), secondOf(span.end)];
     const differences = isLive
-      ? await listOpenDifferences(db, {
+      ? await listMeterEvents(db, {
+          state: "difference",
           accountId: owner.accountId,
           span: { start, end },
           limit: MAXIMUM_DIFFERENCES,

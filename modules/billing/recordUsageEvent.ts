@@ -8,11 +8,15 @@ import { recordEvent } from "../events/recordEvent.ts";
 /** Records the event that clients receive for a change of a meter event's state, if there is one. */
 export const recordUsageEvent = async (
   transaction: DatabaseTransactionConnection,
-  before: Pick<StoredMeterEvent, "accountId" | "mode" | "kind" | "quantity" | "second" | "state">,
+  before: Pick<
+    StoredMeterEvent,
+    "accountId" | "mode" | "kind" | "quantity" | "second" | "state" | "failure"
+  >,
   after: MeterEventState,
   now: Date,
 ): Promise<void> => {
-  const type = usageEventOf(before.state, after);
+  // An open difference is nothing that a client has registered, or refunded.
+  const type = before.failure === "difference" ? null : usageEventOf(before.state, after);
   if (type !== null) {
     await recordEvent(transaction, before, now, {
       type,

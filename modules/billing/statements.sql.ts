@@ -17,12 +17,10 @@ const usageSums = z.strictObject({
   closed: sum,
   documented: sum,
   pending: sum,
-  differences: sum,
 });
 
 /**
- * The units of a kind. Registered minus refunded units and the accepted `differences` are the sum of the others. `closed` ones
- * are never billed; `documented` ones are billed or returned by a document, also if they were delivered late.
+ * The units of a kind. Registered minus refunded units are the sum of the others. `closed` ones are never billed; `documented` ones are billed or returned by a document, also if they were delivered late.
  */
 type UsageSums = Readonly<z.output<typeof usageSums>>;
 
@@ -34,22 +32,23 @@ export type SumsByDay = {
 
 const usageRow = usageSums.extend({ day: z.string().nullable() });
 
-/** A query of the usage facts of a stream in a period, with the states of their meter events; null for unsealed facts. */
+/** A query of the usage of a stream in a period, with the states of its events: usage facts, and events without, of differences. */
 const factsWithStates = (stream: Owner, { start, end }: Period): FragmentSqlToken => sql.fragment`
   SELECT
     meter_event.second,
-    usage_fact.quantity,
-    usage_fact.difference_id,
+    coalesce(usage_fact.quantity, meter_event.quantity) AS quantity,
+    usage_fact.id IS NULL AS is_of_difference,
     meter_event.document_kind,
     meter_event.state,
     meter_event.is_late
   FROM meter_event
-  JOIN usage_fact ON usage_fact.meter_event_id = meter_event.id
+  LEFT JOIN usage_fact ON usage_fact.meter_event_id = meter_event.id
   WHERE ${ofStream("meter_event", stream)}
     AND meter_event.second >= ${secondOf(start)}
     AND meter_event.second < ${secondOf(end)}
+    AND meter_event.failure IS DISTINCT FROM 'difference'
   UNION ALL
-  SELECT second, quantity, difference_id, NULL, 'pending', false
+  SELECT second, quantity, false, NULL, 'pending', false
   FROM usage_fact
   WHERE ${ofStream("usage_fact", stream)}
     AND second >= ${secondOf(start)}
@@ -60,7 +59,7 @@ const factsWithStates = (stream: Owner, { start, end }: Period): FragmentSqlToke
 const sumOf = (condition: FragmentSqlToken): FragmentSqlToken =>
   sql.fragment`coalesce(sum(quantity) FILTER (WHERE ${condition}), 0)::bigint`;
 
-/** Sums the usage facts of a stream in a period. Refunds count on the day of their registration, as at the processor. */
+/** Sums the usage of a stream in a period. Refunds count on the day of their registration, as at the processor. */
 export const sumUsageByDay = async (
   db: CommonQueryMethods,
   stream: Owner,
@@ -69,15 +68,14 @@ export const sumUsageByDay = async (
   const rows = await db.any(sql.type(usageRow)`
     SELECT
       to_char(to_timestamp(second) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
-      ${sumOf(sql.fragment`quantity > 0 AND difference_id IS NULL`)} AS registered,
-      -${sumOf(sql.fragment`quantity < 0 AND difference_id IS NULL`)} AS refunded,
+      ${sumOf(sql.fragment`quantity > 0 AND NOT is_of_difference`)} AS registered,
+      -${sumOf(sql.fragment`quantity < 0 AND NOT is_of_difference`)} AS refunded,
       ${sumOf(sql.fragment`state = 'delivered' AND NOT is_late AND document_kind IS NULL`)} AS reported,
       ${sumOf(sql.fragment`is_late`)} AS late,
       ${sumOf(sql.fragment`state = 'failed'`)} AS failed,
       ${sumOf(sql.fragment`document_kind = 'none' OR (state = 'closed' AND document_kind IS NULL)`)} AS closed,
       ${sumOf(sql.fragment`document_kind <> 'none'`)} AS documented,
-      ${sumOf(sql.fragment`state = 'pending'`)} AS pending,
-      ${sumOf(sql.fragment`difference_id IS NOT NULL`)} AS differences
+      ${sumOf(sql.fragment`state = 'pending'`)} AS pending
     FROM (${factsWithStates(stream, period)}) AS fact
     GROUP BY GROUPING SETS ((1), ())
     ORDER BY 1

@@ -94,7 +94,7 @@ export const setUpBilling = async (
     for (const id of await listFailedEvents(db, { accountId })) {
       const event = await findMeterEvent(db, id);
       if (event?.waitsFor === null) {
-        results.push((await retryUsage(deps, { letter: "E", id })).retry);
+        results.push((await retryUsage(deps, id)).retry);
       }
     }
     return results;

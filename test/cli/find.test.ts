@@ -322,7 +322,6 @@ test("what does not exist is named with the command that finds it", async (t) =>
     ],
     [["find", "no-such-thing"], 'Nothing found for "no-such-thing".'],
     [["usage", "explain", "E9"], "E9 not found; see `impact usage list`"],
-    [["usage", "explain", "D9"], "D9 not found; see `impact usage list`"],
     [["refund", ID, ...BECAUSE], `record ${ID} not found; search with \`impact find\``],
     [
       ["evidence", "withdraw", "999", ...BECAUSE],

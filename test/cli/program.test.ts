@@ -171,7 +171,7 @@ const USAGE_ERRORS: readonly (readonly [line: string, message: RegExp])[] = [
   ["usage close E1 --reason x", /Say how the usage is billed/u],
   ["usage list --period 2026-13", /a month in UTC/u],
   ["usage list --period 2026-02-01/2026-01-01", /a month in UTC/u],
-  ["usage reconcile --since yesterday", /a date/u],
+  ["audit list --since yesterday", /a date/u],
   ["webhook recover ID x", /id of an event/u],
   ["webhook recover ID", /either the id of an event or --since/u],
   ["workflow list --status asleep", /Allowed choices/u],
@@ -182,7 +182,6 @@ const USAGE_ERRORS: readonly (readonly [line: string, message: RegExp])[] = [
   ["audit list --until 9999-12-31T23:59:59-00:01", /Must be a date/u],
   ["evidence withdraw 0 --reason wrong", /whole number/u],
   ["webhook listen --forward-to ftp://x", /http/u],
-  ["usage reconcile --since 2025-06-02 --until 2025-06-02", /--since must be before --until/u],
   [
     "export trees --org ID --since 2025-06-02 --until 2025-06-02",
     /--since must be before --until/u,

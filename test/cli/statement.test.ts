@@ -7,7 +7,7 @@ import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 
 const test = testWithDatabase();
 
-test.before((t) => skipIds(t.context.owner, "usage_difference"));
+test.before((t) => skipIds(t.context.owner, "meter_event"));
 
 const statement = z.looseObject({
   statements: z.array(
@@ -40,16 +40,15 @@ test.serial("a statement adds up, with pending, failed and closed usage", async 
     closed: 0,
     documented: 0,
     pending: 5,
-    differences: 0,
   });
   t.is(tree?.days[0]?.day.slice(0, 7), scene.month);
   t.deepEqual(bottle?.days, []);
   const csv = (await scene.impact(...args, "--csv")).stdout;
   t.true(csv.startsWith("meter,day,registered,refunded,reported,"));
-  t.regex(csv, /^tree,total,18,2,7,0,4,0,0,5,0\r$/mu);
+  t.regex(csv, /^tree,total,18,2,7,0,4,0,0,5\r$/mu);
   const human = await scene.impact(...args);
   t.is(human.exitCode, 0, human.stderr);
-  t.regex(human.stdout, /tree +total +18 +2 +7 +0 +4 +0 +0 +5 +0\n/u);
+  t.regex(human.stdout, /tree +total +18 +2 +7 +0 +4 +0 +0 +5\n/u);
   const closing = ["--never-bill", "--reason", "a test"];
   const closed = await scene.impact("usage", "close", scene.id, ...closing);
   t.is(closed.exitCode, 0, closed.stderr);
@@ -74,7 +73,7 @@ test.serial(
     const differing = await scene.impact(...args);
     t.is(differing.exitCode, 1);
     t.regex(differing.stdout, /tree +total +9 /u, "the statement is printed all the same");
-    t.regex(differing.stderr, /tree, D\d+: Stripe has 9 units less of cus_\w+ than was delivered/u);
+    t.regex(differing.stderr, /tree, D\d+: Stripe had 9 units less of cus_\w+ than was delivered/u);
     t.regex(differing.stderr, /Stripe does not have exactly what was delivered/u);
     const json = await scene.impact(...args, "--json");
     t.is(json.exitCode, 1);
@@ -87,7 +86,7 @@ test.serial(
     t.regex(closed.stderr, /Closed: 9 units billed by ii_4/u);
     const accepted = await scene.impact(...args);
     t.is(accepted.exitCode, 0, accepted.stderr);
-    t.regex(accepted.stdout, /tree +total +9 +0 .* -9\n/u);
+    t.regex(accepted.stdout, /tree +total +9 +0 +0 +0 +0 +0 +9 +0\n/u);
   },
 );
 

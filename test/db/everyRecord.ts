@@ -141,10 +141,6 @@ const insertTheRest = async (db: DatabasePool, accountId: string): Promise<void>
       VALUES ('cus_1', 'tree', 1, 2, ARRAY[${accountId}::uuid], 'sub_1', 5, 5, 5)
     `,
     sql.typeAlias("void")`
-      INSERT INTO usage_difference (account_id, kind, customer_id, second, units, found_at)
-      VALUES (${accountId}, 'tree', 'cus_1', 1, 5, ${NOW})
-    `,
-    sql.typeAlias("void")`
       INSERT INTO reconciliation (started_at, ended_at, streams, unreadable) VALUES (${NOW}, ${NOW}, 1, '[]')
     `,
     sql.typeAlias("void")`

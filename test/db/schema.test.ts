@@ -69,17 +69,12 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   profile_hidden_sections: HIDEABLE_SECTIONS,
   profile_logo_type: PICTURE_TYPES,
   registration_kind: KINDS,
-  usage_difference_document_kind: DOCUMENT_KINDS,
   webhook_delivery_state: DELIVERY_STATES,
   webhook_endpoint_disabled_reason: DISABLED_REASONS,
 };
 
 /** Names that only one file of queries uses. */
-const NAMES_OF_QUERIES = new Set([
-  "planting_fact_source",
-  "planting_fact_state",
-  "usage_difference_state",
-]);
+const NAMES_OF_QUERIES = new Set(["planting_fact_source", "planting_fact_state"]);
 
 test("every CHECK that lists names has those of the code", async (t) => {
   const { db } = t.context;

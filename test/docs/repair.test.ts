@@ -4,7 +4,7 @@ import type { FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { guardUsage } from "../../modules/billing/holdUsage.ts";
-import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
+import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
@@ -224,14 +224,15 @@ const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Pro
     scene.pass(LAG_SECONDS);
     await scene.run("usage", "reconcile");
     const { db } = scene.side();
-    const found = await listOpenDifferences(db, { accountId: null, span: null, limit: 10 });
+    const found = await listMeterEvents(db, { state: "difference", accountId: null, limit: 10 });
     t.deepEqual(
-      found.map(({ units }) => units).toSorted((a, b) => a - b),
-      [-5, 7],
+      found.map(({ quantity }) => quantity).toSorted((a, b) => a - b),
+      [-7, 5],
     );
-    const nameOf = (units: number): string => `D${found.find((each) => each.units === units)?.id}`;
+    const nameOf = (units: number): string =>
+      `D${found.find(({ quantity }) => quantity === units)?.id}`;
     await play(t, scene, "5", {
-      names: { D17: nameOf(-5), D18: nameOf(7) },
+      names: { D17: nameOf(5), D18: nameOf(-7) },
       exitCodes: { "impact usage reconcile": [1] },
     });
     await scene.drain();

@@ -1,4 +1,3 @@
-import { eventItems } from "../../modules/billing/meterEvents.rules.ts";
 import { z } from "zod";
 import { listFailedEvents } from "../billing/listFailedEvents.ts";
 import { sql } from "../../db/sql.ts";
@@ -116,7 +115,7 @@ test("usage that fails and is retried is two events, and closing it or a refund 
   double.control.addFault(REFUSED);
   await register(5);
   await drain();
-  await closeUsage(deps, eventItems(await listFailedEvents(deps.db, stream)), {
+  await closeUsage(deps, await listFailedEvents(deps.db, stream), {
     document: null,
     expectedUnits: null,
     isDryRun: false,

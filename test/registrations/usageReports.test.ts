@@ -1,4 +1,3 @@
-import { eventItems } from "../../modules/billing/meterEvents.rules.ts";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
@@ -79,7 +78,7 @@ test("usage that the processor refused is failed, and closed once the operator d
   const waiting = await register(4);
 
   t.is((await read(bad)).body["state"], "failed");
-  await closeUsage(deps, eventItems(await listFailedEvents(deps.db, stream)), {
+  await closeUsage(deps, await listFailedEvents(deps.db, stream), {
     document: null,
     expectedUnits: null,
     isDryRun: false,

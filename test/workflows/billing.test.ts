@@ -1,4 +1,3 @@
-import { eventItems } from "../../modules/billing/meterEvents.rules.ts";
 import { REFUSED } from "../stripeDouble/faults.ts";
 import type { WorkflowHandle } from "@temporalio/client";
 import { createBillingActivities } from "../../activities/createBillingActivities.ts";
@@ -7,7 +6,7 @@ import {
   findLastReconciliation,
   readReconciliationStatus,
 } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
-import { listOpenDifferences } from "../../modules/billing/reconciliation/usageDifferences.sql.ts";
+import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
 import type { BillingDocument } from "../../modules/billing/meterEvents.rules.ts";
 import { retryUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
 import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
@@ -72,8 +71,8 @@ test.serial(
       lastSuccessAt: stored?.endedAt,
       hasFailed: false,
     });
-    t.like(await listOpenDifferences(db, { accountId: null, span: null, limit: 10 }), [
-      { accountId: stream.accountId, units: 1 },
+    t.like(await listMeterEvents(db, { state: "difference", accountId: null, limit: 10 }), [
+      { accountId: stream.accountId, quantity: -1 },
     ]);
   },
 );
@@ -81,7 +80,7 @@ test.serial(
 const closeWith =
   (document: BillingDocument | null) =>
   (deps: BillingSetup["deps"], id: bigint): Promise<unknown> =>
-    closeUsage(deps, eventItems([id]), {
+    closeUsage(deps, [id], {
       document,
       expectedUnits: null,
       isDryRun: false,
@@ -122,7 +121,7 @@ const waitsForOperator = test.macro({
     `the workflow of a refund whose usage has failed waits, and completes after ${String(how)}`,
 });
 
-test(waitsForOperator, "a retry", (deps, id) => retryUsage(deps, { letter: "E", id }));
+test(waitsForOperator, "a retry", (deps, id) => retryUsage(deps, id));
 test(waitsForOperator, "it was closed as never billed", closeWith(null));
 test(
   waitsForOperator,

@@ -46,32 +46,26 @@ const insertOldRows = async (db: DatabasePool): Promise<void> => {
     INSERT INTO reconciliation (started_at, ended_at, streams, unreadable)
     VALUES ('2025-11-26', '2025-11-26', 0, '[]'), ('2025-11-27', '2025-11-27', 0, '[]')
   `);
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO usage_difference (account_id, kind, customer_id, second, units, found_at)
-    VALUES (${accountId}, 'tree', ${accountId}, 0, 1, '2025-01-01')
-  `);
 };
 
 const countRow = z.strictObject({
   events: z.int(),
   reconciliations: z.int(),
-  differences: z.int(),
 });
 
 const countRows = (db: DatabasePool): Promise<z.output<typeof countRow>> =>
   db.one(sql.type(countRow)`
     SELECT
       (SELECT count(*)::integer FROM event WHERE created_at = '2026-01-01') AS events,
-      (SELECT count(*)::integer FROM reconciliation) AS reconciliations,
-      (SELECT count(*)::integer FROM usage_difference) AS differences
+      (SELECT count(*)::integer FROM reconciliation) AS reconciliations
   `);
 
-test("old events and reconciliations are deleted in batches; differences stay", async (t) => {
+test("old events and reconciliations are deleted in batches", async (t) => {
   const { db } = t.context;
   await insertOldRows(db);
 
   const deleted = await deleteOldData({ db, ...deps }, new AbortController().signal);
 
   t.deepEqual(deleted, { events: OLD_EVENTS, reconciliations: 1 });
-  t.deepEqual(await countRows(db), { events: 1, reconciliations: 1, differences: 1 });
+  t.deepEqual(await countRows(db), { events: 1, reconciliations: 1 });
 });

@@ -6,7 +6,7 @@ import {
   lockMeterEvents,
   listMeterEventsByIdentifier,
 } from "../meterEvents.sql.ts";
-import { namedEvents } from "../meterEvents.rules.ts";
+import { namesOf } from "../meterEvents.rules.ts";
 import { ProcessorEventUnreadableError } from "../processor.ts";
 import type { CheckoutSession } from "../processor.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
@@ -68,7 +68,7 @@ export const applyRefusalReport = async (
     const waiting = decided.filter(({ decision }) => decision === "wait");
     if (waiting.length > 0) {
       throw new Error(
-        `These refused meter events are still being sent: ${namedEvents(waiting.map(({ event }) => event.id))}.`,
+        `These refused meter events are still being sent: ${namesOf(waiting.map(({ event }) => event))}.`,
       );
     }
     const now = await readDatabaseTime(transaction, clock);

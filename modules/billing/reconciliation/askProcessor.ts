@@ -26,7 +26,7 @@ import { decideMinute, findObstacle, isAskedAbout } from "./minutes.rules.ts";
 import type { Answer, CustomerMinute, Obstacle } from "./minutes.rules.ts";
 import { listAccountsWithCustomers, listEventsOfSpan, listOtherCustomers } from "./minutes.sql.ts";
 import type { CustomerStream } from "./minutes.sql.ts";
-import { closeDifference } from "./usageDifferences.sql.ts";
+import { sendDifference } from "./differences.sql.ts";
 
 /** A customer that may have usage of a minute, and the accounts whose usage that is. */
 type Place = CustomerStream & { readonly accountIds: readonly string[] };
@@ -94,11 +94,8 @@ export const lockMinute = async (
   );
 };
 
-/** Who decides about a part of an event. */
-const BY_SERVICE = "service";
-
-/** Records the part of an event that the processor lacks as a difference, which is sent. */
-const sendRest = async (
+/** Sends the part of an event that the processor lacks, as the correction of a difference. */
+const sendRest = (
   transaction: DatabaseTransactionConnection,
   { id, accountId, kind, customerId, second, quantity }: StoredMeterEvent,
   units: number,
@@ -107,18 +104,22 @@ const sendRest = async (
   if (customerId === null) {
     throw new TypeError(`A part of meter event ${id} was found without a customer.`);
   }
-  const rest = { id: null, accountId, kind, customerId, second, units: units - quantity };
-  const reason = `the processor has ${counted(units, "unit")} of E${id}`;
-  const decision = { isSent: true, reason, by: BY_SERVICE, document: null, now };
-  await closeDifference(transaction, rest, decision);
+  const found = { accountId, kind, customerId, second, units: units - quantity };
+  return sendDifference(transaction, found, now);
 };
 
-/** Returns where usage that the processor does not have is sent: usage to where the account is billed now, a refund to its usage. */
+/**
+ * Returns where usage that the processor does not have is sent: usage to where the account is billed now, a refund to its usage,
+ * and a correction to the customer whose sum differs.
+ */
 export const findTarget = async (
   { billing }: BillingContext,
   transaction: DatabaseTransactionConnection,
-  { id, accountId, mode, quantity, processor, customerId }: StoredMeterEvent,
+  { id, accountId, mode, quantity, failure, processor, customerId }: StoredMeterEvent,
 ): Promise<BillingTarget & Partial<StoredMeterEvent>> => {
+  if (failure === "difference") {
+    return { processor, customerId };
+  }
   if (quantity < 0) {
     return (await findRefundedUsage(transaction, id)) ?? { processor, customerId };
   }
@@ -256,7 +257,7 @@ export const askAboutEvent = async (
     ? {
         kind: "settled",
         state: current.state,
-        failure: current.failure === "waits_for_usage" ? null : current.failure,
+        failure: current.failure,
         reason: current.lastError,
       }
     : early("the processor does not have it; it is sent again", 0);

@@ -72,24 +72,20 @@ export const listAccountsWithCustomers = (
     SELECT id FROM account WHERE stripe_customer_id = ANY(${sql.array([...customerIds], "text")})
   `);
 
-const reportedStreamRow = z.strictObject({
-  kind: kindColumn,
-  customerId: z.string(),
-  accountIds: z.tuple([z.uuid()], z.uuid()),
-  accountName: z.string(),
-});
+const reportedStreamRow = z
+  .strictObject({
+    kind: kindColumn,
+    customerId: z.string(),
+    accountIds: z.tuple([z.uuid()], z.uuid()),
+    accountName: z.string(),
+  })
+  .transform((row) => ({ ...row, accountId: row.accountIds[0] }));
 
 /**
  * A customer's live usage of one kind at Stripe, which is what Stripe can sum. A customer may have belonged to several accounts,
  * which are named together.
  */
 export type ReportedStream = Readonly<z.output<typeof reportedStreamRow>>;
-
-export const streamOf = ({ kind, customerId, accountIds }: ReportedStream): CustomerStream => ({
-  kind,
-  customerId,
-  accountId: accountIds[0],
-});
 
 /**
  * Lists the live streams at Stripe of the customers that accounts have had. The account that has the customer now comes first.

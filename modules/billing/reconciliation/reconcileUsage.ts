@@ -3,15 +3,16 @@ import type { BillingContext, BulkContext } from "../context.ts";
 import { requireStripe } from "../createBilling.ts";
 import { readDeployment } from "../deployment.sql.ts";
 import { insertReconciliation } from "./reconciliations.sql.ts";
-import { replaceOpenDifferences } from "./usageDifferences.sql.ts";
+import { replaceOpenDifferences } from "./differences.sql.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
 import { isProcessorUnusable, UsageUnreadableError } from "../processor.ts";
 import { LONGEST_USAGE_LAG_MS } from "../usage.rules.ts";
 import { correctClock } from "../readDatabaseTime.ts";
 import { compareMinute } from "./minutes.rules.ts";
-import { listEventsOfSpan, listStripeStreams, streamOf, sumDeliveredUnits } from "./minutes.sql.ts";
+import { listEventsOfSpan, listStripeStreams, sumDeliveredUnits } from "./minutes.sql.ts";
 import type { CustomerStream, ReportedStream } from "./minutes.sql.ts";
-import type { FoundUnits } from "./usageDifferences.sql.ts";
+import type { FoundUnits } from "./differences.sql.ts";
+import { lockStreams } from "../streams.sql.ts";
 import { minuteOf, splitAt } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { secondOf } from "../../../runtime/durations.rules.ts";
@@ -110,9 +111,8 @@ const readDifference = async (
   minute: Span,
   theirs: number,
 ): Promise<MinuteDifference | null> => {
-  const events = await listEventsOfSpan(db, streamOf(reported), minute);
-  const now = clock.now();
-  const { units, obstacle, askedIds } = compareMinute(events, theirs, now);
+  const events = await listEventsOfSpan(db, reported, minute);
+  const { units, obstacle, askedIds } = compareMinute(events, theirs, clock.now());
   // Stripe may have lost one event. Then its second and account are known.
   const lost = events.find(({ state, quantity }) => state === "delivered" && quantity === -units);
   return units === 0
@@ -120,10 +120,10 @@ const readDifference = async (
     : {
         kind: reported.kind,
         customerId: reported.customerId,
-        accountId: lost?.accountId ?? reported.accountIds[0],
+        accountId: lost?.accountId ?? reported.accountId,
         second: lost?.second ?? minute.start,
         units,
-        mayLag: obstacle !== null || secondOf(now) < minute.end + LAG,
+        mayLag: obstacle !== null,
         askedIds,
       };
 };
@@ -144,8 +144,7 @@ const compareStream = async (
   signal: AbortSignal,
 ): Promise<StreamReport> => {
   const { db, billing } = context;
-  const stream = streamOf(reported);
-  const delivered = await sumOurs(db, stream, span);
+  const delivered = await sumOurs(db, reported, span);
   const report = { ...reported, delivered, error: null, isErrorTemporary: false } as const;
   const differences: MinuteDifference[] = [];
   if (span.start >= span.end) {
@@ -159,7 +158,7 @@ const compareStream = async (
       return { ...report, processorQuantity, differences };
     }
     const found = findDifferences(span, async (part) => ({
-      ours: await sumOurs(db, stream, part),
+      ours: await sumOurs(db, reported, part),
       theirs: await readTheirs(part),
     }));
     for await (const { minute, theirs } of found) {
@@ -205,6 +204,7 @@ export const listStreamsNeedingAttention = (
   );
 
 export type Reconciliation = {
+  readonly span: Span;
   readonly streams: readonly StreamReport[];
   /** The streams that differ or could not be read. */
   readonly drifting: readonly StreamReport[];
@@ -230,7 +230,8 @@ const comparedSpan = ({ differences }: StreamReport, { start, end }: Span): Span
  * can be repeated. The built-in ledger is our own table, so there is nothing to compare. Differences that add up to zero within
  * the span are not found.
  * @param options.accountId compares only the streams of this account; null for all
- * @param options.span null for the default one. Only a reconciliation of all accounts in that is stored
+ * @param options.span null for the default one, which ends where the sums can no longer lag. Only a reconciliation of all accounts
+ *   in that is stored
  */
 export const reconcileUsage = async (
   { bulkDb, ...given }: BillingContext & BulkContext,
@@ -255,10 +256,15 @@ export const reconcileUsage = async (
   const drifting = listStreamsNeedingAttention(streams);
   const failure = failureOf(drifting);
   await given.db.transaction(async (transaction) => {
+    await lockStreams(
+      transaction,
+      streams
+        .flatMap(listUnexplained)
+        .map(({ accountId: id, kind }) => ({ accountId: id, mode: "live", kind })),
+    );
     for (const stream of streams.filter(({ error }) => error === null)) {
       const part = comparedSpan(stream, span);
-      const found = listUnexplained(stream);
-      await replaceOpenDifferences(transaction, stream, part, found, startedAt);
+      await replaceOpenDifferences(transaction, stream, part, listUnexplained(stream), startedAt);
     }
     if (accountId === null && givenSpan === null) {
       await insertReconciliation(transaction, {
@@ -272,5 +278,5 @@ export const reconcileUsage = async (
       });
     }
   });
-  return { streams, drifting, failure };
+  return { span, streams, drifting, failure };
 };

@@ -1,6 +1,6 @@
 import { invalidRequest } from "../../../runtime/errors.rules.ts";
 import type { MeterEventState, Failure } from "../meterEvents.rules.ts";
-import { namedEvents } from "../meterEvents.rules.ts";
+import { nameOf } from "../meterEvents.rules.ts";
 
 /** What an operator has found out about an event that is unclear. */
 export type OperatorAnswer = "delivered" | "absent";
@@ -24,18 +24,19 @@ export type Retry = "send" | "ask" | "record";
  * @throws DomainError request_invalid if a retry cannot settle the event, with what can
  */
 export const decideRetry = (
-  { id, state, failure, mayBeDelivered }: FailedEvent,
+  event: FailedEvent,
   usage: Usage | null,
   answer: OperatorAnswer | null,
 ): Retry => {
-  const name = namedEvents([id]);
+  const { state, failure, mayBeDelivered } = event;
+  const name = nameOf(event);
   if (state !== "failed") {
     throw invalidRequest(`${name} is ${state}: there is nothing to retry`);
   }
   if (usage !== null) {
     throw invalidRequest(
       usage.documentReference === null
-        ? `${name} is a refund that waits for its usage ${namedEvents([usage.id])}: retry or close that`
+        ? `${name} is a refund that waits for its usage ${nameOf(usage)}: retry or close that`
         : `${name} is a refund of usage that ${usage.documentReference} bills: issue a credit note, and close it with that`,
     );
   }

@@ -1,23 +1,22 @@
+import type { DatabaseTransactionConnection } from "slonik";
 import type { OperatorContext } from "../../accounts/context.ts";
-import { decisionOf } from "../../accounts/audit.rules.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { hasPeriodEnded } from "../billingPeriods.sql.ts";
 import type { BillingContext } from "../context.ts";
 import { requireStripe } from "../createBilling.ts";
 import { describeHold } from "../deployment.rules.ts";
 import { lockDeployment } from "../deployment.sql.ts";
-import { namedEvents, nameOf, documentFor } from "../meterEvents.rules.ts";
-import type { UsageItem } from "../meterEvents.rules.ts";
+import { documentFor, namesOf, nameOf } from "../meterEvents.rules.ts";
 import { askAgain, findMeterEvent, sendAgain } from "../meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { applyAnswer, findTarget, lockMinute } from "./askProcessor.ts";
-import { getDifference, itemNotFound, lockItems } from "./getUsageItems.ts";
+import { decideDifferences } from "./differences.sql.ts";
+import { lockUsage, usageNotFound } from "./lockUsage.ts";
 import { compareMinute } from "./minutes.rules.ts";
 import { listEventsOfSpan } from "./minutes.sql.ts";
 import { decideRetry } from "./retryUsage.rules.ts";
 import type { OperatorAnswer, Retry } from "./retryUsage.rules.ts";
-import { closeDifference } from "./usageDifferences.sql.ts";
-import type { UsageDifference } from "./usageDifferences.sql.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { isTooOldToSend } from "../sending/decideNextStep.rules.ts";
 import { minuteOf } from "../usage.rules.ts";
@@ -33,50 +32,6 @@ type RetryOptions = {
 /** What a retry does, and with how many units; negative ones are taken back. */
 type Retried = { readonly units: number; readonly retry: Retry };
 
-/**
- * Retries a failed meter event. What the processor refused is sent again, under an identifier that was never used. About what
- * it may have, a sender asks it first. An operator who has found that out can answer for it.
- */
-const retryEvent = (
-  context: BillingContext & OperatorContext,
-  item: UsageItem,
-  { answer = null, isDryRun = false }: RetryOptions,
-): Promise<Retried> =>
-  context.db.transaction(async (transaction) => {
-    const { clock, actor } = context;
-    const [event] = (await lockItems(transaction, [item])).events;
-    if (!event) {
-      throw itemNotFound([item]);
-    }
-    const { id, quantity: units, waitsFor } = event;
-    const usage = waitsFor === null ? null : await findMeterEvent(transaction, waitsFor);
-    const retry = decideRetry(event, usage, answer);
-    const target = retry === "ask" ? null : await findTarget(context, transaction, event);
-    const customerId = (retry === "record" ? event.customerId : null) ?? target?.customerId ?? null;
-    if (customerId === null && (retry === "record" || target?.processor === "stripe")) {
-      throw invalidRequest(
-        `the organization of ${namedEvents([id])} has no Stripe customer; set one with \`impact org update\`, and retry`,
-      );
-    }
-    if (isDryRun) {
-      return { units, retry };
-    }
-    const now = await readDatabaseTime(transaction, clock);
-    if (retry === "record") {
-      await applyAnswer(context, transaction, event, { kind: "delivered", customerId }, now);
-    } else {
-      await (target ? sendAgain(transaction, id, target) : askAgain(transaction, id));
-      await recordUsageEvent(transaction, event, "pending", now);
-    }
-    await recordAction(transaction, actor, now, {
-      action: "usage.retry",
-      accountId: event.accountId,
-      subject: namedEvents([id]),
-      details: { quantity: units, answer },
-    });
-    return { units, retry };
-  });
-
 /** Leaves the sender a day to send the units. */
 const RESERVE_MS = DAY_MS;
 
@@ -88,108 +43,143 @@ const GRACE_MS = HOUR_MS;
 /** @throws DomainError request_invalid if a document has to correct the units: an invoice of their period may be final */
 const requireSendable = async (
   { db }: BillingContext,
-  difference: UsageDifference,
+  difference: StoredMeterEvent,
   now: Date,
 ): Promise<void> => {
-  const { id, second, units } = difference;
+  const { second, quantity } = difference;
   const isTooOld = isTooOldToSend(second, new Date(now.getTime() + RESERVE_MS));
   if (isTooOld || (await hasPeriodEnded(db, difference, new Date(now.getTime() - GRACE_MS)))) {
     throw invalidRequest(
-      `D${id} ${isTooOld ? "is older than Stripe corrects" : "is of a billing period that has ended"}: close it with ${documentFor(-units) === "credit_note" ? "--credit-note" : "--invoice-item"}`,
+      `${nameOf(difference)} ${isTooOld ? "is older than Stripe corrects" : "is of a billing period that has ended"}: close it with ${documentFor(quantity) === "credit_note" ? "--credit-note" : "--invoice-item"}`,
+    );
+  }
+};
+
+/** Reads what the processor has of a difference's minute now; null for other events. */
+const readTheirs = async (
+  context: BillingContext,
+  event: StoredMeterEvent,
+): Promise<number | null> => {
+  const { failure, customerId, kind, second } = event;
+  if (failure !== "difference" || customerId === null) {
+    return null;
+  }
+  const stripe = requireStripe(context.billing);
+  await requireSendable(context, event, await readDatabaseTime(context.db, context.clock));
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  return stripe.sumUsage(customerId, kind, minuteOf(second), signal);
+};
+
+/** @throws DomainError request_invalid if a difference is gone, or not certain any more. Must run under the lock of its minute */
+const requireUnchanged = async (
+  transaction: DatabaseTransactionConnection,
+  difference: StoredMeterEvent,
+  theirs: number,
+  now: Date,
+): Promise<void> => {
+  const name = nameOf(difference);
+  const events = await listEventsOfSpan(transaction, difference, minuteOf(difference.second));
+  const { obstacle, askedIds, units } = compareMinute(events, theirs, now);
+  if (obstacle !== null) {
+    throw invalidRequest(`${name}: ${obstacle.reason}; repeat the command then`);
+  }
+  if (askedIds.length > 0) {
+    const asked = namesOf(events.filter(({ id }) => askedIds.includes(id)));
+    throw invalidRequest(`${name} may be ${asked}: retry or close that first`);
+  }
+  if (units !== -difference.quantity) {
+    throw invalidRequest(
+      `the sums of ${name} have changed: ${-units} units correct them now; run \`impact usage reconcile\` again`,
     );
   }
 };
 
 /**
- * Sends the units of a difference: takes back what the processor has too many, or sends what it lacks. The minute is compared
- * again before, because the difference may be gone.
- */
-const retryDifference = async (
-  context: BillingContext & OperatorContext,
-  item: UsageItem,
-  { isDryRun = false }: RetryOptions,
-): Promise<Retried> => {
-  const { db, clock, billing, actor } = context;
-  const difference = await getDifference(db, item.id);
-  const { state, kind, customerId, accountId, units } = difference;
-  const name = nameOf(item);
-  if (state !== "open") {
-    throw invalidRequest(`${name} is ${state}: there is nothing to retry`);
-  }
-  const stripe = requireStripe(billing);
-  const minute = minuteOf(difference.second);
-  await requireSendable(context, difference, await readDatabaseTime(db, clock));
-  const theirs = await stripe.sumUsage(customerId, kind, minute, AbortSignal.timeout(TIMEOUT_MS));
-  await db.transaction(async (transaction) => {
-    const { hold } = await lockDeployment(transaction);
-    if (hold) {
-      throw invalidRequest(`${describeHold(hold)}; repeat the command when the hold has ended`);
-    }
-    await lockMinute(transaction, [{ ...difference, accountIds: [accountId] }], minute);
-    const events = await listEventsOfSpan(transaction, difference, minute);
-    const now = await readDatabaseTime(transaction, clock);
-    const compared = compareMinute(events, theirs, now);
-    if (compared.obstacle !== null) {
-      throw invalidRequest(`${name}: ${compared.obstacle.reason}; repeat the command then`);
-    }
-    if (compared.askedIds.length > 0) {
-      throw invalidRequest(
-        `${name} may be ${namedEvents(compared.askedIds)}: retry or close that first`,
-      );
-    }
-    if (compared.units !== units) {
-      throw invalidRequest(
-        `the sums of ${name} have changed: it is ${compared.units} units now; run \`impact usage reconcile\` again`,
-      );
-    }
-    if (!isDryRun) {
-      const decision = { isSent: true, ...decisionOf(actor), document: null, now };
-      await closeDifference(transaction, difference, decision);
-      await recordAction(transaction, actor, now, {
-        action: "usage.retry",
-        accountId,
-        subject: name,
-        details: { customerId, kind, units },
-      });
-    }
-  });
-  return { units: -units, retry: "send" };
-};
-
-/**
- * Retries an event or a difference.
+ * Retries an event. What the processor refused is sent again, under an identifier that was never used. About what it may have, a
+ * sender asks it first. An operator who has found that out can answer for it. An event that corrects a difference is sent, after
+ * its minute was compared again.
  * @returns what the retry does; with `isDryRun` nothing is changed
- * @throws DomainError record_not_found if there is no such item; request_invalid if a retry cannot settle it, or, for a
+ * @throws DomainError record_not_found if there is no such event; request_invalid if a retry cannot settle it, or, for a
  *   difference, if usage is held
  * @throws ProcessorUnavailableError for a difference, if Stripe is not configured or does not answer
  */
-export const retryUsage = (
+export const retryUsage = async (
   context: BillingContext & OperatorContext,
-  item: UsageItem,
-  options: RetryOptions = {},
-): Promise<Retried> =>
-  item.letter === "E"
-    ? retryEvent(context, item, options)
-    : retryDifference(context, item, options);
+  id: bigint,
+  { answer = null, isDryRun = false }: RetryOptions = {},
+): Promise<Retried> => {
+  const { db, clock, actor } = context;
+  const found = await findMeterEvent(db, id);
+  const theirs = found && (await readTheirs(context, found));
+  return db.transaction(async (transaction) => {
+    if (found && theirs !== null) {
+      const { hold } = await lockDeployment(transaction);
+      if (hold) {
+        throw invalidRequest(`${describeHold(hold)}; repeat the command when the hold has ended`);
+      }
+      const place = { ...found, accountIds: [found.accountId] };
+      await lockMinute(transaction, [place], minuteOf(found.second));
+    }
+    const [event] = await lockUsage(transaction, [id]);
+    if (!event) {
+      throw usageNotFound([id]);
+    }
+    const { quantity: units, waitsFor } = event;
+    const isDifference = event.failure === "difference";
+    const usage = waitsFor === null ? null : await findMeterEvent(transaction, waitsFor);
+    const retry = decideRetry(event, usage, answer);
+    const now = await readDatabaseTime(transaction, clock);
+    if (isDifference) {
+      await requireUnchanged(transaction, event, theirs ?? Number.NaN, now);
+    }
+    const target = retry === "ask" ? null : await findTarget(context, transaction, event);
+    const customerId = (retry === "record" ? event.customerId : null) ?? target?.customerId ?? null;
+    if (customerId === null && (retry === "record" || target?.processor === "stripe")) {
+      throw invalidRequest(
+        `the organization of ${nameOf(event)} has no Stripe customer; set one with \`impact org update\`, and retry`,
+      );
+    }
+    if (isDryRun) {
+      return { units, retry };
+    }
+    if (retry === "record") {
+      await applyAnswer(context, transaction, event, { kind: "delivered", customerId }, now);
+    } else {
+      await decideDifferences(transaction, [id], now);
+      await (target ? sendAgain(transaction, id, target) : askAgain(transaction, id));
+      await recordUsageEvent(transaction, event, "pending", now);
+    }
+    await recordAction(transaction, actor, now, {
+      action: "usage.retry",
+      accountId: event.accountId,
+      subject: nameOf(event),
+      details: { quantity: units, answer },
+    });
+    return { units, retry };
+  });
+};
 
-export type RetriedItem = UsageItem & {
+export type RetriedItem = {
+  readonly id: bigint;
+  readonly name: string;
   readonly units: number;
   /** The error says why a retry cannot settle it. */
   readonly retry: Retry | DomainError;
 };
 
-/** Retries an item of many. What a retry cannot settle is left, with the reason. */
+/** Retries an event of many. What a retry cannot settle is left, with the reason. */
 export const retryItem = async (
   context: BillingContext & OperatorContext,
-  item: UsageItem,
+  id: bigint,
   options: RetryOptions = {},
 ): Promise<RetriedItem> => {
+  const name = nameOf((await findMeterEvent(context.db, id)) ?? { id });
   try {
-    return { ...item, ...(await retryUsage(context, item, options)) };
+    return { id, name, ...(await retryUsage(context, id, options)) };
   } catch (error) {
     if (!(error instanceof DomainError)) {
       throw error;
     }
-    return { ...item, units: 0, retry: error };
+    return { id, name, units: 0, retry: error };
   }
 };

@@ -73,7 +73,7 @@ export type Delay = {
 export type Settlement = {
   readonly kind: "settled";
   readonly state: "delivered" | "failed";
-  readonly failure: Exclude<Failure, "waits_for_usage"> | null;
+  readonly failure: Failure | null;
   readonly reason: string | null;
 };
 

@@ -108,9 +108,8 @@ const oldestFacts = (lastSecond: number): FragmentSqlToken => sql.fragment`
 
 /**
  * Sums the unsealed facts of each stream's oldest seconds that have any, in groups that each become one meter event. New
- * usage is billed to the current target, a refund to the target that was billed for the registration, and the units of a
- * difference to the customer whose sum differs. Refunds of usage that the processor does not have are apart, and so is each
- * fact of very many units, so that no event has more than it may.
+ * usage is billed to the current target, and a refund to the target that was billed for the registration. Refunds of usage
+ * that the processor does not have are apart, and so is each fact of very many units, so that no event has more than it may.
  * @param streams the streams with the current targets of their usage, and the first second that is looked at. An index entry of
  *   a sealed fact may remain for long, so each earlier second would have to be read again.
  * @param options the last second that is looked at, and the last of the facts that may have been sent in a lost history. Of
@@ -138,19 +137,14 @@ export const listOldestUnsealedFacts = async (
         CASE WHEN doubt.is_doubted THEN sign(fact.quantity) END AS sign,
         CASE WHEN usage.state <> 'delivered' THEN usage.id END AS waits_for,
         coalesce(usage.state = 'closed' AND usage.document_reference IS NULL, false) AS is_usage_closed,
-        CASE WHEN difference.id IS NOT NULL THEN 'stripe' ELSE coalesce(usage.processor, stream.processor) END AS processor,
-        CASE
-          WHEN difference.id IS NOT NULL THEN difference.customer_id
-          WHEN usage.id IS NOT NULL THEN usage.customer_id
-          ELSE stream.customer_id
-        END AS customer_id
+        coalesce(usage.processor, stream.processor) AS processor,
+        CASE WHEN usage.id IS NULL THEN stream.customer_id ELSE usage.customer_id END AS customer_id
       FROM ${streamTable(streams)}
         AS stream (place, account_id, mode, kind, first_second, facts, processor, customer_id)
       ${oldestFacts(lastSecond)}
       CROSS JOIN LATERAL (
         SELECT stream.processor = 'stripe' AND fact.id <= ${doubtedFactId ?? 0} AS is_doubted
       ) AS doubt
-      LEFT JOIN usage_difference AS difference ON difference.id = fact.difference_id
       ${joinUsage}
     )
     SELECT

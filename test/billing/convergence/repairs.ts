@@ -1,16 +1,9 @@
 import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
-import { listOpenItems } from "../../../modules/billing/meterEventReports.sql.ts";
-import {
-  documentFor,
-  eventItems,
-  nameOf,
-  RETRIED_CAUSES,
-} from "../../../modules/billing/meterEvents.rules.ts";
+import { listMeterEvents, listOpenUsage } from "../../../modules/billing/meterEventReports.sql.ts";
+import { documentFor, RETRIED_CAUSES } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import { retryItem, retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
-import { listOpenDifferences } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
-import type { UsageDifference } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import type { Random } from "../../support/random.ts";
 import type { Span } from "../../../modules/billing/usage.rules.ts";
 import type { World } from "./world.ts";
@@ -34,25 +27,23 @@ export const createRepairs = (
   };
 
   const retryEvent = (event: StoredMeterEvent): Promise<boolean> =>
-    attempt(`retry ${describe(event)}`, () =>
-      asOperator(() => retryUsage(world.deps(), { letter: "E", id: event.id })),
-    );
+    attempt(`retry ${describe(event)}`, () => asOperator(() => retryUsage(world.deps(), event.id)));
 
   const retrySome = async (): Promise<boolean> => {
     const events = await listEvents(["failed"]);
     return events.length > 0 && retryEvent(random.pick(events));
   };
 
-  const describeDifference = ({ id, units, kind, customerId }: UsageDifference): string =>
-    `D${id} (${units} ${kind} at ${world.labelOf(customerId)})`;
+  const listDifferences = (): Promise<readonly StoredMeterEvent[]> =>
+    listMeterEvents(world.deps().db, { state: "difference", accountId: null, limit: 1000 });
 
   const retryAll = async (): Promise<boolean> => {
     const retried: string[] = [];
     await asOperator(async () => {
       const deps = world.deps();
-      for (const item of await listOpenItems(deps.db, RETRIED_CAUSES)) {
-        const { retry } = await retryItem(deps, item);
-        retried.push(`${nameOf(item)} ${typeof retry === "string" ? retry : retry.message}`);
+      for (const id of await listOpenUsage(deps.db, RETRIED_CAUSES)) {
+        const { name, retry } = await retryItem(deps, id);
+        retried.push(`${name} ${typeof retry === "string" ? retry : retry.message}`);
       }
     });
     world.write(`retry all: ${retried.join(", ")}`);
@@ -60,82 +51,62 @@ export const createRepairs = (
   };
 
   /** Closes usage with one document for all of it, or because it is never billed. */
-  const close = (
-    events: readonly StoredMeterEvent[],
-    differences: readonly UsageDifference[],
-    isDocumented: boolean,
-  ): Promise<boolean> => {
-    const names = [...events.map(describe), ...differences.map(describeDifference)];
-    const units =
-      events.reduce((sum, { quantity }) => sum + quantity, 0) -
-      differences.reduce((sum, each) => sum + each.units, 0);
-    return attempt(`close ${names.join(", ")}${isDocumented ? " by document" : ""}`, async () => {
+  const close = (events: readonly StoredMeterEvent[], isDocumented: boolean): Promise<boolean> => {
+    const names = events.map(describe).join(", ");
+    const units = events.reduce((sum, { quantity }) => sum + quantity, 0);
+    return attempt(`close ${names}${isDocumented ? " by document" : ""}`, async () => {
       const document = {
         kind: documentFor(units),
         reference: `document ${crypto.randomUUID()}`,
       };
+      const ids = events.map(({ id }) => id);
       await asOperator(() =>
-        closeUsage(
-          world.deps(),
-          [
-            ...eventItems(events.map(({ id }) => id)),
-            ...differences.map(({ id }) => ({ letter: "D", id }) as const),
-          ],
-          { isDryRun: false, document: isDocumented ? document : null, expectedUnits: units },
-        ),
+        closeUsage(world.deps(), ids, {
+          isDryRun: false,
+          document: isDocumented ? document : null,
+          expectedUnits: units,
+        }),
       );
       if (isDocumented) {
         events.forEach(({ quantity, ...event }) => bill({ ...event, units: quantity }));
       }
-      // Without a document, the customer gets the units back, or pays them, by hand.
-      differences.forEach((difference) => bill({ ...difference, units: -difference.units }));
     });
   };
 
   const closeSome = async (): Promise<boolean> => {
     const events = await listEvents(["failed"]);
-    return events.length > 0 && close([random.pick(events)], [], random.below(2) === 0);
+    return events.length > 0 && close([random.pick(events)], random.below(2) === 0);
   };
 
   const closeMany = async (): Promise<boolean> => {
     const events = await listEvents(["failed"]);
-    const { db } = world.deps();
-    const open = await listOpenDifferences(db, { accountId: null, span: null, limit: 1000 });
+    const open = await listDifferences();
     const some = events.filter(() => random.below(3) > 0);
     const isDocumented = random.below(2) === 0;
     const [first] = some;
     /** A document is of one customer and meter. */
     const fits = ({ accountId, kind }: Pick<StoredMeterEvent, "accountId" | "kind">): boolean =>
       !isDocumented || (accountId === first?.accountId && kind === first.kind);
-    return some.length > 1 && close(some.filter(fits), open.filter(fits), isDocumented);
+    return some.length > 1 && close([...some, ...open].filter(fits), isDocumented);
   };
 
-  const reconcile = async (): Promise<readonly UsageDifference[]> => {
+  const reconcile = async (): Promise<readonly StoredMeterEvent[]> => {
     await passLag();
     const deps = world.deps();
     const { signal } = new AbortController();
     const compare = (span: Span) => asOperator(() => reconcileUsage(deps, { span }, signal));
     await compare(world.comparedSpan());
-    const all = { accountId: null, span: null, limit: 1000 };
-    if ((await listOpenDifferences(deps.db, all)).length === 0) {
+    if ((await listDifferences()).length === 0) {
       // What adds up to zero is found only if its minute is compared alone.
       for (const minute of await world.listHiddenMinutes()) {
         await compare(minute);
       }
     }
-    return listOpenDifferences(deps.db, all);
+    return listDifferences();
   };
 
-  const retryDifference = (difference: UsageDifference): Promise<boolean> =>
-    attempt(`retry ${describeDifference(difference)}`, () =>
-      asOperator(() => retryUsage(world.deps(), { letter: "D", id: difference.id })),
-    );
-
-  const acceptDifference = (difference: UsageDifference): Promise<boolean> =>
-    close([], [difference], false);
-
-  const decide = (difference: UsageDifference, accepts: boolean): Promise<boolean> =>
-    accepts ? acceptDifference(difference) : retryDifference(difference);
+  const decide = (difference: StoredMeterEvent, accepts: boolean): Promise<boolean> =>
+    accepts ? close([difference], false) : retryEvent(difference);
 
   const decideSome = async (): Promise<boolean> => {
     const differences = await reconcile();
@@ -146,11 +117,7 @@ export const createRepairs = (
   const answer = (event: StoredMeterEvent): Promise<boolean> => {
     const isDelivered = random.below(2) === 0;
     return attempt(`retry ${describe(event)} --${isDelivered ? "delivered" : "absent"}`, () =>
-      retryUsage(
-        world.deps(),
-        { letter: "E", id: event.id },
-        { answer: isDelivered ? "delivered" : "absent" },
-      ),
+      retryUsage(world.deps(), event.id, { answer: isDelivered ? "delivered" : "absent" }),
     );
   };
 
@@ -164,7 +131,7 @@ export const createRepairs = (
     // A retry would ask again.
     await (event.failure === "unclear" && round <= CLOSED_ROUNDS
       ? answer(event)
-      : close([event], [], true));
+      : close([event], true));
   };
 
   return {
@@ -196,7 +163,7 @@ export const createRepairs = (
           return;
         }
         if (round > MAXIMUM_ROUNDS) {
-          const left = [...open.map(describe), ...differences.map(describeDifference)];
+          const left = [...open.map(describe), ...differences.map(describe)];
           throw new Error(`Still open: ${left.join(", ")}`);
         }
       }

@@ -247,11 +247,12 @@ export const createWorld = async (
       await applyReports();
       pass(LAG_SECONDS);
     },
+    /** Lists events, but no open differences. */
     listEvents: (states: readonly MeterEventState[]): Promise<readonly StoredMeterEvent[]> =>
       db.any(sql.type(meterEventRow)`
         SELECT ${meterEventColumns}
         FROM meter_event
-        WHERE state = ANY(${sql.array([...states], "text")})
+        WHERE state = ANY(${sql.array([...states], "text")}) AND failure IS DISTINCT FROM 'difference'
         ORDER BY id
       `),
     /** Everything since the start that the sums can show: days in which nothing has happened would cost the comparison most of its time. */

@@ -17,7 +17,7 @@ import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { setUpBilling } from "../billingSetup.ts";
 import type { BillingSetup } from "../billingSetup.ts";
-import { listOpenDifferences } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
+import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
 
 const test = testWithDatabase();
 
@@ -39,7 +39,7 @@ const reconcile = ({ deps, stream }: BillingSetup) =>
   reconcileUsage(deps, { accountId: stream.accountId }, signal);
 
 const openDifferences = ({ deps, stream }: BillingSetup) =>
-  listOpenDifferences(deps.db, { accountId: stream.accountId, span: null, limit: 100 });
+  listMeterEvents(deps.db, { state: "difference", accountId: stream.accountId, limit: 100 });
 
 const unreadable = ({ double }: BillingSetup): Fault => ({
   kind: "respond",
@@ -212,7 +212,7 @@ test("units of a customer without any usage here are found, also of one that the
 
   await reconcile(setup);
 
-  t.like(await openDifferences(setup), [{ customerId, kind: "tree", units: 4 }]);
+  t.like(await openDifferences(setup), [{ customerId, kind: "tree", quantity: -4 }]);
 });
 
 test("the difference of many minutes is reported as a whole, with its first twenty minutes", async (t) => {

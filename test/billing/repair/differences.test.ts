@@ -20,16 +20,14 @@ const loseDelivered = async (operator: Operator) => {
 test("units that nothing explains are found once, and taken back by a retry", async (operator) => {
   const { t } = operator;
   const difference = await operator.addSurplus();
-  t.like(difference, { units: 3, customerId: operator.customerIds[0], state: "open" });
-  t.deepEqual(await operator.reconcile(), [
-    { ...difference, foundAt: operator.deps().clock.now() },
-  ]);
+  t.like(difference, { quantity: -3, customerId: operator.customerIds[0], failure: "difference" });
+  t.like(await operator.reconcile(), [{ id: difference.id, quantity: -3 }]);
 
-  await operator.sendDifference(difference.id, true);
+  await operator.retry(difference.id, null, true);
   t.is((await operator.reconcile()).length, 1, "a dry run changes nothing");
-  await operator.sendDifference(difference.id);
-  await t.throwsAsync(operator.sendDifference(difference.id), {
-    message: /is sent: there is nothing to retry/u,
+  await operator.retry(difference.id);
+  await t.throwsAsync(operator.retry(difference.id), {
+    message: /is pending: there is nothing to retry/u,
   });
   await operator.send();
 
@@ -40,8 +38,8 @@ test("units that nothing explains are found once, and taken back by a retry", as
 test("usage that Stripe has lost is sent again once by retries of the difference", async (operator) => {
   const { t } = operator;
   const difference = await loseDelivered(operator);
-  t.is(difference.units, -5);
-  const send = () => operator.sendDifference(difference.id);
+  t.is(difference.quantity, 5);
+  const send = () => operator.retry(difference.id);
   await Promise.allSettled([send(), send()]);
   await operator.send();
 
@@ -52,17 +50,16 @@ test("usage that Stripe has lost is sent again once by retries of the difference
 test("an accepted difference is not found again, and a later one of its minute is", async (operator) => {
   const { t } = operator;
   const difference = await operator.addSurplus();
-  await operator.close([], { differences: [difference] });
-  operator.offset([difference]);
+  await operator.close([difference]);
   t.deepEqual(await operator.reconcile(), []);
-  await t.throwsAsync(operator.sendDifference(difference.id), {
-    message: /is accepted: there is nothing to retry/u,
+  await t.throwsAsync(operator.retry(difference.id), {
+    message: /is closed: there is nothing to retry/u,
   });
 
   operator.sendElsewhere({ kind: "tree", second: NOON, units: 4 }, operator.customerIds[0] ?? "");
   const [later] = await operator.reconcile();
-  t.is(later?.units, 4);
-  await operator.sendDifference(later?.id ?? 0n);
+  t.is(later?.quantity, -4);
+  await operator.retry(later?.id ?? 0n);
   await operator.send();
   t.deepEqual(operator.billed(), { 0: 8 });
 });
@@ -73,8 +70,8 @@ test("a difference that is gone meanwhile is not sent", async (operator) => {
   operator.sendElsewhere({ kind: "tree", second: NOON, units: -3 }, operator.customerIds[0] ?? "");
   operator.pass(LAG_SECONDS);
 
-  await t.throwsAsync(operator.sendDifference(difference.id), {
-    message: /have changed: it is 0 units now/u,
+  await t.throwsAsync(operator.retry(difference.id), {
+    message: /have changed: 0 units correct them now/u,
   });
 
   t.deepEqual(await operator.reconcile(), []);
@@ -103,11 +100,11 @@ for (const [circumstance, message, happen] of [
     const { t } = operator;
     const difference = await operator.addSurplus();
     await happen(operator);
-    await t.throwsAsync(operator.sendDifference(difference.id), { message });
+    await t.throwsAsync(operator.retry(difference.id), { message });
 
     const document = { kind: "credit_note", reference: "cn_1" } as const;
-    t.is((await operator.close([], { differences: [difference], document })).units, -3);
-    operator.offset([difference]);
+    t.is((await operator.close([difference], { document })).units, -3);
+    operator.billBy([difference]);
     t.deepEqual(await operator.reconcile(), []);
   });
 }
@@ -118,11 +115,11 @@ test("a difference is not sent while usage of its minute is being sent, asked ab
   operator.control.addFault({ kind: "server_error" });
   await operator.register(operator.accountIds[0] ?? "", 2, { second: NOON });
   await operator.send();
-  await t.throwsAsync(operator.sendDifference(difference.id), {
+  await t.throwsAsync(operator.retry(difference.id), {
     message: /another event of that minute is being sent/u,
   });
   await operator.send();
-  await t.throwsAsync(operator.sendDifference(difference.id), {
+  await t.throwsAsync(operator.retry(difference.id), {
     message: /sums may lag for another 1[56] minutes/u,
   });
   operator.pass(LAG_SECONDS);
@@ -132,14 +129,14 @@ test("a difference is not sent while usage of its minute is being sent, asked ab
   await operator.send();
   await operator.send();
   operator.pass(LAG_SECONDS);
-  await t.throwsAsync(operator.sendDifference(difference.id), {
+  await t.throwsAsync(operator.retry(difference.id), {
     message: /may be E\d+: retry or close that first/u,
   });
 
   await operator.retryAll();
   await operator.settle();
   for (const { id } of await operator.reconcile()) {
-    await operator.sendDifference(id);
+    await operator.retry(id);
   }
   await operator.settle();
   t.deepEqual(operator.billed(), { 0: 8 });
@@ -149,11 +146,11 @@ test("a difference is not sent while usage is held", async (operator) => {
   const { t } = operator;
   const difference = await operator.addSurplus();
   await holdUsage(operator.deps(), { reason: "maintenance", by: "maria" });
-  await t.throwsAsync(operator.sendDifference(difference.id), {
+  await t.throwsAsync(operator.retry(difference.id), {
     message: /usage is held by maria: maintenance/u,
   });
   await operator.resume();
-  await operator.sendDifference(difference.id);
+  await operator.retry(difference.id);
   await operator.send();
   t.deepEqual(operator.billed(), { 0: 5 });
 });
@@ -169,6 +166,6 @@ test("a minute whose sum may lag is no difference, also on a machine whose clock
     1,
   );
   const [difference] = await operator.reconcile();
-  await operator.sendDifference(difference?.id ?? 0n);
+  await operator.retry(difference?.id ?? 0n);
   await operator.send();
 });

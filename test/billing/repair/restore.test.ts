@@ -9,7 +9,6 @@ import type { DatabasePool } from "slonik";
 import { asOwner, copyDatabase, openTestPool } from "../../support/database.ts";
 import { createSavedDatabase } from "../convergence/savedDatabase.ts";
 import { LAG_SECONDS } from "../convergence/world.ts";
-import type { Registration } from "../convergence/world.ts";
 
 const test = testRepairs();
 
@@ -206,24 +205,6 @@ const copyDatabaseOf = async (t: ExecutionContext, operator: Operator): Promise<
   await copy.restore(await operator.database.save(), { onNewServer: false });
   return db;
 };
-
-test("a copied database is noticed, and sends nothing until it replaces the old one", async (operator) => {
-  const { t } = operator;
-  await operator.register(accountOf(operator), 6);
-  const kept: readonly Registration[] = operator.registrations();
-  const copy = await copyDatabaseOf(t, operator);
-  await operator.send();
-  t.deepEqual(operator.billed(), { 0: 6 });
-  operator.pass(FORGOTTEN_SECONDS);
-  await operator.continueWith(copy, kept);
-  await operator.send();
-  t.like((await readDeployment(copy)).hold, { by: "restore guard" });
-
-  await operator.resume();
-  await operator.settle();
-
-  t.deepEqual(operator.billed(), { 0: 6 });
-});
 
 test("a copy that is used beside the original is not compared with what that has sent", async (operator) => {
   const { t } = operator;

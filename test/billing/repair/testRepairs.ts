@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
-import { listOpenItems } from "../../../modules/billing/meterEventReports.sql.ts";
-import { eventItems, RETRIED_CAUSES } from "../../../modules/billing/meterEvents.rules.ts";
-import type { BillingDocument, UsageItem } from "../../../modules/billing/meterEvents.rules.ts";
+import { listMeterEvents, listOpenUsage } from "../../../modules/billing/meterEventReports.sql.ts";
+import { RETRIED_CAUSES } from "../../../modules/billing/meterEvents.rules.ts";
+import type { BillingDocument } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
 import type { ClosedUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
@@ -9,8 +9,6 @@ import { retryItem, retryUsage } from "../../../modules/billing/reconciliation/r
 import type { RetriedItem } from "../../../modules/billing/reconciliation/retryUsage.ts";
 import type { OperatorAnswer } from "../../../modules/billing/reconciliation/retryUsage.rules.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
-import { listOpenDifferences } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
-import type { UsageDifference } from "../../../modules/billing/reconciliation/usageDifferences.sql.ts";
 import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
 import type { ResumedUsage } from "../../../modules/billing/holdUsage.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
@@ -25,14 +23,6 @@ import type { Registration, World, WorldOptions } from "../convergence/world.ts"
 /** Stripe has forgotten the identifiers and keys of what it accepted before. */
 export const FORGOTTEN_SECONDS = 3 * 24 * 60 * 60;
 
-const itemsOf = (
-  events: readonly StoredMeterEvent[],
-  differences: readonly UsageDifference[] = [],
-): readonly UsageItem[] => [
-  ...eventItems(events.map(({ id }) => id)),
-  ...differences.map(({ id }) => ({ letter: "D", id }) as const),
-];
-
 /** What an operator and a worker do in a world. */
 const createOperator = (world: World) => {
   const send = async (): Promise<void> => {
@@ -42,14 +32,14 @@ const createOperator = (world: World) => {
     await world.send();
   };
   /** Compares with Stripe once its sums show everything, and returns the open differences. */
-  const reconcile = async (): Promise<readonly UsageDifference[]> => {
+  const reconcile = async (): Promise<readonly StoredMeterEvent[]> => {
     world.pass(LAG_SECONDS);
     const { signal } = new AbortController();
     await reconcileUsage(world.deps(), { span: world.comparedSpan() }, signal);
-    return listOpenDifferences(world.deps().db, { accountId: null, span: null, limit: 100 });
+    return listMeterEvents(world.deps().db, { state: "difference", accountId: null, limit: 100 });
   };
   /** Returns the first difference that a comparison finds. */
-  const findDifference = async (): Promise<UsageDifference> => {
+  const findDifference = async (): Promise<StoredMeterEvent> => {
     const [difference] = await reconcile();
     if (!difference) {
       throw new Error("No difference was found.");
@@ -95,46 +85,37 @@ const createOperator = (world: World) => {
         ({ state, failure }) => failure ?? state,
       ),
     retry: (id: bigint, answer: OperatorAnswer | null = null, isDryRun = false) =>
-      retryUsage(world.deps(), { letter: "E", id }, { answer, isDryRun }),
+      retryUsage(world.deps(), id, { answer, isDryRun }),
     retryAll: async (isDryRun = false): Promise<readonly RetriedItem[]> => {
       const retried: RetriedItem[] = [];
       const deps = world.deps();
-      const open = await listOpenItems(deps.db, RETRIED_CAUSES);
-      for (const item of open) {
-        retried.push(await retryItem(deps, item, { isDryRun }));
+      for (const id of await listOpenUsage(deps.db, RETRIED_CAUSES)) {
+        retried.push(await retryItem(deps, id, { isDryRun }));
       }
       return retried;
     },
-    /** Closes items, and counts what a document has billed or returned. */
-    close: async (
+    close: (
       events: readonly StoredMeterEvent[],
       {
-        differences = [],
         document = null,
         expectedUnits = null,
         isDryRun = false,
       }: {
-        differences?: readonly UsageDifference[];
         document?: BillingDocument | null;
         expectedUnits?: number | null;
         isDryRun?: boolean;
       } = {},
     ): Promise<ClosedUsage> => {
-      const options = { document, expectedUnits, isDryRun };
-      return closeUsage(world.deps(), itemsOf(events, differences), options);
+      const ids = events.map(({ id }) => id);
+      return closeUsage(world.deps(), ids, { document, expectedUnits, isDryRun });
     },
-    /** Counts a document with which an operator has billed events. */
+    /** Counts a document with which an operator has billed or returned events. */
     billBy: (events: readonly StoredMeterEvent[]): void =>
       events.forEach(({ quantity, ...event }) => world.bill({ ...event, units: quantity })),
-    /** Counts what an operator has billed or returned by hand for differences. */
-    offset: (differences: readonly UsageDifference[]): void =>
-      differences.forEach(({ units, ...difference }) =>
-        world.bill({ ...difference, units: -units }),
-      ),
     reconcile,
     findDifference,
     /** Delivers 5 units, beside which another program reports some of the same minute, and returns the difference. */
-    addSurplus: async (units = 3): Promise<UsageDifference> => {
+    addSurplus: async (units = 3): Promise<StoredMeterEvent> => {
       const { accountId, second } = await world.register(world.accountIds[0] ?? "", 5);
       await send();
       world.sendElsewhere(
@@ -143,8 +124,6 @@ const createOperator = (world: World) => {
       );
       return findDifference();
     },
-    sendDifference: (id: bigint, isDryRun = false) =>
-      retryUsage(world.deps(), { letter: "D", id }, { isDryRun }),
     resume: (options?: Parameters<typeof resumeUsage>[1]): Promise<ResumedUsage> =>
       resumeUsage(world.deps(), options),
     /** Lets the senders work until the sums have decided everything. */

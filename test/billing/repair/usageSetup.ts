@@ -35,7 +35,6 @@ export const setUpUsage = async (t: ExecutionContext<DatabaseContext>) => {
   // Old enough to be sealed immediately.
   const past: Clock = { now: () => new Date(Date.now() - 10_000) };
   const later: Clock = { now: () => new Date(Date.now() + 16 * 60 * 1000) };
-  const writer = createRegistrationWriter({ db, clock: past });
   const env = {
     DATABASE_URL: databaseUrl,
     STRIPE_SECRET_KEY: double.secretKey,
@@ -53,7 +52,8 @@ export const setUpUsage = async (t: ExecutionContext<DatabaseContext>) => {
     /** The same, without Stripe's settings. */
     impactWithoutStripe: (...args: readonly string[]) =>
       runImpact(args, { env: { DATABASE_URL: databaseUrl } }),
-    register: async (count: number, mode: Mode = "live"): Promise<string> => {
+    register: async (count: number, mode: Mode = "live", clock = past): Promise<string> => {
+      const writer = createRegistrationWriter({ db, clock });
       const { registration } = await writer.register(registrationOf(id, { mode, count }));
       return registration.id;
     },

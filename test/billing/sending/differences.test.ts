@@ -94,28 +94,6 @@ test("usage whose identifier conflicts is never refused or sent again before Str
   t.deepEqual(await listFailedEvents(deps.db, stream), []);
 });
 
-test("an event that waits to be asked about does not delay the stream's other usage", async (t) => {
-  const setup = await setUpBilling(t);
-  const { register, pass, drainOnce, drain, events, billed, recorded, double } = setup;
-  const second = double.control.now();
-  await register(52);
-  await sendBeforeLoss(t, setup, 24);
-  pass(5);
-  await register(3);
-  pass(5);
-
-  t.like(await drainOnce(), { kind: "delayed", cause: "asking" });
-
-  t.deepEqual(await events(), [
-    { state: "pending", quantity: 52 },
-    { state: "delivered", quantity: 3 },
-  ]);
-  t.deepEqual(billed(), { [second]: 24, [second + 5]: 3 });
-  pass(LAG_SECONDS);
-  await drain();
-  t.deepEqual(billed(), await recorded());
-});
-
 test("usage whose identifier Stripe has used without billing it is sent under a new one", async (t) => {
   const setup = await setUpBilling(t);
   const { register, drain, billed, events, recorded, double } = setup;

@@ -108,11 +108,17 @@ const statesAfterLateRefusal = (state: MeterEventState): readonly MeterEventStat
 
 /** The state that closing moves an event to. Late usage stays delivered. */
 const statesAfterClosing = (state: MeterEventState): readonly MeterEventState[] => {
-  const item = { name: "E1", accountId: "a", kind: "tree", units: 1, state } as const;
-  const isOpen = state === "failed";
-  const closedWith = state === "closed" ? null : undefined;
-  return unlessRefused(() => isClosedAlready({ ...item, isOpen, closedWith }, null)).flatMap(
-    (isClosed) => (isClosed ? [] : (["closed"] as const)),
+  const event = {
+    id: 1n,
+    accountId: "a",
+    kind: "tree",
+    quantity: 1,
+    failure: null,
+    state,
+  } as const;
+  const open = { ...event, isLate: false, documentKind: null, documentReference: null };
+  return unlessRefused(() => isClosedAlready(open, null)).flatMap((isClosed) =>
+    isClosed ? [] : (["closed"] as const),
   );
 };
 

@@ -552,11 +552,6 @@ export interface components {
             readonly days: readonly components["schemas"]["StatementDay"][];
             /**
              * Format: int64
-             * @description Units by which the processor differed and that the operator accepted. `registered` - `refunded` + `differences` is the sum of the others.
-             */
-            readonly differences: number;
-            /**
-             * Format: int64
              * @description Units that a separate invoice item bills, or a credit note returns.
              */
             readonly documented: number;
@@ -582,7 +577,7 @@ export interface components {
             readonly period: components["schemas"]["StatementPeriod"];
             /**
              * Format: int64
-             * @description Units of these registrations that were refunded, at any later time.
+             * @description Units of these registrations that were refunded, at any later time. `registered` - `refunded` is the sum of the others.
              */
             readonly refunded: number;
             /**
@@ -1061,11 +1056,6 @@ export interface components {
             readonly day: string;
             /**
              * Format: int64
-             * @description Units by which the processor differed and that the operator accepted. `registered` - `refunded` + `differences` is the sum of the others.
-             */
-            readonly differences: number;
-            /**
-             * Format: int64
              * @description Units that a separate invoice item bills, or a credit note returns.
              */
             readonly documented: number;
@@ -1086,7 +1076,7 @@ export interface components {
             readonly pending: number;
             /**
              * Format: int64
-             * @description Units of these registrations that were refunded, at any later time.
+             * @description Units of these registrations that were refunded, at any later time. `registered` - `refunded` is the sum of the others.
              */
             readonly refunded: number;
             /**
