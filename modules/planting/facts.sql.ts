@@ -54,8 +54,7 @@ export const findFactOrder = (db: CommonQueryMethods, id: number): Promise<numbe
 const idRow = z.strictObject({ id: safeInteger });
 
 /**
- * Inserts a fact that waits.
- * @param fact.reinstates whether an equal fact that was withdrawn waits again
+ * Inserts a fact that waits. An equal one that was withdrawn waits again if an operator records it.
  * @returns null if an equal fact is already stored
  */
 export const insertFact = (
@@ -66,7 +65,6 @@ export const insertFact = (
     readonly digest: string;
     readonly source: FactSource;
     readonly now: Date;
-    readonly reinstates: boolean;
   },
 ): Promise<number | null> =>
   transaction.maybeOneFirst(sql.type(idRow)`
@@ -77,7 +75,7 @@ export const insertFact = (
     )
     ON CONFLICT (order_id, stage, digest) DO UPDATE
     SET state = 'waiting', reason = NULL, withdrawn_by = NULL, withdrawn_at = NULL
-    WHERE planting_fact.state = 'withdrawn' AND ${fact.reinstates}
+    WHERE planting_fact.state = 'withdrawn' AND ${fact.source === "operator"}
     RETURNING id
   `);
 
@@ -98,19 +96,24 @@ export const storeDecision = async (
   `);
 };
 
-/** Marks a fact as withdrawn. Its content and its proof stay. */
+/** Marks a fact as withdrawn, unless it is already. Its content and its proof stay. */
 export const withdrawFact = async (
   transaction: DatabaseTransactionConnection,
-  id: number,
   {
+    id,
     reason,
     operator,
     at,
-  }: { readonly reason: string; readonly operator: string; readonly at: Date },
+  }: {
+    readonly id: number;
+    readonly reason: string;
+    readonly operator: string;
+    readonly at: Date;
+  },
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_fact
     SET state = 'withdrawn', reason = ${reason}, withdrawn_by = ${operator}, withdrawn_at = ${timestamp(at)}
-    WHERE id = ${id}
+    WHERE id = ${id} AND state <> 'withdrawn'
   `);
 };

@@ -6,13 +6,13 @@ import type { FactSource } from "./facts.sql.ts";
 import { requireOrder } from "./order.rules.ts";
 import type { PlantingOrder } from "./orders.sql.ts";
 import { findPlantingOrder, lockPlantingOrder } from "./orders.sql.ts";
-import { recordFacts } from "./settleFacts.ts";
+import { changeFacts } from "./settleFacts.ts";
 import type { RecordedFact } from "./settleFacts.ts";
 
 /**
  * Records facts of an order in one transaction.
  * @param reported the facts, or a function that returns them for the locked order
- * @throws DomainError record_not_found or request_invalid, as `recordFacts`; nothing is recorded then
+ * @throws DomainError record_not_found or request_invalid, as `changeFacts`; nothing is recorded then
  */
 export const recordPlantingFacts = (
   { db, clock, actor }: Context & Partial<OperatorContext>,
@@ -24,7 +24,7 @@ export const recordPlantingFacts = (
     const order = requireOrder(await lockPlantingOrder(transaction, orderId));
     const now = clock.now();
     const facts = typeof reported === "function" ? reported(order) : reported;
-    const { recorded } = await recordFacts(transaction, order, { facts, source, now });
+    const { recorded } = await changeFacts(transaction, order, { facts, source, now });
     if (actor) {
       const details = { facts: recorded.map(({ stage, outcome }) => ({ stage, outcome })) };
       await recordAction(transaction, actor, now, {

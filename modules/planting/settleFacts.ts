@@ -5,7 +5,7 @@ import { createEvent } from "../events/recordEvent.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { findFutureProblem, plantingFact, sitesOf } from "./fact.rules.ts";
 import type { AcceptedFacts, PlantingFact } from "./fact.rules.ts";
-import { insertFact, listFacts, storeDecision } from "./facts.sql.ts";
+import { insertFact, listFacts, storeDecision, withdrawFact } from "./facts.sql.ts";
 import type { FactSource, StoredFact } from "./facts.sql.ts";
 import type { PlantingStage } from "./order.rules.ts";
 import type { PlantingOrder } from "./orders.sql.ts";
@@ -27,27 +27,18 @@ export type RecordedFact = {
 /** Equal facts have equal digests, because the schema parses fields into a fixed order. */
 export const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stringify(fact), "hex");
 
-const referencesOf = ({ content }: StoredFact): readonly string[] =>
-  sitesOf(content).map(({ reference }) => reference);
-
-/**
- * Stores sites that a fact names, and returns the parts of an order's trees at them.
- * @param isStored tells of which sites the fact's details are stored
- */
+/** Returns the parts of an order's trees at the sites that a fact names. */
 const sharesOf = async (
   transaction: DatabaseTransactionConnection,
   { partner }: PlantingOrder,
-  fact: StoredFact,
-  isStored: (reference: string) => boolean,
+  { content }: StoredFact,
 ): Promise<readonly SiteShare[]> => {
-  const { content } = fact;
   const sites = sitesOf(content);
-  const stored = sites.filter(({ reference }) => isStored(reference));
-  if (stored.length > 0) {
-    await storeSites(transaction, partner, stored);
-  }
-  const references = referencesOf(fact);
-  const siteIds = await listSiteIds(transaction, partner, references);
+  const siteIds = await listSiteIds(
+    transaction,
+    partner,
+    sites.map(({ reference }) => reference),
+  );
   const allocations = content.stage === "allocated" ? content.allocations : [];
   const bySite = new Map<number, SiteShare>();
   for (const [index, { reference, region, forest_type: forestType }] of sites.entries()) {
@@ -71,18 +62,19 @@ const settleFacts = async (
   const decided = decideFacts(before.timeline, found);
   const facts = found.map((fact): StoredFact => Object.assign({}, fact, decided.get(fact.id)));
   const accepted = facts.filter(({ state }) => state === "accepted");
-  const acceptedIds = new Set(accepted.map(({ id }) => id));
+  const isAmong = (among: readonly StoredFact[], { id }: StoredFact): boolean =>
+    among.some((fact) => fact.id === id && fact.state === "accepted");
   // Of a site that a withdrawn fact has named, the details are again those of the fact that still names it.
-  const released = new Set(
-    factsBefore
-      .filter(({ id, state }) => state === "accepted" && !acceptedIds.has(id))
-      .flatMap(referencesOf),
-  );
+  const released = factsBefore
+    .filter((fact) => fact.state === "accepted" && !isAmong(facts, fact))
+    .flatMap(({ content }) => sitesOf(content).map(({ reference }) => reference));
   const named = new Map<StoredFact["stage"], readonly SiteShare[]>();
   for (const fact of accepted) {
-    const isNew = found.some(({ id, state }) => id === fact.id && state !== "accepted");
-    const isStored = (reference: string): boolean => isNew || released.has(reference);
-    named.set(fact.stage, await sharesOf(transaction, before, fact, isStored));
+    const isNew = !isAmong(found, fact);
+    const sites = sitesOf(fact.content);
+    const stored = sites.filter(({ reference }) => isNew || released.includes(reference));
+    await storeSites(transaction, before.partner, stored);
+    named.set(fact.stage, await sharesOf(transaction, before, fact));
   }
   const shares = named.get("allocated") ?? named.get("planted_and_verified") ?? [];
   const contents: AcceptedFacts = Object.fromEntries(
@@ -113,64 +105,67 @@ const settleFacts = async (
   return { order, facts };
 };
 
-type Report = {
-  readonly facts: readonly PlantingFact[];
-  readonly source: FactSource;
-  readonly now: Date;
-  /** Those of a correction, which has withdrawn one since. */
-  readonly factsBefore?: readonly StoredFact[];
+/** An earlier fact that has another state now. */
+export type FactChange = {
+  readonly fact: number;
+  readonly stage: PlantingStage;
+  readonly before: StoredFact["state"];
+  readonly after: StoredFact["state"];
 };
 
-/** What a report has changed. */
-export type RecordedReport = {
+/**
+ * Records facts of an order or withdraws one, and stores what follows: its stage, sites and tally, and events of the milestones
+ * that it has reached. Facts may come in any order and repeatedly. The caller must hold the order's lock.
+ * @throws DomainError request_invalid if a fact is dated in the future
+ */
+export const changeFacts = async (
+  transaction: DatabaseTransactionConnection,
+  before: PlantingOrder,
+  {
+    facts: reported,
+    source,
+    now,
+    withdrawal,
+  }: {
+    readonly facts: readonly PlantingFact[];
+    readonly source: FactSource;
+    readonly now: Date;
+    readonly withdrawal?: Parameters<typeof withdrawFact>[1];
+  },
+): Promise<{
   /** The same object if nothing has changed. */
   readonly order: PlantingOrder;
   readonly facts: readonly StoredFact[];
   /** The outcomes of the reported facts. */
   readonly recorded: readonly RecordedFact[];
-  /** The earlier facts that have another state now. */
-  readonly changes: readonly {
-    readonly fact: number;
-    readonly stage: PlantingStage;
-    readonly before: StoredFact["state"];
-    readonly after: StoredFact["state"];
-  }[];
-};
-
-/**
- * Records facts of an order, and stores what follows: its stage, sites and tally, and events of the milestones that it has
- * reached. Facts may come in any order and repeatedly. The caller must hold the order's lock.
- * @throws DomainError request_invalid if a fact is dated in the future
- */
-export const recordFacts = async (
-  transaction: DatabaseTransactionConnection,
-  before: PlantingOrder,
-  { facts: reported, source, now, ...correction }: Report,
-): Promise<RecordedReport> => {
+  readonly changes: readonly FactChange[];
+}> => {
   const contents = reported.map((fact) => plantingFact.parse(fact));
   const [problem] = contents.flatMap((fact) => findFutureProblem(fact, now) ?? []);
   if (problem !== undefined) {
     throw invalidRequest(problem);
   }
-  const factsBefore = correction.factsBefore ?? (await listFacts(transaction, before.id));
+  const factsBefore = await listFacts(transaction, before.id);
   const stateBefore = new Map(factsBefore.map(({ id, state }) => [id, state]));
-  const reinstates = source === "operator" && correction.factsBefore === undefined;
-  const newIds: (number | null)[] = [];
+  if (withdrawal) {
+    await withdrawFact(transaction, withdrawal);
+  }
+  const given: { readonly content: PlantingFact; readonly digest: string; newId: number | null }[] =
+    [];
   for (const content of contents) {
-    const fact = { content, digest: digestOf(content), source, now, reinstates };
-    newIds.push(await insertFact(transaction, before.id, fact));
+    const digest = digestOf(content);
+    const newId = await insertFact(transaction, before.id, { content, digest, source, now });
+    given.push({ content, digest, newId });
   }
   const { order, facts } = await settleFacts(transaction, before, factsBefore);
 
-  const recorded = contents.map((content, index): RecordedFact => {
-    const { stage } = content;
-    const digest = digestOf(content);
+  const recorded = given.map(({ content: { stage }, digest, newId }): RecordedFact => {
     const {
       id = null,
       state = "waiting",
       reason = null,
     } = facts.find((fact) => fact.stage === stage && fact.digest === digest) ?? {};
-    return id === newIds[index] || state === "withdrawn"
+    return id === newId || state === "withdrawn"
       ? { stage, outcome: state, reason }
       : { stage, outcome: "repeated", reason: null };
   });

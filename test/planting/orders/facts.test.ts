@@ -161,7 +161,8 @@ test.serial(
   async (t) => {
     const { allocated, planted, report, withdraw, milestones } = await placeOrder(t);
     await report(allocated, planted);
-    await withdraw("planted", { ...planted, media: planted.media.slice(1) });
+    t.deepEqual(await report({ ...planted, media: planted.media.slice(1) }), ["contradiction"]);
+    await withdraw("planted");
     const once = ["funds_distributed", "allocated", "planted"];
     t.deepEqual(await milestones(), once);
 
@@ -243,7 +244,8 @@ test.serial("a site has the details of the last fact that took effect and named 
   await first.report(allocatedIn(first.order, "Right Bay"), simulatePlanted(first.order, AT));
   t.deepEqual(await regions(), ["Right Bay"]);
   await second.report(allocatedIn(second.order, "Wrong Bay"));
-  await second.withdraw("allocated", allocatedIn(second.order, "Left Bay"));
+  await second.report(allocatedIn(second.order, "Left Bay"));
+  await second.withdraw("allocated");
   t.deepEqual(await regions(), ["Left Bay"]);
   await first.withdraw("planted");
   await first.report(simulatePlanted(first.order, AT));
