@@ -3,11 +3,11 @@ import { z } from "zod";
 import { PLANTING_STAGES } from "./order.rules.ts";
 import { plantingFact } from "./fact.rules.ts";
 import type { PlantingFact } from "./fact.rules.ts";
-import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 
 const STATES = ["accepted", "waiting", "contradiction", "withdrawn"] as const;
 
-const factRow = z.strictObject({
+const factColumns = z.strictObject({
   id: safeInteger,
   stage: z.enum(PLANTING_STAGES),
   state: z.enum(STATES),
@@ -15,11 +15,11 @@ const factRow = z.strictObject({
   source: z.enum(["partner", "callback", "operator", "import"]),
   occurredAt: z.date(),
   content: plantingFact,
-  digest: z.string(),
   receivedAt: z.date(),
   withdrawnAt: z.date().nullable(),
   withdrawnBy: z.string().nullable(),
 });
+const factRow = factColumns.extend({ digest: z.string() });
 
 /** A reported fact of an order, with its state. */
 export type StoredFact = Readonly<z.output<typeof factRow>>;
@@ -33,9 +33,7 @@ export const listFacts = (
   states: readonly StoredFact["state"][] = STATES,
 ): Promise<readonly StoredFact[]> =>
   db.any(sql.type(factRow)`
-    SELECT
-      id, stage, state, reason, source, occurred_at AS "occurredAt", content, encode(digest, 'hex') AS digest,
-      received_at AS "receivedAt", withdrawn_at AS "withdrawnAt", withdrawn_by AS "withdrawnBy"
+    SELECT ${columnsOf("planting_fact", factColumns)}, encode(digest, 'hex') AS digest
     FROM planting_fact
     WHERE order_id = ${orderId} AND state = ANY(${sql.array(states, "text")})
     ORDER BY id
