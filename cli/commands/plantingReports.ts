@@ -2,7 +2,7 @@ import type { Command } from "@commander-js/extra-typings";
 import { listIssues, messageOfIssue } from "../../runtime/describeIssues.rules.ts";
 import { plantingReport } from "../../modules/planting/fact.rules.ts";
 import type { PlantingReport } from "../../modules/planting/fact.rules.ts";
-import { reportPlanting } from "../../modules/planting/recordPlantingFacts.ts";
+import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import { withdrawPlantingFact } from "../../modules/planting/withdrawPlantingFact.ts";
 import { parseCount, parseReason } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
@@ -49,12 +49,9 @@ const addRecordCommand = (parent: Command, context: CliContext): void => {
     .addHelpText("after", RECORD_HELP)
     .action(async (file, operator) => {
       const { io } = context;
-      const report = parseReport(await readText(io, file));
-      const recorded = await reportPlanting(
-        await openChange(context, operator),
-        report,
-        "operator",
-      );
+      const { order, facts } = parseReport(await readText(io, file));
+      const deps = await openChange(context, operator);
+      const recorded = await recordPlantingFacts(deps, order, facts, "operator");
       printList(io, recorded, only(recorded, ["stage", "outcome", "reason"]));
       if (recorded.some(({ outcome }) => outcome === "contradiction")) {
         throw new CommandError(

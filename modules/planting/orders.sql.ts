@@ -74,16 +74,11 @@ const columns = sql.fragment`
   ${shownOrderPublicId} AS "shownPublicId"
 `;
 
-/** @param id the number of an order, or its public id */
 export const findPlantingOrder = (
   db: CommonQueryMethods,
-  id: number | string,
+  id: number,
 ): Promise<PlantingOrder | null> =>
-  db.maybeOne(sql.type(orderRow)`
-    SELECT ${columns}
-    FROM planting_order
-    WHERE ${typeof id === "number" ? sql.fragment`id = ${id}` : sql.fragment`public_id = ${id}`}
-  `);
+  db.maybeOne(sql.type(orderRow)`SELECT ${columns} FROM planting_order WHERE id = ${id}`);
 
 /**
  * Lists the orders that have an id, of the ids that operators and clients see. Several imported orders may have the same
@@ -112,14 +107,15 @@ export const listPlantingOrdersWithId = (
     LIMIT ${limit}
   `);
 
+/** @param id the number of an order, or its public id */
 export const lockPlantingOrder = (
   transaction: DatabaseTransactionConnection,
-  id: number,
+  id: number | string,
 ): Promise<PlantingOrder | null> =>
   transaction.maybeOne(sql.type(orderRow)`
     SELECT ${columns}
     FROM planting_order
-    WHERE id = ${id}
+    WHERE ${typeof id === "number" ? sql.fragment`id = ${id}` : sql.fragment`public_id = ${id}`}
     FOR UPDATE
   `);
 

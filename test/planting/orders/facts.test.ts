@@ -2,7 +2,7 @@ import { sql } from "../../../db/sql.ts";
 import { plantingReport } from "../../../modules/planting/fact.rules.ts";
 import type { PlantingFactOf } from "../../../modules/planting/fact.rules.ts";
 import { pollPlantingOrder } from "../../../modules/planting/pollPlantingOrder.ts";
-import { reportPlanting } from "../../../modules/planting/recordPlantingFacts.ts";
+import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
 import {
   simulatePlanted,
   simulateVerified,
@@ -113,7 +113,8 @@ test.serial("a fact in a year that cannot be stored is rejected as invalid", asy
     });
   }
   const report = plantingReport.parse(parse("1970-01-01T00:00:00Z").data);
-  t.like(await reportPlanting(setup.deps, report, "callback"), [{ outcome: "waiting" }]);
+  const recorded = await recordPlantingFacts(setup.deps, report.order, report.facts, "callback");
+  t.like(recorded, [{ outcome: "waiting" }]);
 });
 
 /** Places an order, and lists the milestones of which there are events. */
