@@ -8,7 +8,7 @@ import { validateCharity } from "../../modules/charities/confirmCharity.ts";
 import { startApiOf, startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, freshEin } from "../support/factories.ts";
-import { addEveryOrgCharity, readDonationLedger, settingsOf } from "./donations/donationSetup.ts";
+import { addEveryOrgCharity, readDonationLedger, configOf } from "./donations/donationSetup.ts";
 import { startProviderDouble } from "./startProviderDouble.ts";
 
 const test = testWithDatabase();
@@ -60,7 +60,7 @@ test("an account that has used its share of a charity provider gets a 503, and a
   const charities = createCharities({
     db,
     clock: systemClock,
-    settings: settingsOf(double),
+    config: configOf(double),
     startTimeout: () => new AbortController().signal,
   });
   const { call } = await startStandaloneApi(t, {

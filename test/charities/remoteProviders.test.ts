@@ -8,7 +8,7 @@ import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { freshEin } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
-import { settingsOf } from "./donations/donationSetup.ts";
+import { configOf } from "./donations/donationSetup.ts";
 import { startProviderDouble } from "./startProviderDouble.ts";
 import type { Fault, ProviderDouble } from "./startProviderDouble.ts";
 
@@ -33,7 +33,7 @@ const stage = async (
   const charities = createCharities({
     db: t.context.db,
     clock,
-    settings: settingsOf(double),
+    config: configOf(double),
     startTimeout,
   });
   const open = (accountId: string) => {

@@ -10,7 +10,7 @@ import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { unreachableTemporal } from "../support/temporalOnDemand.ts";
 import { CHARITY_RECORD } from "./catalogueScene.ts";
-import { settingsOf, startDonationApi } from "./donations/donationSetup.ts";
+import { configOf, startDonationApi } from "./donations/donationSetup.ts";
 import { startProviderDouble } from "./startProviderDouble.ts";
 
 const test = testWithDatabase();
@@ -266,7 +266,7 @@ test("the icon of a remote provider is passed on, and a charity without one gets
   });
   const api = await startApiOf(t, {
     openTemporal: unreachableTemporal,
-    charities: createCharities({ db, clock: systemClock, settings: settingsOf(double) }),
+    charities: createCharities({ db, clock: systemClock, config: configOf(double) }),
     publicBaseUrl: PUBLIC_BASE_URL,
   });
   await updateAccount(db, api.id, { charityProvider: "everyorg" });

@@ -1,4 +1,5 @@
 import type { LRUCache } from "lru-cache";
+import type { CommonQueryMethods } from "slonik";
 import type { z } from "zod";
 import type { CharityProviderName } from "../../accounts/accounts.rules.ts";
 import { splitReadable } from "../../../runtime/splitReadable.ts";
@@ -34,6 +35,15 @@ export type RemoteApi = {
   /** Counts a call against the API's rate limit, if it has one; throws if the limit is reached. */
   readonly takePermit?: (call: CallName) => Promise<void>;
 };
+
+/** Opens the API of a provider for one account. */
+export type OpenRemoteApi = (options: {
+  readonly url: string;
+  readonly keys: readonly string[];
+  /** Counts the account's calls by all processes. */
+  readonly db: CommonQueryMethods;
+  readonly accountId: string;
+}) => RemoteApi;
 
 /** Charities that were found, by `lookupOf`. */
 export type FoundCharities = LRUCache<string, Charity>;
