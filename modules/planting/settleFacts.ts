@@ -1,6 +1,7 @@
 import { hash } from "node:crypto";
 import type { DatabaseTransactionConnection } from "slonik";
 import { insertEvents } from "../events/events.sql.ts";
+import type { NewEvent } from "../events/events.sql.ts";
 import { createEvent } from "../events/recordEvent.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { findFutureProblem, plantingFact, sitesOf } from "./fact.rules.ts";
@@ -52,6 +53,9 @@ const sharesOf = async (
 const timeOf = (fact: PlantingFact | undefined): Date | null =>
   fact ? new Date(fact.occurred_at) : null;
 
+const inEffect = (facts: readonly StoredFact[]): readonly StoredFact[] =>
+  facts.filter(({ state }) => state === "accepted");
+
 /** Derives an order from the facts in effect, and stores their sites and all decisions. The order is not stored yet. */
 const settleFacts = async (
   transaction: DatabaseTransactionConnection,
@@ -61,18 +65,21 @@ const settleFacts = async (
   const found = await listFacts(transaction, before.id);
   const decided = decideFacts(before.timeline, found);
   const facts = found.map((fact): StoredFact => Object.assign({}, fact, decided.get(fact.id)));
-  const accepted = facts.filter(({ state }) => state === "accepted");
-  const isAmong = (among: readonly StoredFact[], { id }: StoredFact): boolean =>
-    among.some((fact) => fact.id === id && fact.state === "accepted");
+  const accepted = inEffect(facts);
+  const isAccepted = new Set(accepted.map(({ id }) => id));
+  const wasAccepted = new Set(inEffect(factsBefore).map(({ id }) => id));
   // Of a site that a withdrawn fact has named, the details are again those of the fact that still names it.
-  const released = factsBefore
-    .filter((fact) => fact.state === "accepted" && !isAmong(facts, fact))
-    .flatMap(({ content }) => sitesOf(content).map(({ reference }) => reference));
+  const released = new Set(
+    inEffect(factsBefore)
+      .filter(({ id }) => !isAccepted.has(id))
+      .flatMap(({ content }) => sitesOf(content).map(({ reference }) => reference)),
+  );
   const named = new Map<StoredFact["stage"], readonly SiteShare[]>();
   for (const fact of accepted) {
-    const isNew = !isAmong(found, fact);
-    const sites = sitesOf(fact.content);
-    const stored = sites.filter(({ reference }) => isNew || released.includes(reference));
+    const isNew = !wasAccepted.has(fact.id);
+    const stored = sitesOf(fact.content).filter(
+      ({ reference }) => isNew || released.has(reference),
+    );
     await storeSites(transaction, before.partner, stored);
     named.set(fact.stage, await sharesOf(transaction, before, fact));
   }
@@ -112,6 +119,17 @@ export type FactChange = {
   readonly before: StoredFact["state"];
   readonly after: StoredFact["state"];
 };
+
+const milestoneReached = (order: PlantingOrder, milestone: PlantingStage): NewEvent =>
+  createEvent(order, {
+    type: "evidence.milestone_reached",
+    data: {
+      order_id: order.shownId,
+      public_id: order.shownPublicId,
+      milestone,
+      tree_count: order.treeCount - order.refundedCount,
+    },
+  });
 
 /**
  * Records facts of an order or withdraws one, and stores what follows: its stage, sites and tally, and events of the milestones
@@ -173,8 +191,8 @@ export const changeFacts = async (
     const state = stateBefore.get(id) ?? after;
     return state === after ? [] : [{ fact: id, stage, before: state, after }];
   });
-  const reached = facts
-    .filter(({ id, state }) => state === "accepted" && stateBefore.get(id) !== "accepted")
+  const reached = inEffect(facts)
+    .filter(({ id }) => stateBefore.get(id) !== "accepted")
     .map(({ stage }) => stage);
   if (reached.length === 0 && changes.every((change) => change.before !== "accepted")) {
     return { order: before, facts, recorded, changes };
@@ -185,25 +203,12 @@ export const changeFacts = async (
   if (reached.some((stage) => stage === "planted" || stage === "planted_and_verified")) {
     await deleteSummaries(transaction, order);
   }
-  const reachedBefore = new Set(
-    factsBefore.filter(({ state }) => state === "accepted").map(({ stage }) => stage),
-  );
+  const reachedBefore = new Set(inEffect(factsBefore).map(({ stage }) => stage));
   // Planting may be reported after its verification. An order that falls back, because a fact was withdrawn, can reach a
   // stage again. The milestones of imported evidence were reached in another system.
-  const milestones = PLANTING_STAGES.filter(
+  const events = PLANTING_STAGES.filter(
     (stage) => source !== "import" && reached.includes(stage) && !reachedBefore.has(stage),
-  );
-  const events = milestones.map((milestone) =>
-    createEvent(order, {
-      type: "evidence.milestone_reached",
-      data: {
-        order_id: order.shownId,
-        public_id: order.shownPublicId,
-        milestone,
-        tree_count: order.treeCount - order.refundedCount,
-      },
-    }),
-  );
+  ).map((milestone) => milestoneReached(order, milestone));
   await insertEvents(transaction, events, now);
   return { order, facts, recorded, changes };
 };
