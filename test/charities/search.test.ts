@@ -66,10 +66,10 @@ const stage = async (t: ExecutionContext<DatabaseContext>) => {
       key: api.test,
     });
   const search = async (query: Record<string, string>) => {
-    const { status, body, headers } = await get(query);
+    const { status, body } = await get(query);
     t.is(status, 200, JSON.stringify(query));
     const found = charities.parse(body["charities"]);
-    return { body, headers, found, names: found.map(({ name }) => name) };
+    return { body, found, names: found.map(({ name }) => name) };
   };
   return { ...api, get, search };
 };
@@ -208,9 +208,8 @@ test("of a word that many have, pages list each charity once: well-known, short 
     pages.map(({ found }) => found.length),
     [20, 20, total - 40, 0],
   );
-  for (const { body, headers } of pages) {
+  for (const { body } of pages) {
     t.like(body, { total_items: total, total_pages: 3 });
-    t.is(headers.get("Total-Is-Exact"), null);
   }
   const found = pages.flatMap((page) => page.found);
   t.is(new Set(found.map(({ ein }) => ein)).size, total);
