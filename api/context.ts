@@ -19,7 +19,7 @@ import { browsableUrl } from "../runtime/loopback.rules.ts";
 import type { RunningServer } from "../runtime/server/startServer.ts";
 import { watchHealth } from "../runtime/server/watchHealth.ts";
 import type { HealthWatch, Readiness } from "../runtime/server/watchHealth.ts";
-import { readCharitySettings, createCharities } from "../modules/charities/createCharities.ts";
+import { createCharities } from "../modules/charities/createCharities.ts";
 import { loadStripe, loadWebhookReader } from "../modules/billing/loadStripe.ts";
 import { openTemporalClient } from "../runtime/temporalClient.ts";
 import { readWebhookSettings } from "../modules/events/allowedAddresses.ts";
@@ -198,7 +198,7 @@ export const openApiContext = async (
     charities: createCharities({
       ...context,
       searches,
-      settings: readCharitySettings(config),
+      config,
     }),
     validateCharity: createCharityValidator(temporal, getDeployment),
     planting: createPlanting(config),

@@ -9,7 +9,7 @@ import type { RunningTracing } from "../runtime/startTracing.ts";
 import { openTemporalClient } from "../runtime/temporalClient.ts";
 import { createBilling } from "../modules/billing/createBilling.ts";
 import { loadStripe } from "../modules/billing/loadStripe.ts";
-import { createCharities, readCharitySettings } from "../modules/charities/createCharities.ts";
+import { createCharities } from "../modules/charities/createCharities.ts";
 import type { BillingContext } from "../modules/billing/context.ts";
 import type { CharityContext } from "../modules/charities/context.ts";
 import type { Context } from "../runtime/context.ts";
@@ -67,7 +67,7 @@ export const openWorkerContext = async (
     billing: createBilling({ db, stripe: await loadStripe(config) }),
     charities: createCharities({
       ...context,
-      settings: readCharitySettings(config),
+      config,
     }),
   };
 };

@@ -1,8 +1,6 @@
 import { z } from "zod";
-import {
-  CERTIFIED_KINDS,
-  MAXIMUM_CERTIFIED_RECORDS,
-} from "../../modules/dashboard/certificate.rules.ts";
+import { MAXIMUM_CERTIFIED_RECORDS } from "../../modules/dashboard/certificate.rules.ts";
+import { RECORD_KINDS } from "../../modules/records/owner.rules.ts";
 import {
   getCertificateToken,
   getOrderCertificateToken,
@@ -64,7 +62,7 @@ export const certificateUrlEndpoint = (
           description: "The id of a registration or a donation.",
           examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"],
         }),
-        kind: oneOf(CERTIFIED_KINDS).optional().meta({
+        kind: oneOf(RECORD_KINDS).optional().meta({
           description: "Selects one of several records that were imported with the same id.",
         }),
       }),

@@ -2,7 +2,6 @@ import { z } from "zod";
 import { ein, presentCharity } from "../../modules/charities/charities.rules.ts";
 import { text } from "../../modules/records/fields.rules.ts";
 import { searchCharities } from "../../modules/charities/searchCharities.ts";
-import type { RequestContext } from "../http/requestContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint, Errors } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
@@ -104,31 +103,6 @@ const charityPage = z
   })
   .meta({ id: "CharityPage" });
 
-/** Searches with the account's provider, and sets the header that says whether the total is exact. */
-const findCharityPage = async (
-  context: HttpContext,
-  ctx: RequestContext,
-  accountId: string,
-  query: z.output<typeof charityQuery>,
-): Promise<z.output<typeof charityPage>> => {
-  const found = await searchCharities(context, accountId, {
-    name: query.name ?? null,
-    ein: query.ein ?? null,
-    page: query.page,
-    pageSize: query.page_size,
-  });
-  if (!found.totalIsExact) {
-    ctx.set("Total-Is-Exact", "false");
-  }
-  return {
-    total_items: found.totalItems,
-    total_pages: Math.ceil(found.totalItems / query.page_size),
-    charities: found.items.map((charity) =>
-      presentCharity(charity, charity.iconUrl || `${context.publicBaseUrl()}${CHARITY_ICON_PATH}`),
-    ),
-  };
-};
-
 /** The charity search of an interface. */
 export const charitySearchEndpoint = (
   context: HttpContext,
@@ -152,10 +126,7 @@ export const charitySearchEndpoint = (
       operationId: "searchCharities",
       tag,
       summary: "Search charities by name or EIN",
-      details:
-        `${details} If the charity provider reports no exact total, total_items is a lower bound, and the header ` +
-        "Total-Is-Exact is `false`.",
-      responseHeaders: { "Total-Is-Exact": "`false` if the provider reports no exact total." },
+      details: `${details} If the charity provider reports no total, total_items is a lower bound.`,
       errors: {
         ...PROVIDER_SHARE_ERROR,
         internal_error: "The charity provider failed, or an unexpected error occurred.",
@@ -163,5 +134,25 @@ export const charitySearchEndpoint = (
       },
     },
     schemas: { query: charityQuery, response: charityPage },
-    handle: ({ ctx, caller, query }) => findCharityPage(context, ctx, caller.accountId, query),
+    handle: async ({
+      caller,
+      query: { name = null, ein: digits = null, page: number, page_size: size },
+    }) => {
+      const { items, totalItems } = await searchCharities(context, caller.accountId, {
+        name,
+        ein: digits,
+        page: number,
+        pageSize: size,
+      });
+      return {
+        total_items: totalItems,
+        total_pages: Math.ceil(totalItems / size),
+        charities: items.map((charity) =>
+          presentCharity(
+            charity,
+            charity.iconUrl || `${context.publicBaseUrl()}${CHARITY_ICON_PATH}`,
+          ),
+        ),
+      };
+    },
   });

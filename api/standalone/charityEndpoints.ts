@@ -1,11 +1,168 @@
+import type { z } from "zod";
 import { accountModeOf } from "../../modules/records/owner.rules.ts";
+import type { DonationFilter } from "../../modules/charities/donations.rules.ts";
+import { donate, readDonated } from "../../modules/charities/donate.ts";
+import { countDonations, listDonations } from "../../modules/charities/donations.sql.ts";
+import { listAllDonations } from "../../modules/charities/listAllDonations.ts";
+import { readRefunded, refundDonations } from "../../modules/charities/refundDonations.ts";
 import { subscribeToDonations } from "../../modules/charities/subscribeToDonations.ts";
-import { charitySearchEndpoint, REQUESTS_PER_SECOND } from "../endpoints/charities.ts";
+import {
+  charitySearchEndpoint,
+  PROVIDER_SHARE_ERROR,
+  REQUESTS_PER_SECOND,
+} from "../endpoints/charities.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
+import { rangeOfDays, setNextLink } from "../http/listPages.ts";
+import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
 import type { Endpoint } from "../http/endpoint.ts";
+import { READ_ERROR } from "../http/errorResponses.ts";
+import { presentPages } from "../../runtime/presentPages.ts";
+import {
+  DONATION_COLUMNS,
+  presentDonation,
+} from "../../modules/charities/presentDonation.rules.ts";
 import type { StandaloneContext } from "../context.ts";
-import { donationEndpoints } from "./donationEndpoints.ts";
-import { TAG, subscribeResponse } from "./donationSchemas.ts";
+import { attributionOf, isBlankId } from "./clientFields.ts";
+import {
+  DONATION_ID_REQUIRED,
+  donationRequestOf,
+  presentDonated,
+  presentDonationRefund,
+  refundRequestOf,
+  donateBody,
+  donateResponse,
+  listQuery,
+  listResponse,
+  refundBody,
+  refundResponse,
+  subscribeResponse,
+  TAG,
+} from "./donationSchemas.ts";
+import { writeEndpoints } from "./writeEndpoints.ts";
+
+const donateEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
+  writeEndpoints({
+    path: "/charities/donate",
+    tag: TAG,
+    requestsPerSecond: REQUESTS_PER_SECOND,
+    operationId: "donate",
+    summary: "Record a donation to a charity",
+    details:
+      "Validates the charity with the organization's charity provider first. Live donations need the donation " +
+      "subscription. A known idempotency_key returns the original record.",
+    batchDetails:
+      " Validates each charity once before, and at most 20 charities with a remote provider. Items for further " +
+      "charities have the status 503; repeat the batch to validate more of them.",
+    errors: {
+      request_invalid:
+        "The request is invalid, no charity is found, or the donation subscription is not active.",
+      ...PROVIDER_SHARE_ERROR,
+    },
+    sharedErrors: {
+      internal_error:
+        "The charity could not be validated, and nothing was recorded. After the message `internal server error` " +
+        "donations may be recorded: repeat the request with the same idempotency keys.",
+    },
+    schemas: { item: donateBody, result: donateResponse },
+    example: {
+      amount_cents: 500,
+      ein: "53-0196605",
+      attribution: "newsletter",
+      metadata: { campaign: "spring" },
+      idempotency_key: "order-1001",
+    },
+    accept: donationRequestOf,
+    write: (caller, items, isAtomic) => donate(context, caller, items, isAtomic),
+    present: async (caller, done) => (await readDonated(context, caller, done)).map(presentDonated),
+  });
+
+const filterOf = (query: z.output<typeof listQuery>): DonationFilter => ({
+  attribution: attributionOf(query.attribution, query.without_attribution),
+  metadataKey: query.metadata_key,
+  metadataValue: query.metadata_value,
+  ...rangeOfDays(query.start_date, query.end_date),
+});
+
+const listOf = ({ reads, bulkReads, streaming, publicBaseUrl }: StandaloneContext): Endpoint =>
+  listEndpoint(
+    {
+      method: "get",
+      path: "/charities/donations",
+      requestsPerSecond: REQUESTS_PER_SECOND,
+      description: {
+        operationId: "listDonations",
+        tag: TAG,
+        summary: "List donations, newest first",
+        details:
+          "Includes refunded donations. A donation is listed if it matches all filters. CSV and NDJSON have all matching " +
+          "donations, unless page or page_size is given.",
+        responseHeaders: {
+          Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page. Only of JSON.',
+        },
+        errors: READ_ERROR,
+      },
+      schemas: { query: listQuery, response: listResponse },
+      exported: { name: "donations", columns: DONATION_COLUMNS },
+      handle: ({ ctx, caller, query }) => {
+        const owner = accountModeOf(caller);
+        const filter = filterOf(query);
+        const { page, page_size: pageSize } = query;
+        const offset = (page - 1) * pageSize;
+        const readPage = async () =>
+          (await listDonations(reads, owner, filter, { offset, limit: pageSize })).map(
+            presentDonation,
+          );
+        return {
+          json: async () => {
+            const [totalItems, donations] = await Promise.all([
+              countDonations(reads, owner, filter),
+              readPage(),
+            ]);
+            const totalPages = Math.ceil(totalItems / pageSize);
+            if (page < totalPages) {
+              setNextLink(ctx, publicBaseUrl(), { page: String(page + 1) });
+            }
+            return {
+              total_items: totalItems,
+              total_pages: totalPages,
+              page,
+              page_size: pageSize,
+              donations,
+            };
+          },
+          rows: () =>
+            pageOrAll(ctx, ["page", "page_size"], readPage, () =>
+              presentPages(listAllDonations(bulkReads, owner, filter), presentDonation),
+            ),
+        };
+      },
+    },
+    streaming,
+  );
+
+const refundEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
+  writeEndpoints({
+    path: "/refund/donations",
+    tag: TAG,
+    operationId: "refundDonation",
+    summary: "Refund a donation",
+    details:
+      "Marks the donation as refunded and subtracts it from the totals. Nothing is reversed at the payment processor. " +
+      "Refunding a donation again returns the first refund.",
+    errors: {
+      request_invalid:
+        "The request is invalid, or the idempotency_key was used for another donation.",
+      record_not_found: "The organization has no such donation in the key's mode.",
+    },
+    schemas: { item: refundBody, result: refundResponse },
+    example: { id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22", reason: "order cancelled" },
+    checkItem: (item) => (isBlankId(item) ? DONATION_ID_REQUIRED : null),
+    accept: refundRequestOf,
+    write: (caller, items, isAtomic) =>
+      refundDonations(context, accountModeOf(caller), items, isAtomic),
+    present: async (caller, done) =>
+      (await readRefunded(context, caller, done)).map(presentDonationRefund),
+  });
 
 const subscribeEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint =>
   keyEndpoint({
@@ -47,6 +204,8 @@ export const charityEndpoints = (context: StandaloneContext): readonly Endpoint[
     details:
       "Results come from the charity provider that the operator has chosen for the organization.",
   }),
-  ...donationEndpoints(context),
+  ...donateEndpoints(context),
+  listOf(context),
+  ...refundEndpoints(context),
   subscribeEndpoint(context),
 ];

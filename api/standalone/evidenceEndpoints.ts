@@ -49,7 +49,7 @@ const treeQuery = queryObject({
 });
 
 const treeEndpoint = (context: EvidenceContext): Endpoint => {
-  const reader = createEvidenceReader(context);
+  const readEvidence = createEvidenceReader(context);
   return keyEndpoint({
     method: "get",
     path: "/evidence/tree/:id",
@@ -71,7 +71,7 @@ const treeEndpoint = (context: EvidenceContext): Endpoint => {
     handle: async ({ ctx, caller: { accountId, mode }, query }) => {
       const stage = query.evidence_stage ?? null;
       const selection = { accountId, mode, id: pathParameter(ctx, "id") };
-      const { evidence, isComplete } = await reader.read(selection, stage);
+      const { evidence, isComplete } = await readEvidence(selection, stage);
       return renderEvidence(ctx, presentTreeEvidence(evidence, context.publicBaseUrl()), {
         isOfStage: stage !== null,
         isLasting: isComplete,

@@ -1,5 +1,5 @@
 import { plantingReport } from "../../modules/planting/fact.rules.ts";
-import { reportPlanting } from "../../modules/planting/recordPlantingFacts.ts";
+import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import type { Context } from "../../runtime/context.ts";
 import type { Webhook } from "../http/createApp.ts";
 import { HttpError } from "../http/httpError.ts";
@@ -17,8 +17,8 @@ export const plantingWebhook = (context: Context, secrets: readonly string[]): W
     if (problem !== null) {
       throw new HttpError("signature_invalid", problem);
     }
-    const report = parseRequest(plantingReport, parseSignedJson(body), "field");
-    const results = await reportPlanting(context, report, "callback");
-    ctx.body = { order: report.order, results };
+    const { order, facts } = parseRequest(plantingReport, parseSignedJson(body), "field");
+    const results = await recordPlantingFacts(context, order, facts, "callback");
+    ctx.body = { order, results };
   },
 });

@@ -1,11 +1,8 @@
 import { z } from "zod";
-import type { Grouping, StatisticsKind } from "../../modules/dashboard/statistics.rules.ts";
-import {
-  INTERVALS,
-  MAXIMUM_GROUPS,
-  rangeOf,
-  STATISTICS_KINDS,
-} from "../../modules/dashboard/statistics.rules.ts";
+import type { Grouping } from "../../modules/dashboard/statistics.rules.ts";
+import { INTERVALS, MAXIMUM_GROUPS, rangeOf } from "../../modules/dashboard/statistics.rules.ts";
+import { RECORD_KINDS } from "../../modules/records/owner.rules.ts";
+import type { RecordKind } from "../../modules/records/owner.rules.ts";
 import { date, text } from "../../modules/records/fields.rules.ts";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import { listStatistics } from "../../modules/dashboard/statistics.sql.ts";
@@ -29,7 +26,7 @@ const groupBy = () =>
     );
 
 const statsQuery = queryObject({
-  kind: oneOf(STATISTICS_KINDS).meta({ description: "What to count." }),
+  kind: oneOf(RECORD_KINDS).meta({ description: "What to count." }),
   from: date()
     .optional()
     .meta({
@@ -73,7 +70,7 @@ const statsRow = z
 
 const statsResponse = z
   .strictObject({
-    kind: z.enum(STATISTICS_KINDS),
+    kind: z.enum(RECORD_KINDS),
     interval: z.enum(INTERVALS),
     from: z.iso.date(),
     to: z.iso.date(),
@@ -86,7 +83,7 @@ const statsResponse = z
 
 const COLUMNS = statsRow.keyof().options;
 
-const presentRow = (kind: StatisticsKind, row: StatisticsRow): z.output<typeof statsRow> => ({
+const presentRow = (kind: RecordKind, row: StatisticsRow): z.output<typeof statsRow> => ({
   start: row.start,
   group: row.group,
   is_rest: row.isRest,

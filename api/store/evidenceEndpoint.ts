@@ -112,7 +112,7 @@ const presentStoreEvidence = (
 };
 
 export const evidenceEndpoint = (app: StoreAppContext): Endpoint => {
-  const reader = createEvidenceReader(app);
+  const readEvidence = createEvidenceReader(app);
   return keyEndpoint({
     method: "get",
     path: "/app/api/evidence",
@@ -146,7 +146,7 @@ export const evidenceEndpoint = (app: StoreAppContext): Endpoint => {
       if (id === null) {
         throw treeNotFound();
       }
-      const { evidence, isComplete } = await reader.read({ ...owner, id }, stage);
+      const { evidence, isComplete } = await readEvidence({ ...owner, id }, stage);
       return renderEvidence(ctx, presentStoreEvidence(evidence, app.publicBaseUrl()), {
         isOfStage: stage !== null,
         // The newest record may be another one at any time; a record that is named stays the same.

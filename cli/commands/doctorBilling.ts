@@ -13,7 +13,7 @@ import {
 import { listStores } from "../../modules/stores/stores.sql.ts";
 import { listSubscriptionProblems } from "../../modules/billing/subscriptions.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
-import { missingCharitySettings } from "../charitySettings.ts";
+import { missingCharitySettings } from "../../modules/charities/createCharities.ts";
 import type { CliContext } from "../context.ts";
 import { ok, skipped, warning, wrong } from "./doctorFindings.ts";
 import type { Checks, DatabaseContext, Result } from "./doctorFindings.ts";
@@ -157,10 +157,10 @@ const checkProviders = async ({ db, connections }: DatabaseContext): Promise<Res
   ];
   const users = Map.groupBy(accounts, ({ charityProvider }) => charityProvider);
   const missing = Array.from(users, ([provider, { length }]) => {
-    const setting = missingCharitySettings(connections.config(), provider);
-    return setting === null
+    const settings = missingCharitySettings(connections.config(), provider);
+    return settings.length === 0
       ? []
-      : `${setting} is not set here, and ${counted(length, "account uses", "accounts use")} ${provider}`;
+      : `${settings.join(" and ")} is not set here, and ${counted(length, "account uses", "accounts use")} ${provider}`;
   }).flat();
   return missing.length === 0
     ? ok(users.size === 0 ? "no accounts" : [...users.keys()].toSorted().join(", "))

@@ -3,7 +3,7 @@ import type { Command } from "@commander-js/extra-typings";
 import { sitesOf } from "../../modules/planting/fact.rules.ts";
 import { listFacts } from "../../modules/planting/facts.sql.ts";
 import type { StoredFact } from "../../modules/planting/facts.sql.ts";
-import { listPlantingOrders, listPlantingOrdersWithId } from "../../modules/planting/orders.sql.ts";
+import { findPlantingOrder, listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import { ORDER_STAGES } from "../../modules/planting/order.rules.ts";
 import type { OrderStage } from "../../modules/planting/order.rules.ts";
 import type { PlantingOrder } from "../../modules/planting/orders.sql.ts";
@@ -49,15 +49,6 @@ const presentOrder = (deployment: string, order: PlantingOrder) => ({
   workflow_id: plantingOrderWorkflowId(deployment, order.id),
 });
 
-const printOrders = (
-  { io }: CliContext,
-  deployment: string,
-  orders: readonly PlantingOrder[],
-): void => {
-  const rows = orders.map((order) => presentOrder(deployment, order));
-  printList(io, rows, only(rows, ORDER_COLUMNS));
-};
-
 type ListOptions = {
   readonly org?: string;
   readonly stage?: OrderStage;
@@ -77,7 +68,9 @@ const listAll = async (
     ...onlyGiven({ stage, contradicted }),
     limit: limit + 1,
   });
-  printOrders(context, await connections.deploymentName(), found.slice(0, limit));
+  const deployment = await connections.deploymentName();
+  const rows = found.slice(0, limit).map((order) => presentOrder(deployment, order));
+  printList(io, rows, only(rows, ORDER_COLUMNS));
   sayIfMore(io, found.length, limit);
 };
 
@@ -111,32 +104,18 @@ const proofsOf = ({ id, content }: StoredFact) => {
   ].map(({ shows, proof }) => ({ fact: String(id), shows, proof }));
 };
 
-/** Shows the only order that has an id, of those that operators and clients see; lists them if there are several. */
-const showOne = async (
-  context: CliContext,
-  given: string,
-  { limit }: ListOptions,
-): Promise<void> => {
-  const { io, connections } = context;
+/** Shows an order by its number or its public id. */
+const showOne = async ({ io, connections }: CliContext, given: string): Promise<void> => {
   const db = await connections.database();
-  const found = await listPlantingOrdersWithId(db, given, limit);
-  const [order, ...others] = found;
+  const order = await findPlantingOrder(db, /^\d{1,9}$/u.test(given) ? Number(given) : given);
   if (!order) {
     throw new CommandError(
       EXIT.notFound,
       `Planting order ${given} not found. See impact evidence order list.`,
     );
   }
-  const deployment = await connections.deploymentName();
-  if (others.length > 0) {
-    printOrders(context, deployment, found);
-    throw new CommandError(
-      EXIT.failed,
-      `Several planting orders have the id ${given}. Name one by its public id.`,
-    );
-  }
   const facts = await listFacts(db, order.id);
-  const presented = presentOrder(deployment, order);
+  const presented = presentOrder(await connections.deploymentName(), order);
   const { id, ...fields } = presented;
   const shown = facts.map(presentFact);
   printDetails(
@@ -153,13 +132,13 @@ export const addEvidenceCommands = (evidence: Command, context: CliContext): voi
     .command("list")
     .alias("show")
     .description("List planting orders, newest first, or show one with its facts and their proofs")
-    .argument("[order]", "number or public id of an order, here or in evidence")
+    .argument("[order]", "number or public id of an order")
     .addOption(accountOption())
     .addOption(new Option("--stage <stage>", "stage of the orders").choices(ORDER_STAGES))
     .option("--contradicted", "only orders with contradictions")
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .action((given, options) =>
-      given === undefined ? listAll(context, options) : showOne(context, given, options),
+      given === undefined ? listAll(context, options) : showOne(context, given),
     );
   addReportCommands(evidence, context);
 };

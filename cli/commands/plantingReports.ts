@@ -2,9 +2,8 @@ import type { Command } from "@commander-js/extra-typings";
 import { listIssues, messageOfIssue } from "../../runtime/describeIssues.rules.ts";
 import { plantingReport } from "../../modules/planting/fact.rules.ts";
 import type { PlantingReport } from "../../modules/planting/fact.rules.ts";
-import { reportPlanting } from "../../modules/planting/recordPlantingFacts.ts";
-import { correctPlantingFact } from "../../modules/planting/correctPlantingFact.ts";
-import type { RecordedFact } from "../../modules/planting/settleFacts.ts";
+import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
+import { withdrawPlantingFact } from "../../modules/planting/withdrawPlantingFact.ts";
 import { parseCount, parseReason } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
@@ -12,7 +11,7 @@ import { readText } from "../input/openInput.ts";
 import { say } from "../io.ts";
 import { openChange, operatorOption, withAudit } from "../operator.ts";
 import type { ReasonedOptions } from "../operator.ts";
-import { only, printList, printObjects, printResult, snakeCased } from "../output/print.ts";
+import { only, printDetails, printList, snakeCased } from "../output/print.ts";
 
 const parseReport = (json: string): PlantingReport => {
   let value: unknown;
@@ -34,9 +33,6 @@ const parseReport = (json: string): PlantingReport => {
   return result.data;
 };
 
-const readReport = async (io: CliContext["io"], file: string): Promise<PlantingReport> =>
-  parseReport(await readText(io, file));
-
 const RECORD_HELP = `
 The file contains {"order": "<public id>", "facts": [{"stage": …, "occurred_at": …, …}, …]},
 as docs/evidence.md describes. It is validated first, and recorded completely or not at
@@ -53,12 +49,9 @@ const addRecordCommand = (parent: Command, context: CliContext): void => {
     .addHelpText("after", RECORD_HELP)
     .action(async (file, operator) => {
       const { io } = context;
-      const report = await readReport(io, file);
-      const recorded = await reportPlanting(
-        await openChange(context, operator),
-        report,
-        "operator",
-      );
+      const { order, facts } = parseReport(await readText(io, file));
+      const deps = await openChange(context, operator);
+      const recorded = await recordPlantingFacts(deps, order, facts, "operator");
       printList(io, recorded, only(recorded, ["stage", "outcome", "reason"]));
       if (recorded.some(({ outcome }) => outcome === "contradiction")) {
         throw new CommandError(
@@ -69,71 +62,39 @@ const addRecordCommand = (parent: Command, context: CliContext): void => {
     });
 };
 
-type WithdrawOptions = ReasonedOptions & { readonly replacement?: string };
-
 const WITHDRAW_HELP = `
 A withdrawn fact stays stored with its proof, the reason and the operator, but no longer
 counts. Facts that need it wait for another one. Facts that contradicted it are decided
-again, the latest report first. Evidence and the summary change with the next request.
+again, the latest report first: to replace a fact in one step, record the right one before
+withdrawing the wrong one. Evidence and the summary change with the next request.
 To undo it, record the fact again; \`evidence order show --json\` prints its content.`;
 
-const isIneffective = ({ outcome }: RecordedFact): boolean =>
-  outcome === "contradiction" || outcome === "withdrawn";
-
-const correct = async (
+const withdraw = async (
   context: CliContext,
   factId: number,
-  { replacement: file, ...options }: WithdrawOptions,
+  options: ReasonedOptions,
 ): Promise<void> => {
   const { io } = context;
-  const corrected = await correctPlantingFact(await openChange(context, options), factId, {
-    reason: options.reason,
-    replacement: file === undefined ? null : await readReport(io, file),
-  });
-  const { changes, replacement, ...order } = corrected;
-  printResult(io, { ...snakeCased(order), changes, replacement }, () => {
-    printObjects(io, [
-      ...changes.map(({ fact, stage, before, after }) => ({
-        fact: String(fact),
-        stage,
-        before,
-        after,
-      })),
-      ...replacement.map(({ stage, outcome }) => ({
-        fact: "new",
-        stage,
-        before: null,
-        after: outcome,
-      })),
-    ]);
-  });
-  const { stageBefore, stageAfter } = order;
-  const stages =
-    stageBefore === stageAfter ? `is ${stageAfter}` : `was ${stageBefore} and is ${stageAfter}`;
-  say(io, `Order ${order.order} ${stages}.`);
+  const { changes, ...order } = await withdrawPlantingFact(
+    await openChange(context, options),
+    factId,
+    options.reason,
+  );
+  printDetails(io, { ...snakeCased(order), changes });
   if (changes.length === 0) {
     say(io, `Fact ${factId} was already withdrawn.`);
-  }
-  const lost = replacement.filter(isIneffective);
-  if (lost.length > 0) {
-    const reasons = lost.map(({ stage, reason, outcome }) => `\n  ${stage}: ${reason ?? outcome}`);
-    throw new CommandError(
-      EXIT.failed,
-      `Some facts of the replacement did not take effect:${reasons.join("")}`,
-    );
   }
 };
 
 const addWithdrawCommand = (parent: Command, context: CliContext): void => {
   parent
     .command("withdraw")
-    .description("Withdraw a reported fact that is wrong, or replace it")
+    .description("Withdraw a reported fact that is wrong")
     .argument("<fact>", "number of the fact, as impact evidence order show prints it", parseCount)
     .requiredOption("--reason <text>", "why the fact is wrong", parseReason)
-    .option("--replacement <file>", "facts to record instead, in the format of evidence record")
     .addOption(operatorOption())
     .addHelpText("after", WITHDRAW_HELP)
-    .action((factId, options) => correct(context, factId, options));
+    .action((factId, options) => withdraw(context, factId, options));
 };
 
 export const addReportCommands = (evidence: Command, context: CliContext): void => {

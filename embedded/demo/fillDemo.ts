@@ -59,11 +59,7 @@ const createContext = (db: DatabasePool, clock: { readonly now: () => Date }) =>
     SIMULATED_PLANTING_SECONDS: DEMO_STEP_SECONDS,
     TREEMAPPER_API_BASE: "",
   }),
-  charities: createCharities({
-    db,
-    clock,
-    settings: { everyorg: null, change: null, pledge: null },
-  }),
+  charities: createCharities({ db, clock, config: {} }),
   validateCharity: () =>
     Promise.reject(new Error("The charities of the demo are in the built-in catalogue.")),
   storeWriter: createStoreWriter({ db, clock }),

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { Ein } from "./charities.rules.ts";
-import { sql } from "../../db/sql.ts";
+import { columnsOf, sql } from "../../db/sql.ts";
 
 const charityRow = z.strictObject({
   ein: z.string(),
@@ -18,17 +18,7 @@ const charityRow = z.strictObject({
 /** A charity of the built-in catalogue. */
 export type CatalogueCharity = Readonly<z.output<typeof charityRow>>;
 
-const charityColumns = sql.fragment`
-  charity.ein,
-  charity.name,
-  charity.sort_name AS "sortName",
-  charity.known_as AS "knownAs",
-  charity.website,
-  charity.city,
-  charity.state,
-  charity.ntee,
-  charity.affiliation
-`;
+const charityColumns = columnsOf("charity", charityRow);
 
 /**
  * Returns the charities that have the given EINs and are eligible for donations. The planner does not see the EINs, so that
@@ -149,13 +139,13 @@ export const searchCatalogue = (
       });
 };
 
-const recordRow = charityRow.extend({
+const listedColumns = charityRow.extend({
   eligible: z.boolean(),
   listed: z.boolean(),
   subsection: z.string(),
   deductibility: z.string(),
-  extractedOn: z.string().nullable(),
 });
+const recordRow = listedColumns.extend({ extractedOn: z.string().nullable() });
 
 /** Returns the catalogue's whole record of an EIN, eligible for donations or not. */
 export const findCharityRecord = (
@@ -163,13 +153,7 @@ export const findCharityRecord = (
   ein: Ein,
 ): Promise<Readonly<z.output<typeof recordRow>> | null> =>
   db.maybeOne(sql.type(recordRow)`
-    SELECT
-      ${charityColumns},
-      charity.eligible,
-      charity.listed,
-      charity.subsection,
-      charity.deductibility,
-      charity.extracted_on::text AS "extractedOn"
+    SELECT ${columnsOf("charity", listedColumns)}, charity.extracted_on::text AS "extractedOn"
     FROM charity
     WHERE charity.ein = ${ein}
   `);

@@ -85,7 +85,7 @@ const search = async (
     found = await searchCatalogue(db, { name: words, ein, match: "similar" }, slice);
   }
   const { items, totalItems } = found;
-  return { items: items.map(toCharity), totalItems, totalIsExact: true };
+  return { items: items.map(toCharity), totalItems };
 };
 
 /**

@@ -12,7 +12,7 @@ import { changeApi } from "./remote/change.ts";
 import { createRemoteProvider } from "./remote/createRemoteProvider.ts";
 import type {
   FoundCharities,
-  RemoteApi,
+  OpenRemoteApi,
   RemoteProviderName,
 } from "./remote/createRemoteProvider.ts";
 import { everyOrgApi } from "./remote/everyOrg.ts";
@@ -28,36 +28,31 @@ export type Charities = {
   readonly named: (name: CharityProviderName, accountId: string) => CharityProvider;
 };
 
-/** API keys of the remote providers; null if the key is not set. */
-export type CharitySettings = {
-  readonly everyorg: { readonly apiKey: string } | null;
-  readonly change: { readonly publicKey: string; readonly secretKey: string } | null;
-  readonly pledge: { readonly apiKey: string } | null;
-  /** The URL of a server that serves each API below the provider's name, for tests. */
-  readonly apiBase?: string | undefined;
+const KEYS = {
+  catalogue: [],
+  everyorg: ["EVERYORG_API_KEY"],
+  change: ["CHANGE_PUBLIC_KEY", "CHANGE_SECRET_KEY"],
+  pledge: ["PLEDGE_API_KEY"],
+} as const satisfies Record<CharityProviderName, readonly (keyof Config)[]>;
+
+/** The API keys of the remote providers, and for tests the URL of a server that has each API below the provider's name. */
+export type CharityConfig = Partial<
+  Pick<Config, (typeof KEYS)[RemoteProviderName][number] | "CHARITY_API_BASE">
+>;
+
+/** Returns the settings that a provider lacks. */
+export const missingCharitySettings = (
+  config: CharityConfig,
+  provider: CharityProviderName,
+): readonly string[] => KEYS[provider].filter((name) => config[name] === undefined);
+
+const APIS: Readonly<
+  Record<RemoteProviderName, { readonly url: string; readonly open: OpenRemoteApi }>
+> = {
+  everyorg: { url: "https://partners.every.org/v0.2", open: everyOrgApi },
+  change: { url: "https://api.getchange.io/api/v1", open: changeApi },
+  pledge: { url: "https://api.pledge.to/v1", open: pledgeApi },
 };
-
-export const readCharitySettings = ({
-  EVERYORG_API_KEY: everyOrgKey,
-  CHANGE_PUBLIC_KEY: publicKey,
-  CHANGE_SECRET_KEY: secretKey,
-  PLEDGE_API_KEY: pledgeKey,
-  CHARITY_API_BASE: apiBase,
-}: Config): CharitySettings => ({
-  everyorg: everyOrgKey === undefined ? null : { apiKey: everyOrgKey },
-  change: publicKey === undefined || secretKey === undefined ? null : { publicKey, secretKey },
-  pledge: pledgeKey === undefined ? null : { apiKey: pledgeKey },
-  apiBase,
-});
-
-const API_URLS: Readonly<Record<RemoteProviderName, string>> = {
-  everyorg: "https://partners.every.org/v0.2",
-  change: "https://api.getchange.io/api/v1",
-  pledge: "https://api.pledge.to/v1",
-};
-
-const apiUrlOf = ({ apiBase }: CharitySettings, name: RemoteProviderName): string =>
-  apiBase === undefined ? API_URLS[name] : `${apiBase}/${name}`;
 
 /** Two attempts and the delay between them stay within the five seconds that a client waits. */
 const TIMEOUT_MS = 1500;
@@ -69,14 +64,14 @@ export const createCharities = ({
   db,
   searches = db,
   clock,
-  settings,
+  config,
   startTimeout = () => AbortSignal.timeout(TIMEOUT_MS),
 }: {
   readonly db: DatabasePool;
   /** Connections for searches of the catalogue; needed only by programs that serve searches. */
   readonly searches?: DatabasePool;
   readonly clock: Clock;
-  readonly settings: CharitySettings;
+  readonly config: CharityConfig;
   readonly startTimeout?: StartTimeout;
 }): Charities => {
   const catalogue = createCatalogue({ db, searches });
@@ -87,23 +82,24 @@ export const createCharities = ({
     maxSize: REMEMBERED_CHARACTERS,
     sizeCalculation: (charity) => JSON.stringify(charity).length,
   });
-  const { everyorg, change, pledge } = settings;
-  const apis: Record<RemoteProviderName, (url: string, accountId: string) => RemoteApi | null> = {
-    everyorg: (url, accountId) => everyorg && everyOrgApi(url, everyorg, db, accountId),
-    change: (url) => change && changeApi(url, change),
-    pledge: (url) => pledge && pledgeApi(url, pledge),
-  };
+  const { CHARITY_API_BASE: apiBase } = config;
   return {
     named: (name, accountId) => {
       if (name === "catalogue") {
         return catalogue;
       }
-      const api = apis[name](apiUrlOf(settings, name), accountId);
-      if (api === null) {
+      if (missingCharitySettings(config, name).length > 0) {
         throw new OutageError("charity search failed", {
           cause: new CharityProviderError(`${name}: its API key is not set`),
         });
       }
+      const { url, open } = APIS[name];
+      const api = open({
+        url: apiBase === undefined ? url : `${apiBase}/${name}`,
+        keys: KEYS[name].map((setting) => config[setting] ?? ""),
+        db,
+        accountId,
+      });
       return createRemoteProvider(api, { found, startTimeout });
     },
   };

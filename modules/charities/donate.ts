@@ -164,7 +164,11 @@ export const donate = async (
   }
   const donor = await readDonor(context.db, owner, keys);
   const charities = await confirmAll(context, owner, donor, items.filter(isAccepted));
-  const outcomes = decide(items, donor, charities);
+  let outcomes = decide(items, donor, charities);
+  if (keys.length > 0 && !outcomes.every(isAccepted)) {
+    // An earlier attempt may have recorded meanwhile what this one could not confirm.
+    outcomes = decide(items, await readDonor(context.db, owner, keys), charities);
+  }
   if (isAtomic) {
     requireAll(outcomes);
   }

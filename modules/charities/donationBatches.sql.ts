@@ -7,10 +7,10 @@ import { asTotalError } from "../registrations/totals.sql.ts";
 import { claimedKeys, knownKeys, scopeOf } from "../records/idempotencyKeys.sql.ts";
 import { namedIds } from "../records/ownedRecords.sql.ts";
 import { modeColumn } from "../records/columns.sql.ts";
-import { nothing, safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { columnsOf, nothing, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { eventInserts } from "../events/events.sql.ts";
 import type { NewEvent } from "../events/events.sql.ts";
-import { donationCoreColumns, donationCoreRow } from "./donations.sql.ts";
+import { donationCore } from "./donations.sql.ts";
 import { totalAdditions, totalSubtractions } from "./donationTotals.sql.ts";
 
 const insertedRow = z.strictObject({ ids: z.array(z.uuid()), count: safeInteger.nullable() });
@@ -65,7 +65,7 @@ export const insertDonations = async (
   }
 };
 
-const lockedRow = z.strictObject({ ...donationCoreRow, accountId: z.uuid(), mode: modeColumn });
+const lockedRow = donationCore.extend({ accountId: z.uuid(), mode: modeColumn });
 
 /** A donation that is locked. */
 export type LockedDonation = Readonly<z.output<typeof lockedRow>>;
@@ -82,7 +82,7 @@ export const lockDonations = async (
 ): Promise<ReadonlyMap<string, LockedDonation>> => {
   const named = ids.map((id) => Object.assign({ id }, owner));
   const rows = await transaction.any(sql.prepared("lock_donations", lockedRow)`
-    SELECT ${donationCoreColumns}, donation.account_id AS "accountId", donation.mode
+    SELECT ${columnsOf("donation", lockedRow)}
     FROM donation
     WHERE donation.id = ANY(ARRAY(SELECT id FROM (${namedIds("donation", named)}) AS found))
     ORDER BY donation.id

@@ -61,29 +61,7 @@ export const readDonor = (
     WHERE account.id = ${owner.accountId}
   `);
 
-const isSameCarrier = sql.fragment`(
-  known.processor = excluded.processor AND known.subscription_id IS NOT DISTINCT FROM excluded.subscription_id
-)`;
-
-/** Records who carries an account's items. What is known of another processor's or subscription's items is forgotten. */
-export const setCarrier = async (
-  db: CommonQueryMethods,
-  { accountId, mode }: AccountMode,
-  { processor, subscriptionId }: Carrier,
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO donor AS known (account_id, mode, processor, subscription_id)
-    VALUES (${accountId}, ${mode}, ${processor}, ${subscriptionId})
-    ON CONFLICT (account_id, mode) DO UPDATE
-    SET
-      processor = excluded.processor,
-      subscription_id = excluded.subscription_id,
-      active_since = CASE WHEN ${isSameCarrier} THEN known.active_since END,
-      verified_at = CASE WHEN ${isSameCarrier} THEN known.verified_at END
-  `);
-};
-
-/** Records when the processor was seen to have the items. */
+/** Records when the processor was seen to have the items, unless the account has another subscription by now. */
 export const recordProvisioning = async (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,
@@ -92,9 +70,19 @@ export const recordProvisioning = async (
 ): Promise<void> => {
   const verified = timestamp(verifiedAt);
   await db.query(sql.typeAlias("void")`
-    UPDATE donor
-    SET active_since = coalesce(active_since, ${verified}), verified_at = ${verified}
-    WHERE account_id = ${accountId} AND mode = ${mode}
-      AND processor = ${processor} AND subscription_id IS NOT DISTINCT FROM ${subscriptionId}
+    INSERT INTO donor AS known (account_id, mode, processor, subscription_id, active_since, verified_at)
+    SELECT id, ${mode}, ${processor}, ${subscriptionId}, ${verified}, ${verified}
+    FROM account
+    WHERE id = ${accountId} AND (${subscriptionId}::text IS NULL OR stripe_subscription_id = ${subscriptionId})
+    ON CONFLICT (account_id, mode) DO UPDATE
+    SET
+      processor = excluded.processor,
+      subscription_id = excluded.subscription_id,
+      active_since = CASE
+        WHEN (known.processor, known.subscription_id) IS NOT DISTINCT FROM (excluded.processor, excluded.subscription_id)
+        THEN known.active_since
+        ELSE excluded.active_since
+      END,
+      verified_at = excluded.verified_at
   `);
 };

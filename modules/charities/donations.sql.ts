@@ -11,12 +11,12 @@ import {
   ownedWithId,
 } from "../records/ownedRecords.sql.ts";
 import { modeColumn } from "../records/columns.sql.ts";
-import { safeInteger, inRange, sql } from "../../db/sql.ts";
+import { columnsOf, safeInteger, inRange, sql } from "../../db/sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 
 /** The columns that every reader of a donation needs. */
-export const donationCoreRow = {
+export const donationCore = z.strictObject({
   id: z.uuid(),
   importedId: z.string().nullable(),
   amountCents: safeInteger,
@@ -25,34 +25,16 @@ export const donationCoreRow = {
   charityName: z.string(),
   createdAt: z.date(),
   refunded: z.boolean(),
-};
+});
 
-export const donationCoreColumns = sql.fragment`
-  donation.id,
-  donation.imported_id AS "importedId",
-  donation.amount_cents AS "amountCents",
-  donation.ein,
-  donation.nonprofit_id AS "nonprofitId",
-  donation.charity_name AS "charityName",
-  donation.created_at AS "createdAt",
-  donation.refunded
-`;
-
-const donationRow = z.strictObject({
-  ...donationCoreRow,
+const donationRow = donationCore.extend({
   charityProvider: z.enum(CHARITY_PROVIDERS),
   idempotencyKey: z.string().nullable(),
   attribution: z.string(),
   metadata: z.record(z.string(), z.unknown()),
 });
 
-const donationColumns = sql.fragment`
-  ${donationCoreColumns},
-  donation.charity_provider AS "charityProvider",
-  donation.idempotency_key AS "idempotencyKey",
-  donation.attribution,
-  donation.metadata
-`;
+const donationColumns = columnsOf("donation", donationRow);
 
 /** Returns a donation, by an id that it may have been imported with; null if the owner has none. */
 export const findOwnDonation = (
@@ -140,7 +122,7 @@ export const findDonationDetails = (
   id: string,
 ): Promise<Readonly<z.output<typeof detailsRow>> | null> =>
   db.maybeOne(sql.type(detailsRow)`
-    SELECT ${donationColumns}, account_id AS "accountId", mode
+    SELECT ${columnsOf("donation", detailsRow)}
     FROM donation
     WHERE donation.id = ${id}
   `);

@@ -14,10 +14,9 @@ export type CharityPage = {
   readonly items: readonly Charity[];
   /** The number of matches, or of those known to exist if the provider reports no total. */
   readonly totalItems: number;
-  readonly totalIsExact: boolean;
 };
 
-export const NO_MATCHES: CharityPage = { items: [], totalItems: 0, totalIsExact: true };
+export const NO_MATCHES: CharityPage = { items: [], totalItems: 0 };
 
 /**
  * A source of charities, for one account. A charity that it does not have is null. `search` and `find` stop when their signal

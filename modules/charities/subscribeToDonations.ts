@@ -1,5 +1,5 @@
 import type { Account } from "../accounts/accounts.sql.ts";
-import { recordProvisioning, setCarrier } from "./donationSubscriptions.sql.ts";
+import { recordProvisioning } from "./donationSubscriptions.sql.ts";
 import type { Carrier, Donor } from "./donationSubscriptions.sql.ts";
 import type { AccountMode, Mode } from "../records/owner.rules.ts";
 import { OutageError, invalidRequest, DomainError } from "../../runtime/errors.rules.ts";
@@ -45,7 +45,6 @@ export const subscribeToDonations = async (
   const { db, clock, billing } = context;
   const account = await getAccount(db, owner.accountId);
   const carrier = carrierOf(context, account, owner.mode);
-  await setCarrier(db, owner, carrier);
   if (carrier.subscriptionId !== null) {
     const signal = AbortSignal.timeout(PROVISION_WITHIN_MS);
     await billing.stripe
@@ -65,10 +64,10 @@ export const subscriptionStateOf = (
   { billing }: Pick<BillingContext, "billing">,
   donor: Donor,
   mode: Mode,
-): "active" | "ended" | "failed" | null => {
-  const { processor, subscriptionId, activeSince, hasEnded } = donor;
-  if (processor === null || activeSince === null) {
-    return processor && "failed";
+): "active" | "ended" | null => {
+  const { processor, subscriptionId, hasEnded } = donor;
+  if (processor === null) {
+    return null;
   }
   const hasCarrier =
     processor === billing.processorFor(donor, mode) &&

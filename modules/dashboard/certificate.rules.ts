@@ -1,12 +1,8 @@
-import { KINDS, PLANTED_KIND } from "../records/owner.rules.ts";
+import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { AcceptedFacts } from "../planting/fact.rules.ts";
 import { inPublicPath } from "../../runtime/cell.rules.ts";
 import { isSimulated } from "../planting/order.rules.ts";
 import { UNIT_FIELDS } from "../accounts/profile.rules.ts";
-
-/** What can be certified. */
-export const CERTIFIED_KINDS = [...KINDS, "donation"] as const;
-export type CertifiedKind = (typeof CERTIFIED_KINDS)[number];
 
 /**
  * The last part of a certificate's URL: 128 bits in hexadecimal. Other alphabets have `-`, which commands take for an option

@@ -7,7 +7,7 @@ import { KINDS } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { isFiltered } from "../stores/customers.sql.ts";
 import { MAXIMUM_CERTIFIED_RECORDS } from "./certificate.rules.ts";
-import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { withCell } from "../records/cells.sql.ts";
 
 const tokenRow = z.strictObject({ token: z.string() });
@@ -117,16 +117,20 @@ const certificateRow = z.strictObject({
   slug: z.string().nullable(),
 });
 
-const registrationRow = z.strictObject({
+const registrationColumns = z.strictObject({
   id: z.uuid(),
   kind: kindColumn,
   mode: modeColumn,
   count: safeInteger,
   refundedCount: safeInteger,
   createdAt: z.date(),
-  isOrderedElsewhere: z.boolean(),
+});
+const orderColumns = z.strictObject({
   partner: z.string().nullable(),
   partnerName: z.string().nullable(),
+});
+const registrationRow = registrationColumns.extend(orderColumns.shape).extend({
+  isOrderedElsewhere: z.boolean(),
   facts: acceptedFacts,
 });
 
@@ -160,15 +164,8 @@ const listRegistrations = (
 ): Promise<readonly CertifiedRegistration[]> =>
   db.any(sql.type(registrationRow)`
     SELECT
-      registration.id,
-      registration.kind,
-      registration.mode,
-      registration.count,
-      registration.refunded_count AS "refundedCount",
-      registration.created_at AS "createdAt",
+      ${columnsOf("registration", registrationColumns)}, ${columnsOf("planting_order", orderColumns)},
       registration.planting_order_id IS NULL AS "isOrderedElsewhere",
-      planting_order.partner,
-      planting_order.partner_name AS "partnerName",
       ${factsOfOrder} AS facts
     FROM registration
     LEFT JOIN planting_order ON ${isOrderOfTree}

@@ -7,9 +7,9 @@ import {
   storeCertificate,
 } from "./certificates.sql.ts";
 import { findOwnRegistration } from "../registrations/registrations.sql.ts";
-import type { AccountMode } from "../records/owner.rules.ts";
-import { CERTIFIED_KINDS, MAXIMUM_CERTIFIED_RECORDS } from "./certificate.rules.ts";
-import type { CertifiedKind } from "./certificate.rules.ts";
+import { RECORD_KINDS } from "../records/owner.rules.ts";
+import type { AccountMode, RecordKind } from "../records/owner.rules.ts";
+import { MAXIMUM_CERTIFIED_RECORDS } from "./certificate.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Context } from "../../runtime/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
@@ -56,9 +56,9 @@ export const getCertificateToken = async (
   context: Context,
   { accountId, mode }: AccountMode,
   id: string,
-  kind: CertifiedKind | null,
+  kind: RecordKind | null,
 ): Promise<string> => {
-  for (const candidate of kind === null ? CERTIFIED_KINDS : [kind]) {
+  for (const candidate of kind === null ? RECORD_KINDS : [kind]) {
     const record = await (candidate === "donation"
       ? findOwnDonation(context.db, { accountId, mode }, id)
       : findOwnRegistration(context.db, { accountId, mode, kind: candidate }, id));

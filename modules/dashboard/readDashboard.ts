@@ -1,18 +1,14 @@
 import { readDonationTotals } from "../charities/donationTotals.sql.ts";
 import { findDashboards } from "./dashboards.sql.ts";
 import { mergeVerifications } from "./certificate.rules.ts";
-import type { Verification } from "./certificate.rules.ts";
 import { listVerifications } from "./verifications.sql.ts";
 import { findProfile } from "../accounts/profiles.sql.ts";
 import { listLatestMedia } from "../planting/sites.sql.ts";
-import type { ShownMedia } from "../planting/sites.sql.ts";
 import { listPlantedSites } from "../planting/tallies.sql.ts";
-import type { PlantedSite } from "../planting/tallies.sql.ts";
 import { listPeriodTotals } from "../registrations/totals.sql.ts";
-import type { HideableSection, Profile, UnitField } from "../accounts/profile.rules.ts";
+import type { HideableSection, UnitField } from "../accounts/profile.rules.ts";
 import { isSimulated as isSimulatedPartner } from "../planting/order.rules.ts";
 import { projectImpact } from "../planting/impactFactors.rules.ts";
-import type { ProjectedImpact } from "../planting/impactFactors.rules.ts";
 import { monthOf } from "../registrations/registrations.rules.ts";
 import type { PlantingContext } from "../planting/context.ts";
 
@@ -23,30 +19,7 @@ const MEDIA_SHOWN = 6;
 export type MonthTotals = { readonly month: string } & Readonly<Record<UnitField, number>>;
 
 /** An account's public data, from production keys only. What the organization hides is null or empty. */
-export type Dashboard = {
-  readonly slug: string;
-  /** The account's name, or the one that its profile shows instead. */
-  readonly name: string;
-  readonly profile: Profile;
-  readonly trees: UnitTotals & { readonly planted: number; readonly plantedAndVerified: number };
-  readonly bottles: UnitTotals | null;
-  readonly donations: { readonly count: number; readonly amountCents: number } | null;
-  /** The last twelve months, oldest first, the current one included; empty if nothing was registered in them. */
-  readonly months: readonly MonthTotals[];
-  readonly sites: readonly PlantedSite[];
-  readonly media: readonly ShownMedia[];
-  /** Who has verified the trees of the latest planting orders, most trees first. */
-  readonly verifications: readonly Verification[];
-  /** Whether the partner that gets new trees plants nothing. */
-  readonly isPartnerSimulated: boolean;
-  /** Whether the planted trees are simulated: all or none. */
-  readonly isSimulated: boolean;
-  /** Of planted trees only, with the impact factors that it was projected by. */
-  readonly projected: (ProjectedImpact & { readonly factorIds: ReadonlySet<string> }) | null;
-  readonly updatedAt: Date;
-};
-
-type UnitTotals = { readonly total: number; readonly month: number };
+export type Dashboard = NonNullable<Awaited<ReturnType<typeof readDashboard>>>;
 
 const lastMonths = (now: Date): readonly string[] =>
   Array.from({ length: MONTHS_SHOWN }, (_, index) =>
@@ -61,10 +34,7 @@ const sumOf = (numbers: readonly number[]): number => numbers.reduce((sum, each)
  * Reads the data of a dashboard; null if the slug is unknown. Every query reads counters or the start of an index, so an
  * account with millions of registrations costs as much as a new one.
  */
-export const readDashboard = async (
-  { db, clock, planting }: PlantingContext,
-  slug: string,
-): Promise<Dashboard | null> => {
+export const readDashboard = async ({ db, clock, planting }: PlantingContext, slug: string) => {
   const account = (await findDashboards(db, [slug])).get(slug);
   if (!account) {
     return null;
@@ -104,17 +74,23 @@ export const readDashboard = async (
   const byFactor = sites.map(({ factorId, planted: count }) => ({ factorId, trees: count }));
   return {
     slug,
+    /** The account's name, or the one that its profile shows instead. */
     name: profile.displayName ?? name,
     profile,
     trees,
     bottles: isShown("bottles") ? { total: all.bottles, month: current.bottles } : null,
     donations: isShown("donations") ? donations : null,
+    /** The last twelve months, oldest first, the current one included; empty if nothing was registered in them. */
     months: hasMonths ? months : [],
     sites: isShown("sites") ? sites : [],
     media: isShown("photos") ? media : [],
+    /** Who has verified the trees of the latest planting orders, most trees first. */
     verifications: mergeVerifications(verifications),
+    /** Whether the partner that gets new trees plants nothing. */
     isPartnerSimulated,
+    /** Whether the planted trees are simulated: all or none. */
     isSimulated,
+    /** Of planted trees only, with the impact factors that it was projected by. */
     projected:
       profile.showsCarbon && trees.planted > 0
         ? {

@@ -1,11 +1,7 @@
-import type { AccountMode, Kind } from "../records/owner.rules.ts";
-import { KINDS } from "../records/owner.rules.ts";
+import type { AccountMode, RecordKind } from "../records/owner.rules.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { SHORT_TEXT_LENGTH } from "../records/fields.rules.ts";
-
-export const STATISTICS_KINDS = [...KINDS, "donation"] as const;
-export type StatisticsKind = Kind | "donation";
 
 export const INTERVALS = ["day", "month"] as const;
 export type Interval = (typeof INTERVALS)[number];
@@ -25,7 +21,7 @@ export type Grouping =
 export type DayRange = { readonly from: string; readonly to: string };
 
 export type StatisticsQuery = AccountMode & {
-  readonly kind: StatisticsKind;
+  readonly kind: RecordKind;
   readonly range: DayRange;
   readonly interval: Interval;
   readonly grouping: Grouping | null;

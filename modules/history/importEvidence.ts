@@ -19,7 +19,7 @@ import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rul
 import { treeIdentity } from "./importedRecords.rules.ts";
 import type { PlantingOrder } from "../planting/orders.sql.ts";
 import { tallyChanges } from "../planting/tally.rules.ts";
-import { digestOf, recordFacts } from "../planting/settleFacts.ts";
+import { digestOf, changeFacts } from "../planting/settleFacts.ts";
 import type { EvidenceLine, LineOutcome } from "./importLine.ts";
 import { newId } from "../../runtime/newId.ts";
 
@@ -118,7 +118,7 @@ const getOrCreateOrder = async (
   });
   const before = await resizeOrder(transaction, id, isNew ? [] : trees, 1);
   await (isNew
-    ? recordFacts(transaction, before, { facts, source: "import", now })
+    ? changeFacts(transaction, before, { facts, source: "import", now })
     : deleteSummaries(transaction, before));
   return id;
 };

@@ -3,11 +3,11 @@ import { z } from "zod";
 import { PLANTING_STAGES } from "./order.rules.ts";
 import { plantingFact } from "./fact.rules.ts";
 import type { PlantingFact } from "./fact.rules.ts";
-import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 
 const STATES = ["accepted", "waiting", "contradiction", "withdrawn"] as const;
 
-const factRow = z.strictObject({
+const factColumns = z.strictObject({
   id: safeInteger,
   stage: z.enum(PLANTING_STAGES),
   state: z.enum(STATES),
@@ -15,11 +15,11 @@ const factRow = z.strictObject({
   source: z.enum(["partner", "callback", "operator", "import"]),
   occurredAt: z.date(),
   content: plantingFact,
-  digest: z.string(),
   receivedAt: z.date(),
   withdrawnAt: z.date().nullable(),
   withdrawnBy: z.string().nullable(),
 });
+const factRow = factColumns.extend({ digest: z.string() });
 
 /** A reported fact of an order, with its state. */
 export type StoredFact = Readonly<z.output<typeof factRow>>;
@@ -33,9 +33,7 @@ export const listFacts = (
   states: readonly StoredFact["state"][] = STATES,
 ): Promise<readonly StoredFact[]> =>
   db.any(sql.type(factRow)`
-    SELECT
-      id, stage, state, reason, source, occurred_at AS "occurredAt", content, encode(digest, 'hex') AS digest,
-      received_at AS "receivedAt", withdrawn_at AS "withdrawnAt", withdrawn_by AS "withdrawnBy"
+    SELECT ${columnsOf("planting_fact", factColumns)}, encode(digest, 'hex') AS digest
     FROM planting_fact
     WHERE order_id = ${orderId} AND state = ANY(${sql.array(states, "text")})
     ORDER BY id
@@ -54,8 +52,7 @@ export const findFactOrder = (db: CommonQueryMethods, id: number): Promise<numbe
 const idRow = z.strictObject({ id: safeInteger });
 
 /**
- * Inserts a fact that waits.
- * @param fact.reinstates whether an equal fact that was withdrawn waits again
+ * Inserts a fact that waits. An equal one that was withdrawn waits again if an operator records it.
  * @returns null if an equal fact is already stored
  */
 export const insertFact = (
@@ -66,7 +63,6 @@ export const insertFact = (
     readonly digest: string;
     readonly source: FactSource;
     readonly now: Date;
-    readonly reinstates: boolean;
   },
 ): Promise<number | null> =>
   transaction.maybeOneFirst(sql.type(idRow)`
@@ -77,7 +73,7 @@ export const insertFact = (
     )
     ON CONFLICT (order_id, stage, digest) DO UPDATE
     SET state = 'waiting', reason = NULL, withdrawn_by = NULL, withdrawn_at = NULL
-    WHERE planting_fact.state = 'withdrawn' AND ${fact.reinstates}
+    WHERE planting_fact.state = 'withdrawn' AND ${fact.source === "operator"}
     RETURNING id
   `);
 
@@ -98,19 +94,24 @@ export const storeDecision = async (
   `);
 };
 
-/** Marks a fact as withdrawn. Its content and its proof stay. */
+/** Marks a fact as withdrawn, unless it is already. Its content and its proof stay. */
 export const withdrawFact = async (
   transaction: DatabaseTransactionConnection,
-  id: number,
   {
+    id,
     reason,
     operator,
     at,
-  }: { readonly reason: string; readonly operator: string; readonly at: Date },
+  }: {
+    readonly id: number;
+    readonly reason: string;
+    readonly operator: string;
+    readonly at: Date;
+  },
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_fact
     SET state = 'withdrawn', reason = ${reason}, withdrawn_by = ${operator}, withdrawn_at = ${timestamp(at)}
-    WHERE id = ${id}
+    WHERE id = ${id} AND state <> 'withdrawn'
   `);
 };

@@ -16,7 +16,6 @@ type ImpactFactor = {
   readonly kgCo2PerTree: number;
   readonly horizonYears: number;
   readonly treesPerHectare: number;
-  readonly basis: string;
   readonly source: { readonly title: string; readonly url: string };
   /** Applies to trees planted from this time on. */
   readonly effectiveFrom: Date;
@@ -30,7 +29,6 @@ export const IMPACT_FACTORS: readonly ImpactFactor[] = [
     kgCo2PerTree: 308,
     horizonYears: 25,
     treesPerHectare: 10_000,
-    basis: "840 t of carbon per hectare at maturity, times 44/12, over 10,000 trees",
     source: {
       title: "Climate Responsible: mangrove life-cycle assessment",
       url: "https://climateresponsible.com/pages/mangrove-lca",
@@ -43,8 +41,6 @@ export const IMPACT_FACTORS: readonly ImpactFactor[] = [
     kgCo2PerTree: 200,
     horizonYears: 20,
     treesPerHectare: 1112,
-    basis:
-      "lifetime of an average tree; 450 trees per acre as US forest projects plant (carbontrappers.org)",
     source: {
       title: "MoreApp: how CO2 compensation by trees is calculated",
       url: "https://help.moreapp.com",

@@ -141,23 +141,28 @@ export const IMPORTED_PARTNER = "imported";
 /**
  * Returns why a fact cannot be withdrawn, or null.
  * @param facts the facts of the order, as they would be afterwards
+ * @param withdrawn its state is the one before
  */
 export const findWithdrawalProblem = (
   { partner }: { readonly partner: string },
   facts: readonly DecidedFact[],
-  withdrawn: DecidedFact,
+  withdrawn: {
+    readonly fact: number;
+    readonly stage: PlantingStage;
+    readonly before: DecidedFact["state"];
+  },
 ): string | null => {
   const isPolled = partner !== ("manual" satisfies PartnerKind) && partner !== IMPORTED_PARTNER;
   if (isPolled && withdrawn.stage === "funds_distributed") {
-    return `fact ${withdrawn.id} says how the service has placed the order, and its next poll would only repeat it`;
+    return `fact ${withdrawn.fact} says how the service has placed the order, and its next poll would only repeat it`;
   }
   const findAccepted = (wanted: PlantingStage): DecidedFact | undefined =>
     facts.find(({ stage, state }) => state === "accepted" && stage === wanted);
   const verified = findAccepted("planted_and_verified");
   // A verification alone counts as planted on its day, which the partner has not reported.
-  const isUnplanted = withdrawn.stage === "planted" && withdrawn.state === "accepted";
+  const isUnplanted = withdrawn.stage === "planted" && withdrawn.before === "accepted";
   return isUnplanted && verified && !findAccepted("planted")
-    ? `fact ${verified.id} verifies what fact ${withdrawn.id} reports as planted; withdraw fact ${verified.id} first, or pass another planted with --replacement`
+    ? `fact ${verified.id} verifies what fact ${withdrawn.fact} reports as planted; withdraw fact ${verified.id} first, or record another planted fact before`
     : null;
 };
 

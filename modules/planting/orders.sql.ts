@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { ORDER_STAGES } from "./order.rules.ts";
 import { TIMELINE_SHAPES } from "../../runtime/config/partnerKinds.rules.ts";
@@ -74,53 +74,23 @@ const columns = sql.fragment`
   ${shownOrderPublicId} AS "shownPublicId"
 `;
 
+/** The condition that an order has a number, or a public id. */
+const isNamed = (id: number | string): FragmentSqlToken =>
+  typeof id === "number" ? sql.fragment`id = ${id}` : sql.fragment`public_id = ${id}`;
+
 /** @param id the number of an order, or its public id */
 export const findPlantingOrder = (
   db: CommonQueryMethods,
   id: number | string,
 ): Promise<PlantingOrder | null> =>
-  db.maybeOne(sql.type(orderRow)`
-    SELECT ${columns}
-    FROM planting_order
-    WHERE ${typeof id === "number" ? sql.fragment`id = ${id}` : sql.fragment`public_id = ${id}`}
-  `);
-
-/**
- * Lists the orders that have an id, of the ids that operators and clients see. Several imported orders may have the same
- * ones, which may also be those of an order that was placed here.
- */
-export const listPlantingOrdersWithId = (
-  db: CommonQueryMethods,
-  given: string,
-  limit: number,
-): Promise<readonly PlantingOrder[]> =>
-  db.any(sql.type(orderRow)`
-    SELECT ${columns}
-    FROM planting_order
-    WHERE id IN (
-      SELECT id FROM planting_order WHERE id = ${/^\d{1,9}$/u.test(given) ? Number(given) : null}::integer
-      UNION ALL
-      SELECT id FROM planting_order WHERE public_id = ${given}
-      UNION ALL
-      -- Imported orders have an index of their keys only.
-      SELECT id
-      FROM planting_order
-      WHERE imported_key IS NOT NULL
-        AND (imported_order_id::text = ${given} OR imported_public_id = ${given})
-    )
-    ORDER BY id
-    LIMIT ${limit}
-  `);
+  db.maybeOne(sql.type(orderRow)`SELECT ${columns} FROM planting_order WHERE ${isNamed(id)}`);
 
 export const lockPlantingOrder = (
   transaction: DatabaseTransactionConnection,
-  id: number,
+  id: number | string,
 ): Promise<PlantingOrder | null> =>
   transaction.maybeOne(sql.type(orderRow)`
-    SELECT ${columns}
-    FROM planting_order
-    WHERE id = ${id}
-    FOR UPDATE
+    SELECT ${columns} FROM planting_order WHERE ${isNamed(id)} FOR UPDATE
   `);
 
 /** Refunded trees of one registration. */

@@ -15,28 +15,11 @@ type TreeSelection = AccountMode & { readonly id: string };
 export const treeNotFound = (): DomainError =>
   new DomainError("record_not_found", "failed to find tree");
 
-/** Reads the evidence of trees. */
-export type EvidenceReader = {
-  /**
-   * Returns the evidence of a tree registration, or the evidence that it would have at a stage.
-   * @param stage null for the real evidence
-   * @throws DomainError record_not_found when the account has no such registration in this mode
-   */
-  readonly read: (
-    selection: TreeSelection,
-    stage: EvidenceStage | null,
-  ) => Promise<{
-    readonly evidence: TreeEvidence;
-    /** Whether the evidence is expected to stay, because the order is no longer polled and its timeline is complete. */
-    readonly isComplete: boolean;
-  }>;
-};
-
 /**
  * Creates a reader of trees that looks them up in batches. It derives evidence from the facts of the order, so all processes
  * return the same until the next milestone, and none returns what a client has just changed.
  */
-export const createEvidenceReader = ({ db, planting }: EvidenceContext): EvidenceReader => {
+export const createEvidenceReader = ({ db, planting }: EvidenceContext) => {
   const findTree = createLookups(async (names) => {
     const selections = names.map((name): TreeSelection => {
       const [accountId = "", mode, ...id] = name.split(" ");
@@ -45,33 +28,39 @@ export const createEvidenceReader = ({ db, planting }: EvidenceContext): Evidenc
     const trees = await listEvidenceTrees(db, selections);
     return new Map(trees.map((tree) => [names[tree.place] ?? "", tree]));
   });
-  return {
-    read: async ({ accountId, mode, id }, stage) => {
-      const tree = await findTree(`${accountId} ${mode} ${id}`);
-      if (!tree) {
-        throw treeNotFound();
-      }
-      const registration = { ...tree, id: shownIdOf(tree) };
-      if (stage !== null) {
-        return {
-          evidence: buildTreeEvidence(simulateEvidence(registration, stage)),
-          isComplete: false,
-        };
-      }
-      const configured = planting.partnerFor(mode);
-      const { partner, isOrderedElsewhere } = tree;
-      const evidence = buildTreeEvidence({
-        registration,
-        partnerName: isOrderedElsewhere ? "Earlier system" : (tree.partnerName ?? configured.name),
-        importedFrom: tree.importedFrom,
-        isSimulated: isSimulated(expectedPartner(tree, configured.kind) ?? ""),
-        shape: tree.timeline ?? configured.timeline,
-        order: tree.order,
-        facts: tree.facts,
-        region: tree.region,
-        idOf: (kind, reference) => referenceId(partner ?? "", kind, reference),
-      });
-      return { evidence, isComplete: isExpectedToStay(tree) };
-    },
+
+  /**
+   * Returns the evidence of a tree registration, or the evidence that it would have at a stage.
+   * @param stage null for the real evidence
+   * @returns `isComplete`: whether it is expected to stay, because the order is no longer polled and its timeline is complete
+   * @throws DomainError record_not_found when the account has no such registration in this mode
+   */
+  return async (
+    { accountId, mode, id }: TreeSelection,
+    stage: EvidenceStage | null,
+  ): Promise<{ readonly evidence: TreeEvidence; readonly isComplete: boolean }> => {
+    const tree = await findTree(`${accountId} ${mode} ${id}`);
+    if (!tree) {
+      throw treeNotFound();
+    }
+    const registration = { ...tree, id: shownIdOf(tree) };
+    if (stage !== null) {
+      const simulated = simulateEvidence(registration, stage);
+      return { evidence: buildTreeEvidence(simulated), isComplete: false };
+    }
+    const configured = planting.partnerFor(mode);
+    const { partner, isOrderedElsewhere } = tree;
+    const evidence = buildTreeEvidence({
+      registration,
+      partnerName: isOrderedElsewhere ? "Earlier system" : (tree.partnerName ?? configured.name),
+      importedFrom: tree.importedFrom,
+      isSimulated: isSimulated(expectedPartner(tree, configured.kind) ?? ""),
+      shape: tree.timeline ?? configured.timeline,
+      order: tree.order,
+      facts: tree.facts,
+      region: tree.region,
+      idOf: (kind, reference) => referenceId(partner ?? "", kind, reference),
+    });
+    return { evidence, isComplete: isExpectedToStay(tree) };
   };
 };

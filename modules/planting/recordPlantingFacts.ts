@@ -1,22 +1,23 @@
 import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { Context } from "../../runtime/context.ts";
-import type { PlantingFact, PlantingReport } from "./fact.rules.ts";
+import type { PlantingFact } from "./fact.rules.ts";
 import type { FactSource } from "./facts.sql.ts";
 import { requireOrder } from "./order.rules.ts";
 import type { PlantingOrder } from "./orders.sql.ts";
-import { findPlantingOrder, lockPlantingOrder } from "./orders.sql.ts";
-import { recordFacts } from "./settleFacts.ts";
+import { lockPlantingOrder } from "./orders.sql.ts";
+import { changeFacts } from "./settleFacts.ts";
 import type { RecordedFact } from "./settleFacts.ts";
 
 /**
- * Records facts of an order in one transaction.
+ * Records facts of an order in one transaction. The order's workflow finds them at its next poll.
+ * @param orderId the number of the order, or its public id
  * @param reported the facts, or a function that returns them for the locked order
- * @throws DomainError record_not_found or request_invalid, as `recordFacts`; nothing is recorded then
+ * @throws DomainError record_not_found or request_invalid, as `changeFacts`; nothing is recorded then
  */
 export const recordPlantingFacts = (
   { db, clock, actor }: Context & Partial<OperatorContext>,
-  orderId: number,
+  orderId: number | string,
   reported: readonly PlantingFact[] | ((order: PlantingOrder) => readonly PlantingFact[]),
   source: FactSource,
 ): Promise<readonly RecordedFact[]> =>
@@ -24,28 +25,15 @@ export const recordPlantingFacts = (
     const order = requireOrder(await lockPlantingOrder(transaction, orderId));
     const now = clock.now();
     const facts = typeof reported === "function" ? reported(order) : reported;
-    const { recorded } = await recordFacts(transaction, order, { facts, source, now });
+    const { recorded } = await changeFacts(transaction, order, { facts, source, now });
     if (actor) {
       const details = { facts: recorded.map(({ stage, outcome }) => ({ stage, outcome })) };
       await recordAction(transaction, actor, now, {
         action: "evidence.record",
         accountId: order.accountId,
-        subject: String(orderId),
+        subject: String(order.id),
         details,
       });
     }
     return recorded;
   });
-
-/**
- * Records a report by a partner or an operator. The order's workflow finds it at its next poll.
- * @throws DomainError record_not_found or request_invalid; nothing of the report is recorded then
- */
-export const reportPlanting = async (
-  context: Context & Partial<OperatorContext>,
-  { order: publicId, facts }: PlantingReport,
-  source: FactSource,
-): Promise<readonly RecordedFact[]> => {
-  const { id } = requireOrder(await findPlantingOrder(context.db, publicId));
-  return recordPlantingFacts(context, id, facts, source);
-};

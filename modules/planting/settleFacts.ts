@@ -1,11 +1,12 @@
 import { hash } from "node:crypto";
 import type { DatabaseTransactionConnection } from "slonik";
 import { insertEvents } from "../events/events.sql.ts";
+import type { NewEvent } from "../events/events.sql.ts";
 import { createEvent } from "../events/recordEvent.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { findFutureProblem, plantingFact, sitesOf } from "./fact.rules.ts";
 import type { AcceptedFacts, PlantingFact } from "./fact.rules.ts";
-import { insertFact, listFacts, storeDecision } from "./facts.sql.ts";
+import { insertFact, listFacts, storeDecision, withdrawFact } from "./facts.sql.ts";
 import type { FactSource, StoredFact } from "./facts.sql.ts";
 import type { PlantingStage } from "./order.rules.ts";
 import type { PlantingOrder } from "./orders.sql.ts";
@@ -27,27 +28,18 @@ export type RecordedFact = {
 /** Equal facts have equal digests, because the schema parses fields into a fixed order. */
 export const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stringify(fact), "hex");
 
-const referencesOf = ({ content }: StoredFact): readonly string[] =>
-  sitesOf(content).map(({ reference }) => reference);
-
-/**
- * Stores sites that a fact names, and returns the parts of an order's trees at them.
- * @param isStored tells of which sites the fact's details are stored
- */
+/** Returns the parts of an order's trees at the sites that a fact names. */
 const sharesOf = async (
   transaction: DatabaseTransactionConnection,
   { partner }: PlantingOrder,
-  fact: StoredFact,
-  isStored: (reference: string) => boolean,
+  { content }: StoredFact,
 ): Promise<readonly SiteShare[]> => {
-  const { content } = fact;
   const sites = sitesOf(content);
-  const stored = sites.filter(({ reference }) => isStored(reference));
-  if (stored.length > 0) {
-    await storeSites(transaction, partner, stored);
-  }
-  const references = referencesOf(fact);
-  const siteIds = await listSiteIds(transaction, partner, references);
+  const siteIds = await listSiteIds(
+    transaction,
+    partner,
+    sites.map(({ reference }) => reference),
+  );
   const allocations = content.stage === "allocated" ? content.allocations : [];
   const bySite = new Map<number, SiteShare>();
   for (const [index, { reference, region, forest_type: forestType }] of sites.entries()) {
@@ -61,6 +53,9 @@ const sharesOf = async (
 const timeOf = (fact: PlantingFact | undefined): Date | null =>
   fact ? new Date(fact.occurred_at) : null;
 
+const inEffect = (facts: readonly StoredFact[]): readonly StoredFact[] =>
+  facts.filter(({ state }) => state === "accepted");
+
 /** Derives an order from the facts in effect, and stores their sites and all decisions. The order is not stored yet. */
 const settleFacts = async (
   transaction: DatabaseTransactionConnection,
@@ -70,19 +65,23 @@ const settleFacts = async (
   const found = await listFacts(transaction, before.id);
   const decided = decideFacts(before.timeline, found);
   const facts = found.map((fact): StoredFact => Object.assign({}, fact, decided.get(fact.id)));
-  const accepted = facts.filter(({ state }) => state === "accepted");
-  const acceptedIds = new Set(accepted.map(({ id }) => id));
+  const accepted = inEffect(facts);
+  const isAccepted = new Set(accepted.map(({ id }) => id));
+  const wasAccepted = new Set(inEffect(factsBefore).map(({ id }) => id));
   // Of a site that a withdrawn fact has named, the details are again those of the fact that still names it.
   const released = new Set(
-    factsBefore
-      .filter(({ id, state }) => state === "accepted" && !acceptedIds.has(id))
-      .flatMap(referencesOf),
+    inEffect(factsBefore)
+      .filter(({ id }) => !isAccepted.has(id))
+      .flatMap(({ content }) => sitesOf(content).map(({ reference }) => reference)),
   );
   const named = new Map<StoredFact["stage"], readonly SiteShare[]>();
   for (const fact of accepted) {
-    const isNew = found.some(({ id, state }) => id === fact.id && state !== "accepted");
-    const isStored = (reference: string): boolean => isNew || released.has(reference);
-    named.set(fact.stage, await sharesOf(transaction, before, fact, isStored));
+    const isNew = !wasAccepted.has(fact.id);
+    const stored = sitesOf(fact.content).filter(
+      ({ reference }) => isNew || released.has(reference),
+    );
+    await storeSites(transaction, before.partner, stored);
+    named.set(fact.stage, await sharesOf(transaction, before, fact));
   }
   const shares = named.get("allocated") ?? named.get("planted_and_verified") ?? [];
   const contents: AcceptedFacts = Object.fromEntries(
@@ -113,64 +112,78 @@ const settleFacts = async (
   return { order, facts };
 };
 
-type Report = {
-  readonly facts: readonly PlantingFact[];
-  readonly source: FactSource;
-  readonly now: Date;
-  /** Those of a correction, which has withdrawn one since. */
-  readonly factsBefore?: readonly StoredFact[];
+/** An earlier fact that has another state now. */
+export type FactChange = {
+  readonly fact: number;
+  readonly stage: PlantingStage;
+  readonly before: StoredFact["state"];
+  readonly after: StoredFact["state"];
 };
 
-/** What a report has changed. */
-export type RecordedReport = {
+const milestoneReached = (order: PlantingOrder, milestone: PlantingStage): NewEvent =>
+  createEvent(order, {
+    type: "evidence.milestone_reached",
+    data: {
+      order_id: order.shownId,
+      public_id: order.shownPublicId,
+      milestone,
+      tree_count: order.treeCount - order.refundedCount,
+    },
+  });
+
+/**
+ * Records facts of an order or withdraws one, and stores what follows: its stage, sites and tally, and events of the milestones
+ * that it has reached. Facts may come in any order and repeatedly. The caller must hold the order's lock.
+ * @throws DomainError request_invalid if a fact is dated in the future
+ */
+export const changeFacts = async (
+  transaction: DatabaseTransactionConnection,
+  before: PlantingOrder,
+  {
+    facts: reported,
+    source,
+    now,
+    withdrawal,
+  }: {
+    readonly facts: readonly PlantingFact[];
+    readonly source: FactSource;
+    readonly now: Date;
+    readonly withdrawal?: Parameters<typeof withdrawFact>[1];
+  },
+): Promise<{
   /** The same object if nothing has changed. */
   readonly order: PlantingOrder;
   readonly facts: readonly StoredFact[];
   /** The outcomes of the reported facts. */
   readonly recorded: readonly RecordedFact[];
-  /** The earlier facts that have another state now. */
-  readonly changes: readonly {
-    readonly fact: number;
-    readonly stage: PlantingStage;
-    readonly before: StoredFact["state"];
-    readonly after: StoredFact["state"];
-  }[];
-};
-
-/**
- * Records facts of an order, and stores what follows: its stage, sites and tally, and events of the milestones that it has
- * reached. Facts may come in any order and repeatedly. The caller must hold the order's lock.
- * @throws DomainError request_invalid if a fact is dated in the future
- */
-export const recordFacts = async (
-  transaction: DatabaseTransactionConnection,
-  before: PlantingOrder,
-  { facts: reported, source, now, ...correction }: Report,
-): Promise<RecordedReport> => {
+  readonly changes: readonly FactChange[];
+}> => {
   const contents = reported.map((fact) => plantingFact.parse(fact));
   const [problem] = contents.flatMap((fact) => findFutureProblem(fact, now) ?? []);
   if (problem !== undefined) {
     throw invalidRequest(problem);
   }
-  const factsBefore = correction.factsBefore ?? (await listFacts(transaction, before.id));
+  const factsBefore = await listFacts(transaction, before.id);
   const stateBefore = new Map(factsBefore.map(({ id, state }) => [id, state]));
-  const reinstates = source === "operator" && correction.factsBefore === undefined;
-  const newIds: (number | null)[] = [];
+  if (withdrawal) {
+    await withdrawFact(transaction, withdrawal);
+  }
+  const given: { readonly content: PlantingFact; readonly digest: string; newId: number | null }[] =
+    [];
   for (const content of contents) {
-    const fact = { content, digest: digestOf(content), source, now, reinstates };
-    newIds.push(await insertFact(transaction, before.id, fact));
+    const digest = digestOf(content);
+    const newId = await insertFact(transaction, before.id, { content, digest, source, now });
+    given.push({ content, digest, newId });
   }
   const { order, facts } = await settleFacts(transaction, before, factsBefore);
 
-  const recorded = contents.map((content, index): RecordedFact => {
-    const { stage } = content;
-    const digest = digestOf(content);
+  const recorded = given.map(({ content: { stage }, digest, newId }): RecordedFact => {
     const {
       id = null,
       state = "waiting",
       reason = null,
     } = facts.find((fact) => fact.stage === stage && fact.digest === digest) ?? {};
-    return id === newIds[index] || state === "withdrawn"
+    return id === newId || state === "withdrawn"
       ? { stage, outcome: state, reason }
       : { stage, outcome: "repeated", reason: null };
   });
@@ -178,8 +191,8 @@ export const recordFacts = async (
     const state = stateBefore.get(id) ?? after;
     return state === after ? [] : [{ fact: id, stage, before: state, after }];
   });
-  const reached = facts
-    .filter(({ id, state }) => state === "accepted" && stateBefore.get(id) !== "accepted")
+  const reached = inEffect(facts)
+    .filter(({ id }) => stateBefore.get(id) !== "accepted")
     .map(({ stage }) => stage);
   if (reached.length === 0 && changes.every((change) => change.before !== "accepted")) {
     return { order: before, facts, recorded, changes };
@@ -190,25 +203,12 @@ export const recordFacts = async (
   if (reached.some((stage) => stage === "planted" || stage === "planted_and_verified")) {
     await deleteSummaries(transaction, order);
   }
-  const reachedBefore = new Set(
-    factsBefore.filter(({ state }) => state === "accepted").map(({ stage }) => stage),
-  );
+  const reachedBefore = new Set(inEffect(factsBefore).map(({ stage }) => stage));
   // Planting may be reported after its verification. An order that falls back, because a fact was withdrawn, can reach a
   // stage again. The milestones of imported evidence were reached in another system.
-  const milestones = PLANTING_STAGES.filter(
+  const events = PLANTING_STAGES.filter(
     (stage) => source !== "import" && reached.includes(stage) && !reachedBefore.has(stage),
-  );
-  const events = milestones.map((milestone) =>
-    createEvent(order, {
-      type: "evidence.milestone_reached",
-      data: {
-        order_id: order.shownId,
-        public_id: order.shownPublicId,
-        milestone,
-        tree_count: order.treeCount - order.refundedCount,
-      },
-    }),
-  );
+  ).map((milestone) => milestoneReached(order, milestone));
   await insertEvents(transaction, events, now);
   return { order, facts, recorded, changes };
 };

@@ -32,6 +32,9 @@ export const storeSites = async (
   partner: string,
   sites: readonly ReportedSite[],
 ): Promise<void> => {
+  if (sites.length === 0) {
+    return;
+  }
   const named = [...new Map(sites.map((site) => [site.reference, site])).values()];
   const details = sql.join(
     DETAILS.map((name) => sql.identifier([name])),

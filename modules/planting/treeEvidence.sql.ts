@@ -15,27 +15,35 @@ import {
 } from "./orders.sql.ts";
 import { namedIds } from "../records/ownedRecords.sql.ts";
 import { positionColumn } from "../records/listPositions.sql.ts";
-import { safeInteger, sql } from "../../db/sql.ts";
+import { columnsOf, safeInteger, sql } from "../../db/sql.ts";
 
-const treeRow = z.strictObject({
-  /** Which of the named trees it is, counted from 0. */
-  place: z.int(),
+const registrationColumns = z.strictObject({
   id: z.uuid(),
   importedId: z.string().nullable(),
   createdAt: z.date(),
-  position: z.string(),
   count: safeInteger,
   fractionalCount: z.number(),
   attribution: z.string(),
   refundedCount: safeInteger,
-  isOrderedElsewhere: z.boolean(),
-  /** Null until the registration is in one. */
-  order: orderedTrees.nullable(),
+});
+
+/** Null until the registration is in an order. */
+const orderColumns = z.strictObject({
   importedFrom: z.string().nullable(),
   partner: z.string().nullable(),
   partnerName: z.string().nullable(),
   timeline: z.enum(TIMELINE_SHAPES).nullable(),
   stage: z.enum(ORDER_STAGES).nullable(),
+});
+
+const treeRow = z.strictObject({
+  /** Which of the named trees it is, counted from 0. */
+  place: z.int(),
+  ...registrationColumns.shape,
+  position: z.string(),
+  isOrderedElsewhere: z.boolean(),
+  ...orderColumns.shape,
+  order: orderedTrees.nullable(),
   isFinished: z.boolean(),
   region: z.string().nullable(),
   facts: acceptedFacts,
@@ -52,25 +60,15 @@ export const listEvidenceTrees = (
   db.any(sql.prepared("list_evidence_trees", treeRow)`
     SELECT
       named.place,
-      registration.id,
-      registration.imported_id AS "importedId",
-      registration.created_at AS "createdAt",
+      ${columnsOf("registration", registrationColumns)},
       ${positionColumn("registration")},
-      registration.count,
-      registration.fractional_count AS "fractionalCount",
-      registration.attribution,
-      registration.refunded_count AS "refundedCount",
       registration.planting_order_id IS NULL AS "isOrderedElsewhere",
+      ${columnsOf("planting_order", orderColumns)},
       CASE WHEN planting_order.id IS NOT NULL THEN json_build_object(
         'orderId', ${shownOrderId}, 'orderPublicId', ${shownOrderPublicId}, 'treeOrderId', registration.tree_order_id,
         'treeOrderPublicId', registration.tree_order_public_id, 'treeCount', ${orderedCount},
         'buyerName', planting_order.buyer_name
       ) END AS "order",
-      planting_order.imported_from AS "importedFrom",
-      planting_order.partner,
-      planting_order.partner_name AS "partnerName",
-      planting_order.timeline,
-      planting_order.stage,
       planting_order.finished_at IS NOT NULL AS "isFinished",
       planting_order.site_shares -> 0 ->> 'region' AS region,
       ${factsOfOrder} AS facts

@@ -21,6 +21,10 @@ export const accountModeOf = ({ accountId, mode }: AccountMode): AccountMode => 
 export const KINDS = ["tree", "bottle"] as const;
 export type Kind = (typeof KINDS)[number];
 
+/** The kinds of records: impact actions, and donations. */
+export const RECORD_KINDS = [...KINDS, "donation"] as const;
+export type RecordKind = (typeof RECORD_KINDS)[number];
+
 /** The kind that a partner plants, and that has evidence. */
 export const PLANTED_KIND = "tree" satisfies Kind;
 

@@ -1,11 +1,11 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { donationCoreColumns, donationCoreRow } from "../charities/donations.sql.ts";
+import { donationCore } from "../charities/donations.sql.ts";
 import { kindColumn, modeColumn } from "../records/columns.sql.ts";
 import { olderThan } from "../records/listPositions.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
 import type { AccountMode, Owner } from "../records/owner.rules.ts";
-import { inMicroseconds, safeInteger, sql } from "../../db/sql.ts";
+import { columnsOf, inMicroseconds, safeInteger, sql } from "../../db/sql.ts";
 import { conditionsOf } from "./customers.rules.ts";
 import type { ImpactFilter, KnownCustomer } from "./customers.rules.ts";
 import { isFiltered, isOfCustomer } from "./customers.sql.ts";
@@ -120,17 +120,15 @@ export const listNewestUnits = (
     LIMIT ${limit}
   `);
 
-const unrefundedRow = z.strictObject(donationCoreRow);
-
 /** Locks the newest donations that are not refunded, until the transaction ends. */
 export const lockNewestDonations = (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
   filter: ImpactFilter,
   limit: number,
-): Promise<readonly Readonly<z.output<typeof unrefundedRow>>[]> =>
-  transaction.any(sql.type(unrefundedRow)`
-    SELECT ${donationCoreColumns}
+): Promise<readonly Readonly<z.output<typeof donationCore>>[]> =>
+  transaction.any(sql.type(donationCore)`
+    SELECT ${columnsOf("donation", donationCore)}
     FROM donation
     WHERE ${isFiltered("donation", owner, filter)} AND NOT refunded
     ${newestFirst}

@@ -9,7 +9,6 @@ import { createBilling } from "../../modules/billing/createBilling.ts";
 import { createCharities } from "../../modules/charities/createCharities.ts";
 import type { Gate } from "../../runtime/gate.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { CATALOGUE_ONLY } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { READY } from "../support/readiness.ts";
 import { unreachableTemporal, validateThrough } from "../support/temporalOnDemand.ts";
@@ -46,7 +45,7 @@ export const createTestContext = ({
     readReadiness: () => READY,
     streaming: { gate: listGate, writeTimeoutMs, pageSearchMs },
     billing: createBilling({ db, stripe: null }),
-    charities: createCharities({ db, clock, settings: CATALOGUE_ONLY }),
+    charities: createCharities({ db, clock, config: {} }),
     validateCharity: validateThrough(unreachableTemporal, () => Promise.resolve("test")),
     planting: createTestPlanting(),
     webhookSettings: { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] },

@@ -8,7 +8,7 @@ import { validateCharity } from "../../modules/charities/confirmCharity.ts";
 import { startApiOf, startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, freshEin } from "../support/factories.ts";
-import { addEveryOrgCharity, readDonationLedger, settingsOf } from "./donations/donationSetup.ts";
+import { addEveryOrgCharity, readDonationLedger, configOf } from "./donations/donationSetup.ts";
 import { startProviderDouble } from "./startProviderDouble.ts";
 
 const test = testWithDatabase();
@@ -60,7 +60,7 @@ test("an account that has used its share of a charity provider gets a 503, and a
   const charities = createCharities({
     db,
     clock: systemClock,
-    settings: settingsOf(double),
+    config: configOf(double),
     startTimeout: () => new AbortController().signal,
   });
   const { call } = await startStandaloneApi(t, {
@@ -75,12 +75,14 @@ test("an account that has used its share of a charity provider gets a 503, and a
   }
   const { find } = charities.named("everyorg", busy.id);
   const signal = new AbortController().signal;
-  await Promise.all(
-    Array.from({ length: 75 }, (_, index) =>
+  const results = await Promise.allSettled(
+    Array.from({ length: 130 }, (_, index) =>
       find({ ein: null, nonprofitId: `unknown-${index}` }, signal),
     ),
   );
+  t.is(results.filter(({ status }) => status === "rejected").length, 55);
   const callsBefore = double.calls.length;
+  t.is(callsBefore, 75);
   const send = async (key: string) => [
     await call("GET", `/charities/search?ein=${eins[0]}`, { key }),
     await call("POST", "/charities/donate", { key, body: { amount_cents: 1, ein: eins[1] } }),

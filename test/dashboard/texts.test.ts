@@ -346,25 +346,25 @@ test("a certificate of one tree is in the singular", (t) => {
   t.regex(pageOf({ count: 3 }), /> ?All 3 planted and verified by a third party on/u);
 });
 
-test("a certificate of which a part was refunded shows what is left, and what was registered", (t) => {
+test("a certificate of which a part was refunded shows what is left", (t) => {
+  const rest = "The rest of what was registered was refunded.";
   t.deepEqual(summaryOf(pageOf({ count: 1000, refundedCount: 999 })), {
-    description: "1 tree left. 1,000 trees registered, 999 trees refunded.",
-    headline: "1 tree left 1,000 trees registered, 999 trees refunded.",
+    description: `1 tree left. ${rest}`,
+    headline: `1 tree left ${rest}`,
   });
-  t.deepEqual(summaryOf(orderOf(REGISTRATION, { ...DONATION, ...REFUNDED })), {
-    description:
-      "1 tree left. 1 tree and a donation of $50.00 to American Red Cross registered, a donation of $50.00 to American Red Cross refunded.",
-    headline:
-      "1 tree left 1 tree and a donation of $50.00 to American Red Cross registered, a donation of $50.00 to American Red Cross refunded.",
-  });
-  t.is(
-    summaryOf(orderOf({ ...REGISTRATION, count: 2, refundedCount: 2 }, DONATION)).description,
-    "$50.00 donation to American Red Cross left. 2 trees and a donation of $50.00 to American Red Cross registered, 2 trees refunded.",
-  );
-  t.is(
-    summaryOf(orderOf({ ...REGISTRATION, count: 3, refundedCount: 2 }, DONATION)).description,
-    "1 tree and a donation of $50.00 to American Red Cross left. 3 trees and a donation of $50.00 to American Red Cross registered, 2 trees refunded.",
-  );
+  for (const [items, left] of [
+    [[REGISTRATION, { ...DONATION, ...REFUNDED }], "1 tree left."],
+    [
+      [{ ...REGISTRATION, count: 2, refundedCount: 2 }, DONATION],
+      "$50.00 donation to American Red Cross left.",
+    ],
+    [
+      [{ ...REGISTRATION, count: 3, refundedCount: 2 }, DONATION],
+      "1 tree and a donation of $50.00 to American Red Cross left.",
+    ],
+  ] as const) {
+    t.is(summaryOf(orderOf(...items)).description, `${left} ${rest}`);
+  }
 });
 
 test("a certificate no longer counts once all it certifies is refunded", (t) => {

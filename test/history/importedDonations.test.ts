@@ -9,7 +9,6 @@ import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import { simulateAllocated } from "../../modules/planting/simulated/simulatedFacts.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { readEvents } from "../events/readEvents.ts";
-import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { orderedTree } from "./evidenceLines.ts";
@@ -202,7 +201,7 @@ test("events of an imported order name the ids that its evidence shows", async (
   });
 });
 
-test("an operator finds an imported order by the ids that clients see, and sees them", async (t) => {
+test("an operator sees the ids of an imported order that clients see", async (t) => {
   const { impact, id: org, order } = await importOrder(t, 90_000_108);
   const ids = {
     id: order.id,
@@ -214,33 +213,9 @@ test("an operator finds an imported order by the ids that clients see, and sees 
   t.like(readJson(listed), [ids]);
   const table = await impact("evidence", "order", "list", "--org", org);
   t.regex(table.stdout, /ORD-90000108/u);
-  for (const given of [String(order.id), order.publicId, "90000108", "ORD-90000108"]) {
+  for (const given of [String(order.id), order.publicId]) {
     const shown = await impact("evidence", "order", "show", given, "--json");
     t.is(shown.exitCode, 0, shown.stderr);
     t.like(readJson(shown), ids);
-  }
-  const record = await impact("evidence", "order", "show", "ORD-90000108");
-  t.regex(record.stdout, /90000108/u);
-  t.regex(record.stdout, /ORD-90000108/u);
-});
-
-test("a number that is one order's and shown as another's is not taken for either", async (t) => {
-  const setup = await setUpPlanting(t.context.db, { partner: "manual" });
-  await setup.register(3);
-  await setup.createOrders();
-  const [own] = await setup.orders();
-  if (!own) {
-    throw new Error("There is an order.");
-  }
-  const { impact, order } = await importOrder(t, own.id);
-
-  const run = await impact("evidence", "order", "show", String(own.id));
-
-  t.is(run.exitCode, 1);
-  t.regex(run.stderr, /Several planting orders have the id/u);
-  for (const { publicId, accountId } of [own, order]) {
-    t.true(run.stdout.includes(publicId), run.stdout);
-    const shown = await impact("evidence", "order", "show", publicId, "--json");
-    t.is(z.looseObject({ org_id: z.string() }).parse(readJson(shown)).org_id, accountId);
   }
 });

@@ -6,7 +6,7 @@ import { listPlantedSites } from "../../modules/planting/tallies.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
-import { correctPlantingFact } from "../../modules/planting/correctPlantingFact.ts";
+import { withdrawPlantingFact } from "../../modules/planting/withdrawPlantingFact.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -135,8 +135,7 @@ test("a withdrawn fact of imported evidence is gone, and recording it again show
     clock: systemClock,
     actor: { kind: "operator", name: "ann", reason: null },
   } as const;
-  const withdrawal = { reason: "wrong photos", replacement: null };
-  await correctPlantingFact(deps, fact?.id ?? 0, withdrawal);
+  await withdrawPlantingFact(deps, fact?.id ?? 0, "wrong photos");
   t.like(await read("a"), { status: "allocated", provider_meta: { allocation_id: 31 } });
   t.deepEqual(await listPlantedSites(db, id, false), []);
   t.like(summaryOf(await importEvidence(plantedRecord("a", 31))), { known: 1 });

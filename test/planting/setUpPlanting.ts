@@ -14,8 +14,7 @@ import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import type { RefundedItem } from "../../modules/registrations/writeRefunds.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
-import { correctPlantingFact } from "../../modules/planting/correctPlantingFact.ts";
-import type { CorrectedOrder } from "../../modules/planting/correctPlantingFact.ts";
+import { withdrawPlantingFact } from "../../modules/planting/withdrawPlantingFact.ts";
 import {
   simulateAllocated,
   simulatePlanted,
@@ -135,7 +134,7 @@ export const setUpPlanting = async (
 
 const ACTOR = { kind: "operator", name: "ann", reason: "wrong" } as const;
 
-/** Reports and corrects facts of an order, as operators do. */
+/** Reports and withdraws facts of an order, as operators do. */
 export const reportsOf = ({ deps }: PlantingSetup, order: PlantingOrder) => {
   const { db } = deps;
   const context = { ...deps, actor: ACTOR };
@@ -156,15 +155,8 @@ export const reportsOf = ({ deps }: PlantingSetup, order: PlantingOrder) => {
     numberOf,
     states: async (): Promise<readonly string[]> =>
       (await listFacts(db, order.id)).map(({ stage, state }) => `${stage} ${state}`),
-    withdraw: async (
-      stage: PlantingFact["stage"],
-      ...replacement: readonly PlantingFact[]
-    ): Promise<CorrectedOrder> =>
-      correctPlantingFact(context, await numberOf(stage), {
-        reason: "wrong",
-        replacement:
-          replacement.length > 0 ? { order: order.publicId, facts: [...replacement] } : null,
-      }),
+    withdraw: async (stage: PlantingFact["stage"]) =>
+      withdrawPlantingFact(context, await numberOf(stage), "wrong"),
   };
 };
 

@@ -6,7 +6,6 @@ import type { NewLimit } from "../../modules/accounts/limits.rules.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import type { NewRegistration } from "../../modules/registrations/registrations.rules.ts";
-import type { CharitySettings } from "../../modules/charities/createCharities.ts";
 import { createOrganization } from "../../modules/accounts/createOrganization.ts";
 import type {
   CreatedOrganization,
@@ -50,9 +49,6 @@ export const setLimits = (
   { countPerDay }: Pick<NewLimit, "countPerDay">,
   mode: Mode = "live",
 ): Promise<void> => setAccountLimit(db, accountId, { mode, countPerDay });
-
-/** The built-in catalogue is the only charity provider. */
-export const CATALOGUE_ONLY: CharitySettings = { everyorg: null, change: null, pledge: null };
 
 let lastEin = 400_000_000;
 

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { charityOf } from "./charityFields.ts";
-import type { RemoteApi } from "./createRemoteProvider.ts";
+import type { OpenRemoteApi } from "./createRemoteProvider.ts";
 
 /*
  * The API of Change, v1 (docs.getchange.io); the facts are from that documentation. A search returns no total, and without a
@@ -17,13 +17,10 @@ const nonprofit = charityOf(({ id, name, ein, mission, description, website, ico
   iconUrl: icon_url,
 }));
 
-export const changeApi = (
-  apiBase: string,
-  { publicKey, secretKey }: { readonly publicKey: string; readonly secretKey: string },
-): RemoteApi => ({
+export const changeApi: OpenRemoteApi = ({ url, keys: [publicKey = "", secretKey = ""] }) => ({
   name: "change",
   detailsRequest: (id) => ({
-    url: `${apiBase}/nonprofits/${id}`,
+    url: `${url}/nonprofits/${id}`,
     headers: {
       authorization: `Basic ${Buffer.from(`${publicKey}:${secretKey}`).toString("base64")}`,
     },
@@ -31,7 +28,7 @@ export const changeApi = (
   details: nonprofit,
   findsEins: false,
   searchRequest: (term, page, limit) => ({
-    url: `${apiBase}/nonprofits`,
+    url: `${url}/nonprofits`,
     parameters: {
       public_key: publicKey,
       ...(term === null ? {} : { search_term: term }),

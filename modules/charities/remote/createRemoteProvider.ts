@@ -1,11 +1,12 @@
 import type { LRUCache } from "lru-cache";
+import type { CommonQueryMethods } from "slonik";
 import type { z } from "zod";
 import type { CharityProviderName } from "../../accounts/accounts.rules.ts";
 import { splitReadable } from "../../../runtime/splitReadable.ts";
 import { nameWords } from "../charities.rules.ts";
 import type { Charity, CharityIds, Ein } from "../charities.rules.ts";
-import { CharityProviderError } from "../provider.ts";
-import type { CharityPage, CharityProvider, CharityQuery } from "../provider.ts";
+import { CharityProviderError, NO_MATCHES } from "../provider.ts";
+import type { CharityProvider, CharityQuery } from "../provider.ts";
 import { fetchJson } from "./fetchJson.ts";
 import type { CallName, JsonRequest, StartTimeout } from "./fetchJson.ts";
 
@@ -35,6 +36,15 @@ export type RemoteApi = {
   readonly takePermit?: (call: CallName) => Promise<void>;
 };
 
+/** Opens the API of a provider for one account. */
+export type OpenRemoteApi = (options: {
+  readonly url: string;
+  readonly keys: readonly string[];
+  /** Counts the account's calls by all processes. */
+  readonly db: CommonQueryMethods;
+  readonly accountId: string;
+}) => RemoteApi;
+
 /** Charities that were found, by `lookupOf`. */
 export type FoundCharities = LRUCache<string, Charity>;
 
@@ -56,17 +66,12 @@ const totalOf = (
   { page, pageSize }: CharityQuery,
   listedCount: number,
   total: number | null,
-): Omit<CharityPage, "items"> => {
+): number => {
   // An empty page may be beyond the last.
   const seen = listedCount === 0 ? 0 : (page - 1) * pageSize + listedCount;
-  return total === null
-    ? {
-        // A full page may not be the last, so a client that pages by the total must be able to request another.
-        totalItems: listedCount === pageSize ? seen + 1 : seen,
-        totalIsExact: listedCount < pageSize && (listedCount > 0 || page === 1),
-      }
-    : // The reported total can be lower than the number of results.
-      { totalItems: Math.max(total, seen), totalIsExact: total >= seen };
+  // A full page may not be the last, so a client that pages by the total must be able to request another. The reported total
+  // can be lower than the number of results.
+  return Math.max(total ?? (listedCount === pageSize ? seen + 1 : seen), seen);
 };
 
 const lookupOf = (provider: RemoteProviderName, { ein, nonprofitId }: CharityIds): string =>
@@ -160,21 +165,17 @@ export const createRemoteProvider = (api: RemoteApi, context: RemoteContext): Ch
     if (ein !== null) {
       const charity = await find({ ein, nonprofitId: null }, signal);
       const items = charity && (name === null || matchesName(charity, name)) ? [charity] : [];
-      return { items: page === 1 ? items : [], totalItems: items.length, totalIsExact: true };
+      return { items: page === 1 ? items : [], totalItems: items.length };
     }
     const request = api.searchRequest(name, page, pageSize);
     if (request === null) {
-      return { items: [], totalItems: 0, totalIsExact: false };
+      return NO_MATCHES;
     }
     const limit = api.maximumHits ?? pageSize;
     const { hits, listedCount, total } = await readHits(request, limit, signal);
     return api.maximumHits === null
-      ? { items: hits, ...totalOf(query, listedCount, total) }
-      : {
-          items: hits.slice((page - 1) * pageSize, page * pageSize),
-          totalItems: hits.length,
-          totalIsExact: listedCount < limit,
-        };
+      ? { items: hits, totalItems: totalOf(query, listedCount, total) }
+      : { items: hits.slice((page - 1) * pageSize, page * pageSize), totalItems: hits.length };
   };
 
   return {

@@ -1,10 +1,9 @@
-import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { waitForPermit } from "../../../db/rateLimits.ts";
 import { MINUTE_MS } from "../../../runtime/durations.rules.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { charityOf } from "./charityFields.ts";
-import type { RemoteApi } from "./createRemoteProvider.ts";
+import type { OpenRemoteApi } from "./createRemoteProvider.ts";
 import type { CallName } from "./fetchJson.ts";
 
 /*
@@ -49,25 +48,16 @@ const hit = charityOf(({ profileUrl, name, ein, description, websiteUrl, logoUrl
   iconUrl: logoUrl,
 }));
 
-/**
- * Returns the API for one account.
- * @param db counts the account's calls by all processes
- */
-export const everyOrgApi = (
-  apiBase: string,
-  { apiKey }: { readonly apiKey: string },
-  db: CommonQueryMethods,
-  accountId: string,
-): RemoteApi => ({
+export const everyOrgApi: OpenRemoteApi = ({ url, keys: [apiKey = ""], db, accountId }) => ({
   name: "everyorg",
-  detailsRequest: (id) => ({ url: `${apiBase}/nonprofit/${id}`, parameters: { apiKey } }),
+  detailsRequest: (id) => ({ url: `${url}/nonprofit/${id}`, parameters: { apiKey } }),
   details,
   findsEins: true,
   searchRequest: (term) =>
     term === null
       ? null
       : {
-          url: `${apiBase}/search/${encodeURIComponent(term)}`,
+          url: `${url}/search/${encodeURIComponent(term)}`,
           parameters: { take: String(MAXIMUM_HITS), apiKey },
         },
   searchResponse: z

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { formatEin } from "../charities.rules.ts";
 import { charityOf } from "./charityFields.ts";
-import type { RemoteApi } from "./createRemoteProvider.ts";
+import type { OpenRemoteApi } from "./createRemoteProvider.ts";
 
 /*
  * The API of Pledge, v1 (developer.pledge.to); the facts are from that documentation. It also lists foreign charities, which
@@ -17,15 +17,15 @@ const organization = charityOf(({ id, name, ngo_id, mission, website_url, logo_u
   iconUrl: logo_url,
 }));
 
-export const pledgeApi = (apiBase: string, { apiKey }: { readonly apiKey: string }): RemoteApi => {
+export const pledgeApi: OpenRemoteApi = ({ url, keys: [apiKey = ""] }) => {
   const headers = { authorization: `Bearer ${apiKey}` };
   return {
     name: "pledge",
-    detailsRequest: (id) => ({ url: `${apiBase}/organizations/${id}`, headers }),
+    detailsRequest: (id) => ({ url: `${url}/organizations/${id}`, headers }),
     details: organization,
     findsEins: false,
     searchRequest: (term, page, limit) => ({
-      url: `${apiBase}/organizations`,
+      url: `${url}/organizations`,
       parameters: {
         ...(term === null ? {} : { q: term }),
         page: String(page),

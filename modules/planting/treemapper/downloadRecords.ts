@@ -16,18 +16,34 @@ const TIMEOUT_MS = 15_000;
 
 const position = z.tuple([z.number(), z.number()]).rest(z.number());
 
-const geometrySchema = z.discriminatedUnion("type", [
-  z.object({ type: z.literal("Point"), coordinates: position }),
-  z.object({ type: z.literal("Polygon"), coordinates: z.array(z.array(position)).min(1) }),
-  z.object({
-    type: z.literal("MultiPolygon"),
-    coordinates: z.array(z.array(z.array(position))).min(1),
-  }),
-]);
-type Geometry = z.output<typeof geometrySchema>;
+const ring = z.array(position);
 
-/** An unreadable shape counts as absent, so that the rest of the record remains usable. */
-const location = geometrySchema.nullish().catch(null);
+/** Averages the corners of a ring on the sphere, because rings are not always wound as spherical geometry requires. */
+const centerOfRing = (corners: z.output<typeof ring> = []): readonly [number, number] =>
+  geoCentroid({
+    type: "MultiPoint",
+    coordinates: corners.slice(0, -1).map(([x, y]): [number, number] => [x, y]),
+  });
+
+/** A point, or the center of an area's first ring. One that cannot be read counts as absent, so that the rest remains usable. */
+const location = z
+  .union([
+    z
+      .object({ type: z.literal("Point"), coordinates: position })
+      .transform(({ coordinates }) => coordinates),
+    z
+      .object({ type: z.literal("Polygon"), coordinates: z.array(ring).min(1) })
+      .transform(({ coordinates: [first] }) => centerOfRing(first)),
+    z
+      .object({ type: z.literal("MultiPolygon"), coordinates: z.array(z.array(ring)).min(1) })
+      .transform(({ coordinates: [polygon] }) => centerOfRing(polygon?.[0])),
+  ])
+  // An area without corners has NaN as its center and fails this test too.
+  .refine(([longitude, latitude]) => Math.abs(latitude) <= 90 && Math.abs(longitude) <= 180)
+  .transform(([longitude, latitude]) => ({ latitude, longitude }))
+  .nullish()
+  .catch(null);
+type Center = NonNullable<z.output<typeof location>>;
 
 const timestamp = z
   .string()
@@ -123,25 +139,6 @@ const treesOf = ({ type, plantedSpecies }: Intervention): number =>
     ? 1
     : (plantedSpecies ?? []).reduce((sum, { treeCount }) => sum + treeCount, 0);
 
-/** Returns a point, or the center of an area; null if it is not on Earth. */
-const centerOf = (
-  shape: Geometry | null | undefined,
-): { readonly latitude: number; readonly longitude: number } | null => {
-  if (!shape) {
-    return null;
-  }
-  const [longitude, latitude] = shape.type === "Point" ? shape.coordinates : ringCenter(shape);
-  // An area without corners has NaN as its center and fails this test too.
-  return Math.abs(latitude) <= 90 && Math.abs(longitude) <= 180 ? { latitude, longitude } : null;
-};
-
-/** Averages the corners of the first ring on the sphere, because rings are not always wound as spherical geometry requires. */
-const ringCenter = (shape: Exclude<Geometry, { type: "Point" }>): readonly [number, number] => {
-  const ring = shape.type === "Polygon" ? shape.coordinates[0] : shape.coordinates[0]?.[0];
-  const corners = (ring ?? []).slice(0, -1).map(([x, y]): [number, number] => [x, y]);
-  return geoCentroid({ type: "MultiPoint", coordinates: corners });
-};
-
 const typedRecord = z.object({ type: z.string() });
 
 const isPlanting = (record: unknown): boolean => {
@@ -171,36 +168,27 @@ const isName = (text: string | undefined): text is string => NAME.safeParse(text
 const isImage = (text: string | null | undefined): text is string =>
   /^https?:/u.test(text ?? "") && LINK.safeParse(text).success;
 
-type Site = z.output<typeof site>;
-type Center = NonNullable<ReturnType<typeof centerOf>>;
-
-/** What facts say of a site; `center` is null while TreeMapper does not know its location. */
-type SiteDetails = {
-  readonly center: Center | null;
-  readonly details: Omit<ReportedSite, keyof Center>;
-};
-
-/** Describes a site; the project as a whole if a planting is at none. */
-const describeSite = (own: Project, found: Site | undefined): SiteDetails => {
+/** Returns what facts say of a site, but for its location; of the project as a whole if a planting is at none. */
+const describeSite = (
+  own: Project,
+  found: z.output<typeof site> | undefined,
+): Omit<ReportedSite, keyof Center> => {
   const projectName = isName(own.name) ? own.name : own.uid;
   return {
-    center: centerOf(found?.location),
-    details: {
-      reference: found?.uid ?? own.uid,
-      name: isName(found?.name) ? found.name : projectName,
-      subsite_name: "",
-      organization_name: projectName,
-      region: projectName,
-      country: countryOf(own.country),
-      forest_type: own.ecosystem?.includes("mangrove") === true ? "mangrove" : "terrestrial",
-      main_image: isImage(found?.image) ? found.image : "",
-    },
+    reference: found?.uid ?? own.uid,
+    name: isName(found?.name) ? found.name : projectName,
+    subsite_name: "",
+    organization_name: projectName,
+    region: projectName,
+    country: countryOf(own.country),
+    forest_type: own.ecosystem?.includes("mangrove") === true ? "mangrove" : "terrestrial",
+    main_image: isImage(found?.image) ? found.image : "",
   };
 };
 
 const listMedia = (planting: Intervention): ReturnType<PlantingRecord["listMedia"]> =>
   [planting, ...(planting.sampleInterventions ?? [])].flatMap(({ id, geometry, coordinates }) => {
-    const center = centerOf(geometry) ?? centerOf(planting.geometry);
+    const center = geometry ?? planting.geometry;
     const urls = (coordinates ?? []).flatMap(({ image }) =>
       isImage(image) && image.startsWith("https://") ? [image] : [],
     );
@@ -239,13 +227,18 @@ export const downloadRecords = async (
       (left, right) => left.interventionStartDate.getTime() - right.interventionStartDate.getTime(),
     );
   const sites = await splitReadable(listedSites, site);
-  const whole = describeSite(own, undefined);
-  const siteOf = new Map(sites.readable.map((each) => [each.uid, describeSite(own, each)]));
+  const whole = { center: null, details: describeSite(own, undefined) };
+  const siteOf = new Map(
+    sites.readable.map((each) => [
+      each.uid,
+      { center: each.location, details: describeSite(own, each) },
+    ]),
+  );
   const records: PlantingRecord[] = [];
   const nowhere: Intervention[] = [];
   for await (const planting of yieldingEach(plantings)) {
     const { center, details } = siteOf.get(planting.plantProjectSite ?? "") ?? whole;
-    const place = center ?? centerOf(planting.geometry);
+    const place = center ?? planting.geometry;
     if (place) {
       records.push({
         reference: planting.id,

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { MAXIMUM_CENTS } from "../../../modules/records/money.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
-import type { CharitySettings } from "../../../modules/charities/createCharities.ts";
+import type { CharityConfig } from "../../../modules/charities/createCharities.ts";
 import type { ApiResponse, Call, StandaloneApiOptions } from "../../api/startStandaloneApi.ts";
 import { startApiOf } from "../../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../../support/database.ts";
@@ -13,11 +13,12 @@ import type { ProviderDouble } from "../startProviderDouble.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 
 /** Settings with all remote providers at one double. */
-export const settingsOf = ({ url }: ProviderDouble): CharitySettings => ({
-  everyorg: { apiKey: "everyorg-key" },
-  change: { publicKey: "change-public", secretKey: "change-secret" },
-  pledge: { apiKey: "pledge-key" },
-  apiBase: url,
+export const configOf = ({ url }: ProviderDouble): CharityConfig => ({
+  EVERYORG_API_KEY: "everyorg-key",
+  CHANGE_PUBLIC_KEY: "change-public",
+  CHANGE_SECRET_KEY: "change-secret",
+  PLEDGE_API_KEY: "pledge-key",
+  CHARITY_API_BASE: url,
 });
 
 const ledgerRow = z.strictObject({

@@ -124,6 +124,31 @@ test.serial(
 );
 
 test.serial(
+  "a retry that is not validated replays what its first attempt has recorded meanwhile",
+  async (t) => {
+    const { validateCharity } = t.context;
+    const body = { ein: addCharity(t).ein, idempotency_key: "k" };
+    let isFirst = false;
+    const { donate, ledger } = await startEveryOrgApi(t, {
+      validateCharity: async (donationId, lookup) => {
+        if (isFirst) {
+          return validateCharity(donationId, lookup);
+        }
+        isFirst = true;
+        t.like(await donate(body), { status: 200 });
+        throw new Error("too late");
+      },
+    });
+
+    const retried = await donate(body);
+
+    t.is(retried.status, 200);
+    t.is(retried.headers.get("Idempotent-Replayed"), "true");
+    t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 100 });
+  },
+);
+
+test.serial(
   "without Temporal a donation to an unknown remote charity is a 500 that records nothing",
   async (t) => {
     const { getDeployment } = t.context;

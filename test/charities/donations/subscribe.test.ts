@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
-import { readDonor, setCarrier } from "../../../modules/charities/donationSubscriptions.sql.ts";
+import { readDonor } from "../../../modules/charities/donationSubscriptions.sql.ts";
 import { readDonations } from "../../../cli/commands/orgs.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { OutageError } from "../../../runtime/errors.rules.ts";
@@ -169,16 +169,6 @@ test("after a change of its Stripe subscription an organization must subscribe a
   t.like(await shown(), { subscription: "ended", subscription_id: subscriptionId });
   t.is((await subscribe()).status, 200);
   t.is((await donate()).status, 200);
-});
-
-test("the items of another subscription do not count while a call adds those of the current one", async (t) => {
-  const { db } = t.context;
-  const { subscribe, accountId } = await stage(t);
-  await subscribe();
-  const owner = { accountId, mode: "live" } as const;
-  const carrier = { processor: "stripe", subscriptionId: "sub_other" } as const;
-  await setCarrier(db, owner, carrier);
-  t.like(await readDonor(db, owner, []), { subscriptionId: "sub_other", activeSince: null });
 });
 
 test("after a declined payment, the next call adds the items", async (t) => {

@@ -16,7 +16,7 @@ import { startWorker } from "../../workflows/startWorker.ts";
 import type { ProviderDouble } from "../startProviderDouble.ts";
 import { startProviderDouble } from "../startProviderDouble.ts";
 import type { DonationApi } from "./donationSetup.ts";
-import { settingsOf, startDonationApi } from "./donationSetup.ts";
+import { configOf, startDonationApi } from "./donationSetup.ts";
 
 /** Two attempts fit into the five seconds of the activity, and a busy machine does not look like a silent provider. */
 const PROVIDER_TIMEOUT_MS = 1800;
@@ -46,7 +46,7 @@ export const testWithWorkflows = (): TestFn<WorkflowContext> => {
     const charities = createCharities({
       db,
       clock: systemClock,
-      settings: settingsOf(provider),
+      config: configOf(provider),
       startTimeout: () => AbortSignal.timeout(PROVIDER_TIMEOUT_MS),
     });
     const deployment = await getDeploymentName({ db, clock: systemClock });

@@ -192,7 +192,7 @@ const readEvidence = async (
   id: string,
 ): Promise<TreeEvidence> => {
   const selection = { accountId: organization.id, mode: "live", id } as const;
-  return (await createEvidenceReader(deps).read(selection, null)).evidence;
+  return (await createEvidenceReader(deps)(selection, null)).evidence;
 };
 
 test.serial("evidence shows the trees of a registration when its order was created", async (t) => {

@@ -14,7 +14,7 @@ import {
   simulatePlanted,
 } from "../../../modules/planting/simulated/simulatedFacts.ts";
 import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
-import { correctPlantingFact } from "../../../modules/planting/correctPlantingFact.ts";
+import { withdrawPlantingFact } from "../../../modules/planting/withdrawPlantingFact.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { createPlantingOrders } from "../../../modules/planting/createPlantingOrders.ts";
 import { startPlantingOrder } from "../../../worker/startPlantingOrder.ts";
@@ -235,14 +235,14 @@ test.serial(
     t.is((await workflow.describe()).status.name, "COMPLETED", "it is not lost");
 
     const planted = (await listFacts(db, order.id)).find(({ stage }) => stage === "planted");
-    await correctPlantingFact(
+    await withdrawPlantingFact(
       {
         db,
         clock,
         actor: { kind: "operator", name: "ann", reason: null },
       },
       planted?.id ?? 0,
-      { reason: "photos of another site", replacement: null },
+      "photos of another site",
     );
     await createOrders();
 
