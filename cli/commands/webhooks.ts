@@ -166,20 +166,15 @@ const addChangeCommands = (webhook: Command, context: CliContext): void => {
     webhook
       .command("rotate")
       .description("Replace an endpoint's secret and print the new one, once")
-      .argument(...ENDPOINT)
-      .option(
-        "--revoke-previous",
-        "revoke the previous secret immediately, for example after a leak",
-      ),
-  ).action(async (id, { revokePrevious: revokesPrevious = false, ...options }) => {
+      .argument(...ENDPOINT),
+  ).action(async (id, options) => {
     const { deps, endpoint } = await openEndpoint(context, id, options);
-    const rotated = await rotateWebhookSecret(deps, endpoint, { revokesPrevious });
-    const { secret, previousValidUntil } = rotated;
+    const { secret, previousValidUntil } = await rotateWebhookSecret(deps, endpoint);
     printDetails(io, { id, secret, previous_valid_until: previousValidUntil });
-    const previous = previousValidUntil
-      ? `The previous one also signs for ${OLD_SECRET_HOURS} hours.`
-      : "The previous one no longer signs.";
-    say(io, `${SAVE_SECRET} ${previous}`);
+    say(
+      io,
+      `${SAVE_SECRET} The previous one also signs for ${OLD_SECRET_HOURS} hours; if it has leaked, rotate again.`,
+    );
   });
 };
 
