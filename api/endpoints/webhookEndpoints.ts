@@ -197,17 +197,14 @@ const ownEndpoints = (context: WebhookHttpContext, on: WebhookInterface): readon
     define("post", "/rotate", {
       operationId: "rotateWebhookSecret",
       summary: "Replace an endpoint's secret",
-      details: `The previous secret also signs for ${OLD_SECRET_HOURS} hours, so a server with either secret can verify the requests.`,
-      schemas: { body: schemas.rotateBody, response: schemas.secretSchema },
-      example: { revoke_previous: false },
-      handle: async (endpoint, { body }) => {
-        const revokesPrevious = body.revoke_previous ?? false;
-        const rotated = await rotateWebhookSecret(change, endpoint, { revokesPrevious });
-        return {
-          id: endpoint.id,
-          secret: rotated.secret,
-          previous_valid_until: rotated.previousValidUntil?.toISOString() ?? null,
-        };
+      details:
+        `The previous secret also signs for ${OLD_SECRET_HOURS} hours, so a server with either secret can verify the requests. ` +
+        "If it has leaked, replace the secret twice: one that was replaced before no longer signs.",
+      schemas: { response: schemas.secretSchema },
+      handle: async (endpoint) => {
+        const { secret, previousValidUntil } = await rotateWebhookSecret(change, endpoint);
+        const previous = { previous_valid_until: previousValidUntil.toISOString() };
+        return { id: endpoint.id, secret, ...previous };
       },
     }),
   ];

@@ -102,17 +102,6 @@ export const updateBody = (accountType: AccountType) => {
   }).meta({ id: "WebhookEndpointUpdate" });
 };
 
-export const rotateBody = bodyObject({
-  revoke_previous: z
-    .boolean({ error: "must be true or false" })
-    .optional()
-    .meta({
-      description:
-        "True to revoke the previous secret immediately, for example because it has leaked. The default is false.",
-      examples: [false],
-    }),
-}).meta({ id: "NewWebhookSecret" });
-
 /** Of an event, for examples. */
 const EVENT_ID = "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d";
 
@@ -200,9 +189,8 @@ export const secretSchema = z
   .strictObject({
     id: z.string().meta({ description: "The id of the endpoint." }),
     secret,
-    previous_valid_until: time().nullable().meta({
-      description:
-        "Until when the previous secret signs as well. Null if it was revoked. One before it no longer signs.",
+    previous_valid_until: time().meta({
+      description: "Until when the previous secret signs as well. One before it no longer signs.",
     }),
   })
   .meta({ id: "WebhookSecret" });

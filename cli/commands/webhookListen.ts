@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from "node:timers/promises";
+import { createHmac } from "node:crypto";
 import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import {
@@ -8,12 +8,12 @@ import {
 } from "../../clients/typescript/src/index.ts";
 import type { ImpactClient, StandaloneSchemas } from "../../clients/typescript/src/index.ts";
 import { parseEventId } from "../../modules/events/events.rules.ts";
-import { WEBHOOK_TYPES_OF } from "../../modules/events/webhooks.rules.ts";
+import { formatSecret, WEBHOOK_TYPES_OF } from "../../modules/events/webhooks.rules.ts";
 import { mayReceiveKeys } from "../../runtime/loopback.rules.ts";
-import { newSecret, signWebhook } from "../../modules/events/signWebhook.ts";
+import { signWebhook } from "../../modules/events/signWebhook.ts";
 import { namesFrom, parseCount, parsePath, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
-import { CommandError, EXIT, describeError, exitCodeOf } from "../exitCodes.ts";
+import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { readSecret } from "../input/readSecret.ts";
 import { say } from "../io.ts";
 import { printText } from "../output/print.ts";
@@ -27,15 +27,18 @@ type ListenOptions = {
   readonly keyFile?: string;
   readonly url?: string;
   readonly types?: readonly string[];
-  readonly secretFile?: string;
   readonly limit?: number;
 };
+
+/** Returns the secret that requests are signed with: it stays the same for a key, and does not reveal it. */
+const secretFor = (apiKey: string): string =>
+  formatSecret(createHmac("sha256", apiKey).update("webhook listen").digest());
 
 /** Opens the API with the key of the options. Its errors are those of the client. */
 const openApi = async (
   { connections, io }: CliContext,
   { keyFile, url }: ListenOptions,
-): Promise<{ readonly address: string; readonly api: ImpactClient }> => {
+): Promise<{ readonly address: string; readonly api: ImpactClient; readonly secret: string }> => {
   const apiKey = await readSecret(io, keyFile);
   if (apiKey === "") {
     throw new CommandError(
@@ -50,13 +53,8 @@ const openApi = async (
       `The key would be sent to ${address} in plain text. Pass --url with an https:// URL.`,
     );
   }
-  const api = createImpactClient({
-    baseUrl: address,
-    apiKey,
-    maxRetries: 0,
-    timeoutMs: TIMEOUT_MS,
-  });
-  return { address, api };
+  const api = createImpactClient({ baseUrl: address, apiKey, timeoutMs: TIMEOUT_MS });
+  return { address, api, secret: secretFor(apiKey) };
 };
 
 /** Returns the error of a call as that of the command: with the exit code `unreachable` if the API cannot respond now. */
@@ -99,10 +97,10 @@ const forward = async (
 };
 
 const LISTEN_HELP = `
-Requests are signed as those of webhook endpoints are, and are not repeated if they fail.
-Events are read from the API as a client does, with the API key on standard input or in
---key-file. If the API stops responding, the command waits for it and goes on with the
-next event.
+Requests are signed as those of webhook endpoints are, with a secret that stays the same
+for a key, and are not repeated if they fail. Events are read from the API as a client
+does, with the API key on standard input or in --key-file. If the API stops responding,
+the command waits for it and goes on with the next event.
   printf '%s\\n' "$KEY" | impact webhook listen --forward-to http://localhost:3000/impact-events`;
 
 const httpUrl = z.url({ protocol: /^https?$/u });
@@ -113,62 +111,30 @@ const parseApiUrl = parserOf(
   "an https:// URL, unless its host is localhost or a loopback address",
 );
 
-/** @throws CommandError if the file has another content */
-const readSigningSecret = async ({ io }: CliContext, path: string): Promise<string> => {
-  const secret = await readSecret(io, path);
-  if (!/^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/u.test(secret)) {
-    throw new CommandError(
-      EXIT.usage,
-      "--secret-file: must be a secret, whsec_ and the Base64 of 24 to 64 bytes.",
-    );
-  }
-  return secret;
-};
-
 const listen = async (context: CliContext, options: ListenOptions): Promise<void> => {
   const { io, clock } = context;
-  const { forwardTo, secretFile, limit, types = TYPES } = options;
-  const secret =
-    secretFile === undefined ? newSecret() : await readSigningSecret(context, secretFile);
-  const { address, api } = await openApi(context, options);
+  const { forwardTo, limit, types = TYPES } = options;
+  const { address, api, secret } = await openApi(context, options);
   const query = { types: types.join(",") };
   let last: string | undefined;
   try {
-    for await (const { events } of api.listEvents(query).pages()) {
-      last = events.at(-1)?.id ?? last;
+    for await (const { id } of api.listEvents(query, { maxRetries: 0 })) {
+      last = id;
+    }
+    say(io, `Ready. Requests are signed with the secret ${secret} and sent to ${forwardTo}.`);
+    let forwarded = 0;
+    const after = last === undefined ? query : { ...query, starting_after: last };
+    const untilInterrupted = { pollIntervalMs: POLL_INTERVAL_MS, maxRetries: Infinity };
+    for await (const event of api.followEvents(after, untilInterrupted)) {
+      const outcome = await forward(event, forwardTo, secret, clock.now());
+      printText(io, `${event.timestamp} ${event.type} ${event.id}: ${outcome}`);
+      forwarded += 1;
+      if (forwarded === limit) {
+        return;
+      }
     }
   } catch (error) {
     throw commandErrorOf(error, address);
-  }
-  const signedWith =
-    secretFile === undefined ? `the new secret ${secret}` : `the secret in ${secretFile}`;
-  say(io, `Ready. Requests are signed with ${signedWith} and sent to ${forwardTo}.`);
-  let forwarded = 0;
-  let isWaiting = false;
-  for (;;) {
-    try {
-      const after = last === undefined ? query : { ...query, starting_after: last };
-      for await (const event of api.followEvents(after, { pollIntervalMs: POLL_INTERVAL_MS })) {
-        isWaiting = false;
-        const outcome = await forward(event, forwardTo, secret, clock.now());
-        printText(io, `${event.timestamp} ${event.type} ${event.id}: ${outcome}`);
-        last = event.id;
-        forwarded += 1;
-        if (forwarded === limit) {
-          return;
-        }
-      }
-    } catch (given) {
-      const error = commandErrorOf(given, address);
-      if (exitCodeOf(error) !== EXIT.unreachable) {
-        throw error;
-      }
-      if (!isWaiting) {
-        say(io, `Events cannot be read; trying again every second. ${describeError(error)}`);
-      }
-      isWaiting = true;
-      await sleep(POLL_INTERVAL_MS);
-    }
   }
 };
 
@@ -192,11 +158,6 @@ export const addListenCommand = (webhook: Command, context: CliContext): void =>
       parseApiUrl,
     )
     .option("--types <list>", "only these types, with commas between them", namesFrom(TYPES))
-    .option(
-      "--secret-file <file>",
-      "file with the secret of signatures, readable by its owner only (default: a new secret)",
-      parsePath,
-    )
     .option("--limit <n>", "number of events after which it ends", parseCount)
     .addHelpText("after", LISTEN_HELP)
     .action((options) => listen(context, options));

@@ -66,17 +66,6 @@ const parseTypes = namesFrom(WEBHOOK_TYPES);
 
 const ENDPOINT = ["<endpoint-id>", "id of the endpoint, from `webhook list`", parseId] as const;
 
-/** The options of the commands that change an endpoint. */
-type EndpointOptions = ChangeOptions & {
-  readonly url?: string;
-  readonly types?: readonly string[];
-  readonly allTypes?: true;
-  readonly description?: string;
-  readonly enable?: true;
-  readonly disable?: true;
-  readonly revokePrevious?: true;
-};
-
 const openWebhooks = async (
   context: CliContext,
   options: ChangeOptions,
@@ -85,20 +74,10 @@ const openWebhooks = async (
   webhookSettings: readWebhookSettings(context.connections.config()),
 });
 
-/** Defines a command that changes an endpoint. */
-const addChange = (
-  context: CliContext,
-  command: Command,
-  change: (
-    deps: OperatorContext & WebhookContext,
-    endpoint: WebhookEndpoint,
-    options: EndpointOptions,
-  ) => Promise<void>,
-): void => {
-  withAudit(command.argument(...ENDPOINT)).action(async (id, options) => {
-    const deps = await openWebhooks(context, options);
-    await change(deps, await getWebhookEndpoint(deps.db, id), options);
-  });
+/** Opens the database, and returns an endpoint with it. */
+const openEndpoint = async (context: CliContext, id: string, options: ChangeOptions) => {
+  const deps = await openWebhooks(context, options);
+  return { deps, endpoint: await getWebhookEndpoint(deps.db, id) };
 };
 
 const addCreateCommand = (webhook: Command, context: CliContext): void => {
@@ -152,66 +131,51 @@ const addListCommand = (webhook: Command, context: CliContext): void => {
 
 const addChangeCommands = (webhook: Command, context: CliContext): void => {
   const { io } = context;
-  addChange(
-    context,
+  withAudit(
     webhook
       .command("update")
       .description("Update a webhook endpoint, or enable or disable it")
+      .argument(...ENDPOINT)
       .option("--url <url>", "where events are sent")
       .addOption(new Option(...TYPES_OPTION).argParser(parseTypes).conflicts("allTypes"))
       .option("--all-types", "all types, including those of later releases")
       .option("--description <text>", "note")
       .addOption(new Option("--enable", "send pending and new events").conflicts("disable"))
       .option("--disable", "record no events, and let pending ones wait"),
-    async (deps, current, options) => {
-      const { url, types, allTypes, description, enable, disable } = options;
-      const status = enable ? ("enabled" as const) : disable && ("disabled" as const);
-      const changes = { url, types: allTypes ? null : types, description, status };
-      if (Object.values(changes).every((each) => each === undefined)) {
-        throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
-      }
-      printEndpoint(context, await updateWebhookEndpoint(deps, current, changes));
-    },
-  );
-  addChange(
-    context,
-    webhook.command("delete").description("Delete an endpoint and its deliveries"),
-    async (deps, endpoint) => {
-      await deleteWebhookEndpoint(deps, endpoint);
-      printResult(io, { id: endpoint.id, deleted: true });
-      say(io, `Deleted the endpoint ${endpoint.url}.`);
-    },
-  );
-  addChange(
-    context,
+  ).action(async (id, { url, types, allTypes, description, enable, disable, ...options }) => {
+    const status = enable ? ("enabled" as const) : disable && ("disabled" as const);
+    const changes = { url, types: allTypes ? null : types, description, status };
+    if (Object.values(changes).every((each) => each === undefined)) {
+      throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
+    }
+    const { deps, endpoint } = await openEndpoint(context, id, options);
+    printEndpoint(context, await updateWebhookEndpoint(deps, endpoint, changes));
+  });
+  withAudit(
+    webhook
+      .command("delete")
+      .description("Delete an endpoint and its deliveries")
+      .argument(...ENDPOINT),
+  ).action(async (id, options) => {
+    const { deps, endpoint } = await openEndpoint(context, id, options);
+    await deleteWebhookEndpoint(deps, endpoint);
+    printResult(io, { id, deleted: true });
+    say(io, `Deleted the endpoint ${endpoint.url}.`);
+  });
+  withAudit(
     webhook
       .command("rotate")
       .description("Replace an endpoint's secret and print the new one, once")
-      .option(
-        "--revoke-previous",
-        "revoke the previous secret immediately, for example after a leak",
-      ),
-    async (deps, endpoint, { revokePrevious: revokesPrevious = false }) => {
-      const { id } = endpoint;
-      const rotated = await rotateWebhookSecret(deps, endpoint, { revokesPrevious });
-      const { secret, previousValidUntil } = rotated;
-      printDetails(io, { id, secret, previous_valid_until: previousValidUntil });
-      const previous = previousValidUntil
-        ? `The previous one also signs for ${OLD_SECRET_HOURS} hours.`
-        : "The previous one no longer signs.";
-      say(io, `${SAVE_SECRET} ${previous}`);
-    },
-  );
-  addChange(
-    context,
-    webhook.command("ping").description("Send an endpoint a test event"),
-    async (deps, endpoint) => {
-      const id = await pingWebhookEndpoint(deps, endpoint);
-      printResult(io, { id });
-      const command = `impact webhook deliveries ${endpoint.id}`;
-      say(io, `The ping ${id} is sent within seconds. See: ${command}`);
-    },
-  );
+      .argument(...ENDPOINT),
+  ).action(async (id, options) => {
+    const { deps, endpoint } = await openEndpoint(context, id, options);
+    const { secret, previousValidUntil } = await rotateWebhookSecret(deps, endpoint);
+    printDetails(io, { id, secret, previous_valid_until: previousValidUntil });
+    say(
+      io,
+      `${SAVE_SECRET} The previous one also signs for ${OLD_SECRET_HOURS} hours; if it has leaked, rotate again.`,
+    );
+  });
 };
 
 const parseChosen = (eventId: string | undefined, since: Date | undefined) => {
@@ -226,6 +190,19 @@ const parseChosen = (eventId: string | undefined, since: Date | undefined) => {
 
 const addDeliveryCommands = (webhook: Command, context: CliContext): void => {
   const { io, connections } = context;
+
+  withAudit(
+    webhook
+      .command("ping")
+      .description("Send an endpoint a test event")
+      .argument(...ENDPOINT),
+  ).action(async (id, options) => {
+    const { deps, endpoint } = await openEndpoint(context, id, options);
+    const eventId = await pingWebhookEndpoint(deps, endpoint);
+    printResult(io, { id: eventId });
+    const command = `impact webhook deliveries ${id}`;
+    say(io, `The ping ${eventId} is sent within seconds. See: ${command}`);
+  });
 
   webhook
     .command("deliveries")
@@ -261,8 +238,7 @@ const addDeliveryCommands = (webhook: Command, context: CliContext): void => {
       .addOption(sinceOption()),
   ).action(async (id, eventId, { since, ...options }) => {
     const chosen = parseChosen(eventId, since);
-    const deps = await openChange(context, options);
-    const endpoint = await getWebhookEndpoint(deps.db, id);
+    const { deps, endpoint } = await openEndpoint(context, id, options);
     let total = 0;
     let hasMore = true;
     while (hasMore) {

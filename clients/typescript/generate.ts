@@ -5,99 +5,84 @@ import openapiTS, { astToString } from "openapi-typescript";
  * the client handles them; so are examples of whole bodies.
  */
 
-type Json = Readonly<Record<string, unknown>>;
+type Schema = {
+  readonly $ref?: string;
+  readonly items?: Schema;
+  readonly properties?: Readonly<Record<string, Schema>>;
+};
+type Content = { readonly content: { readonly "application/json": { readonly schema: Schema } } };
+type Operation = {
+  readonly operationId: string;
+  readonly summary: string;
+  readonly parameters?: readonly { readonly name: string; readonly in: string }[];
+  readonly requestBody?: Content;
+  readonly responses: { readonly 200: Content };
+};
 
-const isObject = (value: unknown): value is Json =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
+/** What is read of the service's own OpenAPI document. */
+type Document = {
+  readonly openapi: string;
+  readonly info: object;
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
+  readonly components: { readonly schemas: Readonly<Record<string, Schema>> };
+};
 
-const objectOf = (value: unknown): Json => (isObject(value) ? value : {});
-
-const listOf = (value: unknown): readonly Json[] =>
-  Array.isArray(value) ? value.filter(isObject) : [];
-
-const jsonSchemaOf = (container: unknown): unknown =>
-  objectOf(objectOf(objectOf(container)["content"])["application/json"])["schema"];
-
-const jsonContent = (schema: unknown): Json => ({
-  content: { "application/json": { schema } },
+const jsonOf = ({ content: { "application/json": json } }: Content) => ({
+  content: { "application/json": { schema: json.schema } },
 });
 
-const reduceOperation = (operation: Json): Json => {
-  const { operationId, summary, requestBody, parameters, responses } = operation;
-  return {
-    operationId,
-    description: summary,
-    parameters: listOf(parameters).filter((parameter) => parameter["in"] !== "header"),
-    ...(requestBody === undefined ? {} : { requestBody: jsonContent(jsonSchemaOf(requestBody)) }),
-    responses: {
-      200: { description: "Success.", ...jsonContent(jsonSchemaOf(objectOf(responses)["200"])) },
-    },
-  };
-};
+const reduceOperation = ({
+  operationId,
+  summary,
+  parameters = [],
+  requestBody,
+  responses,
+}: Operation) => ({
+  operationId,
+  description: summary,
+  parameters: parameters.filter((parameter) => parameter.in !== "header"),
+  ...(requestBody && { requestBody: jsonOf(requestBody) }),
+  responses: { 200: { description: "Success.", ...jsonOf(responses[200]) } },
+});
 
-type Operation = { readonly method: string; readonly path: string; readonly operation: Json };
+const mapValues = <Value, Result>(
+  values: Readonly<Record<string, Value>>,
+  map: (value: Value) => Result,
+): Record<string, Result> =>
+  Object.fromEntries(Object.entries(values).map(([name, value]) => [name, map(value)]));
 
-const operationsOf = (document: Json): readonly Operation[] =>
-  Object.entries(objectOf(document["paths"])).flatMap(([path, methods]) =>
-    Object.entries(objectOf(methods)).map(([method, operation]) => ({
-      method,
-      path,
-      operation: objectOf(operation),
-    })),
-  );
-
-/** Returns the schema that a schema stands for. */
-const resolve = (schema: unknown, schemas: Json): Json => {
-  const { $ref: reference } = objectOf(schema);
-  return typeof reference === "string"
-    ? objectOf(schemas[reference.split("/").at(-1) ?? ""])
-    : objectOf(schema);
-};
-
-/** Returns what an operation takes idempotency keys for: the request, each of its items, or nothing. */
-const keyOf = ({ parameters, requestBody }: Json, schemas: Json): "request" | "items" | null => {
-  if (listOf(parameters).some(({ name }) => name === "Idempotency-Key")) {
-    return "request";
-  }
-  const { items } = objectOf(resolve(jsonSchemaOf(requestBody), schemas)["properties"]);
-  const item = resolve(objectOf(items)["items"], schemas);
-  return "idempotency_key" in objectOf(item["properties"]) ? "items" : null;
-};
-
-const partsOf = ({ parameters, requestBody }: Json): readonly ("body" | "query")[] => [
-  ...(requestBody === undefined ? [] : (["body"] as const)),
-  ...(listOf(parameters).some((parameter) => parameter["in"] === "query")
-    ? (["query"] as const)
-    : []),
-];
-
-const describeOperation = ({ method, path, operation }: Operation, schemas: Json): string =>
-  `  ${String(operation["operationId"])}: ${JSON.stringify({
+/** Returns the line of an operation in the table: how it is called, and what it takes idempotency keys for. */
+const describeOperation = (
+  path: string,
+  method: string,
+  { operationId, parameters = [], requestBody }: Operation,
+  schemas: Document["components"]["schemas"],
+): string => {
+  /** Returns the schema that a schema stands for. */
+  const resolve = (schema: Schema | undefined): Schema =>
+    schemas[schema?.$ref?.split("/").at(-1) ?? ""] ?? schema ?? {};
+  const { items } = resolve(requestBody?.content["application/json"].schema).properties ?? {};
+  const takesItemKeys = "idempotency_key" in (resolve(items?.items).properties ?? {});
+  const takesKey = parameters.some(({ name }) => name === "Idempotency-Key");
+  const takesQuery = parameters.some((parameter) => parameter.in === "query");
+  return `  ${operationId}: ${JSON.stringify({
     method: method.toUpperCase(),
     path,
-    key: keyOf(operation, schemas),
-    takes: partsOf(operation),
+    key: takesKey ? "request" : takesItemKeys ? "items" : null,
+    takes: [...(requestBody ? ["body"] : []), ...(takesQuery ? ["query"] : [])],
   })},`;
+};
 
 /**
  * Returns a module with the types of an interface, and a table of its operations.
  * @param text the OpenAPI document, as JSON
  */
 export const generateTypes = async (text: string): Promise<string> => {
-  const document = objectOf(JSON.parse(text));
-  const operations = operationsOf(document);
-  const paths: Record<string, Record<string, Json>> = {};
-  for (const { method, path, operation } of operations) {
-    paths[path] = { ...paths[path], [method]: reduceOperation(operation) };
-  }
-  const schemas = objectOf(objectOf(document["components"])["schemas"]);
+  const { openapi, info, paths, components } = JSON.parse(text) as Document;
+  const { schemas } = components;
+  const reduced = mapValues(paths, (methods) => mapValues(methods, reduceOperation));
   const nodes = await openapiTS(
-    JSON.stringify({
-      openapi: document["openapi"],
-      info: document["info"],
-      paths,
-      components: { schemas },
-    }),
+    JSON.stringify({ openapi, info, paths: reduced, components: { schemas } }),
     { immutable: true, alphabetize: true },
   );
   const types = nodes.filter(
@@ -105,14 +90,16 @@ export const generateTypes = async (text: string): Promise<string> => {
       "name" in node &&
       ["components", "operations"].includes(astToString(node.name as never).trim()),
   );
+  const operations = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) =>
+      describeOperation(path, method, operation, schemas),
+    ),
+  );
   return `/* Generated by \`npm run client\` from the service's OpenAPI document. Do not edit. */
 
 ${astToString(types)}
 export const OPERATIONS = {
-${operations
-  .map((each) => describeOperation(each, schemas))
-  .toSorted()
-  .join("\n")}
+${operations.toSorted().join("\n")}
 } as const;
 `;
 };

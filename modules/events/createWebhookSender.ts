@@ -98,7 +98,8 @@ export const createWebhookSender = ({
 }: Options): SendWebhook => {
   const lookup = createLookup(resolve, allowedNetworks);
   // Connections are not kept: a receiver may close one at the moment of the next request.
-  const agents = { http: new HttpAgent(), https: new HttpsAgent() };
+  const http = { request: requestHttp, agent: new HttpAgent() };
+  const https = { request: requestHttps, agent: new HttpsAgent(ca === undefined ? {} : { ca }) };
 
   const open = (
     { url, headers, body }: WebhookRequest,
@@ -115,20 +116,14 @@ export const createWebhookSender = ({
       if (protocol !== "https:" && !allowsHttp) {
         throw new NoResponseError("the URL must begin with https://");
       }
-      const options = {
+      const client = protocol === "https:" ? https : http;
+      const request = client.request(url, {
         method: "POST",
         headers: { ...headers, "content-length": String(Buffer.byteLength(body)) },
+        agent: client.agent,
         lookup,
         signal,
-      };
-      const request =
-        protocol === "https:"
-          ? requestHttps(url, {
-              ...options,
-              agent: agents.https,
-              ...(ca === undefined ? {} : { ca }),
-            })
-          : requestHttp(url, { ...options, agent: agents.http });
+      });
       request.on("response", resolveResponse);
       request.on("error", reject);
       // If a server switches the protocol (101), Node closes the connection and reports nothing else.

@@ -4,7 +4,7 @@ import type { AccountMode, Mode } from "../records/owner.rules.ts";
 import { DISABLED_REASONS } from "./events.rules.ts";
 import { isUuid } from "../records/fields.rules.ts";
 import { accountTypeColumn, modeColumn } from "../records/columns.sql.ts";
-import { assignmentsOf, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { columnName, columnsOf, safeInteger, sql } from "../../db/sql.ts";
 
 const columns = z.strictObject({
   id: z.uuid(),
@@ -70,19 +70,14 @@ export const listEndpoints = (
   },
   limit: number | null = null,
 ): Promise<readonly WebhookEndpoint[]> => {
-  const { id, accountId, mode, idempotencyKey } = filter;
-  const conditions = [
-    sql.fragment`true`,
-    ...(id === undefined ? [] : [sql.fragment`endpoint.id = ${id}`]),
-    ...(accountId === undefined ? [] : [sql.fragment`endpoint.account_id = ${accountId}`]),
-    ...(mode === undefined ? [] : [sql.fragment`endpoint.mode = ${mode}`]),
-    ...(idempotencyKey === undefined
+  const conditions = Object.entries(filter).flatMap(([name, value]) =>
+    value === undefined
       ? []
-      : [sql.fragment`endpoint.idempotency_key = ${idempotencyKey}`]),
-  ];
+      : [sql.fragment`${sql.identifier(["endpoint", columnName(name)])} = ${value}`],
+  );
   return db.any(sql.type(endpointRow)`
     ${selectFrom(sql.fragment`webhook_endpoint`)}
-    WHERE ${sql.join(conditions, sql.fragment` AND `)}
+    WHERE ${sql.join([sql.fragment`true`, ...conditions], sql.fragment` AND `)}
     ORDER BY coalesce(endpoint.failing_since, endpoint.disabled_at), endpoint.created_at, endpoint.id
     LIMIT ${limit}
   `);
@@ -105,13 +100,11 @@ export const findEndpoint = async (
 /** What the owner of an endpoint chooses. */
 export type EndpointSettings = Pick<WebhookEndpoint, "url" | "description" | "types">;
 
-/** A value of a column. */
-const parameterOf = (value: string | Date | readonly string[] | null) =>
-  value instanceof Date
-    ? timestamp(value)
-    : typeof value === "object" && value !== null
-      ? sql.array([...value], "text")
-      : value;
+/** Returns values as a JSON object with the names of their columns. What is undefined is left out. */
+const rowOf = (values: Readonly<Record<string, unknown>>): string =>
+  JSON.stringify(
+    Object.fromEntries(Object.entries(values).map(([name, value]) => [columnName(name), value])),
+  );
 
 export const insertEndpoint = (
   transaction: DatabaseTransactionConnection,
@@ -123,13 +116,9 @@ export const insertEndpoint = (
 ): Promise<WebhookEndpoint> =>
   transaction.one(sql.type(endpointRow)`
     WITH inserted AS (
-      INSERT INTO webhook_endpoint (
-        id, account_id, mode, url, description, types, secret, idempotency_key, created_at
-      )
-      VALUES (
-        ${endpoint.id}, ${accountId}, ${mode}, ${endpoint.url}, ${endpoint.description}, ${parameterOf(endpoint.types)},
-        ${endpoint.secret}, ${endpoint.idempotencyKey}, ${timestamp(endpoint.createdAt)}
-      )
+      INSERT INTO webhook_endpoint
+      SELECT given.*
+      FROM json_populate_record(NULL::webhook_endpoint, ${rowOf({ accountId, mode, ...endpoint })}::json) AS given
       RETURNING *
     )
     ${selectFrom(sql.fragment`inserted`)}
@@ -141,20 +130,26 @@ type Changes<Row> = { readonly [Name in keyof Row]?: Row[Name] | undefined };
 /** What the owner of an endpoint can change. */
 export type EndpointChanges = Changes<EndpointSettings>;
 
+/** The columns that change. */
+const CHANGED = sql.fragment`
+  url, description, types, secret, previous_secret, previous_secret_until, failing_since, last_error, disabled_at,
+  disabled_reason
+`;
+
 /**
  * Changes endpoints, and returns them.
  * @param filter.id the only one; all if it is absent
  * @param filter.url those with another one are left out
  */
-export const updateEndpoints = async (
+export const updateEndpoints = (
   db: CommonQueryMethods,
   {
-    id,
-    url,
+    id = null,
+    url = null,
     areEnabled = false,
   }: {
-    readonly id?: string;
-    readonly url?: string | undefined;
+    readonly id?: string | null;
+    readonly url?: string | null;
     /** Whether disabled ones are left out. */
     readonly areEnabled?: boolean;
   },
@@ -164,26 +159,20 @@ export const updateEndpoints = async (
       readonly previousSecretUntil: Date | null;
     }
   >,
-): Promise<readonly WebhookEndpoint[]> => {
-  const assigned = Object.entries(changes).map(
-    ([name, value]) => [name, value === undefined ? value : parameterOf(value)] as const,
-  );
-  const assignments = assignmentsOf(Object.fromEntries(assigned));
-  const conditions = [
-    sql.fragment`true`,
-    ...(id === undefined ? [] : [sql.fragment`id = ${id}`]),
-    ...(url === undefined ? [] : [sql.fragment`url = ${url}`]),
-    ...(areEnabled ? [sql.fragment`disabled_at IS NULL`] : []),
-  ];
-  return assignments === null
-    ? []
-    : db.any(sql.type(endpointRow)`
-        WITH updated AS (
-          UPDATE webhook_endpoint SET ${assignments} WHERE ${sql.join(conditions, sql.fragment` AND `)} RETURNING *
-        )
-        ${selectFrom(sql.fragment`updated`)}
-      `);
-};
+): Promise<readonly WebhookEndpoint[]> =>
+  db.any(sql.type(endpointRow)`
+    WITH updated AS (
+      UPDATE webhook_endpoint
+      SET (${CHANGED}) = (
+        SELECT ${CHANGED} FROM json_populate_record(webhook_endpoint, ${rowOf(changes)}::json)
+      )
+      WHERE (${id}::uuid IS NULL OR id = ${id})
+        AND (${url}::text IS NULL OR url = ${url})
+        AND NOT (${areEnabled} AND disabled_at IS NOT NULL)
+      RETURNING *
+    )
+    ${selectFrom(sql.fragment`updated`)}
+  `);
 
 /** Deletes an endpoint. Its deliveries are no longer made, and leave with their events. */
 export const deleteEndpoint = async (

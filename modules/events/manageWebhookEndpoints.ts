@@ -157,7 +157,7 @@ export const disableWebhookEndpoint = async (
   transaction: DatabaseTransactionConnection,
   context: Pick<ChangeContext, "actor" | "clock">,
   id: string,
-  { reason, url }: { readonly reason: DisabledReason; readonly url?: string },
+  { reason, url = null }: { readonly reason: DisabledReason; readonly url?: string | null },
 ): Promise<WebhookEndpoint | null> => {
   const now = context.clock.now();
   const disabled = { disabledAt: now, disabledReason: reason };
@@ -254,27 +254,21 @@ export const pingWebhookEndpoint = (
   });
 
 /**
- * Replaces an endpoint's secret. The old one also signs for another day, so that receivers can change over; with
- * `revokesPrevious` it ends now. One that was replaced before no longer signs.
+ * Replaces an endpoint's secret. The old one also signs for another day, so that receivers can change over. One that was
+ * replaced before no longer signs.
  * @throws DomainError record_not_found if the endpoint was deleted meanwhile
  */
 export const rotateWebhookSecret = (
   context: ChangeContext,
   { id, accountId, mode }: WebhookEndpoint,
-  { revokesPrevious }: { readonly revokesPrevious: boolean },
-): Promise<{ readonly secret: string; readonly previousValidUntil: Date | null }> =>
+): Promise<{ readonly secret: string; readonly previousValidUntil: Date }> =>
   context.db.transaction(async (transaction) => {
     await lockEndpointsOf(transaction, { accountId, mode });
     const endpoint = await getWebhookEndpoint(transaction, id);
     const secret = newSecret();
-    const previousValidUntil = revokesPrevious
-      ? null
-      : new Date(context.clock.now().getTime() + OLD_SECRET_HOURS * HOUR_MS);
-    const previousSecret = previousValidUntil && endpoint.secret;
-    const previous = { previousSecret, previousSecretUntil: previousValidUntil };
+    const previousValidUntil = new Date(context.clock.now().getTime() + OLD_SECRET_HOURS * HOUR_MS);
+    const previous = { previousSecret: endpoint.secret, previousSecretUntil: previousValidUntil };
     await updateEndpoints(transaction, { id }, { secret, ...previous });
-    await recordWebhookAction(transaction, context, "webhook.rotate", endpoint, {
-      revokesPrevious,
-    });
+    await recordWebhookAction(transaction, context, "webhook.rotate", endpoint);
     return { secret, previousValidUntil };
   });

@@ -1,4 +1,3 @@
-import type { DatabaseTransactionConnection } from "slonik";
 import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
@@ -13,49 +12,6 @@ import {
 import { refundedOf } from "./importedRecords.rules.ts";
 import type { ImportedEntry } from "./importedRecords.sql.ts";
 
-/** Limits the size of an audit entry. */
-const REFUNDS_PER_TRANSACTION = 100;
-
-type RefundContext = OperatorContext & { readonly owner: AccountMode };
-
-const applyChunk = async (
-  transaction: DatabaseTransactionConnection,
-  chunk: readonly ImportedEntry[],
-  { clock, actor, owner }: RefundContext,
-): Promise<readonly string[]> => {
-  const refunds = chunk.flatMap(({ id, record }) =>
-    record.kind === "donation"
-      ? []
-      : [{ ...owner, kind: record.kind, id, refundedCount: record.refunded_count }],
-  );
-  // The statement that waits for a concurrent refund would not see it.
-  await lockRegistrations(transaction, refunds);
-  const units = await listFurtherRefunded(transaction, refunds);
-  const donations = await markImportedDonationsRefunded(
-    transaction,
-    chunk.flatMap(({ id, record }) => (record.kind === "donation" && record.refunded ? [id] : [])),
-  );
-  await releaseRefundedTrees(
-    transaction,
-    units
-      .filter(({ kind }) => kind === PLANTED_KIND)
-      .map(({ id, count }) => ({ registrationId: id, count })),
-  );
-  await raiseRefundedCounts(transaction, units);
-  const applied = [
-    ...units,
-    ...donations.map(({ id, amountCents }) => ({ id, kind: "donation", amountCents })),
-  ];
-  if (applied.length > 0) {
-    await recordAction(transaction, actor, clock.now(), {
-      action: "import.history",
-      accountId: owner.accountId,
-      details: { mode: owner.mode, refundedSince: applied },
-    });
-  }
-  return applied.map(({ id }) => id);
-};
-
 /**
  * Applies refunds that another system made after its records were imported: totals and planted trees decrease. Nothing is
  * credited here, at the processor or to a store's balance, because the other system did that.
@@ -63,19 +19,44 @@ const applyChunk = async (
  * @returns the ids of the records that changed
  */
 export const applyFurtherRefunds = async (
-  context: RefundContext,
+  { db, clock, actor, owner }: OperatorContext & { readonly owner: AccountMode },
   entries: readonly ImportedEntry[],
 ): Promise<ReadonlySet<string>> => {
-  const changed: string[] = [];
+  if (entries.length === 0) {
+    return new Set();
+  }
   // One line may name a record by its id, and another by its key. The latest state has the most refunds.
   const inOrder = entries.toSorted((a, b) => refundedOf(a.record) - refundedOf(b.record));
-  const each = [...new Map(inOrder.map((entry) => [entry.id, entry])).values()];
-  for (let start = 0; start < each.length; start += REFUNDS_PER_TRANSACTION) {
-    const chunk = each.slice(start, start + REFUNDS_PER_TRANSACTION);
-    const ids = await context.db.transaction((transaction) =>
-      applyChunk(transaction, chunk, context),
+  const latest = [...new Map(inOrder.map((entry) => [entry.id, entry])).values()];
+  const refunds = latest.flatMap(({ id, record }) =>
+    record.kind === "donation"
+      ? []
+      : [{ ...owner, kind: record.kind, id, refundedCount: record.refunded_count }],
+  );
+  const donationIds = latest.flatMap(({ id, record }) => (record.kind === "donation" ? [id] : []));
+  return db.transaction(async (transaction) => {
+    // The statement that waits for a concurrent refund would not see it.
+    await lockRegistrations(transaction, refunds);
+    const units = await listFurtherRefunded(transaction, refunds);
+    const donations = await markImportedDonationsRefunded(transaction, donationIds);
+    await releaseRefundedTrees(
+      transaction,
+      units
+        .filter(({ kind }) => kind === PLANTED_KIND)
+        .map(({ id, count }) => ({ registrationId: id, count })),
     );
-    changed.push(...ids);
-  }
-  return new Set(changed);
+    await raiseRefundedCounts(transaction, units);
+    const refundedSince = [
+      ...units,
+      ...donations.map((donation) => Object.assign({ kind: "donation" }, donation)),
+    ];
+    if (refundedSince.length > 0) {
+      await recordAction(transaction, actor, clock.now(), {
+        action: "import.history",
+        accountId: owner.accountId,
+        details: { mode: owner.mode, refundedSince },
+      });
+    }
+    return new Set(refundedSince.map(({ id }) => id));
+  });
 };

@@ -20,6 +20,7 @@ import { treeIdentity } from "./importedRecords.rules.ts";
 import type { PlantingOrder } from "../planting/orders.sql.ts";
 import { tallyChanges } from "../planting/tally.rules.ts";
 import { digestOf, changeFacts } from "../planting/settleFacts.ts";
+import { conflict } from "./importLine.ts";
 import type { EvidenceLine, LineOutcome } from "./importLine.ts";
 import { newId } from "../../runtime/newId.ts";
 
@@ -27,8 +28,6 @@ const UNKNOWN: LineOutcome = {
   outcome: "bad",
   reason: "tree_id: no imported tree has this id; import the trees first",
 };
-
-const conflict = (reason: string): LineOutcome => ({ outcome: "conflict", reason });
 
 /** A line whose trees the other system had ordered. */
 type Placed = Omit<ImportedEvidence, "order"> & {
@@ -123,39 +122,44 @@ const getOrCreateOrder = async (
   return id;
 };
 
-type Decided = readonly [EvidenceLine, LineOutcome];
-
-/** Decides about lines. Returns the trees that they change, too, with the first line that does. */
-const decideAll = (lines: readonly Placed[], trees: readonly ImportedTree[]) => {
+/** Decides about lines. Returns the trees that they change, each with the first line that does. */
+const decideAll = (
+  { outcomes, read }: ImportContext,
+  lines: readonly Placed[],
+  trees: readonly ImportedTree[],
+): ReadonlyMap<ImportedTree, Placed> => {
   const byId = new Map(trees.map((tree) => [tree.treeId, tree]));
   const joining = new Map<ImportedTree, Placed>();
-  const decided = lines.map((placed): Decided => {
+  for (const placed of lines) {
     const tree = byId.get(placed.treeId);
-    const decision = tree ? decide(placed, tree) : UNKNOWN;
-    if (!tree || decision.outcome !== "new") {
-      return [placed.line, decision];
+    if (tree) {
+      const decision = decide(placed, tree);
+      const isRepeated = decision.outcome === "new" && joining.has(tree);
+      outcomes.set(placed.line, isRepeated ? { outcome: "already_there" } : decision);
+      if (decision.outcome === "new" && !isRepeated) {
+        joining.set(tree, placed);
+      }
+    } else {
+      // In a dry run, the tree may be new in the same files.
+      const isRead = read?.has(hashOf(treeIdentity(placed.treeId))) === true;
+      outcomes.set(placed.line, isRead ? { outcome: "new" } : UNKNOWN);
     }
-    if (joining.has(tree)) {
-      return [placed.line, { outcome: "already_there" }];
-    }
-    joining.set(tree, placed);
-    return [placed.line, decision];
-  });
-  return { decided, joining };
+  }
+  return joining;
 };
 
 /** Records the evidence of lines with one key in one transaction. */
 const importGroup = async (
   transaction: DatabaseTransactionConnection,
-  owner: AccountMode,
+  context: ImportContext,
   group: readonly Placed[],
-  now: Date,
-): Promise<readonly Decided[]> => {
+): Promise<void> => {
+  const { clock, owner } = context;
   const ids = group.map(({ treeId }) => treeId);
-  const { decided, joining } = decideAll(group, await lockImportedTrees(transaction, owner, ids));
+  const joining = decideAll(context, group, await lockImportedTrees(transaction, owner, ids));
   const [evidence] = joining.values();
   if (!evidence) {
-    return decided;
+    return;
   }
   // Trees whose evidence has gone further leave the orders that they are in.
   const trees = [...joining.keys()];
@@ -163,27 +167,11 @@ const importGroup = async (
   for (const orderId of [...leaving.keys()].filter((id) => id !== null).toSorted((a, b) => a - b)) {
     await resizeOrder(transaction, orderId, leaving.get(orderId) ?? [], -1);
   }
-  const orderId = await getOrCreateOrder(transaction, owner, evidence, trees, now);
+  const orderId = await getOrCreateOrder(transaction, owner, evidence, trees, clock.now());
   await assignToOrder(
     transaction,
     orderId,
     Array.from(joining, ([{ id }, { order }]) => ({ ...order, id })),
-  );
-  return decided;
-};
-
-/** Decides what an import would do. The trees of a line may be new in the same files, which the database does not know. */
-const checkLines = async (
-  { db, owner }: ImportContext,
-  read: ReadonlyMap<string, unknown>,
-  lines: readonly Placed[],
-): Promise<readonly Decided[]> => {
-  const ids = lines.map(({ treeId }) => treeId);
-  const { decided } = decideAll(lines, await listImportedTrees(db, owner, ids));
-  return decided.map(([line, outcome]) =>
-    outcome === UNKNOWN && read.has(hashOf(treeIdentity(line.evidence.treeId)))
-      ? [line, { outcome: "new" }]
-      : [line, outcome],
   );
 };
 
@@ -195,23 +183,16 @@ export const importEvidence = async (
   context: ImportContext,
   lines: readonly EvidenceLine[],
 ): Promise<void> => {
-  const { db, clock, owner, read, report } = context;
-  if (lines.length === 0) {
-    return;
-  }
-  const placed = lines.flatMap(placedOf);
-  const outcomes = new Map<EvidenceLine, LineOutcome>(
-    lines.map((line) => [line, { outcome: "already_there" }]),
-  );
-  const groups = read ? [placed] : Map.groupBy(placed, ({ key }) => key).values();
-  for (const group of groups) {
+  const { db, owner, read, outcomes } = context;
+  const groups = Map.groupBy(lines.flatMap(placedOf), ({ key }) => (read ? "" : key));
+  for (const group of groups.values()) {
     try {
-      const decided = read
-        ? await checkLines(context, read, group)
-        : await db.transaction((transaction) =>
-            importGroup(transaction, owner, group, clock.now()),
-          );
-      decided.forEach(([line, outcome]) => outcomes.set(line, outcome));
+      if (read) {
+        const ids = group.map(({ treeId }) => treeId);
+        decideAll(context, group, await listImportedTrees(db, owner, ids));
+      } else {
+        await db.transaction((transaction) => importGroup(transaction, context, group));
+      }
     } catch (error) {
       if (!isContentError(error)) {
         throw error;
@@ -219,8 +200,5 @@ export const importEvidence = async (
       const reason = contentErrorReason(error);
       group.forEach(({ line }) => outcomes.set(line, { outcome: "bad", reason }));
     }
-  }
-  for (const [line, outcome] of outcomes) {
-    await report.add(line, outcome);
   }
 };

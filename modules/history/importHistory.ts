@@ -1,16 +1,9 @@
 import type { OperatorContext } from "../accounts/context.ts";
 import { importEvidence } from "./importEvidence.ts";
-import { createReport } from "./importLine.ts";
-import type {
-  EvidenceLine,
-  ImportLine,
-  ImportSummary,
-  RecordLine,
-  Rejection,
-} from "./importLine.ts";
+import { countLine, noSummary } from "./importLine.ts";
+import type { ImportLine, ImportSummary, LineOutcome, Outcomes, Rejection } from "./importLine.ts";
 import type { ImportOwner } from "./importedRecords.rules.ts";
 import { importRecords } from "./importRecords.ts";
-import type { ImportContext } from "./importRecords.ts";
 import type { InsertOptions } from "./importedRecords.sql.ts";
 
 type ImportOptions = InsertOptions & {
@@ -19,7 +12,7 @@ type ImportOptions = InsertOptions & {
 };
 
 type ImportObserver = {
-  /** Called for each line that is not imported. */
+  /** Called for each line that is not imported, in their order. */
   readonly onRejected: (rejection: Rejection) => void | Promise<void>;
   /** Called after each batch. */
   readonly onProgress: (summary: ImportSummary) => void;
@@ -47,22 +40,24 @@ async function* inBatches(
   }
 }
 
-const importBatch = async (context: ImportContext, batch: readonly ImportLine[]): Promise<void> => {
-  const { report } = context;
-  const records: RecordLine[] = [];
-  const evidence: EvidenceLine[] = [];
-  for (const line of batch) {
-    report.summary.lines += 1;
-    if ("problem" in line) {
-      await report.add(line, { outcome: "bad", reason: line.problem });
-    } else if ("evidence" in line) {
-      evidence.push(line);
-    } else {
-      records.push(line);
-    }
+const MISSING = {
+  new: "it is not recorded here",
+  refunded_since: "more of it is refunded in the file",
+} as const;
+
+/** Returns why a line is rejected, or null. */
+const rejectionOf = (
+  line: ImportLine,
+  result: LineOutcome,
+  isVerification: boolean,
+): Rejection | null => {
+  if ("reason" in result) {
+    return { line, ...result };
   }
-  await importRecords(context, records);
-  await importEvidence(context, evidence);
+  const { outcome } = result;
+  return isVerification && outcome !== "already_there"
+    ? { line, outcome: "missing", reason: MISSING[outcome] }
+    : null;
 };
 
 /**
@@ -77,12 +72,32 @@ export const importHistory = async (
   { purpose, ...options }: ImportOptions,
   { onRejected, onProgress }: ImportObserver,
 ): Promise<ImportSummary> => {
-  const report = createReport(purpose === "verification", onRejected);
+  const summary = noSummary();
   const read = purpose === "import" ? null : new Map();
-  const context = { ...given, owner, options, report, read };
   for await (const batch of inBatches(lines)) {
-    await importBatch(context, batch);
-    onProgress(report.summary);
+    const outcomes: Outcomes = new Map(
+      batch.map((line) => [
+        line,
+        "problem" in line ? { outcome: "bad", reason: line.problem } : { outcome: "already_there" },
+      ]),
+    );
+    const context = { ...given, owner, options, read, outcomes };
+    await importRecords(
+      context,
+      batch.filter((line) => "record" in line),
+    );
+    await importEvidence(
+      context,
+      batch.filter((line) => "evidence" in line),
+    );
+    for (const [line, outcome] of outcomes) {
+      countLine(summary, line, outcome);
+      const rejection = rejectionOf(line, outcome, purpose === "verification");
+      if (rejection) {
+        await onRejected(rejection);
+      }
+    }
+    onProgress(summary);
   }
-  return report.summary;
+  return summary;
 };

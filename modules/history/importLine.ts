@@ -22,6 +22,11 @@ export type LineOutcome =
   | { readonly outcome: "new" | "already_there" | "refunded_since" }
   | { readonly outcome: "conflict" | "bad"; readonly reason: string };
 
+/** The outcomes of a batch, in the order of its lines. A line that changes nothing is already there. */
+export type Outcomes = Map<ImportLine, LineOutcome>;
+
+export const conflict = (reason: string): LineOutcome => ({ outcome: "conflict", reason });
+
 /** Why a line was not imported. In a verification, a line is missing if an import would change something. */
 export type Rejection = {
   readonly line: ImportLine;
@@ -39,52 +44,24 @@ export type ImportSummary = {
   readonly kinds: Readonly<Record<LineKind, KindSummary>>;
 };
 
-/** Counts the outcomes of an import's lines. */
-export type Report = {
-  readonly summary: ImportSummary;
-  readonly add: (line: ImportLine, outcome: LineOutcome) => Promise<void>;
-};
-
-const NOT_IMPORTED = {
-  new: "it is not recorded here",
-  refunded_since: "more of it is refunded in the file",
-} as const;
-
 const noLines = (): KindSummary => ({ new: 0, already_there: 0, refunded_since: 0, conflict: 0 });
 
-/** Returns the kind of a line; null if it cannot be parsed. */
-const kindOf = (line: ImportLine): LineKind | null => {
-  if ("evidence" in line) {
-    return "evidence";
-  }
-  return "record" in line ? line.record.kind : null;
-};
+export const noSummary = (): ImportSummary => ({
+  lines: 0,
+  bad: 0,
+  kinds: { tree: noLines(), bottle: noLines(), donation: noLines(), evidence: noLines() },
+});
 
-/** @param isVerification whether lines that an import would change something for are reported, too */
-export const createReport = (
-  isVerification: boolean,
-  onRejected: (rejection: Rejection) => void | Promise<void>,
-): Report => {
-  const summary = {
-    lines: 0,
-    bad: 0,
-    kinds: { tree: noLines(), bottle: noLines(), donation: noLines(), evidence: noLines() },
-  };
-  return {
-    summary,
-    add: async (line, result) => {
-      const { outcome } = result;
-      const kind = kindOf(line);
-      if (kind === null || outcome === "bad") {
-        summary.bad += 1;
-      } else {
-        summary.kinds[kind][outcome] += 1;
-      }
-      if ("reason" in result) {
-        await onRejected({ line, outcome: result.outcome, reason: result.reason });
-      } else if (isVerification && result.outcome !== "already_there") {
-        await onRejected({ line, outcome: "missing", reason: NOT_IMPORTED[result.outcome] });
-      }
-    },
-  };
+/** Counts the outcome of a line. */
+export const countLine = (
+  summary: ImportSummary,
+  line: ImportLine,
+  { outcome }: LineOutcome,
+): void => {
+  summary.lines += 1;
+  if ("problem" in line || outcome === "bad") {
+    summary.bad += 1;
+  } else {
+    summary.kinds["evidence" in line ? "evidence" : line.record.kind][outcome] += 1;
+  }
 };

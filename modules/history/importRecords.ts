@@ -10,20 +10,21 @@ import { applyFurtherRefunds } from "./applyFurtherRefunds.ts";
 import { identitiesOf, lastingContentOf, refundedOf } from "./importedRecords.rules.ts";
 import type { ImportOwner } from "./importedRecords.rules.ts";
 import { insertImported, listKnown, listTakenTimes } from "./importedRecords.sql.ts";
-import type { ImportedEntry, InsertOptions } from "./importedRecords.sql.ts";
-import type { LineOutcome, RecordLine, Report } from "./importLine.ts";
+import type { ImportedEntry, InsertOptions, KnownRecord } from "./importedRecords.sql.ts";
+import { conflict } from "./importLine.ts";
+import type { LineOutcome, Outcomes, RecordLine } from "./importLine.ts";
 
 /** A hash of a record without refunds, and what is refunded of it. */
 type State = { readonly content: string; readonly refunded: number };
 
-/** What the steps of an import share. */
+/** What the steps of an import share for a batch. */
 export type ImportContext = OperatorContext & {
   readonly owner: ImportOwner;
   readonly options: InsertOptions;
-  readonly report: Report;
+  readonly outcomes: Outcomes;
   /**
-   * The ids and keys that a dry run has read, by their hashes, with the record that had each first: an import finds them in
-   * the database. Null for an import.
+   * The unknown ids and keys that a dry run has read, by their hashes, with the record that had each first: an import finds
+   * them in the database. Null for an import.
    */
   readonly read: Map<string, State> | null;
 };
@@ -50,77 +51,60 @@ const entryOf = ({ accountId, mode }: ImportOwner, line: RecordLine): Entry => {
   return { id: `${id.slice(0, 14)}8${id.slice(15)}`, record, identities, line };
 };
 
-const conflict = (reason: string) => ({ outcome: "conflict", reason }) as const;
-
-/** Returns why an entry conflicts with the records that have its id or key; null if it is one of them. */
-const conflictOf = (differences: readonly (readonly string[])[]): string | null => {
-  const [first = [], ...others] = differences;
+/** Decides about an entry that records have the id or the key of. */
+const decideKnown = ([known, ...others]: readonly [KnownRecord, ...KnownRecord[]]): LineOutcome => {
   if (others.length > 0) {
-    return "its id and its idempotency_key belong to two different records";
+    return conflict("its id and its idempotency_key belong to two different records");
   }
-  return first.length === 0
-    ? null
-    : `a record with this id or idempotency_key is there with another ${first.join(", ")}`;
+  if (known.hasFurtherRefund) {
+    return { outcome: "refunded_since" };
+  }
+  return known.differences.length === 0
+    ? { outcome: "already_there" }
+    : conflict(
+        `a record with this id or idempotency_key is there with another ${known.differences.join(", ")}`,
+      );
 };
 
-/** Applies what was refunded further. */
-const refundFurther = async (
-  context: ImportContext,
-  further: readonly { readonly id: string; readonly entry: Entry }[],
-): Promise<void> => {
-  const records = further.map(({ id, entry: { record } }) => ({ id, record }));
-  const changed = context.read ? null : await applyFurtherRefunds(context, records);
-  for (const { id, entry } of further) {
-    const isApplied = changed === null || changed.has(id);
-    await context.report.add(
-      entry.line,
-      isApplied
-        ? { outcome: "refunded_since" }
-        : conflict("the record changed in the meantime; import the line again"),
-    );
-  }
-};
-
-/** Decides about the entries whose ids or keys are known. Returns those that are not, and those that are recorded. */
+/** Decides about the entries whose ids or keys are known, and applies what was refunded further. Returns the others. */
 const settleKnown = async (
   context: ImportContext,
   table: RecordTable,
   entries: Entries,
-): Promise<{ readonly unknown: Entries; readonly recorded: Entries }> => {
-  const { db, owner, report } = context;
+): Promise<Entries> => {
+  const { db, owner, outcomes, read } = context;
   const known = Map.groupBy(await listKnown(db, table, owner, entries), ({ place }) => place);
   const unknown: Entry[] = [];
-  const recorded: Entry[] = [];
-  const further: { readonly id: string; readonly entry: Entry }[] = [];
+  const further: Entry[] = [];
   for (const [place, entry] of entries.entries()) {
-    const matches = known.get(place);
-    const [match, ...others] = matches ?? [];
-    const reason = matches && conflictOf(matches.map(({ differences }) => differences));
-    if (match?.hasFurtherRefund === true && others.length === 0) {
-      recorded.push(entry);
-      further.push({ id: match.id, entry });
-    } else if (reason === undefined) {
-      unknown.push(entry);
-    } else if (reason === null) {
-      recorded.push(entry);
-      await report.add(entry.line, { outcome: "already_there" });
+    const [match, ...others] = known.get(place) ?? [];
+    if (match) {
+      const decision = decideKnown([match, ...others]);
+      outcomes.set(entry.line, decision);
+      if (decision.outcome === "refunded_since") {
+        further.push({ ...entry, id: match.id });
+      }
     } else {
-      await report.add(entry.line, conflict(reason));
+      unknown.push(entry);
     }
   }
-  await refundFurther(context, further);
-  return { unknown, recorded };
+  const changed = read ? null : await applyFurtherRefunds(context, further);
+  for (const { id, line } of further) {
+    if (changed?.has(id) === false) {
+      outcomes.set(line, conflict("the record changed in the meantime; import the line again"));
+    }
+  }
+  return unknown;
 };
 
 /** Separates the entries that repeat the id or key of an earlier one. */
 const separateRepetitions = (entries: Entries) => {
   const names = new Set<string>();
-  return Object.groupBy(entries, ({ id, identities }) => {
-    const own = [id, ...identities];
-    if (own.some((name) => names.has(name))) {
+  return Object.groupBy(entries, ({ identities }) => {
+    if (identities.some((name) => names.has(name))) {
       return "repeated";
     }
-    own.forEach((name) => names.add(name));
+    identities.forEach((name) => names.add(name));
     return "first";
   });
 };
@@ -169,9 +153,10 @@ const write = async (
   if (entries.length === 0) {
     return;
   }
-  const { report } = context;
-  const { first: own = [], repeated = [] } = separateRepetitions(entries);
-  const { unknown: first } = await settleKnown(context, table, own);
+  const { outcomes } = context;
+  const { first = [], repeated = [] } = separateRepetitions(
+    await settleKnown(context, table, entries),
+  );
   let inserted: ReadonlySet<string> = new Set();
   let reason = "its key is in use, and no record has its id or key";
   try {
@@ -182,20 +167,17 @@ const write = async (
     }
     reason = contentErrorReason(error);
   }
-  for (const { line } of first.filter(({ id }) => inserted.has(id))) {
-    await report.add(line, { outcome: "new" });
-  }
   const rejected = first.filter(({ id }) => !inserted.has(id));
+  first.forEach(({ line }) => outcomes.set(line, { outcome: "new" }));
   if (first.length === 1 && rejected.length === 1) {
     // Its key may have been used since the import looked for it.
-    for (const { line } of (await settleKnown(context, table, rejected)).unknown) {
-      await report.add(line, { outcome: "bad", reason });
+    for (const { line } of await settleKnown(context, table, rejected)) {
+      outcomes.set(line, { outcome: "bad", reason });
     }
   } else {
     const middle = Math.ceil(rejected.length / 2);
-    for (const half of [rejected.slice(0, middle), rejected.slice(middle)]) {
-      await write(context, table, half);
-    }
+    await write(context, table, rejected.slice(0, middle));
+    await write(context, table, rejected.slice(middle));
   }
   await write(context, table, repeated);
 };
@@ -214,24 +196,19 @@ const outcomeAfter = (earlier: readonly State[], { content, refunded }: State): 
     : conflict("an earlier line has this id or idempotency_key with other content");
 };
 
-/** Counts what `write` would do. */
+/** Decides what `write` would do. */
 const check = async (
   context: ImportContext,
   read: Map<string, State>,
   table: RecordTable,
   entries: Entries,
 ): Promise<void> => {
-  const { unknown, recorded } = await settleKnown(context, table, entries);
-  const isUnknown = new Set(unknown);
-  for (const entry of [...recorded, ...unknown]) {
-    const { record, line } = entry;
+  for (const { record, identities, line } of await settleKnown(context, table, entries)) {
     const state = { content: hashOf(lastingContentOf(record)), refunded: refundedOf(record) };
-    const names = entry.identities.map(hashOf);
+    const names = identities.map(hashOf);
     const earlier = names.flatMap((name) => read.get(name) ?? []);
     names.filter((name) => !read.has(name)).forEach((name) => read.set(name, state));
-    if (isUnknown.has(entry)) {
-      await context.report.add(line, outcomeAfter(earlier, state));
-    }
+    context.outcomes.set(line, outcomeAfter(earlier, state));
   }
 };
 

@@ -292,7 +292,7 @@ const knownRow = z.strictObject({
 });
 
 /** A record that has the id or the key of the entry at a place, and the fields in which it differs from the entry. */
-type KnownRecord = Readonly<z.output<typeof knownRow>>;
+export type KnownRecord = Readonly<z.output<typeof knownRow>>;
 
 /** Lists the records of a table that have the ids or keys of a batch. Of several entries, each is looked up by itself. */
 export const listKnown = (

@@ -59,31 +59,29 @@ export const parseJsonLine = (line: string, options: ParseOptions): Parsed => {
   return parseRecord(value, options);
 };
 
-const NUMBERS: ReadonlySet<string> = new Set([
+/** The columns whose cells are JSON; the others are text. */
+const JSON_COLUMNS: ReadonlySet<string> = new Set([
   "count",
   "fractional_count",
   "refunded_count",
   "amount",
   "amount_cents",
   "unit_price_cents",
+  "refunded",
+  "metadata",
 ]);
 
-/** Returns the value of a cell. A cell that cannot be converted stays text, which the field then rejects. */
+/** Returns the value of a cell. A cell that is no JSON stays text, which the field then rejects. */
 const valueOf = (column: string, cell: string): unknown => {
-  if (NUMBERS.has(column) && /^-?\d+(?:\.\d+)?(?:e[+-]?\d+)?$/iu.test(cell)) {
-    return Number(cell);
+  if (!JSON_COLUMNS.has(column)) {
+    return cell;
   }
-  if (column === "refunded" && /^(?:true|false)$/iu.test(cell)) {
-    return cell.toLowerCase() === "true";
+  try {
+    // Spreadsheets write TRUE.
+    return JSON.parse(column === "metadata" ? cell : cell.toLowerCase());
+  } catch {
+    return cell;
   }
-  if (column === "metadata") {
-    try {
-      return JSON.parse(cell);
-    } catch {
-      return cell;
-    }
-  }
-  return cell;
 };
 
 /** Parses the cells of one row of CSV by their columns. Returns the row as JSON, too. */

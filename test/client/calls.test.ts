@@ -9,10 +9,8 @@ import {
   createStoreClient,
 } from "../../clients/typescript/src/index.ts";
 import type { ImpactClient, StandaloneSchemas } from "../../clients/typescript/src/index.ts";
-import { OPERATIONS } from "../../clients/typescript/src/generated/standalone.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { OPERATIONS as STORE_OPERATIONS } from "../../clients/typescript/src/generated/store.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { createFaultyFetch } from "./createFaultyFetch.ts";
 
@@ -34,19 +32,6 @@ const collect = async <Item>(items: AsyncIterable<Item>): Promise<readonly Item[
   }
   return collected;
 };
-
-test("every operation of both interfaces has a method of its name", (t) => {
-  const baseUrl = "http://127.0.0.1:1";
-  for (const [client, operations] of [
-    [createImpactClient({ baseUrl, apiKey: "k" }), OPERATIONS],
-    [createStoreClient({ baseUrl, apiKey: "k", shopName: "s" }), STORE_OPERATIONS],
-  ] as const) {
-    t.deepEqual(
-      Object.keys(operations).filter((id) => !(id in client)),
-      [],
-    );
-  }
-});
 
 test("a registration without a key gets one; with the same key, it is recorded once", async (t) => {
   const { impact } = await startWithClient(t);

@@ -153,10 +153,9 @@ test("a delivery that fails does not delay later events, and ten are in flight a
   t.true((await deliveries()).every(({ state }) => state === "delivered"));
 });
 
-test("a replaced secret signs for 24 hours more, unless it is revoked or replaced again", async (t) => {
+test("a replaced secret signs for 24 hours more, unless it is replaced again", async (t) => {
   const { deps, endpoint, secret: first, record, deliver, receiver, pass } = await setUpWebhooks(t);
-  const rotate = async (revokesPrevious: boolean) =>
-    (await rotateWebhookSecret(deps, endpoint, { revokesPrevious })).secret;
+  const rotate = async () => (await rotateWebhookSecret(deps, endpoint)).secret;
   /** Checks which secrets sign a delivery. */
   const check = async (signing: readonly string[], others: readonly string[]): Promise<void> => {
     await record(crypto.randomUUID());
@@ -170,13 +169,10 @@ test("a replaced secret signs for 24 hours more, unless it is revoked or replace
       t.throws(() => verify(last, secret));
     }
   };
-  const second = await rotate(false);
+  const second = await rotate();
   await check([second, first], []);
-  const third = await rotate(false);
+  const third = await rotate();
   await check([third, second], [first]);
-  const fourth = await rotate(true);
-  await check([fourth], [first, second, third]);
-  await rotate(false);
   pass(DAY_MS);
   await record("a day later");
   await deliver();

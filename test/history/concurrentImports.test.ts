@@ -12,15 +12,11 @@ import type { Run } from "../cli/runImpact.ts";
 import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { insertTestCharity } from "../stores/storeState.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { registrationOf, createTestOrganization } from "../support/factories.ts";
+import { registrationOf } from "../support/factories.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
 import { orderedTree } from "./evidenceLines.ts";
 import { lineOf as treeLine } from "./importLine.ts";
 import { importForStore, linesOf, setUpImport, summaryOf } from "./importScene.ts";
-import { SERVICE } from "../../modules/accounts/audit.rules.ts";
-import { importHistory } from "../../modules/history/importHistory.ts";
-import type { ImportLine } from "../../modules/history/importLine.ts";
-import { importedTree } from "./importedTree.ts";
 
 const test = testWithDatabase();
 
@@ -151,30 +147,3 @@ for (const { operation, body } of [
     t.like((await get("/app/api/balance", store.live)).body, { balance_cents: 1000 });
   });
 }
-
-const LINES = 1200;
-
-// oxlint-disable-next-line typescript/require-await -- the import reads an asynchronous stream.
-async function* readLines(): AsyncGenerator<ImportLine> {
-  for (let number = 1; number <= LINES; number += 1) {
-    const record = { ...importedTree, imported_id: `old-${number}`, count: number };
-    yield { file: "history", number, text: "", record };
-  }
-}
-
-test("an import reads all of several batches", async (t) => {
-  const { db } = t.context;
-  const { id: accountId } = await createTestOrganization(db);
-  const seen: number[] = [];
-  await importHistory(
-    { db, clock: systemClock, actor: SERVICE },
-    { accountId, mode: "live", isStore: false },
-    readLines(),
-    { purpose: "import", ordersPlanting: false, charityProvider: "catalogue" },
-    { onRejected: ({ reason }) => t.fail(reason), onProgress: ({ lines }) => seen.push(lines) },
-  );
-
-  t.deepEqual(seen, [500, 1000, 1200]);
-  const owner = { accountId, mode: "live", kind: "tree" } as const;
-  t.is((await readTotals(db, owner, systemClock.now())).all, (LINES * (LINES + 1)) / 2);
-});

@@ -5,36 +5,30 @@ import type { Fields } from "./importLine.ts";
  * Lines of evidence: what another server shows of trees.
  */
 
-const at = (day: number): Fields => ({
+/** Returns a completed milestone of a timeline. */
+const milestone = (step: number, event: string, day: number, evidence: Fields): Fields => ({
+  step,
+  event,
+  title: event,
+  status: "completed",
   date: `2024-05-0${day}`,
   timestamp: `2024-05-0${day}T08:00:00.000Z`,
+  description: "d",
+  evidence,
 });
 
-export const registered = (id: string): Fields => ({
-  step: 1,
-  event: "registered",
-  title: "Registered",
-  status: "completed",
-  ...at(1),
-  description: "d",
-  evidence: {
+export const registered = (id: string): Fields =>
+  milestone(1, "registered", 1, {
     tree_id: id,
     record_id: id,
     registered_at: "2024-05-01T08:00:00.000Z",
     count: 4,
     fractional_count: 0,
     attribution: "",
-  },
-});
+  });
 
-const distributed = (id: string, orderId = 1001): Fields => ({
-  step: 2,
-  event: "funds_distributed",
-  title: "Funds distributed",
-  status: "completed",
-  ...at(2),
-  description: "d",
-  evidence: {
+const distributed = (id: string, orderId = 1001): Fields =>
+  milestone(2, "funds_distributed", 2, {
     partner: "North Coast",
     order_id: orderId,
     order_public_id: `ORD-${orderId}`,
@@ -42,17 +36,10 @@ const distributed = (id: string, orderId = 1001): Fields => ({
     tree_order_public_id: `TO-${id}`,
     tree_amount: 4,
     buyer_name: "Green Shop",
-  },
-});
+  });
 
-const allocated = (allocationId: number): Fields => ({
-  step: 3,
-  event: "allocated",
-  title: "Allocated",
-  status: "completed",
-  ...at(3),
-  description: "d",
-  evidence: {
+const allocated = (allocationId: number): Fields =>
+  milestone(3, "allocated", 3, {
     partner: "North Coast",
     allocations: [
       {
@@ -70,31 +57,22 @@ const allocated = (allocationId: number): Fields => ({
         crew: { leader: "Crew 3", style: "cooperative", total_members: 12, women_members: 7 },
       },
     ],
-  },
-});
+  });
 
-export const planted: Fields = {
-  step: 4,
-  event: "planted",
-  title: "Planted",
-  status: "completed",
-  ...at(4),
-  description: "d",
-  evidence: {
-    partner: "North Coast",
-    date_planted: "2024-05-04T08:00:00.000Z",
-    media: [
-      {
-        id: "M-1",
-        type: "photo",
-        url: "https://photos.example/1.jpg",
-        thumbnail_url: "https://photos.example/1-small.jpg",
-        latitude: -4.42,
-        longitude: 39.5,
-      },
-    ],
-  },
-};
+export const planted: Fields = milestone(4, "planted", 4, {
+  partner: "North Coast",
+  date_planted: "2024-05-04T08:00:00.000Z",
+  media: [
+    {
+      id: "M-1",
+      type: "photo",
+      url: "https://photos.example/1.jpg",
+      thumbnail_url: "https://photos.example/1-small.jpg",
+      latitude: -4.42,
+      longitude: 39.5,
+    },
+  ],
+});
 
 export const pending = (step: number, event: string): Fields => ({
   step,
@@ -157,19 +135,7 @@ export const VERIFIED = record(
   "v",
   "planted_and_verified",
   { allocation_id: 5, field_update_id: 6, planting_session_id: 7 },
-  [
-    registered("v"),
-    distributed("v"),
-    {
-      step: 3,
-      event: "planted_and_verified",
-      title: "Planted and verified",
-      status: "completed",
-      ...at(5),
-      description: "d",
-      evidence: SESSION,
-    },
-  ],
+  [registered("v"), distributed("v"), milestone(3, "planted_and_verified", 5, SESSION)],
 );
 
 export const tree = (id: string): string =>

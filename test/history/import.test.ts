@@ -260,16 +260,11 @@ test("all rejected lines are printed with number, outcome, reason and text, and 
   t.regex(run.stderr, /"bad": 31/u);
   const rejected = rejectsOf(run);
   t.is(rejected.length, 32);
-  const [malformed] = rejected;
-  t.deepEqual(malformed, {
-    file: "standard input",
-    line: 3,
-    outcome: "bad",
-    reason: "not valid JSON",
-    text: "{",
-  });
   t.deepEqual(
-    rejected.find(({ outcome }) => outcome === "conflict"),
+    rejected.map(({ line }) => line),
+    Array.from({ length: 32 }, (_, index) => index + 2),
+  );
+  t.deepEqual(rejected.slice(0, 2), [
     {
       file: "standard input",
       line: 2,
@@ -277,7 +272,14 @@ test("all rejected lines are printed with number, outcome, reason and text, and 
       reason: "a record with this id or idempotency_key is there with another count",
       text: lineOf({ id: "1", count: 2 }),
     },
-  );
+    {
+      file: "standard input",
+      line: 3,
+      outcome: "bad",
+      reason: "not valid JSON",
+      text: "{",
+    },
+  ]);
   const again = await importText(lines);
   t.regex(again.stderr, /^More lines are rejected\. To see all of them, use --rejects\.$/mu);
 });

@@ -8,13 +8,18 @@ import { systemClock } from "../../runtime/clock.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import { withdrawPlantingFact } from "../../modules/planting/withdrawPlantingFact.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { readJson } from "../cli/runImpact.ts";
+import { readJson, runImpact } from "../cli/runImpact.ts";
+import { readEvents } from "../events/readEvents.ts";
+import { setUpPlanting } from "../planting/setUpPlanting.ts";
+import { simulateAllocated } from "../../modules/planting/simulated/simulatedFacts.ts";
+import { TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { lineOf } from "./importLine.ts";
 import type { Fields } from "./importLine.ts";
 import {
   allocatedRecord,
+  orderedTree,
   pending,
   planted,
   plantedRecord,
@@ -188,5 +193,72 @@ test("clients may cache imported evidence once its timeline is complete", async 
   }
   for (const id of ["a", "a", ownIds[1] ?? ""]) {
     t.is(await cacheControl(id), "private, no-cache");
+  }
+});
+
+/** Imports a tree with its order for a new organization. */
+const importOrder = async (t: ExecutionContext<DatabaseContext>, orderId: number) => {
+  const scene = await setUpImport(t);
+  const run = await scene.importText(
+    linesOf(...orderedTree("a", orderId)),
+    "--source",
+    "old.example",
+  );
+  t.is(run.exitCode, 0, run.stderr);
+  const [order] = await listPlantingOrders(t.context.db, { accountId: scene.id, limit: 2 });
+  if (!order) {
+    throw new Error("There is an order.");
+  }
+  return { ...scene, order };
+};
+
+test("events of an imported order name the ids that its evidence shows", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id: accountId, apiKeyProd: key, order } = await importOrder(t, 107);
+  const run = await runImpact(["evidence", "record", "-"], {
+    env: { DATABASE_URL: databaseUrl, TEMPORAL_ADDRESS },
+    stdin: JSON.stringify({
+      order: order.publicId,
+      facts: [simulateAllocated(order, new Date("2024-05-10T08:00:00.000Z"))],
+    }),
+  });
+  t.is(run.exitCode, 0, run.stderr);
+
+  const owner = { accountId, mode: "live" } as const;
+  const [event, ...others] = await readEvents({ db, clock: systemClock }, owner, {
+    types: ["evidence.milestone_reached"],
+  });
+
+  t.deepEqual(others, []);
+  t.deepEqual(event?.data, {
+    order_id: 107,
+    public_id: "ORD-107",
+    milestone: "allocated",
+    tree_count: 4,
+  });
+  const { call } = await startStandaloneApi(t, { db });
+  const { body } = await call("GET", "/evidence/tree/a", { key });
+  t.like(body, {
+    status: "allocated",
+    provider_meta: { order_id: 107, public_id: "ORD-107" },
+  });
+});
+
+test("an operator sees the ids of an imported order that clients see", async (t) => {
+  const { impact, id: org, order } = await importOrder(t, 90_000_108);
+  const ids = {
+    id: order.id,
+    public_id: order.publicId,
+    evidence_order_id: 90_000_108,
+    evidence_public_id: "ORD-90000108",
+  };
+  const listed = await impact("evidence", "order", "list", "--org", org, "--json");
+  t.like(readJson(listed), [ids]);
+  const table = await impact("evidence", "order", "list", "--org", org);
+  t.regex(table.stdout, /ORD-90000108/u);
+  for (const given of [String(order.id), order.publicId]) {
+    const shown = await impact("evidence", "order", "show", given, "--json");
+    t.is(shown.exitCode, 0, shown.stderr);
+    t.like(readJson(shown), ids);
   }
 });

@@ -784,13 +784,6 @@ export interface components {
              */
             readonly since?: string;
         };
-        readonly NewWebhookSecret: {
-            /**
-             * @description True to revoke the previous secret immediately, for example because it has leaked. The default is false.
-             * @example false
-             */
-            readonly revoke_previous?: boolean;
-        };
         /** @description You or the operator tested the endpoint. */
         readonly PingMessage: {
             readonly data: components["schemas"]["PingMessageData"];
@@ -1584,9 +1577,9 @@ export interface components {
             readonly id: string;
             /**
              * Format: date-time
-             * @description Until when the previous secret signs as well. Null if it was revoked. One before it no longer signs.
+             * @description Until when the previous secret signs as well. One before it no longer signs.
              */
-            readonly previous_valid_until: string | null;
+            readonly previous_valid_until: string;
             /**
              * @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. No other response shows it.
              * @example whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDGDBvZsTuNW4=
@@ -2501,11 +2494,7 @@ export interface operations {
             };
             readonly cookie?: never;
         };
-        readonly requestBody?: {
-            readonly content: {
-                readonly "application/json": components["schemas"]["NewWebhookSecret"];
-            };
-        };
+        readonly requestBody?: never;
         readonly responses: {
             /** @description Success. */
             readonly 200: {
@@ -2552,7 +2541,7 @@ export const OPERATIONS = {
   registerBottlesInBatch: {"method":"POST","path":"/rescue/plastic_bottles/batch","key":"items","takes":["body","query"]},
   registerTrees: {"method":"POST","path":"/plant/trees","key":"request","takes":["body"]},
   registerTreesInBatch: {"method":"POST","path":"/plant/trees/batch","key":"items","takes":["body","query"]},
-  rotateWebhookSecret: {"method":"POST","path":"/webhook_endpoints/{id}/rotate","key":null,"takes":["body"]},
+  rotateWebhookSecret: {"method":"POST","path":"/webhook_endpoints/{id}/rotate","key":null,"takes":[]},
   searchCharities: {"method":"GET","path":"/charities/search","key":null,"takes":["query"]},
   subscribeToDonations: {"method":"POST","path":"/charities/subscribe","key":null,"takes":[]},
   updateWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}","key":null,"takes":["body"]},

@@ -539,13 +539,6 @@ export interface components {
              */
             readonly since?: string;
         };
-        readonly NewWebhookSecret: {
-            /**
-             * @description True to revoke the previous secret immediately, for example because it has leaked. The default is false.
-             * @example false
-             */
-            readonly revoke_previous?: boolean;
-        };
         /** @description You or the operator tested the endpoint. */
         readonly PingMessage: {
             readonly data: components["schemas"]["PingMessageData"];
@@ -935,9 +928,9 @@ export interface components {
             readonly id: string;
             /**
              * Format: date-time
-             * @description Until when the previous secret signs as well. Null if it was revoked. One before it no longer signs.
+             * @description Until when the previous secret signs as well. One before it no longer signs.
              */
-            readonly previous_valid_until: string | null;
+            readonly previous_valid_until: string;
             /**
              * @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. No other response shows it.
              * @example whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDGDBvZsTuNW4=
@@ -1592,11 +1585,7 @@ export interface operations {
             };
             readonly cookie?: never;
         };
-        readonly requestBody?: {
-            readonly content: {
-                readonly "application/json": components["schemas"]["NewWebhookSecret"];
-            };
-        };
+        readonly requestBody?: never;
         readonly responses: {
             /** @description Success. */
             readonly 200: {
@@ -1631,7 +1620,7 @@ export const OPERATIONS = {
   recoverWebhookEvents: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/recover","key":null,"takes":["body"]},
   refund: {"method":"POST","path":"/app/api/refund","key":"request","takes":["body"]},
   rescuePlastics: {"method":"POST","path":"/app/api/plastic","key":"request","takes":["body"]},
-  rotateWebhookSecret: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/rotate","key":null,"takes":["body"]},
+  rotateWebhookSecret: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/rotate","key":null,"takes":[]},
   searchCharities: {"method":"GET","path":"/app/api/charity/search","key":null,"takes":["query"]},
   topUp: {"method":"POST","path":"/app/api/topup","key":"request","takes":["body"]},
   updateWebhookEndpoint: {"method":"POST","path":"/app/api/webhook_endpoints/{id}","key":null,"takes":["body"]},
