@@ -31,27 +31,6 @@ test("concurrent migrators apply each migration once, and a later one applies no
   await t.notThrowsAsync(requireCurrentSchema(url));
 });
 
-test("a program rejects an empty database and says what to run", async (t) => {
-  const url = await createEmptyDatabase(t);
-
-  await t.throwsAsync(requireCurrentSchema(url), {
-    instanceOf: SchemaMismatchError,
-    message: /impact -- migrate/u,
-  });
-});
-
-test("the database of a newer release is neither migrated nor used", async (t) => {
-  const url = await createEmptyDatabase(t);
-  await migrate(url);
-  const client = await openClient(t, url);
-  await client.query(
-    "INSERT INTO schema_migration (number, name, runs_with, checksum) VALUES (9999, '9999_later', 9999, '')",
-  );
-
-  await t.throwsAsync(migrate(url), { instanceOf: SchemaMismatchError, message: /9999/u });
-  await t.throwsAsync(requireCurrentSchema(url), { instanceOf: SchemaMismatchError });
-});
-
 /** Creates a database, and a function that writes migrations to a release of the test's own and returns its folder. */
 const setUp = async (t: ExecutionContext) => {
   const url = await createEmptyDatabase(t);
