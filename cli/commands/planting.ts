@@ -131,7 +131,7 @@ const showOne = async (
   if (others.length > 0) {
     printOrders(context, deployment, found);
     throw new CommandError(
-      EXIT.failed,
+      EXIT.usage,
       `Several planting orders have the id ${given}. Name one by its public id.`,
     );
   }
