@@ -63,7 +63,10 @@ const listAll = async (
   const query = [
     `WorkflowId STARTS_WITH ${quote(inDeployment(deployment, ""))}`,
     ...(type === undefined ? [] : [`WorkflowType = ${quote(type)}`]),
-    ...(status === undefined ? [] : [`ExecutionStatus = ${quote(nameOfStatus(status))}`]),
+    // The perpetual workflows continue as new every few minutes.
+    status === undefined
+      ? "ExecutionStatus != 'ContinuedAsNew'"
+      : `ExecutionStatus = ${quote(nameOfStatus(status))}`,
   ].join(" AND ");
   const found: WorkflowExecutionInfo[] = [];
   await callTemporal(temporal, async () => {
