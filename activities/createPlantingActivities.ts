@@ -6,27 +6,7 @@ import { POLL_INTERVAL_MS, startPlantingOrders } from "../modules/planting/start
 import type { PlantingContext } from "../modules/planting/context.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 import { ApplicationFailure } from "@temporalio/common";
-import type { ErrorCode } from "../runtime/errors.rules.ts";
 import { DomainError } from "../runtime/errors.rules.ts";
-
-/** Errors that no later attempt can resolve. Most others pass with time or are corrected by the partner. */
-const PERMANENT: ReadonlySet<ErrorCode> = new Set(["record_not_found"]);
-
-/** Marks permanent errors of the work as non-retryable; Temporal retries all others. */
-const asNonRetryable = async <Result>(work: () => Promise<Result>): Promise<Result> => {
-  try {
-    return await work();
-  } catch (error) {
-    throw error instanceof DomainError && PERMANENT.has(error.code)
-      ? ApplicationFailure.create({
-          message: error.message,
-          type: error.code,
-          nonRetryable: true,
-          cause: error,
-        })
-      : error;
-  }
-};
 
 /** Keeps a misbehaving partner from turning the workflow into a busy loop. */
 const MIN_POLL_INTERVAL_MS = 100;
@@ -54,13 +34,22 @@ export const createPlantingActivities = (
       await startPlantingOrders(context, signal);
     }),
 
-  /** Places an order with its partner, if it is not placed, polls the partner once, and returns when to poll again. */
+  /**
+   * Places an order with its partner, if it is not placed, polls the partner once, and returns when to poll again. Most errors
+   * pass with time or are corrected by the partner; an order that does not exist never will.
+   */
   pollPlantingOrder: async (
     orderId: number,
   ): Promise<{ readonly isFinished: boolean; readonly nextPollMs: number }> => {
-    const { isFinished, nextPollMs } = await asNonRetryable(() =>
-      pollPlantingOrder(context, orderId, Context.current().cancellationSignal),
-    );
+    const { isFinished, nextPollMs } = await pollPlantingOrder(
+      context,
+      orderId,
+      Context.current().cancellationSignal,
+    ).catch((error: unknown) => {
+      throw error instanceof DomainError && error.code === "record_not_found"
+        ? ApplicationFailure.nonRetryable(error.message, error.code)
+        : error;
+    });
     return {
       isFinished,
       nextPollMs: Math.max(nextPollMs ?? POLL_INTERVAL_MS, MIN_POLL_INTERVAL_MS),

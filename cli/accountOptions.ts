@@ -52,7 +52,7 @@ export const findNamedAccount = async (
   const [account = null, ...others] = await listAccountsNamed(db, [named, domain]);
   if (others.length > 0) {
     throw new CommandError(
-      EXIT.failed,
+      EXIT.usage,
       `${others.length + 1} accounts are named ${named}. Pass an id, which impact find shows.`,
     );
   }

@@ -1,9 +1,9 @@
-import { readFileSync } from "node:fs";
 import { Command, Help } from "@commander-js/extra-typings";
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import type { CliContext } from "./context.ts";
 import { EXIT_CODES_HELP } from "./exitCodes.ts";
 import { escapeUnsafeInLines } from "./output/printable.ts";
+import manifest from "../package.json" with { type: "json" };
 
 const EXAMPLES_HELP = `
 Examples:
@@ -21,15 +21,6 @@ Connection:
 const HELP_COMMAND = ["help [command...]", "Show help for a command"] as const;
 
 const MORE_HELP = 'Run "impact <command> --help" for more information about a command.';
-
-const readVersion = (): string => {
-  const manifest: unknown = JSON.parse(
-    readFileSync(new URL("../package.json", import.meta.url), "utf8"),
-  );
-  return typeof manifest === "object" && manifest !== null && "version" in manifest
-    ? String(manifest.version)
-    : "unknown";
-};
 
 /** Commander marks required arguments only. */
 const optionDescription: Help["optionDescription"] = (option) =>
@@ -174,7 +165,7 @@ export const buildProgram = async (
   const program = new Command("impact")
     .description("Operate the impact tracking service.")
     .usage("<command> [options]")
-    .version(readVersion(), "-V, --version", "show the version")
+    .version(manifest.version, "-V, --version", "show the version")
     .helpOption("-h, --help", "show help")
     .helpCommand(...HELP_COMMAND)
     .configureHelp({ optionDescription, subcommandTerm })

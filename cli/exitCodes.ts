@@ -8,7 +8,7 @@ export const EXIT_CODES_HELP = `
 Exit codes:
   0  success
   1  the command failed, or a check or comparison found a problem
-  2  invalid command line or setting
+  2  invalid command line, file or setting, or a value that the records do not allow
   3  record or workflow not found
   4  the database, Temporal, the API or the processor cannot be reached,
      or the processor's key is missing, not accepted or of another account
@@ -25,8 +25,13 @@ export class CommandError extends Error {
   }
 }
 
-/** Errors of use cases that say that something does not exist. */
-const NOT_FOUND = new Set<ErrorCode>(["record_not_found", "event_gone", "charity_not_found"]);
+/** The exit codes of use cases' errors that are not `failed`. */
+const EXIT_OF: Partial<Record<ErrorCode, number>> = {
+  request_invalid: EXIT.usage,
+  record_not_found: EXIT.notFound,
+  event_gone: EXIT.notFound,
+  charity_not_found: EXIT.notFound,
+};
 
 /** Codes of Node and PostgreSQL for a server that cannot be reached or refuses the connection. */
 const UNREACHABLE_CODES = new Set([
@@ -69,7 +74,7 @@ export const exitCodeOf = (error: unknown): number => {
     return error.exitCode;
   }
   if (error instanceof DomainError) {
-    return NOT_FOUND.has(error.code) ? EXIT.notFound : EXIT.failed;
+    return EXIT_OF[error.code] ?? EXIT.failed;
   }
   if (error instanceof ConfigError) {
     return EXIT.usage;

@@ -204,14 +204,9 @@ const becomeOnlyMigrator = async (
       throw error;
     }
     // Any role may take the lock.
-    const { rows } = await client.query<{ holder: string }>(`
-      SELECT format('process %s of the role %s', pid, usename) AS holder
-      FROM pg_locks JOIN pg_stat_activity USING (pid)
-      WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND datname = current_database()
-        AND (classid::bigint << 32 | objid::bigint) = hashtext('schema_migration')::bigint
-    `);
     throw new MigrationBlockedError(
-      `The database is being migrated by ${rows[0]?.holder ?? "another session"}. Wait until it has finished or end it with SELECT pg_terminate_backend(…), then run the migration again`,
+      "Another session has migrated the database for too long, or only holds the lock. " +
+        "Find it with: SELECT pid, usename, query FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND datname = current_database(); wait until it has finished or end it, then run the migration again",
       { cause: error },
     );
   }

@@ -20,16 +20,11 @@ export const addGauge = (
   },
   set: (gauge: Gauge) => void,
 ): void => {
-  registry.registerMetric(
-    new Gauge({
-      ...description,
-      // By default, prom-client adds it to its global registry.
-      registers: [],
-      collect() {
-        set(this);
-      },
-    }),
-  );
+  const gauge: Gauge = new Gauge({
+    ...description,
+    registers: [registry],
+    collect: () => set(gauge),
+  });
 };
 
 /** Registers what the process knows about the services that it depends on. A scrape reads the latest checks. */

@@ -36,8 +36,7 @@ const createStartRefunds = ({ db, clock, temporal }: DispatchContext, signal: Ab
       return;
     }
     const name = deploymentNameOf(await readDeployment(db));
-    const start = async (refunds: WaitingRefunds): Promise<void> => {
-      const { registrationId } = refunds;
+    const start = async ({ registrationId, ids }: WaitingRefunds): Promise<void> => {
       await callTemporal(temporal, () =>
         temporal.workflow.signalWithStart(refund, {
           workflowId: refundWorkflowId(name, registrationId),
@@ -46,7 +45,7 @@ const createStartRefunds = ({ db, clock, temporal }: DispatchContext, signal: Ab
           signal: refundedSignal,
         }),
       );
-      await markRefundsDispatched(db, refunds, clock.now());
+      await markRefundsDispatched(db, ids, clock.now());
     };
     // A failure of one does not keep the others from starting.
     const failures = await runConcurrently(

@@ -1,18 +1,20 @@
 import type { Client, ScheduleOptions } from "@temporalio/client";
 import { ScheduleAlreadyRunning, ScheduleOverlapPolicy } from "@temporalio/client";
+import type { Logger } from "pino";
 import { HOUR_MS, MINUTE_MS } from "../runtime/durations.rules.ts";
+import { PERPETUAL_KINDS, PERPETUAL_RUN_TIMEOUT } from "../runtime/perpetualWork.rules.ts";
 import { pause } from "../runtime/waiting.ts";
+import { perpetualWork } from "../workflows/perpetualWork.ts";
 import { plantingOrderCreation } from "../workflows/plantingOrderCreation.ts";
 import {
   plantingOrderCreationId,
   backgroundQueue,
+  inDeployment,
   reconciliationId,
   retentionId,
 } from "../runtime/temporalNames.rules.ts";
 import { reconciliation } from "../workflows/reconciliation.ts";
 import { retention } from "../workflows/retention.ts";
-import { createEnsurePerpetual } from "./perpetualWorkflows.ts";
-import type { PerpetualContext } from "./perpetualWorkflows.ts";
 import { callTemporal, createOutageLog } from "./repeatedCalls.ts";
 
 const RETRY_INTERVAL_MS = 5000;
@@ -99,6 +101,21 @@ const ensureSchedule = async (
   }
 };
 
+/** Starts the perpetual workflows that do not run. Temporal runs one workflow of an id at a time. */
+const ensurePerpetual = async (temporal: Client, deployment: string): Promise<void> => {
+  for (const kind of PERPETUAL_KINDS) {
+    await callTemporal(temporal, () =>
+      temporal.workflow.start(perpetualWork, {
+        workflowId: inDeployment(deployment, kind),
+        workflowIdConflictPolicy: "USE_EXISTING",
+        workflowRunTimeout: PERPETUAL_RUN_TIMEOUT,
+        taskQueue: backgroundQueue(deployment),
+        args: [kind],
+      }),
+    );
+  }
+};
+
 /**
  * Creates the schedules of the periodic workflows and recreates those that disappear, and keeps the perpetual workflows
  * running. Each worker applies its settings to an existing schedule once: otherwise two workers with different settings
@@ -107,21 +124,25 @@ const ensureSchedule = async (
  */
 export const ensureWorkflows = async (
   {
+    temporal,
+    deployment,
+    logger,
     plantingOrderIntervalMs,
     checkIntervalMs = CHECK_INTERVAL_MS,
     retryIntervalMs = RETRY_INTERVAL_MS,
-    ...context
-  }: PerpetualContext & {
+  }: {
+    readonly temporal: Client;
+    /** The deployment's name in Temporal. */
+    readonly deployment: string;
+    readonly logger: Logger;
     readonly plantingOrderIntervalMs: number;
     readonly checkIntervalMs?: number;
     readonly retryIntervalMs?: number;
   },
   signal: AbortSignal,
 ): Promise<void> => {
-  const { temporal, deployment, logger } = context;
   const schedules = schedulesOf(deployment, plantingOrderIntervalMs);
   const known = new Set<ScheduleOptions>();
-  const ensurePerpetual = createEnsurePerpetual(context);
   const logOutage = createOutageLog(
     logger,
     "the workflows and schedules cannot be started; retrying, and usage, refunds and events wait in the database",
@@ -129,7 +150,7 @@ export const ensureWorkflows = async (
   while (!signal.aborted) {
     let pauseMs = checkIntervalMs;
     try {
-      await ensurePerpetual();
+      await ensurePerpetual(temporal, deployment);
       for (const schedule of schedules) {
         await callTemporal(temporal, () => ensureSchedule(temporal, schedule, known.has(schedule)));
         known.add(schedule);

@@ -25,7 +25,8 @@ import { createBillingObservers, createDeliveryObservers } from "./observers.ts"
 import { prepareProcessor } from "./prepareProcessor.ts";
 import { watchHold } from "./watchHold.ts";
 import { openWorkerContext } from "./context.ts";
-import { createRunners } from "./runWorker.ts";
+import { bundleWorkflows } from "./bundleWorkflows.ts";
+import { MAX_CONCURRENT_ACTIVITIES, createRunWorker } from "./runWorker.ts";
 import type { WorkerContext } from "./context.ts";
 import { createBillingActivities } from "../activities/createBillingActivities.ts";
 import type { BillingObservers } from "../activities/createBillingActivities.ts";
@@ -83,20 +84,38 @@ const startWatching = async (
   return { health, server };
 };
 
-/** Creates the runs that make the deliveries to webhook endpoints. */
-const createDeliveries = (config: Config, context: WorkerContext): Runs => {
-  const { onFailure, ...observers } = createDeliveryObservers(context);
-  return createDeliveryRuns(
-    {
-      db: context.webhookDb,
-      clock: context.clock,
-      send: createWebhookSender(readWebhookSettings(config)),
-      random: Math.random,
-      ...observers,
-    },
-    { onFailure },
-  );
+/** Creates the runs of perpetual work. */
+const createAllRuns = (
+  config: Config,
+  context: WorkerContext,
+  observers: ReturnType<typeof createBillingObservers>,
+): Readonly<Record<PerpetualKind, Runs>> => {
+  const { onFailure, ...deliveryObservers } = createDeliveryObservers(context);
+  return {
+    "usage-sender": createReportingRuns(context, {
+      callsPerSecond: config.STRIPE_CALLS_PER_SECOND,
+      onResult: observers.observeSend,
+      onFailure: observers.observeFailure,
+    }),
+    "webhook-sender": createDeliveryRuns(
+      {
+        db: context.webhookDb,
+        clock: context.clock,
+        send: createWebhookSender(readWebhookSettings(config)),
+        random: Math.random,
+        ...deliveryObservers,
+      },
+      { onFailure },
+    ),
+    dispatcher: createDispatcherRuns({ ...context, ...observers }),
+  };
 };
+
+/**
+ * One thread runs the workflows of a task queue, and a task expires after ten seconds. When many workflows have to be
+ * replayed at the same time, more tasks would expire while they wait for it, again and again.
+ */
+const MAX_CONCURRENT_WORKFLOW_TASKS = 40;
 
 const forever = (): Promise<never> => new Promise(() => undefined);
 
@@ -113,35 +132,45 @@ const startWorker = async (
   // Before anything that waits for other services, so that the worker can be watched while it waits.
   const { health, server } = await startWatching(config, context);
   const deployment = awaitDeploymentName(context, stopping);
-  const { whenNamed, runQueue } = createRunners(deployment, logger, stopping);
+  const run = createRunWorker({ logger, workflowBundle: bundleWorkflows() }, stopping);
+  /** Runs a part of the worker in Temporal, unless it is stopped before the deployment's name there is decided. */
+  const whenNamed = async (
+    part: (named: NonNullable<Awaited<typeof deployment>>) => Promise<void>,
+  ): Promise<void> => {
+    // `failed` reports the error.
+    const named = await deployment.catch(() => null);
+    await (named && part(named));
+  };
   // Clients wait for donations, so their worker starts before anything that waits for other services.
-  const interactiveWorker = runQueue(interactiveQueue, createDonationActivities(context));
+  const interactiveWorker = whenNamed(({ name, identity }) =>
+    run({
+      identity,
+      taskQueue: interactiveQueue(name),
+      activities: createDonationActivities(context),
+      // Its workflow tasks wait for charity providers, in local activities.
+      maxConcurrentWorkflowTaskExecutions: MAX_CONCURRENT_ACTIVITIES,
+    }),
+  );
   const processor = await prepareProcessor(context, stopping);
 
-  const runs: Readonly<Record<PerpetualKind, Runs>> = {
-    "usage-sender": createReportingRuns(context, {
-      callsPerSecond: config.STRIPE_CALLS_PER_SECOND,
-      onResult: observers.observeSend,
-      onFailure: observers.observeFailure,
-    }),
-    "webhook-sender": createDeliveries(config, context),
-    dispatcher: createDispatcherRuns({ ...context, ...observers }),
-  };
+  const runs = createAllRuns(config, context, observers);
   const workers = Promise.all([
     interactiveWorker,
-    runQueue(backgroundQueue, {
-      ...createPerpetualActivities({ runs, stopping }),
-      ...createBackgroundActivities(config, {
-        ...context,
-        ...observers,
-        startOrder: async (orderId) => {
-          const named = await deployment;
-          if (named) {
-            await startPlantingOrder(context.temporal, named.name, orderId);
-          }
+    whenNamed(({ name, identity }) =>
+      run({
+        identity,
+        taskQueue: backgroundQueue(name),
+        activities: {
+          ...createPerpetualActivities({ runs, stopping }),
+          ...createBackgroundActivities(config, {
+            ...context,
+            ...observers,
+            startOrder: (orderId) => startPlantingOrder(context.temporal, name, orderId),
+          }),
         },
+        maxConcurrentWorkflowTaskExecutions: MAX_CONCURRENT_WORKFLOW_TASKS,
       }),
-    }),
+    ),
   ]);
   const ensuring = whenNamed(({ name }) =>
     ensureWorkflows(

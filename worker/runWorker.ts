@@ -1,15 +1,12 @@
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { IllegalStateError, NativeConnection, TransportError, Worker } from "@temporalio/worker";
-import type { WorkflowBundle, NativeConnectionOptions } from "@temporalio/worker";
+import type { NativeConnectionOptions, WorkerOptions, WorkflowBundle } from "@temporalio/worker";
 import type { Logger } from "pino";
 import { StartupError } from "../runtime/errors.rules.ts";
 import { readTemporalConfig, findTemporalProxy } from "../runtime/temporalClient.ts";
 import { pause } from "../runtime/waiting.ts";
 import { createOutageLog } from "./repeatedCalls.ts";
-import { interactiveQueue } from "../runtime/temporalNames.rules.ts";
-import type { awaitDeploymentName } from "./awaitDeploymentName.ts";
-import { bundleWorkflows } from "./bundleWorkflows.ts";
 
 /** Returns the options of a worker's connection, which does not read the environment as the client's does. */
 export const readTemporalProxy = (
@@ -39,13 +36,7 @@ export const readTemporalProxy = (
 const RECONNECT_INTERVAL_MS = 2000;
 
 /** Activities mostly wait for a processor, so many more of them than CPU cores can run concurrently. */
-const MAX_CONCURRENT_ACTIVITIES = 200;
-
-/**
- * One thread runs the workflows of a task queue, and a task expires after ten seconds. When many workflows have to be
- * replayed at the same time, more tasks would expire while they wait for it, again and again.
- */
-const MAX_CONCURRENT_WORKFLOW_TASKS = 40;
+export const MAX_CONCURRENT_ACTIVITIES = 200;
 
 /**
  * Of each task queue. The SDK's default depends on the limit of V8's heap, so large machines cache more workflows than the
@@ -53,14 +44,12 @@ const MAX_CONCURRENT_WORKFLOW_TASKS = 40;
  */
 const MAX_CACHED_WORKFLOWS = 300;
 
-type WorkerSettings = {
-  readonly identity: string;
-  readonly activities: object;
-  readonly taskQueue: string;
-  /** Whether its workflow tasks wait for other services, in local activities. */
-  readonly hasLongTasks: boolean;
-  readonly logger: Logger;
-};
+type WorkerSettings = Required<
+  Pick<
+    WorkerOptions,
+    "identity" | "activities" | "taskQueue" | "maxConcurrentWorkflowTaskExecutions"
+  >
+>;
 
 const POLLS_REJECTED =
   "Temporal has rejected this worker's polls for a minute. Check the namespace and the API key, then restart the worker.";
@@ -83,7 +72,7 @@ const rejectWhenStuck = async (worker: Worker, signal: AbortSignal): Promise<voi
 };
 
 const connectAndRun = async (
-  { identity, activities, taskQueue, hasLongTasks }: WorkerSettings,
+  settings: WorkerSettings,
   workflowBundle: WorkflowBundle,
   signal: AbortSignal,
 ): Promise<void> => {
@@ -97,15 +86,10 @@ const connectAndRun = async (
     const worker = await Worker.create({
       connection,
       namespace,
-      identity,
-      taskQueue,
       workflowBundle,
-      activities,
+      ...settings,
       maxConcurrentActivityTaskExecutions: MAX_CONCURRENT_ACTIVITIES,
       maxConcurrentLocalActivityExecutions: MAX_CONCURRENT_ACTIVITIES,
-      maxConcurrentWorkflowTaskExecutions: hasLongTasks
-        ? MAX_CONCURRENT_ACTIVITIES
-        : MAX_CONCURRENT_WORKFLOW_TASKS,
       maxCachedWorkflows: MAX_CACHED_WORKFLOWS,
       shutdownGraceTime: "10 seconds",
       shutdownForceTime: "14 seconds",
@@ -140,61 +124,34 @@ const whenAborted = (signal: AbortSignal): Promise<unknown> =>
   signal.aborted ? Promise.resolve() : once(signal, "abort");
 
 /**
- * Runs a Temporal worker until the signal is aborted, then waits for running tasks. While Temporal is down, rejects the
- * connection or lacks the namespace, it retries: an operator may correct that meanwhile.
- * @throws StartupError if Temporal rejects the polls of a connected worker
+ * Returns a function that runs a Temporal worker until the signal is aborted, and then waits for running tasks. While Temporal
+ * is down, rejects the connection or lacks the namespace, it retries: an operator may correct that meanwhile. It throws a
+ * StartupError if Temporal rejects the polls of a connected worker.
  */
-export const runWorker = async (
-  {
-    workflowBundle,
-    ...settings
-  }: WorkerSettings & { readonly workflowBundle: Promise<WorkflowBundle> },
-  signal: AbortSignal,
-): Promise<void> => {
-  // On a busy machine, bundling may take longer than a process that is to stop has left.
-  await Promise.race([workflowBundle, whenAborted(signal)]);
-  const logOutage = createOutageLog(
-    settings.logger,
-    "cannot connect to Temporal, or it lacks the namespace; retrying, usage waits in the database",
-  );
-  while (!signal.aborted) {
-    try {
-      await connectAndRun(settings, await workflowBundle, signal);
-    } catch (error) {
-      if (!(error instanceof TransportError)) {
-        throw error;
-      }
-      logOutage(error);
-      await pause(RECONNECT_INTERVAL_MS, signal);
-    }
-  }
-};
-
-type DeploymentName = ReturnType<typeof awaitDeploymentName>;
-
-/** Returns what runs parts of the worker in Temporal, unless it is stopped before the deployment's name there is decided. */
-export const createRunners = (deployment: DeploymentName, logger: Logger, signal: AbortSignal) => {
-  const workflowBundle = bundleWorkflows();
-  const whenNamed = async (
-    run: (named: NonNullable<Awaited<DeploymentName>>) => Promise<void>,
-  ): Promise<void> => {
-    // `failed` reports the error.
-    const named = await deployment.catch(() => null);
-    await (named === null ? undefined : run(named));
-  };
-  const runQueue = (queueOf: (deployment: string) => string, activities: object): Promise<void> =>
-    whenNamed(({ name, identity }) =>
-      runWorker(
-        {
-          identity,
-          activities,
-          taskQueue: queueOf(name),
-          hasLongTasks: queueOf === interactiveQueue,
-          workflowBundle,
-          logger,
-        },
-        signal,
-      ),
+export const createRunWorker =
+  (
+    {
+      logger,
+      workflowBundle,
+    }: { readonly logger: Logger; readonly workflowBundle: Promise<WorkflowBundle> },
+    signal: AbortSignal,
+  ) =>
+  async (settings: WorkerSettings): Promise<void> => {
+    // On a busy machine, bundling may take longer than a process that is to stop has left.
+    await Promise.race([workflowBundle, whenAborted(signal)]);
+    const logOutage = createOutageLog(
+      logger,
+      "cannot connect to Temporal, or it lacks the namespace; retrying, usage waits in the database",
     );
-  return { whenNamed, runQueue };
-};
+    while (!signal.aborted) {
+      try {
+        await connectAndRun(settings, await workflowBundle, signal);
+      } catch (error) {
+        if (!(error instanceof TransportError)) {
+          throw error;
+        }
+        logOutage(error);
+        await pause(RECONNECT_INTERVAL_MS, signal);
+      }
+    }
+  };

@@ -1,5 +1,6 @@
-import { continueAsNew, proxyActivities, workflowInfo } from "@temporalio/workflow";
+import { makeContinueAsNewFunc, proxyActivities } from "@temporalio/workflow";
 import type { PerpetualActivities } from "../activities/createPerpetualActivities.ts";
+import { PERPETUAL_RUN_TIMEOUT } from "../runtime/perpetualWork.rules.ts";
 import type { PerpetualKind } from "../runtime/perpetualWork.rules.ts";
 
 const { workForAMinute } = proxyActivities<PerpetualActivities>({
@@ -10,13 +11,18 @@ const { workForAMinute } = proxyActivities<PerpetualActivities>({
   retry: { initialInterval: "3 seconds", backoffCoefficient: 1 },
 });
 
+/** Less than the time limit, so that a run may lose a worker or two. */
+const MINUTES_OF_A_RUN = 7;
+
 /**
  * Does work of a kind, minute after minute. It never completes: Temporal gives each minute to a worker, and to another one if
  * that worker is lost.
  */
 export const perpetualWork = async (kind: PerpetualKind): Promise<void> => {
-  while (!workflowInfo().continueAsNewSuggested) {
+  for (let minute = 0; minute < MINUTES_OF_A_RUN; minute += 1) {
     await workForAMinute(kind);
   }
-  await continueAsNew<typeof perpetualWork>(kind);
+  await makeContinueAsNewFunc<typeof perpetualWork>({ workflowRunTimeout: PERPETUAL_RUN_TIMEOUT })(
+    kind,
+  );
 };

@@ -45,7 +45,7 @@ const requireKnownCustomer = async (
   const stripe = customerId && (await connections.stripe());
   const problem = stripe ? await stripe.inspectCustomer(customerId).catch(() => null) : null;
   if (problem !== null) {
-    throw new CommandError(EXIT.failed, `${problem} Nothing was changed.`);
+    throw new CommandError(EXIT.usage, `${problem} Nothing was changed.`);
   }
 };
 

@@ -18,7 +18,7 @@ const parseReport = (json: string): PlantingReport => {
   try {
     value = JSON.parse(json);
   } catch (error) {
-    throw new CommandError(EXIT.failed, `The file is not valid JSON: ${describeError(error)}.`, {
+    throw new CommandError(EXIT.usage, `The file is not valid JSON: ${describeError(error)}.`, {
       cause: error,
     });
   }
@@ -26,7 +26,7 @@ const parseReport = (json: string): PlantingReport => {
   if (!result.success) {
     const lines = listIssues(result.error.issues, "field").map((line) => `\n  ${line}`);
     throw new CommandError(
-      EXIT.failed,
+      EXIT.usage,
       `Nothing was recorded, because the file is invalid:${lines.join("")}`,
     );
   }

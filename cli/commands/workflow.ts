@@ -10,28 +10,12 @@ import { inDeployment } from "../../runtime/temporalNames.rules.ts";
 import { parseLimit } from "../arguments.ts";
 import { callTemporal } from "../callTemporal.ts";
 import type { CliContext } from "../context.ts";
-import { CommandError, EXIT, describeError } from "../exitCodes.ts";
+import { describeError } from "../exitCodes.ts";
 import { only, printDetails, printList, sayIfMore } from "../output/print.ts";
 
-const NAMED = /^(?<deployment>[0-9a-f]{8})\//u;
-
-/**
- * Returns a workflow's id in Temporal. The documentation, the API and logs have ids without the deployment's name.
- * @throws CommandError if the id is another deployment's
- */
-const workflowIdOf = (deployment: string, given: string): string => {
-  const other = NAMED.exec(given)?.groups?.["deployment"];
-  if (other === undefined) {
-    return inDeployment(deployment, given);
-  }
-  if (other !== deployment) {
-    throw new CommandError(
-      EXIT.notFound,
-      `Workflow ${given} belongs to the deployment ${other}. This database's deployment is ${deployment}.`,
-    );
-  }
-  return given;
-};
+/** Returns a workflow's id in Temporal. The documentation, the API and logs have ids without the deployment's name. */
+const workflowIdOf = (deployment: string, given: string): string =>
+  given.includes("/") ? given : inDeployment(deployment, given);
 
 /** What visibility queries take as text. */
 const quote = (value: string): string =>
@@ -79,7 +63,10 @@ const listAll = async (
   const query = [
     `WorkflowId STARTS_WITH ${quote(inDeployment(deployment, ""))}`,
     ...(type === undefined ? [] : [`WorkflowType = ${quote(type)}`]),
-    ...(status === undefined ? [] : [`ExecutionStatus = ${quote(nameOfStatus(status))}`]),
+    // The perpetual workflows continue as new every few minutes.
+    status === undefined
+      ? "ExecutionStatus != 'ContinuedAsNew'"
+      : `ExecutionStatus = ${quote(nameOfStatus(status))}`,
   ].join(" AND ");
   const found: WorkflowExecutionInfo[] = [];
   await callTemporal(temporal, async () => {

@@ -215,7 +215,6 @@ const waitingRefundsRow = z.strictObject({
   registrationId: z.uuid(),
   ids: z.array(z.uuid()),
   /** Of the refunds' rows. Each update of a row changes its version. */
-  versions: z.array(z.string()),
 });
 
 /** Refunds of a registration that wait for their workflow, which is one for all of them. */
@@ -263,11 +262,10 @@ export const listWaitingRefunds = (
         account.account_id,
         oldest.registration_id,
         array_agg(oldest.id) AS ids,
-        array_agg(oldest.version) AS versions,
         row_number() OVER (PARTITION BY account.account_id ORDER BY min(oldest.created_at)) AS turn
       FROM account
       CROSS JOIN LATERAL (
-        SELECT id, registration_id, created_at, xmin::text AS version
+        SELECT id, registration_id, created_at
         FROM refund
         WHERE refund.account_id = account.account_id AND dispatched_at IS NULL
         ORDER BY refund.account_id, created_at
@@ -275,26 +273,22 @@ export const listWaitingRefunds = (
       ) AS oldest
       GROUP BY account.account_id, oldest.registration_id
     )
-    SELECT account_id AS "accountId", registration_id AS "registrationId", ids, versions
+    SELECT account_id AS "accountId", registration_id AS "registrationId", ids
     FROM registration
     ORDER BY turn, account_id
     LIMIT ${limits.registrations}
   `);
 
 /**
- * Records that the workflow of refunds was started. Those that were updated since they were listed are left out: an operator
- * may have had them dispatched again, and the workflow may have ended before that.
- * @param listed those that were listed before the start. The workflow may have missed one that was recorded since
+ * Records that the workflow of refunds was started.
+ * @param ids those that were listed before the start. The workflow may have missed one that was recorded since
  */
 export const markRefundsDispatched = async (
   db: CommonQueryMethods,
-  { ids, versions }: Pick<WaitingRefunds, "ids" | "versions">,
+  ids: readonly string[],
   dispatchedAt: Date,
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
-    UPDATE refund
-    SET dispatched_at = ${timestamp(dispatchedAt)}
-    FROM unnest(${sql.array(ids, "uuid")}, ${sql.array(versions, "text")}) AS listed (id, version)
-    WHERE refund.id = listed.id AND refund.xmin::text = listed.version
+    UPDATE refund SET dispatched_at = ${timestamp(dispatchedAt)} WHERE id = ANY(${sql.array(ids, "uuid")})
   `);
 };

@@ -1,8 +1,7 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "@temporalio/client";
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
-import { withTimeout } from "../waiting.ts";
+import { pause, withTimeout } from "../waiting.ts";
 import { withTemporalDeadline } from "../temporalClient.ts";
 
 /** Whether the process can serve, and the results of the latest checks. */
@@ -91,16 +90,12 @@ export const watchHealth = async ({
     temporalHealth = await checkTemporal(temporal);
   };
   const repeat = async (update: () => Promise<void>, intervalMs: number): Promise<void> => {
-    try {
-      for (;;) {
-        await delay(intervalMs, undefined, { signal: ended.signal, ref: false });
-        await update();
+    for (;;) {
+      await pause(intervalMs, ended.signal);
+      if (ended.signal.aborted) {
+        return;
       }
-    } catch (error) {
-      // A failed check is a result, so only the end of the watch rejects.
-      if (!ended.signal.aborted) {
-        throw error;
-      }
+      await update();
     }
   };
 

@@ -83,7 +83,7 @@ test("a rejected change leaves no audit entry", async (t) => {
   const impact = impactOf(t);
   const { id } = await createTestOrganization(t.context.db);
   const run = await impact("org", "update", id, "--stripe-subscription", "sub_alone");
-  t.is(run.exitCode, 1);
+  t.is(run.exitCode, 2);
   const found = await listAuditEntries(
     t.context.db,
     { ...EVERYTHING, accountId: id, action: "org.update" },

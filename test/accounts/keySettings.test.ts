@@ -203,7 +203,7 @@ test("a key that would have expired already is not issued", async (t) => {
     { env: { DATABASE_URL: databaseUrl }, clock: createMovableClock(NOW) },
   );
 
-  t.is(run.exitCode, 1);
+  t.is(run.exitCode, 2);
   t.regex(run.stderr, /the expiry must be in the future; 2027-01-01T00:00:00\.000Z is past/u);
   t.is(run.stdout, "");
 });
@@ -221,7 +221,7 @@ test("an imported key that has expired is not imported again", async (t) => {
 
   t.is((await importAt(NOW, "--expires", "1d")).exitCode, 0);
   const again = await importAt("2027-01-02T00:00:00Z");
-  t.is(again.exitCode, 1);
+  t.is(again.exitCode, 2);
   t.regex(again.stderr, /the key has expired here/u);
 });
 

@@ -57,7 +57,7 @@ test("a Stripe customer belongs to one organization only", async (t) => {
   const update = await impact("org", "update", id, "--stripe-customer", "cus_taken");
 
   for (const run of [again, update]) {
-    t.is(run.exitCode, 1);
+    t.is(run.exitCode, 2);
     t.regex(run.stderr, /the Stripe customer belongs to another account/u);
     t.is(run.stdout, "");
   }
@@ -180,9 +180,9 @@ test("org create and org update refuse a customer that Stripe does not know", as
     env,
   });
 
-  t.is(createdRun.exitCode, 1);
+  t.is(createdRun.exitCode, 2);
   t.regex(createdRun.stderr, /No such customer: 'cus_unknown1'\. Nothing was changed\./u);
-  t.is(updatedRun.exitCode, 1);
+  t.is(updatedRun.exitCode, 2);
   t.regex(updatedRun.stderr, /No such customer: 'cus_unknown2'\. Nothing was changed\./u);
   t.is((await findAccount(t.context.db, id))?.stripeCustomerId, null);
 });
@@ -265,7 +265,7 @@ test("a subscription without a customer is rejected and changes nothing", async 
     stripeSubscriptionId: "sub_d",
   });
   const run = await impact("org", "update", id, "--stripe-customer", "none");
-  t.is(run.exitCode, 1);
+  t.is(run.exitCode, 2);
   t.regex(run.stderr, /requires a Stripe customer/u);
   t.is((await findAccount(db, id))?.stripeCustomerId, "cus_d");
   await t.throwsAsync(createTestOrganization(db, { stripeSubscriptionId: "sub_e" }), {

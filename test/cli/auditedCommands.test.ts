@@ -230,15 +230,12 @@ test("impact migrate adds an entry for each migration", async (t) => {
   const again = await runImpact(["migrate", "--as", "Eve"], { env: { DATABASE_URL } });
   t.is(again.exitCode, 0, again.stderr);
   const listed = await runImpact(["audit", "list", "--json"], { env: { DATABASE_URL } });
-  const entry = z.object({
-    operator: z.string(),
-    reason: z.string(),
-    details: z.object({ applied: z.array(z.string()) }),
-  });
   const { applied } = z.object({ applied: z.array(z.string()) }).parse(readJson(run));
   t.true(applied.length > 1);
-  t.deepEqual(
-    z.array(entry).parse(readJson(listed)).toReversed(),
-    applied.map((name) => ({ operator: "Ada", reason: "upgrade", details: { applied: [name] } })),
+  t.like(
+    readJson(listed),
+    applied
+      .toReversed()
+      .map((name) => ({ operator: "Ada", reason: "upgrade", details: { applied: [name] } })),
   );
 });

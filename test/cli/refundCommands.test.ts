@@ -38,11 +38,11 @@ test.serial(
     t.like(readJson(replayed), { refunded_count: 4, replayed: true, dry_run: true });
     t.regex(replayed.stderr, /^Already refunded: 4 trees of/u);
     const refused = await refund(other, ...key, "--dry-run");
-    t.is(refused.exitCode, 1);
+    t.is(refused.exitCode, 2);
     t.is(refused.stderr, (await refund(other, ...key)).stderr);
     const rest = await refund(id, "--idempotency-key", "ticket-9", "--dry-run");
     t.like(readJson(rest), { refunded_count: 5, replayed: false });
-    t.is((await refund(id, "--count", "6")).exitCode, 1);
+    t.is((await refund(id, "--count", "6")).exitCode, 2);
     t.is((await refund(crypto.randomUUID())).exitCode, 3);
   },
 );
@@ -75,7 +75,7 @@ test.serial(
     const nothingLeft = await refund(id, "--idempotency-key", "second");
     t.regex(nothingLeft.done.stderr, /tree registration is already fully refunded/u);
     const taken = await refund(other, ...first);
-    t.is(taken.done.exitCode, 1);
+    t.is(taken.done.exitCode, 2);
     for (const { planned, done } of [tooMany, nothingLeft, taken]) {
       t.is(planned.stderr, done.stderr);
     }

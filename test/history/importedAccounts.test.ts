@@ -43,7 +43,7 @@ test("a client keeps its key after the cut-over, and only the hash and four char
 
   t.like(readJson(await importFor("test")), [{ new: false }]);
   const otherMode = await importFor("live");
-  t.is(otherMode.exitCode, 1);
+  t.is(otherMode.exitCode, 2);
   t.regex(otherMode.stderr, /the account has this key in test mode/u);
   const rows = await db.any(sql.type(z.strictObject({ row: z.string() }))`
     SELECT api_key::text AS row FROM api_key WHERE account_id = ${id}
@@ -68,7 +68,7 @@ test("a key of another account, a revoked key and an unusable key are refused", 
   t.regex((await importFor(one.id, key)).stderr, /was revoked here/u);
   for (const unusable of ["", "short", `two words ${key}`, "é".repeat(20), "x".repeat(257)]) {
     const run = await importFor(one.id, unusable);
-    t.is(run.exitCode, 1);
+    t.is(run.exitCode, 2);
     t.regex(run.stderr, /must be 16 to 256 visible ASCII characters/u);
   }
   t.regex(
@@ -126,10 +126,10 @@ test("old addresses of a dashboard redirect to it", async (t) => {
   t.is((await get(`${dashboard.split("/").at(-1)}/evidence`)).status, 404);
   t.is((await impact("import", "slug", slug, "--org", id)).exitCode, 0);
   const taken = await impact("import", "slug", slug, "--org", other.id);
-  t.is(taken.exitCode, 1);
+  t.is(taken.exitCode, 2);
   t.regex(taken.stderr, /leads to another dashboard/u);
   const current = dashboard.split("/").at(-1) ?? "";
-  t.is((await impact("import", "slug", current, "--org", other.id)).exitCode, 1);
+  t.is((await impact("import", "slug", current, "--org", other.id)).exitCode, 2);
   t.is((await get("a%00b")).status, 404);
   t.is((await impact("import", "slug", "a/b", "--org", id)).exitCode, 2);
 });

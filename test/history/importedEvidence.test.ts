@@ -10,7 +10,6 @@ import { withdrawPlantingFact } from "../../modules/planting/withdrawPlantingFac
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { readEvents } from "../events/readEvents.ts";
-import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import { simulateAllocated } from "../../modules/planting/simulated/simulatedFacts.ts";
 import { TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { testWithDatabase } from "../support/database.ts";

@@ -211,7 +211,7 @@ test("operators name an imported registration by either id", async (t) => {
     linesOf({ kind: "tree", id: "t-77", count: 1, created_at: "2024-05-01T09:30:00Z" }),
   );
   const ambiguous = await scene.impact("usage", "explain", "t-77");
-  t.is(ambiguous.exitCode, 1);
+  t.is(ambiguous.exitCode, 2);
   t.regex(ambiguous.stderr, /2 registrations have the id t-77; add --org/u);
   t.is((await scene.impact("usage", "explain", internalId)).exitCode, 0);
 });
@@ -232,7 +232,7 @@ test("a record and its copy in another organization are told apart by --org", as
     ["refund", "--reason", "test"],
   ]) {
     const ambiguous = await original.impact(...command, id);
-    t.is(ambiguous.exitCode, 1);
+    t.is(ambiguous.exitCode, 2);
     t.regex(ambiguous.stderr, /2 (?:registrations|records) have the id/u);
   }
 

@@ -65,7 +65,7 @@ test("store create rejects a taken or malformed domain, an unknown organization 
   const impact = impactOf(t);
 
   for (const [args, exitCode, message] of [
-    [["--domain", `HTTPS://${domain}`], 1, /^impact: another store has this domain\n$/u],
+    [["--domain", `HTTPS://${domain}`], 2, /^impact: another store has this domain\n$/u],
     [["--domain", "no domain"], 2, /domain/u],
     [["--domain", newDomain(), "--org", UNKNOWN_ORGANIZATION], 3, /organization/u],
     [["--domain", newDomain(), "--tree-price", "0.001"], 2, /US dollars/u],
@@ -114,7 +114,7 @@ test("an update with one invalid setting changes nothing; a provider without its
 
   const refused = await update("--user-id", taken);
 
-  t.is(refused.exitCode, 1);
+  t.is(refused.exitCode, 2);
   t.regex(refused.stderr, /another store has this user id/u);
   t.is((await update("--org", UNKNOWN_ORGANIZATION)).exitCode, 3);
   t.deepEqual([await findStore(db, id), await findAccount(db, id)], before);
@@ -183,7 +183,7 @@ test("top-ups and adjustments print what happened and the balance, once per refe
   ] as const) {
     const [command, ...options] = args;
     const refused = await run(command, ...options);
-    t.is(refused.exitCode, 1);
+    t.is(refused.exitCode, 2);
     t.regex(refused.stderr, /case-7 was already used for an entry of -\$5\.00 \(adjustment\)/u);
   }
 
@@ -238,7 +238,7 @@ test("malformed amounts, references, notes and reasons are rejected, and a balan
     [2, /--reason/u, "adjust", "--amount", "-1", "--reason", " "],
     [2, /not 0/u, "adjust", "--amount", "0", "--reason", "test"],
     [
-      1,
+      2,
       /the balance is \$5\.00 and cannot become -\$0\.01/u,
       "adjust",
       "--amount",

@@ -39,7 +39,7 @@ import { LOOPBACK, createDeliveriesTo, deliveryContext } from "../events/deliver
 import { startReceiver } from "../events/startReceiver.ts";
 import { recordPass } from "../../db/perpetualWork.sql.ts";
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
-import { runWorker } from "../../worker/runWorker.ts";
+import { createRunWorker } from "../../worker/runWorker.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 
 const LIVE = { id: "acct_original", isLive: true } as const;
@@ -201,11 +201,11 @@ test("a database is a copy only if it looks like one, or is held, and is not in 
   const { name, original, copy } = await fork(t);
 
   const refused = await original.impact("usage", "resume", "--as-copy");
-  t.is(refused.exitCode, 1);
+  t.is(refused.exitCode, 2);
   t.regex(refused.stderr, /does not look like a copy.*impact usage hold/u);
   await recordPass(copy.db, "dispatcher");
   const used = await copy.impact("usage", "resume", "--as-copy");
-  t.is(used.exitCode, 1);
+  t.is(used.exitCode, 2);
   t.regex(used.stderr, /a worker uses this database/u);
   t.is(await getDeploymentName({ db: original.db, clock: systemClock }), name);
 
@@ -284,17 +284,16 @@ test("a bundle that cannot be stored is used all the same, and leaves no file", 
 test("a worker that is stopped while its workflows are being bundled does not wait for them", async (t) => {
   process.env["TEMPORAL_ADDRESS"] = TEMPORAL_ADDRESS;
   const shutdown = new AbortController();
-  const worker = runWorker(
-    {
-      activities: {},
-      identity: "test",
-      taskQueue: "unused",
-      hasLongTasks: false,
-      workflowBundle: new Promise(() => undefined),
-      logger: pino({ level: "silent" }),
-    },
+  const run = createRunWorker(
+    { logger: pino({ level: "silent" }), workflowBundle: new Promise(() => undefined) },
     shutdown.signal,
   );
+  const worker = run({
+    activities: {},
+    identity: "test",
+    taskQueue: "unused",
+    maxConcurrentWorkflowTaskExecutions: 2,
+  });
 
   shutdown.abort();
 

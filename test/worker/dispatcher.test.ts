@@ -3,7 +3,6 @@ import type { Client } from "@temporalio/client";
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { insertProcessorEvent } from "../../modules/billing/processorEvents/processorEvents.sql.ts";
-import { markRefundsDispatched } from "../../modules/registrations/refunds.sql.ts";
 import { openPool } from "../../db/pools/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
@@ -178,26 +177,6 @@ test(
   startsDespiteFailure,
   "refund",
 );
-
-test("a refund that an operator has dispatched again is not marked by a dispatcher that listed it before", async (t) => {
-  const { db } = t.context;
-  await refundOneTree(db);
-  const listed = await listAllWaitingRefunds(db);
-  await db.query(sql.typeAlias("void")`
-      UPDATE refund SET dispatched_at = NULL WHERE dispatched_at IS NULL
-    `);
-  const mark = async (refunds: typeof listed): Promise<void> => {
-    for (const each of refunds) {
-      await markRefundsDispatched(db, each, new Date());
-    }
-  };
-
-  await mark(listed);
-  t.is((await listAllWaitingRefunds(db)).length, listed.length);
-
-  await mark(await listAllWaitingRefunds(db));
-  t.deepEqual(await listAllWaitingRefunds(db), []);
-});
 
 test("one signal is sent for all waiting refunds of a registration", async (t) => {
   const { db } = t.context;

@@ -1,31 +1,15 @@
 import { ScheduleNotFoundError, WorkflowNotFoundError } from "@temporalio/client";
 import type { Client, ScheduleDescription } from "@temporalio/client";
+import test from "ava";
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import { z } from "zod";
-import { recordPass } from "../../db/perpetualWork.sql.ts";
-import { sql } from "../../db/sql.ts";
-import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
-import { systemClock } from "../../runtime/clock.ts";
-import type { Clock } from "../../runtime/clock.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../runtime/durations.rules.ts";
 import { PERPETUAL_KINDS } from "../../runtime/perpetualWork.rules.ts";
-import type { PerpetualKind } from "../../runtime/perpetualWork.rules.ts";
 import { openTemporalClient } from "../../runtime/temporalClient.ts";
 import { inDeployment } from "../../runtime/temporalNames.rules.ts";
 import { ensureWorkflows } from "../../worker/ensureWorkflows.ts";
-import { perpetualWork } from "../../workflows/perpetualWork.ts";
-import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
 import { eventually, openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
-
-// Some are serial, because they change when a worker has last looked for work, in the whole database.
-const test = testWithDatabase();
-
-// As a worker does before.
-test.serial.before(async (t) => {
-  await getDeploymentName({ db: t.context.db, clock: systemClock });
-});
 
 const DEPLOYMENT = "test";
 const RECONCILIATION = "test/reconciliation-nightly";
@@ -40,16 +24,11 @@ const { debug: DEBUG, warn: WARN } = pino.levels.values;
 type Given = Partial<Parameters<typeof ensureWorkflows>[0]> & { readonly temporal: Client };
 
 /** Ensures the workflows as a worker does until the test ends. Returns its log lines so far. */
-const startEnsuring = (
-  t: ExecutionContext<DatabaseContext>,
-  given: Given,
-): readonly z.output<typeof logLine>[] => {
+const startEnsuring = (t: ExecutionContext, given: Given): readonly z.output<typeof logLine>[] => {
   const lines: z.output<typeof logLine>[] = [];
   const shutdown = new AbortController();
   const running = ensureWorkflows(
     {
-      db: t.context.db,
-      clock: systemClock,
       deployment: DEPLOYMENT,
       plantingOrderIntervalMs: HOUR_MS,
       logger: pino(
@@ -81,127 +60,31 @@ const describe = async (
   }
 };
 
-/** A clock at which Temporal has started nothing for longer than an activity lasts. */
-const later: Clock = { now: () => new Date(systemClock.now().getTime() + 5 * 60 * 1000) };
-
-/** A workflow that has not passed is considered silent immediately. */
-const SILENT = { clock: later, silentAfterMs: 0 };
-
-const forgetPasses = async ({ db }: DatabaseContext): Promise<void> => {
-  await db.query(sql.typeAlias("void")`DELETE FROM perpetual_work`);
-};
-
-/** Returns the id of the run that is running; null if none is. */
-const findRunning = async (temporal: Client, workflowId: string): Promise<string | null> => {
+const isRunning = async (temporal: Client, workflowId: string): Promise<boolean> => {
   try {
-    const { status, runId } = await temporal.workflow.getHandle(workflowId).describe();
-    return status.name === "RUNNING" ? runId : null;
+    return (await temporal.workflow.getHandle(workflowId).describe()).status.name === "RUNNING";
   } catch (error) {
     if (error instanceof WorkflowNotFoundError) {
-      return null;
+      return false;
     }
     throw error;
   }
 };
 
-/** Starts a workflow whose next task never runs. */
-const startStuck = async (
-  temporal: Client,
-  kind: PerpetualKind,
-): Promise<{ readonly workflowId: string; readonly runId: string }> => {
-  const workflowId = inDeployment(DEPLOYMENT, kind);
-  const { firstExecutionRunId } = await temporal.workflow.start(perpetualWork, {
-    workflowId,
-    taskQueue: "without-workers",
-    args: [kind],
-  });
-  return { workflowId, runId: firstExecutionRunId };
-};
-
-const restarts = test.macro({
-  exec: async (t: ExecutionContext<DatabaseContext>, kind: PerpetualKind) => {
-    await forgetPasses(t.context);
-    const { client: temporal } = await openNamespace(t);
-    const { workflowId, runId } = await startStuck(temporal, kind);
-
-    startEnsuring(t, { temporal, ...SILENT });
-
-    await eventually(async () => {
-      const running = await findRunning(temporal, workflowId);
-      return running !== null && running !== runId;
-    });
-    const first = temporal.workflow.getHandle(workflowId, runId);
-    t.is((await first.describe()).status.name, "TERMINATED");
-  },
-  title: (_, kind) => `the workflow of the ${kind} is restarted if its next task never runs`,
-});
-test.serial(restarts, "usage-sender");
-test.serial(restarts, "dispatcher");
-
-test.serial(
-  "a stuck workflow is restarted although it looked for work before PostgreSQL's clock was set back",
-  async (t) => {
-    const { db } = t.context;
-    const { client: temporal } = await openNamespace(t);
-    const { workflowId, runId } = await startStuck(temporal, "dispatcher");
-    await recordPass(db, "dispatcher");
-    await db.query(
-      sql.typeAlias("void")`UPDATE perpetual_work SET last_pass_at = now() + interval '1 hour'`,
-    );
-
-    startEnsuring(t, { temporal, ...SILENT });
-
-    await eventually(async () => ![null, runId].includes(await findRunning(temporal, workflowId)));
-    t.pass();
-  },
-);
-
-test.serial("workflows that were terminated are started again", async (t) => {
+test("perpetual workflows that were terminated are started again, and each run has a time limit", async (t) => {
   const { client: temporal } = await openNamespace(t);
   const ids = PERPETUAL_KINDS.map((kind) => inDeployment(DEPLOYMENT, kind));
   startEnsuring(t, { temporal, checkIntervalMs: 200 });
   for (const workflowId of ids) {
-    await eventually(async () => (await findRunning(temporal, workflowId)) !== null);
+    await eventually(() => isRunning(temporal, workflowId));
     await temporal.workflow.getHandle(workflowId).terminate("the test");
   }
 
   for (const workflowId of ids) {
-    await eventually(async () => (await findRunning(temporal, workflowId)) !== null);
+    await eventually(() => isRunning(temporal, workflowId));
+    const { raw } = await temporal.workflow.getHandle(workflowId).describe();
+    t.is(Number(raw.executionConfig?.workflowRunTimeout?.seconds), 600);
   }
-  t.pass();
-});
-
-test.serial(
-  "a workflow that Temporal has just started is not restarted, and each check logs that it does no work",
-  async (t) => {
-    await forgetPasses(t.context);
-    const { client: temporal } = await openNamespace(t);
-    const { workflowId, runId } = await startStuck(temporal, "dispatcher");
-    const lines = startEnsuring(t, { temporal, checkIntervalMs: 200, silentAfterMs: 0 });
-    const ofDispatcher = () => lines.filter((line) => line["workflowId"] === workflowId);
-
-    await eventually(() => ofDispatcher().length >= 3);
-
-    t.is(await findRunning(temporal, workflowId), runId);
-    t.like(ofDispatcher()[2], {
-      level: 50,
-      isRestarted: false,
-      msg: "a workflow has not looked for work; usage, refunds or events wait in the database",
-    });
-  },
-);
-
-test.serial("a workflow that looks for work is neither restarted nor logged", async (t) => {
-  const { db } = t.context;
-  const { client: temporal } = await openNamespace(t);
-  const { workflowId, runId } = await startStuck(temporal, "dispatcher");
-  await recordPass(db, "dispatcher");
-  const lines = startEnsuring(t, { temporal, clock: later });
-  // All workflows are ensured before the schedules.
-  await eventually(async () => (await describe(temporal, "test/retention-nightly")) !== null);
-
-  t.is(await findRunning(temporal, workflowId), runId);
-  t.deepEqual(lines, []);
 });
 
 test("a deleted schedule is created again, and the others are not changed", async (t) => {

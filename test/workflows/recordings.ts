@@ -47,15 +47,6 @@ const inOrder = <Result>(...results: readonly (() => Result)[]): (() => Promise<
   };
 };
 
-/** Waits until so many activities of the workflow have completed. */
-const activitiesCompleted = async (handle: WorkflowHandle, count: number): Promise<void> => {
-  await eventually(async () => {
-    const { events } = await handle.fetchHistory();
-    const completed = events?.filter((event) => event.activityTaskCompletedEventAttributes);
-    return (completed?.length ?? 0) >= count;
-  });
-};
-
 /** Waits until a workflow and the runs that continue it have ended, and returns its first run. */
 const firstRunOf = async (
   client: Client,
@@ -104,9 +95,10 @@ export const RECORDINGS: Readonly<Record<string, Recording>> = {
         ...options("usage-sender"),
         args: ["usage-sender"],
       });
-      await activitiesCompleted(handle, 2);
+      const first = client.workflow.getHandle(handle.workflowId, handle.firstExecutionRunId);
+      await eventually(async () => (await first.describe()).status.name === "CONTINUED_AS_NEW");
       await handle.terminate();
-      return handle;
+      return first;
     },
   },
   "refund-refunded-again": {

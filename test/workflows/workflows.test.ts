@@ -46,6 +46,21 @@ test("the activity of perpetual work sends heartbeats, and another worker contin
   t.is(Number(retryPolicy?.initialInterval?.seconds), 3);
 });
 
+test("a run that continues perpetual work has the time limit of the first one", async (t) => {
+  const client = await startWorker(t, { workForAMinute: () => Promise.resolve() });
+  const handle = await client.workflow.start(perpetualWork, {
+    workflowId: "dispatcher",
+    taskQueue: "test",
+    args: ["dispatcher"],
+  });
+  t.teardown(() => handle.terminate());
+  const first = client.workflow.getHandle(handle.workflowId, handle.firstExecutionRunId);
+  await eventually(async () => (await first.describe()).status.name === "CONTINUED_AS_NEW");
+
+  const { raw } = await client.workflow.getHandle(handle.workflowId).describe();
+  t.is(Number(raw.executionConfig?.workflowRunTimeout?.seconds), 600);
+});
+
 const FOLDER = new URL("./histories/", import.meta.url);
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 

@@ -316,7 +316,7 @@ test.serial(
       clock: setup.clock,
       stdin: JSON.stringify(wrong),
     });
-    t.is(run.exitCode, 1);
+    t.is(run.exitCode, 2);
     t.regex(run.stderr, /women_members must not exceed total_members/u);
     t.regex(run.stderr, /facts\.0\.allocations\.0\.notes: unknown field/u);
     t.regex(run.stderr, /facts\.1\.occurred_at: must be a timestamp/u);
