@@ -42,9 +42,8 @@ export const readIdempotencyKey = (ctx: RequestContext): string | null => {
   return parseRequest(headerSchema, headers, "parameter")["Idempotency-Key"];
 };
 
-/** Returns whether a name is the field's, in whatever case and with whatever separators. */
-const isKeyName = (name: string): boolean =>
-  name.toLowerCase().replaceAll(/[-_\s]/gu, "") === "idempotencykey";
+/** What a misspelt name of the field has, such as `idempotencyKey`, `idempotency-key` or `idempotency_keyy`. */
+const LIKE_FIELD = /idemp/iu;
 
 /**
  * Returns the message of a 400 for a body that has the key under another name than the right one, or null: if it were
@@ -52,7 +51,7 @@ const isKeyName = (name: string): boolean =>
  */
 export const findWrongKey = (body: unknown, rightName: string = FIELD): string | null => {
   const names = typeof body === "object" && body !== null ? Object.keys(body) : [];
-  const wrong = names.find((name) => name !== rightName && isKeyName(name));
+  const wrong = names.find((name) => name !== rightName && LIKE_FIELD.test(name));
   return wrong === undefined
     ? null
     : describeIssues(

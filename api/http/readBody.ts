@@ -196,12 +196,14 @@ export const readBody = (limitKib: number): Middleware<ApiState> => {
         await nextTurn();
       }
       if (req.complete) {
-        const received: unknown = req.read();
+        // Read with its length, it does not end the stream, and can be put back.
+        const received: unknown = req.readableLength > 0 ? req.read(req.readableLength) : null;
         if (Buffer.isBuffer(received)) {
           requireUtf8(received);
           req.unshift(received);
         }
-        return parse(ctx, next);
+        await parse(ctx, next);
+        return;
       }
     }
     const endTurn = await receiveBody(req, limitKib, async (body) => {

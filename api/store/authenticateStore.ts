@@ -1,12 +1,12 @@
 import type { IncomingHttpHeaders } from "node:http";
-import type { Middleware } from "koa";
+import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { KEY_PREFIX } from "../../modules/accounts/apiKeys.rules.ts";
 import { normalizeDomain } from "../../modules/stores/stores.rules.ts";
 import type {
   AuthenticateStore,
   StoreName,
 } from "../../modules/stores/createStoreAuthenticator.ts";
-import type { ApiState } from "../http/requestContext.ts";
+import type { RequestContext } from "../http/requestContext.ts";
 import { HttpError } from "../http/httpError.ts";
 import { decodeHeader } from "../http/parseRequest.ts";
 import { valueOfAliases } from "./fields.ts";
@@ -49,15 +49,15 @@ const storeNameOf = (headers: IncomingHttpHeaders): StoreName | null => {
 const wrongType = (): HttpError =>
   new HttpError("key_type_wrong", "standalone API keys do not work on this interface");
 
-/** Rejects requests whose key is not valid for the store that they name. */
+/** Returns the caller of a request. Throws an error if its key is not valid for the store that it names. */
 export const authenticateStore =
-  (authenticate: AuthenticateStore): Middleware<ApiState> =>
-  async (ctx, next) => {
-    const key = headerOf(ctx.req.headers, "api_key");
+  (authenticate: AuthenticateStore) =>
+  async ({ req: { headers } }: RequestContext): Promise<Caller> => {
+    const key = headerOf(headers, "api_key");
     if (key === "") {
       throw new HttpError("key_missing", "the header api_key is missing");
     }
-    const storeName = storeNameOf(ctx.req.headers);
+    const storeName = storeNameOf(headers);
     if (STANDALONE_PREFIXES.some((prefix) => key.startsWith(prefix))) {
       throw wrongType();
     }
@@ -70,6 +70,5 @@ export const authenticateStore =
         ? new HttpError("store_key_invalid", "invalid API key for this store")
         : new HttpError("store_unknown", "store not found or uninstalled");
     }
-    ctx.state.caller = result.caller;
-    await next();
+    return result.caller;
   };

@@ -48,16 +48,17 @@ const SHOWN_OF_IMPORTED_KEY = 4;
 const hasKeyLength = ({ length }: string): boolean =>
   length >= SHORTEST_KEY && length <= LONGEST_KEY;
 
+const PREFIXES_OF_OTHERS: Readonly<Record<AccountType, readonly string[]>> = {
+  organization: Object.values(KEY_PREFIX.store),
+  store: Object.values(KEY_PREFIX.organization),
+};
+
 /**
  * Returns whether a text can be a key of an interface. Other texts need not be looked up. The keys of another system,
  * which operators import, have no prefix in common.
  */
 export const isPossibleKey = (text: string, type: AccountType): boolean =>
-  hasKeyLength(text) &&
-  !Object.entries(KEY_PREFIX).some(
-    ([otherType, prefixes]) =>
-      otherType !== type && Object.values(prefixes).some((prefix) => text.startsWith(prefix)),
-  );
+  hasKeyLength(text) && !PREFIXES_OF_OTHERS[type].some((prefix) => text.startsWith(prefix));
 
 /** Returns the part of another system's key that may be shown, whose prefix is unknown. */
 export const importedKeyHint = (key: string): string => key.slice(0, SHOWN_OF_IMPORTED_KEY);

@@ -36,7 +36,7 @@ const findRefusals = async (
  * @param given each registration, or why it is rejected already
  * @param isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
  * @throws BatchRejectedError
- * @throws DomainError request_invalid if the owner's total would exceed a safe integer; nothing is recorded then
+ * @throws DomainError request_invalid if the owner's total would exceed a safe integer, and all or nothing is recorded
  */
 export const registerAll = async (
   context: RegisterContext,

@@ -113,8 +113,7 @@ export const openDoor = (
     const work = listener(request, response);
     if (work instanceof Promise && pass !== null) {
       const finish = (): void => {
-        gate.leave(pass);
-        gate.addBytes(pass, response.writableLength);
+        gate.leave(pass, response.writableLength);
       };
       work.then(finish, finish);
     }

@@ -86,6 +86,7 @@ const REGISTRATIONS: readonly (readonly [string, unknown, string | RegExp])[] = 
   ],
   ...[
     "idempotencykey",
+    "idempotency_keyy",
     "idempotencyKey",
     "idempotency-key",
     "Idempotency_Key",
