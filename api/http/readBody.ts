@@ -1,6 +1,6 @@
 import { isUtf8 } from "node:buffer";
+import { EventEmitter } from "node:events";
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
-import { Readable } from "node:stream";
 import type { Middleware } from "koa";
 import bodyParser from "koa-bodyparser";
 import { currentClient } from "../../runtime/client.ts";
@@ -163,9 +163,15 @@ const nextTurn = (): Promise<void> =>
     setImmediate(resolve);
   });
 
-/** Returns the context of the same request with a body that has been received. */
-const withBody = (ctx: RequestContext, body: Buffer): RequestContext =>
-  Object.create(ctx, { req: { value: Object.assign(Readable.from([body]), { headers: {} }) } });
+const EMPTY = Buffer.alloc(0);
+
+/** Returns a body that has been received as what the parser reads: a request with no headers that says anything of it. */
+const streamOf = (body: Buffer): EventEmitter => {
+  const stream = Object.assign(new EventEmitter(), { headers: {} });
+  // A stream of Node's would cost more than to parse the body. The parser listens by then.
+  void Promise.resolve().then(() => stream.emit("data", body) && stream.emit("end"));
+  return stream;
+};
 
 const done = (): Promise<void> => Promise.resolve();
 
@@ -182,7 +188,12 @@ export const readBody = (limitKib: number): Middleware<ApiState> => {
       throw malformed(`the body is not a valid JSON object: ${error.message}`, error);
     },
   };
-  const parse = bodyParser(options);
+  const parser = bodyParser(options);
+  const parse = ({ request }: RequestContext, body: Buffer): Promise<unknown> => {
+    requireUtf8(body);
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the parser uses nothing else of a context.
+    return parser({ request, req: streamOf(body) } as unknown as RequestContext, done);
+  };
   return async (ctx, next) => {
     const { req, res } = ctx;
     const isChunked = req.headers["transfer-encoding"] !== undefined;
@@ -190,27 +201,21 @@ export const readBody = (limitKib: number): Middleware<ApiState> => {
     if (isChunked || announced > 0) {
       requireJson(req.headers);
     }
-    const isEncoded = req.headers["content-encoding"] !== undefined;
-    if (!isChunked && !isEncoded && announced <= LONG_BODY_BYTES) {
+    if (!isChunked && announced <= LONG_BODY_BYTES) {
       if (!req.complete) {
         await nextTurn();
       }
       if (req.complete) {
-        // Read with its length, it does not end the stream, and can be put back.
-        const received: unknown = req.readableLength > 0 ? req.read(req.readableLength) : null;
-        if (Buffer.isBuffer(received)) {
-          requireUtf8(received);
-          req.unshift(received);
-        }
-        await parse(ctx, next);
+        const received: unknown = req.read();
+        await parse(ctx, Buffer.isBuffer(received) ? received : EMPTY);
+        await next();
         return;
       }
     }
     const endTurn = await receiveBody(req, limitKib, async (body) => {
       const end = body.length > LONG_BODY_BYTES ? await takeTurnOfLongBody(res) : () => {};
       try {
-        requireUtf8(body);
-        await parse(withBody(ctx, body), done);
+        await parse(ctx, body);
         return end;
       } catch (error) {
         end();
@@ -218,6 +223,7 @@ export const readBody = (limitKib: number): Middleware<ApiState> => {
       }
     });
     try {
+      // What follows at once, the validation, belongs to the turn.
       return next();
     } finally {
       endTurn();
