@@ -16,7 +16,7 @@ import {
   presentDonation,
 } from "../../modules/charities/presentDonation.rules.ts";
 import type { StandaloneContext } from "../context.ts";
-import { attributionOf, isBlankId } from "./clientFields.ts";
+import { isBlankId } from "./clientFields.ts";
 import {
   DONATION_ID_REQUIRED,
   donationRequestOf,
@@ -70,7 +70,7 @@ const donateEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
   });
 
 const filterOf = (query: z.output<typeof listQuery>): DonationFilter => ({
-  attribution: attributionOf(query.attribution, query.without_attribution),
+  attribution: query.attribution,
   metadataKey: query.metadata_key,
   metadataValue: query.metadata_value,
   ...rangeOfDays(query.start_date, query.end_date),
