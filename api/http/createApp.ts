@@ -63,16 +63,18 @@ const createPipeline = ({
   const parseBody = readBody(BODY_KIB);
   const batches = new Gate({ places: CONCURRENT_BATCHES });
 
-  const runInTurn = async (ctx: RequestContext, endpoint: Endpoint): Promise<unknown> => {
-    const { method, path, requestsPerSecond, isBatch, run } = endpoint;
-    if (requestsPerSecond !== undefined) {
-      const limit = { requests: requestsPerSecond, windowMs: RATE_WINDOW_MS };
-      if (!(await takePermit(`${callerOf(ctx).keyId} ${method} ${path}`, limit))) {
-        throw new DomainError("rate_limited", "rate limit exceeded");
-      }
+  const limitRate = async (bucket: string, requests: number): Promise<void> => {
+    if (!(await takePermit(bucket, { requests, windowMs: RATE_WINDOW_MS }))) {
+      throw new DomainError("rate_limited", "rate limit exceeded");
     }
+  };
+  const runInTurn = (ctx: RequestContext, endpoint: Endpoint): Promise<unknown> => {
+    const { method, path, requestsPerSecond, isBatch, run } = endpoint;
     const work = () => (method === "post" ? parseBody(ctx, () => run(ctx)) : run(ctx));
-    return isBatch === true ? runAt(ctx, batches, work) : work();
+    const workInTurn = () => (isBatch === true ? runAt(ctx, batches, work) : work());
+    return requestsPerSecond === undefined
+      ? workInTurn()
+      : limitRate(`${callerOf(ctx).keyId} ${method} ${path}`, requestsPerSecond).then(workInTurn);
   };
 
   return async (ctx, endpoint) => {
