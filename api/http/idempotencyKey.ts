@@ -26,12 +26,15 @@ const unquote = (given: string): string =>
  * @throws DomainError request_invalid
  */
 export const readIdempotencyKey = (ctx: RequestContext): string | null => {
+  const given = ctx.req.headers["idempotency-key"];
+  if (typeof given !== "string") {
+    return null;
+  }
   // Node joins repeated headers into one value, which would be a key that the client never sent.
   if ((ctx.req.headersDistinct["idempotency-key"] ?? []).length > 1) {
     throw invalidRequest("Idempotency-Key: must be given at most once");
   }
-  const given = ctx.req.headers["idempotency-key"];
-  if (typeof given !== "string" || given.trim() === "") {
+  if (given.trim() === "") {
     return null;
   }
   // Two different keys must not become one.
