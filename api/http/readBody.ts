@@ -5,7 +5,7 @@ import type { Middleware } from "koa";
 import bodyParser from "koa-bodyparser";
 import { currentClient } from "../../runtime/client.ts";
 import { Gate } from "../../runtime/gate.ts";
-import { holdBytes, withoutPlace } from "../../runtime/server/openDoor.ts";
+import { passOf } from "../../runtime/server/openDoor.ts";
 import { HttpError } from "./httpError.ts";
 import type { RequestContext, ApiState } from "./requestContext.ts";
 
@@ -28,41 +28,42 @@ const CHUNK_BYTES = 512;
  * @throws HttpError body_too_large, request_malformed if the client disconnects, and what `use` throws
  * @throws DomainError queue_full
  */
-const receiveBody = <Result>(
+const receiveBody = async <Result>(
   request: IncomingMessage,
   limitKib: number,
   use: (body: Buffer) => Promise<Result> | Result,
-): Promise<Result> =>
-  withoutPlace(request, async () => {
-    const announcedBytes = Number(request.headers["content-length"] ?? 0);
-    const arriving: AsyncIterable<unknown> = request.iterator({ destroyOnReturn: false });
-    const chunks: Buffer[] = [];
-    let bytes = 0;
-    const hold = (): void => {
-      if (Math.max(bytes, announcedBytes) > limitKib * 1024) {
-        throw bodyTooLarge(limitKib);
-      }
-      holdBytes(request, Math.max(announcedBytes, bytes, chunks.length * CHUNK_BYTES));
-    };
-    try {
-      hold();
-      for await (const chunk of arriving) {
-        if (Buffer.isBuffer(chunk)) {
-          chunks.push(chunk);
-          bytes += chunk.length;
-          hold();
-        }
-      }
-      return await use(Buffer.concat(chunks));
-    } catch (error) {
-      throw request.errored
-        ? malformed("the body ended before its announced length", error)
-        : error;
-    } finally {
-      holdBytes(request, 0);
-      request.resume();
+): Promise<Result> => {
+  const pass = passOf(request);
+  const announcedBytes = Number(request.headers["content-length"] ?? 0);
+  const arriving: AsyncIterable<unknown> = request.iterator({ destroyOnReturn: false });
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  const hold = (): void => {
+    if (Math.max(bytes, announcedBytes) > limitKib * 1024) {
+      throw bodyTooLarge(limitKib);
     }
-  });
+    pass?.gate.hold(pass, Math.max(announcedBytes, bytes, chunks.length * CHUNK_BYTES));
+  };
+  pass?.gate.leave(pass);
+  try {
+    hold();
+    for await (const chunk of arriving) {
+      if (Buffer.isBuffer(chunk)) {
+        chunks.push(chunk);
+        bytes += chunk.length;
+        hold();
+      }
+    }
+    return await use(Buffer.concat(chunks));
+  } catch (error) {
+    throw request.errored ? malformed("the body ended before its announced length", error) : error;
+  } finally {
+    pass?.gate.hold(pass, 0);
+    // It has had its turn.
+    pass?.gate.retake(pass);
+    request.resume();
+  }
+};
 
 /**
  * Rejects a body that is not UTF-8. A decoder would replace its invalid bytes, and the replacements would be stored.

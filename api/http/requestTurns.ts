@@ -1,7 +1,7 @@
 import { accountModeKey } from "../../modules/records/owner.rules.ts";
 import { runForClient } from "../../runtime/client.ts";
 import { Gate } from "../../runtime/gate.ts";
-import { leaveDoor, nameClient } from "../../runtime/server/openDoor.ts";
+import { nameClient, passOf } from "../../runtime/server/openDoor.ts";
 import { callerOf } from "./requestContext.ts";
 import type { RequestContext } from "./requestContext.ts";
 
@@ -25,7 +25,8 @@ export const runAt = <Result>(
   gate: Gate,
   work: () => Promise<Result>,
 ): Promise<Result> => {
-  leaveDoor(ctx.req);
+  const pass = passOf(ctx.req);
+  pass?.gate.leave(pass);
   ctx.state.gate = gate;
   return gate.run(accountModeKey(callerOf(ctx)), work);
 };
