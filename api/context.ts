@@ -58,6 +58,8 @@ export type HttpContext = CharityContext &
     readonly takePermit: TakePermit;
     /** How many proxies of our own a request passes; 0 by default. */
     readonly trustedProxies?: number;
+    /** Whether spans of requests are recorded; false by default. */
+    readonly isTraced?: boolean;
     readonly readReadiness: () => Readiness;
     /** Connections for queries that may read many records. */
     readonly reads: DatabasePool;
@@ -185,6 +187,7 @@ export const openApiContext = async (
     observe: metrics.observeRequest,
     takePermit: (bucket, limit) => takePermit(db, bucket, limit),
     trustedProxies: config.TRUSTED_PROXIES,
+    isTraced: tracing !== undefined,
     readReadiness: health.read,
     reads,
     lists,

@@ -6,8 +6,6 @@ type Client = {
   jobs: number;
   running: number;
   bytes: number;
-  /** In the order in which they came. */
-  readonly waiting: Set<Pass>;
 };
 
 /** A job of a client at a gate. */
@@ -64,8 +62,8 @@ export class Gate {
   readonly #limits: Limits;
   /** Those with jobs. */
   readonly #clients = new Map<string | undefined, Client>();
-  /** Clients with jobs that wait, in the order of their turns. */
-  readonly #turns = new Set<Client>();
+  /** The jobs that wait in the order in which they came, by their clients in the order of their turns. */
+  readonly #turns = new Map<Client, Set<Pass>>();
   #running = 0;
   #waiting = 0;
   #bytes = 0;
@@ -95,7 +93,7 @@ export class Gate {
   }
 
   /**
-   * Makes a running job one of another client, for whose turn it may have to wait.
+   * Makes a running job, which holds no bytes, one of another client, for whose turn it may have to wait.
    * @returns whether it may go on; otherwise it waits
    * @throws DomainError queue_full
    */
@@ -104,14 +102,12 @@ export class Gate {
     if (pass.client === null || pass.client.name === name) {
       return true;
     }
-    const { bytes } = pass;
     this.#remove(pass);
     try {
       this.#join(pass, name);
     } finally {
       this.#startWaiting();
     }
-    this.addBytes(pass, bytes);
     return pass.isRunning;
   }
 
@@ -153,15 +149,18 @@ export class Gate {
     }
   }
 
-  /** Takes the place from a job, for example while it waits for its client. */
-  leave(pass: Pass): void {
-    this.#setRunning(pass, false);
+  /**
+   * Takes the place from a job, for example while it waits for its client.
+   * @param bytes what it holds from now on; while its client holds more than is free, the client's further jobs wait
+   */
+  leave(pass: Pass, bytes = pass.bytes): void {
+    this.#change(pass, false, bytes);
     this.#startWaiting();
   }
 
   /** Gives a job its place again: beyond the maximum if necessary, because it has had its turn. */
   retake(pass: Pass): void {
-    this.#setRunning(pass, true);
+    this.#change(pass, true, pass.bytes);
   }
 
   /**
@@ -173,17 +172,8 @@ export class Gate {
     if (more > 0 && more > this.#limits.maximumBytes - this.#bytes - (pass.client?.bytes ?? 0)) {
       throw tooMany("request bodies are arriving");
     }
-    this.addBytes(pass, more);
+    this.#change(pass, pass.isRunning, bytes);
     this.#startWaiting();
-  }
-
-  /** Adds bytes that a job already holds. While its client has more than are free, its further jobs wait. */
-  addBytes(pass: Pass, bytes: number): void {
-    if (pass.client !== null) {
-      pass.bytes += bytes;
-      pass.client.bytes += bytes;
-      this.#bytes += bytes;
-    }
   }
 
   /** Ends a job. If it still waits, it is resumed with the error. */
@@ -208,44 +198,43 @@ export class Gate {
   }
 
   #join(pass: Pass, name: string | undefined): void {
-    const client = this.#clients.get(name) ?? {
-      name,
-      jobs: 0,
-      running: 0,
-      bytes: 0,
-      waiting: new Set(),
-    };
-    const waiting = client.waiting.size;
-    const runs = waiting === 0 && this.#mayRun(client, this.#free());
-    if (!runs && name !== undefined && waiting >= this.#limits.maximumWaiting - this.#waiting) {
+    const client = this.#clients.get(name) ?? { name, jobs: 0, running: 0, bytes: 0 };
+    const waiting = this.#turns.get(client);
+    const runs = waiting === undefined && this.#mayRun(client, this.#free());
+    const room = this.#limits.maximumWaiting - this.#waiting;
+    if (!runs && name !== undefined && (waiting?.size ?? 0) >= room) {
       throw tooMany(WAITING);
     }
     this.#clients.set(name, client);
     pass.client = client;
     client.jobs += 1;
     if (runs) {
-      this.#setRunning(pass, true);
+      this.#change(pass, true, 0);
     } else {
-      client.waiting.add(pass);
+      this.#turns.set(client, (waiting ?? new Set()).add(pass));
       this.#waiting += 1;
-      this.#turns.add(client);
     }
   }
 
-  #setRunning(pass: Pass, isRunning: boolean): void {
-    if (pass.client !== null && pass.isRunning !== isRunning) {
+  #change(pass: Pass, isRunning: boolean, bytes: number): void {
+    const { client } = pass;
+    if (client !== null) {
+      const places = Number(isRunning) - Number(pass.isRunning);
+      client.running += places;
+      this.#running += places;
+      client.bytes += bytes - pass.bytes;
+      this.#bytes += bytes - pass.bytes;
       pass.isRunning = isRunning;
-      const change = isRunning ? 1 : -1;
-      pass.client.running += change;
-      this.#running += change;
+      pass.bytes = bytes;
     }
   }
 
   #stopWaiting(pass: Pass, client: Client): void {
-    if (client.waiting.delete(pass)) {
+    const waiting = this.#turns.get(client);
+    if (waiting?.delete(pass) === true) {
       pass.resume = null;
       this.#waiting -= 1;
-      if (client.waiting.size === 0) {
+      if (waiting.size === 0) {
         this.#turns.delete(client);
       }
     }
@@ -255,8 +244,7 @@ export class Gate {
     const { client } = pass;
     if (client !== null) {
       this.#stopWaiting(pass, client);
-      this.#setRunning(pass, false);
-      this.addBytes(pass, -pass.bytes);
+      this.#change(pass, false, 0);
       pass.client = null;
       client.jobs -= 1;
       if (client.jobs === 0) {
@@ -265,19 +253,17 @@ export class Gate {
     }
   }
 
-  /** Returns the job whose turn it is. */
-  #findNext(): Pass | undefined {
-    const [first] = this.#clients.get(undefined)?.waiting ?? [];
-    if (first !== undefined && this.#running < this.#limits.places) {
-      return first;
+  /** Returns the client whose turn it is, with its jobs. */
+  #findNext(): readonly [Client, Set<Pass>] | undefined {
+    const all = this.#clients.get(undefined);
+    const ofAll = all && this.#turns.get(all);
+    if (all && ofAll && this.#running < this.#limits.places) {
+      return [all, ofAll];
     }
     const free = this.#free();
-    for (const client of free > 0 ? this.#turns : []) {
-      if (this.#mayRun(client, free)) {
-        return client.waiting.values().next().value;
-      }
-    }
-    return undefined;
+    return free > 0
+      ? this.#turns.entries().find(([client]) => this.#mayRun(client, free))
+      : undefined;
   }
 
   /** Starts what may run now. A job that ends within its own start does not start the next one within that call. */
@@ -286,17 +272,18 @@ export class Gate {
       return;
     }
     this.#isStarting = true;
-    for (let pass = this.#findNext(); pass !== undefined; pass = this.#findNext()) {
-      const { client, resume } = pass;
-      if (client !== null) {
+    for (let next = this.#findNext(); next !== undefined; next = this.#findNext()) {
+      const [client, waiting] = next;
+      // Its next turn comes after those of the others.
+      this.#turns.delete(client);
+      this.#turns.set(client, waiting);
+      const [pass] = waiting;
+      if (pass !== undefined) {
+        const { resume } = pass;
         this.#stopWaiting(pass, client);
-        // The next turn of its client comes after those of the others.
-        if (this.#turns.delete(client)) {
-          this.#turns.add(client);
-        }
+        this.#change(pass, true, pass.bytes);
+        resume?.();
       }
-      this.#setRunning(pass, true);
-      resume?.();
     }
     this.#isStarting = false;
   }

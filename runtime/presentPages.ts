@@ -17,23 +17,12 @@ export async function* rowsOf<Row>(
   }
 }
 
-/**
- * Yields the pages of a list that is searched, with each row as clients see it, once it is needed.
- * @param presentLast returns the fields of the last row that has been read, which links need
- */
-export async function* presentSearched<Row, Last, LastFields>(
-  pages: AsyncIterable<{ readonly rows: Iterable<Row>; readonly last: Last | null }>,
-  present: (row: Row) => object,
-  presentLast: (last: Last) => LastFields,
-): AsyncGenerator<
-  { readonly rows: Iterable<object>; readonly last: LastFields | null },
-  void,
-  void
-> {
+/** Yields the pages of a list that is searched, with each row as clients see it, once it is needed. */
+export async function* presentSearched<Row, Shown, Last>(
+  pages: AsyncIterable<{ readonly rows: Iterable<Row>; readonly last: Last }>,
+  present: (row: Row) => Shown,
+): AsyncGenerator<{ readonly rows: Iterable<Shown>; readonly last: Last }, void, void> {
   for await (const { rows, last } of pages) {
-    yield {
-      rows: Iterator.from(rows).map((row) => present(row)),
-      last: last === null ? null : presentLast(last),
-    };
+    yield { rows: Iterator.from(rows).map((row) => present(row)), last };
   }
 }

@@ -1,16 +1,19 @@
 import Router from "@koa/router";
+import type { RouterContext } from "@koa/router";
 import Koa from "koa";
-import type { Middleware } from "koa";
-import compose from "koa-compose";
+import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
+import { accountModeKey } from "../../modules/records/owner.rules.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 import type { PresentError } from "../../runtime/errorStatus.ts";
+import { Gate } from "../../runtime/gate.ts";
 import type { Listener } from "../../runtime/server/openDoor.ts";
 import { checkHead, rejectUnmatched } from "./requestTargets.ts";
 import { handleErrors } from "./handleErrors.ts";
-import { identifyRequest, observeRequest, traceRequest } from "./observeRequests.ts";
-import { limitBatches, limitRate, runForAccounts, runForVisitors } from "./requestTurns.ts";
+import { clientAddress, observeRequest, traceRequest } from "./observeRequests.ts";
+import { CONCURRENT_BATCHES, RATE_WINDOW_MS, runAs, runAt } from "./requestTurns.ts";
 import { BODY_KIB, readBody } from "./readBody.ts";
-import { requireWriteScope } from "./authenticate.ts";
 import type { HttpContext } from "../context.ts";
+import { callerOf } from "./requestContext.ts";
 import type { RequestContext, ApiState } from "./requestContext.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { HttpError } from "./httpError.ts";
@@ -28,33 +31,20 @@ export type Webhook = {
   readonly run: (ctx: RequestContext) => Promise<void>;
 };
 
-/** @param vary the request headers by which the responses differ */
-const setRoute =
-  (path: string, vary = ""): Middleware<ApiState, { params: Record<string, string> }> =>
-  (ctx, next) => {
-    if (vary !== "") {
-      ctx.res.setHeader("Vary", vary);
-    }
-    ctx.state.route = path;
-    ctx.state.parameters = ctx.params;
-    return next();
-  };
-
-const requireKey =
-  (message: string): Middleware<ApiState> =>
-  (ctx, next) => {
-    if (ctx.req.headers.authorization === undefined || ctx.req.headers.authorization === "") {
-      throw new HttpError("key_missing", message);
-    }
-    return next();
-  };
-
 /** The app of one interface. */
 export type App = { readonly callback: () => Listener };
 
-type AppOptions = Pick<HttpContext, "logger" | "observe" | "takePermit" | "trustedProxies"> & {
-  /** Rejects requests without a valid key, and sets `ctx.state.caller`. */
-  readonly checkKey: Middleware<ApiState>;
+const setRoute = (ctx: RouterContext<ApiState>, path: string): void => {
+  ctx.state.route = path;
+  ctx.state.parameters = ctx.params;
+};
+
+type AppOptions = Pick<
+  HttpContext,
+  "logger" | "observe" | "takePermit" | "trustedProxies" | "isTraced"
+> & {
+  /** Returns whose key a request has. Throws an error if it has no valid one. */
+  readonly checkKey: (ctx: RequestContext) => Promise<Caller>;
   /** The request headers that `checkKey` reads. */
   readonly keyHeaders: readonly string[];
   readonly presentError: PresentError;
@@ -63,57 +53,89 @@ type AppOptions = Pick<HttpContext, "logger" | "observe" | "takePermit" | "trust
   readonly webhooks?: readonly Webhook[];
 };
 
-/** Creates the app of one interface: every request passes the middleware below in its order. */
-export const createApp = ({
-  logger,
-  observe,
-  takePermit,
-  trustedProxies = 0,
+/** Returns what a request of an endpoint passes, in its order. */
+const createPipeline = ({
   checkKey,
+  takePermit,
   keyHeaders,
-  presentError,
-  endpoints,
-  pages = [],
-  webhooks = [],
-}: AppOptions): App => {
+}: AppOptions): ((ctx: RequestContext, endpoint: Endpoint) => Promise<unknown>) => {
+  const vary = keyHeaders.join(", ");
+  const parseBody = readBody(BODY_KIB);
+  const batches = new Gate({ places: CONCURRENT_BATCHES });
+
+  const limitRate = async (bucket: string, requests: number): Promise<void> => {
+    if (!(await takePermit(bucket, { requests, windowMs: RATE_WINDOW_MS }))) {
+      throw new DomainError("rate_limited", "rate limit exceeded");
+    }
+  };
+  const runInTurn = (ctx: RequestContext, endpoint: Endpoint): Promise<unknown> => {
+    const { method, path, requestsPerSecond, isBatch, run } = endpoint;
+    const work = () => (method === "post" ? parseBody(ctx, () => run(ctx)) : run(ctx));
+    const workInTurn = () => (isBatch === true ? runAt(ctx, batches, work) : work());
+    return requestsPerSecond === undefined
+      ? workInTurn()
+      : limitRate(`${callerOf(ctx).keyId} ${method} ${path}`, requestsPerSecond).then(workInTurn);
+  };
+
+  return async (ctx, endpoint) => {
+    ctx.res.setHeader("Vary", vary);
+    const { method, missingKey } = endpoint;
+    if (missingKey !== undefined && (ctx.req.headers.authorization ?? "") === "") {
+      throw new HttpError("key_missing", missingKey);
+    }
+    const caller = await checkKey(ctx);
+    ctx.state.caller = caller;
+    if (method !== "get" && caller.scope !== "write") {
+      throw new HttpError("key_read_only", "this API key is read-only");
+    }
+    const name = accountModeKey(caller);
+    await runAs(ctx, name, name, () => runInTurn(ctx, endpoint));
+  };
+};
+
+/** Creates the app of one interface. */
+export const createApp = (options: AppOptions): App => {
+  const { logger, observe, trustedProxies = 0, presentError } = options;
+  const { endpoints, pages = [], webhooks = [] } = options;
   const app = new Koa<ApiState>();
   // Koa reports responses that it cannot write; errors of handlers never get here.
   app.on("error", (error: NodeJS.ErrnoException) => {
     logger.debug({ err: error }, "connection lost");
   });
-  app.use(traceRequest);
-  app.use(identifyRequest);
+  if (options.isTraced === true) {
+    app.use(traceRequest);
+  }
   app.use(observeRequest({ logger, observe, trustedProxies }));
   app.use(handleErrors({ logger, presentError }));
   app.use(checkHead);
 
+  const runEndpoint = createPipeline(options);
+  /** What a request without a key is: one of its address, whose queries wait among those of its route. */
+  const runForVisitor = (ctx: RequestContext, route: string, work: () => unknown) =>
+    runAs(ctx, clientAddress(ctx.req, trustedProxies) ?? "", route, async () => {
+      await work();
+    });
   const router = new Router<ApiState>({ sensitive: true });
-  const parseBody = readBody(BODY_KIB);
-  const takeBatchTurn = limitBatches();
   for (const endpoint of endpoints) {
-    const { method, path, missingKey, requestsPerSecond, isBatch, run } = endpoint;
-    const steps = [
-      missingKey !== undefined && requireKey(missingKey),
-      checkKey,
-      method !== "get" && requireWriteScope,
-      runForAccounts,
-      requestsPerSecond !== undefined &&
-        limitRate({ takePermit, endpoint: `${method} ${path}`, requestsPerSecond }),
-      isBatch === true && takeBatchTurn,
-      method === "post" && parseBody,
-      run,
-    ].filter((step) => step !== false);
-    // Composed once: the router composes what it is given for each request.
-    router[method](path, setRoute(path, keyHeaders.join(", ")), compose<RequestContext>(steps));
+    router[endpoint.method](endpoint.path, (ctx) => {
+      setRoute(ctx, endpoint.path);
+      return runEndpoint(ctx, endpoint);
+    });
   }
   for (const { path, run } of webhooks) {
-    router.post(path, setRoute(path), runForVisitors(path, trustedProxies), run);
+    router.post(path, (ctx) => {
+      setRoute(ctx, path);
+      return runForVisitor(ctx, path, () => run(ctx));
+    });
   }
   app.use(router.routes());
   // The links of a page are relative, so a trailing slash would change what they mean.
   const pageRouter = new Router<ApiState>({ sensitive: true, strict: true });
   for (const { path, run } of pages) {
-    pageRouter.get(path, setRoute(path), runForVisitors(path, trustedProxies), run);
+    pageRouter.get(path, (ctx, next) => {
+      setRoute(ctx, path);
+      return runForVisitor(ctx, path, () => run(ctx, next));
+    });
   }
   app.use(pageRouter.routes());
   app.use(rejectUnmatched);

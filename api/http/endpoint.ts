@@ -7,13 +7,15 @@ import type { RequestContext } from "./requestContext.ts";
 import { findWrongKey, hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
 import { parseBody, parseQuery } from "./parseRequest.ts";
 
+export const JSON_TYPE = "application/json; charset=utf-8";
+
 /**
  * Returns whether the client has the response whose ETag is set. Koa compares copies of all headers, so requests without
  * the condition are sorted out before.
  */
 export const isFresh = (ctx: RequestContext): boolean => {
   const { headers } = ctx.req;
-  if (headers["if-none-match"] === undefined) {
+  if (headers["if-none-match"] === undefined || !ctx.res.hasHeader("ETag")) {
     return false;
   }
   // It must be ignored then, which Koa does not (RFC 9110, section 13.1.3).
@@ -83,7 +85,7 @@ export type Endpoint = {
   readonly schemas: Schemas<z.ZodType, z.ZodType, z.ZodType>;
   /** A body that works. */
   readonly example?: unknown;
-  readonly run: (ctx: RequestContext) => Promise<void> | void;
+  readonly run: (ctx: RequestContext) => Promise<void>;
 };
 
 type Request<Query extends z.ZodType, Body extends z.ZodType> = {
@@ -107,22 +109,31 @@ export type KeyDefinition<
   readonly handle: (request: Request<Query, Body>) => Result;
 };
 
-/** @param respond sends what the handler returns; the request has been checked by then */
-export const buildKeyEndpoint = <
-  Query extends z.ZodType,
+/**
+ * Defines an endpoint for clients with a key. The compiler checks the handler's result against the schema, and the tests
+ * check real responses against the API description, so responses are not parsed again at run time. A handler may return
+ * JSON text, so that a replay can be byte-identical; if it sets an ETag that matches the request's If-None-Match, the
+ * response is a 304. One that returns null has responded itself.
+ */
+export const keyEndpoint = <
   Body extends z.ZodType,
   ResponseBody extends z.ZodType,
-  Result,
->(
-  { handle, checkBody = () => null, ...endpoint }: KeyDefinition<Query, Body, ResponseBody, Result>,
-  respond: (ctx: RequestContext, handle: () => Result) => Promise<void>,
-): Endpoint => {
+  Query extends z.ZodType = z.ZodType,
+>({
+  handle,
+  checkBody = () => null,
+  ...endpoint
+}: KeyDefinition<
+  Query,
+  Body,
+  ResponseBody,
+  Promise<z.output<ResponseBody> | string | null>
+>): Endpoint => {
   const { schemas } = endpoint;
   const hasKeyField = hasIdempotencyKeyField(schemas.body);
   return {
     ...endpoint,
     run: async (ctx) => {
-      const caller = callerOf(ctx);
       const given = ctx.request.body;
       const problem = checkBody(given) ?? (hasKeyField ? findWrongKey(given) : null);
       if (problem !== null) {
@@ -135,35 +146,18 @@ export const buildKeyEndpoint = <
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- without a schema the type of the value is unknown.
       const request = {
         ctx,
-        caller,
+        caller: callerOf(ctx),
         query: schemas.query && parseQuery(schemas.query, ctx.querystring),
         body: schemas.body && parseBody(schemas.body, body),
       } as Request<Query, Body>;
-      await respond(ctx, () => handle(request));
+      const result = await handle(request);
+      if (result !== null) {
+        ctx.res.setHeader("Content-Type", JSON_TYPE);
+        ctx.body = typeof result === "string" ? result : JSON.stringify(result);
+        if (isFresh(ctx)) {
+          ctx.status = 304;
+        }
+      }
     },
   };
 };
-
-/**
- * Defines an endpoint for clients with a key. The compiler checks the handler's result against the schema, and the tests
- * check real responses against the API description, so responses are not parsed again at run time. A handler may return
- * JSON text, so that a replay can be byte-identical; if it sets an ETag that matches the request's If-None-Match, the
- * response is a 304.
- */
-export const keyEndpoint = <
-  Body extends z.ZodType,
-  ResponseBody extends z.ZodType,
-  Query extends z.ZodType = z.ZodType,
->(
-  definition: KeyDefinition<Query, Body, ResponseBody, Promise<z.output<ResponseBody> | string>>,
-): Endpoint =>
-  buildKeyEndpoint(definition, async (ctx, handle) => {
-    const result = await handle();
-    ctx.body = result;
-    if (typeof result === "string") {
-      ctx.type = "application/json";
-      if (isFresh(ctx)) {
-        ctx.status = 304;
-      }
-    }
-  });

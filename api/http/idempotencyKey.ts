@@ -26,12 +26,15 @@ const unquote = (given: string): string =>
  * @throws DomainError request_invalid
  */
 export const readIdempotencyKey = (ctx: RequestContext): string | null => {
+  const given = ctx.req.headers["idempotency-key"];
+  if (typeof given !== "string") {
+    return null;
+  }
   // Node joins repeated headers into one value, which would be a key that the client never sent.
   if ((ctx.req.headersDistinct["idempotency-key"] ?? []).length > 1) {
     throw invalidRequest("Idempotency-Key: must be given at most once");
   }
-  const given = ctx.req.headers["idempotency-key"];
-  if (typeof given !== "string" || given.trim() === "") {
+  if (given.trim() === "") {
     return null;
   }
   // Two different keys must not become one.
@@ -42,9 +45,8 @@ export const readIdempotencyKey = (ctx: RequestContext): string | null => {
   return parseRequest(headerSchema, headers, "parameter")["Idempotency-Key"];
 };
 
-/** Returns whether a name is the field's, in whatever case and with whatever separators. */
-const isKeyName = (name: string): boolean =>
-  name.toLowerCase().replaceAll(/[-_\s]/gu, "") === "idempotencykey";
+/** What a misspelt name of the field has, such as `idempotencyKey`, `idempotency-key` or `idempotency_keyy`. */
+const LIKE_FIELD = /idemp/iu;
 
 /**
  * Returns the message of a 400 for a body that has the key under another name than the right one, or null: if it were
@@ -52,7 +54,7 @@ const isKeyName = (name: string): boolean =>
  */
 export const findWrongKey = (body: unknown, rightName: string = FIELD): string | null => {
   const names = typeof body === "object" && body !== null ? Object.keys(body) : [];
-  const wrong = names.find((name) => name !== rightName && isKeyName(name));
+  const wrong = names.find((name) => name !== rightName && LIKE_FIELD.test(name));
   return wrong === undefined
     ? null
     : describeIssues(

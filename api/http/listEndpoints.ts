@@ -2,14 +2,12 @@ import type { z } from "zod";
 import { EXPORT_FORMATS, formatHead, formatRows } from "../../runtime/formatRows.ts";
 import type { ExportFormat } from "../../runtime/formatRows.ts";
 import { inChunks } from "../../runtime/inChunks.ts";
-import { accountModeKey } from "../../modules/records/owner.rules.ts";
 import type { Gate } from "../../runtime/gate.ts";
-import { leaveDoor } from "../../runtime/server/openDoor.ts";
-import { callerOf } from "./requestContext.ts";
 import type { RequestContext } from "./requestContext.ts";
-import { buildKeyEndpoint } from "./endpoint.ts";
+import { keyEndpoint } from "./endpoint.ts";
 import type { Endpoint, KeyDefinition } from "./endpoint.ts";
 import { parseQueryString } from "./parseRequest.ts";
+import { runAt } from "./requestTurns.ts";
 import { streamText } from "./streamText.ts";
 
 /** How lists are sent. */
@@ -98,45 +96,47 @@ export async function* pageOrAll(
 export const listEndpoint = <Query extends z.ZodType, ResponseBody extends z.ZodType>(
   {
     exported,
+    handle,
     ...rest
   }: KeyDefinition<Query, z.ZodType, ResponseBody, List<z.output<ResponseBody>>> & {
     readonly exported: ListExport;
   },
   { gate, writeTimeoutMs }: Streaming,
-): Endpoint => {
-  const description = {
-    ...rest.description,
-    errors: {
-      ...rest.description.errors,
-      queue_full:
-        "Too many requests are waiting to read records, or this one takes too long. Try again, or select fewer records.",
+): Endpoint =>
+  keyEndpoint<z.ZodType, ResponseBody, Query>({
+    ...rest,
+    description: {
+      ...rest.description,
+      errors: {
+        ...rest.description.errors,
+        queue_full:
+          "Too many requests are waiting to read records, or this one takes too long. Try again, or select fewer records.",
+      },
+      isExported: true,
+      responseHeaders: {
+        ...rest.description.responseHeaders,
+        "Content-Disposition": "The name of the file. Only of CSV and NDJSON.",
+      },
     },
-    isExported: true,
-    responseHeaders: {
-      ...rest.description.responseHeaders,
-      "Content-Disposition": "The name of the file. Only of CSV and NDJSON.",
-    },
-  };
-  return buildKeyEndpoint({ ...rest, description }, async (ctx, handle) => {
-    const format = requestedFormat(ctx);
-    if (ctx.method === "HEAD") {
-      ctx.status = 200;
-      ctx.type = format === null ? "application/json" : EXPORT_FORMATS[format].contentType;
-      return;
-    }
-    const { json, rows } = handle();
-    const pieces = format === null ? json() : formatPages(ctx, format, exported, rows());
-    if (!isText(pieces)) {
-      ctx.body = await pieces;
-      return;
-    }
-    leaveDoor(ctx.req);
-    ctx.state.gate = gate;
-    await gate.run(accountModeKey(callerOf(ctx)), async () => {
-      // The client may have gone while the list waited.
-      if (!ctx.res.destroyed) {
-        await streamText(ctx, inChunks(pieces), writeTimeoutMs);
+    handle: async (request) => {
+      const { ctx } = request;
+      const format = requestedFormat(ctx);
+      if (ctx.method === "HEAD") {
+        ctx.status = 200;
+        ctx.type = format === null ? "application/json" : EXPORT_FORMATS[format].contentType;
+        return null;
       }
-    });
+      const { json, rows } = handle(request);
+      const pieces = format === null ? json() : formatPages(ctx, format, exported, rows());
+      if (!isText(pieces)) {
+        return pieces;
+      }
+      await runAt(ctx, gate, async () => {
+        // The client may have gone while the list waited.
+        if (!ctx.res.destroyed) {
+          await streamText(ctx, inChunks(pieces), writeTimeoutMs);
+        }
+      });
+      return null;
+    },
   });
-};

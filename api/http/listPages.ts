@@ -74,14 +74,11 @@ export const LINK_HEADER = {
   Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page, and of the whole list.',
 };
 
-const rowFields = z.record(z.string(), z.unknown());
-type RowFields = Readonly<z.output<typeof rowFields>>;
-
 /** What one query of a list has found. */
-type SearchedRows = {
-  readonly rows: Iterable<object>;
-  /** The fields of the last row that it has read, found or not, which links need; null if no row may follow. */
-  readonly last: RowFields | null;
+type SearchedRows<Row, Last> = {
+  readonly rows: Iterable<Row>;
+  /** The last row that it has read, found or not; null if no row may follow. */
+  readonly last: Last | null;
 };
 
 /** Ends a list when its client has disconnected. */
@@ -101,19 +98,19 @@ async function* untilClosed<Page>(
  * Reads the first rows of a list: at most `limit`, fewer if they are large or if the search for them takes long.
  * @returns `last`: the row after which the next page begins; null if there is none
  */
-const readRows = async (
-  pages: AsyncIterable<SearchedRows>,
+const readRows = async <Row, Last>(
+  pages: AsyncIterable<SearchedRows<Row, Last>>,
   limit: number,
   searchMs: number,
-): Promise<{ readonly rows: readonly object[]; readonly last: RowFields | null }> => {
+): Promise<{ readonly rows: readonly Row[]; readonly last: Row | Last | null }> => {
   const endsAtMs = performance.now() + searchMs;
-  const rows: object[] = [];
+  const rows: Row[] = [];
   let bytes = 0;
   for await (const page of pages) {
     for (const row of page.rows) {
       bytes += Buffer.byteLength(JSON.stringify(row));
       if (rows.length === limit || (rows.length > 0 && bytes > PAGE_BYTES)) {
-        return { rows, last: rowFields.parse(rows.at(-1)) };
+        return { rows, last: rows.at(-1) ?? null };
       }
       rows.push(row);
     }
@@ -178,21 +175,21 @@ async function* listJson(
 }
 
 /** A list that is sent whole, or as one page. */
-type PagedList = {
+type PagedList<Row, Last> = {
   /** How many rows the page has at most; null for the whole list. */
   readonly limit: number | null;
   /** The list from the first row of the response on. */
-  readonly found: () => AsyncIterable<SearchedRows>;
+  readonly found: () => AsyncIterable<SearchedRows<Row, Last>>;
   /** Returns the JSON before the rows, which opens the array that they are in. */
   readonly readHead: () => Promise<string>;
   /** Returns the parameters of the link to the page after a row. */
-  readonly linkOf: (last: RowFields) => Readonly<Record<string, string>>;
+  readonly linkOf: (last: Row | Last) => Readonly<Record<string, string>>;
 };
 
 /** Returns a list whole, or only its first page if there is a limit, with the header `Link` if another page follows. */
-export const pagedList = (
+export const pagedList = <Row extends object, Last>(
   ctx: RequestContext,
-  { limit, found, readHead, linkOf }: PagedList,
+  { limit, found, readHead, linkOf }: PagedList<Row, Last>,
   {
     streaming: { pageSearchMs },
     publicBaseUrl,
@@ -201,7 +198,7 @@ export const pagedList = (
     readonly publicBaseUrl: () => string;
   },
 ) => {
-  async function* rows(): AsyncGenerator<Iterable<object>, void, void> {
+  async function* rows(): AsyncGenerator<Iterable<Row>, void, void> {
     // While a search finds nothing, nothing is written that would fail when the client has disconnected.
     const pages = untilClosed(ctx, found());
     if (limit === null) {

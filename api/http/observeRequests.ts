@@ -9,13 +9,10 @@ import { SpanKind, SpanStatusCode } from "@opentelemetry/api";
 
 const REQUEST_ID = /^[\u0021-\u007E]{1,128}$/u;
 
-/** Sets the request's id, the client's own if it is well-formed, and returns it in `X-Request-Id`. */
-export const identifyRequest: Middleware<ApiState> = (ctx, next) => {
-  const given = ctx.req.headers["x-request-id"];
-  const requestId = typeof given === "string" && REQUEST_ID.test(given) ? given : randomUUID();
-  ctx.state.requestId = requestId;
-  ctx.res.setHeader("X-Request-Id", requestId);
-  return next();
+/** Returns the client's own id of a request if it is well-formed, or a new one. */
+const requestIdOf = ({ headers }: IncomingMessage): string => {
+  const given = headers["x-request-id"];
+  return typeof given === "string" && REQUEST_ID.test(given) ? given : randomUUID();
 };
 
 /** Longer than any IP address; what a client invents is not logged at length. */
@@ -46,8 +43,8 @@ export type RequestObserver = (
 ) => void;
 
 /**
- * Logs each request once, successful probes at the level debug, and reports it to the metrics. The log has the route's
- * pattern, the key's id and the client's address, and nothing that the client sent, because paths, queries and bodies may
+ * Gives each request an id, which its response has in `X-Request-Id`, logs it once, successful probes at the level debug, and
+ * reports it to the metrics. The log has the route's pattern, the key's id and the client's address, and nothing that the client sent, because paths, queries and bodies may
  * contain keys and personal data.
  */
 export const observeRequest =
@@ -63,11 +60,14 @@ export const observeRequest =
   async (ctx, next) => {
     const startedAtMs = performance.now();
     const { req, res, state } = ctx;
+    const requestId = requestIdOf(req);
+    state.requestId = requestId;
+    res.setHeader("X-Request-Id", requestId);
     // A request whose body was not read to its end has no socket any more.
     const address = clientAddress(req, trustedProxies);
     await next();
     const durationMs = performance.now() - startedAtMs;
-    const { route = "unknown", requestId, caller } = state;
+    const { route = "unknown", caller } = state;
     const { method = "" } = req;
     const status = res.statusCode;
     observe({ method, route, status }, durationMs / 1000);

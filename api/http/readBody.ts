@@ -1,11 +1,11 @@
 import { isUtf8 } from "node:buffer";
+import { EventEmitter } from "node:events";
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
-import { Readable } from "node:stream";
 import type { Middleware } from "koa";
 import bodyParser from "koa-bodyparser";
 import { currentClient } from "../../runtime/client.ts";
 import { Gate } from "../../runtime/gate.ts";
-import { holdBytes, withoutPlace } from "../../runtime/server/openDoor.ts";
+import { passOf } from "../../runtime/server/openDoor.ts";
 import { HttpError } from "./httpError.ts";
 import type { RequestContext, ApiState } from "./requestContext.ts";
 
@@ -28,41 +28,42 @@ const CHUNK_BYTES = 512;
  * @throws HttpError body_too_large, request_malformed if the client disconnects, and what `use` throws
  * @throws DomainError queue_full
  */
-const receiveBody = <Result>(
+const receiveBody = async <Result>(
   request: IncomingMessage,
   limitKib: number,
   use: (body: Buffer) => Promise<Result> | Result,
-): Promise<Result> =>
-  withoutPlace(request, async () => {
-    const announcedBytes = Number(request.headers["content-length"] ?? 0);
-    const arriving: AsyncIterable<unknown> = request.iterator({ destroyOnReturn: false });
-    const chunks: Buffer[] = [];
-    let bytes = 0;
-    const hold = (): void => {
-      if (Math.max(bytes, announcedBytes) > limitKib * 1024) {
-        throw bodyTooLarge(limitKib);
-      }
-      holdBytes(request, Math.max(announcedBytes, bytes, chunks.length * CHUNK_BYTES));
-    };
-    try {
-      hold();
-      for await (const chunk of arriving) {
-        if (Buffer.isBuffer(chunk)) {
-          chunks.push(chunk);
-          bytes += chunk.length;
-          hold();
-        }
-      }
-      return await use(Buffer.concat(chunks));
-    } catch (error) {
-      throw request.errored
-        ? malformed("the body ended before its announced length", error)
-        : error;
-    } finally {
-      holdBytes(request, 0);
-      request.resume();
+): Promise<Result> => {
+  const pass = passOf(request);
+  const announcedBytes = Number(request.headers["content-length"] ?? 0);
+  const arriving: AsyncIterable<unknown> = request.iterator({ destroyOnReturn: false });
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  const hold = (): void => {
+    if (Math.max(bytes, announcedBytes) > limitKib * 1024) {
+      throw bodyTooLarge(limitKib);
     }
-  });
+    pass?.gate.hold(pass, Math.max(announcedBytes, bytes, chunks.length * CHUNK_BYTES));
+  };
+  pass?.gate.leave(pass);
+  try {
+    hold();
+    for await (const chunk of arriving) {
+      if (Buffer.isBuffer(chunk)) {
+        chunks.push(chunk);
+        bytes += chunk.length;
+        hold();
+      }
+    }
+    return await use(Buffer.concat(chunks));
+  } catch (error) {
+    throw request.errored ? malformed("the body ended before its announced length", error) : error;
+  } finally {
+    pass?.gate.hold(pass, 0);
+    // It has had its turn.
+    pass?.gate.retake(pass);
+    request.resume();
+  }
+};
 
 /**
  * Rejects a body that is not UTF-8. A decoder would replace its invalid bytes, and the replacements would be stored.
@@ -163,9 +164,15 @@ const nextTurn = (): Promise<void> =>
     setImmediate(resolve);
   });
 
-/** Returns the context of the same request with a body that has been received. */
-const withBody = (ctx: RequestContext, body: Buffer): RequestContext =>
-  Object.create(ctx, { req: { value: Object.assign(Readable.from([body]), { headers: {} }) } });
+const EMPTY = Buffer.alloc(0);
+
+/** Returns a body that has been received as what the parser reads: a request with no headers that says anything of it. */
+const streamOf = (body: Buffer): EventEmitter => {
+  const stream = Object.assign(new EventEmitter(), { headers: {} });
+  // A stream of Node's would cost more than to parse the body. The parser listens by then.
+  void Promise.resolve().then(() => stream.emit("data", body) && stream.emit("end"));
+  return stream;
+};
 
 const done = (): Promise<void> => Promise.resolve();
 
@@ -182,7 +189,12 @@ export const readBody = (limitKib: number): Middleware<ApiState> => {
       throw malformed(`the body is not a valid JSON object: ${error.message}`, error);
     },
   };
-  const parse = bodyParser(options);
+  const parser = bodyParser(options);
+  const parse = ({ request }: RequestContext, body: Buffer): Promise<unknown> => {
+    requireUtf8(body);
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the parser uses nothing else of a context.
+    return parser({ request, req: streamOf(body) } as unknown as RequestContext, done);
+  };
   return async (ctx, next) => {
     const { req, res } = ctx;
     const isChunked = req.headers["transfer-encoding"] !== undefined;
@@ -190,25 +202,21 @@ export const readBody = (limitKib: number): Middleware<ApiState> => {
     if (isChunked || announced > 0) {
       requireJson(req.headers);
     }
-    const isEncoded = req.headers["content-encoding"] !== undefined;
-    if (!isChunked && !isEncoded && announced <= LONG_BODY_BYTES) {
+    if (!isChunked && announced <= LONG_BODY_BYTES) {
       if (!req.complete) {
         await nextTurn();
       }
       if (req.complete) {
         const received: unknown = req.read();
-        if (Buffer.isBuffer(received)) {
-          requireUtf8(received);
-          req.unshift(received);
-        }
-        return parse(ctx, next);
+        await parse(ctx, Buffer.isBuffer(received) ? received : EMPTY);
+        await next();
+        return;
       }
     }
     const endTurn = await receiveBody(req, limitKib, async (body) => {
       const end = body.length > LONG_BODY_BYTES ? await takeTurnOfLongBody(res) : () => {};
       try {
-        requireUtf8(body);
-        await parse(withBody(ctx, body), done);
+        await parse(ctx, body);
         return end;
       } catch (error) {
         end();
@@ -216,6 +224,7 @@ export const readBody = (limitKib: number): Middleware<ApiState> => {
       }
     });
     try {
+      // What follows at once, the validation, belongs to the turn.
       return next();
     } finally {
       endTurn();

@@ -1,73 +1,41 @@
-import type { Middleware } from "koa";
 import { accountModeKey } from "../../modules/records/owner.rules.ts";
-import type { TakePermit } from "../../db/rateLimits.ts";
 import { runForClient } from "../../runtime/client.ts";
-import { DomainError } from "../../runtime/errors.rules.ts";
 import { Gate } from "../../runtime/gate.ts";
-import { leaveDoor, nameClient } from "../../runtime/server/openDoor.ts";
-import { clientAddress } from "./observeRequests.ts";
+import { nameClient, passOf } from "../../runtime/server/openDoor.ts";
 import { callerOf } from "./requestContext.ts";
-import type { ApiState, RequestContext } from "./requestContext.ts";
+import type { RequestContext } from "./requestContext.ts";
 
 /** Runs a request as one of a client, for whose turn it may wait before its body is read, and its queries as those of a group. */
-const runAs = (
+export const runAs = async (
   { req }: RequestContext,
   client: string,
   group: string,
-  next: () => Promise<unknown>,
-): Promise<unknown> => {
+  work: () => Promise<unknown>,
+): Promise<void> => {
   const turn = nameClient(req, client);
-  return turn === null ? runForClient(group, next) : turn.then(() => runForClient(group, next));
+  if (turn !== null) {
+    await turn;
+  }
+  await runForClient(group, work);
 };
 
-/** Runs requests for their accounts. */
-export const runForAccounts: Middleware<ApiState> = (ctx, next) => {
-  const name = accountModeKey(callerOf(ctx));
-  return runAs(ctx, name, name, next);
+/** Runs a request at another gate than that of the process, which decides from now on when it runs. */
+export const runAt = <Result>(
+  ctx: RequestContext,
+  gate: Gate,
+  work: () => Promise<Result>,
+): Promise<Result> => {
+  const pass = passOf(ctx.req);
+  pass?.gate.leave(pass);
+  ctx.state.gate = gate;
+  return gate.run(accountModeKey(callerOf(ctx)), work);
 };
 
-/**
- * Runs requests of a route that needs no key. Whatever key one claims to have, its address is its client. Its queries wait
- * among those of the route, so that many addresses do not get more connections than an account.
- */
-export const runForVisitors =
-  (route: string, trustedProxies: number): Middleware<ApiState> =>
-  (ctx, next) =>
-    runAs(ctx, clientAddress(ctx.req, trustedProxies) ?? "", route, next);
-
-const RATE_WINDOW_MS = 1000;
-
-/** Limits how many requests of one key an endpoint accepts in any second; a rejected request has no effect. */
-export const limitRate =
-  ({
-    takePermit,
-    endpoint,
-    requestsPerSecond,
-  }: {
-    readonly takePermit: TakePermit;
-    readonly endpoint: string;
-    readonly requestsPerSecond: number;
-  }): Middleware<ApiState> =>
-  async (ctx, next) => {
-    const limit = { requests: requestsPerSecond, windowMs: RATE_WINDOW_MS };
-    if (!(await takePermit(`${callerOf(ctx).keyId} ${endpoint}`, limit))) {
-      throw new DomainError("rate_limited", "rate limit exceeded");
-    }
-    await next();
-  };
+/** In which the requests of one key to an endpoint are limited. */
+export const RATE_WINDOW_MS = 1000;
 
 /** Each may take some ten megabytes until its response has been read. */
-const CONCURRENT_BATCHES = 16;
-
-/** Lets batches wait while this process records too many. */
-export const limitBatches = (): Middleware<ApiState> => {
-  const gate = new Gate({ places: CONCURRENT_BATCHES });
-  return (ctx, next) => {
-    leaveDoor(ctx.req);
-    ctx.state.gate = gate;
-    return gate.run(accountModeKey(callerOf(ctx)), next);
-  };
-};
+export const CONCURRENT_BATCHES = 16;
 
 /** Of lists that are sent at the same time. Each may hold a megabyte until its client has read it. */
 const MAXIMUM_LISTS = 64;

@@ -2,8 +2,6 @@ import { hash } from "node:crypto";
 import type { RequestContext } from "./requestContext.ts";
 import { isFresh } from "./endpoint.ts";
 
-export const JSON_TYPE = "application/json; charset=utf-8";
-
 type Rendered = {
   readonly type: string;
   readonly body: string | Buffer;

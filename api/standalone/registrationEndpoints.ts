@@ -111,9 +111,9 @@ const listOf = (kind: Kind, context: EndpointContext): Endpoint => {
           ctx,
           {
             limit,
-            found: () => presentSearched(pages, presentRegistration, ({ id }) => ({ id })),
+            found: () => presentSearched(pages, presentRegistration),
             readHead: async () => headOf(kind, await readTotals()),
-            linkOf: ({ id }) => ({ after: String(id) }),
+            linkOf: ({ id }) => ({ after: id }),
           },
           context,
         );

@@ -99,9 +99,9 @@ const listOf = (context: StandaloneContext): Endpoint =>
             found: () => listUsageReports(context, { accountId, mode }, part),
             readHead: () => Promise.resolve('{"usage":['),
             linkOf: ({ registration_id: id, kind }) => ({
-              starting_after: String(id),
+              starting_after: id,
               // After the last kind comes no other. A tree that was imported with the same id would be found first.
-              ...(kind === KINDS.at(-1) && { kind: String(kind) }),
+              ...(kind === KINDS.at(-1) && { kind }),
             }),
           },
           context,

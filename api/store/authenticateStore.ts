@@ -1,12 +1,12 @@
 import type { IncomingHttpHeaders } from "node:http";
-import type { Middleware } from "koa";
+import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { KEY_PREFIX } from "../../modules/accounts/apiKeys.rules.ts";
 import { normalizeDomain } from "../../modules/stores/stores.rules.ts";
 import { cacheLookups } from "../../modules/accounts/cacheLookups.ts";
 import { listStoresNamed } from "../../modules/stores/stores.sql.ts";
 import { createLookups } from "../../db/batching/joinCalls.ts";
 import type { StoreAppContext } from "../context.ts";
-import type { ApiState } from "../http/requestContext.ts";
+import type { RequestContext } from "../http/requestContext.ts";
 import { HttpError } from "../http/httpError.ts";
 import { decodeHeader } from "../http/parseRequest.ts";
 import { valueOfAliases } from "./fields.ts";
@@ -49,25 +49,25 @@ const storeNameOf = (headers: IncomingHttpHeaders): StoreName | null => {
 };
 
 /**
- * Rejects requests whose key is not valid for the store that they name. The store is checked after the key: without a valid
+ * Returns the caller of a request. Throws an error if its key is not valid for the store that it names. The store is checked after the key: without a valid
  * key, a caller cannot find out which stores exist. Stores are cached as briefly as keys.
  */
 export const authenticateStore = ({
   db,
   authenticator,
-}: Pick<StoreAppContext, "db" | "authenticator">): Middleware<ApiState> => {
+}: Pick<StoreAppContext, "db" | "authenticator">) => {
   const findBy = (property: StoreName["property"]) =>
     cacheLookups(
       createLookups((names) => listStoresNamed(db, property, names)),
       () => performance.now(),
     );
   const stores = { domain: findBy("domain"), userId: findBy("userId") };
-  return async (ctx, next) => {
-    const key = headerOf(ctx.req.headers, "api_key");
+  return async ({ req: { headers } }: RequestContext): Promise<Caller> => {
+    const key = headerOf(headers, "api_key");
     if (key === "") {
       throw new HttpError("key_missing", "the header api_key is missing");
     }
-    const named = storeNameOf(ctx.req.headers);
+    const named = storeNameOf(headers);
     const hasOtherPrefix = STANDALONE_PREFIXES.some((prefix) => key.startsWith(prefix));
     const caller = hasOtherPrefix ? null : await authenticator(key);
     // Imported keys do not show their interface by a prefix.
@@ -81,7 +81,6 @@ export const authenticateStore = ({
     if (!caller || caller.accountId !== store?.id) {
       throw new HttpError("store_key_invalid", "invalid API key for this store");
     }
-    ctx.state.caller = caller;
-    await next();
+    return caller;
   };
 };

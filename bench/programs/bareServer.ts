@@ -37,7 +37,7 @@ const writes = new GroupCommit<RegistrationEntry, number>({
   accountOf: ({ accountId }) => accountId,
   write: async (entries) => {
     const inserted = db && (await insertRegistrations(db, entries, new Date()));
-    return entries.map(() => inserted?.totals[0]?.total ?? 0);
+    return entries.map(() => inserted?.totals.size ?? 0);
   },
 });
 

@@ -7,7 +7,7 @@ import { Gate } from "../../runtime/gate.ts";
 import { activeSpan, inSpan } from "../../runtime/tracing.ts";
 import { isContentError } from "../databaseErrors.ts";
 
-/** The result of an entry whose account another transaction has locked. The entry is written again, alone. */
+/** The result of an entry whose account another transaction has locked. The account's entries are then written alone. */
 export const LOCKED: unique symbol = Symbol("locked");
 
 type Written<Result> = Result | typeof LOCKED;
@@ -37,7 +37,6 @@ export type BatchObserver = (size: number, durationSeconds: number) => void;
 
 type Waiting<Entry, Result> = {
   readonly account: Account<Entry, Result>;
-  readonly size: 1;
   readonly entry: Entry;
   /** The request's span, if its trace is recorded. */
   readonly span: Span | undefined;
@@ -54,7 +53,6 @@ type Account<Entry, Result> = {
   readonly waiting: (Waiting<Entry, Result> | Job)[];
   /** Whether it is ready to be written, or being written. */
   isScheduled: boolean;
-  isLocked: boolean;
 };
 
 /** Larger batches are no faster per row, and make the first request of a batch wait for the last. */
@@ -62,9 +60,11 @@ const MAXIMUM_BATCH = 400;
 /** Two, so that a long write does not delay all accounts that must be written alone. */
 const ALONE_WRITERS = 2;
 
-/** How long an account with a rejected entry is written alone, and the maximum number of such accounts. */
+/** How long an account is written alone after an entry of it was rejected, or another transaction had locked it. */
 const REJECTED_MS = 60_000;
-const MAXIMUM_REJECTED = 10_000;
+const LOCKED_MS = 1000;
+/** How many such accounts are remembered. */
+const MAXIMUM_APART = 10_000;
 
 const SPAN_NAME = "write batch";
 
@@ -99,9 +99,9 @@ const inBatchSpan = <Result>(
  * Accounts take turns: each batch has the same number of entries of every account that waits, as far as it has them. What
  * one account submits is written in its order of arrival.
  *
- * What would make others wait or fail is written alone, beside the batches: jobs, the entries of an account that is locked
- * elsewhere, and for a minute those of an account of which the database has rejected something. If the database rejects a
- * batch, its halves are tried until the account, and then the entry, fails alone.
+ * What would make others wait or fail is written alone, beside the batches: jobs, and for a while the entries of an account
+ * that was locked elsewhere or of which the database has rejected something. If the database rejects a batch, its halves are
+ * tried until the account, and then the entry, fails alone.
  */
 export class GroupCommit<Entry, Result> {
   readonly #options: Options<Entry, Result>;
@@ -110,7 +110,8 @@ export class GroupCommit<Entry, Result> {
   readonly #accounts = new Map<string, Account<Entry, Result>>();
   /** Accounts with entries for the next batch, in the order of their turns. */
   readonly #ready = new Set<Account<Entry, Result>>();
-  readonly #rejected = new LRUCache<string, true>({ max: MAXIMUM_REJECTED, ttl: REJECTED_MS });
+  /** The accounts that are written alone. */
+  readonly #apart = new LRUCache<string, true>({ max: MAXIMUM_APART, ttl: REJECTED_MS });
   // What waits is bounded by the requests that the process runs.
   readonly #alone = new Gate({
     places: ALONE_WRITERS,
@@ -118,7 +119,6 @@ export class GroupCommit<Entry, Result> {
     maximumWaitMs: Infinity,
   });
   #isWriting = false;
-  #waitingCount = 0;
   #drained = Promise.withResolvers<void>();
 
   constructor(options: Options<Entry, Result>) {
@@ -130,7 +130,7 @@ export class GroupCommit<Entry, Result> {
   readonly submit = (entry: Entry): Promise<Result> =>
     new Promise((resolve, reject) => {
       const account = this.#openAccount(this.#options.accountOf(entry));
-      this.#add(account, { account, size: 1, entry, span: activeSpan(), resolve, reject });
+      this.#add(account, { account, entry, span: activeSpan(), resolve, reject });
     });
 
   /**
@@ -160,22 +160,20 @@ export class GroupCommit<Entry, Result> {
   };
 
   /** How many rows wait. */
-  readonly queueLength = (): number => this.#waitingCount;
+  readonly queueLength = (): number =>
+    this.#accounts
+      .values()
+      .flatMap(({ waiting }) => waiting)
+      .reduce((sum, item) => sum + ("run" in item ? item.size : 1), 0);
 
   #openAccount(id: string): Account<Entry, Result> {
-    const account = this.#accounts.get(id) ?? {
-      id,
-      waiting: [],
-      isScheduled: false,
-      isLocked: false,
-    };
+    const account = this.#accounts.get(id) ?? { id, waiting: [], isScheduled: false };
     this.#accounts.set(id, account);
     return account;
   }
 
   #add(account: Account<Entry, Result>, item: Waiting<Entry, Result> | Job): void {
     account.waiting.push(item);
-    this.#waitingCount += item.size;
     this.#schedule(account);
   }
 
@@ -194,7 +192,7 @@ export class GroupCommit<Entry, Result> {
       return;
     }
     account.isScheduled = true;
-    if ("run" in first || account.isLocked || this.#rejected.has(account.id)) {
+    if ("run" in first || this.#apart.has(account.id)) {
       void runForAll(() => this.#alone.run(account.id, () => this.#writeAlone(account)));
       return;
     }
@@ -238,7 +236,6 @@ export class GroupCommit<Entry, Result> {
     const [first] = account.waiting;
     if (first && "run" in first) {
       account.waiting.shift();
-      this.#waitingCount -= first.size;
       await first.run();
     } else {
       await this.#write(this.#take([account]), { isAlone: true });
@@ -263,7 +260,6 @@ export class GroupCommit<Entry, Result> {
     for (const [account, taken] of Map.groupBy(batch, (waiting) => waiting.account)) {
       account.waiting.splice(0, taken.length);
     }
-    this.#waitingCount -= batch.length;
     return batch;
   }
 
@@ -271,7 +267,6 @@ export class GroupCommit<Entry, Result> {
     for (const waiting of entries.toReversed()) {
       waiting.account.waiting.unshift(waiting);
     }
-    this.#waitingCount += entries.length;
   }
 
   async #write(batch: readonly Waiting<Entry, Result>[], options: WriteOptions): Promise<void> {
@@ -287,9 +282,8 @@ export class GroupCommit<Entry, Result> {
     }
     this.#options.observeBatch?.(batch.length, (performance.now() - startedAtMs) / 1000);
     const locked = batch.filter((_, index) => results[index] === LOCKED);
-    const lockedAccounts = new Set(locked.map(({ account }) => account));
-    for (const { account } of batch) {
-      account.isLocked = lockedAccounts.has(account);
+    for (const { account } of locked) {
+      this.#apart.set(account.id, true, { ttl: LOCKED_MS });
     }
     this.#putBack(locked);
     // The next batch is sent first, so that the database works while this process sends responses.
@@ -303,7 +297,7 @@ export class GroupCommit<Entry, Result> {
   }
 
   /**
-   * Writes the halves of what could not be written because of its content: between accounts, and then the entries of one
+   * Writes the halves of what could not be written because of its content: of the accounts, and then of the entries of one
    * account, which is written alone from then on. Rejects what cannot be divided.
    */
   async #divide(
@@ -311,27 +305,23 @@ export class GroupCommit<Entry, Result> {
     options: WriteOptions,
     error: unknown,
   ): Promise<void> {
-    const accounts = [...new Set(batch.map(({ account }) => account))];
+    const accounts = [...Map.groupBy(batch, ({ account }) => account)];
+    const [[only] = []] = accounts.length === 1 ? accounts : [];
     const isOfContent = isContentError(error);
-    if (isOfContent && accounts.length === 1) {
-      this.#rejected.set(accounts[0]?.id ?? "", true);
+    if (isOfContent && only) {
+      this.#apart.set(only.id, true);
     }
     if (!isOfContent || batch.length <= 1) {
       for (const { reject } of batch) {
         reject(error);
       }
-    } else if (accounts.length === 1 && !options.isAlone) {
+    } else if (only && !options.isAlone) {
       this.#putBack(batch);
     } else {
-      const half = new Set(accounts.slice(0, Math.ceil(accounts.length / 2)));
-      const middle = Math.ceil(batch.length / 2);
-      const isFirst = ({ account }: Waiting<Entry, Result>, index: number): boolean =>
-        accounts.length === 1 ? index < middle : half.has(account);
-      await this.#write(batch.filter(isFirst), options);
-      await this.#write(
-        batch.filter((waiting, index) => !isFirst(waiting, index)),
-        options,
-      );
+      const parts = only ? batch.map((entry) => [entry]) : accounts.map(([, entries]) => entries);
+      const middle = Math.ceil(parts.length / 2);
+      await this.#write(parts.slice(0, middle).flat(), options);
+      await this.#write(parts.slice(middle).flat(), options);
     }
   }
 }

@@ -7,6 +7,7 @@ import type { AccountMode, Owner } from "../records/owner.rules.ts";
 import { findExcess } from "../accounts/limits.rules.ts";
 import type { DomainError } from "../../runtime/errors.rules.ts";
 import type { NewRegistration } from "./registrations.rules.ts";
+import { totalTooLarge } from "./totals.sql.ts";
 
 const keyOf = (owner: Owner, idempotencyKey: string): string =>
   `${ownerKey(owner)}/${idempotencyKey}`;
@@ -39,20 +40,30 @@ export const findRejections = <Entry extends Owner & { readonly idempotencyKey: 
   return rejections;
 };
 
-/** Compares entries with the limits of their accounts. */
+/**
+ * Compares entries with the limits of their accounts.
+ * @param room how many units may be added to the total of their owner
+ */
 const findExcesses = <Entry extends NewRegistration>(
   entries: readonly Entry[],
   limits: readonly LockedLimit[],
   knownKeys: readonly string[],
+  room: number,
 ): ReadonlyMap<Entry, DomainError> => {
   const uses = new Map(limits.map((each) => [accountModeKey(each), each]));
+  let left = room;
   return findRejections(entries, knownKeys, (entry) => {
     const use = uses.get(accountModeKey(entry));
-    const excess = entry.refusal ?? (use ? findExcess(use, "count", entry.count) : null);
-    if (use && excess === null) {
-      uses.set(accountModeKey(use), { ...use, countToday: use.countToday + entry.count });
+    const { count, refusal } = entry;
+    const excess = refusal ?? (use ? findExcess(use, "count", count) : null);
+    if (excess !== null || count > left) {
+      return excess ?? totalTooLarge("count");
     }
-    return excess;
+    left -= count;
+    if (use) {
+      uses.set(accountModeKey(use), { ...use, countToday: use.countToday + count });
+    }
+    return null;
   });
 };
 
@@ -113,21 +124,24 @@ export const lockLimits = async (
 
 /**
  * Locks the limits of accounts, and compares entries with them in their order.
+ * @param room how many units may be added to the total of the entries' one owner; infinite if nothing but the limits counts
  * @returns the entries that exceed a limit, and a function that counts what was registered
  */
 export const checkLimits = async <Given extends NewRegistration>(
   transaction: DatabaseTransactionConnection,
   entries: readonly Given[],
   now: Date,
+  room: number,
 ): Promise<{
   readonly rejections: ReadonlyMap<Given, DomainError>;
   readonly countRegistered: (registered: readonly Given[]) => Promise<void>;
 }> => {
-  const limited = entries.filter(({ isLimited }) => isLimited);
+  const limited = room === Infinity ? entries.filter(({ isLimited }) => isLimited) : entries;
   const { limits, countRegistered } = await lockLimits(transaction, limited, now);
-  let rejections = findExcesses(limited, limits, []);
+  let rejections = findExcesses(limited, limits, [], room);
   if (rejections.size > 0) {
-    rejections = findExcesses(limited, limits, await listUsedKeys(transaction, limited));
+    const knownKeys = await listUsedKeys(transaction, limited);
+    rejections = findExcesses(limited, limits, knownKeys, room);
   }
   return { rejections, countRegistered };
 };

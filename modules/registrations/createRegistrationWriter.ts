@@ -33,7 +33,7 @@ export type RegistrationWriter = {
    * Records impact actions of one owner with their usage facts and totals, in their order: one together with those of others
    * that wait, several in a transaction of their own.
    * @param isAtomic whether nothing is recorded if any of several is beyond a limit of the account
-   * @throws DomainError request_invalid if the owner's total would exceed a safe integer
+   * @throws DomainError request_invalid if the owner's total would exceed a safe integer and all or nothing is recorded
    * @throws BatchRejectedError
    */
   readonly write: (
@@ -51,10 +51,10 @@ export type RegistrationWriter = {
   readonly queueLength: () => number;
 };
 
-/** Returns an entry's outcome; the totals are null if it is a replay and its owner has no new entry in the batch. */
-type EntryOutcome = Outcome<Omit<WrittenItem, "totals"> & { readonly totals: Totals | null }>;
-
-const NO_TOTALS: Totals = { all: 0, month: 0 };
+/** The totals are null if it is a replay and its owner has no new entry in the batch. */
+type EntryOutcome = Outcome<
+  WrittenItem | (Omit<WrittenItem, "totals"> & { readonly totals: null })
+>;
 
 /**
  * Returns the outcomes of a batch, with the totals after each entry. The statement returns only the final totals of owners
@@ -66,30 +66,21 @@ const outcomesInOrder = (
   rejections: ReadonlyMap<RegistrationEntry, DomainError>,
   createdAt: Date,
 ): readonly EntryOutcome[] => {
-  const inserted = new Set(insertedIds);
-  const running = new Map<string, Totals>();
-  for (const { period, total, ...owner } of totals) {
-    const known = running.get(ownerKey(owner)) ?? NO_TOTALS;
-    running.set(ownerKey(owner), { ...known, [period === "all" ? "all" : "month"]: total });
-  }
+  const running = new Map(totals);
   const outcomes = entries.toReversed().map((entry): EntryOutcome => {
     const rejection = rejections.get(entry);
     if (rejection) {
       return rejection;
     }
+    const { id, count, idempotencyKey } = entry;
     const owner = ownerKey(entry);
     const after = running.get(owner) ?? null;
-    const { id, count, idempotencyKey } = entry;
-    const isNew = after !== null && inserted.has(id);
-    if (isNew) {
-      running.set(owner, { all: after.all - count, month: after.month - count });
+    if (after === null || insertedIds?.has(id) === false) {
+      return { registration: null, totals: after, replayed: true, idempotencyKey };
     }
-    return {
-      registration: isNew ? registrationOf(entry, createdAt) : null,
-      totals: after,
-      replayed: !isNew,
-      idempotencyKey,
-    };
+    running.set(owner, { all: after.all - count, month: after.month - count });
+    const registration = registrationOf(entry, createdAt);
+    return { registration, totals: after, replayed: false, idempotencyKey };
   });
   return outcomes.toReversed();
 };
@@ -97,27 +88,34 @@ const outcomesInOrder = (
 /**
  * Records entries, except those beyond a limit of their account. Accounts without limits need one statement.
  * @param isAtomic whether nothing is recorded if an entry is rejected
+ * @param room how many units may be added to the total of the one owner of a batch, whose further entries are rejected
  * @throws BatchRejectedError
  */
 const insert = async (
   { db, clock }: Context,
   entries: readonly RegistrationEntry[],
-  isAtomic: boolean,
+  isAtomic = false,
+  room = Infinity,
 ): Promise<readonly EntryOutcome[]> => {
   const createdAt = clock.now();
-  if (!entries.some(({ isLimited }) => isLimited)) {
+  const fits = room === Infinity || entries.reduce((sum, { count }) => sum + count, 0) <= room;
+  if (fits && !entries.some(({ isLimited }) => isLimited)) {
     const inserted = await insertRegistrations(db, entries, createdAt);
     return outcomesInOrder(entries, inserted, new Map(), createdAt);
   }
   return db.transaction(async (transaction) => {
-    const { rejections, countRegistered } = await checkLimits(transaction, entries, createdAt);
+    const { rejections, countRegistered } = await checkLimits(
+      transaction,
+      entries,
+      createdAt,
+      room,
+    );
     if (isAtomic) {
       requireAll(entries.map((entry) => rejections.get(entry)));
     }
     const accepted = entries.filter((entry) => !rejections.has(entry));
     const inserted = await insertRegistrations(transaction, accepted, createdAt);
-    const ids = new Set(inserted.insertedIds);
-    await countRegistered(accepted.filter(({ id }) => ids.has(id)));
+    await countRegistered(accepted.filter(({ id }) => inserted.insertedIds?.has(id) ?? true));
     return outcomesInOrder(entries, inserted, rejections, createdAt);
   });
 };
@@ -133,12 +131,12 @@ export const readRegistered = async (
   );
   const originals = keys.length === 0 ? [] : await listByIdempotencyKeys(db, owner, keys);
   const byKey = new Map(originals.map((original) => [original.idempotencyKey, original]));
-  return items.map(({ idempotencyKey, ...item }) => {
-    const registration = item.registration ?? byKey.get(idempotencyKey);
+  return items.map(({ registration: written, totals, replayed, idempotencyKey }) => {
+    const registration = written ?? byKey.get(idempotencyKey);
     if (!registration) {
       throw new Error("An item was not recorded, and its idempotency key is unknown.");
     }
-    return { ...item, registration };
+    return { registration, totals, replayed };
   });
 };
 
@@ -152,10 +150,21 @@ export const createRegistrationWriter = ({
   const { db, clock } = context;
 
   const queue = new GroupCommit<RegistrationEntry, EntryOutcome>({
-    write: (entries) => insert(context, entries, false),
+    write: (entries) => insert(context, entries),
     accountOf: ({ accountId }) => accountId,
     observeBatch,
   });
+
+  const insertAlone = async (
+    owner: Owner,
+    batch: readonly RegistrationEntry[],
+    isAtomic: boolean,
+  ): Promise<readonly EntryOutcome[]> => {
+    const room = isAtomic
+      ? Infinity
+      : Number.MAX_SAFE_INTEGER - (await readTotals(db, owner, clock.now())).all;
+    return insert(context, batch, isAtomic, room);
+  };
 
   const write: RegistrationWriter["write"] = async (owner, entries, isAtomic) => {
     const batch = entries.map((entry) => ({ ...entry, id: newId() }));
@@ -164,13 +173,13 @@ export const createRegistrationWriter = ({
       first && batch.length === 1
         ? [await queue.submit(first)]
         : await queue.runAlone(owner.accountId, batch.length, () =>
-            insert(context, batch, isAtomic),
+            insertAlone(owner, batch, isAtomic),
           );
     const isUnchanged = outcomes.some((each) => isAccepted(each) && each.totals === null);
-    const unchanged = isUnchanged ? await readTotals(db, owner, clock.now()) : NO_TOTALS;
+    const totals = isUnchanged ? await readTotals(db, owner, clock.now()) : { all: 0, month: 0 };
     return outcomes.map((outcome) =>
-      isAccepted(outcome)
-        ? Object.assign({}, outcome, { totals: outcome.totals ?? unchanged })
+      isAccepted(outcome) && outcome.totals === null
+        ? Object.assign({}, outcome, { totals })
         : outcome,
     );
   };

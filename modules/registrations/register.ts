@@ -13,21 +13,7 @@ type RegisterContext = Pick<RegistrationContext, "db" | "writer">;
 
 type Registrar = Pick<Caller, "suspendingSubscription">;
 
-/** Returns why requests are refused. Those that repeat an earlier one are not. */
-const findRefusals = async (
-  { db }: RegisterContext,
-  { suspendingSubscription }: Registrar,
-  { kind }: Owner,
-  requests: readonly NewRegistration[],
-): Promise<ReadonlyMap<NewRegistration, DomainError>> => {
-  const suspension = findSuspension(suspendingSubscription, kind);
-  const suspended =
-    suspension === null ? null : new DomainError("subscription_inactive", suspension);
-  const refusalOf = ({ refusal = null }: NewRegistration) => refusal ?? suspended;
-  return requests.some((request) => refusalOf(request) !== null)
-    ? findRejections(requests, await listUsedKeys(db, requests), refusalOf)
-    : new Map();
-};
+const NONE: ReadonlyMap<NewRegistration, DomainError> = new Map();
 
 /**
  * Records impact actions of one kind in one transaction, in their order and within the account's limits. An item with a known
@@ -36,7 +22,7 @@ const findRefusals = async (
  * @param given each registration, or why it is rejected already
  * @param isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
  * @throws BatchRejectedError
- * @throws DomainError request_invalid if the owner's total would exceed a safe integer; nothing is recorded then
+ * @throws DomainError request_invalid if the owner's total would exceed a safe integer, and all or nothing is recorded
  */
 export const registerAll = async (
   context: RegisterContext,
@@ -45,7 +31,15 @@ export const registerAll = async (
   given: readonly Outcome<NewRegistration>[],
   isAtomic: boolean,
 ): Promise<readonly Outcome<WrittenItem>[]> => {
-  const refusals = await findRefusals(context, caller, owner, given.filter(isAccepted));
+  const requests = given.filter(isAccepted);
+  const suspension = findSuspension(caller.suspendingSubscription, owner.kind);
+  const suspended =
+    suspension === null ? null : new DomainError("subscription_inactive", suspension);
+  const refusalOf = ({ refusal = null }: NewRegistration) => refusal ?? suspended;
+  // Those that repeat an earlier request are not refused.
+  const refusals = requests.some((request) => refusalOf(request) !== null)
+    ? findRejections(requests, await listUsedKeys(context.db, requests), refusalOf)
+    : NONE;
   const decided = given.map((item) => (isAccepted(item) ? (refusals.get(item) ?? item) : item));
   if (isAtomic) {
     requireAll(decided);

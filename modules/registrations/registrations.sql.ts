@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
-import type { NewRegistration, Registration } from "./registrations.rules.ts";
+import type { NewRegistration, Registration, Totals } from "./registrations.rules.ts";
 import { monthOf } from "./registrations.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
@@ -39,37 +39,18 @@ export type RegistrationEntry = NewRegistration & { readonly id: string };
 const insertedRow = z.strictObject({
   /** Null if all are new. */
   insertedIds: z.array(z.uuid()).nullable(),
-  accountIds: z.array(z.uuid()),
-  modes: z.array(modeColumn),
-  kinds: z.array(kindColumn),
+  /** As `ownerKey` names them. */
+  owners: z.array(z.string()),
   periods: z.array(z.string()),
   totals: z.array(z.int()),
 });
 
-type PeriodTotal = Owner & { readonly period: string; readonly total: number };
-
-/** The result of a batch: the ids of its new registrations, and the totals of their owners after the batch. */
+/** The result of a batch: the ids of its new registrations, or null if all are new, and the totals of their owners after it. */
 export type InsertedRegistrations = {
-  readonly insertedIds: readonly string[];
-  readonly totals: readonly PeriodTotal[];
+  readonly insertedIds: ReadonlySet<string> | null;
+  /** By `ownerKey`. */
+  readonly totals: ReadonlyMap<string, Totals>;
 };
-
-const readTotalColumns = (row: z.output<typeof insertedRow>): readonly PeriodTotal[] =>
-  row.totals.map((total, index) => {
-    const accountId = row.accountIds[index];
-    const mode = row.modes[index];
-    const kind = row.kinds[index];
-    const period = row.periods[index];
-    if (
-      accountId === undefined ||
-      mode === undefined ||
-      kind === undefined ||
-      period === undefined
-    ) {
-      throw new TypeError("The columns of the totals have different lengths.");
-    }
-    return { accountId, mode, kind, period, total };
-  });
 
 /** The scope of an entry's idempotency key. */
 const ENTRY_SCOPE = {
@@ -170,17 +151,19 @@ export const insertRegistrations = async (
           WHEN (SELECT count(*) FROM inserted) < ${entries.length}
           THEN (SELECT coalesce(json_agg(id), '[]') FROM inserted)
         END AS "insertedIds",
-        coalesce(to_json(array_agg(account_id)), '[]') AS "accountIds",
-        coalesce(to_json(array_agg(mode)), '[]') AS modes,
-        coalesce(to_json(array_agg(kind)), '[]') AS kinds,
+        coalesce(to_json(array_agg(account_id || '/' || mode || '/' || kind)), '[]') AS owners,
         coalesce(to_json(array_agg(period)), '[]') AS periods,
         coalesce(to_json(array_agg(total)), '[]') AS totals
       FROM new_total
     `);
-    return {
-      insertedIds: row.insertedIds ?? entries.map(({ id }) => id),
-      totals: readTotalColumns(row),
-    };
+    const totals = new Map(row.owners.map((owner) => [owner, { all: 0, month: 0 }]));
+    for (const [index, total] of row.totals.entries()) {
+      const ofOwner = totals.get(row.owners[index] ?? "");
+      if (ofOwner) {
+        ofOwner[row.periods[index] === "all" ? "all" : "month"] = total;
+      }
+    }
+    return { insertedIds: row.insertedIds && new Set(row.insertedIds), totals };
   } catch (error) {
     throw asTotalError(error, "impact_total_safe", "count");
   }

@@ -28,34 +28,8 @@ const clientOf = ({ headers, socket }: IncomingMessage): string => {
 
 const passes = new WeakMap<IncomingMessage, Pass>();
 
-/** Runs a part of a request that waits for its client, without a place. The request then goes on: it has had its turn. */
-export const withoutPlace = async <Result>(
-  request: IncomingMessage,
-  wait: () => Promise<Result>,
-): Promise<Result> => {
-  const pass = passes.get(request);
-  pass?.gate.leave(pass);
-  try {
-    return await wait();
-  } finally {
-    pass?.gate.retake(pass);
-  }
-};
-
-/** Takes the place from a request for good, because another gate decides from now on when it runs. */
-export const leaveDoor = (request: IncomingMessage): void => {
-  const pass = passes.get(request);
-  pass?.gate.leave(pass);
-};
-
-/**
- * Counts the memory that a request needs for its body.
- * @throws DomainError queue_full
- */
-export const holdBytes = (request: IncomingMessage, bytes: number): void => {
-  const pass = passes.get(request);
-  pass?.gate.hold(pass, bytes);
-};
+/** Returns the place of a request; undefined for a probe. */
+export const passOf = (request: IncomingMessage): Pass | undefined => passes.get(request);
 
 /**
  * Makes a request one of a client, now that it is known.
@@ -113,8 +87,7 @@ export const openDoor = (
     const work = listener(request, response);
     if (work instanceof Promise && pass !== null) {
       const finish = (): void => {
-        gate.leave(pass);
-        gate.addBytes(pass, response.writableLength);
+        gate.leave(pass, response.writableLength);
       };
       work.then(finish, finish);
     }

@@ -18,10 +18,10 @@ export type RunningServer = {
 };
 
 /** Headers of every response. Responses that may be cached, such as dashboards, replace the first one. */
-const DEFAULT_HEADERS: ReadonlyMap<string, string> = new Map([
+const DEFAULT_HEADERS = [
   ["Cache-Control", "no-store"],
   ["X-Content-Type-Options", "nosniff"],
-]);
+] as const;
 
 const CLIENT_ERRORS: Readonly<Record<string, readonly [HttpErrorCode, string]>> = {
   HPE_INVALID_URL: [
@@ -97,7 +97,7 @@ const respondToInvalidHttp = (server: Server, presentError: PresentError): void 
     const body = JSON.stringify(presentError(code, message));
     const head = [
       `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
-      ...Array.from(DEFAULT_HEADERS, ([name, value]) => `${name}: ${value}`),
+      ...DEFAULT_HEADERS.map((header) => header.join(": ")),
       "Content-Type: application/json; charset=utf-8",
       `Content-Length: ${Buffer.byteLength(body)}`,
       "Connection: close",

@@ -267,7 +267,6 @@ test("a key is found again after the database vanished during its lookup", async
   const clock = { nowMs: 1 };
   const authenticate = createAuthenticator({
     db,
-    accountType: "organization",
     nowMs: () => clock.nowMs,
   });
   t.truthy(await authenticate(key));

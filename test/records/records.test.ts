@@ -245,7 +245,7 @@ const FIELDS: readonly (readonly [z.ZodType, readonly unknown[], ...string[]])[]
   [text(3), [undefined], "required"],
   [text(3), [1], "must be a string"],
   [count(), [1, 2 ** 53 - 1]],
-  [count(), [0, -1, 1.5, Infinity, Number.NaN, "1", null], COUNT],
+  [count(), [0, -1, 1.5, Infinity, Number.NaN, "1", true, [1], null], COUNT],
   [count(), [2 ** 53], "must be at most 9007199254740991"],
   [count(), [undefined], "required"],
   [date(), ["0001-01-01", "2026-02-28", "2028-02-29", "2000-02-29", "9999-12-31"]],

@@ -5,23 +5,15 @@ import { startApiOf } from "../api/startStandaloneApi.ts";
 const test = testWithDatabase();
 const forBothKinds = eachKind(test);
 
-const nested = (levels: number): unknown => (levels === 0 ? 1 : { in: nested(levels - 1) });
-
 const COUNT = "must be an integer of at least 1";
 const UNICODE = "must be well-formed Unicode without NUL characters";
 
-/** The problem, the body and the whole message. A string is sent unchanged. */
+/** The problem, the body and the whole message. A string is sent unchanged. test/records has the other values of each field. */
 const REGISTRATIONS: readonly (readonly [string, unknown, string | RegExp])[] = [
   ["no body", undefined, "count: required"],
   ["no count", {}, "count: required"],
   ["a count of null", { count: null }, "count: required"],
   ["a count of 0", { count: 0 }, `count: ${COUNT}`],
-  ["a negative count", { count: -1 }, `count: ${COUNT}`],
-  ["a fraction as count", { count: 1.5 }, `count: ${COUNT}`],
-  ["a string as count", { count: "1" }, `count: ${COUNT}`],
-  ["a boolean as count", { count: true }, `count: ${COUNT}`],
-  ["a list as count", { count: [1] }, `count: ${COUNT}`],
-  ["a count beyond a safe integer", { count: 2 ** 53 }, "count: must be at most 9007199254740991"],
   ["a count beyond a double", '{"count":1e400}', `count: ${COUNT}`],
   ["a number as attribution", { count: 1, attribution: 1 }, "attribution: must be a string"],
   [
@@ -29,7 +21,6 @@ const REGISTRATIONS: readonly (readonly [string, unknown, string | RegExp])[] = 
     { count: 1, attribution: "a".repeat(1001) },
     "attribution: must be at most 1000 characters",
   ],
-  ["a NUL in the attribution", { count: 1, attribution: "a\0b" }, `attribution: ${UNICODE}`],
   ["half a surrogate pair", '{"count":1,"attribution":"\\ud800"}', `attribution: ${UNICODE}`],
   [
     "a number as idempotency_key",
@@ -42,43 +33,17 @@ const REGISTRATIONS: readonly (readonly [string, unknown, string | RegExp])[] = 
     "idempotency_key: must be at most 1000 characters",
   ],
   [
-    "a NUL in the idempotency_key",
-    { count: 1, idempotency_key: "\0" },
-    `idempotency_key: ${UNICODE}`,
-  ],
-  [
     "an idempotency_key that is not UTF-8",
     Buffer.from([...Buffer.from('{"count":1,"idempotency_key":"'), 0xff, ...Buffer.from('"}')]),
     "the body is not valid UTF-8",
   ],
   ["a list as metadata", { count: 1, metadata: [] }, "metadata: must be a JSON object"],
-  ["a string as metadata", { count: 1, metadata: "{}" }, "metadata: must be a JSON object"],
-  [
-    "deep metadata",
-    { count: 1, metadata: nested(9) },
-    "metadata.in.in.in.in.in.in.in.in: must not be nested deeper than 8 levels",
-  ],
   [
     "big metadata",
     { count: 1, metadata: { a: "x".repeat(64 * 1024) } },
     "metadata: must be at most 65536 bytes as JSON with all digits written out",
   ],
-  [
-    "metadata that grows when it is stored",
-    { count: 1, metadata: { a: Array.from({ length: 220 }, () => 1e300) } },
-    "metadata: must be at most 65536 bytes as JSON with all digits written out",
-  ],
   ["a NUL in metadata", { count: 1, metadata: { a: ["\0"] } }, `metadata.a.0: ${UNICODE}`],
-  [
-    "a NUL in a name of metadata",
-    { count: 1, metadata: { "a\0": 1 } },
-    `metadata.a\0: ${UNICODE} in its name`,
-  ],
-  [
-    "a number that no double holds",
-    '{"count":1,"metadata":{"a":1e400}}',
-    "metadata.a: must be a finite number",
-  ],
   [
     "__proto__ in metadata",
     '{"count":1,"metadata":{"__proto__":{"a":1}}}',
@@ -86,6 +51,7 @@ const REGISTRATIONS: readonly (readonly [string, unknown, string | RegExp])[] = 
   ],
   ...[
     "idempotencykey",
+    "idempotency_keyy",
     "idempotencyKey",
     "idempotency-key",
     "Idempotency_Key",
@@ -180,7 +146,7 @@ forBothKinds(
     await call("POST", path, { key, body: { count: 1, attribution: "a" } });
 
     for (const query of [
-      "attribution_key=&without_attribution=&id=&id=&created_at=&end_at=&metadata=&first=&after=",
+      "attribution_key=&id=&id=&created_at=&end_at=&metadata=&first=&after=",
       "page=2&page=3&page_size=1&limit=0&starting_after=x&attribution=b&__proto__=a&=x&_=1&utm_id=x",
     ]) {
       const { status, headers, body } = await call("GET", `${path}?${query}`, { key });
@@ -198,27 +164,13 @@ forBothKinds("invalid filters are rejected by parameter name", async (t, kind) =
   const filters: readonly (readonly [string, string])[] = [
     [`id=${UUID}&id=${UUID}`, "id: must be given at most once"],
     ["created_at=2026-02-30", `created_at: ${DATE}`],
-    ["created_at=2026-2-3", `created_at: ${DATE}`],
-    ["created_at=2026-01-01T00:00:00Z", `created_at: ${DATE}`],
-    ["created_at=0000-01-01", `created_at: ${DATE}`],
     ["end_at=2025-02-29", `end_at: ${DATE}`],
-    ["end_at=yesterday", `end_at: ${DATE}`],
     ["end_at=2026-01-01&end_at=2026-01-02", "end_at: must be given at most once"],
-    ["without_attribution=yes", "without_attribution: must be true or false"],
-    ["without_attribution=true&attribution_key=a", "without_attribution: excludes attribution_key"],
     ["attribution_key=a&attribution_key=b", "attribution_key: must be given at most once"],
     ["attribution_key=%00", `attribution_key: ${UNICODE}`],
     ["metadata=x", "metadata: must be valid JSON"],
     ["metadata=[]", "metadata: must be a JSON object"],
-    ["metadata=null", "metadata: must be a JSON object"],
-    ["metadata=7", "metadata: must be a JSON object"],
-    ['metadata={"a":"\\u0000"}', `metadata.a: ${UNICODE}`],
     ['metadata={"__proto__":1}', "metadata.__proto__: is not an allowed name"],
-    ['metadata={"a":1e999}', "metadata.a: must be a finite number"],
-    [
-      `metadata=${JSON.stringify(nested(9))}`,
-      "metadata.in.in.in.in.in.in.in.in: must not be nested deeper than 8 levels",
-    ],
     ["metadata={}&metadata={}", "metadata: must be given at most once"],
     ["page=1&page=2&id=x&id=y", "id: must be given at most once"],
     ["end_at=x&foo=1", `end_at: ${DATE}`],
