@@ -223,7 +223,7 @@ test("the parameter examples are accepted", async (t) => {
     return example === undefined ? [] : [[name, String(example)] as const];
   });
 
-  t.is(parameters.length, 7);
+  t.is(parameters.length, 8);
   t.is(examples.length, 5);
   const search = new URLSearchParams(Object.fromEntries(examples)).toString();
   t.is((await call("GET", `/plant/trees?${search}`, { key })).status, 200);
