@@ -1,4 +1,6 @@
 import { longText, metadata } from "../../modules/records/fields.rules.ts";
+import type { z } from "zod";
+import { booleanParameter } from "../http/parseRequest.ts";
 import { attribution, idempotencyKey } from "../../modules/registrations/registrations.rules.ts";
 
 /*
@@ -23,6 +25,22 @@ export const recordFields = {
 export const reasonField = longText()
   .optional()
   .meta({ description: "Stored with the refund.", examples: ["order cancelled"] });
+
+/** The parameter of lists that finds records without an attribution: an empty attribution filter is no filter. */
+export const withoutAttribution = () =>
+  booleanParameter()
+    .optional()
+    .meta({ description: "`true` lists only records without an attribution." });
+
+type Without = z.output<ReturnType<typeof withoutAttribution>>;
+
+/** Returns whether the two parameters do not exclude each other. */
+export const isOneAttribution = (given: string | undefined, without: Without): boolean =>
+  given === undefined || without !== "true";
+
+/** Returns the attribution to list, which is empty for records without one; undefined for all. */
+export const attributionOf = (given: string | undefined, without: Without): string | undefined =>
+  without === "true" ? "" : given;
 
 /** Returns whether a refund names no id, for which the contract has a message. */
 export const isBlankId = (body: unknown): boolean =>

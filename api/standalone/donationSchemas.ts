@@ -16,7 +16,7 @@ import { MAXIMUM_CENTS } from "../../modules/records/money.rules.ts";
 import { currencyField, page, pageSize, total } from "../endpoints/charities.ts";
 import { attribution, idempotencyKey } from "../../modules/registrations/registrations.rules.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
-import { reasonField, recordFields } from "./clientFields.ts";
+import { isOneAttribution, withoutAttribution, reasonField, recordFields } from "./clientFields.ts";
 import type { CharityIds } from "../../modules/charities/charities.rules.ts";
 import type { Donation, DonationRequest } from "../../modules/charities/donations.rules.ts";
 import { donationRefundId } from "../../modules/charities/donations.rules.ts";
@@ -68,6 +68,7 @@ export const listQuery = queryObject({
   attribution: attribution()
     .optional()
     .meta({ description: "Only donations with this attribution.", examples: ["newsletter"] }),
+  without_attribution: withoutAttribution(),
   metadata_key: shortText()
     .optional()
     .meta({ description: "Only donations whose metadata has this key." }),
@@ -83,13 +84,22 @@ export const listQuery = queryObject({
     .meta({ description: "Last day, UTC.", examples: ["2025-06-30"] }),
   page: page(),
   page_size: pageSize(100),
-}).refine(
-  ({ metadata_key, metadata_value }) => metadata_value === undefined || metadata_key !== undefined,
-  {
-    path: ["metadata_value"],
-    error: "requires metadata_key",
-  },
-);
+})
+  .refine(
+    ({ attribution: given, without_attribution }) => isOneAttribution(given, without_attribution),
+    {
+      path: ["without_attribution"],
+      error: "excludes attribution",
+    },
+  )
+  .refine(
+    ({ metadata_key, metadata_value }) =>
+      metadata_value === undefined || metadata_key !== undefined,
+    {
+      path: ["metadata_value"],
+      error: "requires metadata_key",
+    },
+  );
 
 export const listResponse = z
   .strictObject({

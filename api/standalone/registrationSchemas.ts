@@ -13,7 +13,13 @@ import {
 } from "../../modules/registrations/registrations.rules.ts";
 import { pageLength, pageStart, rangeOfDays } from "../http/listPages.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
-import { reasonField, recordFields } from "./clientFields.ts";
+import {
+  isOneAttribution,
+  withoutAttribution,
+  reasonField,
+  recordFields,
+  attributionOf,
+} from "./clientFields.ts";
 import { KIND_NAMES } from "./standaloneKinds.ts";
 import type { KindNames } from "./standaloneKinds.ts";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
@@ -123,6 +129,7 @@ export const listQuery = queryObject({
   attribution_key: attribution()
     .optional()
     .meta({ description: "Attribution to match.", examples: ["newsletter"] }),
+  without_attribution: withoutAttribution(),
   id: z.string().optional().meta({ description: "Id of one registration." }),
   created_at: date()
     .optional()
@@ -134,7 +141,13 @@ export const listQuery = queryObject({
   // Names that no client sends by habit, because the contract has no pages here.
   first: pageLength(),
   after: pageStart(),
-});
+}).refine(
+  ({ attribution_key: given, without_attribution }) => isOneAttribution(given, without_attribution),
+  {
+    path: ["without_attribution"],
+    error: "excludes attribution_key",
+  },
+);
 
 const units = (description: string) =>
   z
@@ -201,7 +214,7 @@ export const presentRefunded = (
 /** Converts a list's query parameters. */
 export const listFilter = (query: z.output<typeof listQuery>): RegistrationFilter => ({
   id: query.id,
-  attribution: query.attribution_key,
+  attribution: attributionOf(query.attribution_key, query.without_attribution),
   metadata: query.metadata,
   ...rangeOfDays(query.created_at, query.end_at),
 });

@@ -4,7 +4,12 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import { CHARITY_PROVIDERS } from "../accounts/accounts.rules.ts";
 import type { Donation, DonationFilter } from "./donations.rules.ts";
 import { knownKeys } from "../records/idempotencyKeys.sql.ts";
-import { hasAttribution, isFoundOwn, ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
+import {
+  attributionCondition,
+  isFoundOwn,
+  ownedBy,
+  ownedWithId,
+} from "../records/ownedRecords.sql.ts";
 import { modeColumn } from "../records/columns.sql.ts";
 import { columnsOf, safeInteger, inRange, sql } from "../../db/sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
@@ -47,7 +52,9 @@ const conditions = (owner: AccountMode, filter: DonationFilter): ListSqlToken =>
   sql.join(
     [
       ownedBy("donation", owner),
-      ...(filter.attribution === undefined ? [] : [hasAttribution("donation", filter.attribution)]),
+      ...(filter.attribution === undefined
+        ? []
+        : [attributionCondition("donation", filter.attribution)]),
       ...(filter.metadataKey === undefined
         ? []
         : [sql.fragment`donation.metadata ? ${filter.metadataKey}`]),

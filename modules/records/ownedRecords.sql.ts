@@ -87,6 +87,12 @@ export const hasAttribution = (table: RecordTable, attribution: string): Fragmen
   return sql.fragment`text_digest(${column}) = text_digest(${attribution}) AND ${column} <> ''`;
 };
 
+/** The condition of a list by attribution; an empty one selects the records without any. */
+export const attributionCondition = (table: RecordTable, attribution: string): FragmentSqlToken =>
+  attribution === ""
+    ? sql.fragment`${sql.identifier([table, "attribution"])} = ''`
+    : hasAttribution(table, attribution);
+
 /** The owner of an imported id, as expressions of SQL. */
 type ImportScope = {
   readonly accountId: FragmentSqlToken;

@@ -2,7 +2,7 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import type { RegistrationFilter, Registration, Totals } from "./registrations.rules.ts";
-import { hasAttribution, ownedWithId } from "../records/ownedRecords.sql.ts";
+import { attributionCondition, ownedWithId } from "../records/ownedRecords.sql.ts";
 import { olderThan, positionColumn, positionOf } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 import { inRange, sql, timestamp } from "../../db/sql.ts";
@@ -105,7 +105,7 @@ const inOrderOfIndex = (
 ): FragmentSqlToken => {
   const { createdAt, id } = upperBound(filter, after);
   const of =
-    filter.attribution === undefined
+    filter.attribution === undefined || filter.attribution === ""
       ? {
           column: sql.fragment``,
           value: sql.fragment``,
@@ -163,8 +163,8 @@ const matches = ({ id, attribution, metadata = {} }: RegistrationFilter): Fragme
   sql.fragment`${sql.join(
     [
       metadataCondition(metadata),
-      ...(attribution !== undefined && id !== undefined
-        ? [hasAttribution("registration", attribution)]
+      ...(attribution !== undefined && (attribution === "" || id !== undefined)
+        ? [attributionCondition("registration", attribution)]
         : []),
     ],
     sql.fragment` AND `,
@@ -179,7 +179,7 @@ const statementName = (
     const others = [attribution, from, until, metadata, after ?? undefined];
     return others.every((other) => other === undefined) ? "list_registration" : null;
   }
-  if (metadata !== undefined) {
+  if (metadata !== undefined || attribution === "") {
     return null;
   }
   return attribution === undefined ? "list_page" : "list_page_of_attribution";

@@ -17,6 +17,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection
 EXCEPTIONS = {
     "a range has a longest length": r"from: with the interval \w+, at most \d+ days can be counted in one request",
     "a time zone must exist": r"time_zone: must be the name of a time zone, such as Europe/Berlin",
+    "filters that exclude each other": r"without_attribution: excludes attribution(_key)?",
     "a filter that needs another one": r"metadata_value: requires metadata_key",
     "a page starts after a record of the list": r"(starting_)?after: is not the id of a \w+ in this list",
     "names of one value must agree": r"[\w, :-]+ are aliases; their values must match",

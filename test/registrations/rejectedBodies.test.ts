@@ -146,7 +146,7 @@ forBothKinds(
     await call("POST", path, { key, body: { count: 1, attribution: "a" } });
 
     for (const query of [
-      "attribution_key=&id=&id=&created_at=&end_at=&metadata=&first=&after=",
+      "attribution_key=&without_attribution=&id=&id=&created_at=&end_at=&metadata=&first=&after=",
       "page=2&page=3&page_size=1&limit=0&starting_after=x&attribution=b&__proto__=a&=x&_=1&utm_id=x",
     ]) {
       const { status, headers, body } = await call("GET", `${path}?${query}`, { key });
@@ -166,6 +166,8 @@ forBothKinds("invalid filters are rejected by parameter name", async (t, kind) =
     ["created_at=2026-02-30", `created_at: ${DATE}`],
     ["end_at=2025-02-29", `end_at: ${DATE}`],
     ["end_at=2026-01-01&end_at=2026-01-02", "end_at: must be given at most once"],
+    ["without_attribution=yes", "without_attribution: must be true or false"],
+    ["without_attribution=true&attribution_key=a", "without_attribution: excludes attribution_key"],
     ["attribution_key=a&attribution_key=b", "attribution_key: must be given at most once"],
     ["attribution_key=%00", `attribution_key: ${UNICODE}`],
     ["metadata=x", "metadata: must be valid JSON"],

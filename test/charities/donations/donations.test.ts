@@ -161,9 +161,10 @@ test("a range includes its first and its last day, in UTC", async (t) => {
 test("an attribution must match exactly", async (t) => {
   const { donate, list } = await stageList(t);
   const one = await donate({ attribution: "spring" });
-  await donate();
+  const none = await donate();
   await donate({ attribution: "Spring" });
   t.deepEqual((await list({ attribution: "spring" })).ids, [one]);
+  t.deepEqual((await list({ without_attribution: "true" })).ids, [none]);
   const empty = { attribution: "", metadata_key: "", start_date: "", end_date: "", page_size: "" };
   t.is((await list(empty)).ids.length, 3);
 });

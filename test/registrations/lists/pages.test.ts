@@ -22,7 +22,7 @@ import { countCalls } from "../../support/countCalls.ts";
 const test = testWithDatabase();
 
 const PAGES = 400;
-const ATTRIBUTIONS = ["a", "b", "c"];
+const ATTRIBUTIONS = ["", "a", "b", "c"];
 const FIRST_SECOND = Date.UTC(2026, 0, 1) / 1000;
 const SECONDS = 40;
 
@@ -98,9 +98,8 @@ test("a page has the registrations that match, up to its limits", async (t) => {
     t.deepEqual(totals, { all: 0, month: 0 });
     const { id, attribution, from, until, metadata } = filter;
     const isRead = (row: z.output<typeof storedRow>): boolean =>
-      id === undefined
-        ? attribution === undefined || row.attribution === attribution
-        : row.id === id;
+      (id === undefined ? attribution === undefined || attribution === "" : row.id === id) ||
+      (id === undefined && row.attribution === attribution);
     const following = own
       .slice(skipped)
       .filter(

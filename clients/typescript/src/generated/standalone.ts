@@ -1687,6 +1687,8 @@ export interface operations {
                 readonly page_size?: number;
                 /** @description First day, UTC. */
                 readonly start_date?: string;
+                /** @description `true` lists only records without an attribution. */
+                readonly without_attribution?: boolean;
             };
             readonly header?: never;
             readonly path?: never;
@@ -1864,6 +1866,8 @@ export interface operations {
                 readonly id?: string;
                 /** @description A JSON object of at most 20 pairs, as JSON; each of them must match. */
                 readonly metadata?: string;
+                /** @description `true` lists only records without an attribution. */
+                readonly without_attribution?: boolean;
             };
             readonly header?: never;
             readonly path?: never;
@@ -2103,6 +2107,8 @@ export interface operations {
                 readonly id?: string;
                 /** @description A JSON object of at most 20 pairs, as JSON; each of them must match. */
                 readonly metadata?: string;
+                /** @description `true` lists only records without an attribution. */
+                readonly without_attribution?: boolean;
             };
             readonly header?: never;
             readonly path?: never;
