@@ -110,7 +110,11 @@ export class GroupCommit<Entry, Result> {
   readonly #accounts = new Map<string, Account<Entry, Result>>();
   /** Accounts with entries for the next batch, in the order of their turns. */
   readonly #ready = new Set<Account<Entry, Result>>();
-  readonly #rejected = new LRUCache<string, true>({ max: MAXIMUM_REJECTED, ttl: REJECTED_MS });
+  readonly #rejected = new LRUCache<string, true>({
+    maxSize: MAXIMUM_REJECTED,
+    sizeCalculation: () => 1,
+    ttl: REJECTED_MS,
+  });
   // What waits is bounded by the requests that the process runs.
   readonly #alone = new Gate({
     places: ALONE_WRITERS,
