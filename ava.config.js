@@ -22,7 +22,7 @@ const LONGEST = [
   "events/worker.system",
   "db/pooler.system",
   "billing/repair/failover.system",
-  "contract/standalone",
+  "contract/checks",
   "worker/dispatcher",
   "worker/ensureWorkflows",
   "billing/periods/subscriptions",

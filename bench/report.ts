@@ -92,7 +92,9 @@ const measureTarget = async (
 ): Promise<Reported> => {
   const databaseUrl = await services.createDatabase("report");
   const double =
-    target === "stripe" ? await startStripeDouble({ latencyMs: STRIPE_LATENCY_MS }) : null;
+    target === "stripe"
+      ? await startStripeDouble({ teardown: () => undefined }, { latencyMs: STRIPE_LATENCY_MS })
+      : null;
   const accounts = accountIds(count);
   await createAccounts(
     databaseUrl,
@@ -105,7 +107,7 @@ const measureTarget = async (
   const reported = await reportBacklog(services, client, count * events, {
     DATABASE_URL: databaseUrl,
     TEMPORAL_ADDRESS: await services.startTemporal(),
-    ...(double ? { STRIPE_SECRET_KEY: double.secretKey, STRIPE_API_BASE: double.url } : {}),
+    ...double?.env,
   });
   await client.end();
   await double?.close();

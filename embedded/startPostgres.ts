@@ -53,6 +53,8 @@ const DISPOSABLE_SETTINGS: Readonly<Record<string, string>> = {
   fsync: "off",
   synchronous_commit: "off",
   full_page_writes: "off",
+  // For the roles that are created now. Otherwise each connection costs a client a millisecond of hashing.
+  scram_iterations: "1",
   // A database lives for seconds. The launcher would start a process for one of them every second.
   autovacuum: "off",
 };

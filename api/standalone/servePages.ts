@@ -39,7 +39,6 @@ export const pictureOf = (type: string, body: string | Buffer): Tagged =>
 
 /** Pages are rendered once in this time, and a revoked certificate is gone after it. */
 const CACHED_MS = 5000;
-const MAXIMUM_CACHED = 10_000;
 const CACHED_BYTES = 48 * 1024 * 1024;
 
 /** What one name has, by format. */
@@ -53,7 +52,6 @@ export const createPageCache = <Format extends string>(
   render: (name: string) => Promise<Formats<Format> | null>,
 ): LRUCache<string, Formats<Format>> =>
   new LRUCache({
-    max: MAXIMUM_CACHED,
     maxSize: CACHED_BYTES,
     sizeCalculation: (formats) =>
       Object.values<Tagged>(formats).reduce((sum, { body }) => sum + body.length, 0),

@@ -111,7 +111,11 @@ export class GroupCommit<Entry, Result> {
   /** Accounts with entries for the next batch, in the order of their turns. */
   readonly #ready = new Set<Account<Entry, Result>>();
   /** The accounts that are written alone. */
-  readonly #apart = new LRUCache<string, true>({ max: MAXIMUM_APART, ttl: REJECTED_MS });
+  readonly #apart = new LRUCache<string, true>({
+    maxSize: MAXIMUM_APART,
+    sizeCalculation: () => 1,
+    ttl: REJECTED_MS,
+  });
   // What waits is bounded by the requests that the process runs.
   readonly #alone = new Gate({
     places: ALONE_WRITERS,

@@ -16,7 +16,13 @@ export const cacheLookups = <Value extends object>(
   lookUp: LookUp<Value>,
   nowMs: () => number,
 ): LookUp<Value> => {
-  const options = { max: MAXIMUM_CACHED, ttlResolution: 0, perf: { now: nowMs } };
+  const options = {
+    // With `max`, memory for all entries would be allocated now, which takes 2 ms.
+    maxSize: MAXIMUM_CACHED,
+    sizeCalculation: () => 1,
+    ttlResolution: 0,
+    perf: { now: nowMs },
+  };
   const known = new LRUCache<string, Value>({ ...options, ttl: CACHED_MS });
   const unknown = new LRUCache<string, true>({ ...options, ttl: UNKNOWN_MS });
   return async (name) => {

@@ -4,10 +4,8 @@ import { z } from "zod";
 import { openDatabase } from "../../db/openDatabase.ts";
 import { createFirstAccounts } from "../../embedded/createFirstAccounts.ts";
 import { updateProfile } from "../../modules/accounts/profiles.sql.ts";
-import { createBilling } from "../../modules/billing/createBilling.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { reconcileUsage } from "../../modules/billing/reconciliation/reconcileUsage.ts";
-import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { readCell } from "../../modules/records/cells.sql.ts";
@@ -175,17 +173,13 @@ test("an input that is no list of keys is refused", async (t) => {
 });
 
 test("cells that share a customer at Stripe see only their own usage", async (t) => {
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  const { control } = double;
+  const double = await startStripeDouble(t);
+  const { clock, control } = double;
   control.holdClock({ second: Date.UTC(2026, 4, 15, 12) / 1000 });
-  const clock = { now: () => new Date(control.now() * 1000) };
   const { customerId, subscriptionId } = control.addSubscriber({ cells: [null, "eu1"] });
   const register = async (cell: string | null, count: number): Promise<BillingContext> => {
     const { db } = await openCell(t, cell);
-    const stripe = connectStripe({ secretKey: double.secretKey, apiBase: double.url });
-    const billing = createBilling({ db, stripe });
-    await billing.prepare();
+    const billing = await double.openBilling(db);
     const { id: accountId } = await createTestOrganization(db, {
       clock,
       stripeCustomerId: customerId,

@@ -65,13 +65,8 @@ test("a Stripe customer belongs to one organization only", async (t) => {
 });
 
 test("where Stripe bills, an organization without a Stripe customer gets a warning", async (t) => {
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  const withKey = {
-    DATABASE_URL: t.context.databaseUrl,
-    STRIPE_SECRET_KEY: double.secretKey,
-    STRIPE_API_BASE: double.url,
-  };
+  const double = await startStripeDouble(t);
+  const withKey = { DATABASE_URL: t.context.databaseUrl, ...double.env };
   const create = ["org", "create", "--name", "No customer"];
 
   const withStripe = await runImpact(create, { env: withKey });
@@ -83,13 +78,8 @@ test("where Stripe bills, an organization without a Stripe customer gets a warni
 });
 
 test("setting a subscription that bills nothing prints a warning", async (t) => {
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  const env = {
-    DATABASE_URL: t.context.databaseUrl,
-    STRIPE_SECRET_KEY: double.secretKey,
-    STRIPE_API_BASE: double.url,
-  };
+  const double = await startStripeDouble(t);
+  const env = { DATABASE_URL: t.context.databaseUrl, ...double.env };
   const { customerId, subscriptionId } = double.control.addSubscriber({});
   const other = double.control.addSubscriber({});
   const { id } = await createTestOrganization(t.context.db);
@@ -163,13 +153,8 @@ test("whole keys are printed when they are issued and never again", async (t) =>
 });
 
 test("org create and org update refuse a customer that Stripe does not know", async (t) => {
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  const env = {
-    DATABASE_URL: t.context.databaseUrl,
-    STRIPE_SECRET_KEY: double.secretKey,
-    STRIPE_API_BASE: double.url,
-  };
+  const double = await startStripeDouble(t);
+  const env = { DATABASE_URL: t.context.databaseUrl, ...double.env };
   const { id } = await createTestOrganization(t.context.db);
 
   const createdRun = await runImpact(

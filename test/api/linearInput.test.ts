@@ -141,28 +141,29 @@ const queryAttacks = (path: string): readonly Attack[] => {
   ];
 };
 
+/** Attacks on a body, and on all of its fields at the same time, each with an equal part of the bytes. */
 const fieldAttacks = (
   where: Omit<Message, "headers">,
-  own: readonly string[],
+  fields: readonly string[],
 ): readonly Attack[] => {
   const attack = (name: string, body: (bytes: number) => string): Attack => ({
     name: `${where.method} ${where.path}: ${name}`,
     bytes: BODY_BYTES,
     build: (bytes) => ({ ...where, headers: JSON_TYPE, body: body(bytes) }),
   });
-  const values = Object.entries(JSON_VALUES);
+  const inFields = (json: (bytes: number) => string) => (bytes: number) =>
+    `{${fields.map((field) => `"${field}":${json(bytes / fields.length)}`).join()}}`;
   return [
-    ...values.map(([name, json]) => attack(`body, ${name}`, json)),
-    ...own.flatMap((field) => [
-      ...values.map(([name, json]) =>
-        attack(`${field}, ${name}`, (bytes) => `{"${field}":${json(bytes)}}`),
-      ),
-      ...BODY_UNITS.map((unit) =>
-        attack(`${field} of ${JSON.stringify(unit)}`, (bytes) =>
-          JSON.stringify({ [field]: fill(unit, bytes) }),
-        ),
-      ),
+    ...Object.entries(JSON_VALUES).flatMap(([name, json]) => [
+      attack(`body, ${name}`, json),
+      attack(`fields, ${name}`, inFields(json)),
     ]),
+    ...BODY_UNITS.map((unit) =>
+      attack(
+        `fields of ${JSON.stringify(unit)}`,
+        inFields((bytes) => JSON.stringify(fill(unit, bytes))),
+      ),
+    ),
   ];
 };
 

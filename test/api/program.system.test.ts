@@ -3,7 +3,6 @@ import type { ChildProcess } from "node:child_process";
 import { hash } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:net";
-import type { AddressInfo } from "node:net";
 import type { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
@@ -15,6 +14,7 @@ import { createTestOrganization } from "../support/factories.ts";
 import { lockTable } from "../support/lockWaits.ts";
 import type { TableLock } from "../support/lockWaits.ts";
 import { eventually, TEMPORAL_ADDRESS, startProgram } from "../support/programs.ts";
+import { listen } from "../support/server.ts";
 
 const test = testWithDatabase();
 
@@ -229,12 +229,7 @@ test(
 );
 
 test("a port in use is reported with its setting", async (t) => {
-  const taken = createServer().listen(0, "127.0.0.1");
-  await once(taken, "listening");
-  t.teardown(() => taken.close());
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
-  const { port } = taken.address() as AddressInfo;
-
+  const port = await listen(t, createServer());
   for (const setting of ["PORT", "STORE_PORT", "METRICS_PORT"]) {
     const { ended } = runApi(t, {
       DATABASE_URL: t.context.databaseUrl,

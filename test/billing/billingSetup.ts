@@ -9,10 +9,8 @@ import type { Mode, Owner } from "../../modules/records/owner.rules.ts";
 import type { OperatorContext } from "../../modules/accounts/context.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import type { Control } from "../stripeDouble/createControl.ts";
-import type { Clock } from "../../runtime/clock.ts";
 import type { Retry } from "../../modules/billing/reconciliation/retryUsage.rules.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
-import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import type { Billing } from "../../modules/billing/createBilling.ts";
 import type { DrainResult } from "./drainUsage.ts";
 import { beginAttempt, drainUsage } from "./drainUsage.ts";
@@ -70,17 +68,11 @@ export const setUpBilling = async (
   }: { readonly timeoutMs?: number; readonly summaryDelaySeconds?: number } = {},
 ) => {
   const { db } = t.context;
-  const double = await startStripeDouble(settings);
-  t.teardown(double.close);
-  const { control } = double;
+  const double = await startStripeDouble(t, settings);
+  const { clock, control } = double;
   control.holdClock({ second: NOON });
-  const clock: Clock = { now: () => new Date(control.now() * 1000) };
-  const billing = createBilling({
-    db,
-    stripe: connectStripe({ secretKey: double.secretKey, apiBase: double.url, timeoutMs }),
-  });
+  const billing = await double.openBilling(db, { timeoutMs });
   const billingWithoutKey = createBilling({ db, stripe: null });
-  await billing.prepare();
   const deps = { db, clock, billing, actor: SERVICE };
   const organization = await createBilledOrganization(deps, control);
   const { stream, customerId } = organization;

@@ -1,5 +1,4 @@
 import type { ExecutionContext } from "ava";
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
@@ -7,7 +6,6 @@ import { systemClock } from "../../runtime/clock.ts";
 import { lockFolder } from "../../runtime/lockFolder.ts";
 import { writeRunFile } from "../../runtime/runFile.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
-import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
@@ -37,31 +35,12 @@ const openOwnDatabase = async (t: ExecutionContext<DatabaseContext>): Promise<Da
   return t.context;
 };
 
-/** Starts a double of Stripe until the test ends. Returns it with the settings of its key. */
-const startStripe = async (
-  t: ExecutionContext,
-  options: Parameters<typeof startStripeDouble>[0] = {},
-) => {
-  const double = await startStripeDouble(options);
-  t.teardown(double.close);
-  const { secretKey, url } = double;
-  return {
-    control: double.control,
-    env: { STRIPE_SECRET_KEY: secretKey, STRIPE_API_BASE: url },
-    /** Makes it the processor of a database. */
-    prepare: async (db: DatabasePool) => {
-      const stripe = connectStripe({ secretKey, apiBase: url });
-      await createBilling({ db, stripe }).prepare();
-    },
-  };
-};
-
 test.serial(
   "doctor and workflow show follow a refund through an outage of Stripe until it completes",
   async (t) => {
     const { db } = t.context;
     const { settings } = await setUp(t);
-    const double = await startStripe(t);
+    const double = await startStripeDouble(t);
     const env = { ...settings, ...double.env };
     const impact = (...args: readonly string[]): Promise<Run> => runImpact(args, { env });
     const fresh = await diagnose(impact);
@@ -144,7 +123,7 @@ test.serial("doctor reports failed usage and a rejected Stripe key", async (t) =
       ${id}, 'live', 'tree', 1, 1, 1, ${`u1:${id}:live:tree:1:1`}, 'stripe', 'failed', 'refused', now()
     )
   `);
-  const { env } = await startStripe(t);
+  const { env } = await startStripeDouble(t);
   const found = await diagnose({
     ...settings,
     ...env,
@@ -170,8 +149,8 @@ test.serial("doctor reports usage that waits for a Stripe key", async (t) => {
 test.serial("doctor reports charity providers with which requests would fail", async (t) => {
   const { db } = t.context;
   const { settings } = await setUp(t);
-  const stripe = await startStripe(t);
-  await stripe.prepare(db);
+  const stripe = await startStripeDouble(t);
+  await stripe.openBilling(db);
   const store = await createTestStore(db);
   const deps = { db, clock: systemClock, actor: SERVICE };
   await updateStore(deps, store.id, { charityProvider: "everyorg" });
@@ -239,8 +218,8 @@ test("doctor reports a database that refuses writes", async (t) => {
 
 test("an organization without a Stripe customer is a warning until it has live usage", async (t) => {
   const { db, databaseUrl } = await openOwnDatabase(t);
-  const { env, prepare } = await startStripe(t);
-  await prepare(db);
+  const { env, openBilling } = await startStripeDouble(t);
+  await openBilling(db);
   const { id } = await createTestOrganization(db, { name: "Demo organization" });
   const register = (mode: "live" | "test") =>
     createRegistrationWriter({ db, clock: systemClock }).register(registrationOf(id, { mode }));
@@ -292,8 +271,8 @@ test.serial(
   "doctor says which permissions a restricted key lacks, and what webhooks need",
   async (t) => {
     const { db, databaseUrl } = t.context;
-    const { control, prepare, ...stripe } = await startStripe(t);
-    await prepare(db);
+    const { control, openBilling, ...stripe } = await startStripeDouble(t);
+    await openBilling(db);
     const env = { DATABASE_URL: databaseUrl, ...stripe.env };
 
     const complete = await diagnose({ ...env, STRIPE_WEBHOOK_SECRET: "whsec_1,whsec_2" });
@@ -324,8 +303,8 @@ test.serial(
 test("doctor of a separated copy rejects the original's live key, and does not ask for one", async (t) => {
   const databaseUrl = await copyDatabase(t);
   const db = await openTestPool(t, databaseUrl, 1);
-  const { env, prepare } = await startStripe(t, { secretKey: "sk_live_double" });
-  await prepare(db);
+  const { env, openBilling } = await startStripeDouble(t, { secretKey: "sk_live_double" });
+  await openBilling(db);
   await createTestOrganization(db, { stripeCustomerId: "cus_of_the_original" });
   await db.end();
   const settings = { DATABASE_URL: databaseUrl };

@@ -9,7 +9,7 @@ import {
 } from "../../clients/typescript/src/index.ts";
 import type { ImpactClient } from "../../clients/typescript/src/index.ts";
 import { backoffMs, readRetryAfterMs } from "../../clients/typescript/src/retries.ts";
-import { startServer } from "../../runtime/server/startServer.ts";
+import { serveRequests } from "../support/server.ts";
 import { startApiOf } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createFaultyFetch } from "./createFaultyFetch.ts";
@@ -234,15 +234,11 @@ test("the caller's signal ends an attempt and the wait before the next one, with
 
 test("a redirect is not followed, because it would send the key to another address", async (t) => {
   const paths: (string | undefined)[] = [];
-  const proxy = await startServer(
-    (request, response) => {
-      paths.push(request.url);
-      response.writeHead(paths.length === 1 ? 307 : 302, { Location: "/elsewhere" }).end();
-    },
-    { host: "127.0.0.1", port: 0, setting: "PORT" },
-  );
-  t.teardown(() => proxy.close(1000));
-  const impact = createImpactClient({ baseUrl: proxy.url, apiKey: "k" });
+  const baseUrl = await serveRequests(t, (request, response) => {
+    paths.push(request.url);
+    response.writeHead(paths.length === 1 ? 307 : 302, { Location: "/elsewhere" }).end();
+  });
+  const impact = createImpactClient({ baseUrl, apiKey: "k" });
 
   const error = await t.throwsAsync(impact.registerTrees({ count: 1 }), {
     instanceOf: ImpactApiError,

@@ -1,10 +1,9 @@
 import { execFile } from "node:child_process";
-import { once } from "node:events";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 import test from "ava";
 import type { ExecutionContext } from "ava";
+import { listen } from "../support/server.ts";
 
 const MAIN = fileURLToPath(new URL("main.ts", import.meta.url));
 
@@ -29,11 +28,8 @@ const startOtherServer = async (
   const server = createServer((_request, response) => {
     response.writeHead(status, { "Content-Type": "application/json" });
     response.end(JSON.stringify(body));
-  }).listen(0, "127.0.0.1");
-  t.teardown(() => server.close());
-  await once(server, "listening");
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  });
+  return `http://127.0.0.1:${await listen(t, server)}`;
 };
 
 test("it prints what differs with the expected and the actual response, and exits with 1", async (t) => {

@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import type { Browser, Page } from "playwright-core";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { startServer } from "../../runtime/server/startServer.ts";
+import { serveRequests } from "../support/server.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -163,14 +163,10 @@ test.serial("the card fits an iframe on another site and links to the page", asy
     "document.documentElement.scrollHeight - innerHeight",
   );
   t.is(overflow, 0);
-  const { url: otherSite, close } = await startServer(
-    (_request, response) => {
-      response.setHeader("Content-Type", "text/html");
-      response.end(`<iframe src="${scene.page}/card" title="card"></iframe>`);
-    },
-    { host: "127.0.0.1", port: 0, setting: "PORT" },
-  );
-  t.teardown(() => close(1000));
+  const otherSite = await serveRequests(t, (_request, response) => {
+    response.setHeader("Content-Type", "text/html");
+    response.end(`<iframe src="${scene.page}/card" title="card"></iframe>`);
+  });
   const { page: host } = await visit(t, browser, otherSite, { width: 600, height: 400 });
   t.regex(
     await host.frameLocator("iframe").locator("main").innerText({ timeout: 30_000 }),

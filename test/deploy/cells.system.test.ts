@@ -14,6 +14,7 @@ import { sql } from "../../db/sql.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
+import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { copyDatabase, testWithDatabase } from "../support/database.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { eventually, openNamespace, startProgram } from "../support/programs.ts";
@@ -35,7 +36,7 @@ type Cell = {
 const openCell = async (
   t: ExecutionContext,
   name: Cell["name"],
-  double: { readonly secretKey: string; readonly url: string },
+  double: StripeDouble,
 ): Promise<Cell> => {
   const DATABASE_URL = await copyDatabase(t);
   const named = name === "default" ? {} : { CELL: name };
@@ -50,8 +51,7 @@ const openCell = async (
     ...named,
     DATABASE_URL,
     TEMPORAL_NAMESPACE: (await openNamespace(t)).namespace,
-    STRIPE_SECRET_KEY: double.secretKey,
-    STRIPE_API_BASE: double.url,
+    ...double.env,
     TRUSTED_PROXIES: "1",
     // Longer than HAProxy takes to notice.
     DRAIN_SECONDS: "3",
@@ -105,8 +105,7 @@ const readProcedure = async (heading: string): Promise<readonly string[]> => {
 
 /** Starts both cells with their accounts, a worker and an API each, and HAProxy in front of them. */
 const startCells = async (t: ExecutionContext) => {
-  const double = await startStripeDouble();
-  t.teardown(double.close);
+  const double = await startStripeDouble(t);
   const { control } = double;
   const [old, eu1] = [await openCell(t, "default", double), await openCell(t, "eu1", double)];
   const accounts = { old: await insertAccounts(old), eu1: await insertAccounts(eu1) };

@@ -6,8 +6,6 @@ import { sql } from "../../db/sql.ts";
 import { guardUsage } from "../../modules/billing/holdUsage.ts";
 import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
-import { createBilling } from "../../modules/billing/createBilling.ts";
-import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { drainUsage } from "../billing/drainUsage.ts";
@@ -43,18 +41,14 @@ type Scene = Awaited<ReturnType<typeof setUpScene>>;
 
 /** A deployment that is billed through the double. Its database can be copied, which is a restore. */
 const setUpScene = async (t: ExecutionContext) => {
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  const { control } = double;
+  const double = await startStripeDouble(t);
+  const { clock, control } = double;
   control.holdClock({ second: Date.UTC(2026, 4, 15, 12) / 1000 });
-  const clock = { now: () => new Date(control.now() * 1000) };
   const { customerId, subscriptionId } = control.addSubscriber({});
-  const stripe = { secretKey: double.secretKey, apiBase: double.url };
   const open = async (url: string) => {
     // Many of these tests run at the same time.
     const db = await openTestPool(t, url, 4);
-    const billing = createBilling({ db, stripe: connectStripe(stripe) });
-    await billing.prepare();
+    const billing = await double.openBilling(db);
     return { url, db, deps: { db, clock, billing, actor: SERVICE } };
   };
   let side = await open(await copyDatabase(t));
@@ -116,14 +110,7 @@ const setUpScene = async (t: ExecutionContext) => {
       `);
     },
     run: (...args: readonly string[]) =>
-      runImpact(args, {
-        env: {
-          DATABASE_URL: side.url,
-          STRIPE_SECRET_KEY: double.secretKey,
-          STRIPE_API_BASE: double.url,
-        },
-        clock,
-      }),
+      runImpact(args, { env: { DATABASE_URL: side.url, ...double.env }, clock }),
   };
 };
 

@@ -1,9 +1,9 @@
-import { once } from "node:events";
 import { createServer as createHttpServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer as createHttpsServer } from "node:https";
-import type { AddressInfo } from "node:net";
+import { text } from "node:stream/consumers";
 import type { ExecutionContext } from "ava";
+import { listen } from "../support/server.ts";
 
 export type Received = {
   readonly path?: string | undefined;
@@ -31,14 +31,6 @@ export const answer =
 /** Leaves requests without a response. */
 export const holdOpen = (): void => undefined;
 
-const readBody = async (request: IncomingMessage): Promise<string> => {
-  const chunks: Buffer[] = [];
-  for await (const chunk of request) {
-    chunks.push(Buffer.from(chunk));
-  }
-  return Buffer.concat(chunks).toString();
-};
-
 /** Starts a client's server for webhooks on a free port until the test ends. */
 export const startReceiver = async (
   t: ExecutionContext,
@@ -62,7 +54,7 @@ export const startReceiver = async (
     response.on("close", () => {
       open -= 1;
     });
-    const body = await readBody(request);
+    const body = await text(request);
     const headers = Object.entries(request.headers).map(([name, value]) => [name, String(value)]);
     received.push({ path: request.url, headers: Object.fromEntries(headers), body });
     responder(response);
@@ -71,17 +63,10 @@ export const startReceiver = async (
     handle(request, response).catch(() => response.destroy());
   };
   const server = tls ? createHttpsServer(tls, listener) : createHttpServer(listener);
-  server.listen(port, host);
-  await once(server, "listening");
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
-  const address = server.address() as AddressInfo;
+  const boundPort = await listen(t, server, port, host);
   return {
-    url: `${tls ? "https" : "http"}://${host}:${address.port}/hook`,
-    port: address.port,
+    url: `${tls ? "https" : "http"}://${host}:${boundPort}/hook`,
+    port: boundPort,
     received,
     mostAtOnce: () => mostAtOnce,
     respond: (next) => {

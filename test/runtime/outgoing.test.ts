@@ -4,7 +4,6 @@ import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { createServer, request as openRequest } from "node:http";
 import { connect } from "node:net";
-import type { Client } from "@temporalio/client";
 import { NativeConnection } from "@temporalio/worker";
 import type { ExecutionContext } from "ava";
 import { configureOutgoing, findProxy, boundBody } from "../../runtime/outgoing.ts";
@@ -87,10 +86,14 @@ const startCompany = (t: ExecutionContext): Promise<number> =>
 const callStripe = (apiBase: string) =>
   createStripeClient({ secretKey: "sk_test_key", apiBase }).stripe.customers.retrieve("cus_1");
 
-const describeNamespace = (client: Client) =>
-  withTemporalDeadline(client, 10_000, () =>
+const describeNamespace = async (t: ExecutionContext, address: string): Promise<void> => {
+  const client = openTemporalClient({ address });
+  // Open, it would keep the process running for two minutes.
+  t.teardown(() => client.connection.close());
+  await withTemporalDeadline(client, 10_000, () =>
     client.workflowService.describeNamespace({ namespace: "default" }),
   );
+};
 
 const connectWorker = async (t: ExecutionContext, address: string): Promise<void> => {
   const connection = await NativeConnection.connect({ address, ...readTemporalProxy(address) });
@@ -110,7 +113,7 @@ for (const { http, https } of [LOWER_CASE, UPPER_CASE]) {
     t.is((await callStripe(`http://stripe.test:${port}`)).id, "cus_1");
     t.true((await fetch(`http://charities.test:${port}/`)).ok);
     const address = TEMPORAL_ADDRESS.replace(/^.*:/u, "temporal.test:");
-    await describeNamespace(openTemporalClient({ address }));
+    await describeNamespace(t, address);
     await connectWorker(t, address);
 
     t.deepEqual(
@@ -130,7 +133,7 @@ for (const { http, https } of [LOWER_CASE, UPPER_CASE]) {
       t.true((await fetch(`http://${host}:${port}/`)).ok);
     }
     t.is(findProxy("http://[::1]:8080"), null);
-    await describeNamespace(openTemporalClient({ address: TEMPORAL_ADDRESS }));
+    await describeNamespace(t, TEMPORAL_ADDRESS);
     await connectWorker(t, TEMPORAL_ADDRESS);
   });
 }

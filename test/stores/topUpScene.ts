@@ -8,7 +8,6 @@ import { connectStripe } from "../../modules/billing/stripe/createStripeProcesso
 import { createWebhookReader } from "../../modules/billing/stripe/createWebhookReader.ts";
 import { listBalanceEntries } from "../../modules/stores/balances.sql.ts";
 import { creditTopUp, creditTopUps } from "../../modules/stores/creditTopUps.ts";
-import type { Clock } from "../../runtime/clock.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { callDouble } from "../stripeDouble/doubleScene.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
@@ -26,13 +25,10 @@ const never = new AbortController().signal;
 export const stageTopUps = async (t: ExecutionContext<DatabaseContext>) => {
   const { db } = t.context;
   await db.query(sql.typeAlias("void")`DELETE FROM processor_event`);
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  const { control } = double;
+  const double = await startStripeDouble(t);
+  const { clock, control } = double;
   control.holdClock({ second: Date.UTC(2026, 4, 15, 12) / 1000 });
-  const clock: Clock = { now: () => new Date(control.now() * 1000) };
-  const { secretKey, url: apiBase } = double;
-  const stripe = connectStripe({ secretKey, apiBase, timeoutMs: 60_000 });
+  const stripe = connectStripe({ ...double.stripe, timeoutMs: 60_000 });
   const billing = createBilling({ db, stripe });
   const context = { db, clock, billing };
   const standalone = await startStandaloneApi(t, {

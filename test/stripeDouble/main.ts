@@ -11,10 +11,11 @@ const { port } = new Command("npm run stripe-double --")
   )
   .parse()
   .opts<{ readonly port: number }>();
-const double = await startStripeDouble({ port });
+const double = await startStripeDouble({ teardown: () => undefined }, { port });
 const { customerId, subscriptionId } = double.control.addSubscriber({});
-console.log(`STRIPE_API_BASE=${double.url}`);
-console.log(`STRIPE_SECRET_KEY=${double.secretKey}`);
+for (const [name, value] of Object.entries(double.env)) {
+  console.log(`${name}=${value}`);
+}
 console.log(`A customer with a subscription: ${customerId} ${subscriptionId}`);
 const stop = (): void => {
   void double.close();

@@ -2,6 +2,13 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { text } from "node:stream/consumers";
+import type { ExecutionContext } from "ava";
+import type { DatabasePool } from "slonik";
+import type { Clock } from "../../runtime/clock.ts";
+import { createBilling } from "../../modules/billing/createBilling.ts";
+import type { Billing } from "../../modules/billing/createBilling.ts";
+import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
+import { listen } from "../support/server.ts";
 import { createCallHandler } from "./createCallHandler.ts";
 import type { Observations } from "./createCallHandler.ts";
 import { createControl } from "./createControl.ts";
@@ -15,30 +22,38 @@ import type { Settings } from "./state.ts";
 const CONTROL_PATH = "/_double/";
 
 export type StripeDouble = {
-  /** The value of `STRIPE_API_BASE`. */
   readonly url: string;
   readonly secretKey: string;
+  /** How the service connects to it. */
+  readonly stripe: { readonly apiBase: string; readonly secretKey: string };
+  /** The same as settings. */
+  readonly env: { readonly STRIPE_API_BASE: string; readonly STRIPE_SECRET_KEY: string };
+  /** Returns billing through it, which has been prepared. */
+  readonly openBilling: (
+    db: DatabasePool,
+    options?: Partial<Parameters<typeof connectStripe>[0]>,
+  ) => Promise<Billing>;
+  /** Shows the double's time. */
+  readonly clock: Clock;
   readonly control: Control;
+  /** Ends it before the test does. */
   readonly close: () => Promise<void>;
 };
 
 export type StripeDoubleOptions = Partial<Settings> & {
-  readonly host?: string;
   readonly port?: number;
   readonly secretKey?: string;
 };
 
 /**
- * Starts a server that behaves like the part of Stripe that the service uses: it has state, follows Stripe's documented
- * rules, and fails as `control.addFault` says. Other processes reach `control` as `POST /_double/<function>` with the
- * argument as JSON.
+ * Starts a server that behaves like the part of Stripe that the service uses, until the test ends: it has state, follows
+ * Stripe's documented rules, and fails as `control.addFault` says. Other processes reach `control` as
+ * `POST /_double/<function>` with the argument as JSON.
  */
-export const startStripeDouble = async ({
-  host = "127.0.0.1",
-  port = 0,
-  secretKey = "sk_test_double",
-  ...settings
-}: StripeDoubleOptions = {}): Promise<StripeDouble> => {
+export const startStripeDouble = async (
+  t: Pick<ExecutionContext, "teardown">,
+  { port = 0, secretKey = "sk_test_double", ...settings }: StripeDoubleOptions = {},
+): Promise<StripeDouble> => {
   const state = createState({
     summaryDelaySeconds: 0,
     gracePeriodSeconds: 3600,
@@ -90,15 +105,19 @@ export const startStripeDouble = async ({
   });
   // Longer than clients keep an idle connection, so that only a fault closes one.
   server.keepAliveTimeout = 60_000;
-  server.listen(port, host);
-  await once(server, "listening");
-  const address = server.address();
-  if (address === null || typeof address === "string") {
-    throw new Error("The double has no port.");
-  }
+  const url = `http://127.0.0.1:${await listen(t, server, port)}`;
+  const stripe = { apiBase: url, secretKey };
   return {
-    url: `http://${host}:${address.port}`,
+    url,
     secretKey,
+    stripe,
+    openBilling: async (db, options = {}) => {
+      const billing = createBilling({ db, stripe: connectStripe({ ...stripe, ...options }) });
+      await billing.prepare();
+      return billing;
+    },
+    env: { STRIPE_API_BASE: url, STRIPE_SECRET_KEY: secretKey },
+    clock: { now: () => new Date(control.now() * 1000) },
     control,
     close: async () => {
       const closed = once(server, "close");

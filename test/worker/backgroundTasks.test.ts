@@ -19,9 +19,8 @@ import { testWithDatabase } from "../support/database.ts";
 const test = testWithDatabase();
 
 test("the worker fails when a retry finds a meter with another aggregation", async (t) => {
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  const stripe = { apiBase: double.url, secretKey: double.secretKey };
+  const double = await startStripeDouble(t);
+  const { stripe } = double;
   await createStripeClient(stripe).stripe.billing.meters.create({
     display_name: "Trees",
     event_name: "impact_tree_planted",

@@ -43,8 +43,7 @@ export const deployAtStripe = async (
   { organizations = 1 }: { readonly organizations?: number } = {},
 ): Promise<Deployment> => {
   const { db, databaseUrl } = t.context;
-  const double = await startStripeDouble();
-  t.teardown(double.close);
+  const double = await startStripeDouble(t);
   const { control } = double;
   const subscribe = async (): Promise<Subscriber> => {
     const { customerId, subscriptionId } = control.addSubscriber({});
@@ -64,8 +63,7 @@ export const deployAtStripe = async (
     startProgram(t, module, {
       DATABASE_URL: databaseUrl,
       TEMPORAL_NAMESPACE: namespace,
-      STRIPE_SECRET_KEY: double.secretKey,
-      STRIPE_API_BASE: double.url,
+      ...double.env,
       ...settings,
     });
   return {

@@ -1,6 +1,5 @@
 import { once } from "node:events";
 import { connect, Socket } from "node:net";
-import type { AddressInfo } from "node:net";
 import { createServer, IncomingMessage, ServerResponse } from "node:http";
 import { setImmediate as nextLoopIteration } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
@@ -10,6 +9,7 @@ import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
+import { listen } from "../../support/server.ts";
 import { startStandaloneApi, startApiOf } from "../startStandaloneApi.ts";
 import type { ApiState } from "../../../api/http/requestContext.ts";
 import { readBody, takeTurnOfLongBody } from "../../../api/http/readBody.ts";
@@ -281,11 +281,7 @@ test.serial(
         { gate, reject: (response) => response.writeHead(503).end() },
       ),
     );
-    server.listen(0, "127.0.0.1");
-    await once(server, "listening");
-    t.teardown(() => server.close());
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
-    const { port } = server.address() as AddressInfo;
+    const port = await listen(t, server);
     const post = (body: string): Promise<Response> =>
       fetch(`http://127.0.0.1:${port}`, {
         method: "POST",

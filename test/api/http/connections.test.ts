@@ -15,25 +15,18 @@ import { handleErrors } from "../../../api/http/handleErrors.ts";
 import { presentStoreError } from "../../../api/store/storeErrors.ts";
 import { Gate } from "../../../runtime/gate.ts";
 import { inChunks } from "../../../runtime/inChunks.ts";
-import { startServer } from "../../../runtime/server/startServer.ts";
 import type { ServerOptions } from "../../../runtime/server/startServer.ts";
 import { observeRequest } from "../../../api/http/observeRequests.ts";
-import { serve as serveApp } from "../../support/server.ts";
+import { serve as serveApp, serveRequests } from "../../support/server.ts";
 
 const serve = async (
   t: ExecutionContext,
   respond: (response: ServerResponse) => void,
   options: Partial<ServerOptions>,
 ) => {
-  const server = await startServer((_request, response) => respond(response), {
-    host: "127.0.0.1",
-    port: 0,
-    setting: "PORT",
-    ...options,
-  });
-  t.teardown(() => server.close(0));
+  const url = await serveRequests(t, (_request, response) => respond(response), options);
   return (): Socket => {
-    const { hostname, port } = new URL(server.url);
+    const { hostname, port } = new URL(url);
     const socket = connect(Number(port), hostname);
     t.teardown(() => socket.destroy());
     return socket;
@@ -81,15 +74,15 @@ test("a client that stops reading a response is disconnected", async (t) => {
 
 test("a client that goes on sending slowly after its time is disconnected soon after the 408", async (t) => {
   const { promise: connected, resolve } = Promise.withResolvers<Socket>();
-  const server = await startServer(
+  const url = await serveRequests(
+    t,
     (request) => {
       resolve(request.socket);
       request.resume();
     },
-    { host: "127.0.0.1", port: 0, setting: "PORT", requestTimeoutMs: 500 },
+    { requestTimeoutMs: 500 },
   );
-  t.teardown(() => server.close(0));
-  const { hostname, port } = new URL(server.url);
+  const { hostname, port } = new URL(url);
   const socket = connect({ host: hostname, port: Number(port), allowHalfOpen: true });
   let received = "";
   socket.setEncoding("latin1").on("data", (text: string) => {
@@ -193,15 +186,9 @@ async function* readParts(socket: Socket) {
 test("a list is complete although reading its parts takes longer than the connection's time limit", async (t) => {
   const app = new Koa();
   app.use((ctx) => streamText(ctx, readParts(ctx.socket), 60_000));
-  const server = await startServer(app.callback(), {
-    host: "127.0.0.1",
-    port: 0,
-    setting: "PORT",
-    writeTimeoutMs: 60_000,
-  });
-  t.teardown(() => server.close(0));
+  const url = await serveRequests(t, app.callback(), { writeTimeoutMs: 60_000 });
 
-  const response = await fetch(server.url);
+  const response = await fetch(url);
 
   t.deepEqual(await response.json(), [1]);
 });
@@ -223,13 +210,7 @@ test("an export that fails midway is a reset to a client of HTTP/1.0, which coul
     }),
   );
   app.use((ctx) => streamText(ctx, failAfterOnePage(), 60_000));
-  const server = await startServer(app.callback(), {
-    host: "127.0.0.1",
-    port: 0,
-    setting: "PORT",
-  });
-  t.teardown(() => server.close(0));
-  const { hostname, port } = new URL(server.url);
+  const { hostname, port } = new URL(await serveApp(t, app));
   const socket = connect(Number(port), hostname).resume();
   t.teardown(() => socket.destroy());
   socket.write("GET / HTTP/1.0\r\n\r\n");

@@ -2,13 +2,14 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { connect } from "node:net";
-import type { AddressInfo, Socket } from "node:net";
+import type { Socket } from "node:net";
 import { setImmediate as nextLoopIteration } from "node:timers/promises";
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import { Gate } from "../../../runtime/gate.ts";
 import { nameClient, openDoor } from "../../../runtime/server/openDoor.ts";
 import { eventually } from "../../support/programs.ts";
+import { listen } from "../../support/server.ts";
 
 type Started = { readonly url: string; readonly end: (body?: string | Buffer) => void };
 
@@ -35,14 +36,7 @@ const startServer = async (
       { gate, reject: (response) => response.writeHead(503).end() },
     ),
   );
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
-  const { port } = server.address() as AddressInfo;
+  const port = await listen(t, server);
   const open = async () => {
     const socket: Socket = connect({ host: "127.0.0.1", port });
     const received: string[] = [];

@@ -71,18 +71,16 @@ export const createWorld = async (
   { customers = 5, accounts = 3, startsOnLedger = false }: WorldOptions = {},
 ) => {
   let { db } = database;
-  const double = await startStripeDouble();
-  t.teardown(double.close);
+  const double = await startStripeDouble(t);
   const { control } = double;
   control.holdClock({ second: NOON });
   control.changeSettings({ summaryDelaySeconds: 14 * MINUTE });
-  const stripe = { secretKey: double.secretKey, apiBase: double.url };
   let skewSeconds = 0;
   const clock = { now: () => new Date((control.now() + skewSeconds) * 1000) };
   const createDeps = (withStripe: boolean) => ({
     db,
     clock,
-    billing: createBilling({ db, stripe: withStripe ? connectStripe(stripe) : null }),
+    billing: createBilling({ db, stripe: withStripe ? connectStripe(double.stripe) : null }),
     actor: SERVICE,
   });
   let isOnLedger = startsOnLedger;

@@ -1,5 +1,4 @@
 import type { ExecutionContext } from "ava";
-import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { documentFor } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
@@ -7,7 +6,6 @@ import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.t
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
 import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
-import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { openTestPool } from "../../support/database.ts";
 import { startRelay } from "../../support/relay.ts";
@@ -42,13 +40,11 @@ const breakEverywhere = async <Prepared>(
   useCase: (deps: Deps, prepared: Prepared) => Promise<unknown>,
 ): Promise<void> => {
   const { databaseUrl } = operator.database;
-  const { secretKey, url: apiBase } = operator.double;
   for (let statement = 1; statement <= MAXIMUM_STATEMENTS; statement += 1) {
     const prepared = await prepare();
     const relay = await startRelay(t, databaseUrl);
     const db = await openTestPool(t, relay.url, 1);
-    const billing = createBilling({ db, stripe: connectStripe({ secretKey, apiBase }) });
-    await billing.prepare();
+    const billing = await operator.double.openBilling(db);
     relay.loseResponseAt(statement);
     const isBroken = await useCase({ ...operator.deps(), db, billing }, prepared).then(
       () => false,

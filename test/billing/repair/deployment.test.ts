@@ -8,7 +8,7 @@ import { createRegistrationWriter } from "../../../modules/registrations/createR
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
-import type { StripeDouble, StripeDoubleOptions } from "../../stripeDouble/startStripeDouble.ts";
+import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
@@ -25,16 +25,10 @@ test.beforeEach(async (t) => {
   `);
 });
 
-const startDouble = async (t: T, options: StripeDoubleOptions = {}): Promise<StripeDouble> => {
-  const double = await startStripeDouble(options);
-  t.teardown(double.close);
-  return double;
-};
-
 const billingOf = ({ context: { db } }: T, double: StripeDouble | null): Billing =>
   createBilling({
     db,
-    stripe: double && connectStripe({ secretKey: double.secretKey, apiBase: double.url }),
+    stripe: double && connectStripe(double.stripe),
   });
 
 /** Registers usage of an organization, and sends it as a worker with some billing does. */
@@ -47,7 +41,7 @@ const send = async ({ context: { db } }: T, billing: Billing, stripeCustomerId: 
 };
 
 test("the first worker records its processor and account", async (t) => {
-  await billingOf(t, await startDouble(t)).prepare();
+  await billingOf(t, await startStripeDouble(t)).prepare();
   t.deepEqual((await readDeployment(t.context.db)).processor, {
     name: "stripe",
     account: { id: "acct_double", isLive: false },
@@ -55,7 +49,7 @@ test("the first worker records its processor and account", async (t) => {
 });
 
 test("a process without the key does not bill a deployment on Stripe", async (t) => {
-  await billingOf(t, await startDouble(t)).prepare();
+  await billingOf(t, await startStripeDouble(t)).prepare();
   const withoutKey = billingOf(t, null);
 
   await t.throwsAsync(withoutKey.prepare(), {
@@ -69,12 +63,12 @@ test("a process without the key does not bill a deployment on Stripe", async (t)
 });
 
 test("a process with the key of another account or mode sends nothing", async (t) => {
-  await billingOf(t, await startDouble(t, { secretKey: "sk_live_double" })).prepare();
+  await billingOf(t, await startStripeDouble(t, { secretKey: "sk_live_double" })).prepare();
   for (const options of [
     { secretKey: "sk_live_double", accountId: "acct_other" },
     { secretKey: "rk_test_double" },
   ]) {
-    const other = await startDouble(t, options);
+    const other = await startStripeDouble(t, options);
     const billing = billingOf(t, other);
     await t.throwsAsync(billing.prepare(), {
       instanceOf: ProcessorMismatchError,
@@ -88,7 +82,7 @@ test("a process with the key of another account or mode sends nothing", async (t
 });
 
 test("the account of a restricted key is read from Stripe's refusal", async (t) => {
-  const double = await startDouble(t);
+  const double = await startStripeDouble(t);
   double.control.addFault({
     kind: "respond",
     method: "GET",
@@ -110,7 +104,7 @@ test("a deployment whose ledger has no live usage takes Stripe's key", async (t)
   await billingOf(t, null).prepare();
   t.deepEqual((await readDeployment(t.context.db)).processor, { name: "ledger" });
 
-  await billingOf(t, await startDouble(t)).prepare();
+  await billingOf(t, await startStripeDouble(t)).prepare();
 
   t.like((await readDeployment(t.context.db)).processor, { name: "stripe" });
 });
@@ -119,7 +113,7 @@ test("a deployment whose ledger has live usage takes Stripe's key only by decisi
   const ledger = billingOf(t, null);
   await ledger.prepare();
   t.is((await send(t, ledger, null)).kind, "done");
-  await t.throwsAsync(billingOf(t, await startDouble(t)).prepare(), {
+  await t.throwsAsync(billingOf(t, await startStripeDouble(t)).prepare(), {
     message: /"From the ledger to Stripe" in docs/u,
   });
 });

@@ -3,8 +3,6 @@ import { z } from "zod";
 import { systemClock } from "../../../runtime/clock.ts";
 import type { Clock } from "../../../runtime/clock.ts";
 import type { Mode } from "../../../modules/records/owner.rules.ts";
-import { createBilling } from "../../../modules/billing/createBilling.ts";
-import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { drainUsage } from "../drainUsage.ts";
 import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
@@ -24,22 +22,15 @@ export const listedEvent = z.looseObject({
 /** Creates an organization with a Stripe customer that does not exist, so its live usage is rejected. */
 export const setUpUsage = async (t: ExecutionContext<DatabaseContext>) => {
   const { db, databaseUrl } = t.context;
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  const stripe = { secretKey: double.secretKey, apiBase: double.url };
-  const billing = createBilling({ db, stripe: connectStripe(stripe) });
-  await billing.prepare();
+  const double = await startStripeDouble(t);
+  const billing = await double.openBilling(db);
   const { id } = await createTestOrganization(db, {
     stripeCustomerId: `cus_${crypto.randomUUID().replaceAll("-", "")}`,
   });
   // Old enough to be sealed immediately.
   const past: Clock = { now: () => new Date(Date.now() - 10_000) };
   const later: Clock = { now: () => new Date(Date.now() + 16 * 60 * 1000) };
-  const env = {
-    DATABASE_URL: databaseUrl,
-    STRIPE_SECRET_KEY: double.secretKey,
-    STRIPE_API_BASE: double.url,
-  };
+  const env = { DATABASE_URL: databaseUrl, ...double.env };
   const impact = (...args: readonly string[]): Promise<Run> => runImpact(args, { env });
   return {
     id,

@@ -11,13 +11,11 @@ import { known, never, setUpStripe, until } from "./stripeSetup.ts";
 const start = async (
   t: ExecutionContext,
 ): Promise<{ double: StripeDouble; stripe: Stripe; prepare: () => Promise<void> }> => {
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  const options = { apiBase: double.url, secretKey: double.secretKey };
+  const double = await startStripeDouble(t);
   return {
     double,
-    stripe: createStripeClient(options).stripe,
-    prepare: () => createStripeProcessor(options).prepare(),
+    stripe: createStripeClient(double.stripe).stripe,
+    prepare: () => createStripeProcessor(double.stripe).prepare(),
   };
 };
 
@@ -121,7 +119,7 @@ test("processes that start simultaneously create one meter of each kind, and all
 
 test("a failed preparation can be retried", async (t) => {
   const { double } = await start(t);
-  const { prepare } = createStripeProcessor({ apiBase: double.url, secretKey: double.secretKey });
+  const { prepare } = createStripeProcessor(double.stripe);
   double.control.addFault({ kind: "server_error", method: "GET", path: "/v1/billing/meters" });
 
   await t.throwsAsync(prepare(), { message: /unknown error/u });
@@ -184,7 +182,7 @@ const CHECK = { method: "GET", path: "/v1/billing/meters" } as const;
 /** Sets up a processor that has not checked the meters yet. */
 const setUpUnchecked = async (t: ExecutionContext) => {
   const { double, event } = await setUpStripe(t);
-  const options = { apiBase: double.url, secretKey: double.secretKey };
+  const options = double.stripe;
   return { double, event, processor: createStripeProcessor(options) };
 };
 

@@ -102,8 +102,7 @@ test("of two concurrent calls for one customer and meter, the second is retried"
 });
 
 test("a base URL with a path is rejected", async (t) => {
-  const double = await startStripeDouble();
-  t.teardown(double.close);
+  const double = await startStripeDouble(t);
 
   t.throws(() => createStripeProcessor({ apiBase: `${double.url}/v1`, secretKey: "sk_test_x" }), {
     message: /must not have a path/u,

@@ -90,8 +90,7 @@ for (const [title, [fault, expected]] of Object.entries(OUTCOMES)) {
 
 test("a redirect is not followed and is an unknown outcome", async (t) => {
   const { double, processor, event, billed } = await setUpStripe(t);
-  const elsewhere = await startStripeDouble();
-  t.teardown(elsewhere.close);
+  const elsewhere = await startStripeDouble(t);
   for (const status of [302, 307]) {
     double.control.addFault(respond(status, "", { location: `${elsewhere.url}/v1/customers` }));
 
@@ -103,7 +102,7 @@ test("a redirect is not followed and is an unknown outcome", async (t) => {
 
 test("a refused connection is an unknown outcome with its reason", async (t) => {
   const { event } = await setUpStripe(t);
-  const gone = await startStripeDouble();
+  const gone = await startStripeDouble(t);
   const processor = createStripeProcessor({ apiBase: gone.url, secretKey: gone.secretKey });
   await processor.prepare();
   await gone.close();

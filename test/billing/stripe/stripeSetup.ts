@@ -36,10 +36,9 @@ export const setUpStripe = async (
   t: ExecutionContext,
   { timeoutMs = 60_000, ...options }: StripeDoubleOptions & { timeoutMs?: number } = {},
 ): Promise<StripeSetup> => {
-  const double = await startStripeDouble(options);
-  t.teardown(double.close);
-  const { url: apiBase, secretKey, control } = double;
-  const processor = createStripeProcessor({ apiBase, secretKey, timeoutMs });
+  const double = await startStripeDouble(t, options);
+  const { control, stripe } = double;
+  const processor = createStripeProcessor({ ...stripe, timeoutMs });
   await processor.prepare();
   const customer = control.addSubscriber({});
   let sent = 0;

@@ -1,9 +1,9 @@
-import { once } from "node:events";
 import { createServer } from "node:http";
 import type { RequestListener } from "node:http";
 import type { ExecutionContext } from "ava";
 import test from "ava";
 import { Stripe } from "stripe";
+import { listen } from "../../support/server.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
 import type { StripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
 
@@ -19,15 +19,7 @@ const serve = async (
     connections += 1;
   });
   server.keepAliveTimeout = 60_000;
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const address = server.address();
-  const port = typeof address === "object" ? address?.port : null;
-  const apiBase = `http://127.0.0.1:${port}`;
+  const apiBase = `http://127.0.0.1:${await listen(t, server)}`;
   return {
     ...createStripeClient({ secretKey: "sk_test_key", apiBase, timeoutMs }),
     connections: () => connections,

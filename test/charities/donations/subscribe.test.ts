@@ -27,8 +27,7 @@ const stage = async (
   { withPrices = true }: { readonly withPrices?: boolean } = {},
 ) => {
   const { db } = t.context;
-  const double = await startStripeDouble();
-  t.teardown(double.close);
+  const double = await startStripeDouble(t);
   const { control } = double;
   const { customerId, subscriptionId } = control.addSubscriber({});
   const flat = control.addPrice({});
@@ -36,8 +35,7 @@ const stage = async (
   const billing = createBilling({
     db,
     stripe: connectStripe({
-      secretKey: double.secretKey,
-      apiBase: double.url,
+      ...double.stripe,
       // A busy machine must not look like a silent processor.
       timeoutMs: 3000,
       donationPrices: withPrices ? { flat, metered } : null,

@@ -1,6 +1,6 @@
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
-import { startServer } from "../../../runtime/server/startServer.ts";
+import { serveRequests } from "../../support/server.ts";
 import { createPlanting } from "../../../modules/planting/createPlanting.ts";
 import type { LeftOut } from "../../../runtime/splitReadable.ts";
 import {
@@ -70,29 +70,25 @@ const startTreeMapper = async (t: ExecutionContext) => {
     status: 200,
   };
   const requested: string[] = [];
-  const { url, close } = await startServer(
-    (request, response) => {
-      const { status: _status, ...resources } = state;
-      const resource = request.url?.slice(1) ?? "";
-      requested.push(resource);
-      const known = new Map<string, unknown>(Object.entries(resources)).get(resource);
-      const status = request.headers["x-api-key"] === KEY ? state.status : 401;
-      response.statusCode = known === undefined ? 404 : status;
-      response.setHeader("Content-Type", "application/json");
-      response.end(
-        JSON.stringify({
-          statusCode: response.statusCode,
-          message: "Success",
-          error: null,
-          data: response.statusCode === 200 ? known : null,
-          code: "success",
-        }),
-      );
-    },
-    { host: "127.0.0.1", port: 0, setting: "PORT" },
-  );
-  t.teardown(() => close(1000));
-  return { state, requested, apiBase: url };
+  const apiBase = await serveRequests(t, (request, response) => {
+    const { status: _status, ...resources } = state;
+    const resource = request.url?.slice(1) ?? "";
+    requested.push(resource);
+    const known = new Map<string, unknown>(Object.entries(resources)).get(resource);
+    const status = request.headers["x-api-key"] === KEY ? state.status : 401;
+    response.statusCode = known === undefined ? 404 : status;
+    response.setHeader("Content-Type", "application/json");
+    response.end(
+      JSON.stringify({
+        statusCode: response.statusCode,
+        message: "Success",
+        error: null,
+        data: response.statusCode === 200 ? known : null,
+        code: "success",
+      }),
+    );
+  });
+  return { state, requested, apiBase };
 };
 
 /** Starts TreeMapper, and an organization whose trees are planted by a project of it. */
