@@ -149,7 +149,6 @@ const USAGE_ERRORS: readonly (readonly [line: string, message: RegExp])[] = [
   ["org create --name x --billing-day 32", /day of the month/u],
   ["org create --name x --billing-day 1.5", /day of the month/u],
   ["org create --name x --stripe-customer x", /cus_/u],
-  ["org create --name x --stripe-subscription sub_1", /requires --stripe-customer/u],
   ["org update ID", /Nothing to change/u],
   ["org update ID --fractional yes", /on or off/u],
   ["key issue --org ID", /--mode/u],

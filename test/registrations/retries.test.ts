@@ -123,7 +123,7 @@ test("a donation that could not be made by now is a replay if it was made before
   t.deepEqual(replay?.body, original?.body);
 
   await db.query(sql.typeAlias("void")`
-    UPDATE donor SET active_since = NULL WHERE account_id = ${id}
+    UPDATE donor SET processor = NULL WHERE account_id = ${id}
   `);
   const results = await donate([GIFT, { ...GIFT, idempotency_key: "gift-2" }]);
   t.deepEqual(
