@@ -35,11 +35,12 @@ type ImportOptions = ChangeOptions &
 
 type Purpose = Parameters<typeof importHistory>[3]["purpose"];
 
-const NAME_OF_NEW = {
-  import: "new",
-  "dry run": "would be new",
-  verification: "missing",
-} as const satisfies Record<Purpose, string>;
+/** What a purpose calls new lines, and how it fails. */
+const TEXTS = {
+  import: { new: "new", failure: "Not imported" },
+  "dry run": { new: "would be new", failure: "Cannot be imported" },
+  verification: { new: "missing", failure: "Missing, different or bad" },
+} as const satisfies Record<Purpose, object>;
 
 /** Of the rejected lines, how many are messages, and how much of a reason. */
 const SHOWN = 20;
@@ -76,7 +77,7 @@ const printSummary = (io: Io, { lines, bad, kinds }: ImportSummary, purpose: Pur
     Object.entries(kinds)
       .filter(([, outcomes]) => Object.values(outcomes).some((count) => count > 0))
       .map(([kind, { new: added, ...others }]) =>
-        Object.assign({ kind, [NAME_OF_NEW[purpose]]: added }, others),
+        Object.assign({ kind, [TEXTS[purpose].new]: added }, others),
       ),
   );
   say(io, `${counted(lines, "line")} read, ${grouped(bad)} bad.`);
@@ -86,18 +87,12 @@ const printSummary = (io: Io, { lines, bad, kinds }: ImportSummary, purpose: Pur
 const requireSuccess = ({ lines, bad, kinds }: ImportSummary, purpose: Purpose): void => {
   const sum = (name: "new" | "refunded_since" | "conflict") =>
     Object.values(kinds).reduce((total, outcomes) => total + outcomes[name], 0);
-  const rejected = sum("conflict") + bad;
-  const different = rejected + sum("new") + sum("refunded_since");
-  if (purpose === "verification" && different > 0) {
+  const missing = purpose === "verification" ? sum("new") + sum("refunded_since") : 0;
+  const failed = sum("conflict") + bad + missing;
+  if (failed > 0) {
     throw new CommandError(
       EXIT.failed,
-      `The files and the database differ: ${different} of ${counted(lines, "line")} missing, different or bad.`,
-    );
-  }
-  if (rejected > 0) {
-    throw new CommandError(
-      EXIT.failed,
-      `${purpose === "import" ? "Not imported" : "Cannot be imported"}: ${rejected} of ${counted(lines, "line")} (${counted(sum("conflict"), "conflict")}, ${bad} bad).`,
+      `${TEXTS[purpose].failure}: ${failed} of ${counted(lines, "line")} (${counted(sum("conflict"), "conflict")}, ${bad} bad).`,
     );
   }
 };

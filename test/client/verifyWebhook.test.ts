@@ -89,28 +89,26 @@ test("a webhook is refused without one of its headers", async (t) => {
   }
 });
 
-test("a webhook is refused if it is older than the tolerance, or further in the future", async (t) => {
+test("a webhook is refused if it is older than five minutes, or further in the future", async (t) => {
   const secret = newSecret();
-  const nowMs = Date.UTC(2026, 5, 1);
-  const verify = (ageSeconds: number): Promise<unknown> =>
-    verifyWebhook({
-      secret,
-      headers: sign(secret, { at: new Date(nowMs - ageSeconds * 1000) }),
-      body: BODY,
-      nowMs,
-    });
+  const verify = (headers: Readonly<Record<string, string>>): Promise<unknown> =>
+    verifyWebhook({ secret, headers, body: BODY });
+  /** Signs with a time so many seconds ago. The test may take some of them. */
+  const signAt = (ageSeconds: number) =>
+    sign(secret, { at: new Date(Date.now() - ageSeconds * 1000) });
 
-  await verify(300);
-  await verify(-300);
-  await t.throwsAsync(verify(301), { instanceOf: WebhookVerificationError, message: /too old/u });
-  await t.throwsAsync(verify(-301), {
-    instanceOf: WebhookVerificationError,
-    message: /in the future/u,
-  });
-  const headers = { ...sign(secret), "webhook-timestamp": "NaN" };
-  await t.throwsAsync(verifyWebhook({ secret, headers, body: BODY }), {
-    instanceOf: WebhookVerificationError,
-  });
+  await verify(signAt(240));
+  await verify(signAt(-300));
+  for (const headers of [
+    signAt(301),
+    signAt(-360),
+    { ...sign(secret), "webhook-timestamp": "NaN" },
+  ]) {
+    await t.throwsAsync(verify(headers), {
+      instanceOf: WebhookVerificationError,
+      message: /^webhook-timestamp: must be within five minutes/u,
+    });
+  }
 });
 
 test("a malformed secret is a fault of the receiver, and its error does not repeat it", async (t) => {

@@ -212,7 +212,7 @@ test("a verification names every line that is missing or different", async (t) =
   t.regex(run.stderr, /line 2: missing: more of it is refunded in the file$/mu);
   t.regex(run.stderr, /line 3: conflict: .* with another count$/mu);
   t.regex(run.stderr, /line 4: missing: it is not recorded here$/mu);
-  t.regex(run.stderr, /5 of 6 lines missing, different or bad\./u);
+  t.regex(run.stderr, /Missing, different or bad: 5 of 6 lines \(2 conflicts, 1 bad\)\./u);
 });
 
 const AT = "2024-05-01T08:00:00Z";
