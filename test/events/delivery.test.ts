@@ -11,9 +11,8 @@ import {
 import { refunded, readEvents } from "./readEvents.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
-import { createDeliveriesTo } from "./deliverTo.ts";
 import { answer, startReceiver } from "./startReceiver.ts";
-import { setUpWebhooks, verify } from "./webhookScene.ts";
+import { setUpWebhooks, verify, createDeliveriesTo } from "./webhookScene.ts";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { findEndpoint } from "../../modules/events/endpoints.sql.ts";

@@ -13,10 +13,9 @@ import { LEASE_MS } from "../../modules/events/decideDelivery.rules.ts";
 import { createDeliveryRuns } from "../../modules/events/createDeliveryRuns.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
-import { deliveryContext, LOOPBACK } from "./deliverTo.ts";
 import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
 import { holdOpen, startReceiver } from "./startReceiver.ts";
-import { setUpWebhooks } from "./webhookScene.ts";
+import { setUpWebhooks, deliveryContext, LOOPBACK } from "./webhookScene.ts";
 
 const test = testWithDatabase();
 

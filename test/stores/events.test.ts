@@ -11,9 +11,8 @@ import { runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
-import { LOOPBACK, createDeliveriesTo, deliveryContext } from "../events/deliverTo.ts";
 import { startReceiver } from "../events/startReceiver.ts";
-import { verify } from "../events/webhookScene.ts";
+import { verify, LOOPBACK, createDeliveriesTo, deliveryContext } from "../events/webhookScene.ts";
 import { createTestStore, startStoreApi, startStoreApiOf } from "./startStoreApi.ts";
 import { insertTestCharity } from "./storeState.ts";
 

@@ -35,7 +35,7 @@ import {
   startProgram,
   TEMPORAL_ADDRESS,
 } from "../support/programs.ts";
-import { LOOPBACK, createDeliveriesTo, deliveryContext } from "../events/deliverTo.ts";
+import { LOOPBACK, createDeliveriesTo, deliveryContext } from "../events/webhookScene.ts";
 import { startReceiver } from "../events/startReceiver.ts";
 import { recordPass } from "../../db/perpetualWork.sql.ts";
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
