@@ -63,7 +63,7 @@ const rejectionOf = (
 /**
  * Imports records that another system billed: they count in the totals and have no usage, so they are never billed here.
  * Nothing is imported twice, so an interrupted import is completed by running it again. Its memory use is constant. A dry run
- * and a verification remember a hash of each id and key.
+ * and a verification remember a hash of each new id and key.
  */
 export const importHistory = async (
   given: OperatorContext,
