@@ -46,19 +46,11 @@ export type RunOptions = {
   readonly runMs?: number | undefined;
 };
 
-/** A scan that goes on beside the steps of a run. */
+/** Begins a scan that goes on beside the steps of a run. Its outcome is null until it has ended. */
 const beginScan = (sender: Sender) => {
-  const scan: { hasEnded: boolean; failure: { readonly error: unknown } | null } = {
-    hasEnded: false,
-    failure: null,
-  };
+  const scan: { outcome: PromiseSettledResult<void> | null } = { outcome: null };
   const run = async (): Promise<void> => {
-    try {
-      await sender.scan();
-    } catch (error) {
-      scan.failure = { error };
-    }
-    scan.hasEnded = true;
+    [scan.outcome] = await Promise.allSettled([sender.scan()]);
   };
   void run();
   return scan;
@@ -90,12 +82,12 @@ export const createRuns = (
         scannedSecond = second;
         scan = beginScan(sender);
       }
-      const ended = scan?.hasEnded === true ? scan : null;
-      if (ended?.failure) {
-        throw ended.failure.error;
+      const outcome = scan?.outcome;
+      if (outcome?.status === "rejected") {
+        throw outcome.reason;
       }
       await sender.step();
-      if (ended) {
+      if (outcome) {
         scan = null;
         // The step has begun what the scan has found.
         if (performance.now() - recordedAtMs >= RECORD_INTERVAL_MS) {

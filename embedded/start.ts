@@ -3,11 +3,12 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Client } from "pg";
+import { reasonOf } from "../db/connections/connect.ts";
 import { migrate } from "../db/migrate.ts";
 import { buildChildEnvironment } from "../runtime/config/config.ts";
 import type { Config } from "../runtime/config/config.ts";
-import { LIBPQ_VARIABLES, withoutPassword } from "../runtime/config/databaseUrl.ts";
-import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
+import { LIBPQ_VARIABLES, nameDatabase } from "../runtime/config/databaseUrl.ts";
+import { StartupError } from "../runtime/errors.rules.ts";
 import { impactCommand } from "../runtime/impactCommand.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
 import { writeRunFile } from "../runtime/runFile.ts";
@@ -24,35 +25,28 @@ type Settings = Readonly<Record<string, string>>;
 const WORKER = fileURLToPath(new URL("../worker/main.ts", import.meta.url));
 const API = fileURLToPath(new URL("../api/main.ts", import.meta.url));
 
-type Database = {
-  readonly appUrl: string;
-  readonly ownerUrl: string;
-  /** What to do if it cannot be used. */
-  readonly advice: string;
-};
+type Database = { readonly appUrl: string; readonly ownerUrl: string };
 
 /** Starts the embedded PostgreSQL, unless the configuration names a database. */
-export const startDatabase = async (config: Config, context: StartContext): Promise<Database> => {
+const startDatabase = async (config: Config, context: StartContext): Promise<Database> => {
   if (config.DATABASE_URL !== undefined) {
     return {
       ownerUrl: config.DATABASE_OWNER_URL ?? config.DATABASE_URL,
       appUrl: config.DATABASE_URL,
-      advice:
-        "Start it or correct DATABASE_URL. Without DATABASE_URL, an embedded database is used.",
     };
   }
-  const { url, appUrl, process } = await startPostgres({
+  const { url, appUrl } = await startPostgres({
     folder: join(config.DATA_DIR, "postgres"),
     port: config.EMBEDDED_POSTGRES_PORT,
     disposable: false,
     context,
   });
-  return { ownerUrl: url, appUrl, advice: `Its log is ${process.logFile}.` };
+  return { ownerUrl: url, appUrl };
 };
 
 /** @throws StartupError that says what to do if the database cannot be used */
-export const migrateDatabase = async (
-  { ownerUrl, appUrl, advice }: Database,
+const migrateDatabase = async (
+  { ownerUrl, appUrl }: Database,
   signal: AbortSignal,
 ): Promise<void> => {
   try {
@@ -61,11 +55,11 @@ export const migrateDatabase = async (
     if (error instanceof StartupError) {
       throw error;
     }
-    const { message, code } = errorDetails(error);
-    const cause = errorDetails(error instanceof Error ? error.cause : undefined);
-    const reasons = [message || code, error instanceof Error && error.cause ? cause.message : ""];
+    const reasons = [error, error instanceof Error ? error.cause : undefined].flatMap((each) =>
+      each instanceof Error ? reasonOf(each) : [],
+    );
     throw new StartupError(
-      `The database ${withoutPassword(ownerUrl)} cannot be used: ${reasons.filter(Boolean).join(" ")}\n${advice}`,
+      `The database at ${nameDatabase(ownerUrl)} cannot be used: ${reasons.join(" ")}. Check that it runs, and DATABASE_URL if it is set.`,
       { cause: error },
     );
   }
@@ -240,7 +234,7 @@ export const startAll = async (
     "open in a browser": isDemo ? `${config.PUBLIC_BASE_URL ?? browsableUrl(apiUrl)}/` : null,
     "standalone API": `${apiUrl} (described at ${browsableUrl(apiUrl)}/docs)`,
     "store API": `${storeUrl} (described at ${browsableUrl(storeUrl)}/docs)`,
-    database: `${withoutPassword(appUrl)}${isEmbedded ? ` (passwords in ${join(config.DATA_DIR, "run.json")})` : ""}`,
+    database: `${nameDatabase(appUrl)}${isEmbedded ? ` (passwords in ${join(config.DATA_DIR, "run.json")})` : ""}`,
     Temporal: `${temporal.address} (namespace ${temporal.namespace})`,
     "Temporal web UI": temporal.uiUrl,
     "API metrics": api["metrics"] && `${api["metrics"]}/metrics`,

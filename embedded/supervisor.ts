@@ -67,8 +67,6 @@ const openPipe = (folder: string, access: number): number => {
 };
 
 const POLL_MS = 50;
-/** Longer than any process takes to stop, or to be killed by its guard. */
-const LONG_WAIT_MS = 40_000;
 
 /**
  * Waits until all processes of an earlier start of this folder have ended. If that start was killed, they stop by
@@ -87,16 +85,11 @@ export const awaitLeftovers = async (
     }
   };
   if (!hasEnded()) {
-    onProgress("Waiting until the processes of an earlier start have stopped …");
+    const list = `fuser ${join(folder, "running")}`;
+    onProgress(`Waiting until the processes of an earlier start have stopped (${list}) …`);
   }
-  const startedAtMs = performance.now();
-  let isLong = false;
   while (!hasEnded()) {
     await sleep(POLL_MS);
-    if (!isLong && performance.now() - startedAtMs > LONG_WAIT_MS) {
-      isLong = true;
-      onProgress(`Some do not stop. To see which: fuser ${join(folder, "running")}`);
-    }
   }
   closeSync(pipe);
 };

@@ -154,20 +154,24 @@ const startWorker = async (
   const processor = await prepareProcessor(context, stopping);
 
   const runs = createAllRuns(config, context, observers);
+  const activities = {
+    ...createPerpetualActivities({ runs, stopping }),
+    ...createBackgroundActivities(config, {
+      ...context,
+      ...observers,
+      startOrder: async (orderId) => {
+        const named = await deployment;
+        await (named && startPlantingOrder(context.temporal, named.name, orderId));
+      },
+    }),
+  };
   const workers = Promise.all([
     interactiveWorker,
     whenNamed(({ name, identity }) =>
       run({
         identity,
         taskQueue: backgroundQueue(name),
-        activities: {
-          ...createPerpetualActivities({ runs, stopping }),
-          ...createBackgroundActivities(config, {
-            ...context,
-            ...observers,
-            startOrder: (orderId) => startPlantingOrder(context.temporal, name, orderId),
-          }),
-        },
+        activities,
         maxConcurrentWorkflowTaskExecutions: MAX_CONCURRENT_WORKFLOW_TASKS,
       }),
     ),

@@ -194,7 +194,3 @@ export const nameDatabase = (text: string): string => {
   const { hosts, path, parameters } = splitUrl(text);
   return `${parameters.get("host") ?? hosts.join(",")}${path}`;
 };
-
-/** Returns the URL without its password, which should not appear in a terminal. */
-export const withoutPassword = (text: string): string =>
-  text.replace(/^(?<start>[^:]+:\/\/[^/?#]*?):[^/?#]*@/u, "$<start>@");

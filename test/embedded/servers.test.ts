@@ -13,8 +13,6 @@ import { StartupError } from "../../runtime/errors.rules.ts";
 import { copyForServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
 import type { EmbeddedPostgres } from "../../embedded/startPostgres.ts";
-import { parseConfig } from "../../runtime/config/config.ts";
-import { migrateDatabase, startDatabase } from "../../embedded/start.ts";
 import { findFreePort } from "../../runtime/server/probePort.ts";
 
 test("the server's state is in its folder, whatever characters the folder's path has", async (t) => {
@@ -114,19 +112,6 @@ test("a server that refuses the connection is reported with the end of its log",
     instanceOf: StartupError,
     message:
       /^PostgreSQL cannot be used: password authentication failed.*FATAL: {2}password authentication failed/su,
-  });
-});
-
-test("an error of the embedded database names its log", async (t) => {
-  const folder = await makeTestFolder(t);
-  const { context, stopAll } = createSupervisor(folder, t.log);
-  t.teardown(stopAll);
-  const config = parseConfig({ EMBEDDED_POSTGRES_PORT: "0", DATA_DIR: folder });
-  const database = await startDatabase(config, context);
-  await stopAll();
-  await t.throwsAsync(migrateDatabase(database, context.signal), {
-    instanceOf: StartupError,
-    message: /ECONNREFUSED.*\nIts log is \S+postgres\.log\.$/u,
   });
 });
 

@@ -228,7 +228,7 @@ test.serial(
   "an unreachable database is reported without its password",
   rejects,
   { DATABASE_URL: "postgres://someone:secret@127.0.0.1:1/somewhere" },
-  /^The database postgres:\/\/someone@127\.0\.0\.1:1\/somewhere cannot be used: .*ECONNREFUSED[^]*DATABASE_URL/u,
+  /^The database at 127\.0\.0\.1:1\/somewhere cannot be used: .*ECONNREFUSED.*DATABASE_URL/u,
 );
 test.serial(
   "a Temporal CLI that does not run is rejected with the ways to install one",

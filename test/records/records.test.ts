@@ -3,11 +3,9 @@ import { z } from "zod";
 import { describeIssues, messageOfIssue } from "../../runtime/describeIssues.rules.ts";
 import { centsToDollars, dollarsToCents, formatCents } from "../../modules/records/money.rules.ts";
 import {
-  completeDatabaseUrl,
   DatabaseUrlError,
   nameDatabase,
   readDatabaseUrl,
-  withoutPassword,
 } from "../../runtime/config/databaseUrl.ts";
 import { count, date, metadata, text } from "../../modules/records/fields.rules.ts";
 
@@ -198,23 +196,9 @@ for (const password of ["a/b", "1/b", "a?b", "a#b", "#", "1?b"]) {
 test(rejects, "postgres://db/impact?sslcert=cert.pem", /only one of sslcert and sslkey/u);
 test(rejects, "postgres://db/impact?target_session_attrs=standby", /supported.*read-write/u);
 
-test("variables complete a URL and do not replace its own parameters", (t) => {
-  const url = "postgres://db/impact?sslmode=require";
-  t.is(completeDatabaseUrl(url, { PGSSLMODE: "disable", PGSSLROOTCERT: undefined }), url);
-  t.is(
-    completeDatabaseUrl("postgres://db/impact", {
-      PGSSLMODE: "verify-full",
-      PGSSLROOTCERT: "/a b",
-    }),
-    "postgres://db/impact?sslmode=verify-full&sslrootcert=%2Fa+b",
-  );
-});
-
 test("a database is named without its password", (t) => {
   const url = "postgres://user:a@b:c@db1:5432,db2/impact?sslmode=require";
   t.is(nameDatabase(url), "db1:5432,db2/impact");
-  t.is(withoutPassword(url), "postgres://user@db1:5432,db2/impact?sslmode=require");
-  t.is(withoutPassword("postgres://user@db/impact"), "postgres://user@db/impact");
   t.is(nameDatabase("postgres:///impact?host=/tmp"), "/tmp/impact");
 });
 
