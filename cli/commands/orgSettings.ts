@@ -173,14 +173,15 @@ export const addUpdateCommand = (parent: Command, context: CliContext): void => 
     if (!hasProfile && Object.keys(readSettings()).length === 0) {
       throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
     }
-    const limit = countPerDay === undefined ? null : { mode: options.mode, countPerDay };
+    const limit = countPerDay === undefined ? undefined : { mode: options.mode, countPerDay };
     await requireKnownCustomer(context, changes.stripeCustomerId);
     const change = await openChange(context, options);
     const { id } = await getNamedAccount(change.db, named);
     const { updateOrganization } = await import("../../modules/accounts/updateOrganization.ts");
-    const account = await updateOrganization(change, id, changes, {
+    const account = await updateOrganization(change, id, {
+      ...changes,
       limit,
-      profile: hasProfile ? profile : null,
+      profile: hasProfile ? profile : undefined,
     });
     const updatedProfile = await findProfile(change.db, id);
     const updated = {
