@@ -141,6 +141,9 @@ export const addCreateCommand = (parent: Command, context: CliContext): void => 
   create.action(async (options) => {
     const { io } = context;
     const organization = { name: options.name, ...readSettings() };
+    if (organization.stripeSubscriptionId && !organization.stripeCustomerId) {
+      throw new CommandError(EXIT.usage, "--stripe-subscription requires --stripe-customer.");
+    }
     await requireKnownCustomer(context, organization.stripeCustomerId);
     const { createOrganization } = await import("../../modules/accounts/createOrganization.ts");
     const change = await openChange(context, options);
