@@ -141,6 +141,9 @@ export const addCreateCommand = (parent: Command, context: CliContext): void => 
   create.action(async (options) => {
     const { io } = context;
     const organization = { name: options.name, ...readSettings() };
+    if (organization.stripeSubscriptionId && !organization.stripeCustomerId) {
+      throw new CommandError(EXIT.usage, "--stripe-subscription requires --stripe-customer.");
+    }
     await requireKnownCustomer(context, organization.stripeCustomerId);
     const { createOrganization } = await import("../../modules/accounts/createOrganization.ts");
     const change = await openChange(context, options);
@@ -173,14 +176,15 @@ export const addUpdateCommand = (parent: Command, context: CliContext): void => 
     if (!hasProfile && Object.keys(readSettings()).length === 0) {
       throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
     }
-    const limit = countPerDay === undefined ? null : { mode: options.mode, countPerDay };
+    const limit = countPerDay === undefined ? undefined : { mode: options.mode, countPerDay };
     await requireKnownCustomer(context, changes.stripeCustomerId);
     const change = await openChange(context, options);
     const { id } = await getNamedAccount(change.db, named);
     const { updateOrganization } = await import("../../modules/accounts/updateOrganization.ts");
-    const account = await updateOrganization(change, id, changes, {
+    const account = await updateOrganization(change, id, {
+      ...changes,
       limit,
-      profile: hasProfile ? profile : null,
+      profile: hasProfile ? profile : undefined,
     });
     const updatedProfile = await findProfile(change.db, id);
     const updated = {

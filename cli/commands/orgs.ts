@@ -85,18 +85,6 @@ const listAll = async ({ io, connections }: CliContext): Promise<void> => {
   printList(io, rows, only(rows, COLUMNS));
 };
 
-const presentSubscription = (
-  subscription: KnownSubscription,
-  invoiceProblems: readonly InvoicedUsage[],
-) => ({
-  status: subscription.status,
-  paused_by: subscription.pausedBy,
-  priced_meters: subscription.meteredKinds,
-  has_donation_items: subscription.hasDonationItems,
-  problems: listProblems(subscription, invoiceProblems),
-  read_at: subscription.readAt,
-});
-
 /** Reads an account's totals of each mode and kind. */
 const readAllTotals = (db: DatabasePool, accountId: string, now: Date) =>
   Promise.all(
@@ -127,7 +115,9 @@ const showOne = async (context: CliContext, named: string): Promise<void> => {
     ]);
   const document = {
     ...snakeCased(account),
-    subscription: subscription ? presentSubscription(subscription, invoiceProblems) : null,
+    subscription: subscription
+      ? { ...snakeCased(subscription), problems: listProblems(subscription, invoiceProblems) }
+      : null,
     dashboard_url: dashboardUrl,
     profile: presentProfile(profile),
     totals,

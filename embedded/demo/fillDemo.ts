@@ -78,7 +78,7 @@ const createAccounts = async (context: DemoContext) => {
     story: STORY,
     logo: readLogo(readFileSync(new URL("logo.png", import.meta.url))),
   };
-  await updateOrganization(context, organization.id, {}, { profile });
+  await updateOrganization(context, organization.id, { profile });
   await subscribeToDonations(context, { accountId: organization.id, mode: "live" });
   const store = await createStore(context, {
     domain: SHOP.domain,

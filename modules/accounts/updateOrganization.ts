@@ -9,11 +9,11 @@ import type { OperatorContext } from "./context.ts";
 import { updateProfile } from "./profiles.sql.ts";
 import type { ProfileChanges } from "./profile.rules.ts";
 
-/** Returns the changes as the audit log records them: a logo by its hash. */
-const describeProfileChanges = ({ logo, ...changes }: ProfileChanges): object => ({
-  ...changes,
-  ...(logo === undefined ? {} : { logo: logo?.hash ?? null }),
-});
+/** Absent settings stay unchanged. */
+export type OrganizationUpdate = AccountChanges & {
+  readonly limit?: NewLimit | undefined;
+  readonly profile?: ProfileChanges | undefined;
+};
 
 /**
  * Changes an organization's settings, limit and public profile, all or none.
@@ -22,30 +22,24 @@ const describeProfileChanges = ({ logo, ...changes }: ProfileChanges): object =>
 export const updateOrganization = (
   { db, clock, actor }: OperatorContext,
   id: string,
-  changes: AccountChanges,
-  {
-    limit = null,
-    profile = null,
-  }: { readonly limit?: NewLimit | null; readonly profile?: ProfileChanges | null } = {},
+  { limit, profile, ...changes }: OrganizationUpdate,
 ): Promise<Account> =>
   db.transaction(async (transaction) => {
     await updateAccount(transaction, id, changes);
     const account = await getOrganization(transaction, id);
     requireCustomerOfSubscription(account);
-    if (limit !== null) {
+    if (limit) {
       await setAccountLimit(transaction, id, limit);
     }
-    if (profile !== null) {
+    if (profile) {
       await updateProfile(transaction, id, profile);
     }
+    // A logo by its hash.
+    const audited = profile?.logo ? { ...profile, logo: profile.logo.hash } : profile;
     await recordAction(transaction, actor, clock.now(), {
       action: "org.update",
       accountId: id,
-      details: {
-        ...changes,
-        ...(limit === null ? {} : { limit }),
-        ...(profile === null ? {} : { profile: describeProfileChanges(profile) }),
-      },
+      details: { ...changes, limit, profile: audited },
     });
     return account;
   });

@@ -1,33 +1,22 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { BALANCE_ENTRY_KINDS } from "./stores.rules.ts";
-import { safeInteger, inMicroseconds, sql } from "../../db/sql.ts";
+import { balanceEntryJson } from "./storeRecords.rules.ts";
+import { inMicroseconds, sql } from "../../db/sql.ts";
 import { anyAccount, newestOf } from "../records/ownedRecords.sql.ts";
 
-/** An entry of a ledger, as clients see it. */
-const entryRow = z.strictObject({
-  id: z.bigint().transform(String),
-  kind: z.enum(BALANCE_ENTRY_KINDS),
-  amount_cents: safeInteger,
-  balance_cents: safeInteger,
-  quantity: safeInteger.nullable(),
-  record_id: z.string().nullable(),
-  reference: z.string().nullable(),
-  note: z.string(),
-  /** In microseconds; of a payment, that of its record. */
-  created_at: z.string(),
-});
+type BalanceEntry = Readonly<z.output<typeof balanceEntryJson>>;
 
-type BalanceEntry = Readonly<z.output<typeof entryRow>>;
+const jsonRow = z.strictObject({ entry: balanceEntryJson });
 
+/** An entry of a ledger as clients see it, a `BalanceEntry`. A payment has the time of its record. */
 const selectEntries = sql.fragment`
-  SELECT
-    id,
-    kind,
-    amount_cents,
-    balance_cents,
-    quantity,
-    coalesce(
+  SELECT json_build_object(
+    'id', id::text,
+    'kind', kind,
+    'amount_cents', amount_cents,
+    'balance_cents', balance_cents,
+    'quantity', quantity,
+    'record_id', coalesce(
       (
         SELECT coalesce(registration.imported_id, registration.id::text)
         FROM registration
@@ -38,9 +27,9 @@ const selectEntries = sql.fragment`
         FROM donation
         WHERE donation.id = balance_entry.donation_id
       )
-    ) AS record_id,
-    reference,
-    coalesce(
+    ),
+    'reference', reference,
+    'note', coalesce(
       (
         SELECT refund.reason
         FROM refund
@@ -51,8 +40,9 @@ const selectEntries = sql.fragment`
         LIMIT 1
       ),
       note
-    ) AS note,
-    ${inMicroseconds(sql.identifier(["balance_entry", "created_at"]))} AS created_at
+    ),
+    'created_at', ${inMicroseconds(sql.identifier(["balance_entry", "created_at"]))}
+  ) AS entry
   FROM balance_entry
 `;
 
@@ -63,7 +53,7 @@ export const listBalanceEntries = (
   { after, limit }: { readonly after: string | null; readonly limit: number },
 ): Promise<readonly BalanceEntry[]> => {
   const newest = newestOf(accountId, after);
-  return db.any(sql.type(entryRow)`
+  return db.anyFirst(sql.type(jsonRow)`
     ${selectEntries}
     WHERE ${newest.condition}
     ${newest.order}
@@ -76,7 +66,7 @@ export const findBalanceEntryByReference = (
   accountId: string,
   reference: string,
 ): Promise<BalanceEntry | null> =>
-  db.maybeOne(sql.type(entryRow)`
+  db.maybeOneFirst(sql.type(jsonRow)`
     ${selectEntries}
     WHERE account_id = ${anyAccount(accountId)} AND reference = ${reference}
   `);

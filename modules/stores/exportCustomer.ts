@@ -41,8 +41,7 @@ export const exportCustomer = async (
 ) => {
   const customer = await findCustomer(db, storeId, given);
   const limit = MAXIMUM_CUSTOMER_RECORDS;
-  const list = <Table extends RecordTable>(table: Table) =>
-    listPersonalRecords(db, table, storeId, customer, limit + 1);
+  const list = (table: RecordTable) => listPersonalRecords(db, table, storeId, customer, limit + 1);
   const [registrations, donations] = [await list("registration"), await list("donation")];
   const found = {
     registrations: registrations.slice(0, limit),

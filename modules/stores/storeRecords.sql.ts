@@ -1,7 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { donationCore } from "../charities/donations.sql.ts";
-import { kindColumn, modeColumn } from "../records/columns.sql.ts";
 import { olderThan } from "../records/listPositions.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
 import type { AccountMode, Owner } from "../records/owner.rules.ts";
@@ -21,31 +20,27 @@ const customerJson = sql.fragment`
 
 const shownId = sql.fragment`coalesce(imported_id, id::text)`;
 
-/** A record as clients see it: an `ImpactRecord` or a `DonationRecord`. */
+/** The names and values of a record's JSON as clients see it: of an `ImpactRecord` or a `DonationRecord`. */
 const RECORD_JSON: Readonly<Record<RecordTable, FragmentSqlToken>> = {
   registration: sql.fragment`
-    json_build_object(
-      'id', ${shownId},
-      'count', count,
-      'refunded_count', refunded_count,
-      ${customerJson},
-      'notes', coalesce(notes, ''),
-      'created_at', ${inMicroseconds(sql.identifier(["created_at"]))}
-    )
+    'id', ${shownId},
+    'count', count,
+    'refunded_count', refunded_count,
+    ${customerJson},
+    'notes', coalesce(notes, ''),
+    'created_at', ${inMicroseconds(sql.identifier(["created_at"]))}
   `,
   donation: sql.fragment`
-    json_build_object(
-      'id', ${shownId},
-      'amount', amount_cents / 100.0,
-      'amount_cents', amount_cents,
-      'currency', 'USD',
-      'charity_name', charity_name,
-      'ein', coalesce(substr(ein, 1, 2) || '-' || substr(ein, 3), ''),
-      'nonprofit_id', nonprofit_id,
-      ${customerJson},
-      'refunded', refunded,
-      'created_at', ${inMicroseconds(sql.identifier(["created_at"]))}
-    )
+    'id', ${shownId},
+    'amount', amount_cents / 100.0,
+    'amount_cents', amount_cents,
+    'currency', 'USD',
+    'charity_name', charity_name,
+    'ein', coalesce(substr(ein, 1, 2) || '-' || substr(ein, 3), ''),
+    'nonprofit_id', nonprofit_id,
+    ${customerJson},
+    'refunded', refunded,
+    'created_at', ${inMicroseconds(sql.identifier(["created_at"]))}
   `,
 };
 
@@ -68,7 +63,7 @@ export const listStoreRecords = async <Table extends RecordTable>(
   { after, limit }: { readonly after: string | null; readonly limit: number },
 ): Promise<readonly z.output<(typeof SCHEMAS)[Table]>[]> => {
   const records = await db.anyFirst(sql.type(jsonRow)`
-    SELECT ${RECORD_JSON[table]} AS record
+    SELECT json_build_object(${RECORD_JSON[table]}) AS record
     FROM ${sql.identifier([table])}
     WHERE ${isFiltered(table, owner, filter)}
       AND ${olderThan(table, after === null ? null : { createdAt: after, id: null })}
@@ -136,13 +131,7 @@ export const lockNewestDonations = (
     FOR UPDATE
   `);
 
-/** What an export adds to a record of a list. */
-const personalFields = { mode: modeColumn, refund_reasons: z.array(z.string()) };
-const PERSONAL_SCHEMAS = {
-  registration: impactRecordJson.extend({ ...personalFields, kind: kindColumn }),
-  /** When it was refunded here; null if another system refunded it. */
-  donation: donationRecordJson.extend({ ...personalFields, refunded_at: z.string().nullable() }),
-} as const;
+/** What an export adds to a record of a list, besides its mode and its refunds. */
 const PERSONAL_JSON: Readonly<Record<RecordTable, FragmentSqlToken>> = {
   registration: sql.fragment`'kind', kind`,
   donation: sql.fragment`'refunded_at', (
@@ -153,16 +142,17 @@ const PERSONAL_JSON: Readonly<Record<RecordTable, FragmentSqlToken>> = {
 };
 
 /** Lists a customer's registrations or donations in both modes, newest first, each with its refunds' reasons, oldest first. */
-export const listPersonalRecords = async <Table extends RecordTable>(
+export const listPersonalRecords = (
   db: CommonQueryMethods,
-  table: Table,
+  table: RecordTable,
   accountId: string,
   customer: KnownCustomer,
   limit: number,
-): Promise<readonly z.output<(typeof PERSONAL_SCHEMAS)[Table]>[]> => {
+): Promise<readonly unknown[]> => {
   const { table: refunds, record } = REFUNDS[table];
-  const records = await db.anyFirst(sql.type(jsonRow)`
-    SELECT ${RECORD_JSON[table]}::jsonb || jsonb_build_object(
+  return db.anyFirst(sql.type(jsonRow)`
+    SELECT json_build_object(
+      ${RECORD_JSON[table]},
       'mode', mode,
       'refund_reasons', ARRAY(
         SELECT reason
@@ -177,5 +167,4 @@ export const listPersonalRecords = async <Table extends RecordTable>(
     ${newestFirst}
     LIMIT ${limit}
   `);
-  return z.array(PERSONAL_SCHEMAS[table]).parse(records);
 };

@@ -75,7 +75,12 @@ test("a new organization's entries name the operator, the reason and its two key
       ["org.create", "Ada", "ticket 12"],
     ],
   );
-  t.like(found[0]?.details, { name: "initial", scope: "write" });
+  t.deepEqual(found[0]?.details, {
+    mode: "test",
+    name: "initial",
+    scope: "write",
+    expires_at: null,
+  });
   t.false(listed.stdout.includes(key));
 });
 

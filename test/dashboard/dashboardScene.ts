@@ -66,7 +66,6 @@ export const setProfile = async (
   await updateOrganization(
     { db: t.context.db, clock: setup.clock, actor: SERVICE },
     setup.organization.id,
-    {},
     { profile },
   );
 };

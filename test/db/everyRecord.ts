@@ -168,12 +168,9 @@ export const insertEveryRecord = async (
     balanceCents: 9000,
   });
   const created = { accountId, key, store: store.live };
-  await updateOrganization(
-    { db, clock, actor: SERVICE },
-    accountId,
-    {},
-    { profile: { displayName: "Green Shop", color: "#0b5d8a", homeUrl: null, story: null } },
-  );
+  await updateOrganization({ db, clock, actor: SERVICE }, accountId, {
+    profile: { displayName: "Green Shop", color: "#0b5d8a", homeUrl: null, story: null },
+  });
   await setLimits(db, accountId, { countPerDay: 1000 });
   const served = await serveAll(t, db, created);
   const { tree } = await writeAsClients(served);

@@ -1,6 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { findAccount } from "../../modules/accounts/accounts.sql.ts";
+import { normalizeDomain } from "../../modules/stores/stores.rules.ts";
 import { findStore } from "../../modules/stores/stores.sql.ts";
 import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import { createMovableClock } from "../support/movableClock.ts";
@@ -256,4 +257,39 @@ test("malformed amounts, references, notes and reasons are rejected, and a balan
     replayed: true,
     balance_cents: 500,
   });
+});
+
+test("a domain in every common spelling has one normal form", (t) => {
+  for (const [given, domain] of [
+    ["Shop.Example", "shop.example"],
+    ["  shop.example/ ", "shop.example"],
+    ["https://shop.example//", "shop.example"],
+    ["HTTP://SHOP.EXAMPLE.", "shop.example"],
+    ["admin.shopify.com/store/My-Shop", "my-shop.myshopify.com"],
+    ["https://admin.shopify.com/store/my-shop/", "my-shop.myshopify.com"],
+    ["bücher.example", "xn--bcher-kva.example"],
+    ["localhost", "localhost"],
+  ] as const) {
+    t.is(normalizeDomain(given), domain, given);
+  }
+});
+
+test("a text that is not a domain has no normal form", (t) => {
+  for (const given of [
+    "",
+    " ",
+    "two words",
+    "shop.example/path",
+    "shop.example?query",
+    "shop.example#1",
+    "shop.example:8080",
+    "user@shop.example",
+    "ftp://shop.example",
+    "javascript:alert(1)",
+    "https://",
+    "[::1]",
+    `${"a".repeat(64)}${".b".repeat(120)}.example`,
+  ]) {
+    t.is(normalizeDomain(given), null, given);
+  }
 });

@@ -221,7 +221,7 @@ test("org list, org show and doctor report subscriptions that need attention", a
   await sweep();
   t.like(readJson(await impact("org", "show", id, "--json")), {
     subscription_policy: "alert",
-    subscription: { status: "unpaid", priced_meters: ["tree", "bottle"] },
+    subscription: { status: "unpaid", metered_kinds: ["tree", "bottle"] },
   });
   t.regex((await impact("org", "list")).stdout, /unpaid +alert/u);
   t.regex((await impact("doctor")).stdout, /its subscription is unpaid\./u);

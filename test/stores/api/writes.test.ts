@@ -1,8 +1,199 @@
+import type { DatabasePool } from "slonik";
+import { updateStore } from "../../../modules/stores/stores.sql.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { startStoreApiOf } from "../startStoreApi.ts";
-import { readStoreState } from "../storeState.ts";
+import {
+  createTestStore,
+  rowsIn,
+  startStoreApi,
+  startStoreApiOf,
+  startTwoStoreApis,
+} from "../startStoreApi.ts";
+import { insertTestCharity, readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
+
+const EIN = "530196605";
+test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
+
+const WRITES = {
+  plant: {
+    path: "/app/api/plant",
+    body: { trees: 2, customer_name: "Ann", order_id: "#1" },
+    otherBody: { trees: 3 },
+    list: ["/app/api/plant", "trees"],
+  },
+  plastic: {
+    path: "/app/api/plastic",
+    body: { bottles: 2, order_id: "#1" },
+    otherBody: { bottles: 3 },
+    list: ["/app/api/plastic", "plastics"],
+  },
+  donate: {
+    path: "/app/api/charity/donate",
+    body: { charity_id: EIN, amount_dollars: 1.15 },
+    otherBody: { charity_id: EIN, amount_dollars: 1.16 },
+    list: ["/app/api/charity/donations", "donations"],
+  },
+  refund: {
+    path: "/app/api/refund",
+    body: { type: "tree", quantity: 3, reason: "test" },
+    otherBody: { type: "tree", quantity: 4 },
+    list: null,
+  },
+} as const;
+
+const createStockedStore = async (t: { readonly context: { readonly db: DatabasePool } }) =>
+  createTestStore(t.context.db, { balanceCents: 10_000 });
+
+for (const [operation, { path, body, otherBody, list }] of Object.entries(WRITES)) {
+  test(`${operation}: of two bodies with one key, sent at the same time to two processes, one writes, its repetitions get the same bytes and id, and the other is rejected`, async (t) => {
+    const { db } = t.context;
+    const apiOf = await startTwoStoreApis(t, { db });
+    const store = await createStockedStore(t);
+    await apiOf(0).post("/app/api/plant", store.live, { trees: 10 });
+    const before = await readStoreState(db, store.id);
+    const headers = { ...store.live, "Idempotency-Key": "once" };
+
+    const responses = await Promise.all(
+      Array.from({ length: 60 }, async (_, index) => {
+        const isOther = index % 4 > 1;
+        const post = () => apiOf(index).post(path, headers, isOther ? otherBody : body);
+        let response = await post();
+        // On a slow machine a request may wait too long. Clients repeat it.
+        while (response.status === 503) {
+          response = await post();
+        }
+        return { ...response, isOther };
+      }),
+    );
+
+    const written = responses.filter(({ status }) => status === 200);
+    t.is(written.length, 30);
+    t.is(new Set(written.map(({ text }) => text)).size, 1);
+    const replayed = written.map((response) => response.headers.get("Idempotent-Replayed"));
+    t.is(replayed.filter((value) => value === "true").length, 29);
+    for (const { status, body: response, isOther } of responses) {
+      const isRejected = isOther !== written[0]?.isOther;
+      t.is(status, isRejected ? 400 : 200);
+      t.is(response["code"], isRejected ? "INVALID_PARAMETER" : undefined);
+    }
+    const after = await readStoreState(db, store.id);
+    t.is(after.entries, before.entries + 1);
+    t.is(after.responses, 1);
+    t.is(after.remaining, after.totals);
+    t.is(after.brokenLinks, 0);
+    const [record] = list ? rowsIn((await apiOf(0).get(list[0], store.live)).body, list[1]) : [];
+    const ids = new Set(written.map((response) => response.headers.get("Record-Id")));
+    t.deepEqual([...ids], [record?.["id"] ?? null]);
+  });
+}
+
+test("the order of fields, whitespace and aliases do not make another body", async (t) => {
+  const { post } = await startStoreApi(t, t.context);
+  const store = await createStockedStore(t);
+  const headers = { ...store.live, "Idempotency-Key": "key" };
+
+  const first = await post("/app/api/plant", headers, '{"trees":1,"order_id":"7"}');
+  const again = await post("/app/api/plant", headers, '{ "order_id": "7",\n "trees": 1 }');
+  t.is(again.text, first.text);
+  t.is(again.headers.get("Idempotent-Replayed"), "true");
+
+  await post("/app/api/charity/donate", headers, { charity_id: EIN, amount_dollars: 2 });
+  const alias = await post("/app/api/charity/donate", headers, { charity_id: EIN, amount: 2 });
+  t.is(alias.headers.get("Idempotent-Replayed"), "true");
+});
+
+test("a rejected write leaves its key free: bad input, a spent balance, too few units, an unknown charity", async (t) => {
+  const { db } = t.context;
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 100 } });
+  const headers = { ...store.live, "Idempotency-Key": "key" };
+
+  t.is((await post("/app/api/plant", headers, { trees: -1 })).status, 400);
+  t.is((await post("/app/api/plant", headers, { trees: 3 })).status, 402);
+  t.is((await post("/app/api/plant", headers, { trees: 2 })).status, 200);
+  t.is((await post("/app/api/refund", headers, { type: "tree", quantity: 3 })).status, 400);
+  t.is((await post("/app/api/refund", headers, { type: "tree", quantity: 2 })).status, 200);
+  const nowhere = { charity_id: "999999999", amount: 0.5 };
+  t.is((await post("/app/api/charity/donate", headers, nowhere)).status, 400);
+  const charity = { charity_id: EIN, amount: 0.5 };
+  t.is((await post("/app/api/charity/donate", headers, charity)).status, 200);
+  t.like(await readStoreState(db, store.id), { responses: 3, balance: 50, remaining: 0 });
+});
+
+test("a write is replayed after the balance is spent and the price has gone up; a key has a store and a mode", async (t) => {
+  const { db } = t.context;
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 50 } });
+  const other = await createTestStore(db, { balanceCents: 50 });
+  const key = { "Idempotency-Key": "key" };
+  const plant = async (headers: Readonly<Record<string, string>>) => {
+    const response = await post("/app/api/plant", headers, { trees: 1 });
+    const isReplayed = response.headers.get("Idempotent-Replayed") === "true";
+    return [response.status, response.text, isReplayed] as const;
+  };
+
+  const [status, text] = await plant({ ...store.live, ...key });
+  await updateStore(db, store.id, { treePriceCents: 75 });
+
+  t.is(status, 200);
+  t.deepEqual(await plant({ ...store.live, ...key }), [200, text, true]);
+  t.is((await plant(store.live))[0], 402);
+  t.deepEqual(await plant({ ...store.test, ...key }), [200, text, false]);
+  t.deepEqual(await plant({ ...other.live, ...key }), [200, text, false]);
+  t.like(await readStoreState(db, store.id), { balance: 0, registrations: 2 });
+});
+
+test("when a feature is disabled, earlier writes are replayed, new ones rejected and other features work", async (t) => {
+  const { db } = t.context;
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
+  const headers = { ...store.live, "Idempotency-Key": "key" };
+  for (const [operation, feature, shown] of [
+    ["plant", "treePlanting", "tree_planting"],
+    ["plastic", "plasticRemoval", "plastic_removal"],
+    ["donate", "donations", "donations"],
+  ] as const) {
+    const { path, body } = WRITES[operation];
+    const first = await post(path, headers, body);
+    t.is(first.status, 200, operation);
+    await updateStore(db, store.id, { [feature]: false });
+    const before = await readStoreState(db, store.id);
+
+    const again = await post(path, headers, body);
+    t.deepEqual([again.status, again.text], [200, first.text]);
+    t.is(again.headers.get("Idempotent-Replayed"), "true");
+    t.is((await post(path, headers, { ...body, customer_name: "Somebody Else" })).status, 400);
+    for (const key of [{}, { "Idempotency-Key": "other" }]) {
+      t.like(await post(path, { ...store.live, ...key }, body), {
+        status: 403,
+        body: { code: "FEATURE_DISABLED" },
+      });
+    }
+    t.deepEqual(await readStoreState(db, store.id), before);
+    const all = { tree_planting: true, plastic_removal: true, donations: true };
+    const verified = await get("/app/api/verify", store.live);
+    t.deepEqual(verified.body["features"], { ...all, [shown]: false });
+    await updateStore(db, store.id, { [feature]: true });
+    const other = operation === "plant" ? WRITES.plastic : WRITES.plant;
+    t.is((await post(other.path, store.live, other.body)).status, 200);
+  }
+});
+
+test("a key is any text of at most 1,000 characters; an empty one is ignored", async (t) => {
+  const { db } = t.context;
+  const { post } = await startStoreApi(t, { db });
+  const store = await createStockedStore(t);
+  const plant = (key: string) =>
+    post("/app/api/plant", { ...store.live, "Idempotency-Key": key }, { trees: 1 });
+
+  t.is((await plant("k".repeat(1001))).status, 400);
+  t.is((await plant("k".repeat(1000))).status, 200);
+  t.is((await plant("")).status, 200);
+  t.is((await plant("")).status, 200);
+  // Clients send text beyond ASCII as UTF-8.
+  const accented = Buffer.from("clé-é").toString("latin1");
+  t.is((await plant(accented)).status, 200);
+  t.is((await plant(accented)).headers.get("Idempotent-Replayed"), "true");
+  t.like(await readStoreState(db, store.id), { registrations: 4, responses: 2 });
+});
 
 test("invalid fields are rejected by name, and nothing is recorded", async (t) => {
   const { db } = t.context;
