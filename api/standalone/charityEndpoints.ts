@@ -14,7 +14,7 @@ import {
 import { keyEndpoint } from "../http/endpoint.ts";
 import { rangeOfDays, setNextLink } from "../http/listPages.ts";
 import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
-import type { Endpoint } from "../http/endpoint.ts";
+import type { Endpoint, Errors } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import { presentPages } from "../../runtime/presentPages.ts";
 import {
@@ -40,28 +40,35 @@ import {
 } from "./donationSchemas.ts";
 import { writeEndpoints } from "./writeEndpoints.ts";
 
+const VALIDATION_ERROR: Errors = {
+  internal_error:
+    "The charity could not be validated, and nothing was recorded. After the message `internal server error` " +
+    "donations may be recorded: repeat the request with the same idempotency keys.",
+};
+
 const donateEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
   writeEndpoints({
     path: "/charities/donate",
-    tag: TAG,
     requestsPerSecond: REQUESTS_PER_SECOND,
-    operationId: "donate",
-    summary: "Record a donation to a charity",
-    details:
-      "Validates the charity with the organization's charity provider first. Live donations need the donation " +
-      "subscription. A known idempotency_key returns the original record.",
-    batchDetails:
-      " Validates each charity once before, and at most 20 charities with a remote provider. Items for further " +
-      "charities have the status 503; repeat the batch to validate more of them.",
-    errors: {
-      request_invalid:
-        "The request is invalid, no charity is found, or the donation subscription is not active.",
-      ...PROVIDER_SHARE_ERROR,
+    description: {
+      tag: TAG,
+      operationId: "donate",
+      summary: "Record a donation to a charity",
+      details:
+        "Validates the charity with the organization's charity provider first. Live donations need the donation " +
+        "subscription. A known idempotency_key returns the original record.",
+      errors: {
+        request_invalid:
+          "The request is invalid, no charity is found, or the donation subscription is not active.",
+        ...PROVIDER_SHARE_ERROR,
+        ...VALIDATION_ERROR,
+      },
     },
-    sharedErrors: {
-      internal_error:
-        "The charity could not be validated, and nothing was recorded. After the message `internal server error` " +
-        "donations may be recorded: repeat the request with the same idempotency keys.",
+    batch: {
+      details:
+        " Validates each charity once before, and at most 20 charities with a remote provider. Items for further " +
+        "charities have the status 503; repeat the batch to validate more of them.",
+      errors: VALIDATION_ERROR,
     },
     schemas: { item: donateBody, result: donateResponse },
     example: {
@@ -143,16 +150,18 @@ const listOf = ({ reads, bulkReads, streaming, publicBaseUrl }: StandaloneContex
 const refundEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
   writeEndpoints({
     path: "/refund/donations",
-    tag: TAG,
-    operationId: "refundDonation",
-    summary: "Refund a donation",
-    details:
-      "Marks the donation as refunded and subtracts it from the totals. Nothing is reversed at the payment processor. " +
-      "Refunding a donation again returns the first refund.",
-    errors: {
-      request_invalid:
-        "The request is invalid, or the idempotency_key was used for another donation.",
-      record_not_found: "The organization has no such donation in the key's mode.",
+    description: {
+      tag: TAG,
+      operationId: "refundDonation",
+      summary: "Refund a donation",
+      details:
+        "Marks the donation as refunded and subtracts it from the totals. Nothing is reversed at the payment processor. " +
+        "Refunding a donation again returns the first refund.",
+      errors: {
+        request_invalid:
+          "The request is invalid, or the idempotency_key was used for another donation.",
+        record_not_found: "The organization has no such donation in the key's mode.",
+      },
     },
     schemas: { item: refundBody, result: refundResponse },
     example: { id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22", reason: "order cancelled" },

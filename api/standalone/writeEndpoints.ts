@@ -116,27 +116,20 @@ const describeBatch = (item: z.ZodType, result: z.ZodType): Endpoint["schemas"] 
   };
 };
 
-/** What the API description says of a write. */
-type WriteDescription = Pick<Description, "operationId" | "tag" | "summary"> & {
-  readonly details: string;
-  /** What batches do beyond what is said of each. */
-  readonly batchDetails?: string;
-  /** Those of single requests alone. */
-  readonly errors: Errors;
-  /** Those that batches have, too. */
-  readonly sharedErrors?: Errors;
-};
-
 /** A write that clients request alone or in batches, which have the bodies of many single requests. */
 type WriteDefinition<
   Item extends z.ZodType,
   Result extends z.ZodType,
   Entry extends object,
   Done extends { readonly replayed: boolean },
-> = WriteDescription & {
+> = {
   /** That of the single request. */
   readonly path: string;
   readonly requestsPerSecond?: number;
+  /** Of the single request. */
+  readonly description: Description;
+  /** What batches do beyond what is said of each, and their errors besides those of each. */
+  readonly batch?: { readonly details?: string; readonly errors?: Errors };
   /** The body of the single request, and its response. */
   readonly schemas: { readonly item: Item; readonly result: Result };
   readonly example: z.input<Item>;
@@ -170,11 +163,16 @@ const rejectKeyOfBatch = (ctx: RequestContext): void => {
   }
 };
 
-/** What is said of every batch. */
-const BATCH = {
+const batchDescription = (
+  { operationId, tag, summary }: Description,
+  { details = "", errors = {} }: { readonly details?: string; readonly errors?: Errors },
+): Description => ({
+  operationId: `${operationId}InBatch`,
+  tag,
+  summary: `${summary}: up to ${grouped(MAXIMUM_ITEMS)} requests in one`,
   details:
     "Processes the items in one transaction and in their order. Each item is the body of a single request, with an " +
-    "idempotency_key of its own: a known one, or that of an earlier item, returns the original record.",
+    `idempotency_key of its own: a known one, or that of an earlier item, returns the original record.${details}`,
   errors: {
     request_invalid:
       "The request is invalid, or items are rejected and nothing was recorded; `errors` names them all.",
@@ -182,35 +180,9 @@ const BATCH = {
       "All rejected items have the status 403, such as items beyond the limit of a day, and nothing was recorded; " +
       "`errors` names them.",
     ...QUEUE_ERROR,
+    ...errors,
   },
   errorBodies: { request_invalid: rejectedBatch, daily_limit_reached: rejectedBatch },
-};
-
-const describeWrite = ({
-  operationId,
-  tag,
-  summary,
-  details,
-  batchDetails = "",
-  errors,
-  sharedErrors,
-}: WriteDescription): { readonly single: Description; readonly batch: Description } => ({
-  single: {
-    operationId,
-    tag,
-    summary,
-    details,
-    errors: { ...sharedErrors, ...errors },
-    responseHeaders: REPLAY_HEADER,
-  },
-  batch: {
-    operationId: `${operationId}InBatch`,
-    tag,
-    summary: `${summary}: up to ${grouped(MAXIMUM_ITEMS)} requests in one`,
-    details: BATCH.details + batchDetails,
-    errors: { ...BATCH.errors, ...sharedErrors },
-    errorBodies: BATCH.errorBodies,
-  },
 });
 
 /** Returns the bodies of results. If some were recorded just now, no error may be a 503, after which nothing was. */
@@ -276,15 +248,15 @@ export const writeEndpoints = <
 >({
   path,
   requestsPerSecond,
+  description,
+  batch = {},
   schemas: { item, result },
   example,
   checkItem = () => null,
   accept,
   write,
   present,
-  ...words
 }: WriteDefinition<Item, Result, Entry, Done>): readonly [single: Endpoint, batch: Endpoint] => {
-  const { single, batch } = describeWrite(words);
   const parseItem = (raw: unknown, caller: Caller): Outcome<Entry> =>
     outcomeOf(() => {
       const problem = checkItem(raw) ?? findWrongKey(raw);
@@ -298,7 +270,7 @@ export const writeEndpoints = <
       method: "post",
       path,
       ...(requestsPerSecond !== undefined && { requestsPerSecond }),
-      description: single,
+      description: { ...description, responseHeaders: REPLAY_HEADER },
       schemas: { body: item, response: result },
       example,
       checkBody: checkItem,
@@ -312,7 +284,7 @@ export const writeEndpoints = <
       method: "post",
       path: `${path}/batch`,
       isBatch: true,
-      description: batch,
+      description: batchDescription(description, batch),
       schemas: describeBatch(item, result),
       example: { items: [example] },
       run: async (ctx) => {

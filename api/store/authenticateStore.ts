@@ -49,8 +49,8 @@ const storeNameOf = (headers: IncomingHttpHeaders): StoreName | null => {
 };
 
 /**
- * Returns the caller of a request. Throws an error if its key is not valid for the store that it names. The store is checked after the key: without a valid
- * key, a caller cannot find out which stores exist. Stores are cached as briefly as keys.
+ * Returns the caller of a request. Throws an error if its key is not valid for the store that it names. The store is checked
+ * after the key: without a valid key, a caller cannot find out which stores exist. Stores are cached as briefly as keys.
  */
 export const authenticateStore = ({
   db,

@@ -4,6 +4,7 @@ import { sql } from "../../db/sql.ts";
 import { listFailedEvents } from "../billing/listFailedEvents.ts";
 import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
+import { refreshSubscription } from "../../modules/billing/processorEvents/readSubscription.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";
@@ -26,6 +27,7 @@ type Scene = BillingSetup & {
   readonly read: (id: string) => Promise<ApiResponse>;
   /** Returns the ids and states of a list. */
   readonly list: (query: string) => Promise<readonly (readonly [string, string])[]>;
+  readonly readStatement: (query: string, mode?: "live" | "test") => Promise<ApiResponse>;
 };
 
 const listed = z.array(z.looseObject({ registration_id: z.string(), state: z.string() }));
@@ -34,13 +36,23 @@ const setUp = async (t: ExecutionContext<DatabaseContext>): Promise<Scene> => {
   const billing = await setUpBilling(t);
   const { deps, stream } = billing;
   const { call } = await startStandaloneApi(t, deps);
-  const { key } = await issueKey(deps, { id: stream.accountId, type: "organization" }, "live");
+  const owner = { id: stream.accountId, type: "organization" } as const;
+  const keys = {
+    live: (await issueKey(deps, owner, "live")).key,
+    test: (await issueKey(deps, owner, "test")).key,
+  };
+  const get = (path: string, mode: "live" | "test" = "live") =>
+    call("GET", path, { key: keys[mode] });
   return {
     ...billing,
-    read: (id) => call("GET", `/usage/${id}`, { key }),
+    read: (id) => get(`/usage/${id}`),
     list: async (query) => {
-      const { body } = await call("GET", `/usage${query}`, { key });
+      const { body } = await get(`/usage${query}`);
       return listed.parse(body["usage"]).map((each) => [each.registration_id, each.state] as const);
+    },
+    readStatement: async (query, mode) => {
+      await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(10_000));
+      return get(`/statement${query}`, mode);
     },
   };
 };
@@ -241,4 +253,56 @@ test("another account's or mode's registration is unknown, and so is a malformed
     t.deepEqual(body, { error: "failed to find registration" });
   }
   t.is((await call("GET", `/usage/${registration.id}`)).status, 403);
+});
+
+const statements = z.array(z.looseObject({ kind: z.string() }));
+
+const treesOf = ({ body }: ApiResponse) =>
+  statements.parse(body["statements"]).find(({ kind }) => kind === "tree");
+
+test("the statement of the billing period sums up what was registered, refunded and reported", async (t) => {
+  const { register, refund, drain, readStatement } = await setUp(t);
+  const id = await register(40);
+  await drain();
+  await refund(id, 10);
+  await drain();
+  await register(5);
+
+  const response = await readStatement("");
+  t.is(response.status, 200);
+  t.like(response.body, {
+    mode: "live",
+    subscription: { status: "active", paused: null, trial: null },
+  });
+  t.like(treesOf(response), {
+    registered: 45,
+    refunded: 10,
+    reported: 30,
+    pending: 5,
+    failed: 0,
+    unit_price: { amount: "45", currency: "usd" },
+    days: [{ day: "2026-05-15", registered: 45 }],
+    invoices: [],
+  });
+  t.deepEqual(await readStatement("?period=current").then(({ body }) => body), response.body);
+});
+
+test("the statement of a test key has the usage of test mode, which no invoice has", async (t) => {
+  const { register, readStatement } = await setUp(t);
+  await register(3);
+  await register(7, "test");
+
+  const response = await readStatement("", "test");
+  t.like(response.body, { mode: "test", subscription: null });
+  t.like(treesOf(response), { registered: 7, pending: 7, unit_price: null, invoices: [] });
+});
+
+test("a period that is neither a month nor current is refused", async (t) => {
+  const { readStatement } = await setUp(t);
+  for (const period of ["2026-13", "2026-5", "may", "2026-05-01", "0000-01"]) {
+    const { status, body } = await readStatement(`?period=${period}`);
+    t.is(status, 400, period);
+    t.deepEqual(body, { error: "period: must be a month in the form YYYY-MM, or current" });
+  }
+  t.is((await readStatement("?period=")).status, 200, "empty is absent");
 });
