@@ -7,7 +7,6 @@ import { pause } from "../runtime/waiting.ts";
 import type { Context } from "../runtime/context.ts";
 
 const INTERVAL_MS = 5000;
-const LINES_APART_MS = 60_000;
 
 /**
  * Waits until the deployment's name in Temporal is decided. A worker that took work before could take that of the database
@@ -25,7 +24,7 @@ export const awaitDeploymentName = async (
   }: Context & { readonly logger: Logger; readonly intervalMs?: number },
   signal: AbortSignal,
 ): Promise<{ readonly name: string; readonly identity: string } | null> => {
-  let loggedAtMs: number | null = null;
+  let hasWaited = false;
   let originalName: string | null = null;
   while (!signal.aborted) {
     try {
@@ -39,13 +38,14 @@ export const awaitDeploymentName = async (
             `The database was separated from the deployment ${originalName} while this worker waited. Start the worker again.`,
           );
         }
-        if (loggedAtMs !== null) {
+        if (hasWaited) {
           logger.info({ deployment: name }, "this worker now polls Temporal");
         }
         return { name, identity };
       }
-      if (loggedAtMs === null || performance.now() - loggedAtMs >= LINES_APART_MS) {
-        loggedAtMs = performance.now();
+      if (!hasWaited) {
+        // The hold of usage, which has the same cause, is logged once a minute.
+        hasWaited = true;
         logger.error(`${UNDECIDED_COPY} Until then, this worker does not poll Temporal.`);
       }
     } catch (error) {

@@ -58,14 +58,6 @@ export type Actor =
 /** The service itself. */
 export const SERVICE: Actor = { kind: "service" };
 
-/** Returns who has decided, and why, for a record that shows it. */
-export const decisionOf = (
-  actor: Actor | null,
-): { readonly by: string; readonly reason: string | null } =>
-  actor?.kind === "operator"
-    ? { by: actor.name, reason: actor.reason }
-    : { by: "service", reason: null };
-
 type Details = Readonly<Record<string, unknown>>;
 
 const isDetails = (value: unknown): value is Details =>

@@ -1,6 +1,5 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import type { OperatorContext } from "../../accounts/context.ts";
-import { decisionOf } from "../../accounts/audit.rules.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { nameOf, namesOf } from "../meterEvents.rules.ts";
 import type { BillingDocument } from "../meterEvents.rules.ts";
@@ -75,7 +74,7 @@ export const closeUsage = (
       return { events, units };
     }
     const now = await readDatabaseTime(transaction, clock);
-    const { reason } = decisionOf(actor);
+    const reason = actor?.kind === "operator" ? actor.reason : null;
     const note = [document?.reference ?? "never billed", reason ?? []].flat().join(": ");
     const openIds = open.map(({ id }) => id);
     await decideDifferences(transaction, openIds, now);

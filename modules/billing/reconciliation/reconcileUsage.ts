@@ -93,18 +93,6 @@ export const defaultSpan = (now: Date): Span => {
   return { start: end - DEFAULT_SPAN, end };
 };
 
-/**
- * Returns the part of a span from which this deployment's usage is at Stripe. What a copy has from before its separation was
- * sent by the original, through the original's account.
- */
-const ownSpanOf = ({ start, end }: Span, separatedAt: Date | null): Span => {
-  if (separatedAt === null) {
-    return { start, end };
-  }
-  const firstMinute = minuteOf(secondOf(separatedAt)).end;
-  return { start: Math.min(end, Math.max(start, firstMinute)), end };
-};
-
 const readDifference = async (
   { db, clock }: BillingContext,
   reported: ReportedStream,
@@ -203,15 +191,6 @@ export const listStreamsNeedingAttention = (
       : stream.isErrorTemporary || stream.delivered !== 0,
   );
 
-export type Reconciliation = {
-  readonly span: Span;
-  readonly streams: readonly StreamReport[];
-  /** The streams that differ or could not be read. */
-  readonly drifting: readonly StreamReport[];
-  /** Why it does not count as a success: the processor may be down or not configured. */
-  readonly failure: string | null;
-};
-
 const failureOf = (drifting: readonly StreamReport[]): string | null => {
   const unread = drifting.filter(({ isErrorTemporary }) => isErrorTemporary);
   return unread.length === 0
@@ -229,6 +208,8 @@ const comparedSpan = ({ differences }: StreamReport, { start, end }: Span): Span
  * Compares Stripe's usage with what was delivered, stream by stream, and stores what no event explains as open differences. It
  * can be repeated. The built-in ledger is our own table, so there is nothing to compare. Differences that add up to zero within
  * the span are not found.
+ * @returns the streams, those of them that differ or could not be read, and why it does not count as a success: the processor may
+ *   be down or not configured
  * @param options.accountId compares only the streams of this account; null for all
  * @param options.span null for the default one, which ends where the sums can no longer lag. Only a reconciliation of all accounts
  *   in that is stored
@@ -240,12 +221,15 @@ export const reconcileUsage = async (
     span: givenSpan = null,
   }: { readonly accountId?: string | null; readonly span?: Span | null },
   signal: AbortSignal,
-): Promise<Reconciliation> => {
+) => {
   const clock = await correctClock(given.db, given.clock);
   const context = { ...given, clock, db: bulkDb ?? given.db };
   const startedAt = clock.now();
   const { separatedAt, processor } = await readDeployment(context.db);
-  const span = ownSpanOf(givenSpan ?? defaultSpan(startedAt), separatedAt);
+  const { start, end } = givenSpan ?? defaultSpan(startedAt);
+  // What a copy has from before its separation was sent by the original, through the original's account.
+  const firstOwn = separatedAt === null ? start : minuteOf(secondOf(separatedAt)).end;
+  const span = { start: Math.min(end, Math.max(start, firstOwn)), end };
   const compared =
     processor?.name === "stripe" ? await listStripeStreams(context.db, accountId) : [];
   const streams = await runConcurrently(
