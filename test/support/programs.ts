@@ -1,5 +1,5 @@
-import { fork } from "node:child_process";
-import type { ChildProcess } from "node:child_process";
+import { fork, spawn } from "node:child_process";
+import type { ChildProcess, SpawnOptions } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
@@ -17,6 +17,42 @@ export const eventually = async (holds: () => boolean | Promise<boolean>): Promi
   for (let delayMs = 10; !(await holds()); delayMs = Math.min(100, 2 * delayMs)) {
     await delay(delayMs);
   }
+};
+
+/** Runs a program of others in a process that is stopped after the test, or if the run is interrupted. */
+export const spawnUntilEnd = (
+  t: Pick<ExecutionContext, "teardown">,
+  [program = "", ...args]: readonly string[],
+  options: SpawnOptions,
+  stopSignal: NodeJS.Signals = "SIGKILL",
+): {
+  /** Returns what it has written to its standard error. */
+  readonly logged: () => string;
+  /** Waits until it is ready, or throws what it has written if it has ended. */
+  readonly untilReady: (isReady: () => Promise<boolean>) => Promise<void>;
+} => {
+  const child = spawn(program, args, { ...options, stdio: ["ignore", "ignore", "pipe"] });
+  const log: string[] = [];
+  child.stderr?.setEncoding("utf8").on("data", (text: string) => log.push(text));
+  const exited = once(child, "exit");
+  const kill = (): boolean => child.kill(stopSignal);
+  process.once("exit", kill);
+  t.teardown(async () => {
+    process.off("exit", kill);
+    kill();
+    await exited;
+  });
+  const logged = (): string => log.join("");
+  return {
+    logged,
+    untilReady: (isReady) =>
+      eventually(() => {
+        if (child.exitCode !== null) {
+          throw new Error(`${program} has ended: ${logged()}`);
+        }
+        return isReady();
+      }),
+  };
 };
 
 /** On demand, because most tests that import this module do not use Temporal. */
