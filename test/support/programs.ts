@@ -105,7 +105,10 @@ export const isPolled = async (temporal: Client, taskQueue: string): Promise<boo
   return pollers.length > 0;
 };
 
-/** Starts a program of the service in a process that is killed after the test. */
+/**
+ * Starts a program of the service in a process that is killed after the test.
+ * @throws what it has written to its standard error, if it ends before it is ready
+ */
 export const startProgram = async (
   t: Pick<ExecutionContext, "teardown">,
   module: "api/main.ts" | "worker/main.ts",
@@ -114,8 +117,9 @@ export const startProgram = async (
   readonly process: ChildProcess;
   readonly urls: Readonly<Record<string, string>>;
   readonly kill: () => Promise<void>;
-  /** The lines that it has printed so far. */
+  /** The lines that it has printed so far, and those that it has written to its standard error. */
   readonly lines: readonly string[];
+  readonly errors: readonly string[];
 }> => {
   const child = fork(fileURLToPath(new URL(module, ROOT)), {
     env: {
@@ -131,12 +135,17 @@ export const startProgram = async (
     },
     // Without ava's options, as in production.
     execArgv: [],
-    stdio: ["ignore", "pipe", "inherit", "ipc"],
+    stdio: ["ignore", "pipe", "pipe", "ipc"],
   });
   const lines: string[] = [];
   createInterface({ input: child.stdout ?? Readable.from([]) }).on("line", (line) => {
     lines.push(line);
     console.log(line);
+  });
+  const errors: string[] = [];
+  createInterface({ input: child.stderr ?? Readable.from([]) }).on("line", (line) => {
+    errors.push(line);
+    console.error(line);
   });
   const exited = once(child, "exit");
   const kill = async (): Promise<void> => {
@@ -146,11 +155,11 @@ export const startProgram = async (
   t.teardown(kill);
   const [ready] = await Promise.race([
     once(child, "message"),
-    exited.then(([code]) => {
-      throw new Error(`${module} ended with code ${String(code)} before it was ready.`);
+    once(child, "close").then(([code]) => {
+      throw new Error(`${module} ended with code ${String(code)}:\n${errors.join("\n")}`);
     }),
   ]);
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the message that our programs send when they are ready.
   const { urls } = ready as { urls: Record<string, string> };
-  return { process: child, urls, kill, lines };
+  return { process: child, urls, kill, lines, errors };
 };
