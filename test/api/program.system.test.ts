@@ -1,11 +1,7 @@
-import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { hash } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:net";
-import type { Readable } from "node:stream";
-import { text } from "node:stream/consumers";
-import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
@@ -13,67 +9,26 @@ import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { lockTable } from "../support/lockWaits.ts";
 import type { TableLock } from "../support/lockWaits.ts";
-import { eventually, TEMPORAL_ADDRESS, startProgram } from "../support/programs.ts";
+import { eventually, startProgram } from "../support/programs.ts";
 import { listen } from "../support/server.ts";
 
 const test = testWithDatabase();
 
-const MAIN = fileURLToPath(new URL("../../api/main.ts", import.meta.url));
-
 const countRow = z.strictObject({ count: z.int() });
 
-const ready = z.object({
-  type: z.literal("ready"),
-  urls: z.object({
-    standalone: z.string(),
-    store: z.string(),
-    metrics: z.string().optional(),
-  }),
-});
-
-type Ended = { readonly code: number | null; readonly stdout: string; readonly stderr: string };
-
-const read = (stream: Readable | null): Promise<string> =>
-  stream ? text(stream) : Promise.resolve("");
-
-/** Runs `api/main.ts` in a process that is killed after the test. */
-const runApi = (
-  t: ExecutionContext,
-  settings: Readonly<Record<string, string>>,
-): { readonly child: ChildProcess; readonly ended: Promise<Ended> } => {
-  const child = spawn(process.execPath, [MAIN], {
-    env: {
-      PATH: process.env["PATH"],
-      NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
-      PORT: "0",
-      STORE_PORT: "0",
-      METRICS_PORT: "0",
-      TEMPORAL_ADDRESS,
-      DRAIN_SECONDS: "0",
-      ...settings,
-    },
-    stdio: ["ignore", "pipe", "pipe", "ipc"],
+/** Starts the API with its metrics and log. `exited` is how it has exited, once all that it has written is read. */
+const startApi = async (t: ExecutionContext, settings: Readonly<Record<string, string>>) => {
+  const api = await startProgram(t, "api/main.ts", {
+    METRICS_PORT: "0",
+    LOG_LEVEL: "info",
+    ...settings,
   });
   // Not "close", which is not emitted if this process closes the IPC channel.
-  const ended = Promise.all([once(child, "exit"), read(child.stdout), read(child.stderr)]).then(
-    ([, stdout, stderr]) => ({ code: child.exitCode, stdout, stderr }),
+  const exit = once(api.process, "exit");
+  const read = [api.process.stdout, api.process.stderr].map(
+    (stream) => stream && once(stream, "close"),
   );
-  t.teardown(async () => {
-    child.kill("SIGKILL");
-    await ended;
-  });
-  return { child, ended };
-};
-
-const startApi = async (t: ExecutionContext, settings: Readonly<Record<string, string>>) => {
-  const { child, ended } = runApi(t, settings);
-  const [message] = await Promise.race([
-    once(child, "message"),
-    ended.then(({ code, stderr }) => {
-      throw new Error(`The API ended with code ${code}: ${stderr}`);
-    }),
-  ]);
-  return { child, ended, urls: ready.parse(message).urls };
+  return { ...api, exited: Promise.all(read).then(() => exit) };
 };
 
 test("the program serves both interfaces and its metrics and reports their URLs to its parent", async (t) => {
@@ -81,17 +36,17 @@ test("the program serves both interfaces and its metrics and reports their URLs 
   const { apiKeyTest } = await createTestOrganization(db);
   const { urls } = await startApi(t, { DATABASE_URL });
 
-  const planted = await fetch(`${urls.standalone}/plant/trees`, {
+  const planted = await fetch(`${urls["standalone"]}/plant/trees`, {
     method: "POST",
     headers: { Authorization: apiKeyTest, "Content-Type": "application/json" },
     body: '{"count":2}',
   });
   t.is(planted.status, 200);
-  t.is((await fetch(`${urls.store}/healthz`)).status, 200);
-  const unknown = await fetch(`${urls.store}/unknown`);
+  t.is((await fetch(`${urls["store"]}/healthz`)).status, 200);
+  const unknown = await fetch(`${urls["store"]}/unknown`);
   t.is(unknown.status, 404);
   t.deepEqual(await unknown.json(), { error: "not found", code: "NOT_FOUND" });
-  const metrics = await (await fetch(`${urls.metrics}/metrics`)).text();
+  const metrics = await (await fetch(`${urls["metrics"]}/metrics`)).text();
   t.regex(
     metrics,
     /^impact_http_request_duration_seconds_count\{method="POST",route="\/plant\/trees",status="200"\} 1$/mu,
@@ -117,9 +72,9 @@ for (const [title, end] of [
     async (t) => {
       const { databaseUrl: DATABASE_URL, db } = t.context;
       const { apiKeyProd } = await createTestOrganization(db);
-      const { child, ended, urls } = await startApi(t, { DATABASE_URL });
+      const { process: child, exited, urls, lines, errors } = await startApi(t, { DATABASE_URL });
       const plant = (): Promise<number> =>
-        fetch(`${urls.standalone}/plant/trees`, {
+        fetch(`${urls["standalone"]}/plant/trees`, {
           method: "POST",
           headers: { Authorization: apiKeyProd, "Content-Type": "application/json" },
           body: '{"count":1}',
@@ -130,25 +85,24 @@ for (const [title, end] of [
       await eventually(async () => (await held.countWaiting()) === 1);
       const others = Array.from({ length: 49 }, plant);
       await eventually(async () => {
-        const metrics = await (await fetch(`${urls.metrics}/metrics`)).text();
+        const metrics = await (await fetch(`${urls["metrics"]}/metrics`)).text();
         return /^impact_registration_queue_length 49$/mu.test(metrics);
       });
 
       end(child);
       await eventually(() =>
-        fetch(`${urls.standalone}/healthz`).then(
+        fetch(`${urls["standalone"]}/healthz`).then(
           () => false,
           () => true,
         ),
       );
       await held.release();
       const statuses = await Promise.all([first, ...others]);
-      const { code, stderr, stdout } = await ended;
 
       t.deepEqual([...new Set(statuses)], [200]);
-      t.is(code, 0);
-      t.is(stderr, "");
-      t.true(stdout.includes('"stopped"'));
+      t.deepEqual(await exited, [0, null]);
+      t.deepEqual(errors, []);
+      t.true(lines.some((line) => line.includes('"stopped"')));
       const { rows } = await t.context.db.query(sql.type(countRow)`
       SELECT count(*)::int AS count
       FROM registration
@@ -165,16 +119,20 @@ test.serial(
   async (t) => {
     const { databaseUrl: DATABASE_URL, db } = t.context;
     const { apiKeyProd } = await createTestOrganization(db);
-    const { child, ended, urls } = await startApi(t, { DATABASE_URL, DRAIN_SECONDS: "600" });
-    const before = await fetch(`${urls.standalone}/readyz`);
+    const {
+      process: child,
+      exited,
+      urls,
+    } = await startApi(t, { DATABASE_URL, DRAIN_SECONDS: "600" });
+    const before = await fetch(`${urls["standalone"]}/readyz`);
     t.is(before.status, 200);
     t.is(before.headers.get("connection"), "keep-alive");
 
     child.kill("SIGTERM");
 
-    await eventually(async () => (await fetch(`${urls.standalone}/readyz`)).status === 503);
-    t.like(await (await fetch(`${urls.store}/readyz`)).json(), { status: "stopping" });
-    const planted = await fetch(`${urls.standalone}/plant/trees`, {
+    await eventually(async () => (await fetch(`${urls["standalone"]}/readyz`)).status === 503);
+    t.like(await (await fetch(`${urls["store"]}/readyz`)).json(), { status: "stopping" });
+    const planted = await fetch(`${urls["standalone"]}/plant/trees`, {
       method: "POST",
       headers: { Authorization: apiKeyProd, "Content-Type": "application/json" },
       body: '{"count":1}',
@@ -182,7 +140,7 @@ test.serial(
     t.is(planted.status, 200);
     t.is(planted.headers.get("connection"), "close");
     child.kill("SIGTERM");
-    t.is((await ended).code, 0);
+    t.deepEqual(await exited, [0, null]);
   },
 );
 
@@ -192,14 +150,12 @@ const fails = test.macro(
     settings: (databaseUrl: string) => Readonly<Record<string, string>>,
     message: RegExp,
   ) => {
-    const { ended } = runApi(t, settings(t.context.databaseUrl));
+    const error = await t.throwsAsync(startApi(t, settings(t.context.databaseUrl)));
 
-    const { code, stderr } = await ended;
-
-    t.is(code, 1);
-    t.regex(stderr, message);
-    t.notRegex(stderr, /^\s+at /mu);
-    t.notRegex(stderr, /secret/u);
+    t.regex(error.message, /^api\/main\.ts ended with code 1:$/mu);
+    t.regex(error.message, message);
+    t.notRegex(error.message, /^\s+at /mu);
+    t.notRegex(error.message, /secret/u);
   },
 );
 
@@ -231,13 +187,10 @@ test(
 test("a port in use is reported with its setting", async (t) => {
   const port = await listen(t, createServer());
   for (const setting of ["PORT", "STORE_PORT", "METRICS_PORT"]) {
-    const { ended } = runApi(t, {
-      DATABASE_URL: t.context.databaseUrl,
-      [setting]: String(port),
-    });
-    const { code, stderr } = await ended;
-    t.is(code, 1);
-    t.regex(stderr, new RegExp(`^127\\.0\\.0\\.1:${port} is in use\\. Set ${setting} `, "u"));
+    await t.throwsAsync(
+      startApi(t, { DATABASE_URL: t.context.databaseUrl, [setting]: String(port) }),
+      { message: new RegExp(`^127\\.0\\.0\\.1:${port} is in use\\. Set ${setting} `, "mu") },
+    );
   }
 });
 

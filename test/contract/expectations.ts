@@ -134,33 +134,31 @@ export const queriesOf = (names: readonly string[], values: readonly string[]): 
 
 type Requests = { readonly bodies?: readonly unknown[]; readonly queries?: readonly string[] };
 
-async function* answersTo(
-  { get, post }: ReturnType<Service["organization"]>,
-  path: string,
-  { bodies = [], queries = [] }: Requests,
-): AsyncGenerator<Answer, void, void> {
-  for (const body of bodies) {
-    yield await post(path, body);
-  }
-  for (const query of queries) {
-    yield await get(path + query);
-  }
-}
-
-/** Returns a check that each POST of a body and each GET with a query is a 400 of the standalone interface. */
-export const rejects =
-  (path: string, requests: Requests, message?: RegExp) =>
+/** Returns a check that each POST of a body and each GET with a query is refused. */
+const rejectsOn =
+  (
+    clientOf: (service: Service) => ReturnType<Service["store"]>,
+    expectRefusal: (answer: Answer, message?: RegExp) => void,
+  ) =>
+  (path: string, { bodies = [], queries = [] }: Requests, message?: RegExp) =>
   async (service: Service): Promise<void> => {
-    for await (const answer of answersTo(service.organization(), path, requests)) {
-      expectError(answer, 400, message);
+    const { get, post } = clientOf(service);
+    for (const body of bodies) {
+      expectRefusal(await post(path, body), message);
+    }
+    for (const query of queries) {
+      expectRefusal(await get(path + query), message);
     }
   };
 
-/** The same for the store interface. */
-export const storeRejects =
-  (path: string, requests: Requests, message?: RegExp) =>
-  async (service: Service): Promise<void> => {
-    for await (const answer of answersTo(service.store(), path, requests)) {
-      expectStoreError(answer, 400, "INVALID_PARAMETER", message);
-    }
-  };
+/** With a 400 of the standalone interface. */
+export const rejects = rejectsOn(
+  (service) => service.organization(),
+  (answer, message) => expectError(answer, 400, message),
+);
+
+/** With one of the store interface. */
+export const storeRejects = rejectsOn(
+  (service) => service.store(),
+  (answer, message) => expectStoreError(answer, 400, "INVALID_PARAMETER", message),
+);

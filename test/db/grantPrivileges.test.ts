@@ -6,16 +6,9 @@ import { migrate } from "../../db/migrate.ts";
 import { runImpact } from "../cli/runImpact.ts";
 import { openPool } from "../../db/pools/pool.ts";
 import { readResponses, recordStoreWrites } from "../../modules/stores/storeWrites.sql.ts";
-import { createEmptyDatabase, testWithDatabase } from "../support/database.ts";
+import { createEmptyDatabase, openClient, testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();
-
-const connect = async (t: ExecutionContext, url: string): Promise<Client> => {
-  const client = new Client({ connectionString: url });
-  await client.connect();
-  t.teardown(() => client.end());
-  return client;
-};
 
 /** Returns URLs of an empty database for its owner and for roles that do not exist yet, and drops all after the test. */
 const setUp = async (t: ExecutionContext, ...kinds: readonly string[]) => {
@@ -43,7 +36,7 @@ const insertEntry = `INSERT INTO audit_entry (created_at, action, actor, details
 const denied = test.macro({
   title: (_, statement: string) => `the programs' role may not: ${statement}`,
   exec: async (t, statement: string) => {
-    const client = await connect(t, t.context.databaseUrl);
+    const client = await openClient(t, t.context.databaseUrl);
     await t.throwsAsync(client.query(statement), { code: "42501" });
   },
 });
@@ -76,7 +69,7 @@ for (const statement of [
 }
 
 test("every table of the schema has the privileges of the programs' role", async (t) => {
-  const client = await connect(t, t.context.databaseUrl);
+  const client = await openClient(t, t.context.databaseUrl);
   const { rows } = await client.query<{ name: string; privileges: string }>(`
     SELECT
       relname AS name,
@@ -107,14 +100,14 @@ test("the documented role of people and reports reads everything but secrets, an
   const documented = await readFile(new URL("../../docs/operations.md", import.meta.url), "utf8");
   const [statements = ""] = /^CREATE ROLE impact_reader[^`]*/mu.exec(documented) ?? [];
   await (
-    await connect(t, ownerUrl)
+    await openClient(t, ownerUrl)
   ).query(
     statements
       .replaceAll("impact_reader", escapeIdentifier(names[0] ?? ""))
       .replace("…", "pass/word"),
   );
 
-  const reader = await connect(t, readerUrl);
+  const reader = await openClient(t, readerUrl);
   await reader.query("SELECT * FROM audit_entry, account, registration");
   for (const statement of [
     "SELECT hash FROM api_key",
@@ -158,7 +151,7 @@ test("the hash of an idempotency key cannot be computed without the deployment's
   );
   t.is((await readResponses(db, [write])).size, 1);
 
-  const owner = await connect(t, ownerUrl);
+  const owner = await openClient(t, ownerUrl);
   const scope = `'${accountId}', 'live', 'plant', 'order-48213'`;
   const isStored = async (guess: string) => {
     const { rows } = await owner.query(
@@ -177,7 +170,7 @@ test("the databases of two deployments have different secrets", async (t) => {
   const secrets = new Set<string>();
   for (const ownerUrl of [await createEmptyDatabase(t), await createEmptyDatabase(t)]) {
     await migrate(ownerUrl);
-    const owner = await connect(t, ownerUrl);
+    const owner = await openClient(t, ownerUrl);
     const { rows } = await owner.query<{ secret: string }>(
       "SELECT encode(idempotency_secret, 'hex') AS secret FROM deployment",
     );
@@ -190,7 +183,7 @@ test("the role can use a later table immediately, and migrating again takes away
   const { ownerUrl, urls, names } = await setUp(t, "app");
   const [appUrl = ""] = urls;
   const roles = { appUrl };
-  const owner = await connect(t, ownerUrl);
+  const owner = await openClient(t, ownerUrl);
   await owner.query(`CREATE ROLE ${escapeIdentifier(names[0] ?? "")} LOGIN PASSWORD 'pass/word'`);
   await migrate(ownerUrl, roles);
   await owner.query(`
@@ -198,7 +191,7 @@ test("the role can use a later table immediately, and migrating again takes away
     CREATE TRIGGER later_append_only BEFORE UPDATE OR DELETE ON later
       FOR EACH STATEMENT EXECUTE FUNCTION reject_change('rows');
   `);
-  const app = await connect(t, appUrl);
+  const app = await openClient(t, appUrl);
   await app.query("INSERT INTO later VALUES (1)");
 
   t.deepEqual(await migrate(ownerUrl, roles), { applied: [] });
@@ -211,7 +204,7 @@ test("a migration says how an administrator creates a missing role, and grants t
   const { ownerUrl: adminUrl, urls, names } = await setUp(t, "owner", "app");
   const [ownerUrl = "", appUrl = ""] = urls;
   const [ownerName = "", appName = ""] = names;
-  const admin = await connect(t, adminUrl);
+  const admin = await openClient(t, adminUrl);
   await admin.query(`
     CREATE ROLE ${escapeIdentifier(ownerName)} LOGIN PASSWORD 'pass/word';
     ALTER DATABASE ${escapeIdentifier(new URL(adminUrl).pathname.slice(1))} OWNER TO ${escapeIdentifier(ownerName)};
@@ -225,7 +218,7 @@ test("a migration says how an administrator creates a missing role, and grants t
   await admin.query(`CREATE ROLE ${escapeIdentifier(appName)} LOGIN PASSWORD 'pass/word'`);
   await migrate(ownerUrl, roles);
 
-  await (await connect(t, appUrl)).query(insertEntry);
+  await (await openClient(t, appUrl)).query(insertEntry);
 });
 
 test("a migration as the programs' role says which setting is missing", async (t) => {
@@ -238,7 +231,7 @@ test("a migration as the programs' role says which setting is missing", async (t
 test("one role may own and use the database", async (t) => {
   const ownerUrl = await createEmptyDatabase(t);
   await migrate(ownerUrl, { appUrl: ownerUrl });
-  const client = await connect(t, ownerUrl);
+  const client = await openClient(t, ownerUrl);
   t.is((await client.query(insertEntry)).rowCount, 1);
 });
 
@@ -250,7 +243,7 @@ test("before the first migration, the programs say to run it, whether or not the
   const missing = await runImpact(["org", "list"], { env: { DATABASE_URL: appUrl } });
   t.regex(missing.stderr, advice);
 
-  const owner = await connect(t, ownerUrl);
+  const owner = await openClient(t, ownerUrl);
   await owner.query(`CREATE ROLE ${escapeIdentifier(names[0] ?? "")} LOGIN PASSWORD 'pass/word'`);
   const database = escapeIdentifier(new URL(ownerUrl).pathname.slice(1));
   await owner.query(`REVOKE CONNECT ON DATABASE ${database} FROM PUBLIC`);

@@ -1,5 +1,4 @@
 import type { ExecutionContext } from "ava";
-import { Client } from "pg";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { migrate } from "../../db/migrate.ts";
@@ -11,6 +10,7 @@ import {
   appUrlOf,
   copyDatabase,
   createEmptyDatabase,
+  openClient,
   openTestPool,
   testWithDatabase,
 } from "../support/database.ts";
@@ -85,9 +85,7 @@ const sendAll = async (
 };
 
 const changeLocale = async (t: ExecutionContext, ownerUrl: string): Promise<void> => {
-  const admin = new Client({ connectionString: ownerUrl });
-  await admin.connect();
-  t.teardown(() => admin.end());
+  const admin = await openClient(t, ownerUrl);
   await admin.query(
     "UPDATE pg_database SET datlocale = $1 WHERE datname = current_database() AND datlocale = $2",
     [AFTER, BEFORE],

@@ -1,9 +1,8 @@
-import { Client } from "pg";
 import { z } from "zod";
 import { listOldestUnsealedFacts } from "../../modules/billing/sending/sealMeterEvents.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
-import { testWithDatabase } from "../support/database.ts";
+import { openClient, testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();
 
@@ -16,9 +15,7 @@ test.serial(
   async (t) => {
     const { databaseUrl, owner } = t.context;
     const { filler, db: reader } = await openSinglePools(t);
-    const snapshot = new Client({ connectionString: databaseUrl });
-    await snapshot.connect();
-    t.teardown(() => snapshot.end());
+    const snapshot = await openClient(t, databaseUrl);
     await stopAutovacuum(owner, ["usage_fact", "meter_event"]);
     const accountIds = await filler.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
       INSERT INTO account (id, type, name, created_at)

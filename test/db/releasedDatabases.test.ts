@@ -3,12 +3,11 @@ import { copyFile, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
-import { Client } from "pg";
 import { z } from "zod";
 import { migrate } from "../../db/migrate.ts";
 import { readMigrations } from "../../db/readMigrations.ts";
 import manifest from "../../package.json" with { type: "json" };
-import { createEmptyDatabase, openTestPool } from "../support/database.ts";
+import { createEmptyDatabase, openClient, openTestPool } from "../support/database.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { insertEveryRecord, readers, serveAll, TREES } from "./everyRecord.ts";
 import { readDatabase, recordedDatabase, writeDatabase } from "./recordedDatabase.ts";
@@ -26,13 +25,6 @@ const release = z.strictObject({
   /** What its API responds, by path. */
   responses: z.record(z.string(), z.looseObject({})),
 });
-
-const openClient = async (t: Parameters<typeof createEmptyDatabase>[0], url: string) => {
-  const client = new Client({ connectionString: url });
-  await client.connect();
-  t.teardown(() => client.end());
-  return client;
-};
 
 const isRecorded = process.env["WRITE_RELEASE"] !== undefined;
 

@@ -1,6 +1,5 @@
 import { PERPETUAL_KINDS } from "../../runtime/perpetualWork.rules.ts";
 import { readFile, writeFile } from "node:fs/promises";
-import { Client } from "pg";
 import { z } from "zod";
 import { migrate } from "../../db/migrate.ts";
 import { sql } from "../../db/sql.ts";
@@ -22,7 +21,7 @@ import { OPERATIONS } from "../../modules/records/idempotencyKeys.rules.ts";
 import { ACCOUNT_TYPES, KINDS, MODES } from "../../modules/records/owner.rules.ts";
 import { BALANCE_ENTRY_KINDS } from "../../modules/stores/stores.rules.ts";
 import { TIMELINE_SHAPES } from "../../runtime/config/partnerKinds.rules.ts";
-import { createEmptyDatabase, testWithDatabase } from "../support/database.ts";
+import { createEmptyDatabase, openClient, testWithDatabase } from "../support/database.ts";
 import { dumpSchema } from "./dumpSchema.ts";
 
 const test = testWithDatabase();
@@ -32,11 +31,8 @@ const SCHEMA = new URL("../../db/schema.sql", import.meta.url);
 test("db/schema.sql is the schema that the migrations make", async (t) => {
   const url = await createEmptyDatabase(t);
   await migrate(url);
-  const client = new Client({ connectionString: url });
-  await client.connect();
-  t.teardown(() => client.end());
 
-  const schema = await dumpSchema(client);
+  const schema = await dumpSchema(await openClient(t, url));
 
   if (process.env["WRITE_SCHEMA"] !== undefined) {
     await writeFile(SCHEMA, schema);

@@ -2,22 +2,12 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import type { ExecutionContext } from "ava";
-import { Client } from "pg";
 import { migrate, requireCurrentSchema } from "../../db/migrate.ts";
 import { SchemaMismatchError } from "../../runtime/errors.rules.ts";
-import { createEmptyDatabase } from "../support/database.ts";
+import { createEmptyDatabase, openClient } from "../support/database.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 
 /* Migrations of this release, and upgrades with migrations that the tests write. */
-
-const openClient = async (t: ExecutionContext, url: string): Promise<Client> => {
-  const client = new Client({ connectionString: url });
-  // The database is dropped before the connection ends.
-  client.on("error", () => undefined);
-  await client.connect();
-  t.teardown(() => client.end());
-  return client;
-};
 
 test("concurrent migrators apply each migration once, and a later one applies none", async (t) => {
   const url = await createEmptyDatabase(t);

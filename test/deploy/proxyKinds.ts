@@ -13,8 +13,8 @@ const NGINX_PROGRAM = process.env["TEST_NGINX"] ?? "/usr/sbin/nginx";
 
 export const CADDY: ProxyKind = {
   config: "caddy/Caddyfile",
-  replacements: ({ port, plainPort, upstreams, inFolder }) => {
-    const tls = `tls ${inFolder("cert.pem")} ${inFolder("key.pem")}`;
+  replacements: ({ port, plainPort, upstreams, tls: { certificate, key } }) => {
+    const tls = `tls ${certificate} ${key}`;
     return {
       // Certificates come from a file, and Caddy's own API stays closed.
       "\tservers {": "\tadmin off\n\tauto_https disable_redirects\n\tservers {",
@@ -67,9 +67,8 @@ export const HAPROXY: ProxyKind = {
     "#  server api1 10.1.0.1:8080": `  server api1 ${standalone}`,
     "#  server api1 10.1.0.1:8081": `  server api1 ${store}`,
   }),
-  prepare: async ({ inFolder }, configFile) => {
+  prepare: async ({ inFolder, tls: { certificate, key } }, configFile) => {
     await writeFile(inFolder("moved.map"), MOVED.map((name) => `${name} eu1\n`).join(""));
-    const [certificate, key] = [inFolder("cert.pem"), inFolder("key.pem")];
     await writeFile(
       inFolder("impact.pem"),
       `${await readFile(certificate, "utf8")}${await readFile(key, "utf8")}`,
@@ -81,11 +80,11 @@ export const HAPROXY: ProxyKind = {
 
 export const NGINX: ProxyKind = {
   config: "nginx/impact.conf",
-  replacements: ({ port, plainPort, upstreams, inFolder }) => ({
+  replacements: ({ port, plainPort, upstreams, tls, inFolder }) => ({
     "listen 443 ": `listen 127.0.0.1:${port} `,
     "listen 80;": `listen 127.0.0.1:${plainPort};`,
-    "/etc/ssl/impact/fullchain.pem": inFolder("cert.pem"),
-    "/etc/ssl/impact/privkey.pem": inFolder("key.pem"),
+    "/etc/ssl/impact/fullchain.pem": tls.certificate,
+    "/etc/ssl/impact/privkey.pem": tls.key,
     "/var/log/nginx/impact.log": inFolder("access.log"),
     "/var/log/nginx/impact-error.log": inFolder("error.log"),
     "server 127.0.0.1:8080;": `server ${upstreams.standalone};`,

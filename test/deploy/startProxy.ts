@@ -1,17 +1,17 @@
-import { execFileSync, spawn } from "node:child_process";
-import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { request } from "node:https";
 import type { Agent } from "node:https";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { text } from "node:stream/consumers";
 import type { ExecutionContext } from "ava";
 import { findFreePort } from "../../runtime/server/probePort.ts";
+import { createTestCa } from "../support/createTestCa.ts";
+import type { CertificateFiles } from "../support/createTestCa.ts";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
+import { spawnUntilEnd } from "../support/programs.ts";
 
 export const NAMES = { standalone: "impact.example.org", store: "store.impact.example.org" };
 
@@ -24,6 +24,7 @@ type ProxyPlace = {
   readonly port: number;
   readonly plainPort: number;
   readonly upstreams: Addresses;
+  readonly tls: CertificateFiles;
   readonly inFolder: (name: string) => string;
 };
 
@@ -104,30 +105,9 @@ const adapt = (config: string, replacements: Readonly<Record<string, string>>): 
   return adapted;
 };
 
-const createCertificate = (inFolder: ProxyPlace["inFolder"]): void => {
-  const names = `subjectAltName=DNS:${NAMES.standalone},DNS:${NAMES.store}`;
-  const key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes".split(" ");
-  execFileSync(
-    "openssl",
-    ["req", "-x509", ...key].concat(
-      ["-days", "2", "-subj", `/CN=${NAMES.standalone}`, "-addext", names],
-      ["-keyout", inFolder("key.pem"), "-out", inFolder("cert.pem")],
-    ),
-    { stdio: "ignore" },
-  );
-};
-
 const hostsOf = ({ standalone, store }: Addresses): Addresses => ({
   standalone: new URL(standalone).host,
   store: new URL(store).host,
-});
-
-const running = new Set<ChildProcess>();
-// A run that is interrupted ends without the teardowns.
-process.once("exit", () => {
-  for (const proxy of running) {
-    proxy.kill();
-  }
 });
 
 /** Starts a proxy with its file in `deploy/` in front of both interfaces, until the test ends. */
@@ -136,15 +116,14 @@ export const startProxy = async (
   { config, replacements, cellReplacements, prepare, stopSignal, logFiles = [] }: ProxyKind,
   upstreams: Upstreams,
 ): Promise<Proxy> => {
-  const folder = await mkdtemp(join(tmpdir(), "impact-proxy-"));
-  // A proxy that root starts may store bodies as another user.
-  await chmod(folder, 0o755);
+  const folder = await makeTestFolder(t);
   const inFolder = (name: string): string => join(folder, name);
-  createCertificate(inFolder);
+  const { certificate: caFile, issue } = createTestCa(folder);
   const place = {
     port: await findFreePort(),
     plainPort: await findFreePort(),
     upstreams: hostsOf(upstreams),
+    tls: issue(NAMES.standalone, { names: Object.values(NAMES).map((name) => `DNS:${name}`) }),
     inFolder,
   };
   const { port, plainPort } = place;
@@ -155,38 +134,22 @@ export const startProxy = async (
     configFile,
     adapt(shipped, { ...replacements(place), ...(cell && cellReplacements?.(hostsOf(cell))) }),
   );
-  const [program = "", ...args] = await prepare(place, configFile);
-  const log: string[] = [];
-  const proxy = spawn(program, args, {
-    stdio: ["ignore", "ignore", "pipe"],
-    env: { ...process.env, HOME: folder, XDG_CONFIG_HOME: folder, XDG_DATA_HOME: folder },
-  });
-  running.add(proxy);
-  const exited = once(proxy, "exit");
-  proxy.stderr.setEncoding("utf8").on("data", (line: string) => log.push(line));
-  t.teardown(async () => {
-    proxy.kill(stopSignal);
-    await exited;
-    running.delete(proxy);
-    await rm(folder, { recursive: true, force: true });
-  });
-  const ca = await readFile(inFolder("cert.pem"), "utf8");
+  const { logged, untilReady } = spawnUntilEnd(
+    t,
+    await prepare(place, configFile),
+    { env: { ...process.env, HOME: folder, XDG_CONFIG_HOME: folder, XDG_DATA_HOME: folder } },
+    stopSignal,
+  );
+  const ca = await readFile(caFile, "utf8");
   const open: Proxy["open"] = (name, path, sent) =>
     openThroughProxy({ port, ca }, name, path, sent);
-  const isListening = async (): Promise<boolean> => {
-    try {
-      await fetch(`http://127.0.0.1:${plainPort}/`, { redirect: "manual" });
-      return true;
-    } catch {
-      return false;
-    }
-  };
-  while (!(await isListening())) {
-    if (proxy.exitCode !== null) {
-      throw new Error(log.join(""));
-    }
-    await sleep(50);
-  }
+  const plainUrl = `http://127.0.0.1:${plainPort}`;
+  await untilReady(() =>
+    fetch(plainUrl, { redirect: "manual" }).then(
+      () => true,
+      () => false,
+    ),
+  );
   return {
     call: async (name, path, sent) => {
       const response = await open(name, path, sent);
@@ -197,8 +160,8 @@ export const startProxy = async (
       };
     },
     open,
-    plainUrl: `http://127.0.0.1:${plainPort}`,
+    plainUrl,
     inFolder,
-    logged: () => [...log, ...logFiles.map((name) => readFileSync(inFolder(name)))].join(""),
+    logged: () => [logged(), ...logFiles.map((name) => readFileSync(inFolder(name)))].join(""),
   };
 };

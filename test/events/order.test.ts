@@ -3,7 +3,7 @@ import { sql } from "../../db/sql.ts";
 import { deleteBefore } from "../../db/batching/deleteInBatches.ts";
 import { deletedBefore } from "../../modules/events/events.rules.ts";
 import { deleteEventsBefore } from "../../modules/events/events.sql.ts";
-import { testWithDatabase, openTestPool } from "../support/database.ts";
+import { openClient, openTestPool, testWithDatabase } from "../support/database.ts";
 import { setTimeout as delay } from "node:timers/promises";
 import { v7 as newId } from "uuid";
 import { readFeedHorizon } from "../../modules/feed/feed.sql.ts";
@@ -18,7 +18,6 @@ import { createTestOrganization, registrationOf } from "../support/factories.ts"
 import { createRandom } from "../support/random.ts";
 import { refunded, readEvents } from "./readEvents.ts";
 import { readFile } from "node:fs/promises";
-import { Client } from "pg";
 import { claimDeliveries } from "../../modules/events/attempts.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import type { EventType } from "../../modules/events/events.rules.ts";
@@ -307,10 +306,7 @@ test.serial(
     `);
     await t.throwsAsync(read(), { message: /come from another PostgreSQL server/u });
 
-    const client = new Client({ connectionString: ownerUrl });
-    await client.connect();
-    await client.query(await readRenumbering());
-    await client.end();
+    await (await openClient(t, ownerUrl)).query(await readRenumbering());
 
     const [delivery] = await claimDeliveries(
       db,

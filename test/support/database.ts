@@ -106,6 +106,16 @@ export const openTestPool = async (
   return db;
 };
 
+/** Connects until the test ends. */
+export const openClient = async (t: ExecutionContext, url: string): Promise<Client> => {
+  const client = new Client({ connectionString: url });
+  // Its database may be dropped before.
+  client.on("error", () => undefined);
+  await client.connect();
+  t.teardown(() => client.end());
+  return client;
+};
+
 /** Creates a database for a test file from the template and drops it after the file's tests. */
 export const testWithDatabase = (): TestFn<DatabaseContext> => {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- ava types the context only by a cast.

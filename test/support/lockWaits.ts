@@ -1,10 +1,9 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { ExecutionContext } from "ava";
-import { Client } from "pg";
 import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { openTestPool } from "./database.ts";
+import { openClient, openTestPool } from "./database.ts";
 import { eventually } from "./programs.ts";
 
 /** Lists the server processes that wait for a lock of this transaction, or behind one another for it. */
@@ -49,9 +48,7 @@ export const lockTable = async (
   table: string,
   mode = "ACCESS EXCLUSIVE",
 ): Promise<TableLock> => {
-  const client = new Client({ connectionString: databaseUrl });
-  await client.connect();
-  t.teardown(() => client.end());
+  const client = await openClient(t, databaseUrl);
   await client.query(`BEGIN; LOCK TABLE ${table} IN ${mode} MODE`);
   return {
     countWaiting: async () => (await client.query(`SELECT ${WAITING}`, [table])).rows.length,
@@ -61,6 +58,20 @@ export const lockTable = async (
       await client.query("ROLLBACK");
     },
   };
+};
+
+/** Locks the rows of a table that have an id in a column, until the test ends. Returns a function that releases them. */
+export const lockRows = async (
+  t: ExecutionContext,
+  databaseUrl: string,
+  table: string,
+  column: string,
+  id: string,
+): Promise<() => Promise<unknown>> => {
+  const client = await openClient(t, databaseUrl);
+  await client.query("BEGIN");
+  await client.query(`SELECT FROM ${table} WHERE ${column} = $1 FOR UPDATE`, [id]);
+  return () => client.query("ROLLBACK");
 };
 
 /** Waits until another process waits for a lock of this transaction. Returns those that do. */

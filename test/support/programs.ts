@@ -1,5 +1,5 @@
-import { fork } from "node:child_process";
-import type { ChildProcess } from "node:child_process";
+import { fork, spawn } from "node:child_process";
+import type { ChildProcess, SpawnOptions } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
@@ -17,6 +17,42 @@ export const eventually = async (holds: () => boolean | Promise<boolean>): Promi
   for (let delayMs = 10; !(await holds()); delayMs = Math.min(100, 2 * delayMs)) {
     await delay(delayMs);
   }
+};
+
+/** Runs a program of others in a process that is stopped after the test, or if the run is interrupted. */
+export const spawnUntilEnd = (
+  t: Pick<ExecutionContext, "teardown">,
+  [program = "", ...args]: readonly string[],
+  options: SpawnOptions,
+  stopSignal: NodeJS.Signals = "SIGKILL",
+): {
+  /** Returns what it has written to its standard error. */
+  readonly logged: () => string;
+  /** Waits until it is ready, or throws what it has written if it has ended. */
+  readonly untilReady: (isReady: () => Promise<boolean>) => Promise<void>;
+} => {
+  const child = spawn(program, args, { ...options, stdio: ["ignore", "ignore", "pipe"] });
+  const log: string[] = [];
+  child.stderr?.setEncoding("utf8").on("data", (text: string) => log.push(text));
+  const exited = once(child, "exit");
+  const kill = (): boolean => child.kill(stopSignal);
+  process.once("exit", kill);
+  t.teardown(async () => {
+    process.off("exit", kill);
+    kill();
+    await exited;
+  });
+  const logged = (): string => log.join("");
+  return {
+    logged,
+    untilReady: (isReady) =>
+      eventually(() => {
+        if (child.exitCode !== null) {
+          throw new Error(`${program} has ended: ${logged()}`);
+        }
+        return isReady();
+      }),
+  };
 };
 
 /** On demand, because most tests that import this module do not use Temporal. */
@@ -69,7 +105,10 @@ export const isPolled = async (temporal: Client, taskQueue: string): Promise<boo
   return pollers.length > 0;
 };
 
-/** Starts a program of the service in a process that is killed after the test. */
+/**
+ * Starts a program of the service in a process that is killed after the test.
+ * @throws what it has written to its standard error, if it ends before it is ready
+ */
 export const startProgram = async (
   t: Pick<ExecutionContext, "teardown">,
   module: "api/main.ts" | "worker/main.ts",
@@ -78,8 +117,9 @@ export const startProgram = async (
   readonly process: ChildProcess;
   readonly urls: Readonly<Record<string, string>>;
   readonly kill: () => Promise<void>;
-  /** The lines that it has printed so far. */
+  /** The lines that it has printed so far, and those that it has written to its standard error. */
   readonly lines: readonly string[];
+  readonly errors: readonly string[];
 }> => {
   const child = fork(fileURLToPath(new URL(module, ROOT)), {
     env: {
@@ -95,12 +135,17 @@ export const startProgram = async (
     },
     // Without ava's options, as in production.
     execArgv: [],
-    stdio: ["ignore", "pipe", "inherit", "ipc"],
+    stdio: ["ignore", "pipe", "pipe", "ipc"],
   });
   const lines: string[] = [];
   createInterface({ input: child.stdout ?? Readable.from([]) }).on("line", (line) => {
     lines.push(line);
     console.log(line);
+  });
+  const errors: string[] = [];
+  createInterface({ input: child.stderr ?? Readable.from([]) }).on("line", (line) => {
+    errors.push(line);
+    console.error(line);
   });
   const exited = once(child, "exit");
   const kill = async (): Promise<void> => {
@@ -110,11 +155,11 @@ export const startProgram = async (
   t.teardown(kill);
   const [ready] = await Promise.race([
     once(child, "message"),
-    exited.then(([code]) => {
-      throw new Error(`${module} ended with code ${String(code)} before it was ready.`);
+    once(child, "close").then(([code]) => {
+      throw new Error(`${module} ended with code ${String(code)}:\n${errors.join("\n")}`);
     }),
   ]);
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the message that our programs send when they are ready.
   const { urls } = ready as { urls: Record<string, string> };
-  return { process: child, urls, kill, lines };
+  return { process: child, urls, kill, lines, errors };
 };

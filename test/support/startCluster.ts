@@ -1,6 +1,5 @@
 import { execFile } from "node:child_process";
-import { appendFile, chown, cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { appendFile, chown, cp, mkdir, readFile, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import type { ExecutionContext } from "ava";
@@ -8,6 +7,7 @@ import { Client } from "pg";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
+import { makeTestFolder } from "./makeTestFolder.ts";
 import { eventually } from "./programs.ts";
 
 const run = promisify(execFile);
@@ -75,13 +75,9 @@ const copyData = async (primaryUrl: string, from: string, to: string): Promise<v
 
 /** Starts a primary and a standby that follows it. Both are stopped after the test. */
 export const startCluster = async (t: ExecutionContext): Promise<Cluster> => {
-  const folder = await mkdtemp(join(tmpdir(), "cluster-"));
+  const folder = await makeTestFolder(t);
   const { context, stopAll } = createSupervisor(folder, () => undefined);
-  t.teardown(async () => {
-    await stopAll();
-    await rm(folder, { recursive: true, force: true });
-  });
-  await run("chmod", ["755", folder]);
+  t.teardown(stopAll);
   const start = (name: string) =>
     startPostgres({ folder: join(folder, name), port: 0, disposable: true, context });
   const primary = await start("primary");

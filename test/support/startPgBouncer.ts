@@ -1,14 +1,11 @@
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { text } from "node:stream/consumers";
 import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import { findServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { findFreePort } from "../../runtime/server/probePort.ts";
-import { eventually } from "./programs.ts";
+import { makeTestFolder } from "./makeTestFolder.ts";
+import { spawnUntilEnd } from "./programs.ts";
 
 const PGBOUNCER = process.env["TEST_PGBOUNCER"] ?? "/usr/sbin/pgbouncer";
 
@@ -41,9 +38,7 @@ export const startPgBouncer = async (
   settings: PgBouncerSettings = {},
 ): Promise<{ readonly url: string }> => {
   const { hostname, port, pathname, username, password } = new URL(databaseUrl);
-  const folder = await mkdtemp(join(tmpdir(), "impact-pgbouncer-"));
-  // Run by root, PgBouncer becomes another user.
-  await chmod(folder, 0o755);
+  const folder = await makeTestFolder(t);
   const listenPort = await findFreePort();
   const file = join(folder, "pgbouncer.ini");
   const options = {
@@ -66,29 +61,11 @@ export const startPgBouncer = async (
       ...Object.entries(options).map(([name, value]) => `${name} = ${value}`),
     ].join("\n"),
   );
-  const child = spawn(PGBOUNCER, [file], {
-    ...findServerUser(),
-    stdio: ["ignore", "ignore", "pipe"],
-  });
-  const errors = text(child.stderr);
-  const exited = once(child, "close");
-  const kill = (): boolean => child.kill("SIGKILL");
-  process.once("exit", kill);
-  t.teardown(async () => {
-    process.off("exit", kill);
-    kill();
-    await exited;
-    await rm(folder, { recursive: true, force: true });
-  });
+  const { untilReady } = spawnUntilEnd(t, [PGBOUNCER, file], { ...findServerUser() });
   const url = new URL(databaseUrl);
   url.hostname = "127.0.0.1";
   url.port = String(listenPort);
   url.pathname = pathname;
-  await eventually(async () => {
-    if (child.exitCode !== null) {
-      throw new Error(`PgBouncer has ended: ${await errors}`);
-    }
-    return canConnect(url.href);
-  });
+  await untilReady(() => canConnect(url.href));
   return { url: url.href };
 };

@@ -16,7 +16,7 @@ import { readBody, takeTurnOfLongBody } from "../../../api/http/readBody.ts";
 import { runForClient } from "../../../runtime/client.ts";
 import { Gate } from "../../../runtime/gate.ts";
 import { openDoor } from "../../../runtime/server/openDoor.ts";
-import { Client } from "pg";
+import { lockRows } from "../../support/lockWaits.ts";
 
 const test = testWithDatabase();
 
@@ -314,16 +314,11 @@ const startWithLockedTotal = async (t: ExecutionContext<DatabaseContext>) => {
   const busy = await createTestOrganization(db);
   const other = await createTestOrganization(db);
   await api.call("POST", "/plant/trees", { key: busy.apiKeyProd, body: { count: 1 } });
-  const locker = new Client({ connectionString: databaseUrl });
-  await locker.connect();
-  t.teardown(() => locker.end());
-  await locker.query("BEGIN");
-  await locker.query("SELECT FROM impact_total WHERE account_id = $1 FOR UPDATE", [busy.id]);
   return {
     ...api,
     busyKey: busy.apiKeyProd,
     otherKey: other.apiKeyProd,
-    release: () => locker.query("COMMIT"),
+    release: await lockRows(t, databaseUrl, "impact_total", "account_id", busy.id),
   };
 };
 

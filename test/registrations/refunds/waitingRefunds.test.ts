@@ -1,10 +1,9 @@
-import { Client } from "pg";
 import { sql } from "../../../db/sql.ts";
 import { idIn } from "../../api/contract.ts";
 import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";
 import { testWithDatabase, openTestPool } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
-import { lockTable, runBehindLocks } from "../../support/lockWaits.ts";
+import { lockRows, lockTable, runBehindLocks } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
 import { issueKey } from "../../../modules/accounts/issueKey.ts";
 import { createRefundWriter } from "../../../modules/registrations/refundRegistration.ts";
@@ -84,11 +83,7 @@ test("refunds of one account wait for each other without a connection, and other
   const refund = (owner: string, id: string) =>
     call("POST", "/refund/trees", { key: owner, body: { id, count: 1 } });
   const [id, otherId] = [await register(key), await register(otherKey)];
-  const client = new Client({ connectionString: databaseUrl });
-  await client.connect();
-  t.teardown(() => client.end());
-  await client.query("BEGIN");
-  await client.query("SELECT FROM registration WHERE id = $1 FOR UPDATE", [id]);
+  const release = await lockRows(t, databaseUrl, "registration", "id", id);
 
   const waiting = Array.from({ length: 30 }, () => refund(key, id));
   await eventually(() => db.state().acquiredConnections > 0);
@@ -101,7 +96,7 @@ test("refunds of one account wait for each other without a connection, and other
     const { acquiredConnections, waitingClients } = db.state();
     return acquiredConnections === 1 && waitingClients === 0;
   });
-  await client.query("COMMIT");
+  await release();
   const responses = await Promise.all(waiting);
   t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
   t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 70);

@@ -1,10 +1,7 @@
-import type { ExecutionContext } from "ava";
-import { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
 import { createTestStore, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
 import type { TestStore } from "../startStoreApi.ts";
@@ -12,6 +9,7 @@ import { insertTestCharity, readStoreState } from "../storeState.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { createStoreWriter } from "../../../modules/stores/createStoreWriter.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
+import { lockRows } from "../../support/lockWaits.ts";
 import type {
   StoreRefundWrite,
   StoreRegistrationWrite,
@@ -97,20 +95,6 @@ const fillOrders = async (db: DatabasePool, accountId: string): Promise<void> =>
   `);
 };
 
-/** Locks an account's rows of a table, and returns a function that releases them. */
-const lockRows = async (
-  t: ExecutionContext<DatabaseContext>,
-  table: string,
-  accountId: string,
-): Promise<() => Promise<unknown>> => {
-  const locker = new Client({ connectionString: t.context.databaseUrl });
-  await locker.connect();
-  t.teardown(() => locker.end());
-  await locker.query("BEGIN");
-  await locker.query(`SELECT FROM ${table} WHERE account_id = $1 FOR UPDATE`, [accountId]);
-  return () => locker.query("ROLLBACK");
-};
-
 const countLockWaits = (db: DatabasePool, relation: string): Promise<number> =>
   db.oneFirst(sql.type(z.strictObject({ count: z.int() }))`
     SELECT count(*)::integer AS count
@@ -130,7 +114,13 @@ test.serial(
     await fillOrders(db, busy.id);
     const plant = (index: number, headers: Readonly<Record<string, string>>) =>
       apiOf(index).post("/app/api/plant", headers, { trees: 1 });
-    const release = await lockRows(t, "planting_order", busy.id);
+    const release = await lockRows(
+      t,
+      t.context.databaseUrl,
+      "planting_order",
+      "account_id",
+      busy.id,
+    );
 
     let isRefunded = false;
     const refund = apiOf(0)
@@ -176,7 +166,7 @@ test.serial("a locked store's writes are done in their order once the lock is fr
   const { db } = t.context;
   const writer = createStoreWriter({ db, clock: systemClock });
   const store = await createTestStore(db, { balanceCents: 10_000 });
-  const release = await lockRows(t, "store", store.id);
+  const release = await lockRows(t, t.context.databaseUrl, "store", "account_id", store.id);
   const plant = (count: number) => writer.write(plantingOf(store.id, { count }));
 
   const repeated = plantingOf(store.id, { count: 2, key: "a" });
@@ -249,7 +239,13 @@ test.serial(
       await createTestStore(db, { balanceCents: 1000 }),
     ];
     await api.post("/app/api/plant", store.live, { trees: 1 });
-    const release = await lockRows(t, "registration", store.id);
+    const release = await lockRows(
+      t,
+      t.context.databaseUrl,
+      "registration",
+      "account_id",
+      store.id,
+    );
 
     const refund = api.post("/app/api/refund", store.live, { type: "tree", quantity: 1 });
     await eventually(async () => (await countLockWaits(db, "registration")) > 0);

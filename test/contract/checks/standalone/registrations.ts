@@ -8,8 +8,26 @@ import { listedRegistration, registration } from "../shapes.ts";
 export type Kind = keyof typeof KIND_NAMES;
 export const KINDS = ["tree", "bottle"] as const satisfies readonly Kind[];
 
-export type Registration = z.output<typeof registration>;
-type Totals = { readonly total: number; readonly month: number };
+const units = z.int().min(0);
+
+/** Returns the totals and records of a body, which have other names for each kind. */
+const readBody = <Item extends z.ZodType>(
+  answer: Answer,
+  { total, month = total, details }: { total: string; month?: string; details: string },
+  item: Item,
+) => {
+  const records = z.array(item);
+  const body: Record<string, unknown> = expectBody(
+    answer,
+    z.looseObject({ [total]: units, [month]: units, [details]: records }),
+  );
+  return {
+    body,
+    total: units.parse(body[total]),
+    month: units.parse(body[month]),
+    records: records.parse(body[details]),
+  };
+};
 
 const only = <Item>(answer: Answer, items: readonly Item[]): Item => {
   const [item] = items;
@@ -19,30 +37,16 @@ const only = <Item>(answer: Answer, items: readonly Item[]): Item => {
   return item;
 };
 
-/** Returns the record and the totals of the response to a registration. */
-const readRegistered = (kind: Kind, answer: Answer): Totals & { readonly record: Registration } => {
-  const names = KIND_NAMES[kind];
-  const body = expectBody(
-    answer,
-    z.looseObject({
-      [names.total]: z.int().min(0),
-      [names.month]: z.int().min(0),
-      [names.details]: z.array(registration),
-    }),
-  );
-  return {
-    total: Number(body[names.total]),
-    month: Number(body[names.month]),
-    record: only(answer, z.array(registration).parse(body[names.details])),
-  };
-};
-
 export const register = async (
   service: Service,
   kind: Kind,
   body: Readonly<Record<string, unknown>>,
   key: StandaloneKey = "test",
-) => readRegistered(kind, await service.organization(key).post(KIND_NAMES[kind].path, body));
+) => {
+  const answer = await service.organization(key).post(KIND_NAMES[kind].path, body);
+  const { total, month, records } = readBody(answer, KIND_NAMES[kind], registration);
+  return { total, month, record: only(answer, records) };
+};
 
 /** Returns the records and the totals of a list with query parameters. */
 export const list = async (
@@ -50,23 +54,11 @@ export const list = async (
   kind: Kind,
   parameters: Readonly<Record<string, string>> = {},
   key: StandaloneKey = "test",
-): Promise<Totals & { readonly records: readonly z.output<typeof listedRegistration>[] }> => {
-  const names = KIND_NAMES[kind];
+) => {
   const query = new URLSearchParams(parameters).toString();
-  const answer = await service.organization(key).get(`${names.path}${query && `?${query}`}`);
-  const body = expectBody(
-    answer,
-    z.looseObject({
-      [names.total]: z.int().min(0),
-      [names.month]: z.int().min(0),
-      [names.details]: z.array(listedRegistration),
-    }),
-  );
-  return {
-    total: Number(body[names.total]),
-    month: Number(body[names.month]),
-    records: z.array(listedRegistration).parse(body[names.details]),
-  };
+  const path = `${KIND_NAMES[kind].path}${query && `?${query}`}`;
+  const answer = await service.organization(key).get(path);
+  return readBody(answer, KIND_NAMES[kind], listedRegistration);
 };
 
 /** Expects a list to have exactly the records with these ids, in any order. */
@@ -84,31 +76,15 @@ export const expectListed = async (
   );
 };
 
-/** Returns the totals of the response to a refund, which must be a 200 of the given registration. */
-export const readRefunded = (
-  kind: Kind,
-  answer: Answer,
-): {
-  readonly refunded: number;
-  readonly total: number;
-  readonly record: Registration;
-  readonly refundId: string;
-} => {
-  const names = KIND_NAMES[kind];
-  const body = expectBody(
-    answer,
-    z.looseObject({
-      [names.refunded]: z.int().min(0),
-      [names.total]: z.int().min(0),
-      refund_details: z.array(registration),
-      refund_id: z.string(),
-    }),
-  );
+/** Returns what the response to a refund says, which must be a 200 of one registration. */
+export const readRefunded = (kind: Kind, answer: Answer) => {
+  const names = { total: KIND_NAMES[kind].total, details: "refund_details" };
+  const { body, total, records } = readBody(answer, names, registration);
   return {
-    refunded: Number(body[names.refunded]),
-    total: Number(body[names.total]),
-    record: only(answer, z.array(registration).parse(body["refund_details"])),
-    refundId: z.string().parse(body["refund_id"]),
+    refunded: body[KIND_NAMES[kind].refunded],
+    total,
+    record: only(answer, records),
+    refundId: body["refund_id"],
   };
 };
 
