@@ -8,7 +8,7 @@ export const warnAboutCharityProvider = (
   { io, connections }: CliContext,
   provider: CharityProviderName,
 ): void => {
-  const missing = missingCharitySettings(connections.config(), provider).join(" and ");
+  const missing = missingCharitySettings(connections.config(), provider).join(" or ");
   if (missing !== "") {
     say(
       io,

@@ -396,7 +396,7 @@ CREATE TABLE planting_fact (
   occurred_at timestamp with time zone NOT NULL,
   content jsonb NOT NULL,
   digest bytea NOT NULL,
-  site_ids integer[] NOT NULL DEFAULT '{}'::integer[],
+  site_id integer,
   received_at timestamp with time zone NOT NULL,
   withdrawn_at timestamp with time zone,
   withdrawn_by text,
@@ -427,8 +427,7 @@ CREATE TABLE planting_order (
   created_at timestamp with time zone NOT NULL,
   planted_at timestamp with time zone,
   verified_at timestamp with time zone,
-  workflow_started_at timestamp with time zone,
-  polled_at timestamp with time zone,
+  polled_at timestamp with time zone NOT NULL DEFAULT '-infinity'::timestamp with time zone,
   finished_at timestamp with time zone,
   imported_from text,
   imported_order_id bigint,
@@ -812,7 +811,7 @@ CREATE UNIQUE INDEX planting_fact_accepted ON public.planting_fact USING btree (
 
 CREATE INDEX planting_fact_contradiction ON public.planting_fact USING btree (order_id) WHERE (state = 'contradiction'::text);
 
-CREATE INDEX planting_fact_site ON public.planting_fact USING btree ((site_ids[1]), id) WHERE ((state = 'accepted'::text) AND (stage = ANY (ARRAY['planted'::text, 'planted_and_verified'::text])));
+CREATE INDEX planting_fact_site ON public.planting_fact USING btree (site_id, id) WHERE ((state = 'accepted'::text) AND (stage = ANY (ARRAY['planted'::text, 'planted_and_verified'::text])));
 
 CREATE INDEX planting_order_account ON public.planting_order USING btree (account_id, id);
 
@@ -820,9 +819,7 @@ CREATE UNIQUE INDEX planting_order_imported_key ON public.planting_order USING b
 
 CREATE INDEX planting_order_planted ON public.planting_order USING btree (account_id, id) WHERE ((mode = 'live'::text) AND (planted_at IS NOT NULL));
 
-CREATE INDEX planting_order_unfinished ON public.planting_order USING btree (GREATEST(workflow_started_at, polled_at)) WHERE (finished_at IS NULL);
-
-CREATE INDEX planting_order_waiting ON public.planting_order USING btree (id) WHERE (workflow_started_at IS NULL);
+CREATE INDEX planting_order_unfinished ON public.planting_order USING btree (polled_at, id) WHERE (finished_at IS NULL);
 
 CREATE INDEX processor_event_due ON public.processor_event USING btree (next_attempt_at);
 

@@ -160,7 +160,7 @@ const checkProviders = async ({ db, connections }: DatabaseContext): Promise<Res
     const settings = missingCharitySettings(connections.config(), provider);
     return settings.length === 0
       ? []
-      : `${settings.join(" and ")} is not set here, and ${counted(length, "account uses", "accounts use")} ${provider}`;
+      : `${settings.join(" or ")} is not set here, and ${counted(length, "account uses", "accounts use")} ${provider}`;
   }).flat();
   return missing.length === 0
     ? ok(users.size === 0 ? "no accounts" : [...users.keys()].toSorted().join(", "))

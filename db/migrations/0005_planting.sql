@@ -24,11 +24,9 @@ CREATE TABLE planting_order (
   created_at timestamptz NOT NULL,
   planted_at timestamptz,
   verified_at timestamptz,
-  -- When its workflow was last started or found running.
-  workflow_started_at timestamptz,
-  -- When its partner was last polled. A workflow that is lost with Temporal's database, or terminated by an operator, is
-  -- recognized by the missing polls of its order.
-  polled_at timestamptz,
+  -- When its partner was last polled, or its workflow started or found running. A workflow that is lost with Temporal's
+  -- database, or terminated by an operator, is recognized by the missing polls of its order.
+  polled_at timestamptz NOT NULL DEFAULT '-infinity',
   -- When polls had returned all that they can return. Reports may still follow.
   finished_at timestamptz,
   -- Of an order that was imported: the system that placed it, and the ids that evidence and events show instead of ours.
@@ -48,8 +46,7 @@ CREATE UNIQUE INDEX planting_order_imported_key
 
 CREATE INDEX planting_order_account ON planting_order (account_id, id);
 CREATE INDEX planting_order_planted ON planting_order (account_id, id) WHERE mode = 'live' AND planted_at IS NOT NULL;
-CREATE INDEX planting_order_waiting ON planting_order (id) WHERE workflow_started_at IS NULL;
-CREATE INDEX planting_order_unfinished ON planting_order (greatest(workflow_started_at, polled_at)) WHERE finished_at IS NULL;
+CREATE INDEX planting_order_unfinished ON planting_order (polled_at, id) WHERE finished_at IS NULL;
 
 CREATE SEQUENCE tree_order_id AS bigint;
 
@@ -103,8 +100,8 @@ CREATE TABLE planting_fact (
   occurred_at timestamptz NOT NULL,
   content jsonb NOT NULL,
   digest bytea NOT NULL CONSTRAINT planting_fact_digest CHECK (length(digest) = 32),
-  -- The sites that an accepted fact is about. Its photos and videos show the first.
-  site_ids integer[] NOT NULL DEFAULT '{}',
+  -- The site that the photos and videos of an accepted fact show.
+  site_id integer,
   received_at timestamptz NOT NULL,
   withdrawn_at timestamptz,
   withdrawn_by text,
@@ -116,7 +113,7 @@ CREATE UNIQUE INDEX planting_fact_accepted ON planting_fact (order_id, stage) WH
 CREATE INDEX planting_fact_contradiction ON planting_fact (order_id) WHERE state = 'contradiction';
 
 -- For the latest photos of a site.
-CREATE INDEX planting_fact_site ON planting_fact ((site_ids[1]), id)
+CREATE INDEX planting_fact_site ON planting_fact (site_id, id)
   WHERE state = 'accepted' AND stage IN ('planted', 'planted_and_verified');
 
 -- Planted trees by site and impact factor, updated in the transaction of each milestone and never recounted.

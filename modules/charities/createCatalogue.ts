@@ -1,12 +1,12 @@
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { createLookups } from "../../db/batching/joinCalls.ts";
-import { isTimeout } from "../../db/databaseErrors.ts";
+import { TimeoutError } from "../../runtime/waiting.ts";
 import type { CatalogueCharity } from "./catalogue.sql.ts";
 import { listEligibleCharities, searchCatalogue } from "./catalogue.sql.ts";
 import type { Charity, CharityIds, Ein } from "./charities.rules.ts";
 import { catalogueWords, nameWords, parseEin } from "./charities.rules.ts";
 import type { CharityPage, CharityProvider, CharityQuery } from "./provider.ts";
-import { CharityProviderError, NO_MATCHES } from "./provider.ts";
+import { NO_MATCHES } from "./provider.ts";
 
 /** The major groups of the National Taxonomy of Exempt Entities, by the first letter of a code (IRS, eo_info.pdf). */
 const GROUPS: Readonly<Record<string, string>> = {
@@ -115,21 +115,14 @@ export const createCatalogue = ({
     findKnown: find,
     remember: () => undefined,
     search: async (query, signal) => {
-      try {
-        // An error thrown in here would make the pool discard the connection, so an abort in the queue returns null.
-        const found = await searches.connect(async (connection) =>
-          signal.aborted ? null : search(connection, query),
-        );
-        if (found === null) {
-          throw new CharityProviderError("No connection for the search became free in time.");
-        }
-        return found;
-      } catch (error) {
-        if (isTimeout(error)) {
-          throw new CharityProviderError("The search took too long.", { cause: error });
-        }
-        throw error;
+      // An error thrown in here would make the pool discard the connection, so an abort in the queue returns null.
+      const found = await searches.connect(async (connection) =>
+        signal.aborted ? null : search(connection, query),
+      );
+      if (found === null) {
+        throw new TimeoutError();
       }
+      return found;
     },
   };
 };

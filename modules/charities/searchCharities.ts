@@ -3,6 +3,7 @@ import type { Ein } from "./charities.rules.ts";
 import { nameWords, parseEin } from "./charities.rules.ts";
 import { OutageError } from "../../runtime/errors.rules.ts";
 import { TimeoutError, withTimeout } from "../../runtime/waiting.ts";
+import { isTimeout } from "../../db/databaseErrors.ts";
 import { createCatalogue } from "./createCatalogue.ts";
 import type { CharityPage } from "./provider.ts";
 import { CharityProviderError, NO_MATCHES } from "./provider.ts";
@@ -45,7 +46,11 @@ export const searchCharities = async (
     const { page, pageSize } = query;
     return await withTimeout(signal, provider.search({ name, ein, page, pageSize }, signal));
   } catch (error) {
-    if (error instanceof CharityProviderError || error instanceof TimeoutError) {
+    if (
+      error instanceof CharityProviderError ||
+      error instanceof TimeoutError ||
+      isTimeout(error)
+    ) {
       throw new OutageError("charity search failed", { cause: error });
     }
     throw error;
@@ -54,7 +59,7 @@ export const searchCharities = async (
 
 /**
  * Searches the built-in catalogue by name for an operator.
- * @throws CharityProviderError if the search takes too long
+ * @throws TimeoutError if no connection becomes free in time
  */
 export const searchForOperator = (
   { db }: { readonly db: DatabasePool },

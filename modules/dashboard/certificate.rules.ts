@@ -84,33 +84,3 @@ export const verifiedBy = (
     ? "planting_partner"
     : "third_party";
 };
-
-/** Trees that one verifier has verified for one partner and site. */
-export type VerifiedTrees = {
-  readonly verifier: string;
-  readonly partner: string;
-  readonly planters: readonly string[];
-  readonly trees: number;
-  readonly latestAt: Date;
-  /** The URL of the latest document; a path for one of this service. */
-  readonly document: string;
-};
-
-export type Verification = Pick<VerifiedTrees, "verifier" | "trees" | "latestAt" | "document"> & {
-  readonly by: VerifiedBy;
-};
-
-/** Adds up what each verifier has verified, most trees first. */
-export const mergeVerifications = (verified: readonly VerifiedTrees[]): readonly Verification[] => {
-  const byOf = ({ verifier, partner, planters }: VerifiedTrees): VerifiedBy =>
-    verifiedBy(verifier, partner, planters);
-  const groups = Map.groupBy(verified, (each) => `${byOf(each)}/${each.verifier}`);
-  return [...groups.values()]
-    .map((group) => {
-      const latest = group.reduce((one, other) => (other.latestAt > one.latestAt ? other : one));
-      const { verifier, latestAt, document } = latest;
-      const trees = group.reduce((sum, each) => sum + each.trees, 0);
-      return { verifier, by: byOf(latest), trees, latestAt, document };
-    })
-    .toSorted((one, other) => other.trees - one.trees);
-};

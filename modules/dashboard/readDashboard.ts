@@ -1,7 +1,8 @@
 import { readDonationTotals } from "../charities/donationTotals.sql.ts";
 import { findDashboards } from "./dashboards.sql.ts";
-import { mergeVerifications } from "./certificate.rules.ts";
+import { verifiedBy } from "./certificate.rules.ts";
 import { listVerifications } from "./verifications.sql.ts";
+import type { VerifiedTrees } from "./verifications.sql.ts";
 import { findProfile } from "../accounts/profiles.sql.ts";
 import { listLatestMedia } from "../planting/sites.sql.ts";
 import { listPlantedSites } from "../planting/tallies.sql.ts";
@@ -30,6 +31,25 @@ const lastMonths = (now: Date): readonly string[] =>
 
 const sumOf = (numbers: readonly number[]): number => numbers.reduce((sum, each) => sum + each, 0);
 
+/** Adds up what each verifier has verified, most trees first. */
+const mergeVerifications = (verified: readonly VerifiedTrees[]) =>
+  [
+    ...Map.groupBy(
+      verified.map((each) => ({
+        ...each,
+        by: verifiedBy(each.verifier, each.partner, each.planters),
+      })),
+      ({ by, verifier }) => `${by}/${verifier}`,
+    ).values(),
+  ]
+    .flatMap((group) => {
+      const [latest] = group.toSorted(
+        (one, other) => other.latestAt.getTime() - one.latestAt.getTime(),
+      );
+      return latest ? [{ ...latest, trees: sumOf(group.map(({ trees }) => trees)) }] : [];
+    })
+    .toSorted((one, other) => other.trees - one.trees);
+
 /**
  * Reads the data of a dashboard; null if the slug is unknown. Every query reads counters or the start of an index, so an
  * account with millions of registrations costs as much as a new one.
@@ -41,7 +61,7 @@ export const readDashboard = async ({ db, clock, planting }: PlantingContext, sl
   }
   const { accountId, name } = account;
   const now = clock.now();
-  const isPartnerSimulated = planting.countsSimulated();
+  const isPartnerSimulated = isSimulatedPartner(planting.partnerFor("live").kind);
   const [profile, periods, planted, donations] = await Promise.all([
     findProfile(db, accountId),
     listPeriodTotals(db, accountId, MONTHS_SHOWN),

@@ -1,6 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { VerifiedTrees } from "./certificate.rules.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
 
 const verifiedRow = z.strictObject({
@@ -9,8 +8,12 @@ const verifiedRow = z.strictObject({
   planters: z.array(z.string()),
   trees: safeInteger,
   latestAt: z.date(),
+  /** The URL of the latest document; a path for one of this service. */
   document: z.string(),
 });
+
+/** Trees that one verifier has verified for one partner and site. */
+export type VerifiedTrees = Readonly<z.output<typeof verifiedRow>>;
 
 /** An account with more planting orders has verifications that are not listed. */
 const LATEST_ORDERS = 1000;

@@ -104,24 +104,22 @@ const orderRow = z.strictObject({ id: z.int(), isNew: z.boolean() });
 export const getOrInsertImportedOrder = (
   transaction: DatabaseTransactionConnection,
   order: NewImportedOrder,
-): Promise<Readonly<z.output<typeof orderRow>>> => {
-  const importedAt = timestamp(order.importedAt);
-  return transaction.one(sql.type(orderRow)`
+): Promise<Readonly<z.output<typeof orderRow>>> =>
+  transaction.one(sql.type(orderRow)`
     INSERT INTO planting_order (
       public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, refunded_count, created_at,
-      workflow_started_at, finished_at, imported_from, imported_order_id, imported_public_id, imported_key
+      finished_at, imported_from, imported_order_id, imported_public_id, imported_key
     )
     VALUES (
       ${order.ownPublicId}, ${order.accountId}, ${order.mode}, ${IMPORTED_PARTNER}, ${order.partnerName},
       ${order.buyerName}, ${order.shape}, ${order.treeCount}, ${order.refundedCount},
-      ${timestamp(order.createdAt)}, ${importedAt}, ${importedAt},
+      ${timestamp(order.createdAt)}, ${timestamp(order.importedAt)},
       ${order.source}, ${order.orderId}, ${order.publicId}, ${order.key}
     )
     ON CONFLICT (account_id, mode, imported_key) WHERE imported_key IS NOT NULL
       DO UPDATE SET imported_key = excluded.imported_key
     RETURNING id, xmax = 0 AS "isNew"
   `);
-};
 
 /** Stores how many trees an order has after some joined or left it. */
 export const updateOrderSize = async (

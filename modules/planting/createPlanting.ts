@@ -36,8 +36,6 @@ export type Planting = {
   readonly partnerFor: (mode: Mode) => PlantingPartner;
   /** Returns the adapter of an existing order; null if this deployment is not configured for it. */
   readonly findPartner: (kind: string) => PlantingPartner | null;
-  /** Whether planted trees of the simulated partner count: only while it plants the trees of production keys. */
-  readonly countsSimulated: () => boolean;
 };
 
 /**
@@ -81,6 +79,5 @@ export const createPlanting = (
   return {
     partnerFor: (mode) => (mode === "test" ? simulation : live),
     findPartner,
-    countsSimulated: () => live === simulation,
   };
 };

@@ -79,18 +79,18 @@ export const insertFact = (
 
 /**
  * Stores what was decided of a fact.
- * @param siteIds the sites that it is about; its photos and videos show the first
+ * @param siteId the site that its photos and videos show; null if it has none
  */
 export const storeDecision = async (
   transaction: DatabaseTransactionConnection,
   { id, state, reason }: Pick<StoredFact, "id" | "state" | "reason">,
-  siteIds: readonly number[],
+  siteId: number | null,
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_fact
-    SET state = ${state}, reason = ${reason}, site_ids = ${sql.array(siteIds, "int4")}
+    SET state = ${state}, reason = ${reason}, site_id = ${siteId}::integer
     WHERE id = ${id}
-      AND (state, reason, site_ids) IS DISTINCT FROM (${state}, ${reason}, ${sql.array(siteIds, "int4")})
+      AND (state, reason, site_id) IS DISTINCT FROM (${state}, ${reason}, ${siteId}::integer)
   `);
 };
 

@@ -8,7 +8,7 @@ import type { OrderStage } from "./order.rules.ts";
 const idRow = z.strictObject({ id: z.int() });
 
 /**
- * Lists the orders whose workflow was never started, and unfinished ones whose workflow must be lost.
+ * Lists the orders whose workflow was never started, and then unfinished ones whose workflow must be lost.
  * @param lostSince a workflow that was started or has polled since then is not lost
  */
 export const listPlantingOrdersToStart = (
@@ -17,33 +17,21 @@ export const listPlantingOrdersToStart = (
   limit: number,
 ): Promise<readonly number[]> =>
   db.anyFirst(sql.type(idRow)`
-    (
-      SELECT id
-      FROM planting_order
-      WHERE workflow_started_at IS NULL
-      ORDER BY id
-      LIMIT ${limit}
-    )
-    UNION ALL
-    (
-      SELECT id
-      FROM planting_order
-      WHERE finished_at IS NULL AND greatest(workflow_started_at, polled_at) < ${timestamp(lostSince)}
-        AND workflow_started_at IS NOT NULL
-      ORDER BY greatest(workflow_started_at, polled_at)
-      LIMIT ${limit}
-    )
+    SELECT id
+    FROM planting_order
+    WHERE finished_at IS NULL AND polled_at < ${timestamp(lostSince)}
+    ORDER BY polled_at, id
     LIMIT ${limit}
   `);
 
 export const markPlantingOrdersStarted = async (
   db: CommonQueryMethods,
   ids: readonly number[],
-  workflowStartedAt: Date,
+  startedAt: Date,
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     UPDATE planting_order
-    SET workflow_started_at = ${timestamp(workflowStartedAt)}
+    SET polled_at = ${timestamp(startedAt)}
     WHERE id = ANY(${sql.array(ids, "int4")})
   `);
 };
@@ -83,7 +71,7 @@ export const reopenPlantingOrder = async (
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_order
-    SET finished_at = NULL, workflow_started_at = NULL
+    SET finished_at = NULL, polled_at = '-infinity'
     WHERE id = ${id} AND finished_at IS NOT NULL AND imported_from IS NULL
   `);
 };

@@ -7,7 +7,7 @@ import { expectedPartner, isSimulated } from "./order.rules.ts";
 import { referenceId } from "./referenceId.ts";
 import { simulateEvidence } from "./simulated/simulateEvidence.ts";
 import type { EvidenceStage, TreeEvidence } from "./timeline.rules.ts";
-import { buildTreeEvidence, isExpectedToStay } from "./timeline.rules.ts";
+import { buildTreeEvidence, isTimelineComplete } from "./timeline.rules.ts";
 import { listEvidenceTrees } from "./treeEvidence.sql.ts";
 
 type TreeSelection = AccountMode & { readonly id: string };
@@ -61,6 +61,10 @@ export const createEvidenceReader = ({ db, planting }: EvidenceContext) => {
       region: tree.region,
       idOf: (kind, reference) => referenceId(partner ?? "", kind, reference),
     });
-    return { evidence, isComplete: isExpectedToStay(tree) };
+    const { isFinished, timeline, stage: reached } = tree;
+    // An imported order is never polled, whatever it has reached.
+    const isComplete =
+      isFinished && timeline !== null && reached !== null && isTimelineComplete(timeline, reached);
+    return { evidence, isComplete };
   };
 };

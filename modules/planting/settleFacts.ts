@@ -88,18 +88,18 @@ const settleFacts = async (
     accepted.map(({ stage, content }) => [stage, content]),
   );
   const plantedAt = timeOf(contents.planted ?? contents.planted_and_verified);
-  const siteIdsOf = ({ stage, state }: StoredFact): readonly number[] => {
-    const own = (state === "accepted" && named.get(stage)) || [];
-    const ids = own.map(({ siteId }) => siteId);
-    // A report of planted trees names no site. No trees count at a site without an allocation, so photos of it belong to
-    // the first site that has one.
-    const [shown] = [...shares.filter(({ siteId }) => ids.includes(siteId)), ...shares];
-    const isShown = shown && state === "accepted" && stage !== "funds_distributed";
-    return [...new Set([...(isShown ? [shown.siteId] : []), ...ids])];
+  // A report of planted trees names no site. No trees count at a site without an allocation, so photos of it belong to the
+  // first site that has one.
+  const shownSiteOf = ({ stage, state }: StoredFact): number | null => {
+    if (state !== "accepted" || stage === "funds_distributed") {
+      return null;
+    }
+    const own = new Set(named.get(stage)?.map(({ siteId }) => siteId));
+    return (shares.find(({ siteId }) => own.has(siteId)) ?? shares[0])?.siteId ?? null;
   };
   // The accepted ones last, because an order has one of each stage.
   for (const fact of [...facts.filter(({ state }) => state !== "accepted"), ...accepted]) {
-    await storeDecision(transaction, fact, siteIdsOf(fact));
+    await storeDecision(transaction, fact, shownSiteOf(fact));
   }
   const order = {
     ...before,

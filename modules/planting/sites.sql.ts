@@ -123,8 +123,8 @@ export const listLatestMedia = (
       coalesce(verification.content -> 'species', '[]') AS species
     FROM (
       SELECT
-        medium.*, planting_fact.id AS fact_id, order_id, stage, occurred_at, site_ids[1] AS site_id, trees,
-        row_number() OVER (PARTITION BY site_ids[1] ORDER BY planting_fact.id DESC, place DESC) AS rank
+        medium.*, planting_fact.id AS fact_id, order_id, stage, occurred_at, planting_fact.site_id, trees,
+        row_number() OVER (PARTITION BY planting_fact.site_id ORDER BY planting_fact.id DESC, place DESC) AS rank
       FROM (
         SELECT id, tree_count - refunded_count AS trees
         FROM planting_order

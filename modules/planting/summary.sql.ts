@@ -135,7 +135,7 @@ export const readSummary = (
           FROM planting_fact
           JOIN planting_order ON planting_order.id = order_id AND planting_order.mode = ${mode}
           CROSS JOIN ${mediaOfFact} AS medium
-          WHERE site_ids[1] = planting_site.id AND state = 'accepted' AND planting_fact.stage IN ('planted', 'planted_and_verified')
+          WHERE planting_fact.site_id = planting_site.id AND state = 'accepted' AND planting_fact.stage IN ('planted', 'planted_and_verified')
           ORDER BY planting_fact.id DESC, place DESC
           LIMIT ${MEDIA_PER_SITE}
         ) AS latest ON true

@@ -89,15 +89,3 @@ export const MILESTONES = {
 /** Returns whether the timeline of an order at this stage cannot change any more. */
 export const isTimelineComplete = (shape: TimelineShape, stage: OrderStage): boolean =>
   stage === "planted_and_verified" || (shape === "allocations" && stage === "planted");
-
-/** An order as far as it decides whether its evidence may still change. Null without an order. */
-type OrderProgress = {
-  readonly timeline: TimelineShape | null;
-  readonly stage: OrderStage | null;
-  /** Whether its partner is no longer polled. An imported order never is, whatever it has reached. */
-  readonly isFinished: boolean;
-};
-
-/** Returns whether an order's evidence is expected to stay as it is. */
-export const isExpectedToStay = ({ timeline, stage, isFinished }: OrderProgress): boolean =>
-  isFinished && timeline !== null && stage !== null && isTimelineComplete(timeline, stage);

@@ -151,12 +151,9 @@ test("an order has one certificate of all its records, also after records are ad
 
 const certificateUrl = z.object({ certificate_url: z.url() });
 
-const setUp = async (
-  t: ExecutionContext<DatabaseContext>,
-  partner: "simulated" | "manual" = "simulated",
-) => {
+const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const { db } = t.context;
-  const setup = await setUpPlanting(db, { name: `North <b>"Sea"</b>`, partner });
+  const setup = await setUpPlanting(db, { name: `North <b>"Sea"</b>` });
   /** Serves both interfaces with empty caches. */
   const serve = async () => {
     const { clock, deps, organization } = setup;
@@ -216,35 +213,6 @@ test.serial("a certificate shows what is registered and what is verified", async
   t.true(html.includes("North &lt;b&gt;&quot;Sea&quot;&lt;/b&gt;"));
   t.false(html.includes("spring"), "the attribution is the organization's own");
 });
-
-test.serial(
-  "trees without a planting order are marked if the partner that will get them is simulated",
-  async (t) => {
-    const { db } = t.context;
-    const notice = /<strong>Simulation\.<\/strong>/u;
-    const readCertificate = async (partner: "simulated" | "manual", isOrderedElsewhere = false) => {
-      const setup = await setUp(t, partner);
-      const id = await setup.register(1);
-      await db.query(sql.typeAlias("void")`
-        UPDATE registration
-        SET planting_order_id = CASE WHEN ${!isOrderedElsewhere} THEN planting_order_id END
-        WHERE id = ${id}
-      `);
-      const { read, urlOf } = await setup.serve();
-      return { json: await read(id), html: await (await fetch(await urlOf(id))).text() };
-    };
-    const simulated = await readCertificate("simulated");
-    t.like(simulated.json, { state: "registered", simulated: true, items: [{ partner: null }] });
-    t.regex(simulated.html, notice);
-    for (const real of [
-      await readCertificate("manual"),
-      await readCertificate("simulated", true),
-    ]) {
-      t.like(real.json, { state: "registered", simulated: false });
-      t.notRegex(real.html, notice);
-    }
-  },
-);
 
 test.serial("the URL stays the same, and no other account or mode gets one", async (t) => {
   const { register, serve, organization } = await setUp(t);

@@ -304,7 +304,10 @@ const REFUNDED = { isRefunded: true, refundedAt: new Date("2026-05-03T10:00:00Z"
 
 const CERTIFICATE_LINKS = linksOf("https://impact.example", `/certificate/${TOKEN}`);
 
-const presentItems = (...items: readonly CertifiedItem[]) =>
+const presentItems = (...items: readonly CertifiedItem[]) => presentWith("manual", items);
+
+/** @param partner the one that gets new trees */
+const presentWith = (partner: string, items: readonly CertifiedItem[]) =>
   presentCertificate(
     {
       token: TOKEN,
@@ -315,7 +318,7 @@ const presentItems = (...items: readonly CertifiedItem[]) =>
       items,
     },
     "Green Shop",
-    { url: CERTIFICATE_LINKS.pageUrl, base: "", partnerFor: () => "manual" },
+    { url: CERTIFICATE_LINKS.pageUrl, base: "", partnerFor: () => partner },
   );
 
 const orderOf = (...items: readonly CertifiedItem[]): string =>
@@ -405,6 +408,16 @@ test("a certificate of simulated planting says so before and after the trees are
   t.true(
     pageOf({ ...simulated, mode: "test" }).includes('content="Test data: 1 tree registered."'),
   );
+});
+
+test("trees without a planting order are marked if the partner that will get them is simulated", (t) => {
+  const unordered = { ...REGISTRATION, partner: null, partnerName: null, facts: {} };
+  const isSimulated = (partner: string, changes: Partial<CertifiedRegistration> = {}): boolean =>
+    presentWith(partner, [{ ...unordered, ...changes }]).simulated;
+  t.true(isSimulated("simulated"));
+  t.false(isSimulated("manual"));
+  t.false(isSimulated("simulated", { isOrderedElsewhere: true }));
+  t.false(isSimulated("simulated", { kind: "bottle" }));
 });
 
 test("a certificate has its number, its date, the life of the trees, and who verified them with which document", (t) => {
