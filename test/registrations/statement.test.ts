@@ -1,33 +1,23 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { refreshSubscription } from "../../modules/billing/processorEvents/readSubscription.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";
+import type { Mode } from "../../modules/records/owner.rules.ts";
+import { startBilledApi } from "../billing/billedApi.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
-import type { BillingSetup } from "../billing/billingSetup.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 
 const test = testWithDatabase();
 
-type Scene = BillingSetup & {
-  readonly read: (query: string, mode?: "live" | "test") => Promise<ApiResponse>;
-};
-
-const setUp = async (t: ExecutionContext<DatabaseContext>): Promise<Scene> => {
+const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const billing = await setUpBilling(t);
   const { deps, stream } = billing;
-  const { call } = await startStandaloneApi(t, deps);
-  const owner = { id: stream.accountId, type: "organization" } as const;
-  const keys = {
-    live: (await issueKey(deps, owner, "live")).key,
-    test: (await issueKey(deps, owner, "test")).key,
-  };
+  const { get } = await startBilledApi(t, billing);
   await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(10_000));
   return {
     ...billing,
-    read: (query, mode = "live") => call("GET", `/statement${query}`, { key: keys[mode] }),
+    read: (query: string, mode?: Mode) => get(`/statement${query}`, mode),
   };
 };
 

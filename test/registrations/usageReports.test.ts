@@ -3,12 +3,10 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { listFailedEvents } from "../billing/listFailedEvents.ts";
 import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
-import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
-import type { ApiResponse } from "../api/startStandaloneApi.ts";
+import { startBilledApi } from "../billing/billedApi.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
-import type { BillingSetup } from "../billing/billingSetup.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
@@ -22,26 +20,19 @@ const REFUSED = {
   body: { error: { type: "invalid_request_error", message: "refused" } },
 } as const;
 
-type Scene = BillingSetup & {
-  readonly read: (id: string) => Promise<ApiResponse>;
-  /** Returns the ids and states of a list. */
-  readonly list: (query: string) => Promise<readonly (readonly [string, string])[]>;
-};
-
 const listed = z.array(z.looseObject({ registration_id: z.string(), state: z.string() }));
 
-const setUp = async (t: ExecutionContext<DatabaseContext>): Promise<Scene> => {
+const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const billing = await setUpBilling(t);
-  const { deps, stream } = billing;
-  const { call } = await startStandaloneApi(t, deps);
-  const { key } = await issueKey(deps, { id: stream.accountId, type: "organization" }, "live");
+  const { get } = await startBilledApi(t, billing);
   return {
     ...billing,
-    read: (id) => call("GET", `/usage/${id}`, { key }),
-    list: async (query) => {
-      const { body } = await call("GET", `/usage${query}`, { key });
-      return listed.parse(body["usage"]).map((each) => [each.registration_id, each.state] as const);
-    },
+    read: (id: string) => get(`/usage/${id}`),
+    /** Returns the ids and states of a list. */
+    list: async (query: string) =>
+      listed
+        .parse((await get(`/usage${query}`)).body["usage"])
+        .map((each) => [each.registration_id, each.state]),
   };
 };
 
