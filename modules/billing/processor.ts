@@ -17,9 +17,9 @@ export type MeterEvent = {
 };
 
 /** What `send` returns if it may not call. */
-export const LEASE_ENDED: AttemptOutcome = {
+export const NOT_CALLED: AttemptOutcome = {
   kind: "retry",
-  reason: "The lease ended before the call: the process was stopped or too slow.",
+  reason: "There was no call: the process was stopped or too slow.",
   outcomeUnknown: false,
 };
 

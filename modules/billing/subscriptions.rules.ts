@@ -61,25 +61,19 @@ export const listSubscriptionProblems = ({
 }: SubscriptionStatus & {
   readonly usedKinds: readonly Kind[];
   readonly lostDonationItems: boolean;
-}): readonly SubscriptionProblem[] =>
-  isActiveSubscription(status)
-    ? [
-        ...(pausedBy === null
-          ? []
-          : [
-              {
-                kind: "paused",
-                text: `has its collection paused (${pausedBy.replaceAll("_", " ")})`,
-              } as const,
-            ]),
-        ...usedKinds
-          .filter((kind) => !meteredKinds.includes(kind))
-          .map((kind): SubscriptionProblem => ({
-            kind: "unpriced_meter",
-            text: `has no price on the meter of ${kind}s`,
-          })),
-        ...(lostDonationItems
-          ? [{ kind: "no_donation_items", text: "no longer has the donation items" } as const]
-          : []),
-      ]
-    : [{ kind: "inactive", text: `is ${status}` }];
+}): readonly SubscriptionProblem[] => {
+  if (!isActiveSubscription(status)) {
+    return [{ kind: "inactive", text: `is ${status}` }];
+  }
+  const problems: SubscriptionProblem[] = usedKinds
+    .filter((kind) => !meteredKinds.includes(kind))
+    .map((kind) => ({ kind: "unpriced_meter", text: `has no price on the meter of ${kind}s` }));
+  if (pausedBy !== null) {
+    const how = pausedBy.replaceAll("_", " ");
+    problems.unshift({ kind: "paused", text: `has its collection paused (${how})` });
+  }
+  if (lostDonationItems) {
+    problems.push({ kind: "no_donation_items", text: "no longer has the donation items" });
+  }
+  return problems;
+};

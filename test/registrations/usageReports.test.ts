@@ -3,13 +3,12 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { listFailedEvents } from "../billing/listFailedEvents.ts";
 import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
-import { issueKey } from "../../modules/accounts/issueKey.ts";
 import { refreshSubscription } from "../../modules/billing/processorEvents/readSubscription.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";
+import { startBilledApi } from "../billing/billedApi.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
-import type { BillingSetup } from "../billing/billingSetup.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
@@ -23,34 +22,21 @@ const REFUSED = {
   body: { error: { type: "invalid_request_error", message: "refused" } },
 } as const;
 
-type Scene = BillingSetup & {
-  readonly read: (id: string) => Promise<ApiResponse>;
-  /** Returns the ids and states of a list. */
-  readonly list: (query: string) => Promise<readonly (readonly [string, string])[]>;
-  readonly readStatement: (query: string, mode?: "live" | "test") => Promise<ApiResponse>;
-};
-
 const listed = z.array(z.looseObject({ registration_id: z.string(), state: z.string() }));
 
-const setUp = async (t: ExecutionContext<DatabaseContext>): Promise<Scene> => {
+const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const billing = await setUpBilling(t);
   const { deps, stream } = billing;
-  const { call } = await startStandaloneApi(t, deps);
-  const owner = { id: stream.accountId, type: "organization" } as const;
-  const keys = {
-    live: (await issueKey(deps, owner, "live")).key,
-    test: (await issueKey(deps, owner, "test")).key,
-  };
-  const get = (path: string, mode: "live" | "test" = "live") =>
-    call("GET", path, { key: keys[mode] });
+  const { get } = await startBilledApi(t, billing);
   return {
     ...billing,
-    read: (id) => get(`/usage/${id}`),
-    list: async (query) => {
-      const { body } = await get(`/usage${query}`);
-      return listed.parse(body["usage"]).map((each) => [each.registration_id, each.state] as const);
-    },
-    readStatement: async (query, mode) => {
+    read: (id: string) => get(`/usage/${id}`),
+    /** Returns the ids and states of a list. */
+    list: async (query: string) =>
+      listed
+        .parse((await get(`/usage${query}`)).body["usage"])
+        .map((each) => [each.registration_id, each.state]),
+    readStatement: async (query: string, mode?: "live" | "test") => {
       await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(10_000));
       return get(`/statement${query}`, mode);
     },

@@ -137,6 +137,9 @@ const isAfter = (stream: Owner | null): FragmentSqlToken =>
     ? sql.fragment`true`
     : sql.fragment`(account_id, mode, kind) > (${stream.accountId}::uuid, ${stream.mode}, ${stream.kind})`;
 
+/** While usage is held, nothing is sealed or sent. */
+const isNotHeld = sql.fragment`(SELECT held_at IS NULL FROM deployment)`;
+
 const unsentRow = z.strictObject({ ...ownerColumns, firstSecond: safeInteger });
 
 /**
@@ -168,6 +171,7 @@ export const listReadyStreams = (
     SELECT account_id AS "accountId", mode, kind, second AS "firstSecond"
     FROM unsealed
     WHERE second <= ${lastSecond}
+      AND ${isNotHeld}
       AND NOT EXISTS (
         SELECT
         FROM meter_event
@@ -200,6 +204,6 @@ export const listResumableStreams = (
     SELECT stream.account_id AS "accountId", stream.mode, stream.kind, 0::bigint AS "firstSecond"
     FROM stream
     CROSS JOIN LATERAL ${nextEvent(now)} AS meter_event
-    WHERE ${isResumable(now)}
+    WHERE ${isResumable(now)} AND ${isNotHeld}
     LIMIT ${limit}
   `);

@@ -2,7 +2,7 @@ import { Stripe } from "stripe";
 import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
 import type { AttemptOutcome } from "../sending/decideNextStep.rules.ts";
-import { LEASE_ENDED, ProcessorMismatchError, ProcessorUnavailableError } from "../processor.ts";
+import { NOT_CALLED, ProcessorMismatchError, ProcessorUnavailableError } from "../processor.ts";
 import type { MeterEvent, NewCheckout } from "../processor.ts";
 import { createStripeClient, readStripeAccount } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
@@ -55,10 +55,12 @@ const createMeterCheck = (
     await deployment?.requireAccount(await readStripeAccount(stripe, options.secretKey));
     return findOrCreateMeters(stripe, (await deployment?.readCell()) ?? null);
   };
+  /** Lets the next call check the meters again. */
   const forget = (): void => {
     meters = null;
   };
-  const findAll = (): Promise<Record<Kind, FoundMeter>> => {
+  /** Returns the meters, also those that cannot be used. */
+  const findAll = (): Promise<Readonly<Record<Kind, FoundMeter>>> => {
     meters ??= check().catch((error: unknown) => {
       forget();
       throw error;
@@ -66,7 +68,8 @@ const createMeterCheck = (
     return meters;
   };
   return {
-    /** Throws a ProcessorMismatchError if that meter cannot be used; the next call checks it again. */
+    findAll,
+    /** Throws a ProcessorMismatchError if that meter cannot be used. */
     find: async (kind: Kind): Promise<FoundMeter> => {
       const meter = (await findAll())[kind];
       if (meter.problem !== null) {
@@ -75,30 +78,8 @@ const createMeterCheck = (
       }
       return meter;
     },
-    /** Returns the ids of the meters, also of those that cannot be used. */
-    findIds: async (): Promise<Readonly<Record<Kind, string>>> => {
-      const { tree, bottle } = await findAll();
-      return { tree: tree.id, bottle: bottle.id };
-    },
-    /** Lets the next call check the meters again. */
     forget,
   };
-};
-
-/** Returns the meter, or why nothing can be sent to it now. */
-const findUsable = async (
-  meters: ReturnType<typeof createMeterCheck>,
-  kind: Kind,
-  signal: AbortSignal,
-): Promise<FoundMeter | AttemptOutcome> => {
-  try {
-    const meter = await meters.find(kind);
-    return signal.aborted
-      ? { kind: "retry", reason: "Aborted before the call.", outcomeUnknown: false }
-      : meter;
-  } catch (error) {
-    return outcomeOfFailedCheck(error);
-  }
 };
 
 const post = async (
@@ -166,12 +147,12 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
         return { kind: "rejected", reason: "The organization has no Stripe customer." };
       }
       return boundTo(signal, async () => {
-        const meter = await findUsable(meters, event.kind, signal);
+        const meter = await meters.find(event.kind).catch(outcomeOfFailedCheck);
         if ("kind" in meter) {
           return meter;
         }
-        if (!mayCall()) {
-          return LEASE_ENDED;
+        if (signal.aborted || !mayCall()) {
+          return NOT_CALLED;
         }
         const outcome = await post(stripe, meter, event, customerId);
         if (outcome.kind === "misconfigured") {
@@ -192,11 +173,11 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
     /** Returns the state of a subscription, whatever it is. */
     readSubscription: (subscriptionId: string, signal: AbortSignal) =>
       call(signal, async () =>
-        readSubscriptionState(stripe, subscriptionId, await meters.findIds(), donationPrices),
+        readSubscriptionState(stripe, subscriptionId, await meters.findAll(), donationPrices),
       ),
     /** Returns all subscriptions of a customer, and the lines of its invoices, created since a unix second, that bill usage. */
     readInvoices: (customerId: string, since: number, signal: AbortSignal) =>
-      call(signal, async () => readInvoices(stripe, await meters.findIds(), customerId, since)),
+      call(signal, async () => readInvoices(stripe, await meters.findAll(), customerId, since)),
     /**
      * Creates a payment page. Throws a DomainError request_invalid if a value of the client is refused. If Stripe does not
      * answer, a page that it may have created expires unused.
@@ -204,7 +185,7 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
     createCheckout: (checkout: NewCheckout, signal: AbortSignal) =>
       call(signal, async () => {
         // Requires the deployment's account.
-        await meters.findIds();
+        await meters.findAll();
         return createCheckout(stripe, checkout);
       }),
     /** Throws a ProcessorEventUnreadableError if Stripe has no such session. */

@@ -29,8 +29,7 @@ const inspectSubscription = async (
   subscriptionId: string,
   kinds: readonly Kind[],
 ): Promise<readonly string[]> => {
-  const { tree, bottle } = await findMeters(stripe, cell);
-  const meters = { tree: tree?.id ?? null, bottle: bottle?.id ?? null };
+  const meters = await findMeters(stripe, cell);
   const usedKinds = kinds.filter((kind) => meters[kind] !== null);
   const state = await readSubscriptionState(stripe, subscriptionId, meters, null);
   const { customerId: owner, meteredKinds, periods } = state;

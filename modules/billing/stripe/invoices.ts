@@ -6,7 +6,7 @@ import type { BilledSubscription, InvoiceLine } from "../invoices/invoices.rules
 import { idOf, isMissing, itemsOfMeter, periodOf, trialOf, withItems } from "./subscriptions.ts";
 import type { ReadSubscription } from "./subscriptions.ts";
 
-type MeterIds = Readonly<Record<Kind, string>>;
+type Meters = Readonly<Record<Kind, { readonly id: string }>>;
 
 /** Returns when the current period of a meter began. Of prices with different periods, the first may have the usage. */
 const findOpenSince = (
@@ -23,10 +23,10 @@ const findOpenSince = (
 
 const presentSubscription = (
   { subscription, items }: ReadSubscription,
-  meterIds: MeterIds,
+  meters: Meters,
 ): BilledSubscription => {
   const { ended_at: endedAt } = subscription;
-  const itemsOf = (kind: Kind) => itemsOfMeter(items, meterIds[kind]);
+  const itemsOf = (kind: Kind) => itemsOfMeter(items, meters[kind].id);
   return {
     id: subscription.id,
     kinds: KINDS.filter((kind) => itemsOf(kind).length > 0),
@@ -76,7 +76,7 @@ const listLines = async (
 const readLines = async (
   stripe: Stripe,
   invoice: Stripe.Invoice,
-  meterIds: MeterIds,
+  meters: Meters,
   meterOf: Map<string, string | null>,
 ): Promise<readonly InvoiceLine[]> => {
   const { finalized_at: finalizedAt, ...abandoned } = invoice.status_transitions;
@@ -92,7 +92,7 @@ const readLines = async (
     if (!meterOf.has(priceId)) {
       meterOf.set(priceId, (await stripe.prices.retrieve(priceId)).recurring?.meter ?? null);
     }
-    const kind = KINDS.find((each) => meterIds[each] === meterOf.get(priceId));
+    const kind = KINDS.find((each) => meters[each].id === meterOf.get(priceId));
     if (kind === undefined) {
       continue;
     }
@@ -122,7 +122,7 @@ const readLines = async (
  */
 export const readInvoices = async (
   stripe: Stripe,
-  meterIds: MeterIds,
+  meters: Meters,
   customerId: string,
   since: number,
 ): Promise<{
@@ -142,10 +142,10 @@ export const readInvoices = async (
       created: { gte: since },
       limit: 100,
     })) {
-      lines.push(...(await readLines(stripe, invoice, meterIds, meterOf)));
+      lines.push(...(await readLines(stripe, invoice, meters, meterOf)));
     }
     return {
-      subscriptions: read.map((each) => presentSubscription(each, meterIds)),
+      subscriptions: read.map((each) => presentSubscription(each, meters)),
       lines: lines.toSorted((a, b) => a.start - b.start),
     };
   } catch (error) {

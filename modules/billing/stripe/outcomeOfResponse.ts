@@ -126,13 +126,11 @@ export const outcomeOfFailedCheck = (error: unknown): AttemptOutcome => {
     return { kind: "misconfigured", reason: error.message };
   }
   const outcome = outcomeOfError(error);
-  if (outcome.kind === "misconfigured") {
-    return outcome;
-  }
-  const reason = "reason" in outcome ? outcome.reason : outcome.kind;
-  return {
-    kind: "retry",
-    reason: `The meters could not be checked: ${reason}`,
-    outcomeUnknown: false,
-  };
+  return outcome.kind === "misconfigured" || !("reason" in outcome)
+    ? outcome
+    : {
+        kind: "retry",
+        reason: `The meters could not be checked: ${outcome.reason}`,
+        outcomeUnknown: false,
+      };
 };

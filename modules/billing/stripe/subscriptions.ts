@@ -74,8 +74,8 @@ const startOfPeriod = (
 
 type Items = readonly Stripe.SubscriptionItem[];
 
-export const itemsOfMeter = (items: Items, meterId: string | null): Items =>
-  items.filter(({ price }) => meterId !== null && price.recurring?.meter === meterId);
+export const itemsOfMeter = (items: Items, meterId: string | undefined): Items =>
+  items.filter(({ price }) => meterId !== undefined && price.recurring?.meter === meterId);
 
 /** Returns what a unit costs; null without a price on the meter, with several, or if tiers or packages decide. */
 const unitPriceOf = ([item, ...others]: Items): UnitPrice | null => {
@@ -112,11 +112,11 @@ export const trialOf = ({ trial_start: start, trial_end: end }: Stripe.Subscript
 export const isMissing = (error: unknown): boolean =>
   error instanceof Stripe.errors.StripeInvalidRequestError && error.code === "resource_missing";
 
-/** @param meterIds null for a meter that does not exist */
+/** @param meters null for one that does not exist */
 export const readSubscriptionState = async (
   stripe: Stripe,
   subscriptionId: string,
-  meterIds: Readonly<Record<Kind, string | null>>,
+  meters: Readonly<Record<Kind, { readonly id: string } | null>>,
   donationPrices: DonationPrices | null,
 ): Promise<SubscriptionState> => {
   const found = await stripe.subscriptions.retrieve(subscriptionId).catch((error: unknown) => {
@@ -126,7 +126,7 @@ export const readSubscriptionState = async (
     throw error;
   });
   const items = found === null ? [] : (await withItems(stripe, found)).items;
-  const itemsOf = (kind: Kind): Items => itemsOfMeter(items, meterIds[kind]);
+  const itemsOf = (kind: Kind): Items => itemsOfMeter(items, meters[kind]?.id);
   const prices = new Set(items.map(({ price }) => price.id));
   const trial = found && trialOf(found);
   return {

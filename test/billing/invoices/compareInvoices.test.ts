@@ -1,18 +1,15 @@
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
-import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
-import { createAuthenticator } from "../../../modules/accounts/createAuthenticator.ts";
-import { issueKey } from "../../../modules/accounts/issueKey.ts";
 import { listInvoicedUsage } from "../../../modules/billing/invoices/invoicedUsage.sql.ts";
 import { refreshSubscription } from "../../../modules/billing/processorEvents/readSubscription.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
 import { createWorkerMetrics } from "../../../worker/createWorkerMetrics.ts";
-import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { TEMPORAL_ADDRESS } from "../../support/programs.ts";
+import { startBilledApi } from "../billedApi.ts";
 import { setUpBilling } from "../billingSetup.ts";
 import { compare } from "./liveLife.ts";
 
@@ -55,20 +52,11 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
     refresh: () => refreshSubscription(deps, accountId, AbortSignal.timeout(60_000)),
     impact: (...args: readonly string[]) => runImpact(args, { env, clock: deps.clock }),
     startApi: async () => {
-      const api = await startStandaloneApi(t, {
-        ...deps,
-        authenticator: (key) => createAuthenticator({ db: deps.db })(key),
-      });
-      const { key } = await issueKey(
-        { ...deps, actor: SERVICE },
-        { id: accountId, type: "organization" },
-        "live",
-      );
+      const { get, post } = await startBilledApi(t, setup);
       return {
-        plant: () => api.call("POST", "/plant/trees", { key, body: { count: 1 } }),
-        usageOf: async (id: string) => (await api.call("GET", `/usage/${id}`, { key })).body,
-        statementOf: async (month: string) =>
-          (await api.call("GET", `/statement?period=${month}`, { key })).body,
+        plant: () => post("/plant/trees", { count: 1 }),
+        usageOf: async (id: string) => (await get(`/usage/${id}`)).body,
+        statementOf: async (month: string) => (await get(`/statement?period=${month}`)).body,
       };
     },
   };

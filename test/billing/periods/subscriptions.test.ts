@@ -9,19 +9,17 @@ import { guardUsage, holdUsage, resumeUsage } from "../../../modules/billing/hol
 import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { createWebhookReader } from "../../../modules/billing/stripe/createWebhookReader.ts";
 import { createWorkerMetrics } from "../../../worker/createWorkerMetrics.ts";
-import { createAuthenticator } from "../../../modules/accounts/createAuthenticator.ts";
-import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
-import { issueKey } from "../../../modules/accounts/issueKey.ts";
 import { processProcessorEvents } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { requestSubscriptionReads } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { listBillingPeriods } from "../../../modules/billing/billingPeriods.sql.ts";
-import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { TEMPORAL_ADDRESS } from "../../support/programs.ts";
 import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
+import type { Mode } from "../../../modules/records/owner.rules.ts";
+import { startBilledApi } from "../billedApi.ts";
 import { setUpBilling } from "../billingSetup.ts";
 
 // Serial, because a sweep reads every subscription of the file's database.
@@ -38,17 +36,10 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const setup = await setUpBilling(t);
   const { deps, double, stream } = setup;
   const { accountId } = stream;
-  const api = await startStandaloneApi(t, {
-    ...deps,
-    // Nothing is cached, so that a change is seen immediately.
-    authenticator: (key) => createAuthenticator({ db })(key),
+  const { url, post } = await startBilledApi(t, setup, {
     readStripeWebhook: createWebhookReader([SECRET]),
   });
-  double.control.setWebhook({ url: `${api.url}/webhooks/stripe`, secret: SECRET });
-  const keyOf = async (mode: "live" | "test"): Promise<string> =>
-    (await issueKey({ ...deps, actor: SERVICE }, { id: accountId, type: "organization" }, mode))
-      .key;
-  const [live, testKey] = [await keyOf("live"), await keyOf("test")];
+  double.control.setWebhook({ url: `${url}/webhooks/stripe`, secret: SECRET });
   const process = () =>
     processProcessorEvents(
       {
@@ -69,12 +60,9 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
       await process();
     },
     watched: async () => (await listWatchedSubscriptions(db, accountId))[0] ?? null,
-    plant: (mode: "live" | "test" = "live", fields: Readonly<Record<string, unknown>> = {}) =>
-      api.call("POST", "/plant/trees", {
-        key: mode === "live" ? live : testKey,
-        body: { count: 1, ...fields },
-      }),
-    rescue: () => api.call("POST", "/rescue/plastic_bottles", { key: live, body: { count: 1 } }),
+    plant: (mode: Mode = "live", fields: object = {}) =>
+      post("/plant/trees", { count: 1, ...fields }, mode),
+    rescue: () => post("/rescue/plastic_bottles", { count: 1 }),
     impact: (...args: readonly string[]) =>
       runImpact(args, { env: { DATABASE_URL: databaseUrl, TEMPORAL_ADDRESS }, clock: deps.clock }),
     impactWithKey: (...args: readonly string[]) =>

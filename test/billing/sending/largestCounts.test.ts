@@ -1,12 +1,11 @@
-import { issueKey } from "../../../modules/accounts/issueKey.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { readStatement } from "../../../modules/billing/readStatement.ts";
 import { MAXIMUM_QUANTITY } from "../../../modules/billing/usage.rules.ts";
 import type { Span } from "../../../modules/billing/usage.rules.ts";
 import { registrationsIn } from "../../api/contract.ts";
-import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
+import { startBilledApi } from "../billedApi.ts";
 import { setUpBilling } from "../billingSetup.ts";
 
 const test = testWithDatabase();
@@ -19,10 +18,9 @@ const never = new AbortController().signal;
 test("the largest count is registered, listed, refunded in part and billed exactly, in events of at most 15 digits", async (t) => {
   const { refund, drain, billed, recorded, events, deps, double, stream, pass } =
     await setUpBilling(t);
-  const { call } = await startStandaloneApi(t, deps);
-  const { key } = await issueKey(deps, { id: stream.accountId, type: "organization" }, "live");
+  const { get, post } = await startBilledApi(t, { deps, stream });
   const register = async (count: number): Promise<string> => {
-    const { body } = await call("POST", "/plant/trees", { key, body: { count } });
+    const { body } = await post("/plant/trees", { count });
     t.like(body, { total_planted_trees: count, total_planted_trees_month: count });
     const [registration] = registrationsIn(body, "tree");
     t.is(registration?.["count"], count);
@@ -31,7 +29,7 @@ test("the largest count is registered, listed, refunded in part and billed exact
   const second = double.control.now();
   const minute = { start: second - (second % 60), end: second - (second % 60) + 60 };
   const id = await register(MOST);
-  const listed = await call("GET", "/plant/trees", { key });
+  const listed = await get("/plant/trees");
   t.is(listed.body["total_planted_trees"], MOST);
   t.is(registrationsIn(listed.body, "tree")[0]?.["count"], MOST);
   await drain();
@@ -39,13 +37,13 @@ test("the largest count is registered, listed, refunded in part and billed exact
   t.deepEqual(billed(), { [second]: MOST });
   t.is((await events()).length, 10);
 
-  const refunded = await call("POST", "/refund/trees", { key, body: { id, count: REFUNDED } });
+  const refunded = await post("/refund/trees", { id, count: REFUNDED });
   t.like(refunded.body, { refunded_trees: REFUNDED, total_planted_trees: MOST - REFUNDED });
   await drain();
   t.deepEqual(billed(), { [second]: MOST - REFUNDED });
   t.deepEqual(await recorded(), { [second]: MOST - REFUNDED });
   t.true((await events()).every(({ quantity }) => Math.abs(quantity) <= MAXIMUM_QUANTITY));
-  const report = await call("GET", `/usage/${id}`, { key });
+  const report = await get(`/usage/${id}`);
   t.like(report.body, { count: MOST, refunded_count: REFUNDED });
 
   pass(3600);

@@ -226,40 +226,40 @@ const rateOf = (maximum: number, maximumRunning = Infinity) => {
 
 const isAbout = (calls: number, expected: number): boolean => Math.abs(calls - expected) <= 2;
 
-test("calls begin at the rate, those of a fifth of a second together, and one even at the lowest rate", async (t) => {
+test("calls begin at the rate, those of 0.4 seconds together, and one even at the lowest rate", async (t) => {
   const { begin, pass } = rateOf(10);
-  t.is(await begin(100), 2);
+  t.is(await begin(100), 4);
   t.is(await begin(1), 0);
   pass(0.1);
   t.is(await begin(100), 1);
   pass(10);
-  t.is(await begin(100), 2);
+  t.is(await begin(100), 4);
   t.is(await rateOf(0.25).begin(10), 1);
 });
 
 test("a call that was not made gives its share of the rate back, and one that goes on keeps its place", async (t) => {
-  const { begin, giveBack, pass } = rateOf(10, 3);
-  t.is(await begin(5), 2);
+  const { begin, giveBack, pass } = rateOf(10, 5);
+  t.is(await begin(9), 4);
   giveBack(false);
-  t.is(await begin(5), 1);
+  t.is(await begin(9), 1);
   pass(1);
-  t.is(await begin(5), 1);
+  t.is(await begin(9), 1);
   pass(1);
-  t.is(await begin(5), 0);
+  t.is(await begin(9), 0);
   giveBack(true);
-  t.is(await begin(5), 1);
+  t.is(await begin(9), 1);
 });
 
 test("a rejected call lowers the rate every 1.5 seconds at most, which rises by a tenth a second up to the maximum", async (t) => {
   const { begin, lower, pass } = rateOf(1000);
   lower();
   lower();
-  t.true(isAbout(await begin(5000), 140));
+  t.true(isAbout(await begin(5000), 280));
   pass(1);
-  t.true(isAbout(await begin(5000), 154));
+  t.true(isAbout(await begin(5000), 308));
   lower();
   pass(60);
-  t.true(isAbout(await begin(5000), 200));
+  t.true(isAbout(await begin(5000), 400));
   for (let round = 0; round < 100; round += 1) {
     lower();
     pass(1.5);
