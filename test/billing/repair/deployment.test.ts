@@ -57,7 +57,7 @@ test("a process without the key does not bill a deployment on Stripe", async (t)
     message: /acct_double \(test mode\), but STRIPE_SECRET_KEY is not set\. Set it/u,
   });
   await t.throwsAsync(startProgram(t, "worker/main.ts", { DATABASE_URL: t.context.databaseUrl }), {
-    message: /ended with code 1 before it was ready/u,
+    message: /ended with code 1:\n.*STRIPE_SECRET_KEY is not set/u,
   });
   t.like(await send(t, withoutKey, null), { kind: "delayed", cause: "misconfigured" });
 });
