@@ -4,23 +4,27 @@ import { columnName, sql } from "./sql.ts";
 type ColumnType = "uuid" | "text" | "int8" | "timestamptz";
 
 /**
- * A query of objects as rows, with a column in snake case for each of the named properties, which is null where an object lacks it,
- * and their `place` in the list. A statement has the same text for any number of them, and the planner expects the same number of any.
+ * A query of objects as rows, with a column in snake case for each of the named properties, which is null where an object
+ * lacks it, and their `place` in the list. A statement has the same text for any number of them, and the planner expects the
+ * same number of any. PostgreSQL reads each object once, however many columns there are.
  */
 export const jsonRows = <Types extends Readonly<Record<string, ColumnType>>>(
   types: Types,
   objects: readonly Readonly<Partial<Record<keyof Types & string, unknown>>>[],
 ): FragmentSqlToken => {
-  const columns = Object.entries(types);
-  const values = objects.map((object: Readonly<Record<string, unknown>>) =>
-    columns.map(([property]) => object[property]),
+  const columns = Object.entries(types).map(
+    ([property, type]) => [property, columnName(property), type] as const,
   );
-  const selected = columns.map(
-    ([property, type], index) =>
-      sql.fragment`(value ->> ${sql.literalValue(String(index))}::integer)::${sql.identifier([type])} AS ${sql.identifier([columnName(property)])}`,
+  const rows = objects.map((object: Readonly<Record<string, unknown>>) =>
+    Object.fromEntries(columns.map(([property, name]) => [name, object[property]])),
   );
+  const definitions = columns.map(
+    ([, name, type]) => sql.fragment`${sql.identifier([name])} ${sql.identifier([type])}`,
+  );
+  const names = [...columns.map(([, name]) => name), "place"].map((name) => sql.identifier([name]));
   return sql.fragment`
-    SELECT ${sql.join(selected, sql.fragment`, `)}, place
-    FROM json_array_elements(${JSON.stringify(values)}::json) WITH ORDINALITY AS given (value, place)
+    SELECT *
+    FROM ROWS FROM (json_to_recordset(${JSON.stringify(rows)}::json) AS (${sql.join(definitions, sql.fragment`, `)}))
+      WITH ORDINALITY AS given (${sql.join(names, sql.fragment`, `)})
   `;
 };

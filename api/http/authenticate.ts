@@ -3,7 +3,7 @@ import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import type { Authenticate } from "../../modules/accounts/createAuthenticator.ts";
 import type { RequestContext } from "./requestContext.ts";
 
-/** Returns whose key `Authorization` is. Throws an error if it is not valid. */
+/** Returns the caller whose key is in `Authorization`. Throws an error if the key is not valid. */
 export const authenticate =
   (findCaller: Authenticate) =>
   async ({ req: { headers } }: RequestContext): Promise<Caller> => {

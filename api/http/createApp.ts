@@ -43,7 +43,7 @@ type AppOptions = Pick<
   HttpContext,
   "logger" | "observe" | "takePermit" | "trustedProxies" | "isTraced"
 > & {
-  /** Returns whose key a request has. Throws an error if it has no valid one. */
+  /** Returns the caller whose key a request has. Throws an error if it has no valid one. */
   readonly checkKey: (ctx: RequestContext) => Promise<Caller>;
   /** The request headers that `checkKey` reads. */
   readonly keyHeaders: readonly string[];
@@ -110,7 +110,7 @@ export const createApp = (options: AppOptions): App => {
   app.use(checkHead);
 
   const runEndpoint = createPipeline(options);
-  /** What a request without a key is: one of its address, whose queries wait among those of its route. */
+  /** Runs a request without a key as one of its address. Its queries wait among those of its route. */
   const runForVisitor = (ctx: RequestContext, route: string, work: () => unknown) =>
     runAs(ctx, clientAddress(ctx.req, trustedProxies) ?? "", route, async () => {
       await work();
