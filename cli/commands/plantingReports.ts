@@ -65,8 +65,8 @@ const addRecordCommand = (parent: Command, context: CliContext): void => {
 const WITHDRAW_HELP = `
 A withdrawn fact stays stored with its proof, the reason and the operator, but no longer
 counts. Facts that need it wait for another one. Facts that contradicted it are decided
-again, the latest report first: to replace a fact in one step, record the right one before
-withdrawing the wrong one. Evidence and the summary change with the next request.
+again, the latest report first: to replace a fact without a gap, record the right one
+before you withdraw the wrong one. Evidence and the summary change with the next request.
 To undo it, record the fact again; \`evidence order show --json\` prints its content.`;
 
 const withdraw = async (

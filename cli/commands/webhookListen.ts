@@ -97,10 +97,10 @@ const forward = async (
 };
 
 const LISTEN_HELP = `
-Requests are signed as those of webhook endpoints are, with a secret that stays the same
-for a key, and are not repeated if they fail. Events are read from the API as a client
-does, with the API key on standard input or in --key-file. If the API stops responding,
-the command waits for it and goes on with the next event.
+Requests are signed as those of webhook endpoints are, always with the same secret for the
+same key, and are not repeated if they fail. Events are read from the API as a client does,
+with the API key on standard input or in --key-file. If the API stops responding, the
+command waits for it without a message, and goes on with the next event.
   printf '%s\\n' "$KEY" | impact webhook listen --forward-to http://localhost:3000/impact-events`;
 
 const httpUrl = z.url({ protocol: /^https?$/u });

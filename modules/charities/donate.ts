@@ -99,6 +99,10 @@ const confirmAll = async (
   const donations = items
     .filter(({ request }) => !known.has(request.idempotencyKey))
     .map(({ id, request: { charity } }) => ({ id, charity }));
+  if (donations.length === 0) {
+    // Replays need no provider, which may have lost its API key since.
+    return new Map();
+  }
   const refusal = mode === "live" ? findSubscriptionRefusal(context, donor) : null;
   if (refusal) {
     return new Map(donations.map(({ charity }) => [charityKey(charity), refusal]));

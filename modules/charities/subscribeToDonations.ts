@@ -65,8 +65,9 @@ export const subscriptionStateOf = (
   donor: Donor,
   mode: Mode,
 ): "active" | "ended" | null => {
-  const { processor, subscriptionId, hasEnded } = donor;
-  if (processor === null) {
+  const { processor, subscriptionId, activeSince, hasEnded } = donor;
+  // An earlier release recorded the processor before it had the items.
+  if (activeSince === null) {
     return null;
   }
   const hasCarrier =

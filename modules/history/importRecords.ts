@@ -14,7 +14,7 @@ import type { ImportedEntry, InsertOptions, KnownRecord } from "./importedRecord
 import { conflict } from "./importLine.ts";
 import type { LineOutcome, Outcomes, RecordLine } from "./importLine.ts";
 
-/** A hash of a record without refunds, and what is refunded of it. */
+/** A hash of a record without its id and refunds, and what is refunded of it. */
 type State = { readonly content: string; readonly refunded: number };
 
 /** What the steps of an import share for a batch. */
@@ -182,12 +182,20 @@ const write = async (
   await write(context, table, repeated);
 };
 
-/** Returns what `write` would do with an unknown entry, after earlier lines with its id or key. */
-const outcomeAfter = (earlier: readonly State[], { content, refunded }: State): LineOutcome => {
+/**
+ * Returns what `write` would do with an unknown entry.
+ * @param earlier the records that earlier lines have created with its id or key
+ * @param isNamed whether there is one for each that it has
+ */
+const outcomeAfter = (
+  earlier: readonly State[],
+  isNamed: boolean,
+  { content, refunded }: State,
+): LineOutcome => {
   if (earlier.length === 0) {
     return { outcome: "new" };
   }
-  const isEqual = earlier.every((each) => each.content === content);
+  const isEqual = isNamed && earlier.every((each) => each.content === content);
   if (isEqual && earlier.every((each) => each.refunded === refunded)) {
     return { outcome: "already_there" };
   }
@@ -207,8 +215,12 @@ const check = async (
     const state = { content: hashOf(lastingContentOf(record)), refunded: refundedOf(record) };
     const names = identities.map(hashOf);
     const earlier = names.flatMap((name) => read.get(name) ?? []);
-    names.filter((name) => !read.has(name)).forEach((name) => read.set(name, state));
-    context.outcomes.set(line, outcomeAfter(earlier, state));
+    const decision = outcomeAfter(earlier, earlier.length === names.length, state);
+    if (decision.outcome === "new") {
+      // A line that is rejected names no record for later ones.
+      names.forEach((name) => read.set(name, state));
+    }
+    context.outcomes.set(line, decision);
   }
 };
 

@@ -208,8 +208,8 @@ export const identitiesOf = ({
 export const refundedOf = (record: ImportedRecord): number =>
   record.kind === "donation" ? Number(record.refunded) : record.refunded_count;
 
-/** Returns the content of a record without refunds, which may follow later. */
-export const lastingContentOf = (record: ImportedRecord): string =>
+/** Returns the content of a record without its id, which not every line of it has, and without refunds, which may follow later. */
+export const lastingContentOf = ({ imported_id: _id, ...record }: ImportedRecord): string =>
   JSON.stringify(
     record.kind === "donation" ? { ...record, refunded: false } : { ...record, refunded_count: 0 },
   );

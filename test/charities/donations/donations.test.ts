@@ -1,5 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
+import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { MAXIMUM_CENTS } from "../../../modules/records/money.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
@@ -82,6 +83,17 @@ const stage = async (t: ExecutionContext<DatabaseContext>, donations: number) =>
     },
   };
 };
+
+test("a replay does not need the charity provider, whose API key may be gone", async (t) => {
+  const { accountId, donate } = await startDonationApi(t);
+  const body = { idempotency_key: "k" };
+  const first = await donate(body);
+  await updateAccount(t.context.db, accountId, { charityProvider: "pledge" });
+  const replayed = await donate(body);
+  t.is(replayed.status, 200);
+  t.is(replayed.body["donation_id"], first.body["donation_id"]);
+  t.is((await donate()).status, 500);
+});
 
 test("concurrent refunds of several donations with one key refund one of them", async (t) => {
   const { ids, refund, listRefunded } = await stage(t, 3);

@@ -1,4 +1,5 @@
 import type { ExecutionContext } from "ava";
+import { sql } from "../../../db/sql.ts";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import { readDonor } from "../../../modules/charities/donationSubscriptions.sql.ts";
@@ -167,6 +168,16 @@ test("after a change of its Stripe subscription an organization must subscribe a
   t.like(await shown(), { subscription: "ended", subscription_id: subscriptionId });
   t.is((await subscribe()).status, 200);
   t.is((await donate()).status, 200);
+});
+
+test("a processor that was recorded before it had the items is no subscription", async (t) => {
+  const { donate, accountId, subscriptionId, shown } = await stage(t);
+  await t.context.db.query(sql.typeAlias("void")`
+    INSERT INTO donor (account_id, mode, processor, subscription_id)
+    VALUES (${accountId}, 'live', 'stripe', ${subscriptionId})
+  `);
+  t.is((await donate()).status, 400);
+  t.like(await shown(), { subscription: null });
 });
 
 test("after a declined payment, the next call adds the items", async (t) => {
