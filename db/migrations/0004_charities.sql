@@ -62,7 +62,7 @@ CREATE TABLE donor (
   count bigint NOT NULL DEFAULT 0 CONSTRAINT donor_count CHECK (count >= 0),
   amount_cents bigint NOT NULL DEFAULT 0
     CONSTRAINT donor_total_safe CHECK (amount_cents BETWEEN 0 AND 9007199254740991),
-  -- Null until it has asked for a subscription.
+  -- Null until it has subscribed.
   processor text CONSTRAINT donor_processor CHECK (processor IN ('stripe', 'ledger')),
   -- The processor's subscription that has the items; null for the built-in ledger, which has no subscriptions.
   subscription_id text,
