@@ -4,8 +4,9 @@ import { columnName, sql } from "./sql.ts";
 type ColumnType = "uuid" | "text" | "int8" | "timestamptz";
 
 /**
- * A query of objects as rows, with a column in snake case for each of the named properties, which is null where an object lacks it,
- * and their `place` in the list. A statement has the same text for any number of them, and the planner expects the same number of any.
+ * A query of objects as rows, with a column in snake case for each of the named properties, which is null where an object
+ * lacks it, and their `place` in the list. A statement has the same text for any number of them, and the planner expects the
+ * same number of any.
  */
 export const jsonRows = <Types extends Readonly<Record<string, ColumnType>>>(
   types: Types,

@@ -214,7 +214,6 @@ const waitingRefundsRow = z.strictObject({
   accountId: z.uuid(),
   registrationId: z.uuid(),
   ids: z.array(z.uuid()),
-  /** Of the refunds' rows. Each update of a row changes its version. */
 });
 
 /** Refunds of a registration that wait for their workflow, which is one for all of them. */
