@@ -205,8 +205,8 @@ const becomeOnlyMigrator = async (
     }
     // Any role may take the lock.
     throw new MigrationBlockedError(
-      "Another session has migrated the database for too long, or only holds the lock. " +
-        "Find it with: SELECT pid, usename, query FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND datname = current_database(); wait until it has finished or end it, then run the migration again",
+      "Another session has been migrating the database for too long, or only holds the lock of migrations. " +
+        "Find it with: SELECT pid, usename, query FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted AND datname = current_database(); wait until it has finished or end it, then run the migration again",
       { cause: error },
     );
   }

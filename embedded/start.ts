@@ -8,7 +8,7 @@ import { migrate } from "../db/migrate.ts";
 import { buildChildEnvironment } from "../runtime/config/config.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { LIBPQ_VARIABLES, nameDatabase } from "../runtime/config/databaseUrl.ts";
-import { StartupError } from "../runtime/errors.rules.ts";
+import { SchemaMismatchError, StartupError } from "../runtime/errors.rules.ts";
 import { impactCommand } from "../runtime/impactCommand.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
 import { writeRunFile } from "../runtime/runFile.ts";
@@ -55,11 +55,16 @@ const migrateDatabase = async (
     if (error instanceof StartupError) {
       throw error;
     }
-    const reasons = [error, error instanceof Error ? error.cause : undefined].flatMap((each) =>
-      each instanceof Error ? reasonOf(each) : [],
-    );
+    const reason = reasonOf(error).replace(/\.$/u, "");
+    const cause = error instanceof Error && error.cause ? reasonOf(error.cause) : "";
+    const reasons = reason.includes(cause) ? reason : `${reason}: ${cause}`;
+    // A database of another version says itself what to do.
+    const advice =
+      error instanceof SchemaMismatchError
+        ? ""
+        : " Check that it runs, and DATABASE_URL if it is set.";
     throw new StartupError(
-      `The database at ${nameDatabase(ownerUrl)} cannot be used: ${reasons.join(" ")}. Check that it runs, and DATABASE_URL if it is set.`,
+      `The database at ${nameDatabase(ownerUrl)} cannot be used: ${reasons}.${advice}`,
       { cause: error },
     );
   }

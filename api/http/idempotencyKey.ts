@@ -45,8 +45,8 @@ export const readIdempotencyKey = (ctx: RequestContext): string | null => {
   return parseRequest(headerSchema, headers, "parameter")["Idempotency-Key"];
 };
 
-/** What a misspelt name of the field has, such as `idempotencyKey`, `idempotency-key` or `idempotency_keyy`. */
-const LIKE_FIELD = /idemp/iu;
+/** What a misspelt name of the field has, such as `idempotencyKey`, `idempotent-key` or `idempotency_keyy`. */
+const LIKE_FIELD = /idempot.*key/iu;
 
 /**
  * Returns the message of a 400 for a body that has the key under another name than the right one, or null: if it were

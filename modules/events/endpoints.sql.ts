@@ -106,6 +106,11 @@ const rowOf = (values: Readonly<Record<string, unknown>>): string =>
     Object.fromEntries(Object.entries(values).map(([name, value]) => [columnName(name), value])),
   );
 
+/** The columns that are given. A later release, which may have migrated the database already, fills its own by defaults. */
+const GIVEN = sql.fragment`
+  id, account_id, mode, url, description, types, secret, idempotency_key, created_at
+`;
+
 export const insertEndpoint = (
   transaction: DatabaseTransactionConnection,
   { accountId, mode }: AccountMode,
@@ -116,9 +121,9 @@ export const insertEndpoint = (
 ): Promise<WebhookEndpoint> =>
   transaction.one(sql.type(endpointRow)`
     WITH inserted AS (
-      INSERT INTO webhook_endpoint
-      SELECT given.*
-      FROM json_populate_record(NULL::webhook_endpoint, ${rowOf({ accountId, mode, ...endpoint })}::json) AS given
+      INSERT INTO webhook_endpoint (${GIVEN})
+      SELECT ${GIVEN}
+      FROM json_populate_record(NULL::webhook_endpoint, ${rowOf({ accountId, mode, ...endpoint })}::json)
       RETURNING *
     )
     ${selectFrom(sql.fragment`inserted`)}

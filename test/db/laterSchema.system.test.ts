@@ -15,9 +15,11 @@ test("this release's programs run on the schema of a later one that says so, and
   const owner = await openTestPool(t, asOwner(databaseUrl), 1);
   const { id: accountId, apiKeyProd } = await createTestOrganization(db);
   await owner.query(sql.typeAlias("void")`ALTER TABLE registration ADD COLUMN later text`);
-  await owner.query(sql.typeAlias("void")`
-    ALTER TABLE usage_fact ADD COLUMN later integer NOT NULL DEFAULT 1
-  `);
+  for (const table of ["usage_fact", "webhook_endpoint"]) {
+    await owner.query(sql.typeAlias("void")`
+      ALTER TABLE ${sql.identifier([table])} ADD COLUMN later integer NOT NULL DEFAULT 1
+    `);
+  }
   await owner.query(sql.typeAlias("void")`
     INSERT INTO schema_migration (number, name, runs_with, checksum)
     SELECT 9998, '9998_later', max(number), '' FROM schema_migration
@@ -40,6 +42,7 @@ test("this release's programs run on the schema of a later one that says so, and
   };
   const [tree] = planted.parse(await post("/plant/trees", { count: 30 })).tree_details;
   await post("/refund/trees", { id: tree?.id, count: 1 });
+  await post("/webhook_endpoints", { url: "https://shop.example/hook" });
   await eventually(
     async () => (await sumLedgerUnits(db, { accountId, mode: "live", kind: "tree" })) === 29,
   );

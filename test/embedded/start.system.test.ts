@@ -195,6 +195,19 @@ test.serial("a signal ends a start that waits for another migrator", async (t) =
   t.deepEqual(rows, [{ migrated: null }]);
 });
 
+test.serial("a database of a newer release is reported with what to run", async (t) => {
+  const databaseUrl = await createEmptyDatabase(t);
+  const client = new DatabaseClient(databaseUrl);
+  await client.connect();
+  t.teardown(() => client.end());
+  await client.query(
+    "CREATE TABLE schema_migration AS SELECT 9999 AS number, 9999 AS runs_with, '' AS checksum",
+  );
+  const { exitCode, output } = runStart(t, await makeDataDir(t), { DATABASE_URL: databaseUrl });
+  t.is(await exitCode, 1);
+  t.regex(output(), /newer release \(migration 9999\)\. Run that release\.$/mu);
+});
+
 test.serial("everything stops when npm is killed", async (t) => {
   const script = `require("node:child_process").spawn(process.execPath, [${JSON.stringify(START)}], { stdio: "inherit" })`;
   const parent = watch(
