@@ -191,9 +191,11 @@ const listStillUnexplained = async (
   stream: StreamReport,
 ): Promise<readonly MinuteDifference[]> => {
   const still: MinuteDifference[] = [];
-  for (const { second, theirs, units } of listUnexplained(stream)) {
-    const now = await readDifference(context, stream, minuteOf(second), theirs);
-    still.push(...listUnexplained({ differences: now?.units === units ? [now] : [] }));
+  for (const found of listUnexplained(stream)) {
+    const now = await readDifference(context, stream, minuteOf(found.second), found.theirs);
+    if (now?.units === found.units && listUnexplained({ differences: [now] }).length > 0) {
+      still.push(found);
+    }
   }
   return still;
 };
