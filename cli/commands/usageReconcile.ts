@@ -151,9 +151,10 @@ const requireEqual = ({ drifting, ...compared }: Comparison): void => {
 
 const RECONCILE_HELP = `
 Compares what was delivered in the last 35 days, up to 15 minutes ago, with Stripe's own sums,
-for each customer and meter, and stores what no event explains as differences (D17). Then it compares the finalized invoices with
-what was delivered. It changes nothing at Stripe. A worker does the same every night. A minute
-whose sum may lag, or that an event may explain, is no difference yet.`;
+for each customer and meter, and stores what no event explains as differences (D17). Then it
+compares the finalized invoices with what was delivered. It changes nothing at Stripe. A worker
+does the same every night. A minute whose sum may lag, or that an event may explain, is no
+difference yet.`;
 
 export const addReconcileCommand = (parent: Command, context: CliContext): void => {
   parent

@@ -74,7 +74,11 @@ const usedKindsIf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragm
       EXISTS (
         SELECT
         FROM meter_event
-        WHERE meter_event.account_id = account.id AND meter_event.mode = 'live' AND meter_event.kind = used.kind
+        WHERE meter_event.account_id = account.id
+          AND meter_event.mode = 'live'
+          AND meter_event.kind = used.kind
+          -- Another program may have reported its units.
+          AND meter_event.failure IS DISTINCT FROM 'difference'
       )
       OR EXISTS (
         SELECT

@@ -16,6 +16,7 @@ import { lockStreams } from "../streams.sql.ts";
 import { minuteOf, splitAt } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { secondOf } from "../../../runtime/durations.rules.ts";
+import type { Clock } from "../../../runtime/clock.ts";
 import { runConcurrently } from "../../../runtime/runConcurrently.ts";
 
 const MINUTE = 60;
@@ -69,6 +70,8 @@ const MAXIMUM_DIFFERENCES = 20;
 
 /** A minute in which Stripe's sum differs from what was delivered. */
 type MinuteDifference = FoundUnits & {
+  /** What Stripe has of the minute. */
+  readonly theirs: number;
   /** Whether what is being sent, or was delivered just before, can explain it. */
   readonly mayLag: boolean;
   /** The events that may explain it: it is not known yet whether Stripe has them. */
@@ -94,7 +97,7 @@ export const defaultSpan = (now: Date): Span => {
 };
 
 const readDifference = async (
-  { db, clock }: BillingContext,
+  { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
   reported: ReportedStream,
   minute: Span,
   theirs: number,
@@ -111,6 +114,7 @@ const readDifference = async (
         accountId: lost?.accountId ?? reported.accountId,
         second: lost?.second ?? minute.start,
         units,
+        theirs,
         mayLag: obstacle !== null,
         askedIds,
       };
@@ -177,6 +181,24 @@ const listUnexplained = ({
   differences,
 }: Pick<StreamReport, "differences">): readonly MinuteDifference[] =>
   differences.filter(({ mayLag, askedIds }) => !mayLag && askedIds.length === 0);
+
+/**
+ * Returns the unexplained minutes of a stream that are unexplained now, too. Since Stripe was asked, which takes long, usage may
+ * have been delivered, or a difference decided. Must run under the locks of their streams.
+ */
+const listStillUnexplained = async (
+  context: Parameters<typeof readDifference>[0],
+  stream: StreamReport,
+): Promise<readonly MinuteDifference[]> => {
+  const still: MinuteDifference[] = [];
+  for (const found of listUnexplained(stream)) {
+    const now = await readDifference(context, stream, minuteOf(found.second), found.theirs);
+    if (now?.units === found.units && listUnexplained({ differences: [now] }).length > 0) {
+      still.push(found);
+    }
+  }
+  return still;
+};
 
 /**
  * Returns the streams that differ unexplained, or could not be compared. After very many differences, others may follow. A
@@ -248,7 +270,8 @@ export const reconcileUsage = async (
     );
     for (const stream of streams.filter(({ error }) => error === null)) {
       const part = comparedSpan(stream, span);
-      await replaceOpenDifferences(transaction, stream, part, listUnexplained(stream), startedAt);
+      const found = await listStillUnexplained({ db: transaction, clock }, stream);
+      await replaceOpenDifferences(transaction, stream, part, found, startedAt);
     }
     if (accountId === null && givenSpan === null) {
       await insertReconciliation(transaction, {

@@ -42,7 +42,8 @@ export const decideRetry = (
   }
   if (answer === "delivered") {
     if (!mayBeDelivered) {
-      throw invalidRequest(`${name} was refused: the processor does not have it`);
+      const why = failure === "difference" ? "is not sent yet" : "was refused";
+      throw invalidRequest(`${name} ${why}: the processor does not have it`);
     }
     return "record";
   }

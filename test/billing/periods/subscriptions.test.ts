@@ -12,6 +12,7 @@ import { createWorkerMetrics } from "../../../worker/createWorkerMetrics.ts";
 import { processProcessorEvents } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { requestSubscriptionReads } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { listBillingPeriods } from "../../../modules/billing/billingPeriods.sql.ts";
+import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
@@ -237,7 +238,8 @@ test("with the policy suspend, a removed price suspends the registrations of its
 });
 
 test("a removed price is a problem of organizations that use the meter, and only of them", async (t) => {
-  const { impact, sweep, pass, double, subscriptionId, stream, plant, deps } = await setUp(t);
+  const { impact, sweep, pass, double, subscriptionId, stream, plant, deps, reportElsewhere } =
+    await setUp(t);
   const problemsOf = async (): Promise<unknown> => {
     const shown = readJson(await impact("org", "show", stream.accountId, "--json"));
     return z.looseObject({ subscription: z.looseObject({ problems: z.unknown() }) }).parse(shown)
@@ -253,6 +255,11 @@ test("a removed price is a problem of organizations that use the meter, and only
   removeTrees(double, subscriptionId);
   pass(1);
   await sweep();
+  t.deepEqual(await problemsOf(), []);
+  reportElsewhere(3);
+  pass(3600);
+  const { drifting } = await reconcileUsage(deps, {}, new AbortController().signal);
+  t.is(drifting.length, 1, "another program has reported units of the meter");
   t.deepEqual(await problemsOf(), []);
   t.regex((await countProblems()) ?? "", / 0$/u);
   t.is((await plant()).status, 200);

@@ -1,5 +1,8 @@
 import { holdUsage } from "../../../modules/billing/holdUsage.ts";
 import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
+import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
+import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
+import { minuteOf } from "../../../modules/billing/usage.rules.ts";
 import { refreshSubscription } from "../../../modules/billing/processorEvents/readSubscription.ts";
 import { LAG_SECONDS, NOON } from "../convergence/world.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
@@ -62,6 +65,31 @@ test("an accepted difference is not found again, and a later one of its minute i
   await operator.retry(later?.id ?? 0n);
   await operator.send();
   t.deepEqual(operator.billed(), { 0: 8 });
+});
+
+test("a difference that is decided before a comparison has ended is not found again", async (operator) => {
+  const { t } = operator;
+  const difference = await operator.addSurplus();
+  const { billing, ...deps } = operator.deps();
+  const stripe = billing.stripe ?? t.fail();
+  const sumUsage: typeof stripe.sumUsage = async (customerId, kind, span, signal) => {
+    const sum = await stripe.sumUsage(customerId, kind, span, signal);
+    // The minute was compared before.
+    if (span.end - span.start === 60 && span.start === minuteOf(difference.second).end) {
+      await operator.retry(difference.id);
+    }
+    return sum;
+  };
+  const slow = { ...deps, billing: { ...billing, stripe: { ...stripe, sumUsage } } };
+  operator.pass(120);
+  await reconcileUsage(slow, { span: operator.comparedSpan() }, new AbortController().signal);
+
+  t.is((await operator.find(difference.id))?.state, "pending");
+  const { db } = operator.deps();
+  const open = await listMeterEvents(db, { state: "difference", accountId: null, limit: 100 });
+  t.deepEqual(open, []);
+  await operator.send();
+  t.deepEqual(operator.billed(), { 0: 5 });
 });
 
 test("a difference that is gone meanwhile is not sent", async (operator) => {
