@@ -58,8 +58,8 @@ CREATE TABLE perpetual_work (
 );
 
 -- What is sent to the processor: the sum of usage facts of one account, mode and kind in one second. An event without facts
--- belongs to a difference: units of a minute that the processor's sum lacks (or has too many of, if negative), and that no event
--- explains. Once it is decided, a delivered event of the opposite units stands beside it, so that our sum equals the processor's.
+-- belongs to a difference: the units of a minute by which the processor's sum is too low, or too high if they are negative, and
+-- which no event explains. Once it is decided, a delivered event of the opposite units stands beside it, so that our sum equals the processor's.
 CREATE TABLE meter_event (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,
