@@ -25,8 +25,8 @@ const startApi = async (t: ExecutionContext, settings: Readonly<Record<string, s
   });
   // Not "close", which is not emitted if this process closes the IPC channel.
   const exit = once(api.process, "exit");
-  const read = [api.process.stdout, api.process.stderr].map(
-    (stream) => stream && once(stream, "close"),
+  const read = [api.process.stdout, api.process.stderr].flatMap((stream) =>
+    stream === null ? [] : [once(stream, "close")],
   );
   return { ...api, exited: Promise.all(read).then(() => exit) };
 };

@@ -67,7 +67,8 @@ const makeAttempt = async (
       return decideResult(event, await callStripe(context, stripe, event, options));
     case "ask":
       return askAboutEvent(context, event, options.signal);
-    default:
+    case "settled":
+    case "delayed":
       return step;
   }
 };
