@@ -162,10 +162,8 @@ const refundEndpoints = (
     accept: refundRequestOf,
     write: (caller, items, isAtomic) =>
       refundAll({ db, clock, billing, refunds }, ownerOf(caller, kind), items, { isAtomic }),
-    present: async (caller, done) =>
-      (await readRefunded({ db }, ownerOf(caller, kind), done)).map((refund) =>
-        presentRefunded(kind, refund),
-      ),
+    present: async (_caller, done) =>
+      (await readRefunded(refunds, done)).map((refund) => presentRefunded(kind, refund)),
   });
 };
 

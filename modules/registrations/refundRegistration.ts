@@ -1,5 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { GroupCommit } from "../../db/batching/groupCommit.ts";
+import { createLookups } from "../../db/batching/joinCalls.ts";
+import type { LookUp } from "../../db/batching/joinCalls.ts";
 import { refundIdOf } from "../../runtime/temporalNames.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { BillingContext } from "../billing/context.ts";
@@ -28,6 +30,8 @@ export type RefundWriter = {
   ) => Promise<readonly RefundOutcome[]>;
   /** As `resolveBillingCycle`. Calls of an owner at the same time share one to the processor, which can take seconds. */
   readonly readWindow: (owner: Owner) => Promise<BillingCycle>;
+  /** Returns a registration of any owner. Calls at the same time share a statement. */
+  readonly findRegistration: LookUp<Registration>;
 };
 
 /** A refund takes long, and the first one of a batch waits for the last. */
@@ -60,6 +64,10 @@ export const createRefundWriter = (context: BillingContext): RefundWriter => {
       reading.set(name, window);
       return window;
     },
+    findRegistration: createLookups(async (ids) => {
+      const found = await listRegistrationsByIds(context.db, ids);
+      return new Map(found.map((registration) => [registration.id, registration]));
+    }),
   };
 };
 
@@ -129,27 +137,24 @@ export type Refunded = Pick<RefundedItem, "refundedCount" | "total"> & {
 };
 
 /** Returns the refunds with what clients have attached to their registrations. */
-export const readRefunded = async (
-  { db }: { readonly db: CommonQueryMethods },
-  owner: Owner,
+export const readRefunded = (
+  { findRegistration }: Pick<RefundWriter, "findRegistration">,
   items: readonly RefundedItem[],
-): Promise<readonly Refunded[]> => {
-  const ids = new Set(items.map(({ registration }) => registration.id));
-  const registrations = await listRegistrationsByIds(db, owner, [...ids]);
-  const byId = new Map(registrations.map((registration) => [registration.id, registration]));
-  return items.map(({ registration: { id }, refundedCount, refundedSoFar, total }) => {
-    const registration = byId.get(id);
-    if (!registration) {
-      throw new Error(`Registration ${id} was deleted in the meantime.`);
-    }
-    return {
-      registration: { ...registration, refundedCount: refundedSoFar },
-      refundedCount,
-      total,
-      refundId: refundIdOf(id),
-    };
-  });
-};
+): Promise<readonly Refunded[]> =>
+  Promise.all(
+    items.map(async ({ registration: { id }, refundedCount, refundedSoFar, total }) => {
+      const registration = await findRegistration(id);
+      if (!registration) {
+        throw new Error(`Registration ${id} was deleted in the meantime.`);
+      }
+      return {
+        registration: { ...registration, refundedCount: refundedSoFar },
+        refundedCount,
+        total,
+        refundId: refundIdOf(id),
+      };
+    }),
+  );
 
 /** `failed`: an operator must retry or waive its usage. */
 export type RefundState = "pending" | "settled" | "failed";

@@ -6,7 +6,7 @@ import { monthOf } from "./registrations.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import { claimedKeys, knownKeys, registerOperation } from "../records/idempotencyKeys.sql.ts";
-import { ownedWithId, ownedWithOwnIds } from "../records/ownedRecords.sql.ts";
+import { ownedWithId } from "../records/ownedRecords.sql.ts";
 import { accountTypeColumn, kindColumn, modeColumn } from "../records/columns.sql.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { maximumJsonBytes } from "./presentRegistration.rules.ts";
@@ -195,16 +195,15 @@ export const listByIdempotencyKeys = (
     ))
   `);
 
-/** Returns the owner's registrations with these ids of their own. */
+/** Returns the registrations with these ids, of any owner. */
 export const listRegistrationsByIds = (
   db: CommonQueryMethods,
-  owner: Owner,
   ids: readonly string[],
 ): Promise<readonly Registration[]> =>
   db.any(sql.prepared("list_registrations_by_ids", registrationRow)`
     SELECT ${registrationColumns()}
     FROM registration
-    WHERE ${ownedWithOwnIds("registration", owner, ids)}
+    WHERE registration.id = ANY(ARRAY(SELECT unnest((SELECT ${sql.array([...ids], "uuid")}))))
   `);
 
 const accountRegistrationRow = z.strictObject({

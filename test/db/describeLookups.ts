@@ -132,7 +132,7 @@ export const describeLookups = async (
       readPage(single, trees, { id: importedId }, firstPage),
     "keys of registrations": (single) => listKnownKeys(single, trees, keys),
     "registrations by keys": (single) => listByIdempotencyKeys(single, trees, keys),
-    "registrations by ids": (single) => listRegistrationsByIds(single, trees, [registrationId]),
+    "registrations by ids": (single) => listRegistrationsByIds(single, [registrationId]),
     "a registration": (single) => findOwnRegistration(single, trees, registrationId),
     "an imported registration": (single) => findOwnRegistration(single, trees, importedId),
     "registrations to refund": (single) =>
