@@ -112,6 +112,7 @@ export class GroupCommit<Entry, Result> {
   readonly #ready = new Set<Account<Entry, Result>>();
   /** The accounts that are written alone. */
   readonly #apart = new LRUCache<string, true>({
+    // With `max`, memory for all entries would be allocated now.
     maxSize: MAXIMUM_APART,
     sizeCalculation: () => 1,
     ttl: REJECTED_MS,

@@ -17,7 +17,7 @@ import { listRegistrationsByIds } from "./registrations.sql.ts";
 import { WINDOW_UNKNOWN, writeRefunds } from "./writeRefunds.ts";
 import type { RefundedItem, RefundEntry, RefundOutcome, RefundRequest } from "./writeRefunds.ts";
 
-/** Writes the refunds of a process. */
+/** Writes the refunds of a process, and reads the registrations that they change. */
 export type RefundWriter = {
   /**
    * Refunds units of one account's registrations, in the order of the calls: one together with those of other accounts that
@@ -31,7 +31,7 @@ export type RefundWriter = {
   /** As `resolveBillingCycle`. Calls of an owner at the same time share one to the processor, which can take seconds. */
   readonly readWindow: (owner: Owner) => Promise<BillingCycle>;
   /** Returns a registration of any owner. Calls at the same time share a statement. */
-  readonly findRegistration: LookUp<Registration>;
+  readonly readRegistration: LookUp<Registration>;
 };
 
 /** A refund takes long, and the first one of a batch waits for the last. */
@@ -64,7 +64,7 @@ export const createRefundWriter = (context: BillingContext): RefundWriter => {
       reading.set(name, window);
       return window;
     },
-    findRegistration: createLookups(async (ids) => {
+    readRegistration: createLookups(async (ids) => {
       const found = await listRegistrationsByIds(context.db, ids);
       return new Map(found.map((registration) => [registration.id, registration]));
     }),
@@ -138,12 +138,12 @@ export type Refunded = Pick<RefundedItem, "refundedCount" | "total"> & {
 
 /** Returns the refunds with what clients have attached to their registrations. */
 export const readRefunded = (
-  { findRegistration }: Pick<RefundWriter, "findRegistration">,
+  { readRegistration }: Pick<RefundWriter, "readRegistration">,
   items: readonly RefundedItem[],
 ): Promise<readonly Refunded[]> =>
   Promise.all(
     items.map(async ({ registration: { id }, refundedCount, refundedSoFar, total }) => {
-      const registration = await findRegistration(id);
+      const registration = await readRegistration(id);
       if (!registration) {
         throw new Error(`Registration ${id} was deleted in the meantime.`);
       }
