@@ -39,7 +39,7 @@ import type { ListContext, RegistrationContext } from "../modules/registrations/
 import { createRegistrationWriter } from "../modules/registrations/createRegistrationWriter.ts";
 import type { StoreContext } from "../modules/stores/createStoreWriter.ts";
 import { createStoreWriter } from "../modules/stores/createStoreWriter.ts";
-import type { WebhookContext } from "../modules/events/context.ts";
+import type { WebhookContext } from "../modules/events/manageWebhookEndpoints.ts";
 import { createCharityValidator } from "./endpoints/createCharityValidator.ts";
 import type { Streaming } from "./http/listEndpoints.ts";
 import { PAGE_SEARCH_MS } from "./http/listPages.ts";

@@ -1,6 +1,7 @@
 import type { Context } from "../runtime/context.ts";
 import { secondOf } from "../runtime/durations.rules.ts";
 import type { PerpetualKind } from "../runtime/perpetualWork.rules.ts";
+import { pause } from "../runtime/waiting.ts";
 import { recordPass } from "./perpetualWork.sql.ts";
 
 /** Long enough to cost nothing, and short enough that workers that are started later soon get their share. */
@@ -11,16 +12,100 @@ const SECOND_MS = 1000;
 /** Each commit waits for the disk. */
 const RECORD_INTERVAL_MS = 4000;
 
-/** What does work of a kind. */
+/** Longer than a run that goes on takes from one second to the next. After that, loops begin nothing more. */
+const ACTIVE_MS = 4000;
+
+type LoopControl = {
+  /** Whether another step may begin. */
+  readonly mayBegin: () => boolean;
+  /** Begins another loop of the same item, unless it has the most already. */
+  readonly startAnother: () => void;
+  /** Aborts calls in flight. */
+  readonly signal: AbortSignal;
+};
+
+/** Work that scans look for, and that a loop does for each item that is found. */
+export type Work<Item> = {
+  /** @returns null if it is too early for the next scan */
+  readonly scan: (signal: AbortSignal) => Promise<readonly Item[] | null>;
+  readonly keyOf: (item: Item) => string;
+  /** Does the work of an item in steps, as long as it has some. */
+  readonly loop: (item: Item, control: LoopControl) => Promise<void>;
+  /** How many loops items with the same key have at most; one if it is absent. */
+  readonly maximumLoops?: number;
+  /** Called when no more steps begin. */
+  readonly onEnd?: () => void;
+};
+
 export type Sender = {
-  /** Looks for all work that is ready. Steps go on meanwhile. */
+  /** Scans unless a scan is in progress, and starts a loop for each item. */
   readonly scan: () => Promise<void>;
-  /** Begins what is ready, as far as there is room. Does not wait for it to end. */
-  readonly step: () => Promise<void>;
-  /** Waits until another step has something to do, but no longer than this. */
-  readonly waitForWork: (atMostMs: number) => Promise<void>;
-  /** Resolves when all that has begun has ended and is recorded. */
+  /**
+   * Lets loops begin steps for some seconds.
+   * @throws the error of a scan or a loop that has failed since the last call
+   */
+  readonly goOn: () => Promise<void>;
+  readonly isIdle: () => boolean;
+  /** Begins nothing more, and resolves when all that has begun has ended. */
   readonly settled: () => Promise<void>;
+};
+
+/** @param signal aborts calls in flight, for good */
+export const createSender = <Item>(
+  { scan, keyOf, loop, maximumLoops = 1, onEnd }: Work<Item>,
+  signal: AbortSignal,
+): Sender => {
+  /** The loops by their keys. */
+  const running = new Map<string, Set<Promise<void>>>();
+  const failures: unknown[] = [];
+  let scanning: Promise<void> | null = null;
+  let activeUntilMs = performance.now() + ACTIVE_MS;
+  const mayBegin = (): boolean => performance.now() < activeUntilMs && !signal.aborted;
+  const fail = (error: unknown): void => void failures.push(error);
+
+  const start = (item: Item): void => {
+    const key = keyOf(item);
+    const loops = running.get(key) ?? new Set();
+    if (loops.size >= maximumLoops) {
+      return;
+    }
+    const ended = loop(item, { mayBegin, startAnother: () => start(item), signal })
+      .catch(fail)
+      .finally(() => {
+        loops.delete(ended);
+        if (loops.size === 0) {
+          running.delete(key);
+        }
+      });
+    running.set(key, loops.add(ended));
+  };
+
+  const startFound = async (): Promise<void> => {
+    (await scan(signal))?.forEach(start);
+  };
+
+  return {
+    scan: () =>
+      (scanning ??= startFound()
+        .catch(fail)
+        .finally(() => {
+          scanning = null;
+        })),
+    goOn: () => {
+      activeUntilMs = performance.now() + ACTIVE_MS;
+      const [error] = failures.splice(0);
+      return error === undefined ? Promise.resolve() : Promise.reject(error);
+    },
+    isIdle: () => running.size === 0,
+    settled: async () => {
+      activeUntilMs = -Infinity;
+      onEnd?.();
+      await scanning;
+      while (running.size > 0) {
+        await Promise.all(running.values().flatMap((loops) => loops));
+      }
+    },
+  };
 };
 
 /** When a run ends before its minute. */
@@ -38,82 +123,62 @@ export type Runs = {
   readonly end: () => Promise<void>;
 };
 
-export type RunOptions = {
+export type RunOptions<Item> = {
   readonly kind: PerpetualKind;
-  /** @param signal aborts the sender's calls, for good */
-  readonly createSender: (signal: AbortSignal) => Sender;
+  readonly work: Work<Item>;
   /** How long a run lasts instead of a minute. */
   readonly runMs?: number | undefined;
-};
-
-/** Begins a scan that goes on beside the steps of a run. Its outcome is null until it has ended. */
-const beginScan = (sender: Sender) => {
-  const scan: { outcome: PromiseSettledResult<void> | null } = { outcome: null };
-  const run = async (): Promise<void> => {
-    [scan.outcome] = await Promise.allSettled([sender.scan()]);
-  };
-  void run();
-  return scan;
-};
-
-const activate = (createSender: RunOptions["createSender"]) => {
-  const calls = new AbortController();
-  return { calls, sender: createSender(calls.signal) };
 };
 
 /**
  * Creates the runs of a worker. A sender outlasts its run: the next one continues with its calls in flight, so a slow call
  * holds up nothing at the end of a minute. After a run that was canceled, the next one has a new sender.
  */
-export const createRuns = (
+export const createRuns = <Item>(
   { db, clock }: Context,
-  { kind, createSender, runMs = RUN_MS }: RunOptions,
+  { kind, work, runMs = RUN_MS }: RunOptions<Item>,
 ): Runs => {
-  let active: ReturnType<typeof activate> | null = null;
   let recordedAtMs = -Infinity;
-
-  /** Scans once a second, and makes steps until the run has ended. */
-  const work = async (sender: Sender, hasEnded: () => boolean): Promise<void> => {
-    let scan: ReturnType<typeof beginScan> | null = null;
-    let scannedSecond: number | null = null;
-    while (!hasEnded()) {
-      const second = secondOf(clock.now());
-      if (scan === null && second !== scannedSecond) {
-        scannedSecond = second;
-        scan = beginScan(sender);
-      }
-      const outcome = scan?.outcome;
-      if (outcome?.status === "rejected") {
-        throw outcome.reason;
-      }
-      await sender.step();
-      if (outcome) {
-        scan = null;
-        // The step has begun what the scan has found.
-        if (performance.now() - recordedAtMs >= RECORD_INTERVAL_MS) {
-          await recordPass(db, kind);
-          recordedAtMs = performance.now();
-        }
-      }
-      await sender.waitForWork(SECOND_MS - (clock.now().getTime() % SECOND_MS));
+  const scan = async (signal: AbortSignal): Promise<readonly Item[] | null> => {
+    const found = await work.scan(signal);
+    if (performance.now() - recordedAtMs >= RECORD_INTERVAL_MS) {
+      await recordPass(db, kind);
+      recordedAtMs = performance.now();
     }
+    return found;
   };
+  const activate = () => {
+    const calls = new AbortController();
+    return { calls, sender: createSender({ ...work, scan }, calls.signal) };
+  };
+  let active: ReturnType<typeof activate> | null = null;
 
   return {
     run: async ({ stop, signal }) => {
-      const current = (active ??= activate(createSender));
+      const current = (active ??= activate());
       const { calls, sender } = current;
       const abort = (): void => calls.abort();
       signal.addEventListener("abort", abort, { once: true });
       if (signal.aborted) {
         abort();
       }
-      const isStopped = (): boolean => stop.aborted || calls.signal.aborted;
+      const ending = AbortSignal.any([stop, calls.signal]);
       const endsAtMs = performance.now() + runMs;
+      let scannedSecond: number | null = null;
       try {
-        await work(sender, () => isStopped() || performance.now() >= endsAtMs);
+        while (!ending.aborted && performance.now() < endsAtMs) {
+          await sender.goOn();
+          const now = clock.now();
+          // Timers may fire a millisecond early.
+          if (secondOf(now) !== scannedSecond) {
+            scannedSecond = secondOf(now);
+            void sender.scan();
+          }
+          const restMs = SECOND_MS - (now.getTime() % SECOND_MS);
+          await pause(Math.min(restMs, endsAtMs - performance.now()), ending);
+        }
       } finally {
-        if (isStopped()) {
+        if (ending.aborted) {
           await sender.settled();
         }
         if (calls.signal.aborted && active === current) {

@@ -11,7 +11,6 @@ import type { WaitingRefunds } from "../modules/registrations/refunds.sql.ts";
 import { creditTopUp } from "../modules/stores/creditTopUps.ts";
 import { backgroundQueue, refundWorkflowId } from "../runtime/temporalNames.rules.ts";
 import { runConcurrently } from "../runtime/runConcurrently.ts";
-import { pause } from "../runtime/waiting.ts";
 import { refund, refundedSignal } from "../workflows/refund.ts";
 import { callTemporal } from "./repeatedCalls.ts";
 
@@ -26,9 +25,9 @@ const MAX_CONCURRENT_CALLS = 16;
 const PER_PASS = { registrations: 200, refunds: 5000 };
 
 /** Returns a function that starts or signals the workflows of refunds that wait. The accounts take turns. */
-const createStartRefunds = ({ db, clock, temporal }: DispatchContext, signal: AbortSignal) => {
+const createStartRefunds = ({ db, clock, temporal }: DispatchContext) => {
   let lastAccountId: string | null = null;
-  return async (): Promise<void> => {
+  return async (signal: AbortSignal): Promise<void> => {
     const waiting = await listWaitingRefunds(db, PER_PASS, lastAccountId);
     const accountIds = [...new Set(waiting.map(({ accountId }) => accountId))].toSorted();
     lastAccountId = accountIds.length < PER_PASS.registrations ? null : (accountIds.at(-1) ?? null);
@@ -71,32 +70,23 @@ const createStartRefunds = ({ db, clock, temporal }: DispatchContext, signal: Ab
  * The rows are the outbox, so nothing is lost while Temporal or all workers are down. Two runs at the same time do no harm:
  * Temporal runs one workflow of an id, and the statements can be repeated.
  */
-export const createDispatcherRuns = (context: DispatchContext): Runs =>
-  createRuns(context, {
-    kind: "dispatcher",
-    createSender: (signal) => {
-      const startRefunds = createStartRefunds(context, signal);
-      const creditCheckout = (session: Parameters<typeof creditTopUp>[1]) =>
-        creditTopUp(context, session);
-      let scanning: Promise<unknown> = Promise.resolve();
-      return {
-        scan: async () => {
-          // A failure of one does not keep the other from running. Two processes may do both at the same time.
-          const results = Promise.allSettled([
-            startRefunds(),
-            processProcessorEvents({ ...context, creditCheckout }, signal),
-          ]);
-          scanning = results;
-          const failed = (await results).find(({ status }) => status === "rejected");
-          if (failed?.status === "rejected") {
-            throw failed.reason;
-          }
-        },
-        step: () => Promise.resolve(),
-        waitForWork: (atMostMs) => pause(atMostMs, signal),
-        settled: async () => {
-          await scanning;
-        },
-      };
-    },
-  });
+export const createDispatcherRuns = (context: DispatchContext): Runs => {
+  const startRefunds = createStartRefunds(context);
+  const creditCheckout = (session: Parameters<typeof creditTopUp>[1]) =>
+    creditTopUp(context, session);
+  /** Does what it finds, so no loop is needed. */
+  const scan = async (signal: AbortSignal): Promise<readonly string[]> => {
+    // A failure of one does not keep the other from running. Two processes may do both at the same time.
+    const results = await Promise.allSettled([
+      startRefunds(signal),
+      processProcessorEvents({ ...context, creditCheckout }, signal),
+    ]);
+    const failed = results.find(({ status }) => status === "rejected");
+    if (failed?.status === "rejected") {
+      throw failed.reason;
+    }
+    return [];
+  };
+  const work = { scan, keyOf: String, loop: () => Promise.resolve() };
+  return createRuns(context, { kind: "dispatcher", work });
+};

@@ -3,8 +3,7 @@ import type { Owner } from "../modules/records/owner.rules.ts";
 import type { BillingObservers } from "../activities/createBillingActivities.ts";
 import { isContentError } from "../db/databaseErrors.ts";
 import { needsAttention } from "../modules/billing/sending/decideNextStep.rules.ts";
-import type { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
-import type { DeliveryContext } from "../modules/events/context.ts";
+import type { DeliveryContext, createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
 import { createOutageLog, createRepeatedLog } from "./repeatedCalls.ts";
 import type { WorkerMetrics } from "./createWorkerMetrics.ts";
 

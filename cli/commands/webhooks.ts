@@ -12,13 +12,13 @@ import {
   rotateWebhookSecret,
   updateWebhookEndpoint,
 } from "../../modules/events/manageWebhookEndpoints.ts";
+import type { WebhookContext } from "../../modules/events/manageWebhookEndpoints.ts";
 import { presentDelivery, presentEndpoint } from "../../modules/events/presentWebhooks.ts";
 import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.ts";
 import { listDeliveries } from "../../modules/events/deliveries.sql.ts";
 import { DELIVERY_STATES } from "../../modules/events/decideDelivery.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { sinceOption } from "../timeRange.ts";
-import type { WebhookContext } from "../../modules/events/context.ts";
 import type { OperatorContext } from "../../modules/accounts/context.ts";
 import {
   accountOption,

@@ -28,7 +28,7 @@ type Options<Entry, Result> = {
   /** The most entries of a batch. */
   readonly maximumBatch?: number | undefined;
   /** How long entries are collected before they are written; by default until all requests that have arrived are read. */
-  readonly collectMs?: number | undefined;
+  readonly collectMs?: (() => number) | undefined;
   readonly spanName?: string;
 };
 
@@ -218,8 +218,8 @@ export class GroupCommit<Entry, Result> {
 
   /** Writes batches as long as accounts are ready. */
   async #writeReady(): Promise<void> {
-    const { collectMs = 0 } = this.#options;
-    const collect = () => (collectMs === 0 ? nextLoopIteration() : sleep(collectMs));
+    const { collectMs } = this.#options;
+    const collect = () => (collectMs ? sleep(collectMs()) : nextLoopIteration());
     await collect();
     while (this.#ready.size > 0) {
       const accounts = [...this.#ready].slice(0, this.#maximumBatch);
@@ -228,7 +228,7 @@ export class GroupCommit<Entry, Result> {
       }
       await this.#write(this.#take(accounts), { isAlone: false });
       this.#release(accounts);
-      if (collectMs > 0 || this.#ready.size === 0) {
+      if (collectMs || this.#ready.size === 0) {
         // Requests that arrive while the last responses are sent are written as well.
         await collect();
       }

@@ -15,7 +15,7 @@ export const joinCalls = <Item, Result>(
   {
     collectMs,
     maximumItems = MAXIMUM_ITEMS,
-  }: { readonly collectMs?: number; readonly maximumItems?: number } = {},
+  }: { readonly collectMs?: () => number; readonly maximumItems?: number } = {},
 ): ((item: Item) => Promise<Result>) =>
   new GroupCommit<Item, Result>({
     write,

@@ -79,25 +79,24 @@ const claimedRow = z.strictObject({
 /** A delivery that this worker is making an attempt of, until its lease ends. */
 export type ClaimedDelivery = Readonly<z.output<typeof claimedRow>> & WebhookMessage;
 
-/** An endpoint, and how many deliveries it can receive. */
-export type EndpointPlaces = { readonly endpointId: string; readonly places: number };
-
 /**
  * Leases due deliveries of endpoints, the longest due first: each is due again when its lease ends, unless its attempt was
  * recorded. An endpoint that is disabled or deleted is left out.
+ * @param endpointIds each as often as it can receive a delivery
  */
 export const claimDeliveries = (
   db: CommonQueryMethods,
-  endpoints: readonly EndpointPlaces[],
+  endpointIds: readonly string[],
   now: Date,
 ): Promise<readonly ClaimedDelivery[]> =>
   db.any(sql.type(claimedRow)`
     WITH receiver AS MATERIALIZED (
       SELECT webhook_endpoint.*, given.places
-      FROM ${sql.unnest(
-        endpoints.map(({ endpointId, places }) => [endpointId, places]),
-        ["uuid", "int4"],
-      )} AS given (endpoint_id, places)
+      FROM (
+        SELECT endpoint_id, count(*) AS places
+        FROM unnest(${sql.array([...endpointIds], "uuid")}) AS endpoint_id
+        GROUP BY endpoint_id
+      ) AS given
       CROSS JOIN LATERAL (
         SELECT
           id,
@@ -148,7 +147,7 @@ export const claimDeliveries = (
 
 /** An attempt that has ended, and what follows it. */
 export type EndedAttempt = {
-  readonly delivery: Pick<ClaimedDelivery, "endpointId" | "id" | "leasedUntil" | "url">;
+  readonly delivery: ClaimedDelivery;
   readonly startedAt: Date;
   readonly endedAt: Date;
   readonly durationMs: number;

@@ -1,36 +1,54 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { claimDeliveries, listDueEndpoints, recordAttempts } from "./attempts.sql.ts";
 import type { ClaimedDelivery, EndedAttempt } from "./attempts.sql.ts";
 import { findEndpoint } from "./endpoints.sql.ts";
 import { createRuns } from "../../db/createRuns.ts";
-import type { RunOptions, Runs, Sender } from "../../db/createRuns.ts";
+import type { RunOptions, Runs, Work } from "../../db/createRuns.ts";
 import { createScan } from "../../db/createScan.ts";
 import type { Scan } from "../../db/createScan.ts";
 import { joinCalls } from "../../db/batching/joinCalls.ts";
-import { awaitAtMost } from "../../runtime/waiting.ts";
+import type { Context } from "../../runtime/context.ts";
+import { Gate } from "../../runtime/gate.ts";
+import type { Pass } from "../../runtime/gate.ts";
 import { SERVICE } from "../accounts/audit.rules.ts";
 import { decideDelivery, decideDisabling } from "./decideDelivery.rules.ts";
-import type { DeliveryContext } from "./context.ts";
+import type { AttemptResult } from "./decideDelivery.rules.ts";
+import type { SendWebhook } from "./createWebhookSender.ts";
+import type { WebhookEndpoint } from "./endpoints.sql.ts";
 import { disableWebhookEndpoint } from "./manageWebhookEndpoints.ts";
-import { createEndpointQueue } from "./createEndpointQueue.ts";
 import { signWebhook } from "./signWebhook.ts";
 
+/** How many requests an endpoint receives at the same time. */
+const REQUESTS_OF_ENDPOINT = 10;
+
+/** How many requests may be in their first second. More would keep a busy worker from sending each of them within it. */
+const PLACES = 240;
+
+const FIRST_SECOND_MS = 1000;
+
 /**
- * How long endpoints that have a free place again are gathered, so that one statement claims for them all: a millisecond for
- * each request in progress, at most this time. An endpoint that is alone hardly waits.
+ * How long claims and records are gathered into one statement: a millisecond for four requests in progress, at most this time. An
+ * endpoint that is alone hardly waits.
  */
 const MAXIMUM_GATHER_MS = 50;
 
 /** If recording is slower than the receivers, no more is sent. What is not recorded by the end of its lease is sent again. */
 const MAXIMUM_UNRECORDED = 2000;
 
-export type DeliverySenderOptions = {
+export type DeliveryContext = Context & {
+  readonly send: SendWebhook;
+  /** Returns a number from 0 to 1, without 1. */
+  readonly random: () => number;
+  /** Called after each attempt. */
+  readonly observeAttempt: (delivery: ClaimedDelivery, result: AttemptResult) => void;
+  /** Called when an endpoint was disabled because of its responses. */
+  readonly observeDisabled: (endpoint: WebhookEndpoint) => void;
+};
+
+type DeliveryOptions = {
   /** Scans for endpoints with due deliveries. */
-  readonly scanEndpoints: Scan<string>;
+  readonly scan: Scan<string>;
   /** Called when an attempt could not be made or recorded. It is made again after its lease. */
   readonly onFailure: (delivery: ClaimedDelivery, error: unknown) => void;
-  /** Interrupts the requests in progress. */
-  readonly signal: AbortSignal;
 };
 
 /** Disables the endpoint of a delivery that has failed, if it is gone or has failed for days, unless its URL was changed. */
@@ -72,88 +90,121 @@ const makeAttempt = async (
 };
 
 /**
- * Creates what makes the deliveries. A step claims due deliveries of many endpoints in one statement
- * and begins to send them; an attempt is recorded with those that end at the same time. Everything that another process
- * needs to continue is in the database. What is kept in memory makes it faster and fairer.
+ * Creates the places that requests occupy in their first second. Endpoints take turns. Those whose last request has lasted longer
+ * take turns as one, so servers that do not respond leave the others their places.
  */
-export const createDeliverySender = (
-  context: DeliveryContext,
-  { scanEndpoints, onFailure, signal }: DeliverySenderOptions,
-): Sender => {
-  const { db, clock, observeAttempt } = context;
-  const queue = createEndpointQueue();
-  const record = joinCalls(async (ended: readonly EndedAttempt[]) => {
-    await recordAttempts(db, ended);
-    return ended;
-  });
-  const attempts = new Set<Promise<void>>();
-  let wake = Promise.withResolvers<void>();
+const createPlaces = () => {
+  const gate = new Gate({ places: PLACES, maximumWaiting: Infinity, maximumWaitMs: Infinity });
+  const slow = new Set<string>();
+  const nameOf = (endpointId: string): string => (slow.has(endpointId) ? "slow" : endpointId);
 
-  const deliver = async (delivery: ClaimedDelivery): Promise<void> => {
-    const end = queue.begin(delivery.endpointId);
-    let attempt: EndedAttempt | null = null;
-    try {
-      attempt = await makeAttempt(context, delivery, signal);
-    } catch (error) {
-      if (!signal.aborted) {
-        throw error;
-      }
-    } finally {
-      end();
-      if (!queue.isEmpty()) {
-        wake.resolve();
-      }
+  const enter = async (endpointId: string): Promise<Pass> => {
+    const pass = gate.enter(nameOf(endpointId));
+    if (!pass.isRunning) {
+      await gate.wait(pass);
     }
-    if (attempt !== null) {
-      await record(attempt);
-      observeAttempt(delivery, attempt.result);
-      if (attempt.decision.state === "failed") {
-        await disableIfDead(context, attempt);
+    // It may have become slow meanwhile.
+    if (!gate.rename(pass, nameOf(endpointId))) {
+      await gate.wait(pass);
+    }
+    return pass;
+  };
+
+  return {
+    countTaken: () => gate.runningCount(),
+    /** Runs work in a place of an endpoint. Its request, if there is one, begins when the work calls its argument. */
+    inPlace: async <Result>(
+      endpointId: string,
+      work: (beginRequest: () => void) => Promise<Result>,
+    ): Promise<Result> => {
+      const pass = await enter(endpointId);
+      let timer: NodeJS.Timeout | null = null;
+      const leave = (): void => {
+        slow.add(endpointId);
+        gate.leave(pass);
+      };
+      try {
+        return await work(() => {
+          timer = setTimeout(leave, FIRST_SECOND_MS);
+        });
+      } finally {
+        if (timer !== null && pass.isRunning) {
+          clearTimeout(timer);
+          slow.delete(endpointId);
+        }
+        gate.end(pass);
       }
+    },
+  };
+};
+
+/**
+ * Creates the making of deliveries. A loop claims a due delivery of its endpoint, sends it and records the attempt, until none
+ * is due. Each delivery that is found starts another loop. What loops claim and record at the same time is one statement.
+ * Everything that another process needs to continue is in the database. What is kept in memory makes it faster and fairer.
+ */
+export const createDeliveryWork = (
+  context: DeliveryContext,
+  { scan, onFailure }: DeliveryOptions,
+): Work<string> => {
+  const { db, clock, observeAttempt } = context;
+  const { inPlace, countTaken } = createPlaces();
+  const collectMs = (): number => Math.min(countTaken() / 4, MAXIMUM_GATHER_MS);
+  const claim = joinCalls(
+    async (endpointIds: readonly string[]) => {
+      const claimed = await claimDeliveries(db, endpointIds, clock.now());
+      const ofEndpoints = Map.groupBy(claimed, ({ endpointId }) => endpointId);
+      return endpointIds.map((id) => ofEndpoints.get(id)?.shift() ?? null);
+    },
+    { collectMs },
+  );
+  const record = joinCalls(
+    async (ended: readonly EndedAttempt[]) => {
+      await recordAttempts(db, ended);
+      return ended;
+    },
+    { collectMs },
+  );
+  let unrecorded = 0;
+
+  const settle = async (attempt: EndedAttempt): Promise<void> => {
+    unrecorded += 1;
+    await record(attempt).finally(() => {
+      unrecorded -= 1;
+    });
+    observeAttempt(attempt.delivery, attempt.result);
+    if (attempt.decision.state === "failed") {
+      await disableIfDead(context, attempt);
     }
   };
 
-  signal.addEventListener("abort", () => wake.resolve(), { once: true });
-
   return {
-    scan: async () => {
-      for (const id of (await scanEndpoints()) ?? []) {
-        queue.add(id);
-      }
-      wake.resolve();
-    },
-    step: async () => {
-      wake = Promise.withResolvers<void>();
-      const unrecorded = attempts.size - queue.running();
-      const endpoints = unrecorded < MAXIMUM_UNRECORDED ? queue.take() : [];
-      if (endpoints.length === 0) {
-        return;
-      }
-      const claimed = Map.groupBy(
-        await claimDeliveries(db, endpoints, clock.now()),
-        ({ endpointId }) => endpointId,
-      );
-      for (const { endpointId, places } of endpoints) {
-        const deliveries = claimed.get(endpointId) ?? [];
-        // It may have more. Of the others, the next scan finds what becomes due.
-        if (deliveries.length === places) {
-          queue.add(endpointId);
-        }
-        for (const delivery of deliveries) {
-          const attempt = deliver(delivery)
-            .catch((error: unknown) => onFailure(delivery, error))
-            .finally(() => attempts.delete(attempt));
-          attempts.add(attempt);
-        }
-      }
-    },
-    waitForWork: async (atMostMs) => {
-      await awaitAtMost(wake.promise, atMostMs);
-      await sleep(Math.min(queue.running(), MAXIMUM_GATHER_MS, atMostMs));
-    },
-    settled: async () => {
-      while (attempts.size > 0) {
-        await Promise.all(attempts);
+    scan,
+    keyOf: String,
+    maximumLoops: REQUESTS_OF_ENDPOINT,
+    loop: async (endpointId, { mayBegin, startAnother, signal }) => {
+      /** Returns null if nothing is due or may begin, or the request was interrupted. */
+      const attemptNext = (): Promise<EndedAttempt | null> =>
+        inPlace(endpointId, async (beginRequest) => {
+          const mayClaim = mayBegin() && unrecorded < MAXIMUM_UNRECORDED;
+          const delivery = mayClaim ? await claim(endpointId) : null;
+          if (delivery === null) {
+            return null;
+          }
+          startAnother();
+          beginRequest();
+          return makeAttempt(context, delivery, signal).catch((error: unknown) => {
+            if (!signal.aborted) {
+              onFailure(delivery, error);
+            }
+            return null;
+          });
+        });
+      let attempt = await attemptNext();
+      while (attempt !== null) {
+        const { delivery } = attempt;
+        await settle(attempt).catch((error: unknown) => onFailure(delivery, error));
+        attempt = await attemptNext();
       }
     },
   };
@@ -162,13 +213,10 @@ export const createDeliverySender = (
 /** Creates the runs that make the deliveries. */
 export const createDeliveryRuns = (
   context: DeliveryContext,
-  { onFailure, runMs }: Pick<DeliverySenderOptions, "onFailure"> & Pick<RunOptions, "runMs">,
+  { onFailure, runMs }: Pick<DeliveryOptions, "onFailure"> & Pick<RunOptions<never>, "runMs">,
 ): Runs => {
   const { db, clock } = context;
-  const scanEndpoints = createScan<string>(clock, (page) => listDueEndpoints(db, page));
-  return createRuns(context, {
-    kind: "webhook-sender",
-    createSender: (signal) => createDeliverySender(context, { scanEndpoints, onFailure, signal }),
-    runMs,
-  });
+  const scan = createScan<string>(clock, (page) => listDueEndpoints(db, page));
+  const work = createDeliveryWork(context, { scan, onFailure });
+  return createRuns(context, { kind: "webhook-sender", work, runMs });
 };

@@ -26,9 +26,6 @@ const LONGEST_RETRY_AFTER = 2;
 /** An attempt takes 15 seconds at most. If it is not recorded, because its worker was killed, it is due again after this time. */
 export const LEASE_MS = 30 * SECOND_MS;
 
-/** How many requests an endpoint receives at the same time. */
-export const PLACES_OF_ENDPOINT = 10;
-
 /** The outcome of one request. */
 export type AttemptResult = {
   /** The HTTP status; null if no response arrived. */

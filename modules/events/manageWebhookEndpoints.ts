@@ -23,12 +23,17 @@ import type { WebhookSettings } from "./webhooks.rules.ts";
 import { isAllowedHost } from "./allowedAddresses.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { newId } from "../../runtime/newId.ts";
-import type { WebhookContext } from "./context.ts";
+import type { Context } from "../../runtime/context.ts";
 import { eventIdOf } from "./events.rules.ts";
 import type { DisabledReason } from "./events.rules.ts";
 import { recordEvent } from "./recordEvent.ts";
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
 import { newSecret } from "./signWebhook.ts";
+
+export type WebhookContext = Context & {
+  /** Where deliveries to webhook endpoints may be sent. */
+  readonly webhookSettings: WebhookSettings;
+};
 
 /** Who changes an endpoint: its owner or an operator. */
 export type ChangeContext = OperatorContext<Actor | null>;

@@ -172,7 +172,7 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
     ],
     "a claim of deliveries": [
       async (db) => {
-        claimed.push(...(await claimDeliveries(db, [{ endpointId: busy, places: 2 }], until)));
+        claimed.push(...(await claimDeliveries(db, [busy, busy], until)));
         return claimed.length;
       },
       1,

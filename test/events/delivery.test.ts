@@ -139,8 +139,8 @@ test("a delivery that fails does not delay later events, and ten are in flight a
   }
   const delivering = deliver();
   await eventually(() => held.length === 10);
-  // Long enough for an eleventh.
-  await delay(300);
+  // Long enough for an eleventh, also after the first second of the requests.
+  await delay(1300);
   t.is(held.length, 10);
   receiver.respond(answer(204));
   for (const release of held) {

@@ -28,7 +28,7 @@ export const insertDeliveries = async (
   `);
 };
 
-/** Inserts endpoints, each of its own organization, with due deliveries. */
+/** Inserts endpoints, each of its own organization and with its id at the end of its URL, with due deliveries. */
 export const insertEndpoints = async (
   db: DatabasePool,
   ids: readonly string[],
@@ -46,7 +46,7 @@ export const insertEndpoints = async (
       RETURNING id
     )
     INSERT INTO webhook_endpoint (id, account_id, mode, url, description, secret, created_at)
-    SELECT id, id, 'live', ${url}, '', ${newSecret()}, ${now.toISOString()}
+    SELECT id, id, 'live', ${url} || '/' || id, '', ${newSecret()}, ${now.toISOString()}
     FROM account
   `);
   await insertDeliveries(db, ids, deliveries, { now });

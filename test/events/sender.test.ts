@@ -9,7 +9,6 @@ import { createTestCa } from "../support/createTestCa.ts";
 import { answer, holdOpen, startReceiver } from "./startReceiver.ts";
 import { decideDelivery, parseRetryAfter } from "../../modules/events/decideDelivery.rules.ts";
 import type { AttemptResult } from "../../modules/events/decideDelivery.rules.ts";
-import { createEndpointQueue } from "../../modules/events/createEndpointQueue.ts";
 
 const LOCAL = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] };
 const NO_SIGNAL = new AbortController().signal;
@@ -283,71 +282,4 @@ test("a receiver's delay, in seconds or as a date, is respected up to twice the 
     ].map((header) => parseRetryAfter(header, NOW)),
     [120_000, 60_000, 0, null, null],
   );
-});
-
-const setUp = () => {
-  let nowMs = 0;
-  const queue = createEndpointQueue(() => nowMs);
-  return {
-    pass: (ms: number): void => {
-      nowMs += ms;
-    },
-    add: (ids: readonly string[]): void => ids.forEach(queue.add),
-    /** Occupies the places that can be taken, and returns how many each endpoint got and what ends all their requests. */
-    begin: () => {
-      const taken = queue.take();
-      const ends = taken.flatMap(({ endpointId, places }) =>
-        Array.from({ length: places }, () => queue.begin(endpointId)),
-      );
-      return {
-        places: Object.fromEntries(taken.map(({ endpointId, places }) => [endpointId, places])),
-        end: (): void => ends.forEach((end) => end()),
-      };
-    },
-  };
-};
-
-const named = (prefix: string, count: number): readonly string[] =>
-  Array.from({ length: count }, (_, index) => `${prefix}${index}`);
-
-test("an endpoint receives ten requests at a time, however long they last", (t) => {
-  const { add, begin, pass } = setUp();
-  add(["a"]);
-  const first = begin();
-  t.deepEqual(first.places, { a: 10 });
-  add(["a"]);
-  t.deepEqual(begin().places, {});
-  pass(2000);
-  t.deepEqual(begin().places, {});
-  first.end();
-  t.deepEqual(begin().places, { a: 10 });
-});
-
-test("endpoints share the places of the first second equally; later, requests leave them to others", (t) => {
-  const { add, begin, pass } = setUp();
-  const silent = named("silent", 80);
-  add(silent);
-  t.deepEqual(begin().places, Object.fromEntries(silent.map((id) => [id, 3])));
-  add(["quick"]);
-  t.deepEqual(begin().places, {});
-  pass(1000);
-  add(silent);
-  t.is(begin().places["quick"], 10);
-});
-
-test("1000 endpoints take turns", (t) => {
-  const { add, begin, pass } = setUp();
-  const ids = named("endpoint", 1000);
-  add(ids);
-  const called = new Set<string>();
-  for (let turn = 0; called.size < ids.length; turn += 1) {
-    t.true(turn < 5);
-    const { places, end } = begin();
-    for (const id of Object.keys(places)) {
-      called.add(id);
-      add([id]);
-    }
-    pass(5);
-    end();
-  }
 });

@@ -10,7 +10,10 @@ import { findEndpoint } from "../../modules/events/endpoints.sql.ts";
 import type { ClaimedDelivery, EndedAttempt } from "../../modules/events/attempts.sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { LEASE_MS } from "../../modules/events/decideDelivery.rules.ts";
-import { createDeliveryRuns } from "../../modules/events/createDeliveryRuns.ts";
+import { createDeliveryRuns, createDeliveryWork } from "../../modules/events/createDeliveryRuns.ts";
+import { createSender } from "../../db/createRuns.ts";
+import { runSender as runUntilIdle } from "../support/runSender.ts";
+import { setTimeout as delay } from "node:timers/promises";
 import type { DatabaseContext } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
@@ -104,15 +107,15 @@ test.serial("a sender that stops finishes its calls, and leaves the rest to anot
   receiver.respond((response) => {
     held.push(() => response.writeHead(204).end());
   });
-  const [id = ""] = await insertReceivers(db, { url: receiver.url, count: 1, deliveries: 3 });
+  const [id = ""] = await insertReceivers(db, { url: receiver.url, count: 1, deliveries: 12 });
   const { ended, stop } = runSender(t);
-  await eventually(() => held.length === 1);
+  await eventually(() => held.length === 10);
   stop();
-  held[0]?.();
+  held.forEach((release) => release());
   await ended;
-  t.is(receiver.received.length, 1);
+  t.is(receiver.received.length, 10);
   t.deepEqual(await readStates(db, id), [
-    { state: "delivered", attempts: 1, isDue: false },
+    ...Array.from({ length: 10 }, () => ({ state: "delivered", attempts: 1, isDue: false })),
     { state: "pending", attempts: 0, isDue: true },
     { state: "pending", attempts: 0, isDue: true },
   ]);
@@ -126,19 +129,11 @@ test("a claim leases so many deliveries of each endpoint, the longest due first,
     count: 2,
     deliveries: 5,
   });
-  const claim = (places: number) =>
-    claimDeliveries(
-      db,
-      [
-        { endpointId: first, places },
-        { endpointId: second, places: 1 },
-      ],
-      systemClock.now(),
-    );
+  const claim = () => claimDeliveries(db, [first, second, first, first], systemClock.now());
   const byDueTime = await db.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
     SELECT event_id AS id FROM webhook_delivery WHERE endpoint_id = ${first} ORDER BY due_at
   `);
-  const claims = [await claim(3), await claim(3)];
+  const claims = [await claim(), await claim()];
   const idsOf = (endpoint: string): readonly (readonly string[])[] =>
     claims.map((claimed) =>
       claimed.filter(({ endpointId }) => endpointId === endpoint).map(({ id }) => id),
@@ -147,6 +142,60 @@ test("a claim leases so many deliveries of each endpoint, the longest due first,
   t.deepEqual(earlier, byDueTime.slice(0, 3).toSorted());
   t.deepEqual(later, byDueTime.slice(3).toSorted());
   t.is(new Set(idsOf(second).flat()).size, 2);
+});
+
+/** Sends the deliveries of new endpoints without HTTP. Returns when each request began and to which endpoint, and statements. */
+const sendAll = async (
+  db: DatabasePool,
+  {
+    endpoints,
+    deliveries,
+    durationMs,
+  }: Readonly<Record<"endpoints" | "deliveries" | "durationMs", number>>,
+) => {
+  const ids = await insertReceivers(db, {
+    url: "https://shop.example",
+    count: endpoints,
+    deliveries,
+  });
+  const sent: { readonly url: string; readonly atMs: number }[] = [];
+  let statements = 0;
+  const counted = new Proxy(db, {
+    get: (target, name) => {
+      statements += name === "any" || name === "query" ? 1 : 0;
+      return Reflect.get(target, name) as unknown;
+    },
+  });
+  const context = {
+    ...deliveryContext(counted),
+    send: async ({ url }: { readonly url: string }) => {
+      sent.push({ url, atMs: performance.now() });
+      await delay(durationMs);
+      return { status: 204, error: null, retryAfterMs: null };
+    },
+  };
+  const scan = () => Promise.resolve(ids);
+  const work = createDeliveryWork(context, { scan, onFailure: throwError });
+  await runUntilIdle(createSender(work, new AbortController().signal));
+  return { sent, statements };
+};
+
+test("1,000 endpoints take turns, and share few statements", async (t) => {
+  const { sent, statements } = await sendAll(t.context.db, {
+    endpoints: 1000,
+    deliveries: 3,
+    durationMs: 1,
+  });
+  t.is(sent.length, 3000);
+  t.is(new Set(sent.slice(0, 1000).map(({ url }) => url)).size, 1000);
+  t.true(statements < 300, String(statements));
+});
+
+test("240 requests at most begin in a second if none ends", async (t) => {
+  const { sent } = await sendAll(t.context.db, { endpoints: 80, deliveries: 10, durationMs: 3000 });
+  t.is(sent.length, 800);
+  // A timer may fire a millisecond early.
+  sent.slice(240).forEach(({ atMs }, index) => t.true(atMs - (sent[index]?.atMs ?? 0) >= 990));
 });
 
 /** Returns an attempt of a delivery that has ended now. */
@@ -176,8 +225,8 @@ test("attempts that are recorded together say of the server at their URL whether
     for (const outcome of outcomes) {
       await record(String(outcome));
     }
-    const places = [{ endpointId: endpoint.id, places: outcomes.length }];
-    const claimed = await claimDeliveries(db, places, clock.now());
+    const ids = outcomes.map(() => endpoint.id);
+    const claimed = await claimDeliveries(db, ids, clock.now());
     t.is(claimed.length, outcomes.length);
     const ended = claimed.map((delivery, index) => {
       pass(1000);
@@ -201,8 +250,7 @@ test("a success is recorded, whichever of two attempts at the same time is recor
   const { db } = deps;
   /** Claims a delivery, and lets its lease end. */
   const claim = async (): Promise<ClaimedDelivery> => {
-    const places = [{ endpointId: endpoint.id, places: 1 }];
-    const [delivery = t.fail()] = await claimDeliveries(db, places, clock.now());
+    const [delivery = t.fail()] = await claimDeliveries(db, [endpoint.id], clock.now());
     pass(LEASE_MS);
     return delivery;
   };

@@ -3,9 +3,11 @@ import { Webhook } from "standardwebhooks";
 import { z } from "zod";
 import type { DatabasePool } from "slonik";
 import { listDueEndpoints } from "../../modules/events/attempts.sql.ts";
-import { createDeliverySender } from "../../modules/events/createDeliveryRuns.ts";
+import { createDeliveryWork } from "../../modules/events/createDeliveryRuns.ts";
 import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
-import type { DeliveryContext } from "../../modules/events/context.ts";
+import type { DeliveryContext } from "../../modules/events/createDeliveryRuns.ts";
+import { createSender } from "../../db/createRuns.ts";
+import { runSender } from "../support/runSender.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import type { WebhookEndpoint } from "../../modules/events/endpoints.sql.ts";
@@ -46,23 +48,17 @@ export const createDeliveriesTo = (deps: DeliveryContext, endpointId: string) =>
     const due = await listDueEndpoints(db, { after: null, now: clock.now(), limit: 1_000_000 });
     return due.filter((id) => id === endpointId);
   };
-  const createSender = (signal: AbortSignal) =>
-    createDeliverySender(deps, {
-      scanEndpoints: listDue,
-      onFailure: (_delivery, error) => {
-        throw error;
-      },
-      signal,
-    });
-  const own = createSender(new AbortController().signal);
+  const work = createDeliveryWork(deps, {
+    scan: listDue,
+    onFailure: (_delivery, error) => {
+      throw error;
+    },
+  });
   /** @returns in how many milliseconds the next attempt is due; null if none is */
-  const deliver = async (signal?: AbortSignal): Promise<number | null> => {
-    const sender = signal === undefined ? own : createSender(signal);
-    const isStopped = (): boolean => signal?.aborted === true;
-    while (!isStopped() && (await listDue()).length > 0) {
-      await sender.scan();
-      await sender.step();
-      await sender.settled();
+  const deliver = async (signal = new AbortController().signal): Promise<number | null> => {
+    const sender = createSender(work, signal);
+    while (!signal.aborted && (await listDue()).length > 0) {
+      await runSender(sender);
     }
     const dueAt = await db.oneFirst(sql.type(dueRow)`
       SELECT min(due_at) AS "dueAt"

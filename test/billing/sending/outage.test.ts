@@ -4,7 +4,8 @@ import { testWithDatabase } from "../../support/database.ts";
 import { registrationOf } from "../../support/factories.ts";
 import { sumLedgerUnits } from "../../support/sumLedgerUnits.ts";
 import { eventually } from "../../support/programs.ts";
-import { runSender, setUpSending } from "./sendingSetup.ts";
+import { setUpSending } from "./sendingSetup.ts";
+import { runSender } from "../../support/runSender.ts";
 import type { SendingSetup } from "./sendingSetup.ts";
 
 // Serial, because a sender serves everything that waits in the database of the file.

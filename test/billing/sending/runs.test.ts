@@ -6,7 +6,8 @@ import { createReportingRuns } from "../../../modules/billing/sending/createUsag
 import { createRuns } from "../../../db/createRuns.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
-import { runSender, setUpSending } from "./sendingSetup.ts";
+import { setUpSending } from "./sendingSetup.ts";
+import { runSender } from "../../support/runSender.ts";
 
 // Serial, because a sender serves everything that waits in the database of the file.
 const test = testWithDatabase();
@@ -73,84 +74,91 @@ test.serial("a sender sends nothing that another worker has sent meanwhile", asy
 const succeed = () => Promise.resolve();
 const fail = () => Promise.reject(new Error("unreachable"));
 
-/** Creates runs whose senders have a call in flight until it is aborted. */
-const createFakeRuns = (
-  db: DatabasePool,
-  {
-    kind = "webhook-sender",
-    step = succeed,
-    scan = succeed,
-  }: {
-    readonly kind?: PerpetualKind;
-    readonly step?: () => Promise<void>;
-    readonly scan?: () => Promise<void>;
-  } = {},
-) => {
-  const created: { isAborted: boolean }[] = [];
-  const runs = createRuns(
-    { db, clock: systemClock },
-    {
-      kind,
-      runMs: 1,
-      createSender: (signal) => {
-        const sender = { isAborted: false };
-        created.push(sender);
-        const aborted = Promise.withResolvers<void>();
-        signal.addEventListener("abort", () => {
-          sender.isAborted = true;
-          aborted.resolve();
-        });
-        return { scan, step, waitForWork: () => Promise.resolve(), settled: () => aborted.promise };
+/** Creates runs that find an item, whose call is in flight until it is aborted. */
+const createFakeRuns = (db: DatabasePool, kind: PerpetualKind = "webhook-sender") => {
+  const calls: { isAborted: boolean }[] = [];
+  const fake = {
+    /** What a scan does before it finds the item. */
+    scan: succeed,
+    scans: 0,
+    calls,
+    ...createRuns(
+      { db, clock: systemClock },
+      {
+        kind,
+        runMs: 1,
+        work: {
+          scan: async () => {
+            await fake.scan();
+            fake.scans += 1;
+            return ["item"];
+          },
+          keyOf: String,
+          loop: (_item, { signal }) => {
+            const call = { isAborted: false };
+            calls.push(call);
+            const aborted = Promise.withResolvers<void>();
+            signal.addEventListener("abort", () => {
+              call.isAborted = true;
+              aborted.resolve();
+            });
+            return aborted.promise;
+          },
+        },
       },
-    },
-  );
+    ),
+  };
   const stop = new AbortController().signal;
-  return { created, ...runs, run: (signal = stop) => runs.run({ stop, signal }) };
+  const run = (signal = stop): Promise<void> => fake.run({ stop, signal });
+  return {
+    fake,
+    /** Runs until a condition holds. A run may end before its scan. */
+    runUntil: async (isDone: () => boolean | Promise<boolean>, signal = stop): Promise<void> => {
+      while (!(await isDone())) {
+        await run(signal);
+      }
+    },
+  };
 };
 
-test("a run continues with the sender of the last one, even of one that has failed, and the end aborts its calls", async (t) => {
-  let step: () => Promise<void> = succeed;
-  const { run, end, created } = createFakeRuns(t.context.db, { step: () => step() });
-  await run();
-  step = fail;
-  await t.throwsAsync(run(), { message: "unreachable" });
-  step = succeed;
-  await run();
-  t.deepEqual(created, [{ isAborted: false }]);
-  await end();
-  t.deepEqual(created, [{ isAborted: true }]);
+test("a run continues with the calls of the last one, even of one that has failed, and the end aborts them", async (t) => {
+  const { fake, runUntil } = createFakeRuns(t.context.db);
+  await runUntil(() => fake.calls.length > 0);
+  fake.scan = fail;
+  await t.throwsAsync(
+    runUntil(() => false),
+    { message: "unreachable" },
+  );
+  fake.scan = succeed;
+  await runUntil(() => fake.scans > 1);
+  t.deepEqual(fake.calls, [{ isAborted: false }]);
+  await fake.end();
+  t.deepEqual(fake.calls, [{ isAborted: true }]);
 });
 
 test("a run fails with its scan, and then it records no pass", async (t) => {
   const { db } = t.context;
-  let scan: () => Promise<void> = fail;
-  const { run } = createFakeRuns(db, { kind: "dispatcher", scan: () => scan() });
+  const { fake, runUntil } = createFakeRuns(db, "dispatcher");
   const hasPassed = async (): Promise<boolean> =>
     (await listLastPasses(db)).some((each) => each.kind === "dispatcher" && each.hasPassed);
+  fake.scan = fail;
   await t.throwsAsync(
-    async () => {
-      for (;;) {
-        await run();
-      }
-    },
+    runUntil(() => false),
     { message: "unreachable" },
   );
   t.false(await hasPassed());
-  scan = succeed;
-  // A run may end before its scan.
-  await eventually(async () => {
-    await run();
-    return hasPassed();
-  });
+  fake.scan = succeed;
+  await runUntil(hasPassed);
+  t.true(await hasPassed());
 });
 
-test("a canceled run ends with its calls, and the next one has a new sender", async (t) => {
-  const { run, created } = createFakeRuns(t.context.db);
+test("a canceled run ends with its calls, and the next one has new ones", async (t) => {
+  const { fake, runUntil } = createFakeRuns(t.context.db);
+  await runUntil(() => fake.calls.length > 0);
   const cancel = new AbortController();
-  const canceled = run(cancel.signal);
   cancel.abort();
-  await canceled;
-  t.deepEqual(created, [{ isAborted: true }]);
-  await run();
-  t.deepEqual(created, [{ isAborted: true }, { isAborted: false }]);
+  await runUntil(() => fake.calls[0]?.isAborted === true, cancel.signal);
+  t.deepEqual(fake.calls, [{ isAborted: true }]);
+  await runUntil(() => fake.calls.length > 1);
+  t.deepEqual(fake.calls, [{ isAborted: true }, { isAborted: false }]);
 });

@@ -2,27 +2,21 @@ import type { ExecutionContext } from "ava";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import type { SendResult } from "../../../modules/billing/sending/decideNextStep.rules.ts";
-import { createUsageSender } from "../../../modules/billing/sending/createUsageSender.ts";
-import { createStreamScan } from "../../../modules/billing/sending/createStreamScan.ts";
-import type { UsageSender } from "../../../modules/billing/sending/createUsageSender.ts";
+import { createSender } from "../../../db/createRuns.ts";
+import type { Sender } from "../../../db/createRuns.ts";
+import {
+  createStreamScan,
+  createUsageWork,
+} from "../../../modules/billing/sending/createUsageSender.ts";
 import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
 import type { BillingContext } from "../../../modules/billing/context.ts";
 import type { DatabaseContext } from "../../support/database.ts";
+import { runSender } from "../../support/runSender.ts";
 import { createBilledOrganization, setUpBilling } from "../billingSetup.ts";
 import type { BillingSetup } from "../billingSetup.ts";
 
 /** A clock by which scans take no time, so that the next one is always due, also on a busy machine. */
 export const stoppedClock = (): number => 0;
-
-/** Runs a sender until it has nothing to do. */
-export const runSender = async (sender: UsageSender): Promise<void> => {
-  await sender.scan();
-  do {
-    await sender.step();
-    await sender.waitForWork(20);
-  } while (!sender.isIdle());
-  await sender.settled();
-};
 
 const createOrganization = async ({ deps, double: { control } }: BillingSetup) => {
   const organization = await createBilledOrganization(deps, control);
@@ -58,14 +52,16 @@ export const setUpSending = async (t: ExecutionContext<DatabaseContext>, count: 
     deps?: BillingContext;
     maximumRunning?: number;
     callsPerSecond?: number;
-  } = {}): UsageSender =>
-    createUsageSender(dependencies, {
-      ...options,
-      scan,
-      signal: new AbortController().signal,
-      onResult: (stream, result) => results.push({ key: ownerKey(stream), result }),
-      onFailure: (stream, error) => failures.push({ key: ownerKey(stream), error }),
-    });
+  } = {}): Sender =>
+    createSender(
+      createUsageWork(dependencies, {
+        ...options,
+        scan,
+        onResult: (stream, result) => results.push({ key: ownerKey(stream), result }),
+        onFailure: (stream, error) => failures.push({ key: ownerKey(stream), error }),
+      }),
+      new AbortController().signal,
+    );
 
   /** Looks for usage once, and waits until everything that was begun is recorded. */
   const reportOnce = (): Promise<void> => runSender(sender());

@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { lastSealableSecond } from "../../../modules/billing/usage.rules.ts";
-import { createStreamScan } from "../../../modules/billing/sending/createStreamScan.ts";
+import { createStreamScan } from "../../../modules/billing/sending/createUsageSender.ts";
 import { createScan } from "../../../db/createScan.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createMovableClock } from "../../support/movableClock.ts";

@@ -5,7 +5,8 @@ import { sql } from "../../../db/sql.ts";
 import { recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts";
 import { decideNextStep, early } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { runSender, sealAll, setUpSending } from "./sendingSetup.ts";
+import { sealAll, setUpSending } from "./sendingSetup.ts";
+import { runSender } from "../../support/runSender.ts";
 import type { BilledOrganization } from "./sendingSetup.ts";
 
 // Serial, because a sender serves everything that waits in the database of the file.
