@@ -26,8 +26,8 @@ const isIn = (address: Address, network: string): boolean => {
 
 /**
  * Returns whether an address may be called: it is public, or in one of the networks that the operator allows, such as
- * `10.1.0.0/16`, and in none that the operator excludes, such as `!203.0.113.0/24`. An IPv4 address that is written as IPv6 counts as the IPv4 address. Addresses of translators, such as
- * NAT64 and 6to4, are not public.
+ * `10.1.0.0/16`, and in none that the operator excludes, such as `!203.0.113.0/24`. An IPv4 address that is written as IPv6 is
+ * treated as the IPv4 address. Addresses of translators, such as NAT64 and 6to4, are not public.
  */
 export const isAllowedAddress = (given: string, networks: readonly string[]): boolean => {
   if (!ipaddr.isValid(given)) {

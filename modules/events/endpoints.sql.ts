@@ -4,7 +4,7 @@ import type { AccountMode, Mode } from "../records/owner.rules.ts";
 import { DISABLED_REASONS } from "./events.rules.ts";
 import { isUuid } from "../records/fields.rules.ts";
 import { accountTypeColumn, modeColumn } from "../records/columns.sql.ts";
-import { columnName, columnsOf, safeInteger, sql } from "../../db/sql.ts";
+import { assignmentsOf, columnName, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 
 const columns = z.strictObject({
   id: z.uuid(),
@@ -100,30 +100,26 @@ export const findEndpoint = async (
 /** What the owner of an endpoint chooses. */
 export type EndpointSettings = Pick<WebhookEndpoint, "url" | "description" | "types">;
 
-/** Returns values as a JSON object with the names of their columns. What is undefined is left out. */
-const rowOf = (values: Readonly<Record<string, unknown>>): string =>
-  JSON.stringify(
-    Object.fromEntries(Object.entries(values).map(([name, value]) => [columnName(name), value])),
-  );
-
-/** The columns that are given. A later release, which may have migrated the database already, fills its own by defaults. */
-const GIVEN = sql.fragment`
-  id, account_id, mode, url, description, types, secret, idempotency_key, created_at
-`;
-
 export const insertEndpoint = (
   transaction: DatabaseTransactionConnection,
   { accountId, mode }: AccountMode,
-  endpoint: EndpointSettings &
+  {
+    types,
+    ...endpoint
+  }: EndpointSettings &
     Pick<WebhookEndpoint, "id" | "secret" | "createdAt"> & {
       readonly idempotencyKey: string | null;
     },
 ): Promise<WebhookEndpoint> =>
   transaction.one(sql.type(endpointRow)`
     WITH inserted AS (
-      INSERT INTO webhook_endpoint (${GIVEN})
-      SELECT ${GIVEN}
-      FROM json_populate_record(NULL::webhook_endpoint, ${rowOf({ accountId, mode, ...endpoint })}::json)
+      INSERT INTO webhook_endpoint (
+        id, account_id, mode, url, description, types, secret, idempotency_key, created_at
+      )
+      VALUES (
+        ${endpoint.id}, ${accountId}, ${mode}, ${endpoint.url}, ${endpoint.description},
+        ${types && sql.array([...types], "text")}, ${endpoint.secret}, ${endpoint.idempotencyKey}, ${timestamp(endpoint.createdAt)}
+      )
       RETURNING *
     )
     ${selectFrom(sql.fragment`inserted`)}
@@ -134,12 +130,6 @@ type Changes<Row> = { readonly [Name in keyof Row]?: Row[Name] | undefined };
 
 /** What the owner of an endpoint can change. */
 export type EndpointChanges = Changes<EndpointSettings>;
-
-/** The columns that change. */
-const CHANGED = sql.fragment`
-  url, description, types, secret, previous_secret, previous_secret_until, failing_since, last_error, disabled_at,
-  disabled_reason
-`;
 
 /**
  * Changes endpoints, and returns them.
@@ -158,7 +148,10 @@ export const updateEndpoints = (
     /** Whether disabled ones are left out. */
     readonly areEnabled?: boolean;
   },
-  changes: Changes<
+  {
+    types,
+    ...changes
+  }: Changes<
     Omit<z.output<typeof columns>, "id" | "accountId" | "mode" | "createdAt"> & {
       readonly previousSecret: string | null;
       readonly previousSecretUntil: Date | null;
@@ -168,9 +161,10 @@ export const updateEndpoints = (
   db.any(sql.type(endpointRow)`
     WITH updated AS (
       UPDATE webhook_endpoint
-      SET (${CHANGED}) = (
-        SELECT ${CHANGED} FROM json_populate_record(webhook_endpoint, ${rowOf(changes)}::json)
-      )
+      SET ${
+        assignmentsOf({ ...changes, types: types && sql.array([...types], "text") }) ??
+        sql.fragment`url = url`
+      }
       WHERE (${id}::uuid IS NULL OR id = ${id})
         AND (${url}::text IS NULL OR url = ${url})
         AND NOT (${areEnabled} AND disabled_at IS NOT NULL)
