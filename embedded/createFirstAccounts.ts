@@ -1,7 +1,7 @@
 import { openDatabase } from "../db/openDatabase.ts";
 import { SERVICE } from "../modules/accounts/audit.rules.ts";
-import { createOrganization } from "../modules/accounts/createOrganization.ts";
-import type { FirstKeys } from "../modules/accounts/issueKey.ts";
+import { createOrganization } from "../modules/accounts/manageOrganizations.ts";
+import type { FirstKeys } from "../modules/accounts/manageKeys.ts";
 import { systemClock } from "../runtime/clock.ts";
 import { fillDemo } from "./demo/fillDemo.ts";
 

@@ -2,7 +2,7 @@ import { openPool } from "../../db/pools/pool.ts";
 import { insertAccount, updateAccount } from "../../modules/accounts/accounts.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { issueKey } from "../../modules/accounts/issueKey.ts";
+import { issueKey } from "../../modules/accounts/manageKeys.ts";
 
 /** Creates organizations with the given ids and returns one production key for each, in the same order. */
 export const createAccounts = async (

@@ -1,7 +1,6 @@
 import type { Command } from "@commander-js/extra-typings";
 import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
-import { issueKey } from "../../modules/accounts/issueKey.ts";
-import { revokeKey } from "../../modules/accounts/revokeKey.ts";
+import { issueKey, revokeKey } from "../../modules/accounts/manageKeys.ts";
 import { openAccount, requiredAccount } from "../accountOptions.ts";
 import { MODE, addKeySettings, awaitCachedKeys, presentKey, shownKey } from "../apiKeys.ts";
 import { parseId } from "../arguments.ts";

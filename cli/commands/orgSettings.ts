@@ -145,7 +145,7 @@ export const addCreateCommand = (parent: Command, context: CliContext): void => 
       throw new CommandError(EXIT.usage, "--stripe-subscription requires --stripe-customer.");
     }
     await requireKnownCustomer(context, organization.stripeCustomerId);
-    const { createOrganization } = await import("../../modules/accounts/createOrganization.ts");
+    const { createOrganization } = await import("../../modules/accounts/manageOrganizations.ts");
     const change = await openChange(context, options);
     const created = await createOrganization(change, organization);
     const { id, name, apiKeyProd, apiKeyTest } = created;
@@ -180,7 +180,7 @@ export const addUpdateCommand = (parent: Command, context: CliContext): void => 
     await requireKnownCustomer(context, changes.stripeCustomerId);
     const change = await openChange(context, options);
     const { id } = await getNamedAccount(change.db, named);
-    const { updateOrganization } = await import("../../modules/accounts/updateOrganization.ts");
+    const { updateOrganization } = await import("../../modules/accounts/manageOrganizations.ts");
     const account = await updateOrganization(change, id, {
       ...changes,
       limit,

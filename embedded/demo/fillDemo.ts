@@ -1,10 +1,12 @@
 import { readFileSync } from "node:fs";
 import type { DatabasePool } from "slonik";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
-import { createOrganization } from "../../modules/accounts/createOrganization.ts";
-import type { FirstKeys } from "../../modules/accounts/issueKey.ts";
+import {
+  createOrganization,
+  updateOrganization,
+} from "../../modules/accounts/manageOrganizations.ts";
+import type { FirstKeys } from "../../modules/accounts/manageKeys.ts";
 import { readLogo } from "../../modules/accounts/readLogo.ts";
-import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { createCharities } from "../../modules/charities/createCharities.ts";
 import { donate, readDonated } from "../../modules/charities/donate.ts";

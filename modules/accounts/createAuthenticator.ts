@@ -1,12 +1,39 @@
 import type { DatabasePool } from "slonik";
 import type { Caller } from "./apiKeys.sql.ts";
-import { digestOf, listCallers } from "./apiKeys.sql.ts";
-import { hasKeyLength, isExpired } from "./apiKeys.rules.ts";
+import { digestOf, listCallers, updateLastUses } from "./apiKeys.sql.ts";
+import { hasKeyLength, isExpired, startOfHour } from "./apiKeys.rules.ts";
 import { cacheLookups } from "./cacheLookups.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { createLookups } from "../../db/batching/joinCalls.ts";
-import type { NoteKeyUse } from "./noteKeyUses.ts";
+import type { Context } from "../../runtime/context.ts";
+import { createLookups, joinCalls } from "../../db/batching/joinCalls.ts";
+
+/** Notes a use of a key. */
+type NoteKeyUse = (caller: Pick<Caller, "keyId" | "lastUsedAt">) => void;
+
+/**
+ * Returns a function that stores the hour of each key's last use, together with those of other keys that are used at the
+ * same time.
+ * @param onError called when uses cannot be stored. They are noted again when the keys are next looked up
+ */
+export const noteKeyUses = ({
+  db,
+  clock,
+  onError,
+}: Context & {
+  readonly onError: (error: unknown) => void;
+}): NoteKeyUse => {
+  const store = joinCalls(async (uses: readonly (readonly [id: string, hour: Date])[]) => {
+    await updateLastUses(db, new Map(uses)).catch(onError);
+    return uses;
+  });
+  return ({ keyId, lastUsedAt }) => {
+    const hour = startOfHour(clock.now());
+    if (lastUsedAt === null || lastUsedAt < hour) {
+      void store([keyId, hour]);
+    }
+  };
+};
 
 /** Returns the caller of a key, of either interface; null if the key is unknown, revoked or expired. */
 export type Authenticate = (key: string) => Promise<Caller | null>;

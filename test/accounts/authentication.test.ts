@@ -3,7 +3,7 @@ import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { cacheLookups, CACHED_MS, UNKNOWN_MS } from "../../modules/accounts/cacheLookups.ts";
 import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
-import { issueKey } from "../../modules/accounts/issueKey.ts";
+import { issueKey } from "../../modules/accounts/manageKeys.ts";
 import { runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";

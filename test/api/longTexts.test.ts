@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { issueKey } from "../../modules/accounts/issueKey.ts";
+import { issueKey } from "../../modules/accounts/manageKeys.ts";
 import { impactOf, readJson } from "../cli/runImpact.ts";
 import { untilComplete } from "../events/readEvents.ts";
 import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";

@@ -4,7 +4,7 @@ import type { StandaloneContext } from "../../api/context.ts";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
 import type { Page } from "../../api/http/createApp.ts";
 import type { Listener } from "../../runtime/server/openDoor.ts";
-import type { CreatedOrganization } from "../../modules/accounts/createOrganization.ts";
+import type { CreatedOrganization } from "../../modules/accounts/manageOrganizations.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import type { ReadWebhook } from "../../modules/billing/stripe/createWebhookReader.ts";
 import { createDeploymentName } from "../../modules/billing/holdUsage.ts";

@@ -1,6 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
-import { issueKey } from "../../modules/accounts/issueKey.ts";
+import { issueKey } from "../../modules/accounts/manageKeys.ts";
 import type { ReadWebhook } from "../../modules/billing/stripe/createWebhookReader.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";

@@ -6,7 +6,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { lockFolder } from "../../runtime/lockFolder.ts";
 import { writeRunFile } from "../../runtime/runFile.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
-import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
+import { updateOrganization } from "../../modules/accounts/manageOrganizations.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { updateStore } from "../../modules/stores/manageStores.ts";

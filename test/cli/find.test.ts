@@ -14,7 +14,7 @@ import { insertTestKeys } from "../support/insertTestKeys.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { issueKey } from "../../modules/accounts/issueKey.ts";
+import { issueKey } from "../../modules/accounts/manageKeys.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { parseLookup } from "../../modules/support/lookup.rules.ts";
 import { lookupQuery } from "../../modules/support/recordLookups.sql.ts";

@@ -3,7 +3,7 @@ import type { ExecutionContext } from "ava";
 import { sql } from "../../db/sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { readLogo } from "../../modules/accounts/readLogo.ts";
-import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
+import { updateOrganization } from "../../modules/accounts/manageOrganizations.ts";
 import type { ProfileChanges } from "../../modules/accounts/profile.rules.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import type { PlantingFactOf } from "../../modules/planting/fact.rules.ts";

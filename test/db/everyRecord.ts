@@ -4,7 +4,7 @@ import { z } from "zod";
 import { recordPass } from "../../db/perpetualWork.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
-import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
+import { updateOrganization } from "../../modules/accounts/manageOrganizations.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { createPlantingOrders } from "../../modules/planting/createPlantingOrders.ts";
 import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";

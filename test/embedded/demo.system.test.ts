@@ -9,7 +9,7 @@ import { openPool } from "../../db/pools/pool.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import type { RunFile } from "../../runtime/runFile.ts";
-import { issueKey } from "../../modules/accounts/issueKey.ts";
+import { issueKey } from "../../modules/accounts/manageKeys.ts";
 import { auditAccessibility, openBrowser, visit } from "../dashboard/browser.ts";
 import { makeDataDir, runStart, waitUntilReady } from "./runStart.ts";
 import type { StartedProcess } from "./runStart.ts";

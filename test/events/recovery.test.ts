@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { issueKey } from "../../modules/accounts/issueKey.ts";
+import { issueKey } from "../../modules/accounts/manageKeys.ts";
 import { insertEvents } from "../../modules/events/events.sql.ts";
 import { createEvent, recordEvent } from "../../modules/events/recordEvent.ts";
 import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.ts";

@@ -5,7 +5,7 @@ import { z } from "zod";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
-import type { NewOrganization } from "../../modules/accounts/createOrganization.ts";
+import type { NewOrganization } from "../../modules/accounts/manageOrganizations.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
 import type { Fields } from "./importLine.ts";

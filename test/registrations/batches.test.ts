@@ -2,7 +2,7 @@ import { KINDS } from "../../modules/records/owner.rules.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
-import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
+import { updateOrganization } from "../../modules/accounts/manageOrganizations.ts";
 import { batchIn, rejectionIn } from "../api/batches.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../api/contract.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";

@@ -6,11 +6,11 @@ import type { NewLimit } from "../../modules/accounts/limits.rules.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import type { NewRegistration } from "../../modules/registrations/registrations.rules.ts";
-import { createOrganization } from "../../modules/accounts/createOrganization.ts";
+import { createOrganization } from "../../modules/accounts/manageOrganizations.ts";
 import type {
   CreatedOrganization,
   NewOrganization,
-} from "../../modules/accounts/createOrganization.ts";
+} from "../../modules/accounts/manageOrganizations.ts";
 
 /** Creates an organization with defaults for everything that the test does not set. */
 export const createTestOrganization = (

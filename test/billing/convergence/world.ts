@@ -4,7 +4,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import { findAccount } from "../../../modules/accounts/accounts.sql.ts";
-import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
+import { updateOrganization } from "../../../modules/accounts/manageOrganizations.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { guardUsage } from "../../../modules/billing/holdUsage.ts";
 import { meterEventColumns, meterEventRow } from "../../../modules/billing/meterEvents.sql.ts";

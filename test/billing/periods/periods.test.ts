@@ -4,7 +4,7 @@ import { listWatchedSubscriptions } from "../../../modules/billing/processorEven
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import { DomainError, UnavailableError } from "../../../runtime/errors.rules.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
-import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
+import { updateOrganization } from "../../../modules/accounts/manageOrganizations.ts";
 import { resolveBillingCycle } from "../../../modules/billing/resolveBillingCycle.ts";
 import { readStatement } from "../../../modules/billing/readStatement.ts";
 import { refreshSubscription } from "../../../modules/billing/processorEvents/readSubscription.ts";

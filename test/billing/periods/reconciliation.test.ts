@@ -2,7 +2,7 @@ import { sql } from "../../../db/sql.ts";
 import { minuteOf } from "../../../modules/billing/usage.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import type { BillingProcessor } from "../../../modules/billing/stripe/createStripeProcessor.ts";
-import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
+import { updateOrganization } from "../../../modules/accounts/manageOrganizations.ts";
 import {
   defaultSpan,
   listStreamsNeedingAttention,

@@ -1,5 +1,5 @@
 import { holdUsage } from "../../../modules/billing/holdUsage.ts";
-import { updateOrganization } from "../../../modules/accounts/updateOrganization.ts";
+import { updateOrganization } from "../../../modules/accounts/manageOrganizations.ts";
 import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { minuteOf } from "../../../modules/billing/usage.rules.ts";

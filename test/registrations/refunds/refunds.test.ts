@@ -2,7 +2,7 @@ import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { ACCEPTED_AGE_MS } from "../../../modules/billing/usage.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
-import { issueKey } from "../../../modules/accounts/issueKey.ts";
+import { issueKey } from "../../../modules/accounts/manageKeys.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../../api/contract.ts";
 import { runImpact } from "../../cli/runImpact.ts";
 import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";

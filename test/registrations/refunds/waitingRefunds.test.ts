@@ -5,7 +5,7 @@ import { testWithDatabase, openTestPool } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { lockRows, lockTable, runBehindLocks } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
-import { issueKey } from "../../../modules/accounts/issueKey.ts";
+import { issueKey } from "../../../modules/accounts/manageKeys.ts";
 import { createRefundWriter } from "../../../modules/registrations/refundRegistration.ts";
 import { setUpBilling } from "../../billing/billingSetup.ts";
 

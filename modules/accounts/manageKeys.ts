@@ -1,12 +1,14 @@
 import { randomBytes } from "node:crypto";
 import type { Account } from "./accounts.sql.ts";
-import { digestOf, insertApiKey } from "./apiKeys.sql.ts";
+import type { ApiKey } from "./apiKeys.sql.ts";
+import { digestOf, findApiKey, insertApiKey, listApiKeys, revokeApiKey } from "./apiKeys.sql.ts";
 import type { Mode } from "../records/owner.rules.ts";
-import { KEY_PREFIX, keyHint, requireFutureExpiry } from "./apiKeys.rules.ts";
+import { KEY_PREFIX, isExpired, keyHint, requireFutureExpiry } from "./apiKeys.rules.ts";
 import type { KeySettings } from "./apiKeys.rules.ts";
 import { inKeyPrefix } from "../../runtime/cell.rules.ts";
 import { readCell } from "../records/cells.sql.ts";
 import type { InTransaction } from "../../runtime/context.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 import { recordAction } from "./recordAction.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { OperatorContext } from "./context.ts";
@@ -59,3 +61,36 @@ export const issueFirstKeys = async (
   const test = await issueKey(context, account, "test");
   return { apiKeyProd: live.key, apiKeyTest: test.key };
 };
+
+/**
+ * Revokes a key permanently; revoking it again changes nothing.
+ * @returns `wasLast`: whether the account has no other valid key of the same mode
+ * @throws DomainError record_not_found
+ */
+export const revokeKey = (
+  { db, clock, actor }: OperatorContext,
+  id: string,
+): Promise<{ readonly key: ApiKey; readonly wasLast: boolean }> =>
+  db.transaction(async (transaction) => {
+    const now = clock.now();
+    const isNew = await revokeApiKey(transaction, id, now);
+    const found = await findApiKey(transaction, id);
+    if (!found) {
+      throw new DomainError("record_not_found", `key ${id} not found; see \`impact key list\``);
+    }
+    if (isNew) {
+      await recordAction(transaction, actor, now, {
+        action: "key.revoke",
+        accountId: found.accountId,
+        subject: id,
+      });
+    }
+    const keys = await listApiKeys(transaction, found.accountId);
+    return {
+      key: found,
+      wasLast: !keys.some(
+        ({ mode, revokedAt, expiresAt }) =>
+          mode === found.mode && revokedAt === null && !isExpired(expiresAt, now),
+      ),
+    };
+  });
