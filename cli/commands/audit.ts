@@ -51,22 +51,11 @@ export const addAuditCommands = (audit: Command, { io, connections }: CliContext
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .option("--before <entry>", "list entries older than this one", parseCount)
     .addHelpText("after", LIST_HELP)
-    .action(async (options) => {
-      requireTimeRange(options);
+    .action(async ({ org, limit, ...filter }) => {
+      requireTimeRange(filter);
       const db = await connections.database();
-      const { org, action = null, operator = null, since = null, until = null, limit } = options;
-      const found = await listAuditEntries(
-        db,
-        {
-          accountId: await readAccountFilter(db, org),
-          action,
-          operator,
-          since,
-          until,
-          before: options.before === undefined ? null : String(options.before),
-        },
-        limit + 1,
-      );
+      const accountId = await readAccountFilter(db, org);
+      const found = await listAuditEntries(db, { ...filter, accountId }, limit + 1);
       const entries = found.slice(0, limit);
       printList(io, entries.map(snakeCased), entries.map(textOf));
       if (found.length > limit) {

@@ -72,32 +72,30 @@ export const readPlatformRequest = (
   `);
 
 type AuditFilter = {
-  readonly accountId: string | null;
+  readonly accountId?: string | null;
   /** An action, such as `key.issue`, or a group of actions, such as `key`. */
-  readonly action: string | null;
-  readonly operator: string | null;
-  readonly since: Date | null;
+  readonly action?: string | undefined;
+  readonly operator?: string | undefined;
+  readonly since?: Date | undefined;
   /** Exclusive. */
-  readonly until: Date | null;
+  readonly until?: Date | undefined;
   /** Only entries with a lower id. */
-  readonly before: string | null;
+  readonly before?: number | undefined;
 };
 
 /** Lists entries, newest first. */
 export const listAuditEntries = (
   db: CommonQueryMethods,
-  { accountId, action, operator, since, until, before }: AuditFilter,
+  { accountId = null, action, operator, since, until, before }: AuditFilter,
   limit: number,
 ): Promise<readonly AuditEntry[]> => {
-  const newest = newestOf(accountId, before);
+  const newest = newestOf(accountId, before === undefined ? null : String(before));
   const conditions = [
     newest.condition,
-    action === null
-      ? null
-      : sql.fragment`(action = ${action} OR starts_with(action, ${`${action}.`}))`,
-    operator === null ? null : sql.fragment`operator = ${operator}`,
+    ...(action ? [sql.fragment`(action = ${action} OR starts_with(action, ${`${action}.`}))`] : []),
+    ...(operator ? [sql.fragment`operator = ${operator}`] : []),
     ...inRange(sql.fragment`created_at`, { from: since, until }),
-  ].filter((condition) => condition !== null);
+  ];
   return db.any(sql.type(auditEntryRow)`
     SELECT ${columnsOf("audit_entry", auditEntryRow)}
     FROM audit_entry

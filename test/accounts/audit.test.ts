@@ -26,15 +26,6 @@ const entries = z.array(
   }),
 );
 
-const EVERYTHING = {
-  accountId: null,
-  action: null,
-  operator: null,
-  since: null,
-  until: null,
-  before: null,
-};
-
 test("an entry of the audit log cannot be changed or deleted, not even by the owner", async (t) => {
   const { db, owner } = t.context;
   const { id } = await createTestOrganization(db);
@@ -43,7 +34,7 @@ test("an entry of the audit log cannot be changed or deleted, not even by the ow
     sql.typeAlias("void")`DELETE FROM audit_entry WHERE account_id = ${id}`,
     sql.typeAlias("void")`TRUNCATE audit_entry`,
   ];
-  const read = () => listAuditEntries(db, { ...EVERYTHING, accountId: id }, 100);
+  const read = () => listAuditEntries(db, { accountId: id }, 100);
   const before = await read();
   t.is(before.length, 3);
 
@@ -89,12 +80,8 @@ test("a rejected change leaves no audit entry", async (t) => {
   const { id } = await createTestOrganization(t.context.db);
   const run = await impact("org", "update", id, "--stripe-subscription", "sub_alone");
   t.is(run.exitCode, 2);
-  const found = await listAuditEntries(
-    t.context.db,
-    { ...EVERYTHING, accountId: id, action: "org.update" },
-    10,
-  );
-  t.deepEqual(found, []);
+  const filter = { accountId: id, action: "org.update" };
+  t.deepEqual(await listAuditEntries(t.context.db, filter, 10), []);
 });
 
 test("revoking a key twice is recorded once", async (t) => {
@@ -105,11 +92,8 @@ test("revoking a key twice is recorded once", async (t) => {
   t.is((await impact("key", "revoke", key, "--as", "Ada")).exitCode, 0);
   t.is((await impact("key", "revoke", key, "--as", "Eve")).exitCode, 0);
 
-  const revoked = await listAuditEntries(
-    t.context.db,
-    { ...EVERYTHING, accountId: id, action: "key.revoke" },
-    10,
-  );
+  const filter = { accountId: id, action: "key.revoke" };
+  const revoked = await listAuditEntries(t.context.db, filter, 10);
   t.is(revoked.length, 1);
   t.like(revoked[0], { operator: "Ada", subject: key });
 });

@@ -14,6 +14,12 @@ const LOCAL = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] };
 const NO_SIGNAL = new AbortController().signal;
 const MESSAGE = { headers: { "x-test": "1" }, body: '{"a":"ü"}' };
 
+/** Returns a function that sends a message to a URL. */
+const createSend = (options: Partial<Parameters<typeof createWebhookSender>[0]> = {}) => {
+  const send = createWebhookSender({ ...LOCAL, ...options });
+  return (url: string, signal = NO_SIGNAL) => send({ url, ...MESSAGE }, signal);
+};
+
 /** Starts a receiver at 127.0.0.2, and one at the same port of 127.0.0.1. */
 const startOnBothHosts = async (t: ExecutionContext) => {
   // A port that the system chooses for the first may be that of another program's connection at the second.
@@ -26,10 +32,10 @@ const startOnBothHosts = async (t: ExecutionContext) => {
 
 test("a request has the headers and the body, and every status from 200 to 299 is a success", async (t) => {
   const receiver = await startReceiver(t);
-  const send = createWebhookSender(LOCAL);
+  const send = createSend();
   for (const status of [200, 202, 204, 299]) {
     receiver.respond(answer(status, {}, status === 204 ? "" : "thanks"));
-    t.like(await send({ url: receiver.url, ...MESSAGE }, NO_SIGNAL), { status, error: null });
+    t.like(await send(receiver.url), { status, error: null });
   }
   t.is(receiver.received.length, 4);
   t.is(receiver.received[0]?.body, MESSAGE.body);
@@ -39,10 +45,10 @@ test("a request has the headers and the body, and every status from 200 to 299 i
 test("a redirect is a failure and is not followed", async (t) => {
   const elsewhere = await startReceiver(t);
   const receiver = await startReceiver(t);
-  const send = createWebhookSender(LOCAL);
+  const send = createSend();
   for (const status of [301, 302, 307, 308]) {
     receiver.respond(answer(status, { Location: elsewhere.url }));
-    t.like(await send({ url: receiver.url, ...MESSAGE }, NO_SIGNAL), {
+    t.like(await send(receiver.url), {
       status,
       error: `status ${status}; redirects are not followed`,
     });
@@ -53,7 +59,7 @@ test("a redirect is a failure and is not followed", async (t) => {
 test("an error status is a failure with the receiver's delay", async (t) => {
   const receiver = await startReceiver(t);
   receiver.respond(answer(503, { "Retry-After": "120" }, "x".repeat(100_000)));
-  const result = await createWebhookSender(LOCAL)({ url: receiver.url, ...MESSAGE }, NO_SIGNAL);
+  const result = await createSend()(receiver.url);
   t.deepEqual(result, { status: 503, error: "status 503", retryAfterMs: 120_000 });
 });
 
@@ -62,35 +68,35 @@ test("a body without an end does not delay the result of a request that succeede
   receiver.respond((response) => {
     response.writeHead(200).write("begun");
   });
-  const send = createWebhookSender({ ...LOCAL, timeoutMs: 2000 });
-  t.like(await send({ url: receiver.url, ...MESSAGE }, NO_SIGNAL), { status: 200, error: null });
+  const send = createSend({ timeoutMs: 2000 });
+  t.like(await send(receiver.url), { status: 200, error: null });
 });
 
 test("a server that does not respond in time, refuses, hangs up or switches the protocol is a failure without a status", async (t) => {
   const receiver = await startReceiver(t);
   receiver.respond(holdOpen);
-  const sendImpatiently = createWebhookSender({ ...LOCAL, timeoutMs: 500 });
-  t.like(await sendImpatiently({ url: receiver.url, ...MESSAGE }, NO_SIGNAL), {
+  const sendImpatiently = createSend({ timeoutMs: 500 });
+  t.like(await sendImpatiently(receiver.url), {
     status: null,
     error: "no response within 0.5 seconds",
   });
-  const send = createWebhookSender(LOCAL);
+  const send = createSend();
   receiver.respond((response) => response.destroy());
-  t.like(await send({ url: receiver.url, ...MESSAGE }, NO_SIGNAL), {
+  t.like(await send(receiver.url), {
     error: "the connection was closed before a response",
   });
   // Node closes such a connection without an error.
   receiver.respond(({ socket }) => {
     socket?.end("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n");
   });
-  t.like(await send({ url: receiver.url, ...MESSAGE }, NO_SIGNAL), {
+  t.like(await send(receiver.url), {
     error: "the connection was closed before a response",
   });
-  t.like(await send({ url: "http://127.0.0.1:1/", ...MESSAGE }, NO_SIGNAL), {
+  t.like(await send("http://127.0.0.1:1/"), {
     error: "the connection was refused",
   });
-  const unknown = createWebhookSender({ ...LOCAL, resolve: () => Promise.resolve([]) });
-  t.like(await unknown({ url: "http://nowhere.example/", ...MESSAGE }, NO_SIGNAL), {
+  const unknown = createSend({ resolve: () => Promise.resolve([]) });
+  t.like(await unknown("http://nowhere.example/"), {
     error: "the host name cannot be resolved",
   });
 });
@@ -99,8 +105,8 @@ test("a request that the worker's shutdown interrupts has no result", async (t) 
   const receiver = await startReceiver(t);
   const stop = new AbortController();
   receiver.respond(() => stop.abort());
-  const send = createWebhookSender(LOCAL);
-  await t.throwsAsync(send({ url: receiver.url, ...MESSAGE }, stop.signal), { name: "AbortError" });
+  const send = createSend();
+  await t.throwsAsync(send(receiver.url, stop.signal), { name: "AbortError" });
 });
 
 const REFUSED = [
@@ -157,7 +163,7 @@ test("private, local, translated, reserved and multicast addresses are not calle
 
 test("no connection is made to an address that is not allowed, however the URL writes it", async (t) => {
   const receiver = await startReceiver(t);
-  const send = createWebhookSender({ allowsHttp: true, allowedNetworks: [] });
+  const send = createSend({ allowedNetworks: [] });
   const hosts = [
     "127.0.0.1",
     "2130706433",
@@ -173,7 +179,7 @@ test("no connection is made to an address that is not allowed, however the URL w
     "LOCALHOST.",
   ];
   for (const host of hosts) {
-    const result = await send({ url: `http://${host}:${receiver.port}/`, ...MESSAGE }, NO_SIGNAL);
+    const result = await send(`http://${host}:${receiver.port}/`);
     t.like(result, { status: null, error: "the host has no public address" }, host);
   }
   t.deepEqual(receiver.received, []);
@@ -182,8 +188,7 @@ test("no connection is made to an address that is not allowed, however the URL w
 test("a host whose second look-up gives another address is called at the address that was checked", async (t) => {
   const { allowed, forbidden } = await startOnBothHosts(t);
   let looks = 0;
-  const send = createWebhookSender({
-    allowsHttp: true,
+  const send = createSend({
     allowedNetworks: ["127.0.0.2/32"],
     resolve: () => {
       looks += 1;
@@ -191,22 +196,21 @@ test("a host whose second look-up gives another address is called at the address
     },
   });
   const url = `http://rebinding.example:${allowed.port}/`;
-  t.like(await send({ url, ...MESSAGE }, NO_SIGNAL), { status: 204, error: null });
+  t.like(await send(url), { status: 204, error: null });
   t.is(looks, 1);
-  t.like(await send({ url, ...MESSAGE }, NO_SIGNAL), { error: "the host has no public address" });
+  t.like(await send(url), { error: "the host has no public address" });
   t.is(allowed.received.length, 1);
   t.deepEqual(forbidden.received, []);
 });
 
 test("of a host's addresses only those that are allowed are called", async (t) => {
   const { allowed, forbidden } = await startOnBothHosts(t);
-  const send = createWebhookSender({
-    allowsHttp: true,
+  const send = createSend({
     allowedNetworks: ["127.0.0.2/32"],
     resolve: () => Promise.resolve(["127.0.0.1", "::ffff:127.0.0.1", "127.0.0.2"]),
   });
   const url = `http://both.example:${allowed.port}/`;
-  t.like(await send({ url, ...MESSAGE }, NO_SIGNAL), { status: 204 });
+  t.like(await send(url), { status: 204 });
   t.deepEqual([allowed.received.length, forbidden.received.length], [1, 0]);
 });
 
@@ -224,19 +228,19 @@ test("HTTPS checks the certificate and the address, and plain HTTP is refused by
     allowedNetworks: ["127.0.0.0/8"],
     resolve: () => Promise.resolve(["127.0.0.1"]),
   };
-  const trusting = createWebhookSender({ ...options, ca: readFileSync(ca.certificate, "utf8") });
+  const trusting = createSend({ ...options, ca: readFileSync(ca.certificate, "utf8") });
 
-  t.like(await trusting({ url, ...MESSAGE }, NO_SIGNAL), { status: 204, error: null });
+  t.like(await trusting(url), { status: 204, error: null });
   const wrongName = `https://other.example:${receiver.port}/hook`;
-  t.like(await trusting({ url: wrongName, ...MESSAGE }, NO_SIGNAL), {
+  t.like(await trusting(wrongName), {
     error: "the request failed: ERR_TLS_CERT_ALTNAME_INVALID",
   });
-  t.like(await createWebhookSender(options)({ url, ...MESSAGE }, NO_SIGNAL), {
+  t.like(await createSend(options)(url), {
     error: "the request failed: UNABLE_TO_VERIFY_LEAF_SIGNATURE",
   });
-  const strict = createWebhookSender({ ...options, allowedNetworks: [] });
-  t.like(await strict({ url, ...MESSAGE }, NO_SIGNAL), { error: "the host has no public address" });
-  t.like(await trusting({ url: url.replace("https", "http"), ...MESSAGE }, NO_SIGNAL), {
+  const strict = createSend({ ...options, allowedNetworks: [] });
+  t.like(await strict(url), { error: "the host has no public address" });
+  t.like(await trusting(url.replace("https", "http")), {
     error: "the URL must begin with https://",
   });
   t.is(receiver.received.length, 1);
