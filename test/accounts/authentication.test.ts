@@ -4,7 +4,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { cacheLookups, CACHED_MS, UNKNOWN_MS } from "../../modules/accounts/cacheLookups.ts";
 import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import { issueKey } from "../../modules/accounts/manageKeys.ts";
-import { runImpact } from "../cli/runImpact.ts";
+import { impactOf } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { apiDescription } from "../api/responseChecker.ts";
@@ -55,7 +55,7 @@ test("the key is checked after the path and the method and before the query and 
 });
 
 test("once key revoke returns, the next request with the key is rejected by every process", async (t) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const processes = [await startStandaloneApi(t, { db }), await startStandaloneApi(t, { db })];
   const { id, apiKeyProd, apiKeyTest } = await createTestOrganization(db);
   const statuses = (key: string) =>
@@ -66,9 +66,7 @@ test("once key revoke returns, the next request with the key is rejected by ever
   const live = (await listApiKeys(db, id)).find(({ mode }) => mode === "live");
 
   const command = { hasEnded: false };
-  const revoking = runImpact(["key", "revoke", live?.id ?? ""], {
-    env: { DATABASE_URL: databaseUrl },
-  }).finally(() => {
+  const revoking = impactOf(t)("key", "revoke", live?.id ?? "").finally(() => {
     command.hasEnded = true;
   });
   // Constant use must not prolong it.

@@ -1,11 +1,13 @@
 import { hash } from "node:crypto";
+import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import type { DatabasePool } from "slonik";
 import { createAuthenticator, noteKeyUses } from "../../modules/accounts/createAuthenticator.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { readJson, impactOf, runImpact } from "../cli/runImpact.ts";
+import { readJson, impactOf } from "../cli/runImpact.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
@@ -36,19 +38,18 @@ const NOW = "2027-01-01T00:00:00.000Z";
 
 /** Issues keys with the CLI at NOW. */
 const keyIssuer =
-  (databaseUrl: string, account: readonly string[]) =>
+  (t: ExecutionContext<DatabaseContext>, account: string) =>
   async (...options: readonly string[]): Promise<{ readonly id: string; readonly key: string }> => {
-    const run = await runImpact(
-      ["key", "issue", ...account, "--mode", "live", "--json", ...options],
-      { env: { DATABASE_URL: databaseUrl }, clock: createMovableClock(NOW) },
-    );
+    const impact = impactOf(t, { clock: createMovableClock(NOW) });
+    const issue = ["key", "issue", "--org", account, "--mode", "live", "--json"];
+    const run = await impact(...issue, ...options);
     return z.looseObject({ id: z.string(), key: z.string() }).parse(readJson(run));
   };
 
 test("an expired key is invalid on the standalone interface from its time on, even while it is cached", async (t) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const { id } = await createTestOrganization(db);
-  const { key } = await keyIssuer(databaseUrl, ["--org", id])("--expires", "90d");
+  const { key } = await keyIssuer(t, id)("--expires", "90d");
   const clock = createMovableClock(NOW);
   // The cache's clock stands still, so a key stays cached for the whole test.
   const authenticator = createAuthenticator({
@@ -69,19 +70,14 @@ test("an expired key is invalid on the standalone interface from its time on, ev
 });
 
 test("an expired key does not reveal that it was an organization's", async (t) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const { id } = await createTestOrganization(db);
   const store = await createTestStore(db);
   const imported = `old_${crypto.randomUUID()}`;
-  const options = ["--org", id, "--mode", "live", "--name", "old shop", "--expires", "1d"];
-  const importKey = () =>
-    runImpact(["import", "key", ...options], {
-      env: { DATABASE_URL: databaseUrl },
-      clock: createMovableClock(NOW),
-      stdin: imported,
-    });
-  t.is((await importKey()).exitCode, 0);
   const clock = createMovableClock(NOW);
+  const importKey = impactOf(t, { clock, stdin: imported });
+  const options = ["--org", id, "--mode", "live", "--name", "old shop", "--expires", "1d"];
+  t.is((await importKey("import", "key", ...options)).exitCode, 0);
   const { get } = await startStoreApi(t, { db, clock });
   const verify = () => get("/app/api/verify", { api_key: imported, shop_name: store.domain });
 
@@ -91,11 +87,11 @@ test("an expired key does not reveal that it was an organization's", async (t) =
 });
 
 test("a read-only key is rejected by every POST and DELETE of both interfaces and by no GET", async (t) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const { id, apiKeyProd } = await createTestOrganization(db);
   const store = await createTestStore(db, { balanceCents: 1000 });
-  const { key } = await keyIssuer(databaseUrl, ["--org", id])("--scope", "read");
-  const ofStore = await keyIssuer(databaseUrl, ["--org", store.domain])("--scope", "read");
+  const { key } = await keyIssuer(t, id)("--scope", "read");
+  const ofStore = await keyIssuer(t, store.domain)("--scope", "read");
   const standalone = await startStandaloneApi(t, { db });
   const { url, post } = await startStoreApi(t, { db });
   const error = "this API key is read-only";
@@ -131,23 +127,14 @@ test("a read-only key is rejected by every POST and DELETE of both interfaces an
 });
 
 test("key list shows name, scope, expiry, last use and revocation, of an organization and of a store", async (t) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const impact = impactOf(t);
   const { id } = await createTestOrganization(db);
   const store = await createTestStore(db);
-  for (const account of [
-    ["--org", id],
-    ["--org", store.domain],
-  ]) {
-    const issued = await keyIssuer(databaseUrl, account)(
-      "--name",
-      "reporting",
-      "--scope",
-      "read",
-      "--expires",
-      "2027-01-31T12:00:00+02:00",
-    );
-    const listed = await impact("key", "list", ...account, "--json");
+  for (const account of [id, store.domain]) {
+    const settings = "--name reporting --scope read --expires 2027-01-31T12:00:00+02:00".split(" ");
+    const issued = await keyIssuer(t, account)(...settings);
+    const listed = await impact("key", "list", "--org", account, "--json");
     const keys = z
       .array(z.looseObject({ id: z.string(), name: z.string(), scope: z.string() }))
       .parse(readJson(listed));
@@ -155,7 +142,7 @@ test("key list shows name, scope, expiry, last use and revocation, of an organiz
     t.deepEqual<unknown, unknown>(
       keys.find((each) => each.id === issued.id),
       {
-        hint: issued.key.slice(0, account.includes(id) ? 16 : 9),
+        hint: issued.key.slice(0, account === id ? 16 : 9),
         sha256: hash("sha256", issued.key),
         id: issued.id,
         name: "reporting",
@@ -168,7 +155,7 @@ test("key list shows name, scope, expiry, last use and revocation, of an organiz
       },
     );
     t.is(keys.filter(({ name, scope }) => name === "initial" && scope === "write").length, 2);
-    const table = await impact("key", "list", ...account);
+    const table = await impact("key", "list", "--org", account);
     t.regex(table.stdout, /ID +NAME +MODE +SCOPE +HINT +CREATED AT +EXPIRES AT +LAST USED AT/u);
     t.regex(table.stdout, /reporting +live +read/u);
     t.false((listed.stdout + table.stdout).includes(issued.key));
@@ -176,12 +163,10 @@ test("key list shows name, scope, expiry, last use and revocation, of an organiz
 });
 
 test("a key that would have expired already is not issued", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const { id } = await createTestOrganization(db);
-  const run = await runImpact(
-    ["key", "issue", "--org", id, "--mode", "live", "--expires", "2027-01-01"],
-    { env: { DATABASE_URL: databaseUrl }, clock: createMovableClock(NOW) },
-  );
+  const { id } = await createTestOrganization(t.context.db);
+  const impact = impactOf(t, { clock: createMovableClock(NOW) });
+  const expiring = ["--mode", "live", "--expires", "2027-01-01"];
+  const run = await impact("key", "issue", "--org", id, ...expiring);
 
   t.is(run.exitCode, 2);
   t.regex(run.stderr, /the expiry must be in the future; 2027-01-01T00:00:00\.000Z is past/u);
@@ -189,38 +174,27 @@ test("a key that would have expired already is not issued", async (t) => {
 });
 
 test("an imported key that has expired is not imported again", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const { id } = await createTestOrganization(db);
-  const stdin = `old_${crypto.randomUUID()}`;
-  const importAt = (time: string, ...options: readonly string[]) =>
-    runImpact(["import", "key", "--org", id, "--mode", "live", ...options], {
-      env: { DATABASE_URL: databaseUrl },
-      clock: createMovableClock(time),
-      stdin,
-    });
+  const { id } = await createTestOrganization(t.context.db);
+  const clock = createMovableClock(NOW);
+  const impact = impactOf(t, { clock, stdin: `old_${crypto.randomUUID()}` });
+  const importKey = ["import", "key", "--org", id, "--mode", "live"];
 
-  t.is((await importAt(NOW, "--expires", "1d")).exitCode, 0);
-  const again = await importAt("2027-01-02T00:00:00Z");
+  t.is((await impact(...importKey, "--expires", "1d")).exitCode, 0);
+  clock.set("2027-01-02T00:00:00Z");
+  const again = await impact(...importKey);
   t.is(again.exitCode, 2);
   t.regex(again.stderr, /the key has expired here/u);
 });
 
 test("an expired key does not count as valid when the last one is revoked", async (t) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const { id } = await createTestOrganization(db);
-  const issue = keyIssuer(databaseUrl, ["--org", id]);
-  await issue("--expires", "1d");
-  const env = { DATABASE_URL: databaseUrl };
-  const listed = await runImpact(["key", "list", "--org", id, "--json"], { env });
-  const initial = z
-    .array(z.looseObject({ id: z.string(), name: z.string(), mode: z.string() }))
-    .parse(readJson(listed))
-    .find(({ name, mode }) => name === "initial" && mode === "live");
+  await keyIssuer(t, id)("--expires", "1d");
+  const keys = await listApiKeys(db, id);
+  const initial = keys.find(({ name, mode }) => name === "initial" && mode === "live");
 
-  const run = await runImpact(["key", "revoke", initial?.id ?? ""], {
-    env,
-    clock: createMovableClock("2027-01-02T00:00:00Z"),
-  });
+  const impact = impactOf(t, { clock: createMovableClock("2027-01-02T00:00:00Z") });
+  const run = await impact("key", "revoke", initial?.id ?? "");
 
   t.regex(run.stderr, /no valid live key left/u);
 });
@@ -310,14 +284,8 @@ test("an operator sets limits for one mode of an account, sees them and removes 
   };
   const limitsShown = async () => readJson(await run("org", "show", id, "--json"));
 
-  await run(
-    ..."org update".split(" "),
-    id,
-    "--mode",
-    "test",
-    "--count-per-day",
-    "9007199254740991",
-  );
+  const limitTest = ["org", "update", id, "--mode", "test", "--count-per-day"];
+  await run(...limitTest, "9007199254740991");
   t.like(await limitsShown(), {
     limits: [
       { mode: "live", ...UNSET },
@@ -325,7 +293,7 @@ test("an operator sets limits for one mode of an account, sees them and removes 
     ],
   });
   t.regex((await run("org", "show", id)).stdout, /live +-\ntest +9,007,199,254,740,991\n/u);
-  await run(..."org update".split(" "), id, "--mode", "test", "--count-per-day", "none");
+  await run(...limitTest, "none");
   t.like(await limitsShown(), {
     limits: [
       { mode: "live", ...UNSET },
@@ -334,7 +302,7 @@ test("an operator sets limits for one mode of an account, sees them and removes 
   });
 
   const store = await createTestStore(db);
-  await run(..."store update".split(" "), store.domain, "--count-per-day", "3");
+  await run("store", "update", store.domain, "--count-per-day", "3");
   t.like(readJson(await run("store", "show", store.domain, "--json")), {
     limits: [
       { mode: "live", count_per_day: 3 },
@@ -363,9 +331,7 @@ test("once a command that sets a limit returns, every process applies it to what
 for (const value of ["0", "-1", "1.5", "many", "1e3", "9007199254740992"]) {
   test(`a limit of ${value} is refused`, async (t) => {
     const { id } = await createTestOrganization(t.context.db);
-    const run = await runImpact(["org", "update", id, `--count-per-day=${value}`], {
-      env: { DATABASE_URL: t.context.databaseUrl },
-    });
+    const run = await impactOf(t)("org", "update", id, `--count-per-day=${value}`);
     t.is(run.exitCode, 2);
     t.regex(run.stderr, /Must be a number from 1 to 9007199254740991, or none\./u);
   });

@@ -7,7 +7,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
-import { readJson, impactOf, runImpact } from "../cli/runImpact.ts";
+import { readJson, impactOf } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
 
 const test = testWithDatabase();
@@ -33,11 +33,9 @@ test("org create prints the id, the name and two working keys, and nothing else"
 
 test("org create stores every setting", async (t) => {
   const impact = impactOf(t);
-  const run = await impact(
-    ..."org create --name All --fractional on --billing-day 31 --stripe-customer cus_1 --stripe-subscription sub_1 --json".split(
-      " ",
-    ),
-  );
+  const settings =
+    "--name All --fractional on --billing-day 31 --stripe-customer cus_1 --stripe-subscription sub_1";
+  const run = await impact("org", "create", ...settings.split(" "), "--json");
   const { id } = created.parse(readJson(run));
   t.like(await findAccount(t.context.db, id), {
     fractionalCounting: true,
@@ -66,11 +64,10 @@ test("a Stripe customer belongs to one organization only", async (t) => {
 
 test("where Stripe bills, an organization without a Stripe customer gets a warning", async (t) => {
   const double = await startStripeDouble(t);
-  const withKey = { DATABASE_URL: t.context.databaseUrl, ...double.env };
   const create = ["org", "create", "--name", "No customer"];
 
-  const withStripe = await runImpact(create, { env: withKey });
-  const withoutStripe = await runImpact(create, { env: { DATABASE_URL: t.context.databaseUrl } });
+  const withStripe = await impactOf(t, { env: double.env })(...create);
+  const withoutStripe = await impactOf(t)(...create);
 
   t.is(withStripe.exitCode, 0);
   t.regex(withStripe.stderr, /Warning: The organization has no Stripe customer/u);
@@ -79,15 +76,13 @@ test("where Stripe bills, an organization without a Stripe customer gets a warni
 
 test("setting a subscription that bills nothing prints a warning", async (t) => {
   const double = await startStripeDouble(t);
-  const env = { DATABASE_URL: t.context.databaseUrl, ...double.env };
+  const impact = impactOf(t, { env: double.env });
   const { customerId, subscriptionId } = double.control.addSubscriber({});
   const other = double.control.addSubscriber({});
   const { id } = await createTestOrganization(t.context.db);
   const setTo = async (customer: string, subscription: string): Promise<string> => {
-    const run = await runImpact(
-      ["org", "update", id, "--stripe-customer", customer, "--stripe-subscription", subscription],
-      { env },
-    );
+    const settings = ["--stripe-customer", customer, "--stripe-subscription", subscription];
+    const run = await impact("org", "update", id, ...settings);
     t.is(run.exitCode, 0);
     return run.stderr;
   };
@@ -154,31 +149,25 @@ test("whole keys are printed when they are issued and never again", async (t) =>
 
 test("org create and org update refuse a customer that Stripe does not know", async (t) => {
   const double = await startStripeDouble(t);
-  const env = { DATABASE_URL: t.context.databaseUrl, ...double.env };
+  const impact = impactOf(t, { env: double.env });
   const { id } = await createTestOrganization(t.context.db);
-
-  const createdRun = await runImpact(
-    ["org", "create", "--name", "Unknown", "--stripe-customer", "cus_unknown1"],
-    { env },
-  );
-  const updatedRun = await runImpact(["org", "update", id, "--stripe-customer", "cus_unknown2"], {
-    env,
-  });
-
-  t.is(createdRun.exitCode, 2);
-  t.regex(createdRun.stderr, /No such customer: 'cus_unknown1'\. Nothing was changed\./u);
-  t.is(updatedRun.exitCode, 2);
-  t.regex(updatedRun.stderr, /No such customer: 'cus_unknown2'\. Nothing was changed\./u);
+  for (const command of [
+    ["create", "--name", "Unknown"],
+    ["update", id],
+  ]) {
+    const run = await impact("org", ...command, "--stripe-customer", "cus_unknown");
+    t.is(run.exitCode, 2);
+    t.regex(run.stderr, /No such customer: 'cus_unknown'\. Nothing was changed\./u);
+  }
   t.is((await findAccount(t.context.db, id))?.stripeCustomerId, null);
 });
 
 test("org update warns about a charity provider without its API key", async (t) => {
   const { id } = await createTestOrganization(t.context.db);
-  const env = { DATABASE_URL: t.context.databaseUrl };
   const update = ["org", "update", id, "--charity-provider", "everyorg"];
 
-  const without = await runImpact(update, { env });
-  const withKey = await runImpact(update, { env: { ...env, EVERYORG_API_KEY: "key" } });
+  const without = await impactOf(t)(...update);
+  const withKey = await impactOf(t, { env: { EVERYORG_API_KEY: "key" } })(...update);
 
   t.is(without.exitCode, 0);
   t.regex(without.stderr, /Warning: EVERYORG_API_KEY is not set here/u);
@@ -195,13 +184,11 @@ test("revoking the last key of a mode prints a warning", async (t) => {
 });
 
 test("org show prints totals by mode and kind, all-time and of this month", async (t) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const { id } = await createTestOrganization(db, { name: "Totals", billingDay: 15 });
   const writer = createRegistrationWriter({ db, clock: systemClock });
   await writer.register(registrationOf(id, { mode: "test", kind: "bottle", count: 12 }));
-  const run = await runImpact(["org", "show", id, "--json"], {
-    env: { DATABASE_URL: databaseUrl },
-  });
+  const run = await impactOf(t)("org", "show", id, "--json");
   t.like(readJson(run), {
     id,
     name: "Totals",
@@ -228,16 +215,8 @@ test("org update changes the given settings, clears Stripe ids given as none, an
     billingDay: 1,
     stripeCustomerId: "cus_a",
   });
-  const run = await impact(
-    "org",
-    "update",
-    id,
-    "--stripe-customer",
-    "none",
-    "--fractional",
-    "off",
-    "--json",
-  );
+  const changes = ["--stripe-customer", "none", "--fractional", "off"];
+  const run = await impact("org", "update", id, ...changes, "--json");
   t.like(readJson(run), { stripe_customer_id: null, fractional_counting: false, name: "New" });
   t.is((await findAccount(db, id))?.stripeCustomerId, null);
 });

@@ -59,6 +59,9 @@ export const readJson = ({ stdout }: Run): unknown => JSON.parse(stdout);
 
 /** Returns a function that runs the program with the test's database. */
 export const impactOf =
-  (t: { readonly context: { readonly databaseUrl: string } }) =>
+  (
+    t: { readonly context: { readonly databaseUrl: string } },
+    { env, ...options }: Parameters<typeof runImpact>[1] = {},
+  ) =>
   (...args: readonly string[]): Promise<Run> =>
-    runImpact(args, { env: { DATABASE_URL: t.context.databaseUrl } });
+    runImpact(args, { ...options, env: { DATABASE_URL: t.context.databaseUrl, ...env } });

@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { systemClock } from "../../runtime/clock.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { impactOf, readJson, runImpact } from "../cli/runImpact.ts";
+import { impactOf, readJson } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -298,9 +298,9 @@ const writeSecretFile = async (t: ExecutionContext, content: string): Promise<st
 };
 
 const listenIn =
-  ({ context: { databaseUrl } }: ExecutionContext<DatabaseContext>) =>
+  (t: ExecutionContext<DatabaseContext>) =>
   (stdin: string, ...options: readonly string[]): Promise<Run> =>
-    runImpact(["webhook", "listen", ...options], { env: { DATABASE_URL: databaseUrl }, stdin });
+    impactOf(t, { stdin })("webhook", "listen", ...options);
 
 for (const source of ["standard input", "a file"]) {
   test(`webhook listen with a key on ${source} signs new events and forwards them to a local server`, async (t) => {
@@ -353,10 +353,8 @@ test("webhook listen accepts no secret on its command line, and sends the key on
     t.is(open.exitCode, 2);
     t.regex(open.stderr, /Must be an https:\/\/ URL, unless its host is localhost or a loopback/u);
   }
-  const base = await runImpact(["webhook", "listen", ...to], {
-    env: { PUBLIC_BASE_URL: "http://impact.example" },
-    stdin: "impact_test_x",
-  });
+  const env = { PUBLIC_BASE_URL: "http://impact.example" };
+  const base = await impactOf(t, { env, stdin: "impact_test_x" })("webhook", "listen", ...to);
   t.is(base.exitCode, 2);
   t.regex(base.stderr, /The key would be sent to http:\/\/impact\.example in plain text/u);
 });

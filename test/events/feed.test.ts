@@ -11,7 +11,7 @@ import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
 import { RED_CROSS, startDonationApi } from "../charities/donations/donationSetup.ts";
-import { impactOf, runImpact } from "../cli/runImpact.ts";
+import { impactOf } from "../cli/runImpact.ts";
 import { lineOf } from "../history/importLine.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
@@ -181,16 +181,14 @@ test("pages follow each other by the last event's id, and types select", async (
 });
 
 test("the feed is the key's account's and mode's alone, and without imported and stores' records", async (t) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const { call } = await startStandaloneApi(t, { db });
   const [mine, other] = [await createTestOrganization(db), await createTestOrganization(db)];
   await call("POST", "/plant/trees", { key: mine.apiKeyProd, body: { count: 1 } });
   await call("POST", "/plant/trees", { key: mine.apiKeyTest, body: { count: 2 } });
   await call("POST", "/plant/trees", { key: other.apiKeyProd, body: { count: 3 } });
-  const imported = await runImpact(["import", "history", "-", "--org", mine.id], {
-    env: { DATABASE_URL: databaseUrl },
-    stdin: [lineOf({ count: 4, id: "old-1" }), lineOf({ count: 6 })].join("\n"),
-  });
+  const stdin = [lineOf({ count: 4, id: "old-1" }), lineOf({ count: 6 })].join("\n");
+  const imported = await impactOf(t, { stdin })("import", "history", "-", "--org", mine.id);
   t.is(imported.exitCode, 0, imported.stderr);
   await db.query(sql.typeAlias("void")`
     INSERT INTO registration (id, account_id, mode, kind, count, created_at, unit_price_cents)
@@ -276,16 +274,8 @@ test("impact export events has the feed, or what happened in a time", async (t) 
   t.regex(run.stdout, /^id,timestamp,type,data\r\nevt_\w+,\S+Z,registration\.refunded,"\{/u);
 
   const since = new Date(now - 60_000).toISOString();
-  const later = await impact(
-    "export",
-    "events",
-    "--org",
-    id,
-    "--since",
-    since,
-    "--format",
-    "ndjson",
-  );
+  const filter = ["--since", since, "--format", "ndjson"];
+  const later = await impact("export", "events", "--org", id, ...filter);
   t.like(JSON.parse(later.stdout), {
     type: "registration.refunded",
     data: { registration_id: "2" },
