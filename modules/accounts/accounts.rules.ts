@@ -54,10 +54,7 @@ export const findSuspension = (
     : `registrations of ${kind}s are suspended because the organization's subscription has no price on the meter of ${kind}s`;
 };
 
-/**
- * Checks that a Stripe subscription comes with its Stripe customer.
- * @throws DomainError request_invalid
- */
+/** @throws DomainError request_invalid */
 export const requireCustomerOfSubscription = ({
   stripeCustomerId,
   stripeSubscriptionId,

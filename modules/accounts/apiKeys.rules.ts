@@ -28,29 +28,22 @@ export const isExpired = (expiresAt: Date | null, now: Date): boolean =>
 export const startOfHour = (time: Date): Date =>
   new Date(Math.floor(time.getTime() / HOUR_MS) * HOUR_MS);
 
-/**
- * Checks that a new key will work.
- * @throws DomainError request_invalid
- */
+/** @throws DomainError request_invalid */
 export const requireFutureExpiry = (expiresAt: Date | null, now: Date): void => {
   if (expiresAt !== null && isExpired(expiresAt, now)) {
     throw invalidRequest(`the expiry must be in the future; ${expiresAt.toISOString()} is past`);
   }
 };
 
-/** Returns the part of a key that may be shown: its prefix and four more characters. */
-export const keyHint = (key: string, prefix: string): string => key.slice(0, prefix.length + 4);
+/** Returns the part of a key that may be shown. The prefix of another system's key is unknown. */
+export const keyHint = (key: string, prefix = ""): string => key.slice(0, prefix.length + 4);
 
 const SHORTEST_KEY = 16;
 const LONGEST_KEY = 256;
-const SHOWN_OF_IMPORTED_KEY = 4;
 
 /** Returns whether a text can be a key. Other texts need not be looked up. */
 export const hasKeyLength = ({ length }: string): boolean =>
   length >= SHORTEST_KEY && length <= LONGEST_KEY;
-
-/** Returns the part of another system's key that may be shown, whose prefix is unknown. */
-export const importedKeyHint = (key: string): string => key.slice(0, SHOWN_OF_IMPORTED_KEY);
 
 /**
  * Checks that a key of another system can be sent in a header, is too long to be guessed, and does not look like a key
@@ -66,10 +59,7 @@ export const requireImportableKey = (key: string, type: AccountType, mode: Mode)
   requireOwnPrefix(key, type, mode);
 };
 
-/**
- * Checks that a key, or its hint, does not begin like those of another interface or mode.
- * @throws DomainError request_invalid
- */
+/** @throws DomainError request_invalid if a key, or its hint, begins like those of another interface or mode */
 export const requireOwnPrefix = (key: string, type: AccountType, mode: Mode): void => {
   for (const [otherType, prefixes] of Object.entries(KEY_PREFIX)) {
     for (const [otherMode, prefix] of Object.entries(prefixes)) {

@@ -94,9 +94,7 @@ export const decideDisabling = (
   return isFailing && state === "failed" ? "failing" : null;
 };
 
-/**
- * Returns the delay that a `Retry-After` header asks for: seconds, or a date. Null if it is neither.
- */
+/** Returns the delay that a `Retry-After` header asks for: seconds, or a date. Null if it is neither. */
 export const parseRetryAfter = (header: string | undefined, now: Date): number | null => {
   if (header === undefined) {
     return null;

@@ -5,7 +5,6 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import type { StoredEventContent } from "./events.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 
-/** Gives an owner's event its id. */
 export const createEvent = (
   { accountId, mode }: AccountMode,
   content: StoredEventContent,

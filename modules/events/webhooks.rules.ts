@@ -122,7 +122,6 @@ export const parseEndpointUrl = (
 };
 
 /**
- * Checks the types of an endpoint.
  * @param types null for all
  * @throws DomainError request_invalid if an account of this type has no such events
  */

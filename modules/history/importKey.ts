@@ -1,7 +1,7 @@
 import { digestOf, findApiKeyByDigest, insertApiKey } from "../accounts/apiKeys.sql.ts";
 import type { AccountType, Mode } from "../records/owner.rules.ts";
 import {
-  importedKeyHint,
+  keyHint,
   isExpired,
   requireFutureExpiry,
   requireImportableKey,
@@ -29,7 +29,7 @@ type DigestedKey = { readonly digest: string; readonly hint: string };
  */
 export const digestImportableKey = (key: string, type: AccountType, mode: Mode): DigestedKey => {
   requireImportableKey(key, type, mode);
-  return { digest: digestOf(key), hint: importedKeyHint(key) };
+  return { digest: digestOf(key), hint: keyHint(key) };
 };
 
 /**

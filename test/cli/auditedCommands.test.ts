@@ -15,7 +15,6 @@ import { createEmptyDatabase, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createCertificate } from "../dashboard/createCertificate.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { READING_WEBHOOK_COMMANDS, WRITING_WEBHOOK_COMMANDS } from "../events/commandNames.ts";
 import { readJson, runImpact } from "./runImpact.ts";
 
 const test = testWithDatabase();
@@ -32,7 +31,10 @@ const READING = [
   // It compares, and stores what it found.
   "usage reconcile",
   "charity search",
-  ...READING_WEBHOOK_COMMANDS,
+  "webhook list",
+  "webhook deliveries",
+  // It sends requests as a client.
+  "webhook listen",
   "evidence order list",
   "completion",
   "doctor",
@@ -151,7 +153,12 @@ const WRITING: Readonly<Record<string, SetUp>> = {
 
 /** Writing commands whose own tests check their audit entries, because they need a scene of their own. */
 const CHECKED_ELSEWHERE: Readonly<Record<string, string>> = {
-  ...WRITING_WEBHOOK_COMMANDS,
+  "webhook create": "test/events/endpoints.test.ts",
+  "webhook update": "test/events/endpoints.test.ts",
+  "webhook delete": "test/events/endpoints.test.ts",
+  "webhook rotate": "test/events/endpoints.test.ts",
+  "webhook ping": "test/events/endpoints.test.ts",
+  "webhook recover": "test/events/endpoints.test.ts",
   "evidence record": "test/planting/orders/reports.test.ts",
   find: "test/cli/find.test.ts",
   "evidence withdraw": "test/planting/orders/reports.test.ts",
