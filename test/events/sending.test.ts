@@ -144,26 +144,32 @@ test("a claim leases so many deliveries of each endpoint, the longest due first,
   t.is(new Set(idsOf(second).flat()).size, 2);
 });
 
-/** Sends the deliveries of new endpoints without HTTP. Returns when each request began and to which endpoint, and statements. */
-const sendAll = async (
+type Sending = {
+  readonly endpoints: number;
+  /** Of each endpoint. */
+  readonly deliveries: number;
+  readonly durationMs: number;
+  /** Attempts are recorded after it. */
+  readonly mayRecord?: Promise<void>;
+};
+
+/** Begins to send the deliveries of new endpoints without HTTP, and returns the requests as they begin. */
+const startSending = async (
   db: DatabasePool,
-  {
-    endpoints,
-    deliveries,
-    durationMs,
-  }: Readonly<Record<"endpoints" | "deliveries" | "durationMs", number>>,
+  { endpoints: count, deliveries, durationMs, mayRecord }: Sending,
 ) => {
-  const ids = await insertReceivers(db, {
-    url: "https://shop.example",
-    count: endpoints,
-    deliveries,
-  });
+  const ids = await insertReceivers(db, { url: "https://shop.example", count, deliveries });
   const sent: { readonly url: string; readonly atMs: number }[] = [];
-  let statements = 0;
+  const statements: string[] = [];
   const counted = new Proxy(db, {
     get: (target, name) => {
-      statements += name === "any" || name === "query" ? 1 : 0;
-      return Reflect.get(target, name) as unknown;
+      statements.push(String(name));
+      return name === "query" && mayRecord
+        ? async (query: Parameters<typeof db.query>[0]) => {
+            await mayRecord;
+            return db.query(query);
+          }
+        : (Reflect.get(target, name) as unknown);
     },
   });
   const context = {
@@ -176,26 +182,39 @@ const sendAll = async (
   };
   const scan = () => Promise.resolve(ids);
   const work = createDeliveryWork(context, { scan, onFailure: throwError });
-  await runUntilIdle(createSender(work, new AbortController().signal));
-  return { sent, statements };
+  const ended = runUntilIdle(createSender(work, new AbortController().signal));
+  return { sent, statements, ended };
 };
 
 test("1,000 endpoints take turns, and share few statements", async (t) => {
-  const { sent, statements } = await sendAll(t.context.db, {
-    endpoints: 1000,
-    deliveries: 3,
-    durationMs: 1,
-  });
+  const sending = { endpoints: 1000, deliveries: 3, durationMs: 1 };
+  const { sent, statements, ended } = await startSending(t.context.db, sending);
+  await ended;
   t.is(sent.length, 3000);
   t.is(new Set(sent.slice(0, 1000).map(({ url }) => url)).size, 1000);
-  t.true(statements < 300, String(statements));
+  t.true(statements.length < 300, String(statements.length));
 });
 
 test("240 requests at most begin in a second if none ends", async (t) => {
-  const { sent } = await sendAll(t.context.db, { endpoints: 80, deliveries: 10, durationMs: 3000 });
+  const sending = { endpoints: 80, deliveries: 10, durationMs: 3000 };
+  const { sent, ended } = await startSending(t.context.db, sending);
+  await ended;
   t.is(sent.length, 800);
   // A timer may fire a millisecond early.
   sent.slice(240).forEach(({ atMs }, index) => t.true(atMs - (sent[index]?.atMs ?? 0) >= 990));
+});
+
+test("while 2,000 attempts are not recorded, no more begin", async (t) => {
+  const { promise: mayRecord, resolve: record } = Promise.withResolvers<void>();
+  const sending = { endpoints: 250, deliveries: 10, durationMs: 1, mayRecord };
+  const { sent, ended } = await startSending(t.context.db, sending);
+  await eventually(() => sent.length >= 2000);
+  // Long enough for more.
+  await delay(500);
+  t.true(sent.length <= 2000 + 240, String(sent.length));
+  record();
+  await ended;
+  t.is(sent.length, 2500);
 });
 
 /** Returns an attempt of a delivery that has ended now. */
