@@ -57,12 +57,6 @@ const presentRegistration = ({
   });
 };
 
-const presentDonation = (record: FoundRecords["donations"][number]): Shown =>
-  presentFound("donation", record, {
-    ein: record.ein && formatEin(record.ein),
-    next: record.refunded ? null : `impact refund ${record.id} --reason TEXT`,
-  });
-
 const presentMeterEvent = (record: FoundRecords["meterEvents"][number]): Shown => ({
   record: "meter event",
   id: `E${record.id}`,
@@ -77,22 +71,25 @@ const presentMeterEvent = (record: FoundRecords["meterEvents"][number]): Shown =
   next: `impact usage ${record.state === "failed" ? "retry" : "explain"} E${record.id}`,
 });
 
-const presentAccount = (record: FoundRecords["accounts"][number]): Shown =>
-  presentFound(
-    record.accountType,
-    { ...record, id: record.accountId },
-    { next: accountCommand(record) },
-  );
-
-const presentKey = ({ hint, ...record }: FoundRecords["keys"][number]): Shown =>
-  presentFound("API key", record, { starts_with: hint, next: accountCommand(record) });
-
 const present = (found: FoundRecords): readonly Shown[] => [
-  ...found.accounts.map(presentAccount),
-  ...found.keys.map(presentKey),
+  ...found.accounts.map((record) =>
+    presentFound(
+      record.accountType,
+      { ...record, id: record.accountId },
+      { next: accountCommand(record) },
+    ),
+  ),
+  ...found.keys.map(({ hint, ...record }) =>
+    presentFound("API key", record, { starts_with: hint, next: accountCommand(record) }),
+  ),
   ...found.meterEvents.map(presentMeterEvent),
   ...found.registrations.map(presentRegistration),
-  ...found.donations.map(presentDonation),
+  ...found.donations.map((record) =>
+    presentFound("donation", record, {
+      ein: record.ein && formatEin(record.ein),
+      next: record.refunded ? null : `impact refund ${record.id} --reason TEXT`,
+    }),
+  ),
 ];
 
 /** Names and values for people: without what is absent. */

@@ -345,7 +345,7 @@ const planOf = async (
   table: "registration" | "donation",
   text: string,
 ): Promise<string> => {
-  const query = lookupQuery(table, parseLookup(text), { text, accountId: null, limit: 21 });
+  const query = lookupQuery(table, parseLookup({ text, accountId: null, limit: 21 }));
   const plan = await connection.anyFirst(sql.type(z.strictObject({ "QUERY PLAN": z.string() }))`
     EXPLAIN ${query}
   `);
