@@ -2,7 +2,6 @@ import { readFileSync } from "node:fs";
 import type { DatabasePool } from "slonik";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { createOrganization } from "../../modules/accounts/createOrganization.ts";
-import type { FirstKeys } from "../../modules/accounts/issueKey.ts";
 import { readLogo } from "../../modules/accounts/readLogo.ts";
 import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
@@ -190,22 +189,11 @@ const plant = async (context: DemoContext, finished: Set<number>): Promise<void>
   }
 };
 
-/** What the demo has made. Its production keys are stored nowhere. */
-type FilledDemo = {
-  readonly organizationId: string;
-  readonly storeId: string;
-  readonly shop: typeof SHOP;
-  /** The paths of its public pages, by what they show. */
-  readonly pages: Readonly<Record<string, string>>;
-  readonly organizationKeys: FirstKeys;
-  readonly storeKeys: FirstKeys;
-};
-
 /**
  * Fills a new database with an organization, its store and a year of history. It calls the services of the API and the
  * worker with a clock that moves through the year. Nothing else may use the database meanwhile.
  */
-export const fillDemo = async (db: DatabasePool, now: Date): Promise<FilledDemo> => {
+export const fillDemo = async (db: DatabasePool, now: Date) => {
   const firstMidnightMs = Math.floor(now.getTime() / DAY_MS - DAYS) * DAY_MS;
   let time = new Date(firstMidnightMs);
   const context = createContext(db, { now: () => time });
@@ -265,6 +253,7 @@ export const fillDemo = async (db: DatabasePool, now: Date): Promise<FilledDemo>
   time = now;
 
   const owner = { accountId: organization.id, mode: "live" } as const;
+  /** The paths of its public pages, by what they show. */
   const pages: Record<string, string> = {
     page: `/dashboard/${await getDashboardSlug(context, organization.id)}`,
   };
@@ -278,6 +267,7 @@ export const fillDemo = async (db: DatabasePool, now: Date): Promise<FilledDemo>
     storeId: store.id,
     shop: SHOP,
     pages,
+    // The production keys are stored nowhere.
     organizationKeys: organization,
     storeKeys: store,
   };
