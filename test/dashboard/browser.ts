@@ -11,6 +11,13 @@ const BROWSER = process.env["TEST_CHROMIUM"] ?? "/usr/bin/chromium";
 export const openBrowser = (): Promise<Browser> =>
   chromium.launch({ executablePath: BROWSER, args: ["--no-sandbox", "--disable-gpu"] });
 
+export type View = {
+  readonly width: number;
+  readonly height: number;
+  readonly colorScheme?: "light" | "dark";
+  readonly javaScript?: boolean;
+};
+
 export type Visit = {
   readonly page: Page;
   /** Console errors and warnings, and failed requests. */
@@ -24,12 +31,7 @@ export const visit = async (
   t: ExecutionContext,
   browser: Browser,
   url: string,
-  view: {
-    readonly width: number;
-    readonly height: number;
-    readonly colorScheme?: "light" | "dark";
-    readonly javaScript?: boolean;
-  },
+  view: View,
 ): Promise<Visit> => {
   const context = await browser.newContext({
     viewport: { width: view.width, height: view.height },

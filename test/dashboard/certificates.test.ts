@@ -13,7 +13,7 @@ import {
 } from "../../modules/dashboard/manageCertificates.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
-import { openDashboard, verifiedFact } from "./dashboardScene.ts";
+import { openDashboard, readPage, verifiedFact } from "./dashboardScene.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -126,7 +126,7 @@ test("an order has one certificate of all its records, also after records are ad
       { type: "donation", amount_cents: 500 },
     ],
   });
-  const html = (await (await fetch(first)).text()).replaceAll(/\s+/gu, " ");
+  const html = await readPage(first);
   t.regex(
     html,
     /2<\/span> <span class="what">trees, 3 ocean-bound bottles, and a donation of \$5\.00 to Oceana registered/u,
@@ -292,7 +292,7 @@ test.serial(
   "page and certificate name who verified trees of a real partner, with the document",
   async (t) => {
     const scene = await openDashboard(t, { partner: "manual", timeline: "sessions" });
-    const { deps, register, createOrders, place, orders, organization } = scene.setup;
+    const { deps, register, createOrders, place, orders, organization } = scene;
     const id = await register(10);
     await createOrders();
     await place();
@@ -300,7 +300,7 @@ test.serial(
     const verified = verifiedFact("2026-05-01T10:00:00.000Z");
     await recordPlantingFacts(deps, order?.id ?? 0, [verified], "operator");
 
-    const page = (await (await fetch(scene.page)).text()).replaceAll(/\s+/gu, " ");
+    const page = await readPage(scene.page);
     t.regex(
       page,
       /10 planted and verified, 100% of the registered trees\. 10 verified by a third party\./u,
@@ -336,7 +336,7 @@ const setUpDonations = async (t: ExecutionContext<DatabaseContext>) => {
     const url = String(body["certificate_url"]);
     return {
       json: z.looseObject({}).parse(await (await fetch(`${url}.json`)).json()),
-      page: (await (await fetch(url)).text()).replaceAll(/\s+/gu, " "),
+      page: await readPage(url),
     };
   };
   return { apiKeyProd, apiKeyTest, importText, call, certificateOf };
