@@ -3,9 +3,6 @@ import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { z } from "zod";
-import { buildProgram } from "../../cli/buildProgram.ts";
-import { createConnections } from "../../cli/connections.ts";
-import { parseConfig } from "../../runtime/config/config.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
@@ -13,10 +10,10 @@ import type { UsageSetup } from "../billing/repair/usageSetup.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
 import { createEmptyDatabase, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createCertificate } from "../dashboard/createCertificate.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { getCertificateToken } from "../../modules/dashboard/manageCertificates.ts";
+import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { READING_WEBHOOK_COMMANDS, WRITING_WEBHOOK_COMMANDS } from "../events/commandNames.ts";
-import { readJson, runImpact } from "./runImpact.ts";
+import { buildTestProgram, impactOf, readJson, runImpact } from "./runImpact.ts";
 
 const test = testWithDatabase();
 
@@ -77,7 +74,13 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     const { id } = await createTestOrganization(t.context.db);
     return { args: [id, "--name", "Renamed"] };
   },
-  "certificate revoke": async (t) => ({ args: [await createCertificate(t.context.db)] }),
+  "certificate revoke": async (t) => {
+    const { db } = t.context;
+    const { id: accountId } = await createTestOrganization(db);
+    const { id } = await registerFor(db, accountId);
+    const owner = { accountId, mode: "live" } as const;
+    return { args: [await getCertificateToken({ db, clock: systemClock }, owner, id, null)] };
+  },
   "store create": () => Promise.resolve({ args: ["--domain", "new.example"] }),
   "store update": async (t) => ({
     args: [(await createTestStore(t.context.db)).id, "--tree-price", "0.70"],
@@ -118,11 +121,11 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     return { args: [event, "--invoice-item", "ii_1", ...REASON], env };
   },
   "usage hold": async (t) => {
-    await runImpact(["usage", "resume"], { env: { DATABASE_URL: t.context.databaseUrl } });
+    await impactOf(t)("usage", "resume");
     return { args: REASON };
   },
   "usage resume": async (t) => {
-    await runImpact(["usage", "hold", ...REASON], { env: { DATABASE_URL: t.context.databaseUrl } });
+    await impactOf(t)("usage", "hold", ...REASON);
     return { args: [] };
   },
   "charity import": async () => {
@@ -164,11 +167,7 @@ const leavesOf = (command: CommandUnknownOpts, path: readonly string[]): readonl
     : command.commands.flatMap((each) => leavesOf(each, [...path, each.name()]));
 
 test("every command is known as reading, or has a scenario that checks its audit entry", async (t) => {
-  const program = await buildProgram({
-    io: { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr, json: false },
-    connections: createConnections(() => parseConfig({})),
-    clock: systemClock,
-  });
+  const program = await buildTestProgram();
   t.deepEqual(
     [...leavesOf(program, [])].toSorted(),
     [...READING, ...Object.keys(WRITING), ...Object.keys(CHECKED_ELSEWHERE)].toSorted(),

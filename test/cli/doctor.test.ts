@@ -8,13 +8,12 @@ import { writeRunFile } from "../../runtime/runFile.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { updateStore } from "../../modules/stores/manageStores.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { eventually, startProgram } from "../support/programs.ts";
 import { answer } from "../events/startReceiver.ts";
@@ -65,9 +64,7 @@ test.serial(
 
     double.control.addFault({ kind: "server_error", times: 1_000_000 });
     const { id } = await createTestOrganization(db, { stripeCustomerId: customerId });
-    const { registration } = await createRegistrationWriter({ db, clock: systemClock }).register(
-      registrationOf(id, { count: 5 }),
-    );
+    const registration = await registerFor(db, id, { count: 5 });
     // The registration is being sent before it is refunded, so that both must be sent.
     await eventually(
       async () =>
@@ -198,16 +195,14 @@ test("an organization without a Stripe customer is a warning until it has live u
   const { env, openBilling } = await startStripeDouble(t);
   await openBilling(db);
   const { id } = await createTestOrganization(db, { name: "Demo organization" });
-  const register = (mode: "live" | "test") =>
-    createRegistrationWriter({ db, clock: systemClock }).register(registrationOf(id, { mode }));
   const checkCustomers = async () => {
     const { find } = await diagnose({ DATABASE_URL: databaseUrl, ...env });
     return find("Stripe customers");
   };
 
-  await register("test");
+  await registerFor(db, id, { mode: "test" });
   const warned = await checkCustomers();
-  await register("live");
+  await registerFor(db, id);
   const wrong = await checkCustomers();
 
   t.is(warned?.status, "warning");

@@ -3,15 +3,13 @@ import { z } from "zod";
 import type { CommonQueryMethods } from "slonik";
 import { sql } from "../../db/sql.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
-import { readJson, impactOf, runImpact } from "./runImpact.ts";
-import type { Run } from "./runImpact.ts";
+import { readJson, impactOf } from "./runImpact.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { insertTestKeys } from "../support/insertTestKeys.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { issueKey } from "../../modules/accounts/issueKey.ts";
@@ -28,10 +26,8 @@ const answer = z.object({
   has_more: z.boolean(),
 });
 
-const find = async ({ context }: ExecutionContext<DatabaseContext>, ...args: readonly string[]) => {
-  const run: Run = await runImpact(["find", ...args, "--json"], {
-    env: { DATABASE_URL: context.databaseUrl },
-  });
+const find = async (t: ExecutionContext<DatabaseContext>, ...args: readonly string[]) => {
+  const run = await impactOf(t)("find", ...args, "--json");
   return { ...answer.parse(readJson(run)), exitCode: run.exitCode };
 };
 
@@ -137,10 +133,7 @@ test.serial("refund keys, accounts, Stripe customers and donations are found", a
     stripeCustomerId: "cus_Find1",
   });
   const id = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e44";
-  const writer = createRegistrationWriter({ db: t.context.db, clock: systemClock });
-  const { registration } = await writer.register(
-    registrationOf(accountId, { mode: "test", count: 4 }),
-  );
+  const registration = await registerFor(t.context.db, accountId, { mode: "test", count: 4 });
   await call("POST", "/refund/trees", {
     key: apiKeyTest,
     body: { id: registration.id, count: 1, idempotency_key: "return-9" },
@@ -184,9 +177,8 @@ test.serial("refund keys, accounts, Stripe customers and donations are found", a
 
 test.serial("a record is found by a value in its metadata, at any depth", async (t) => {
   const { id } = await createTestOrganization(t.context.db);
-  const writer = createRegistrationWriter({ db: t.context.db, clock: systemClock });
   for (const metadata of [{ order: "#A-2001" }, { shop: { orders: [2001, "x"] } }, { order: 7 }]) {
-    await writer.register(registrationOf(id, { metadata }));
+    await registerFor(t.context.db, id, { metadata });
   }
   for (const text of ["#A-2001", "A-2001", "2001", "#2001"]) {
     const { records } = await find(t, text);
@@ -240,9 +232,8 @@ test.serial(
   "the newest records are shown up to the limit, and it is said that there are more",
   async (t) => {
     const { id } = await createTestOrganization(t.context.db);
-    const writer = createRegistrationWriter({ db: t.context.db, clock: systemClock });
     for (const mode of ["live", "test", "live"] as const) {
-      await writer.register(registrationOf(id, { mode, attribution: "crowd" }));
+      await registerFor(t.context.db, id, { mode, attribution: "crowd" });
     }
     const all = await find(t, "crowd");
     t.is(all.records.length, 3);
@@ -250,9 +241,7 @@ test.serial(
     const some = await find(t, "crowd", "--limit", "2");
     t.is(some.records.length, 2);
     t.true(some.has_more);
-    const human = await runImpact(["find", "crowd", "--limit", "2"], {
-      env: { DATABASE_URL: t.context.databaseUrl },
-    });
+    const human = await impactOf(t)("find", "crowd", "--limit", "2");
     t.regex(human.stdout, /found by +attribution\n/u);
     t.regex(human.stdout, /next +impact usage explain /u);
     t.regex(human.stderr, /There are more records/u);
@@ -296,7 +285,6 @@ const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
 const BECAUSE = ["--reason", "ticket 12"] as const;
 
 test("what does not exist is named with the command that finds it", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
   const runs: readonly (readonly [args: readonly string[], message: string])[] = [
     ...[
       ["org", "show", ID],
@@ -333,7 +321,7 @@ test("what does not exist is named with the command that finds it", async (t) =>
     ],
   ];
   for (const [args, message] of runs) {
-    const { exitCode, stderr } = await runImpact(args, { env });
+    const { exitCode, stderr } = await impactOf(t)(...args);
     t.is(exitCode, 3, args.join(" "));
     t.is(stderr, `impact: ${message}\n`);
   }

@@ -1,10 +1,23 @@
+import { z } from "zod";
+import { refundWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { refund } from "../../workflows/refund.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { readJson, runImpact } from "./runImpact.ts";
-import { listed, setUp, startRefund } from "./workflowSetup.ts";
+import { setUp } from "./workflowSetup.ts";
 
 const test = testWithDatabase();
+
+/** Starts the workflow of a refund on a task queue without workers. */
+const startRefund = async ({ client, deployment }: Awaited<ReturnType<typeof setUp>>) => {
+  const id = crypto.randomUUID();
+  const workflowId = refundWorkflowId(deployment, id);
+  await client.workflow.start(refund, { workflowId, taskQueue: "without-workers", args: [id] });
+  return { workflowId };
+};
+
+/** What `workflow list --json` prints. */
+const listed = z.array(z.looseObject({ workflow_id: z.string(), status: z.string() }));
 
 test.serial("workflows are listed by type and status", async (t) => {
   const scene = await setUp(t);

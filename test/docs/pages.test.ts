@@ -7,15 +7,13 @@ import { pino } from "pino";
 import { Registry } from "prom-client";
 import { z } from "zod";
 import { addLoadMetrics, createApiMetrics } from "../../api/http/createApiMetrics.ts";
-import { buildProgram } from "../../cli/buildProgram.ts";
-import { createConnections } from "../../cli/connections.ts";
 import { EVENT_DATA, STORE_EVENT_DATA } from "../../modules/events/events.rules.ts";
 import { PING, WEBHOOK_TYPES } from "../../modules/events/webhooks.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { parseConfig } from "../../runtime/config/config.ts";
 import { addHealthMetrics, addPoolMetrics } from "../../runtime/gauges.ts";
 import { addDatabaseMetrics } from "../../worker/addDatabaseMetrics.ts";
 import { createWorkerMetrics } from "../../worker/createWorkerMetrics.ts";
+import { buildTestProgram } from "../cli/runImpact.ts";
 import { SHOTS } from "../dashboard/screenshots.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -174,11 +172,7 @@ test("docs/webhooks.md has every type of event, which endpoints can choose", asy
 });
 
 test("every command in the documentation exists, with its options", async (t) => {
-  const program = await buildProgram({
-    io: { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr, json: false },
-    connections: createConnections(() => parseConfig({})),
-    clock: systemClock,
-  });
+  const program = await buildTestProgram();
   const problems: string[] = [];
   let checked = 0;
   for await (const page of glob(PAGES_WITH_COMMANDS, { cwd: ROOT })) {
