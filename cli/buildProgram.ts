@@ -30,7 +30,6 @@ const optionDescription: Help["optionDescription"] = (option) =>
 const subcommandTerm: Help["subcommandTerm"] = (command) =>
   command.parent?.parent === null ? command.name() : new Help().subcommandTerm(command);
 
-/** Adds the options and subcommands of a command. */
 type Define = (command: Command, context: CliContext) => void;
 
 type Entry = { readonly description: string; readonly load: () => Promise<Define> };

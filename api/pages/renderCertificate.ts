@@ -26,7 +26,6 @@ const registeredOf = (item: ItemJson): number =>
 const remainingOf = (item: ItemJson): number =>
   item.state === "refunded" ? 0 : registeredOf(item) - ("refunded" in item ? item.refunded : 0);
 
-/** Adds up the donations, by the charities that get them. */
 const sumDonations = (items: readonly ItemJson[], cents: number): Sum => {
   const number = formatCents(cents);
   const charities = new Set(items.flatMap((item) => ("charity" in item ? item.charity.name : [])));
@@ -78,7 +77,6 @@ const allPlanted = (count: number): string =>
 
 const NOTHING_LEFT = "Nothing: all of it was refunded.";
 
-/** Says what is proven. */
 const explainProof = (item: RegistrationJson): string => {
   const { state, simulated, planted, verification } = item;
   if (item.type === "bottles") {
@@ -199,13 +197,11 @@ const renderPlace = (items: readonly ItemJson[], root: string): Markup | null =>
       </section>`;
 };
 
-/** The first trees of which there is a photo. */
 export const findPictured = ({ items }: CertificateJson): RegistrationJson | undefined =>
   items
     .filter((item) => item.type !== "donation")
     .find(({ photo_url: photoUrl }) => photoUrl !== null);
 
-/** Renders a photo of the planted trees; null before there is one. */
 const renderPhoto = (certificate: CertificateJson): Markup | null => {
   const pictured = findPictured(certificate);
   if (pictured === undefined) {

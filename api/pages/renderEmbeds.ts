@@ -10,7 +10,6 @@ const PADDING = 9;
 
 const widthOf = (text: string): number => Math.round(text.length * LETTER) + 2 * PADDING;
 
-/** Without data, the badge has zero trees. */
 const NO_TREES: Omit<Figure, "kind" | "detail"> = {
   number: "0",
   label: "trees registered",

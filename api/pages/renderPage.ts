@@ -41,7 +41,6 @@ const renderTile = ({ number, label, detail }: Figure): Markup =>
     <p>${detail}</p>
   </div>`;
 
-/** Renders the headline and what follows from it. */
 const renderHero = (view: DashboardView): Markup => {
   const { figures, progress, simulation } = view;
   const [headline, ...others] = figures;

@@ -56,7 +56,6 @@ type ExportContext = ListContext & BillingContext;
 
 type ReadRows = (context: ExportContext, owner: AccountMode, range: Range) => Rows;
 
-/** From the first record to the last. */
 const ALL = { startingAfter: null, limit: null } as const;
 
 const registrationsOf =

@@ -18,7 +18,6 @@ type Shown = Readonly<Record<string, unknown>>;
 
 type Account = Pick<FoundRecords["accounts"][number], "accountId" | "accountType">;
 
-/** The command for an account's overview. */
 const accountCommand = ({ accountType, accountId }: Account): string =>
   `impact ${accountType === "store" ? "store" : "org"} show ${accountId}`;
 

@@ -7,7 +7,6 @@ import { createGunzip } from "node:zlib";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import type { Io } from "../io.ts";
 
-/** Returns the error for a file argument that cannot be read. */
 export const unreadableFileError = (path: string, error: unknown): CommandError =>
   new CommandError(EXIT.usage, `${path} cannot be read: ${describeError(error)}.`, {
     cause: error,
@@ -42,9 +41,7 @@ export const peek = async (
 
 const CHUNK_BYTES = 256 * 1024;
 
-/** A file, or standard input. */
 export type Input = {
-  /** How messages name it. */
   readonly name: string;
   /** Decompressed, if the input is compressed. */
   readonly bytes: AsyncIterable<Buffer>;

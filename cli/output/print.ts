@@ -81,7 +81,6 @@ export const printObjects = ({ stdout }: Io, objects: readonly Fields[]): void =
   stdout.write(formatTable(names.map(labelOf), rows, stdout));
 };
 
-/** Returns objects with some of their fields. */
 export const only = (rows: readonly Fields[], names: readonly string[]): readonly Fields[] =>
   rows.map((row) => Object.fromEntries(names.map((name) => [name, row[name]])));
 

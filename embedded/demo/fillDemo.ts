@@ -89,7 +89,6 @@ const createAccounts = async (context: DemoContext) => {
   return { organization, store };
 };
 
-/** Returns the writes of an organization. */
 const createOrganizationWrites = (context: DemoContext, accountId: string) => {
   const owner = { accountId, mode: "live" } as const;
   const writer = createRegistrationWriter(context);
@@ -132,7 +131,6 @@ const createOrganizationWrites = (context: DemoContext, accountId: string) => {
   };
 };
 
-/** Returns the writes of a store. */
 const createStoreWrites = (context: DemoContext, accountId: string) => {
   const writeOf = (operation: StoreOperation) =>
     ({ accountId, mode: "live", operation, idempotency: null, responseBody: "" }) as const;
@@ -179,7 +177,6 @@ const createStoreWrites = (context: DemoContext, accountId: string) => {
   };
 };
 
-/** Orders all trees, and polls the orders that are not finished. */
 const plant = async (context: DemoContext, finished: Set<number>): Promise<void> => {
   await createPlantingOrders(context, NEVER);
   for (const { id } of await listPlantingOrders(context.db, { limit: 1000 })) {

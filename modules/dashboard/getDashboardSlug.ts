@@ -41,6 +41,5 @@ export const getDashboardSlug = async (
   return insertDashboard(db, { accountId, slug: newSlug(name), createdAt: clock.now() });
 };
 
-/** Creates the lookup of dashboards by a slug. */
 export const createSlugLookup = (db: CommonQueryMethods): LookUp<FoundDashboard> =>
   createLookups((slugs) => findDashboards(db, slugs));

@@ -22,7 +22,6 @@ export const inAccount = (accountId: string | null): FragmentSqlToken =>
 
 const eventRow = z.strictObject({ id: z.bigint() });
 
-/** The condition that a row of `meter_event` is the one that is looked up. */
 export const isMeterEvent = (event: NonNullable<Lookup["meterEvent"]>): FragmentSqlToken =>
   "id" in event
     ? sql.fragment`meter_event.id = ${event.id}::bigint`

@@ -59,7 +59,6 @@ export const findRecords = async (
     meterEvents: meterEvent ? [meterEvent] : [],
     registrations,
     donations: lists.donations.slice(0, limit),
-    /** Whether there are more records than the limit. */
     hasMore: Object.values(lists).some(({ length }) => length > limit),
   };
   await recordSearch(context, [...registrations, ...found.donations]);

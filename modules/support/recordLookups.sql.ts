@@ -111,7 +111,6 @@ const TABLES = {
 /** A way to find records: what the text is then, and a query of the ids and times of the records. */
 type Search = { readonly foundBy: FoundBy; readonly rows: FragmentSqlToken };
 
-/** Returns what creates the searches of a table. */
 const createSearches = (table: RecordTable, { text, accountId, limit }: Lookup) => {
   const record = sql.identifier([table]);
   const { kinds, isOfKind } = TABLES[table];
