@@ -106,6 +106,20 @@ export const openTestPool = async (
   return db;
 };
 
+/** Connects for some work. */
+export const withClient = async <Result>(
+  url: string,
+  work: (client: Client) => Promise<Result>,
+): Promise<Result> => {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  try {
+    return await work(client);
+  } finally {
+    await client.end();
+  }
+};
+
 /** Connects until the test ends. */
 export const openClient = async (t: ExecutionContext, url: string): Promise<Client> => {
   const client = new Client({ connectionString: url });
@@ -155,13 +169,12 @@ const createDatabase = async (
   readOptions: (admin: Client) => Promise<string> | string,
 ): Promise<string> => {
   const database = `test_${crypto.randomUUID().replaceAll("-", "_")}`;
-  const admin = new Client({ connectionString: ADMIN_URL });
-  await admin.connect();
-  await admin.query(`CREATE DATABASE ${database} ${STRATEGY} ${await readOptions(admin)}`);
-  t.teardown(async () => {
-    await admin.query(`DROP DATABASE ${database} WITH (FORCE)`);
-    await admin.end();
-  });
+  await withClient(ADMIN_URL, async (admin) =>
+    admin.query(`CREATE DATABASE ${database} ${STRATEGY} ${await readOptions(admin)}`),
+  );
+  t.teardown(() =>
+    withClient(ADMIN_URL, (admin) => admin.query(`DROP DATABASE ${database} WITH (FORCE)`)),
+  );
   return database;
 };
 
