@@ -31,46 +31,43 @@ const find = async (t: ExecutionContext<DatabaseContext>, ...args: readonly stri
   return { ...answer.parse(readJson(run)), exitCode: run.exitCode };
 };
 
-test.serial(
-  "a shop's order is found with and without #, by its customer and by the key of its request",
-  async (t) => {
-    const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
-    const headers = { ...store.live, "Idempotency-Key": "shop-key-1" };
-    await post("/app/api/plant", headers, {
-      trees: 3,
-      customer_name: "Ann Lee-Müller",
-      order_id: "#1001",
-      customer_email: "Ann@Example.com",
-      customer_id: "gid://shopify/Customer/7701",
-    });
+test.serial("a shop's order is found by its number, customer and request's key", async (t) => {
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
+  const headers = { ...store.live, "Idempotency-Key": "shop-key-1" };
+  await post("/app/api/plant", headers, {
+    trees: 3,
+    customer_name: "Ann Lee-Müller",
+    order_id: "#1001",
+    customer_email: "Ann@Example.com",
+    customer_id: "gid://shopify/Customer/7701",
+  });
 
-    for (const [text, by] of [
-      ["1001", "order"],
-      ["#1001", "order"],
-      ["ann@example.COM", "customer_email"],
-      ["lee-mü", "customer_name"],
-      ["gid://shopify/Customer/7701", "customer_id"],
-      ["shop-key-1", "idempotency_key"],
-    ] as const) {
-      const { records, exitCode } = await find(t, text);
-      t.is(exitCode, 0);
-      t.is(records.length, 1, text);
-      t.like(records[0], {
-        record: "registration",
-        found_by: [by],
-        account_id: store.id,
-        account_type: "store",
-        count: 3,
-        remaining_count: 3,
-        billing: "not_billed",
-        evidence: "registered",
-      });
-    }
-    const other = await createTestOrganization(t.context.db);
-    t.deepEqual((await find(t, "1001", "--org", other.id)).records, []);
-    t.is((await find(t, "1001", "--org", store.id)).records.length, 1);
-  },
-);
+  for (const [text, by] of [
+    ["1001", "order"],
+    ["#1001", "order"],
+    ["ann@example.COM", "customer_email"],
+    ["lee-mü", "customer_name"],
+    ["gid://shopify/Customer/7701", "customer_id"],
+    ["shop-key-1", "idempotency_key"],
+  ] as const) {
+    const { records, exitCode } = await find(t, text);
+    t.is(exitCode, 0);
+    t.is(records.length, 1, text);
+    t.like(records[0], {
+      record: "registration",
+      found_by: [by],
+      account_id: store.id,
+      account_type: "store",
+      count: 3,
+      remaining_count: 3,
+      billing: "not_billed",
+      evidence: "registered",
+    });
+  }
+  const other = await createTestOrganization(t.context.db);
+  t.deepEqual((await find(t, "1001", "--org", other.id)).records, []);
+  t.is((await find(t, "1001", "--org", store.id)).records.length, 1);
+});
 
 test.serial("a registration is found by id, refund, key, attribution or meter event", async (t) => {
   const scene = await setUpUsage(t);
@@ -228,25 +225,22 @@ test.serial("the planting order and its stage are shown", async (t) => {
   t.is(typeof records[0]?.["planting_order"], "string");
 });
 
-test.serial(
-  "the newest records are shown up to the limit, and it is said that there are more",
-  async (t) => {
-    const { id } = await createTestOrganization(t.context.db);
-    for (const mode of ["live", "test", "live"] as const) {
-      await registerFor(t.context.db, id, { mode, attribution: "crowd" });
-    }
-    const all = await find(t, "crowd");
-    t.is(all.records.length, 3);
-    t.false(all.has_more);
-    const some = await find(t, "crowd", "--limit", "2");
-    t.is(some.records.length, 2);
-    t.true(some.has_more);
-    const human = await impactOf(t)("find", "crowd", "--limit", "2");
-    t.regex(human.stdout, /found by +attribution\n/u);
-    t.regex(human.stdout, /next +impact usage explain /u);
-    t.regex(human.stderr, /There are more records/u);
-  },
-);
+test.serial("the newest records are shown, and it is said that there are more", async (t) => {
+  const { id } = await createTestOrganization(t.context.db);
+  for (const mode of ["live", "test", "live"] as const) {
+    await registerFor(t.context.db, id, { mode, attribution: "crowd" });
+  }
+  const all = await find(t, "crowd");
+  t.is(all.records.length, 3);
+  t.false(all.has_more);
+  const some = await find(t, "crowd", "--limit", "2");
+  t.is(some.records.length, 2);
+  t.true(some.has_more);
+  const human = await impactOf(t)("find", "crowd", "--limit", "2");
+  t.regex(human.stdout, /found by +attribution\n/u);
+  t.regex(human.stdout, /next +impact usage explain /u);
+  t.regex(human.stderr, /There are more records/u);
+});
 
 test("a search that shows customers of stores adds an entry with counts for each store", async (t) => {
   const { db } = t.context;

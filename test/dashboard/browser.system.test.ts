@@ -105,24 +105,21 @@ test.serial("pages without content are accessible", async (t) => {
   t.is(await unknown.page.locator("h1").innerText(), "No such page");
 });
 
-test.serial(
-  "the page works without scripts, and the keyboard reaches its link and map",
-  async (t) => {
-    const scene = await openFilled(t);
-    const { page } = await visit(t, scene.page, { ...DESKTOP, javaScript: false });
-    t.is(await page.locator("script").count(), 0);
-    await page.keyboard.press("Tab");
-    t.is(await page.locator(":focus").innerText(), "Skip to content");
-    const point = page.locator(".point").first();
-    await point.focus();
-    await page.keyboard.press("Enter");
-    const project = page.locator(".project:target");
-    t.true(await project.isVisible());
-    t.true(
-      (await point.getAttribute("aria-label"))?.includes(await project.locator("h3").innerText()),
-    );
-  },
-);
+test.serial("without scripts the page works, and the keyboard reaches its map", async (t) => {
+  const scene = await openFilled(t);
+  const { page } = await visit(t, scene.page, { ...DESKTOP, javaScript: false });
+  t.is(await page.locator("script").count(), 0);
+  await page.keyboard.press("Tab");
+  t.is(await page.locator(":focus").innerText(), "Skip to content");
+  const point = page.locator(".point").first();
+  await point.focus();
+  await page.keyboard.press("Enter");
+  const project = page.locator(".project:target");
+  t.true(await project.isVisible());
+  t.true(
+    (await point.getAttribute("aria-label"))?.includes(await project.locator("h3").innerText()),
+  );
+});
 
 test.serial("the largest numbers fit the page and the card at every width", async (t) => {
   const scene = await openFilled(t);
@@ -175,26 +172,23 @@ test.serial("the card fits an iframe on another site and links to the page", asy
   );
 });
 
-test.serial(
-  "page and certificate print in light colors, the certificate on one sheet",
-  async (t) => {
-    const scene = await openFilled(t);
-    const view = { ...DESKTOP, colorScheme: "dark" } as const;
-    const { page } = await visit(t, scene.page, view);
-    t.false(await page.locator(".printed").isVisible());
-    await page.emulateMedia({ media: "print" });
-    const colors: unknown = await page.evaluate(
-      "(({ color, backgroundColor }) => [color, backgroundColor])(getComputedStyle(document.body))",
-    );
-    t.deepEqual(colors, ["rgb(24, 35, 29)", "rgb(255, 255, 255)"]);
-    t.false(await page.locator(".share").isVisible());
-    t.true(await page.locator(".printed").isVisible());
+test.serial("page and certificate print in light colors, the latter on one sheet", async (t) => {
+  const scene = await openFilled(t);
+  const view = { ...DESKTOP, colorScheme: "dark" } as const;
+  const { page } = await visit(t, scene.page, view);
+  t.false(await page.locator(".printed").isVisible());
+  await page.emulateMedia({ media: "print" });
+  const colors: unknown = await page.evaluate(
+    "(({ color, backgroundColor }) => [color, backgroundColor])(getComputedStyle(document.body))",
+  );
+  t.deepEqual(colors, ["rgb(24, 35, 29)", "rgb(255, 255, 255)"]);
+  t.false(await page.locator(".share").isVisible());
+  t.true(await page.locator(".printed").isVisible());
 
-    const certificate = await visit(t, await certificateOf(t, scene), view);
-    const pdf = await certificate.page.pdf({ format: "A4", preferCSSPageSize: true });
-    t.is(pdf.toString("latin1").match(/\/Type ?\/Page\b/gu)?.length, 1);
-  },
-);
+  const certificate = await visit(t, await certificateOf(t, scene), view);
+  const pdf = await certificate.page.pdf({ format: "A4", preferCSSPageSize: true });
+  t.is(pdf.toString("latin1").match(/\/Type ?\/Page\b/gu)?.length, 1);
+});
 
 test.serial("in forced colors, charts and logo differ from what is behind them", async (t) => {
   const scene = await openFilled(t);
@@ -247,46 +241,40 @@ test.serial("long names without spaces fit the page, the card and certificates",
   }
 });
 
-test.serial(
-  "hostile texts are text on the page, the card, the badge and the certificate",
-  async (t) => {
-    const scene = await openFilled(t, { name: HOSTILE });
-    await scene.setProfile({ story: HOSTILE, homeUrl: `https://a.example/${HOSTILE}` });
-    const urls = ["", "/card", "/badge.svg"].map((path) => scene.page + path);
-    for (const url of [...urls, await certificateOf(t, scene)]) {
-      const { page, problems } = await visit(t, url, { width: 800, height: 600 });
-      t.deepEqual(problems, []);
-      t.is(await page.locator("script").count(), 0);
-      t.is(await page.locator("img[src=x]").count(), 0);
-      t.not(await page.title(), "owned");
-      t.true((await page.content()).includes("&lt;script&gt;"));
+test.serial("hostile texts are text on the page, card, badge and certificate", async (t) => {
+  const scene = await openFilled(t, { name: HOSTILE });
+  await scene.setProfile({ story: HOSTILE, homeUrl: `https://a.example/${HOSTILE}` });
+  const urls = ["", "/card", "/badge.svg"].map((path) => scene.page + path);
+  for (const url of [...urls, await certificateOf(t, scene)]) {
+    const { page, problems } = await visit(t, url, { width: 800, height: 600 });
+    t.deepEqual(problems, []);
+    t.is(await page.locator("script").count(), 0);
+    t.is(await page.locator("img[src=x]").count(), 0);
+    t.not(await page.title(), "owned");
+    t.true((await page.content()).includes("&lt;script&gt;"));
+  }
+});
+
+test.serial("the API's page follows the color scheme, and all text has contrast", async (t) => {
+  const { url } = await startStandaloneApi(t, t.context);
+
+  for (const colorScheme of ["light", "dark"] as const) {
+    const { page, problems } = await visit(t, `${url}/docs`, { ...DESKTOP, colorScheme });
+    for (const operation of ["registerTrees", "listTrees"]) {
+      await page.locator(`#operations-trees-${operation} .opblock-summary-control`).click();
+      await page
+        .locator(`#operations-trees-${operation} .opblock-body .responses-wrapper`)
+        .waitFor();
     }
-  },
-);
+    const isDark = await page.evaluate("document.documentElement.matches('.dark-mode')");
+    const violations = await auditAccessibility(page);
 
-test.serial(
-  "the page of the API description follows the visitor's color scheme, and all text has contrast",
-  async (t) => {
-    const { url } = await startStandaloneApi(t, t.context);
-
-    for (const colorScheme of ["light", "dark"] as const) {
-      const { page, problems } = await visit(t, `${url}/docs`, { ...DESKTOP, colorScheme });
-      for (const operation of ["registerTrees", "listTrees"]) {
-        await page.locator(`#operations-trees-${operation} .opblock-summary-control`).click();
-        await page
-          .locator(`#operations-trees-${operation} .opblock-body .responses-wrapper`)
-          .waitFor();
-      }
-      const isDark = await page.evaluate("document.documentElement.matches('.dark-mode')");
-      const violations = await auditAccessibility(page);
-
-      t.is(isDark, colorScheme === "dark");
-      t.deepEqual(problems, [], colorScheme);
-      t.deepEqual(
-        violations.filter((violation) => violation.startsWith("color-contrast")),
-        [],
-        colorScheme,
-      );
-    }
-  },
-);
+    t.is(isDark, colorScheme === "dark");
+    t.deepEqual(problems, [], colorScheme);
+    t.deepEqual(
+      violations.filter((violation) => violation.startsWith("color-contrast")),
+      [],
+      colorScheme,
+    );
+  }
+});

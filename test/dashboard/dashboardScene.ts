@@ -47,8 +47,15 @@ export const openDashboard = async (
   const { db } = t.context;
   const setup = await setUpPlanting(db, options);
   const { clock, deps, organization, register } = setup;
+  /** Serves the interface by another process, whose caches are empty. */
   const serve = (publicBaseUrl: string | null = null) =>
     startStandaloneApi(t, { db, clock, planting: deps.planting, publicBaseUrl });
+  /** Has all trees planted and verified. */
+  const plant = async (): Promise<void> => {
+    await setup.createOrders();
+    await setup.place();
+    await setup.pass(3 * STAGE_MS);
+  };
   const { url } = await serve();
   const path = `/dashboard/${await getDashboardSlug(deps, organization.id)}`;
   return {
@@ -57,20 +64,14 @@ export const openDashboard = async (
     url,
     /** The page's URL. */
     page: url + path,
-    /** Serves the dashboard by another process, whose cache is empty, and returns its URL. */
+    /** Returns the page's URL at another process. */
     serveAgain: async (publicBaseUrl?: string): Promise<string> =>
       (await serve(publicBaseUrl)).url + path,
     /** Sets what the organization's public pages say about it. */
     setProfile: (profile: ProfileChanges) =>
       updateOrganization({ db, clock, actor: SERVICE }, organization.id, { profile }),
-    /** Registers trees and has them planted and verified. Returns the id of the registration. */
-    plant: async (count: number): Promise<string> => {
-      const id = await register(count);
-      await setup.createOrders();
-      await setup.place();
-      await setup.pass(3 * STAGE_MS);
-      return id;
-    },
+    serve,
+    plant,
     /** Fills a year: trees and bottles each month, donations, and orders at several sites, some not yet planted. */
     fillYear: async (): Promise<void> => {
       for (let month = 0; month < 12; month += 1) {
@@ -80,8 +81,7 @@ export const openDashboard = async (
         await register(5000, { mode: "test" });
         await setup.createOrders();
       }
-      await setup.place();
-      await setup.pass(3 * STAGE_MS);
+      await plant();
       await register(1234);
       await db.query(sql.typeAlias("void")`
         INSERT INTO donor (account_id, mode, count, amount_cents) VALUES (${organization.id}, 'live', 2, 129999)

@@ -83,8 +83,9 @@ test.serial("badge and card may be embedded anywhere, the page in no frame", asy
 });
 
 test.serial("the page allows photos of hosts that add nothing else to its policy", async (t) => {
-  const { plant, organization, page, serveAgain } = await openDashboard(t);
-  await plant(10);
+  const { register, plant, organization, page, serveAgain } = await openDashboard(t);
+  await register(10);
+  await plant();
   const policyWith = async (...urls: readonly string[]): Promise<string> => {
     await t.context.db.query(sql.typeAlias("void")`
       UPDATE planting_fact
@@ -136,8 +137,9 @@ test.serial("beside trees of a real partner no simulated ones count", async (t) 
 });
 
 test.serial("photos of trees that were all refunded are not shown", async (t) => {
-  const { plant, refund, serveAgain } = await openDashboard(t);
-  const id = await plant(10);
+  const { register, plant, refund, serveAgain } = await openDashboard(t);
+  const id = await register(10);
+  await plant();
   await refund(id, 4);
   const shown = await readPage(await serveAgain());
   t.true(shown.includes("Evidence of the verification of 6 trees"));
