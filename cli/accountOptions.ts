@@ -28,7 +28,7 @@ export const accountOption = () =>
 export const requiredAccount = () => accountOption().makeOptionMandatory();
 
 export const requiredOrganization = () =>
-  new Option("--org <organization>", "id, name or Stripe customer of the organization")
+  new Option("--org <organization>", ORGANIZATION[1])
     .argParser(parseSearchText)
     .makeOptionMandatory();
 

@@ -1,8 +1,7 @@
 import { readDonationTotals } from "../charities/donationTotals.sql.ts";
-import { findDashboards } from "./dashboards.sql.ts";
 import { verifiedBy } from "./certificate.rules.ts";
-import { listVerifications } from "./verifications.sql.ts";
-import type { VerifiedTrees } from "./verifications.sql.ts";
+import { findDashboards, listVerifications } from "./dashboards.sql.ts";
+import type { VerifiedTrees } from "./dashboards.sql.ts";
 import { findProfile } from "../accounts/profiles.sql.ts";
 import { listLatestMedia } from "../planting/sites.sql.ts";
 import { listPlantedSites } from "../planting/tallies.sql.ts";
