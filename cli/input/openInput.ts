@@ -1,5 +1,5 @@
 import { constants, createReadStream } from "node:fs";
-import { access, readFile, stat } from "node:fs/promises";
+import { access, stat } from "node:fs/promises";
 import { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
@@ -104,10 +104,5 @@ export const openInput = async (path: string, io: Io): Promise<Input> => {
 };
 
 /** Reads a whole text from a file, or from standard input for `-`. */
-export const readText = async ({ stdin }: Io, path: string): Promise<string> => {
-  try {
-    return path === "-" ? await text(stdin) : await readFile(path, "utf8");
-  } catch (error) {
-    throw unreadableFileError(path, error);
-  }
-};
+export const readText = async (io: Io, path: string): Promise<string> =>
+  text((await openInput(path, io)).bytes);

@@ -13,6 +13,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { addHealthMetrics, addPoolMetrics } from "../../runtime/gauges.ts";
 import { addDatabaseMetrics } from "../../worker/addDatabaseMetrics.ts";
 import { createWorkerMetrics } from "../../worker/createWorkerMetrics.ts";
+import { READY } from "../api/testContext.ts";
 import { buildTestProgram } from "../cli/runImpact.ts";
 import { SHOTS } from "../dashboard/screenshots.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -218,12 +219,7 @@ const listExported = async (
   addLoadMetrics(api.registry, { openLists: () => 0, queueLength: () => 0 });
   const logger = pino({ level: "silent" });
   const worker = createWorkerMetrics({ db: t.context.db, clock: systemClock, logger });
-  addHealthMetrics(worker.registry, () => ({
-    status: "ok",
-    database: "ok",
-    clock: "ok",
-    temporal: "ok",
-  }));
+  addHealthMetrics(worker.registry, () => READY);
   addPoolMetrics(worker.registry, { main: t.context.db });
   // Metrics of the database are exported once they have been read.
   const database = new Registry();
