@@ -31,6 +31,20 @@ const find = async (t: ExecutionContext<DatabaseContext>, ...args: readonly stri
   return { ...answer.parse(readJson(run)), exitCode: run.exitCode };
 };
 
+/** Checks that each text finds one record, with these fields. */
+const findsOne = async (
+  t: ExecutionContext<DatabaseContext>,
+  texts: readonly string[],
+  expected: object,
+): Promise<void> => {
+  for (const text of texts) {
+    const { records, exitCode } = await find(t, text);
+    t.is(exitCode, 0, text);
+    t.is(records.length, 1, text);
+    t.like(records[0], expected, text);
+  }
+};
+
 test.serial("a shop's order is found by its number, customer and request's key", async (t) => {
   const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const headers = { ...store.live, "Idempotency-Key": "shop-key-1" };
@@ -50,10 +64,7 @@ test.serial("a shop's order is found by its number, customer and request's key",
     ["gid://shopify/Customer/7701", "customer_id"],
     ["shop-key-1", "idempotency_key"],
   ] as const) {
-    const { records, exitCode } = await find(t, text);
-    t.is(exitCode, 0);
-    t.is(records.length, 1, text);
-    t.like(records[0], {
+    await findsOne(t, [text], {
       record: "registration",
       found_by: [by],
       account_id: store.id,
@@ -85,17 +96,13 @@ test.serial("a registration is found by id, refund, key, attribution or meter ev
   `);
   await insertTestKeys(t.context.db, "registration", "plant", scene.id);
 
-  for (const text of [id, id.toUpperCase(), `refund-${id}`, "cart-77", "spring sale"]) {
-    const { records } = await find(t, text);
-    t.is(records.length, 1, text);
-    t.like(records[0], {
-      id,
-      count: 5,
-      refunded_count: 2,
-      billing: "corrected",
-      next: `impact usage explain ${id}`,
-    });
-  }
+  await findsOne(t, [id, id.toUpperCase(), `refund-${id}`, "cart-77", "spring sale"], {
+    id,
+    count: 5,
+    refunded_count: 2,
+    billing: "corrected",
+    next: `impact usage explain ${id}`,
+  });
   for (const text of [identifier, String(event)]) {
     const { records } = await find(t, text);
     t.deepEqual(
@@ -149,27 +156,12 @@ test.serial("refund keys, accounts, Stripe customers and donations are found", a
     body: { id, idempotency_key: "back-1" },
   });
 
-  t.like((await find(t, "return-9")).records[0], {
-    id: registration.id,
-    found_by: ["refund_idempotency_key"],
-    mode: "test",
-  });
-  for (const text of [id, `refund-${id}`, "gift-1", "tide", "back-1"]) {
-    t.like((await find(t, text)).records[0], {
-      record: "donation",
-      id,
-      amount_cents: 2500,
-      refunded: true,
-      next: null,
-    });
-  }
-  for (const text of [accountId, "cus_Find1"]) {
-    t.like((await find(t, text)).records[0], {
-      record: "organization",
-      id: accountId,
-      next: `impact org show ${accountId}`,
-    });
-  }
+  const ofRefund = { id: registration.id, found_by: ["refund_idempotency_key"], mode: "test" };
+  await findsOne(t, ["return-9"], ofRefund);
+  const donation = { record: "donation", id, amount_cents: 2500, refunded: true, next: null };
+  await findsOne(t, [id, `refund-${id}`, "gift-1", "tide", "back-1"], donation);
+  const next = `impact org show ${accountId}`;
+  await findsOne(t, [accountId, "cus_Find1"], { record: "organization", id: accountId, next });
 });
 
 test.serial("a record is found by a value in its metadata, at any depth", async (t) => {
@@ -177,12 +169,8 @@ test.serial("a record is found by a value in its metadata, at any depth", async 
   for (const metadata of [{ order: "#A-2001" }, { shop: { orders: [2001, "x"] } }, { order: 7 }]) {
     await registerFor(t.context.db, id, { metadata });
   }
-  for (const text of ["#A-2001", "A-2001", "2001", "#2001"]) {
-    const { records } = await find(t, text);
-    t.is(records.length, 1, text);
-    t.like(records[0], { found_by: ["metadata"], account_id: id });
-  }
-  t.is((await find(t, "7")).records.length, 1);
+  const texts = ["#A-2001", "A-2001", "2001", "#2001", "7"];
+  await findsOne(t, texts, { found_by: ["metadata"], account_id: id });
 });
 
 test.serial("accounts and keys are found by what an operator sees of them", async (t) => {
