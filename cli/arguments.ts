@@ -5,9 +5,7 @@ import type { Mode } from "../modules/records/owner.rules.ts";
 import { SHORT_TEXT_LENGTH, text } from "../modules/records/fields.rules.ts";
 import { importedId } from "../modules/records/recordIds.rules.ts";
 
-/*
- * Parsers of arguments. Commander shows their error messages after the name of the argument.
- */
+/* Parsers of arguments. Commander shows their error messages after the name of the argument. */
 
 export const parserOf =
   <Value>(schema: z.ZodType<Value>, mustBe: string) =>

@@ -13,9 +13,7 @@ import { logoUrl } from "./renderDocument.ts";
 import type { PageLinks } from "./renderDocument.ts";
 import { colorsOf } from "./styles.ts";
 
-/*
- * The presenter of a dashboard: what the page, the card, the badge and the JSON say about each number.
- */
+/* What the page, the card, the badge and the JSON of a dashboard say about each number. */
 
 /** One number, in the words of all formats. */
 export type Figure = {

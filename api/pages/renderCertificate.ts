@@ -37,10 +37,7 @@ const sumDonations = (items: readonly ItemJson[], cents: number): Sum => {
 
 const conjunction = new Intl.ListFormat("en-US", { type: "conjunction" });
 
-/**
- * Returns what counts now: the sum of the trees, or of what there is instead, and the other sums; and below it what to say about
- * refunds.
- */
+/** Returns the sums that count now, the first one apart, and what to say about refunds. */
 const headlineOf = ({ items, state }: CertificateJson) => {
   const isPart =
     state !== "refunded" && items.some((item) => remainingOf(item) < registeredOf(item));

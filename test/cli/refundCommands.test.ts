@@ -11,6 +11,7 @@ import { testWithDatabase } from "../support/database.ts";
 const test = testWithDatabase();
 
 const REASON = ["--reason", "wrong order", "--as", "ada"];
+const THREE_UNITS = ["--count", "3", ...REASON, "--json"];
 
 test.serial("an operator refunds a part, once for each key; a dry run says so", async (t) => {
   const scene = await setUpUsage(t);
@@ -84,16 +85,7 @@ test.serial("an operator and an organization may refund with the same key", asyn
   const [id, other] = [await plant(10), await plant(4)];
   const impact = impactOf(t);
   const refundAsOperator = (registration: string, idempotencyKey: string) =>
-    impact(
-      "refund",
-      registration,
-      "--count",
-      "3",
-      "--idempotency-key",
-      idempotencyKey,
-      ...REASON,
-      "--json",
-    );
+    impact("refund", registration, "--idempotency-key", idempotencyKey, ...THREE_UNITS);
   const refundAsClient = async (registration: string, idempotencyKey: string) => {
     const body = { id: registration, count: 2, idempotency_key: idempotencyKey };
     const response = await call("POST", "/refund/trees", { key, body });
