@@ -180,7 +180,6 @@ const entries = z.array(
   z.looseObject({ reason: z.string().nullable(), details: z.record(z.string(), z.unknown()) }),
 );
 
-/** Returns all names in a JSON value. */
 const namesIn = (value: unknown): readonly string[] => {
   const names: string[] = [];
   JSON.stringify(value, (name, inner: unknown) => {

@@ -309,7 +309,6 @@ test("what does not exist is named with the command that finds it", async (t) =>
   }
 });
 
-/** Returns how PostgreSQL looks a text up. */
 const planOf = async (
   connection: CommonQueryMethods,
   table: "registration" | "donation",

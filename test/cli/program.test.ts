@@ -18,7 +18,6 @@ const test = testWithDatabase();
 
 const program = await buildTestProgram();
 
-/** Returns the words of every command, including groups. */
 const commandLines = (
   command: CommandUnknownOpts,
   before: readonly string[] = [],

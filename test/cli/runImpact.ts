@@ -63,10 +63,8 @@ export const buildTestProgram = (args?: readonly string[]) => {
   return buildProgram({ io, connections, clock: systemClock }, args);
 };
 
-/** Parses the JSON that a command printed. */
 export const readJson = ({ stdout }: Run): unknown => JSON.parse(stdout);
 
-/** Returns a function that runs the program with the test's database. */
 export const impactOf =
   (t: { readonly context: { readonly databaseUrl: string } }) =>
   (...args: readonly string[]): Promise<Run> =>

@@ -8,7 +8,6 @@ import { setUp } from "./workflowSetup.ts";
 
 const test = testWithDatabase();
 
-/** Starts the workflow of a refund on a task queue without workers. */
 const startRefund = async ({ client, deployment }: Awaited<ReturnType<typeof setUp>>) => {
   const id = crypto.randomUUID();
   const workflowId = refundWorkflowId(deployment, id);
@@ -16,7 +15,6 @@ const startRefund = async ({ client, deployment }: Awaited<ReturnType<typeof set
   return { workflowId };
 };
 
-/** What `workflow list --json` prints. */
 const listed = z.array(z.looseObject({ workflow_id: z.string(), status: z.string() }));
 
 test.serial("workflows are listed by type and status", async (t) => {

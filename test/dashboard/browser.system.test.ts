@@ -34,7 +34,6 @@ const openFilled = async (t: ExecutionContext<DatabaseContext>, options?: Planti
   return scene;
 };
 
-/** By how much a page is wider than the window. */
 const overflowOf = (page: Page): Promise<unknown> =>
   page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth");
 

@@ -22,7 +22,6 @@ export type Visit = {
   readonly page: Page;
   /** Console errors and warnings, and failed requests. */
   readonly problems: readonly string[];
-  /** The origins of all requests. */
   readonly origins: ReadonlySet<string>;
 };
 
@@ -70,7 +69,6 @@ const violations = z.array(
   z.object({ id: z.string(), nodes: z.array(z.object({ html: z.string() })) }),
 );
 
-/** Returns the accessibility violations that axe finds. */
 export const auditAccessibility = async (page: Page): Promise<readonly string[]> => {
   // Not as a script element, because the page's Content-Security-Policy forbids it.
   await page.evaluate(AXE);

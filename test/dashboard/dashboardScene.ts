@@ -39,7 +39,6 @@ export const readPage = async (url: string): Promise<string> =>
 
 export type DashboardScene = Awaited<ReturnType<typeof openDashboard>>;
 
-/** Opens the dashboard of a new organization. */
 export const openDashboard = async (
   t: ExecutionContext<DatabaseContext>,
   options: PlantingOptions = {},
@@ -60,14 +59,11 @@ export const openDashboard = async (
   const path = `/dashboard/${await getDashboardSlug(deps, organization.id)}`;
   return {
     ...setup,
-    /** The API's URL. */
     url,
-    /** The page's URL. */
     page: url + path,
     /** Returns the page's URL at another process. */
     serveAgain: async (publicBaseUrl?: string): Promise<string> =>
       (await serve(publicBaseUrl)).url + path,
-    /** Sets what the organization's public pages say about it. */
     setProfile: (profile: ProfileChanges) =>
       updateOrganization({ db, clock, actor: SERVICE }, organization.id, { profile }),
     serve,

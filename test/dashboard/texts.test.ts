@@ -109,7 +109,6 @@ test("a page without data claims nothing about what was refunded or is hidden", 
   t.regex(page, /No trees are registered at the moment\. New ones appear here right away\./u);
 });
 
-/** Returns the explanations at the end of a page. */
 const methodOf = (dashboard: Dashboard): string =>
   /How these numbers are calculated(?<text>.*)Share this page/u.exec(wordsOf(renderPage(dashboard)))
     ?.groups?.["text"] ?? "";

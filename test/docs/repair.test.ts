@@ -126,7 +126,6 @@ type Play = {
   readonly exitCodes?: Readonly<Record<string, readonly number[]>>;
 };
 
-/** Runs the commands of a case. */
 const play = async (t: ExecutionContext, scene: Scene, number: string, given: Play) => {
   const lines = CASES.get(number) ?? [];
   t.true(lines.length > 0);

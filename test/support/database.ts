@@ -106,7 +106,6 @@ export const openTestPool = async (
   return db;
 };
 
-/** Connects for some work. */
 export const withClient = async <Result>(
   url: string,
   work: (client: Client) => Promise<Result>,
@@ -163,7 +162,6 @@ export const testWithDatabase = (): TestFn<DatabaseContext> => {
 export const asOwner = (databaseUrl: string): string =>
   ownerUrlOf(new URL(databaseUrl).pathname.slice(1));
 
-/** Creates a database that is dropped after the test, and returns its name. */
 const createDatabase = async (
   t: ExecutionContext,
   readOptions: (admin: Client) => Promise<string> | string,

@@ -45,7 +45,6 @@ export const lockTable = async (
   const client = await openClient(t, databaseUrl);
   await client.query(`BEGIN; LOCK TABLE ${table} IN ${mode} MODE`);
   return {
-    /** Counts the server processes that wait for the table. */
     countWaiting: async (): Promise<number> =>
       (await client.query(`SELECT ${WAITING}`, [table])).rows.length,
     /** Cancels the statements that wait for the table. Returns their number. */

@@ -56,7 +56,6 @@ export const startRelay = async (t: ExecutionContext, serverUrl: string) => {
   url.port = String((relay.address() as AddressInfo).port);
   return {
     url: url.href,
-    /** Returns how many connections have been opened so far. */
     connectionCount: () => pairs.size + waiting.size,
     /** Closes every connection and refuses new ones. */
     cut,

@@ -85,7 +85,6 @@ export const startCluster = async (t: ExecutionContext) => {
           )) === 0,
       );
     },
-    /** Kills the primary and promotes the standby. */
     failOver: async (): Promise<void> => {
       await primary.process.stop();
       await queryOnce(standby.url, "SELECT pg_promote(true, 60) AS value");
