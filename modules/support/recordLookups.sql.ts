@@ -116,7 +116,11 @@ const createSearches = (table: RecordTable, { text, accountId, limit }: Lookup) 
   const { kinds, isOfKind } = TABLES[table];
 
   /** Searches an index that starts with the account, the mode and the kind, for each of them. */
-  const inEach = (foundBy: FoundBy, condition: FragmentSqlToken): Search => ({
+  const inEach = (
+    foundBy: FoundBy,
+    condition: FragmentSqlToken,
+    accounts: FragmentSqlToken = sql.fragment`true`,
+  ): Search => ({
     foundBy,
     rows: sql.fragment`
       SELECT matching.id, matching.created_at
@@ -130,7 +134,7 @@ const createSearches = (table: RecordTable, { text, accountId, limit }: Lookup) 
         ORDER BY created_at DESC, id DESC
         LIMIT ${limit}
       ) AS matching
-      WHERE ${inAccount(accountId)}
+      WHERE ${inAccount(accountId)} AND ${accounts}
     `,
   });
 
@@ -197,8 +201,7 @@ const hasMetadata = (text: string): FragmentSqlToken =>
   )})`;
 
 /** Customers and orders are fields of stores' records only; an organization has an order in the metadata. */
-const ofStore = (condition: FragmentSqlToken): FragmentSqlToken =>
-  sql.fragment`account.type = 'store' AND ${condition}`;
+const STORES = sql.fragment`account.type = 'store'`;
 
 const idWith = (prefix: string, digit: "0" | "f"): string =>
   prefix + "########-####-####-####-############".replaceAll("#", digit).slice(prefix.length);
@@ -212,10 +215,10 @@ const listSearches = (table: RecordTable, lookup: Lookup): readonly Search[] => 
   const searches = [
     importedAs(text),
     inEach("attribution", hasAttribution(table, text)),
-    inEach("order", ofStore(hasOrder(table, text))),
+    inEach("order", hasOrder(table, text), STORES),
     anywhere("metadata", hasMetadata(text)),
-    inEach("customer_email", ofStore(hasEmail(table, text))),
-    inEach("customer_id", ofStore(hasCustomerId(table, lookup.customerId))),
+    inEach("customer_email", hasEmail(table, text), STORES),
+    inEach("customer_id", hasCustomerId(table, lookup.customerId), STORES),
     byKey("idempotency_key", operations, recordId),
     byKey("refund_idempotency_key", refundOperations, refundedBy(recordId)),
   ];
