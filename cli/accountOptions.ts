@@ -10,7 +10,6 @@ import { parseSearchText } from "./arguments.ts";
 import type { CliContext } from "./context.ts";
 import { CommandError, EXIT } from "./exitCodes.ts";
 
-/** The arguments of commands for an organization or a store. */
 export const ORGANIZATION = [
   "<org>",
   "id, name or Stripe customer of the organization",
@@ -18,22 +17,18 @@ export const ORGANIZATION = [
 ] as const;
 export const STORE = ["<store>", "domain or id of the store", parseSearchText] as const;
 
-/** The account that a command is for. */
 export type AccountOption = { readonly org: string };
 
-/** The option that names an account. */
 export const accountOption = () =>
   new Option(
     "--org <account>",
     "id, name, domain or Stripe customer of an organization or a store",
   ).argParser(parseSearchText);
 
-/** The same for commands that are for one account. */
 export const requiredAccount = () => accountOption().makeOptionMandatory();
 
-/** The same for commands that are for one organization. */
 export const requiredOrganization = () =>
-  new Option("--org <organization>", "id, name or Stripe customer of the organization")
+  new Option("--org <organization>", ORGANIZATION[1])
     .argParser(parseSearchText)
     .makeOptionMandatory();
 
@@ -98,7 +93,6 @@ export const findNamedStore = async (db: CommonQueryMethods, named: string): Pro
   return store;
 };
 
-/** Opens the database and finds the account that a command is for. */
 export const openAccount = async (
   { connections }: CliContext,
   { org }: AccountOption,

@@ -5,9 +5,7 @@ import type { Mode } from "../modules/records/owner.rules.ts";
 import { SHORT_TEXT_LENGTH, text } from "../modules/records/fields.rules.ts";
 import { importedId } from "../modules/records/recordIds.rules.ts";
 
-/*
- * Parsers of arguments. Commander shows their error messages after the name of the argument.
- */
+/* Parsers of arguments. Commander shows their error messages after the name of the argument. */
 
 export const parserOf =
   <Value>(schema: z.ZodType<Value>, mustBe: string) =>
@@ -19,12 +17,10 @@ export const parserOf =
     return result.data;
   };
 
-/** Parses an argument or an option that may be repeated. */
 export const collect =
   <Value>(parse: (given: string) => Value) =>
   (given: string, earlier: readonly Value[] = []): readonly Value[] => [...earlier, parse(given)];
 
-/** A whole number as text. */
 export const wholeNumber = (minimum: number, maximum: number) =>
   z
     .string()
@@ -32,10 +28,8 @@ export const wholeNumber = (minimum: number, maximum: number) =>
     .transform(Number)
     .pipe(z.int().min(minimum).max(maximum));
 
-/** Text of limited length that is not blank. */
 export const nonBlank = (maximum: number) => text(maximum).refine((given) => given.trim() !== "");
 
-/** Parses text without the spaces around it. */
 export const trimmed = (maximum: number) =>
   parserOf(z.string().trim().min(1).max(maximum), `1 to ${maximum} characters`);
 
@@ -65,7 +59,6 @@ export const namesFrom = <const Name extends string>(names: readonly Name[]) =>
     `one or more of ${names.join(", ")}, with commas between them`,
   );
 
-/** The id of an event of the feed. */
 export const parseEventId = parserOf(
   z.string().regex(/^evt_[0-9a-f]{48}$/u),
   "the id of an event, evt_ and 48 characters",

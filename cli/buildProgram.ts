@@ -30,7 +30,6 @@ const optionDescription: Help["optionDescription"] = (option) =>
 const subcommandTerm: Help["subcommandTerm"] = (command) =>
   command.parent?.parent === null ? command.name() : new Help().subcommandTerm(command);
 
-/** Adds the options and subcommands of a command. */
 type Define = (command: Command, context: CliContext) => void;
 
 type Entry = { readonly description: string; readonly load: () => Promise<Define> };
@@ -121,29 +120,23 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
 /** They write a file or a script, or print nothing but JSON. */
 const WITHOUT_JSON = new Set(["export", "export-customer", "listen", "completion"]);
 
-/** Adds `--json` to the commands that have no subcommands. */
-const addJsonOption = (command: CommandUnknownOpts): void => {
-  for (const subcommand of command.commands) {
-    addJsonOption(subcommand);
-  }
+const OPTION = /^--[a-z][a-z-]*(?:=|$)/u;
+
+/**
+ * Adds `--json` to a command without subcommands, and rejects an option in the place of another option's value, which
+ * Commander would take as the value.
+ */
+const completeOptions = (command: CommandUnknownOpts): void => {
+  command.commands.forEach(completeOptions);
   if (command.commands.length === 0 && !WITHOUT_JSON.has(command.name())) {
     command.option("--json", "JSON output");
   }
-};
-
-const OPTION = /^--[a-z][a-z-]*(?:=|$)/u;
-
-/** Rejects an option in the place of another option's value, which Commander would take as the value. */
-const rejectOptionsAsValues = (command: CommandUnknownOpts): void => {
   for (const option of command.options.filter(({ required }) => required)) {
     command.on(`option:${option.name()}`, (value: string) => {
       if (OPTION.test(value)) {
         command.error(`error: option '${option.flags}' argument missing: ${value} is an option`);
       }
     });
-  }
-  for (const subcommand of command.commands) {
-    rejectOptionsAsValues(subcommand);
   }
 };
 
@@ -191,8 +184,7 @@ export const buildProgram = async (
       if (wanted === null || name === wanted) {
         const define = await load();
         define(command, context);
-        addJsonOption(command);
-        rejectOptionsAsValues(command);
+        completeOptions(command);
       }
     }
   }

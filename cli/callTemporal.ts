@@ -12,14 +12,12 @@ import { CommandError, describeError, EXIT } from "./exitCodes.ts";
 /** A running server responds within milliseconds. */
 const TIMEOUT_MS = 5000;
 
-/** gRPC's code. */
 const UNAVAILABLE: ReadonlySet<number> = new Set([14]);
 
 /** The client wraps the error of the call. */
 const innermost = (error: unknown): unknown =>
   error instanceof Error && error.cause instanceof Error ? innermost(error.cause) : error;
 
-/** Returns the error of a failed call, with what to do. */
 const toCommandError = (error: unknown): CommandError | null => {
   const cause = innermost(error);
   const isUnavailable = isGrpcServiceError(cause) && UNAVAILABLE.has(cause.code);

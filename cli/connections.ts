@@ -57,7 +57,6 @@ const findAddresses = (config: () => Config) => {
   /** Its addresses, unless DATABASE_URL says that the database is elsewhere. */
   const source = () => (config().DATABASE_URL === undefined ? running() : null);
 
-  /** The base URL of the standalone interface. */
   const publicBaseUrl = async (): Promise<string> => {
     const { PUBLIC_BASE_URL, HOST, PORT } = config();
     return PUBLIC_BASE_URL ?? browsableUrl((await source())?.apiUrl ?? `http://${HOST}:${PORT}`);
@@ -105,7 +104,6 @@ export const createConnections = (readConfig: () => Config) => {
     return db;
   });
 
-  /** The deployment's name in Temporal. */
   const deploymentName = once(async () => {
     const { readDeployment } = await import("../modules/billing/deployment.sql.ts");
     return deploymentNameOf(await readDeployment(await database()));
@@ -126,7 +124,6 @@ export const createConnections = (readConfig: () => Config) => {
     });
   });
 
-  /** Null if STRIPE_SECRET_KEY is not set. */
   const stripe = once(() => loadStripeInspector(config()));
 
   /** Connects on the first call; call it with `callTemporal`. */

@@ -8,7 +8,6 @@ export type Streams = {
   readonly stderr: Writable & { readonly isTTY?: boolean };
 };
 
-/** The streams of a command, and whether it prints JSON. */
 export type Io = Streams & { readonly json: boolean };
 
 /** Writes a message to stderr. It may quote files, arguments and other systems, so what a terminal would obey is escaped. */

@@ -7,13 +7,12 @@ import type { BillingContext } from "../modules/billing/context.ts";
 import { parseOperator, parseReason } from "./arguments.ts";
 import type { CliContext } from "./context.ts";
 
-/** The options of a command that changes something: who runs it, and why. */
 export type ChangeOptions = {
   readonly as?: string | undefined;
   readonly reason?: string | undefined;
 };
 
-/** The same if the command is refused without a reason. */
+/** Of a command that is refused without a reason. */
 export type ReasonedOptions = ChangeOptions & { readonly reason: string };
 
 export const operatorOption = () =>
@@ -25,7 +24,6 @@ export const operatorOption = () =>
 export const reasonOption = () =>
   new Option("--reason <text>", "reason for the audit log").argParser(parseReason);
 
-/** Adds the options of a command that changes something. */
 export const withAudit = <
   Args extends unknown[],
   Options extends OptionValues,
@@ -47,14 +45,12 @@ export const operatorName = (as: string | undefined): string => {
   }
 };
 
-/** Returns who runs a command, and why, for the audit log. */
 export const actorOf = ({ as, reason }: ChangeOptions): Extract<Actor, { kind: "operator" }> => ({
   kind: "operator",
   name: operatorName(as),
   reason: reason ?? null,
 });
 
-/** Opens what a change needs: the database, the clock, and who makes the change and why. */
 export const openChange = async (
   { connections, clock }: CliContext,
   options: ChangeOptions,
@@ -64,7 +60,6 @@ export const openChange = async (
   actor: actorOf(options),
 });
 
-/** The same for a change that reads or writes at the processor. */
 export const openBillingChange = async (
   context: CliContext,
   options: ChangeOptions,

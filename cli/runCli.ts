@@ -23,11 +23,7 @@ const showHelp = (program: CommandUnknownOpts, words: readonly string[]): never 
   return command.help();
 };
 
-/**
- * Runs one command line. Errors are reported on stderr, as JSON if the command line has `--json`.
- * @param args the arguments after the program's name
- * @returns the exit code
- */
+/** Runs a command line, and returns the exit code. Errors are reported on stderr, as JSON if it has `--json`. */
 export const runCli = async (
   args: readonly string[],
   { io: streams, ...services }: Omit<CliContext, "io"> & { readonly io: Streams },

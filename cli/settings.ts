@@ -6,7 +6,6 @@ import type { NewLimit } from "../modules/accounts/limits.rules.ts";
 import { MODES } from "../modules/records/owner.rules.ts";
 import { orNone, parserOf, wholeNumber } from "./arguments.ts";
 
-/** An option that sets a field: its flags, its description, and the parser of its value. */
 type Setting = readonly [flags: string, description: string, parse: (given: string) => unknown];
 
 /** The options of a command that sets fields, by the names of the fields. */
@@ -39,11 +38,9 @@ export const addSettings = <Table extends Settings>(
   };
 };
 
-/** Returns a parser of one of several words. */
 export const oneOf = <const Word extends string>(words: readonly Word[]) =>
   parserOf(z.enum(words), `one of ${words.join(", ")}`);
 
-/** The settings of organizations and stores alike. */
 export const ACCOUNT_SETTINGS = {
   charityProvider: [
     `--charity-provider <${CHARITY_PROVIDERS.join("|")}>`,

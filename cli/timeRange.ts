@@ -45,13 +45,11 @@ const interval = z
 
 const PERIOD = "a month in UTC (2026-05), two dates (2026-05-15/2026-06-15)";
 
-/** Parses a period that may be the current billing cycle. */
 export const parsePeriodOrCurrent = parserOf(
   z.union([z.literal(CURRENT), month, interval]),
   `${PERIOD} or current`,
 );
 
-/** The option of commands that are limited to the usage of a period. */
 export const periodOption = () =>
   new Option("--period <period>", "YYYY-MM (a month, UTC) or FROM/TO").argParser(
     parserOf(z.union([month, interval]), PERIOD),

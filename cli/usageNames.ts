@@ -4,7 +4,8 @@ import { listOpenUsage } from "../modules/billing/meterEventReports.sql.ts";
 import type { OpenUsageFilter } from "../modules/billing/meterEventReports.sql.ts";
 import { listRecordIds } from "../modules/records/ownedRecords.sql.ts";
 import { requireOneRecord } from "../modules/records/recordIds.rules.ts";
-import { listRegistrationsOfOrder } from "../modules/support/recordLookups.sql.ts";
+import { parseLookup } from "../modules/support/lookup.rules.ts";
+import { listFoundRegistrations } from "../modules/support/recordLookups.sql.ts";
 import { DomainError } from "../runtime/errors.rules.ts";
 import { findNamedAccount, requireOrganization } from "./accountOptions.ts";
 
@@ -32,8 +33,8 @@ const listRegistrations = async (
   if (ids.length > 0) {
     return [requireOneRecord("registration", text, ids)];
   }
-  const options = { text, accountId, limit: MAXIMUM_OF_ORDER };
-  const found = await listRegistrationsOfOrder(db, options);
+  const lookup = parseLookup({ text, accountId, limit: MAXIMUM_OF_ORDER });
+  const found = await listFoundRegistrations(db, lookup, ["order", "metadata"]);
   return found.map(({ id }) => id);
 };
 

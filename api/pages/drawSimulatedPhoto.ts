@@ -1,6 +1,5 @@
 import { chooseBySeed } from "../../modules/planting/seededChoice.rules.ts";
 
-/** The colors of the sky, the field and the leaves. */
 const SCENES = [
   ["#bfe0ee", "#86a06a", "#2f7a4b"],
   ["#9fcbe6", "#7f9a74", "#3f8f4f"],

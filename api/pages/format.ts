@@ -59,7 +59,6 @@ export const formatTime = (time: Date): string => `${times.format(time)} UTC`;
 
 const MOST_SPECIES = 4;
 
-/** Names the first species. */
 export const listSpecies = (names: readonly string[]): string => {
   const rest = names.length - MOST_SPECIES;
   const shown = names.slice(0, MOST_SPECIES).join(", ");

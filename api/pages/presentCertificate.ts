@@ -21,9 +21,7 @@ import { PLANTED_KIND } from "../../modules/records/owner.rules.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import { absoluteUrl } from "../endpoints/presentTreeEvidence.ts";
 
-/*
- * The presenter of a certificate: its JSON, which is all that its page shows. It has no ids and nothing about customers.
- */
+/* The JSON of a certificate is all that its page shows. It has no ids and nothing about customers. */
 
 /** The milestones that are listed before they are reached. Not every partner reports the others. */
 const AWAITED: ReadonlySet<PlantingStage> = new Set(["planted", "planted_and_verified"]);

@@ -13,9 +13,7 @@ import { logoUrl } from "./renderDocument.ts";
 import type { PageLinks } from "./renderDocument.ts";
 import { colorsOf } from "./styles.ts";
 
-/*
- * The presenter of a dashboard: what the page, the card, the badge and the JSON say about each number.
- */
+/* What the page, the card, the badge and the JSON of a dashboard say about each number. */
 
 /** One number, in the words of all formats. */
 export type Figure = {
@@ -27,7 +25,6 @@ export type Figure = {
   readonly detail: string;
 };
 
-/** Marks a number of simulated trees. */
 const markSimulated = ({ isSimulated }: Dashboard, trees: number): string =>
   isSimulated && trees > 0 ? " (simulated)" : "";
 
@@ -64,7 +61,6 @@ const explainProgress = (dashboard: Dashboard): string => {
     : `${sentences} Another ${formatNumber(waiting)} planted, waiting for verification${markSimulated(dashboard, waiting)}.`;
 };
 
-/** What was done with units. */
 const VERBS = { tree: "registered", bottle: "rescued" } as const satisfies Record<Kind, string>;
 
 const figureOf = (dashboard: Dashboard, kind: Kind): Figure | null => {
@@ -109,7 +105,6 @@ const listFigures = (dashboard: Dashboard): readonly Figure[] => {
   return figures.filter((figure) => figure !== null);
 };
 
-/** Says what is simulated; null if nothing is. */
 const explainSimulation = ({
   trees,
   isSimulated,
@@ -125,7 +120,6 @@ const explainSimulation = ({
 
 export type DashboardView = ReturnType<typeof viewDashboard>;
 
-/** Returns what the formats of a dashboard show. */
 export const viewDashboard = (dashboard: Dashboard, links: PageLinks) => {
   const { name, trees } = dashboard;
   const figures = listFigures(dashboard);

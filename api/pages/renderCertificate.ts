@@ -1,7 +1,6 @@
 import { VERIFIED_BY_WORDS } from "../../modules/dashboard/certificate.rules.ts";
 import type { Profile } from "../../modules/accounts/profile.rules.ts";
 import { formatCents } from "../../modules/records/money.rules.ts";
-import { headlineOf } from "./certificateHeadline.ts";
 import { formatDay, formatNumber, listSpecies, nameUnits, renderNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
@@ -17,6 +16,57 @@ import { PAGE_STYLE } from "./styles.ts";
 import { renderMap } from "./worldMap.ts";
 import type { MapPoint } from "./worldMap.ts";
 
+/** A sum by itself, and within a sentence. */
+type Sum = { readonly number: string; readonly what: string; readonly inSentence: string };
+
+/** Returns the units, or cents, of a record. */
+const registeredOf = (item: ItemJson): number =>
+  item.type === "donation" ? item.amount_cents : item.registered;
+
+const remainingOf = (item: ItemJson): number =>
+  item.state === "refunded" ? 0 : registeredOf(item) - ("refunded" in item ? item.refunded : 0);
+
+const sumDonations = (items: readonly ItemJson[], cents: number): Sum => {
+  const number = formatCents(cents);
+  const charities = new Set(items.flatMap((item) => ("charity" in item ? item.charity.name : [])));
+  const to = charities.size === 1 ? [...charities].join("") : `${charities.size} charities`;
+  const [noun, phrase] =
+    items.length === 1 ? ["donation", "a donation"] : ["donations", "donations"];
+  return { number, what: `${noun} to ${to}`, inSentence: `${phrase} of ${number} to ${to}` };
+};
+
+const conjunction = new Intl.ListFormat("en-US", { type: "conjunction" });
+
+/** Returns the sums that count now, the first one apart, and what to say about refunds. */
+const headlineOf = ({ items, state }: CertificateJson) => {
+  const isPart =
+    state !== "refunded" && items.some((item) => remainingOf(item) < registeredOf(item));
+  const countOf = isPart ? remainingOf : registeredOf;
+  const sums = (["trees", "bottles", "donation"] as const).flatMap((type): readonly Sum[] => {
+    const counted = items.filter((item) => item.type === type && countOf(item) > 0);
+    const sum = counted.reduce((total, item) => total + countOf(item), 0);
+    if (sum === 0) {
+      return [];
+    }
+    if (type === "donation") {
+      return [sumDonations(counted, sum)];
+    }
+    const [number, what] = [formatNumber(sum), nameUnits(type, sum)];
+    return [{ number, what, inSentence: `${number} ${what}` }];
+  });
+  const whats = sums.map(({ what, inSentence }, index) => (index === 0 ? what : inSentence));
+  const ending = isPart ? "left" : state === "refunded" ? "registered and refunded" : "registered";
+  return {
+    number: sums[0]?.number ?? "",
+    what: `${conjunction.format(whats)} ${ending}`,
+    refunds: isPart
+      ? "The rest of what was registered was refunded."
+      : state === "refunded"
+        ? "This certificate no longer counts."
+        : null,
+  };
+};
+
 const onDay = (time: string | null): string => (time === null ? "" : ` on ${formatDay(time)}`);
 
 const allPlanted = (count: number): string =>
@@ -24,7 +74,6 @@ const allPlanted = (count: number): string =>
 
 const NOTHING_LEFT = "Nothing: all of it was refunded.";
 
-/** Says what is proven. */
 const explainProof = (item: RegistrationJson): string => {
   const { state, simulated, planted, verification } = item;
   if (item.type === "bottles") {
@@ -145,13 +194,11 @@ const renderPlace = (items: readonly ItemJson[], root: string): Markup | null =>
       </section>`;
 };
 
-/** The first trees of which there is a photo. */
 export const findPictured = ({ items }: CertificateJson): RegistrationJson | undefined =>
   items
     .filter((item) => item.type !== "donation")
     .find(({ photo_url: photoUrl }) => photoUrl !== null);
 
-/** Renders a photo of the planted trees; null before there is one. */
 const renderPhoto = (certificate: CertificateJson): Markup | null => {
   const pictured = findPictured(certificate);
   if (pictured === undefined) {

@@ -6,9 +6,7 @@ import type { Markup } from "./html.ts";
 import { html, styleElement } from "./html.ts";
 import { brandStyle } from "./styles.ts";
 
-/** The URLs that a page links to. */
 export type PageLinks = {
-  /** The public base URL. */
   readonly baseUrl: string;
   /** Its path, with which links between pages start. */
   readonly root: string;
@@ -26,11 +24,9 @@ type Document = {
   readonly title: string;
   /** Says in a sentence what the page shows, for search engines and previews of the link; null for none. */
   readonly description: string | null;
-  /** A style sheet of ours. */
   readonly style: string;
   readonly profile: Profile;
   readonly links: PageLinks;
-  /** Whether search engines may list the page. */
   readonly isIndexed: boolean;
   readonly body: Markup;
 };
@@ -38,7 +34,6 @@ type Document = {
 export const logoUrl = ({ logo }: Profile, base: string): string | null =>
   logo && `${base}/media/logos/${logo.hash}`;
 
-/** Renders what previews of the link show. */
 const renderPreview = ({ title, description, profile, links }: Document): Markup => {
   const picture = logoUrl(profile, links.baseUrl);
   return html`<meta name="description" content="${description}" />
@@ -96,7 +91,6 @@ export const documentPolicy = (
 const MOST_LOGO_WIDTH = 240;
 const MOST_LOGO_HEIGHT = 96;
 
-/** Renders the logo and the link home, if the organization has set them. */
 export const renderHeader = (
   profile: Profile,
   { name, kicker, root }: { readonly name: string; readonly kicker: string; readonly root: string },

@@ -10,26 +10,17 @@ const PADDING = 9;
 
 const widthOf = (text: string): number => Math.round(text.length * LETTER) + 2 * PADDING;
 
-/** Without data, the badge has zero trees. */
 const NO_TREES: Omit<Figure, "kind" | "detail"> = {
   number: "0",
   label: "trees registered",
   proof: "0 planted and verified",
 };
 
-/** Returns the texts of the badge: its two parts, and a sentence for those who cannot see it. */
-const textsOf = ({ dashboard: { name }, figures }: DashboardView) => {
-  const { number, label, proof } = figures[0] ?? NO_TREES;
-  return {
-    label,
-    value: proof === null ? number : `${number} · ${proof.replace("planted and ", "")}`,
-    meaning: `${name}: ${number} ${label}${proof === null ? "" : `, ${proof}`}`,
-  };
-};
-
 /** Renders a picture for other sites: the headline, and how many of the trees are verified. */
 export const renderBadge = (view: DashboardView): string => {
-  const { label, value, meaning } = textsOf(view);
+  const { number, label, proof } = view.figures[0] ?? NO_TREES;
+  const value = proof === null ? number : `${number} · ${proof.replace("planted and ", "")}`;
+  const meaning = `${view.dashboard.name}: ${number} ${label}${proof === null ? "" : `, ${proof}`}`;
   const left = widthOf(label);
   const right = widthOf(value);
   return html`<svg

@@ -89,7 +89,6 @@ export const renderProjects = (view: DashboardView): Markup => {
 
 const VERIFICATIONS_SHOWN = 6;
 
-/** Renders who has verified the trees, when, and which document shows it. */
 export const renderVerifications = ({ dashboard, links }: DashboardView): Markup | null =>
   dashboard.verifications.length === 0
     ? null

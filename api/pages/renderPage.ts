@@ -1,14 +1,14 @@
-import { paragraphsOf } from "../../modules/accounts/profile.rules.ts";
-import type { Dashboard } from "../../modules/dashboard/readDashboard.ts";
+import { paragraphsOf, UNIT_FIELDS } from "../../modules/accounts/profile.rules.ts";
+import type { UnitField } from "../../modules/accounts/profile.rules.ts";
+import type { Dashboard, MonthTotals } from "../../modules/dashboard/readDashboard.ts";
 import { IMPACT_FACTORS } from "../../modules/planting/impactFactors.rules.ts";
-import { formatNumber, formatTime, renderNumber } from "./format.ts";
+import { formatMonth, formatNumber, formatShort, formatTime, renderNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
 import type { DashboardView, Figure } from "./presentDashboard.ts";
 import { renderDocument, renderHeader, renderNotice } from "./renderDocument.ts";
 import { NOTHING } from "./renderEmbeds.ts";
 import { renderPhotos, renderProjects, renderVerifications } from "./renderEvidence.ts";
-import { renderMonths } from "./renderMonths.ts";
 import { PAGE_STYLE } from "./styles.ts";
 
 /** The width of the bar in its SVG units. */
@@ -41,7 +41,6 @@ const renderTile = ({ number, label, detail }: Figure): Markup =>
     <p>${detail}</p>
   </div>`;
 
-/** Renders the headline and what follows from it. */
 const renderHero = (view: DashboardView): Markup => {
   const { figures, progress, simulation } = view;
   const [headline, ...others] = figures;
@@ -74,6 +73,51 @@ const renderStory = ({ name, profile: { story } }: Dashboard): Markup | null =>
         <h2 id="story">About <bdi>${name}</bdi></h2>
         ${paragraphsOf(story).map((paragraph) => html`<p dir="auto">${paragraph}</p>`)}
       </section>`;
+
+const TITLES = {
+  trees: "Trees registered",
+  bottles: "Bottles rescued",
+} as const satisfies Record<UnitField, string>;
+
+/** Returns the height of a bar in percent of the largest one. A value above zero is always visible. */
+const heightOf = (value: number, largest: number): number =>
+  value === 0 ? 0 : Math.max(1, Math.round((value / largest) * 100));
+
+/** Renders a bar chart as a list: bars are columns on a desktop and rows on a phone. */
+const renderChart = (unit: UnitField, months: readonly MonthTotals[]): Markup => {
+  const largest = Math.max(1, ...months.map((totals) => totals[unit]));
+  const sum = months.reduce((running, totals) => running + totals[unit], 0);
+  return html`<figure class="chart ${unit}">
+    <figcaption><strong>${TITLES[unit]}</strong> ${formatNumber(sum)} in twelve months</figcaption>
+    <ol class="bars">
+      ${months.map(({ month, [unit]: value }, index) => {
+        const year = index === 0 || month.endsWith("-01") ? month.slice(0, 4) : null;
+        // The last month is the current one, which is not over.
+        const progress = index === months.length - 1 ? " so far" : null;
+        return html`<li class="h-${heightOf(value, largest)}">
+          <span class="month"
+            >${formatMonth(month)} <span class="year">${year}${progress}</span></span
+          >
+          <span class="column"
+            ><span class="value" title="${formatNumber(value)}">${formatShort(value)}</span
+            ><span class="bar"></span
+          ></span>
+        </li>`;
+      })}
+    </ol>
+  </figure>`;
+};
+
+/** Renders the units of the last months, without refunds, as a chart for each kind that has any. */
+const renderMonths = (months: readonly MonthTotals[]): Markup =>
+  html`<section aria-labelledby="months">
+    <h2 id="months">Month by month</h2>
+    <div class="sheet">
+      ${Object.values(UNIT_FIELDS)
+        .filter((unit) => months.some((totals) => totals[unit] > 0))
+        .map((unit) => renderChart(unit, months))}
+    </div>
+  </section>`;
 
 const renderFactor = (factor: (typeof IMPACT_FACTORS)[number]): Markup =>
   html`<dd>

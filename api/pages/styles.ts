@@ -18,11 +18,9 @@ const DEFAULT_COLORS: BrandColors = { light: "#1c6b47", dark: "#6fca9b" };
 /** How much of the color is in the background of a bar. */
 const SOFT_SHARE = 0.22;
 
-/** Returns an organization's color for each mode; null is the default one. */
 export const colorsOf = (color: string | null): BrandColors =>
   color === null ? DEFAULT_COLORS : brandColorsOf(color);
 
-/** Returns the style sheet with an organization's color. */
 export const brandStyle = (color: string | null): string => {
   const colors = colorsOf(color);
   const declare = (appearance: Appearance): string =>

@@ -1,7 +1,8 @@
 import { hash } from "node:crypto";
 import { text } from "../../modules/records/fields.rules.ts";
 import { readDashboard } from "../../modules/dashboard/readDashboard.ts";
-import { createSlugLookup } from "../../modules/dashboard/getDashboardSlug.ts";
+import { findDashboards } from "../../modules/dashboard/dashboards.sql.ts";
+import { createLookups } from "../../db/batching/joinCalls.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import type { RequestContext } from "../http/requestContext.ts";
@@ -80,7 +81,7 @@ export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
     const links = linksOf(publicBaseUrl(), `/dashboard/${slug}`);
     return dashboard && renderFormats(viewDashboard(dashboard, links));
   });
-  const lookUpWellFormed = createSlugLookup(db);
+  const lookUpWellFormed = createLookups((slugs) => findDashboards(db, slugs));
   const lookUpSlug = async (slug: string): Promise<string | null> => {
     const found = SLUG.safeParse(slug).success ? await lookUpWellFormed(slug) : null;
     return found?.ownSlug ?? null;

@@ -8,7 +8,6 @@ import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
 import { printResult } from "../output/print.ts";
 
-/** Parses the URL of a certificate, or the last part of it. */
 const parseCertificate = parserOf(
   z
     .string()

@@ -6,7 +6,6 @@ const HELP = `
 Add to ~/.bashrc or ~/.zshrc:
   eval "$(impact completion bash)"`;
 
-/** The options that each command has. */
 const COMMON = ["--help"];
 
 type Completion = { readonly path: string; readonly words: readonly string[] };
@@ -16,7 +15,6 @@ const namesOf = (command: CommandUnknownOpts): readonly string[] => [
   ...command.aliases(),
 ];
 
-/** Lists what may follow each command: its subcommands and its options. */
 const listCompletions = (command: CommandUnknownOpts, path = ""): readonly Completion[] => [
   {
     path,

@@ -16,7 +16,6 @@ import { DEPLOYMENT_CHECKS, WORKER_CHECKS, checkTemporal } from "./doctorWorkers
 
 const API_TIMEOUT_MS = 5000;
 
-/** Returns the check of an API of a running `npm start`. */
 const checkApi =
   (urlOf: (started: RunFile) => string) =>
   async ({ connections }: CliContext): Promise<Result> => {
@@ -100,7 +99,6 @@ const GROUPS: readonly (readonly [needs: readonly string[], checks: Checks<CliCo
 /** Longer than the timeout of every single call. */
 const TIMEOUT_MS = 15_000;
 
-/** Runs one check with a timeout; an error that it throws is its result. */
 const runCheck = async (run: () => Promise<Result> | Result): Promise<Result> => {
   try {
     return await withTimeout(AbortSignal.timeout(TIMEOUT_MS), Promise.resolve(run()));

@@ -104,7 +104,7 @@ const checkReconciliation = async ({ db, clock }: DatabaseContext): Promise<Resu
 /** Long enough to give a client another key. */
 const NOTICE_DAYS = 14;
 
-/** Warns of valid API keys that expire soon: afterwards their clients receive the response for an unknown key. */
+/** The clients of an expired key receive the response for an unknown one. */
 const checkKeys = async ({ db, clock }: DatabaseContext): Promise<Result> => {
   const now = clock.now();
   const until = new Date(now.getTime() + NOTICE_DAYS * DAY_MS);
@@ -117,7 +117,6 @@ const checkKeys = async ({ db, clock }: DatabaseContext): Promise<Result> => {
       );
 };
 
-/** Checks how the connection is encrypted, its role and clock, and what is late or needs an operator. */
 export const DATABASE_CHECKS: Checks<DatabaseContext> = {
   "database writes": checkWrites,
   "database connection": checkEncryption,

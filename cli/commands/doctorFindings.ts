@@ -22,10 +22,8 @@ export const skipped = (detail: string): Result => ({ status: "skipped", detail 
 export const START_WORKER =
   "start one with `npm run worker` or `npm start`, or wait for half a minute if one has just started";
 
-/** What a check needs of the database. */
 export type DatabaseContext = CliContext & { readonly db: DatabasePool };
 
-/** Checks by their names. */
 export type Checks<Context> = Readonly<
   Record<string, (context: Context) => Promise<Result> | Result>
 >;

@@ -32,7 +32,6 @@ const STRANGER_WITHIN_SECONDS = 30;
 
 type Poller = { readonly identity: string; readonly ageSeconds: number };
 
-/** Returns the workers that poll a task queue. */
 const listPollers = async (
   temporal: Client,
   taskQueue: string,
@@ -137,7 +136,6 @@ const WORK = {
   "webhook-sender": "deliveries",
 } as const satisfies Record<PerpetualKind, string>;
 
-/** Checks that a worker looks for work of a kind. */
 const checkPass = async ({ db }: DatabaseContext, kind: PerpetualKind): Promise<Result> => {
   const work = WORK[kind];
   const last = (await listLastPasses(db)).find((each) => each.kind === kind);
@@ -163,7 +161,6 @@ const checkEndpoints = async ({ db }: DatabaseContext): Promise<Result> => {
       );
 };
 
-/** Checks whose the database is, that workers look for work, who bills, and that webhooks arrive. */
 export const DEPLOYMENT_CHECKS: Checks<DatabaseContext> = {
   deployment: checkDeployment,
   dispatcher: (context) => checkPass(context, "dispatcher"),

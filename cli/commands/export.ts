@@ -56,7 +56,6 @@ type ExportContext = ListContext & BillingContext;
 
 type ReadRows = (context: ExportContext, owner: AccountMode, range: Range) => Rows;
 
-/** From the first record to the last. */
 const ALL = { startingAfter: null, limit: null } as const;
 
 const registrationsOf =
@@ -117,14 +116,11 @@ async function* formatPages(
 ): AsyncGenerator<Iterable<string>, void, void> {
   yield [formatHead(format, columns)];
   let rows = 0;
-  function* formatRows(page: Iterable<object>): Generator<string, void, void> {
-    for (const row of page) {
-      rows += 1;
-      yield formatRow(format, columns, row);
-    }
-  }
   for await (const page of pages) {
-    yield formatRows(page);
+    yield Iterator.from(page).map((row) => {
+      rows += 1;
+      return formatRow(format, columns, row);
+    });
     onRows(rows);
   }
 }

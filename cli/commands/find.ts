@@ -18,7 +18,6 @@ type Shown = Readonly<Record<string, unknown>>;
 
 type Account = Pick<FoundRecords["accounts"][number], "accountId" | "accountType">;
 
-/** The command for an account's overview. */
 const accountCommand = ({ accountType, accountId }: Account): string =>
   `impact ${accountType === "store" ? "store" : "org"} show ${accountId}`;
 
@@ -57,12 +56,6 @@ const presentRegistration = ({
   });
 };
 
-const presentDonation = (record: FoundRecords["donations"][number]): Shown =>
-  presentFound("donation", record, {
-    ein: record.ein && formatEin(record.ein),
-    next: record.refunded ? null : `impact refund ${record.id} --reason TEXT`,
-  });
-
 const presentMeterEvent = (record: FoundRecords["meterEvents"][number]): Shown => ({
   record: "meter event",
   id: `E${record.id}`,
@@ -77,22 +70,25 @@ const presentMeterEvent = (record: FoundRecords["meterEvents"][number]): Shown =
   next: `impact usage ${record.state === "failed" ? "retry" : "explain"} E${record.id}`,
 });
 
-const presentAccount = (record: FoundRecords["accounts"][number]): Shown =>
-  presentFound(
-    record.accountType,
-    { ...record, id: record.accountId },
-    { next: accountCommand(record) },
-  );
-
-const presentKey = ({ hint, ...record }: FoundRecords["keys"][number]): Shown =>
-  presentFound("API key", record, { starts_with: hint, next: accountCommand(record) });
-
 const present = (found: FoundRecords): readonly Shown[] => [
-  ...found.accounts.map(presentAccount),
-  ...found.keys.map(presentKey),
+  ...found.accounts.map((record) =>
+    presentFound(
+      record.accountType,
+      { ...record, id: record.accountId },
+      { next: accountCommand(record) },
+    ),
+  ),
+  ...found.keys.map(({ hint, ...record }) =>
+    presentFound("API key", record, { starts_with: hint, next: accountCommand(record) }),
+  ),
   ...found.meterEvents.map(presentMeterEvent),
   ...found.registrations.map(presentRegistration),
-  ...found.donations.map(presentDonation),
+  ...found.donations.map((record) =>
+    presentFound("donation", record, {
+      ein: record.ein && formatEin(record.ein),
+      next: record.refunded ? null : `impact refund ${record.id} --reason TEXT`,
+    }),
+  ),
 ];
 
 /** Names and values for people: without what is absent. */

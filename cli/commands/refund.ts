@@ -12,7 +12,6 @@ import { say } from "../io.ts";
 import { openBillingChange, operatorOption } from "../operator.ts";
 import { printResult } from "../output/print.ts";
 
-/** Returns what was refunded, for people and with the names of the JSON output. */
 const presentRefunded = (refunded: RefundedRecord) => {
   if ("donation" in refunded) {
     const { donation } = refunded;

@@ -14,7 +14,8 @@ import { readStatement } from "../../modules/billing/readStatement.ts";
 import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { readUsageReport } from "../../modules/registrations/readUsageReports.ts";
 import { findRegistration } from "../../modules/registrations/registrations.sql.ts";
-import { listRegistrationsOfMeterEvent } from "../../modules/support/recordLookups.sql.ts";
+import { parseLookup } from "../../modules/support/lookup.rules.ts";
+import { listFoundRegistrations } from "../../modules/support/recordLookups.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import type { AccountOption } from "../accountOptions.ts";
@@ -151,8 +152,8 @@ const explainEvent = async (context: CliContext, id: bigint): Promise<void> => {
   if (!event) {
     throw usageNotFound([id]);
   }
-  const options = { text: "", accountId: null, limit: REGISTRATIONS_SHOWN };
-  const ids = (await listRegistrationsOfMeterEvent(db, id, options)).map(shownIdOf);
+  const lookup = parseLookup({ text: `E${id}`, accountId: null, limit: REGISTRATIONS_SHOWN });
+  const ids = (await listFoundRegistrations(db, lookup, ["meter_event"])).map(shownIdOf);
   const registrations = context.io.json ? ids : ids.join(" ") || null;
   const fields = { ...presentMeterEvent(event), registrations };
   printExplained(context.io, fields, await planEvent(context, event));

@@ -17,7 +17,6 @@ import { only, printDetails, printList, sayIfMore } from "../output/print.ts";
 const workflowIdOf = (deployment: string, given: string): string =>
   given.includes("/") ? given : inDeployment(deployment, given);
 
-/** What visibility queries take as text. */
 const quote = (value: string): string =>
   `'${value.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
 

@@ -1,5 +1,5 @@
 import { constants, createReadStream } from "node:fs";
-import { access, readFile, stat } from "node:fs/promises";
+import { access, stat } from "node:fs/promises";
 import { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
@@ -7,7 +7,6 @@ import { createGunzip } from "node:zlib";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import type { Io } from "../io.ts";
 
-/** Returns the error for a file argument that cannot be read. */
 export const unreadableFileError = (path: string, error: unknown): CommandError =>
   new CommandError(EXIT.usage, `${path} cannot be read: ${describeError(error)}.`, {
     cause: error,
@@ -42,9 +41,7 @@ export const peek = async (
 
 const CHUNK_BYTES = 256 * 1024;
 
-/** A file, or standard input. */
 export type Input = {
-  /** How messages name it. */
   readonly name: string;
   /** Decompressed, if the input is compressed. */
   readonly bytes: AsyncIterable<Buffer>;
@@ -107,10 +104,5 @@ export const openInput = async (path: string, io: Io): Promise<Input> => {
 };
 
 /** Reads a whole text from a file, or from standard input for `-`. */
-export const readText = async ({ stdin }: Io, path: string): Promise<string> => {
-  try {
-    return path === "-" ? await text(stdin) : await readFile(path, "utf8");
-  } catch (error) {
-    throw unreadableFileError(path, error);
-  }
-};
+export const readText = async (io: Io, path: string): Promise<string> =>
+  text((await openInput(path, io)).bytes);

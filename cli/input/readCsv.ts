@@ -9,7 +9,6 @@ type CsvRow = { readonly number: number } & (
   | { readonly problem: string; readonly text: string }
 );
 
-/** How messages name the separators. */
 const DELIMITERS = { "\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas" } as const;
 
 type Format = { readonly delimiter: keyof typeof DELIMITERS; readonly cell: RegExp };

@@ -22,7 +22,6 @@ async function* decodeText(input: AsyncIterable<Buffer>): AsyncGenerator<string,
 export const MAXIMUM_LINE_LENGTH = 1024 * 1024;
 
 export type Line = {
-  /** From 1. */
   readonly number: number;
   /** Null if it is too long to be held in memory. */
   readonly text: string | null;

@@ -45,9 +45,7 @@ const readPrivateFile = async (path: string): Promise<string> => {
   }
 };
 
-/**
- * Reads a secret from a file that only its owner may read, or from standard input: a command line is visible to others.
- */
+/** Reads a secret from a private file or from standard input, because a command line is visible to others. */
 export const readSecret = async (io: Io, path: string | undefined): Promise<string> => {
   const text = path === undefined ? await readStdin(io) : await readPrivateFile(path);
   const [secret = "", ...rest] = text.split("\n");

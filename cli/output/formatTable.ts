@@ -19,7 +19,6 @@ const widthOf = (text: string): number => {
 /** The value of a cell; null and undefined are shown as a dash. */
 export type Cell = string | number | bigint | boolean | Date | null | undefined;
 
-/** Formats a time in UTC, to the second. */
 export const formatTime = (time: Date): string =>
   `${time.toISOString().slice(0, 19).replace("T", " ")}Z`;
 
@@ -38,7 +37,6 @@ const formatCell = (cell: Cell): string => {
 
 const isNumeric = (cell: Cell): boolean => typeof cell === "number" || typeof cell === "bigint";
 
-/** The words for states that an operator looks for. */
 const COLORS = new Map([
   ...["failed", "wrong", "refused", "too old", "unclear", "contradiction"].map(
     (word) => [word, "red"] as const,
@@ -86,7 +84,6 @@ export const formatTable = (
     .join("");
 };
 
-/** Formats one record for a stream as lines of name and value. */
 export const formatRecord = (
   fields: Readonly<Record<string, Cell>>,
   stream: Io["stdout"],

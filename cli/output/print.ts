@@ -31,14 +31,6 @@ export const printResult = (io: Io, value: unknown, print: () => void = () => un
   }
 };
 
-const printTable = (
-  { stdout }: Io,
-  headings: readonly string[],
-  rows: readonly (readonly Cell[])[],
-): void => {
-  stdout.write(formatTable(headings, rows, stdout));
-};
-
 /** Returns an object under the names that `--json` prints: `accountName` becomes `account_name`. */
 export const snakeCased = (object: Readonly<Record<string, unknown>>): Record<string, unknown> =>
   Object.fromEntries(
@@ -75,24 +67,20 @@ const cellOf = (name: string, value: unknown): Cell => {
 };
 
 /** Prints the fields of an object that have a value and are no lists, one a line. */
-export const printFields = (io: Io, object: Fields): void => {
+export const printFields = ({ stdout }: Io, object: Fields): void => {
   const fields = Object.entries(object).flatMap(([name, value]): [string, Cell][] =>
     isCell(value) && value !== null ? [[labelOf(name), cellOf(name, value)]] : [],
   );
-  printRecord(io, Object.fromEntries(fields));
+  stdout.write(formatRecord(Object.fromEntries(fields), stdout));
 };
 
 /** Prints objects as a table whose headings are the names of their fields. */
-export const printObjects = (io: Io, objects: readonly Fields[]): void => {
+export const printObjects = ({ stdout }: Io, objects: readonly Fields[]): void => {
   const names = Object.keys(objects[0] ?? {});
-  printTable(
-    io,
-    names.map((name) => labelOf(name)),
-    objects.map((object) => names.map((name) => cellOf(name, object[name]))),
-  );
+  const rows = objects.map((object) => names.map((name) => cellOf(name, object[name])));
+  stdout.write(formatTable(names.map(labelOf), rows, stdout));
 };
 
-/** Returns objects with some of their fields. */
 export const only = (rows: readonly Fields[], names: readonly string[]): readonly Fields[] =>
   rows.map((row) => Object.fromEntries(names.map((name) => [name, row[name]])));
 
@@ -130,16 +118,12 @@ export const printDetails = (io: Io, document: Fields, shown = document): void =
       }
       return [[labelOf(name), cellOf(name, value)]];
     });
-    printRecord(io, Object.fromEntries(fields));
+    io.stdout.write(formatRecord(Object.fromEntries(fields), io.stdout));
     for (const list of lists) {
       io.stdout.write("\n");
       printObjects(io, list);
     }
   });
-};
-
-const printRecord = ({ stdout }: Io, fields: Readonly<Record<string, Cell>>): void => {
-  stdout.write(formatRecord(fields, stdout));
 };
 
 /** Says that a list was cut. Commands read one row more than they show, to know whether there are more. */

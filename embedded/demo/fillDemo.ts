@@ -5,11 +5,10 @@ import {
   createOrganization,
   updateOrganization,
 } from "../../modules/accounts/manageOrganizations.ts";
-import type { FirstKeys } from "../../modules/accounts/manageKeys.ts";
 import { readLogo } from "../../modules/accounts/readLogo.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { createCharities } from "../../modules/charities/createCharities.ts";
-import { donate, readDonated } from "../../modules/charities/donate.ts";
+import { donate } from "../../modules/charities/donate.ts";
 import { refundDonations } from "../../modules/charities/refundDonations.ts";
 import { subscribeToDonations } from "../../modules/charities/subscribeToDonations.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
@@ -92,7 +91,6 @@ const createAccounts = async (context: DemoContext) => {
   return { organization, store };
 };
 
-/** Returns the writes of an organization. */
 const createOrganizationWrites = (context: DemoContext, accountId: string) => {
   const owner = { accountId, mode: "live" } as const;
   const writer = createRegistrationWriter(context);
@@ -122,8 +120,7 @@ const createOrganizationWrites = (context: DemoContext, accountId: string) => {
       const charity = { ein: pick(CHARITIES), nonprofitId: null };
       const amountCents = pick([500, 1000, 1500, 2500, 5000, 12_000]);
       const given = { charity, amountCents, charityName: null, ...nextOrder("donation") };
-      const donated = resultOfOne(await donate(context, owner, [given], true));
-      return resultOfOne(await readDonated(context, owner, [donated])).donation.id;
+      return resultOfOne(await donate(context, owner, [given], true)).donation?.id ?? "";
     },
     refundDonation: (id: string) =>
       refundDonations(
@@ -135,7 +132,6 @@ const createOrganizationWrites = (context: DemoContext, accountId: string) => {
   };
 };
 
-/** Returns the writes of a store. */
 const createStoreWrites = (context: DemoContext, accountId: string) => {
   const writeOf = (operation: StoreOperation) =>
     ({ accountId, mode: "live", operation, idempotency: null, responseBody: "" }) as const;
@@ -182,7 +178,6 @@ const createStoreWrites = (context: DemoContext, accountId: string) => {
   };
 };
 
-/** Orders all trees, and polls the orders that are not finished. */
 const plant = async (context: DemoContext, finished: Set<number>): Promise<void> => {
   await createPlantingOrders(context, NEVER);
   for (const { id } of await listPlantingOrders(context.db, { limit: 1000 })) {
@@ -192,22 +187,11 @@ const plant = async (context: DemoContext, finished: Set<number>): Promise<void>
   }
 };
 
-/** What the demo has made. Its production keys are stored nowhere. */
-type FilledDemo = {
-  readonly organizationId: string;
-  readonly storeId: string;
-  readonly shop: typeof SHOP;
-  /** The paths of its public pages, by what they show. */
-  readonly pages: Readonly<Record<string, string>>;
-  readonly organizationKeys: FirstKeys;
-  readonly storeKeys: FirstKeys;
-};
-
 /**
  * Fills a new database with an organization, its store and a year of history. It calls the services of the API and the
  * worker with a clock that moves through the year. Nothing else may use the database meanwhile.
  */
-export const fillDemo = async (db: DatabasePool, now: Date): Promise<FilledDemo> => {
+export const fillDemo = async (db: DatabasePool, now: Date) => {
   const firstMidnightMs = Math.floor(now.getTime() / DAY_MS - DAYS) * DAY_MS;
   let time = new Date(firstMidnightMs);
   const context = createContext(db, { now: () => time });
@@ -267,6 +251,7 @@ export const fillDemo = async (db: DatabasePool, now: Date): Promise<FilledDemo>
   time = now;
 
   const owner = { accountId: organization.id, mode: "live" } as const;
+  /** The paths of its public pages, by what they show. */
   const pages: Record<string, string> = {
     page: `/dashboard/${await getDashboardSlug(context, organization.id)}`,
   };
@@ -280,6 +265,7 @@ export const fillDemo = async (db: DatabasePool, now: Date): Promise<FilledDemo>
     storeId: store.id,
     shop: SHOP,
     pages,
+    // The production keys are stored nowhere.
     organizationKeys: organization,
     storeKeys: store,
   };

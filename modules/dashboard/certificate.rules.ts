@@ -18,7 +18,6 @@ export const certificateNumber = (token: string): string => {
   return `${digits.slice(0, 4)}-${digits.slice(4, 8)}`.toUpperCase();
 };
 
-/** The most records that the certificate of an order has. */
 export const MAXIMUM_CERTIFIED_RECORDS = 100;
 
 const CERTIFICATE_STATES = ["registered", "planted", "planted_and_verified", "refunded"] as const;

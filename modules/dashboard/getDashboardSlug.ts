@@ -1,11 +1,7 @@
 import { randomInt } from "node:crypto";
-import type { CommonQueryMethods } from "slonik";
-import { findDashboardSlug, insertDashboard, findDashboards } from "./dashboards.sql.ts";
-import type { FoundDashboard } from "./dashboards.sql.ts";
+import { findDashboardSlug, insertDashboard } from "./dashboards.sql.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 import type { Context, InTransaction } from "../../runtime/context.ts";
-import { createLookups } from "../../db/batching/joinCalls.ts";
-import type { LookUp } from "../../db/batching/joinCalls.ts";
 
 /** Without letters and digits that look alike. */
 const ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789";
@@ -40,7 +36,3 @@ export const getDashboardSlug = async (
   const { name } = await getAccount(db, accountId);
   return insertDashboard(db, { accountId, slug: newSlug(name), createdAt: clock.now() });
 };
-
-/** Creates the lookup of dashboards by a slug. */
-export const createSlugLookup = (db: CommonQueryMethods): LookUp<FoundDashboard> =>
-  createLookups((slugs) => findDashboards(db, slugs));

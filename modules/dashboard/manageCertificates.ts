@@ -18,14 +18,14 @@ import type { OperatorContext } from "../accounts/context.ts";
 /** 128 random bits cannot be guessed. */
 const TOKEN_BYTES = 16;
 
+type CertifiedRecords = Omit<Parameters<typeof storeCertificate>[1], "token" | "createdAt">;
+
 /**
  * Returns the token of the certificate of a record or an order, creating it on first use. It stays the same until it is
  * revoked. Most requests are for a certificate that exists, and write no row.
  */
-const getToken = async (
-  { db, clock }: Context,
-  { accountId, recordIds, isOfOrder }: CertifiedRecords,
-): Promise<string> => {
+const getToken = async ({ db, clock }: Context, records: CertifiedRecords): Promise<string> => {
+  const { recordIds, isOfOrder } = records;
   // Older records of an order may have been imported since its certificate was created, so any may be its first one.
   const known = await findCertificate(db, recordIds, isOfOrder);
   const certified = new Set([...(known?.recordIds ?? []), ...recordIds]);
@@ -33,18 +33,11 @@ const getToken = async (
     return known.token;
   }
   return storeCertificate(db, {
+    ...records,
     token: randomBytes(TOKEN_BYTES).toString("hex"),
-    accountId,
     recordIds: [...certified],
-    isOfOrder,
     createdAt: clock.now(),
   });
-};
-
-type CertifiedRecords = {
-  readonly accountId: string;
-  readonly recordIds: readonly string[];
-  readonly isOfOrder: boolean;
 };
 
 /**

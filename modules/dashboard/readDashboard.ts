@@ -1,8 +1,7 @@
 import { readDonationTotals } from "../charities/donationTotals.sql.ts";
-import { findDashboards } from "./dashboards.sql.ts";
 import { verifiedBy } from "./certificate.rules.ts";
-import { listVerifications } from "./verifications.sql.ts";
-import type { VerifiedTrees } from "./verifications.sql.ts";
+import { findDashboards, listVerifications } from "./dashboards.sql.ts";
+import type { VerifiedTrees } from "./dashboards.sql.ts";
 import { findProfile } from "../accounts/profiles.sql.ts";
 import { listLatestMedia } from "../planting/sites.sql.ts";
 import { listPlantedSites } from "../planting/tallies.sql.ts";
@@ -31,24 +30,20 @@ const lastMonths = (now: Date): readonly string[] =>
 
 const sumOf = (numbers: readonly number[]): number => numbers.reduce((sum, each) => sum + each, 0);
 
-/** Adds up what each verifier has verified, most trees first. */
-const mergeVerifications = (verified: readonly VerifiedTrees[]) =>
-  [
-    ...Map.groupBy(
-      verified.map((each) => ({
-        ...each,
-        by: verifiedBy(each.verifier, each.partner, each.planters),
+/** Adds up what each verifier has verified, most trees first. The latest document is shown. */
+const mergeVerifications = (verified: readonly VerifiedTrees[]) => {
+  const named = verified.map((each) =>
+    Object.assign({ by: verifiedBy(each.verifier, each.partner, each.planters) }, each),
+  );
+  return [...Map.groupBy(named, ({ by, verifier }) => `${by}/${verifier}`).values()]
+    .map((group) =>
+      group.reduce((one, other) => ({
+        ...(other.latestAt > one.latestAt ? other : one),
+        trees: one.trees + other.trees,
       })),
-      ({ by, verifier }) => `${by}/${verifier}`,
-    ).values(),
-  ]
-    .flatMap((group) => {
-      const [latest] = group.toSorted(
-        (one, other) => other.latestAt.getTime() - one.latestAt.getTime(),
-      );
-      return latest ? [{ ...latest, trees: sumOf(group.map(({ trees }) => trees)) }] : [];
-    })
+    )
     .toSorted((one, other) => other.trees - one.trees);
+};
 
 /**
  * Reads the data of a dashboard; null if the slug is unknown. Every query reads counters or the start of an index, so an

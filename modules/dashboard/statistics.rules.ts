@@ -49,11 +49,7 @@ const defaultStart = (to: string, interval: Interval): string => {
   return start < FIRST_DAY ? FIRST_DAY : start;
 };
 
-/**
- * Returns the days to count.
- * @param today the current day
- * @throws DomainError request_invalid if they are too many
- */
+/** @throws DomainError request_invalid if the days are too many */
 export const rangeOf = (
   given: { readonly from?: string | undefined; readonly to?: string | undefined },
   interval: Interval,

@@ -18,10 +18,8 @@ const statisticsRow = z.strictObject({
   refundedCents: safeInteger,
 });
 
-/** The records of one interval, or of one of its groups. */
 export type StatisticsRow = Readonly<z.output<typeof statisticsRow>>;
 
-/** Returns the group of a record as text; null if it has none. */
 const groupOf = (grouping: Grouping | null): FragmentSqlToken => {
   if (grouping === null) {
     return sql.fragment`NULL::text`;

@@ -1,21 +1,9 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { MODES } from "../records/owner.rules.ts";
 import { KEY_SCOPES } from "../accounts/apiKeys.rules.ts";
 import { modeColumn, accountTypeColumn } from "../records/columns.sql.ts";
-import { columnsOf, sql, values } from "../../db/sql.ts";
-import { METER_EVENT } from "./lookup.rules.ts";
+import { columnsOf, sql } from "../../db/sql.ts";
 import type { Lookup } from "./lookup.rules.ts";
-import type { Operation } from "../records/idempotencyKeys.rules.ts";
-import { keyHash } from "../records/idempotencyKeys.sql.ts";
-
-/** What every look-up takes. */
-export type LookupOptions = {
-  readonly text: string;
-  /** Null looks in all accounts. */
-  readonly accountId: string | null;
-  readonly limit: number;
-};
 
 export const accountFields = {
   accountId: z.uuid(),
@@ -34,20 +22,22 @@ export const inAccount = (accountId: string | null): FragmentSqlToken =>
 
 const eventRow = z.strictObject({ id: z.bigint() });
 
-/** Finds a meter event by its number or its identifier. */
+export const isMeterEvent = (event: NonNullable<Lookup["meterEvent"]>): FragmentSqlToken =>
+  "id" in event
+    ? sql.fragment`meter_event.id = ${event.id}::bigint`
+    : sql.fragment`meter_event.identifier = ${event.identifier}`;
+
 export const findMeterEventId = (
   db: CommonQueryMethods,
-  { text, accountId }: LookupOptions,
-): Promise<bigint | null> => {
-  const id = METER_EVENT.exec(text)?.groups?.["id"];
-  return db.maybeOneFirst(sql.type(eventRow)`
+  event: NonNullable<Lookup["meterEvent"]>,
+  accountId: string | null,
+): Promise<bigint | null> =>
+  db.maybeOneFirst(sql.type(eventRow)`
     SELECT meter_event.id
     FROM meter_event
     JOIN account ON account.id = meter_event.account_id
-    WHERE ${id === undefined ? sql.fragment`meter_event.identifier = ${text}` : sql.fragment`meter_event.id = ${id}::bigint`}
-      AND ${inAccount(accountId)}
+    WHERE ${isMeterEvent(event)} AND ${inAccount(accountId)}
   `);
-};
 
 const accountRow = z.strictObject({
   ...accountFields,
@@ -56,14 +46,15 @@ const accountRow = z.strictObject({
 });
 type FoundAccount = Readonly<z.output<typeof accountRow>>;
 
-const startsWith = (id: FragmentSqlToken, { id: whole, idPrefix }: Lookup): FragmentSqlToken =>
-  sql.fragment`starts_with(${id}::text, ${whole ?? idPrefix})`;
+const startsWith = (
+  id: FragmentSqlToken,
+  { id: whole, idPrefix }: Pick<Lookup, "id" | "idPrefix">,
+): FragmentSqlToken => sql.fragment`starts_with(${id}::text, ${whole ?? idPrefix})`;
 
 /** Finds accounts by their ids, Stripe customers, names or domains, or parts of these. There are few enough to read them all. */
 export const listFoundAccounts = (
   db: CommonQueryMethods,
-  lookup: Lookup,
-  { text, accountId, limit }: LookupOptions,
+  { text, accountId, limit, mayBeName, ...lookup }: Lookup,
 ): Promise<readonly FoundAccount[]> =>
   db.any(sql.type(accountRow)`
     SELECT ${accountColumns}, found.by AS "foundBy", account.stripe_customer_id AS "stripeCustomerId"
@@ -73,8 +64,8 @@ export const listFoundAccounts = (
       SELECT CASE
         WHEN ${startsWith(sql.fragment`account.id`, lookup)} THEN 'id'
         WHEN account.stripe_customer_id = ${text} THEN 'stripe_customer'
-        WHEN ${lookup.mayBeName} AND strpos(store.domain, lower(${text})) > 0 THEN 'domain'
-        WHEN ${lookup.mayBeName} AND strpos(folded_text(account.name), folded_text(${text})) > 0 THEN 'name'
+        WHEN ${mayBeName} AND strpos(store.domain, lower(${text})) > 0 THEN 'domain'
+        WHEN ${mayBeName} AND strpos(folded_text(account.name), folded_text(${text})) > 0 THEN 'name'
       END AS by
     ) AS found
     WHERE found.by IS NOT NULL AND ${inAccount(accountId)}
@@ -102,8 +93,7 @@ type FoundKey = Readonly<z.output<typeof keyRow>>;
 /** Finds API keys by their ids, or by the characters with which they begin. */
 export const listFoundKeys = (
   db: CommonQueryMethods,
-  lookup: Lookup,
-  { text, accountId, limit }: LookupOptions,
+  { text, accountId, limit, ...lookup }: Lookup,
 ): Promise<readonly FoundKey[]> =>
   db.any(sql.type(keyRow)`
     SELECT ${accountColumns}, found.by AS "foundBy", ${columnsOf("api_key", keyColumns)}
@@ -121,28 +111,3 @@ export const listFoundKeys = (
     ORDER BY api_key.created_at DESC, api_key.id
     LIMIT ${limit}
   `);
-
-/** A query of the rows of an idempotency key. Costs a search for each account, mode and operation. */
-export const knownKeysOf = (
-  operations: readonly Operation[],
-  { text, accountId }: Pick<LookupOptions, "text" | "accountId">,
-): FragmentSqlToken => sql.fragment`
-  SELECT known.*
-  FROM account
-  CROSS JOIN ${values(MODES)} AS mode
-  CROSS JOIN ${values(operations)} AS operation
-  CROSS JOIN LATERAL (
-    SELECT *
-    FROM idempotency_key
-    WHERE key_hash = ${keyHash(
-      {
-        accountId: sql.identifier(["account", "id"]),
-        mode: sql.identifier(["mode", "mode"]),
-        operation: sql.identifier(["operation", "operation"]),
-      },
-      sql.fragment`${text}::text`,
-    )}
-    LIMIT 1
-  ) AS known
-  WHERE ${inAccount(accountId)}
-`;

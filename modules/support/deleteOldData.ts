@@ -8,10 +8,7 @@ import type { Context } from "../../runtime/context.ts";
 /** The results of a year stay. */
 const RECONCILIATION_DAYS = 400;
 
-/**
- * Deletes what is old enough in all capabilities. What clients recorded stays. It may be interrupted and repeated.
- * @returns how many rows of each were deleted
- */
+/** Deletes what is old, and returns the numbers of rows. What clients recorded stays. It may be interrupted and repeated. */
 export const deleteOldData = async ({ db, clock }: Context, signal: AbortSignal) => {
   const now = clock.now();
   // First, because it is one statement, and the others can take long.

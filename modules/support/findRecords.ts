@@ -3,62 +3,51 @@ import { findMeterEventId, listFoundAccounts, listFoundKeys } from "./accountLoo
 import { listFoundDonations, listFoundRegistrations } from "./recordLookups.sql.ts";
 import type { FoundDonation, FoundRegistration } from "./recordLookups.sql.ts";
 import { parseLookup } from "./lookup.rules.ts";
+import type { Lookup } from "./lookup.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { UsageWithEvents } from "../registrations/readUsageReports.ts";
 import { readUsageEvents } from "../registrations/readUsageReports.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 
-/** Records, for each store, how many records that name its customers are found. */
+const namesCustomer = (record: FoundRegistration | FoundDonation): boolean =>
+  [record.customerName, record.customerEmail, record.customerId, record.orderId].some(
+    (field) => field !== null,
+  );
+
+/** Adds to the audit log, for each store, how many records that name its customers are found. */
 const recordSearch = (
   { db, clock, actor }: OperatorContext,
-  found: {
-    readonly registrations: readonly FoundRegistration[];
-    readonly donations: readonly FoundDonation[];
-  },
+  found: readonly (FoundRegistration | FoundDonation)[],
 ): Promise<void> => {
-  const shown = new Map<string, { readonly registrations: number; readonly donations: number }>();
-  for (const list of ["registrations", "donations"] as const) {
-    for (const record of found[list]) {
-      const { accountId, customerName, customerEmail, customerId, orderId } = record;
-      if ([customerName, customerEmail, customerId, orderId].some((field) => field !== null)) {
-        const counts = shown.get(accountId) ?? { registrations: 0, donations: 0 };
-        shown.set(accountId, { ...counts, [list]: counts[list] + 1 });
-      }
-    }
-  }
+  const byAccount = Map.groupBy(found.filter(namesCustomer), ({ accountId }) => accountId);
   return db.transaction(async (transaction) => {
-    for (const [accountId, details] of shown) {
+    for (const [accountId, records] of byAccount) {
+      const registrations = records.filter((record) => "kind" in record).length;
+      const details = { registrations, donations: records.length - registrations };
       await recordAction(transaction, actor, clock.now(), { action: "find", accountId, details });
     }
   });
 };
 
 /**
- * Finds what a text may mean: an id of a registration, refund, donation, account or API key, or the beginning of one; a name,
- * a domain or a Stripe customer of an account; an idempotency key, an attribution, a value in metadata, an order, a customer,
- * or a meter event. Every look-up of records uses an index and is limited. The audit log records that customers of stores
- * were shown.
- * @param accountId an organization or a store; null for all
+ * Finds what a text may mean, as `impact find --help` lists. Every look-up of records uses an index and is limited. The audit
+ * log records that customers of stores were shown.
  */
 export const findRecords = async (
   context: OperatorContext,
-  {
-    text,
-    accountId,
-    limit,
-  }: { readonly text: string; readonly accountId: string | null; readonly limit: number },
+  { limit, ...given }: Pick<Lookup, "text" | "accountId" | "limit">,
 ) => {
   const { db } = context;
-  const lookup = parseLookup(text);
   // One more than is shown reveals whether there are more.
-  const options = { text: lookup.text, accountId, limit: limit + 1 };
-  const meterEventId = lookup.mayBeMeterEvent ? await findMeterEventId(db, options) : null;
-  const meterEvent = meterEventId === null ? null : await findMeterEvent(db, meterEventId);
+  const lookup = parseLookup({ ...given, limit: limit + 1 });
+  const { meterEvent: named, accountId } = lookup;
+  const meterEventId = named && (await findMeterEventId(db, named, accountId));
+  const meterEvent = meterEventId && (await findMeterEvent(db, meterEventId));
   const lists = {
-    accounts: await listFoundAccounts(db, lookup, options),
-    keys: await listFoundKeys(db, lookup, options),
-    registrations: await listFoundRegistrations(db, lookup, meterEventId, options),
-    donations: await listFoundDonations(db, lookup, options),
+    accounts: await listFoundAccounts(db, lookup),
+    keys: await listFoundKeys(db, lookup),
+    registrations: await listFoundRegistrations(db, lookup),
+    donations: await listFoundDonations(db, lookup),
   };
   const registrations: (FoundRegistration & { readonly usage: UsageWithEvents })[] = [];
   for (const registration of lists.registrations.slice(0, limit)) {
@@ -67,13 +56,12 @@ export const findRecords = async (
   const found = {
     accounts: lists.accounts.slice(0, limit),
     keys: lists.keys.slice(0, limit),
-    meterEvents: meterEvent === null ? [] : [meterEvent],
+    meterEvents: meterEvent ? [meterEvent] : [],
     registrations,
     donations: lists.donations.slice(0, limit),
-    /** Whether there are more records than the limit. */
     hasMore: Object.values(lists).some(({ length }) => length > limit),
   };
-  await recordSearch(context, found);
+  await recordSearch(context, [...registrations, ...found.donations]);
   return found;
 };
 

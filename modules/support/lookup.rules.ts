@@ -19,9 +19,13 @@ export type FoundBy =
   | "stripe_customer"
   | "meter_event";
 
-/** What an operator's text may be. */
+/** What an operator's text may be, and where it is searched for. */
 export type Lookup = {
   readonly text: string;
+  /** Null looks in all accounts. */
+  readonly accountId: string | null;
+  /** Of records of one kind. */
+  readonly limit: number;
   /** The id of a record, an account or a refund; null if the text is none. */
   readonly id: string | null;
   /** The beginning of an id; null if the text is none, or a whole one. */
@@ -31,7 +35,8 @@ export type Lookup = {
   readonly customerId: string;
   /** A part of the name of a customer, an organization or a store. */
   readonly mayBeName: boolean;
-  readonly mayBeMeterEvent: boolean;
+  /** The number or the identifier of a meter event; null if the text is none. */
+  readonly meterEvent: { readonly id: string } | { readonly identifier: string } | null;
 };
 
 /** The index of names consists of groups of three characters: a shorter part would read all of it. */
@@ -41,15 +46,17 @@ const SHORTEST_NAME = 3;
 const ID_PREFIX = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){0,3}$/iu;
 
 /** A meter event, as commands name it, or its number alone. */
-export const METER_EVENT = /^[Ee]?(?<id>\d{1,18})$/u;
+const METER_EVENT = /^[Ee]?(?<id>\d{1,18})$/u;
 
 /** Decides what a text may be, so that nothing is searched for in vain. */
-export const parseLookup = (given: string): Lookup => {
-  const text = given.trim();
+export const parseLookup = (given: Pick<Lookup, "text" | "accountId" | "limit">): Lookup => {
+  const text = given.text.trim();
   const refundedId = /^refund-(?<id>.+)$/u.exec(text)?.groups?.["id"] ?? null;
   const id = z.guid().safeParse(refundedId ?? text);
   const isIdentifier = text.startsWith("u1:");
+  const meterEventId = METER_EVENT.exec(text)?.groups?.["id"];
   return {
+    ...given,
     text,
     id: id.success ? id.data.toLowerCase() : null,
     idPrefix: !id.success && ID_PREFIX.test(text) ? text.toLowerCase() : null,
@@ -59,6 +66,11 @@ export const parseLookup = (given: string): Lookup => {
       Array.from(text).length >= SHORTEST_NAME &&
       /\p{L}/u.test(text) &&
       !(id.success || isIdentifier || text.includes("@") || /^cus_\w+$/u.test(text)),
-    mayBeMeterEvent: isIdentifier || METER_EVENT.test(text),
+    meterEvent:
+      meterEventId === undefined
+        ? isIdentifier
+          ? { identifier: text }
+          : null
+        : { id: meterEventId },
   };
 };

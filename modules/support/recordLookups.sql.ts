@@ -6,13 +6,14 @@ import { ORDER_STAGES } from "../planting/order.rules.ts";
 import { isOrderOfTree } from "../planting/orders.sql.ts";
 import { kindColumn, modeColumn } from "../records/columns.sql.ts";
 import { REFUND_OPERATIONS, REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
+import type { Operation } from "../records/idempotencyKeys.rules.ts";
+import { keyHash } from "../records/idempotencyKeys.sql.ts";
 import { hasAttribution, importedRecord } from "../records/ownedRecords.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
 import { KINDS, MODES } from "../records/owner.rules.ts";
 import { hasCustomerId, hasEmail, hasNameWith, hasOrder } from "../stores/customers.sql.ts";
 import type { FoundBy, Lookup } from "./lookup.rules.ts";
-import type { LookupOptions } from "./accountLookups.sql.ts";
-import { inAccount, accountColumns, accountFields, knownKeysOf } from "./accountLookups.sql.ts";
+import { accountColumns, accountFields, inAccount, isMeterEvent } from "./accountLookups.sql.ts";
 
 /*
  * Look-ups for operators, across all accounts and modes. A field whose index starts with the account is looked up in each
@@ -34,182 +35,6 @@ const searchedColumns = z.strictObject({
 
 const foundFields = { ...accountFields, foundBy: z.array(z.string()) };
 
-/** A way to find records: what the text is then, and a query of the ids and times of the records. */
-type Search = { readonly foundBy: FoundBy; readonly rows: FragmentSqlToken };
-
-/** What the text may be in metadata, as JSON: a text, a shop's order number with or without `#`, a number. */
-const metadataValues = (text: string): readonly string[] => {
-  const number = text.replace(/^#/u, "");
-  const texts = [...new Set([text, number, `#${number}`])].map((value) => JSON.stringify(value));
-  return /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/u.test(number) ? [...texts, number] : texts;
-};
-
-/** Searches of a table for what a text may mean. */
-const createSearches = (table: RecordTable, { text, accountId, limit }: LookupOptions) => {
-  const record = sql.identifier([table]);
-  const column = (name: string) => sql.identifier([table, name]);
-  const isDonation = table === "donation";
-  const kind = isDonation ? sql.fragment`'donation'` : sql.fragment`kind.kind`;
-
-  /** Searches an index that starts with the account, the mode and the kind, for each of them. */
-  const inEach = (
-    foundBy: FoundBy,
-    condition: FragmentSqlToken,
-    accounts: "all" | "stores" = "all",
-  ): Search => ({
-    foundBy,
-    rows: sql.fragment`
-      SELECT matching.id, matching.created_at
-      FROM account
-      CROSS JOIN ${values(MODES)} AS mode
-      CROSS JOIN ${values(isDonation ? ["donation"] : KINDS)} AS kind
-      CROSS JOIN LATERAL (
-        SELECT id, created_at
-        FROM ${record}
-        WHERE ${column("account_id")} = account.id
-          AND ${column("mode")} = mode.mode
-          ${isDonation ? sql.fragment`` : sql.fragment`AND ${column("kind")} = kind.kind`}
-          AND ${condition}
-        ORDER BY created_at DESC, id DESC
-        LIMIT ${limit}
-      ) AS matching
-      WHERE ${inAccount(accountId)} ${accounts === "all" ? sql.fragment`` : sql.fragment`AND account.type = 'store'`}
-    `,
-  });
-
-  /** Searches an index of all accounts. */
-  const anywhere = (foundBy: FoundBy, condition: FragmentSqlToken): Search => ({
-    foundBy,
-    rows: sql.fragment`
-      SELECT id, created_at
-      FROM ${record}
-      WHERE ${condition} AND ${afterLookup(accountId === null ? sql.fragment`true` : sql.fragment`account_id = ${accountId}`)}
-    `,
-  });
-
-  const byKey = (
-    foundBy: FoundBy,
-    operations: Parameters<typeof knownKeysOf>[0],
-    recordId: FragmentSqlToken = sql.fragment`known.record_id`,
-  ): Search =>
-    anywhere(
-      foundBy,
-      sql.fragment`id = ANY(ARRAY(
-        SELECT ${recordId} FROM (${knownKeysOf(operations, { text, accountId })}) AS known
-      ))`,
-    );
-
-  const importedAs = (id: string): Search => {
-    const scope = { accountId: sql.fragment`account.id`, mode: sql.fragment`mode.mode`, kind };
-    return inEach(
-      "imported_id",
-      sql.fragment`${column("id")} = ${importedRecord(table, scope, sql.fragment`${id}`)}`,
-    );
-  };
-
-  /** A store's order is a field of its records; an organization has it in their metadata. */
-  const byOrder = [
-    inEach("order", hasOrder(table, text), "stores"),
-    anywhere(
-      "metadata",
-      sql.fragment`metadata <> '{}' AND (${sql.join(
-        metadataValues(text).map(
-          (value) => sql.fragment`metadata_values(metadata) @> ${value}::jsonb`,
-        ),
-        sql.fragment` OR `,
-      )})`,
-    ),
-  ];
-  return { inEach, anywhere, byKey, importedAs, byOrder };
-};
-
-const idWith = (prefix: string, digit: "0" | "f"): string =>
-  prefix + "########-####-####-####-############".replaceAll("#", digit).slice(prefix.length);
-
-/** All searches for what a text may mean. */
-const listSearches = (
-  table: RecordTable,
-  lookup: Lookup,
-  options: LookupOptions,
-): readonly Search[] => {
-  const { text } = lookup;
-  const { inEach, anywhere, byKey, importedAs, byOrder } = createSearches(table, options);
-  const isDonation = table === "donation";
-  const refundId = sql.fragment`(SELECT registration_id FROM refund WHERE refund.id = known.record_id)`;
-  const searches: Search[] = [
-    importedAs(text),
-    inEach("attribution", hasAttribution(table, text)),
-    ...byOrder,
-    inEach("customer_email", hasEmail(table, text), "stores"),
-    inEach("customer_id", hasCustomerId(table, lookup.customerId), "stores"),
-    ...(isDonation
-      ? [byKey("idempotency_key", ["donate"]), byKey("refund_idempotency_key", ["refund_donate"])]
-      : [
-          byKey("idempotency_key", Object.values(REGISTER_OPERATIONS)),
-          byKey(
-            "refund_idempotency_key",
-            [...Object.values(REFUND_OPERATIONS), "operator_refund"],
-            refundId,
-          ),
-        ]),
-  ];
-  if (lookup.id !== null) {
-    const { id } = lookup;
-    const refunded = sql.fragment`(SELECT registration_id FROM refund WHERE id = ${id})`;
-    searches.push(
-      anywhere(
-        "id",
-        isDonation
-          ? sql.fragment`id = ${id}`
-          : sql.fragment`id = ANY(ARRAY[${id}::uuid, ${refunded}])`,
-      ),
-    );
-  }
-  if (lookup.idPrefix !== null) {
-    const [first, last] = [idWith(lookup.idPrefix, "0"), idWith(lookup.idPrefix, "f")];
-    searches.push(anywhere("id", sql.fragment`id BETWEEN ${first}::uuid AND ${last}::uuid`));
-  }
-  if (lookup.refundedId !== null) {
-    searches.push(importedAs(lookup.refundedId));
-  }
-  if (lookup.mayBeName) {
-    searches.push(anywhere("customer_name", hasNameWith(table, text)));
-  }
-  return searches;
-};
-
-/** A query of the records that searches find, the newest first. */
-const foundRecords = (
-  table: RecordTable,
-  searches: readonly Search[],
-  { limit }: LookupOptions,
-  { columns, join }: { readonly columns: FragmentSqlToken; readonly join: FragmentSqlToken },
-): FragmentSqlToken => {
-  const record = sql.identifier([table]);
-  const hits = searches.map(
-    ({ foundBy, rows }) => sql.fragment`(
-      SELECT ${foundBy}::text AS found_by, id
-      FROM (${rows}) AS hit
-      ORDER BY created_at DESC, id DESC
-      LIMIT ${limit}
-    )`,
-  );
-  // The OFFSET makes it a look-up for each id.
-  return sql.fragment`
-    SELECT ${accountColumns}, found."foundBy", ${columns}
-    FROM (
-      SELECT id, array_agg(DISTINCT found_by) AS "foundBy"
-      FROM (${sql.join(hits, sql.fragment` UNION ALL `)}) AS hit
-      GROUP BY id
-    ) AS found
-    CROSS JOIN LATERAL (SELECT * FROM ${record} WHERE ${record}.id = found.id OFFSET 0) AS ${record}
-    JOIN account ON account.id = ${record}.account_id
-    ${join}
-    ORDER BY ${record}.created_at DESC, ${record}.id DESC
-    LIMIT ${limit}
-  `;
-};
-
 const registrationColumns = searchedColumns.extend({
   kind: kindColumn,
   count: safeInteger,
@@ -222,20 +47,6 @@ const registrationRow = z.strictObject({
   plantingOrder: z.string().nullable(),
 });
 export type FoundRegistration = Readonly<z.output<typeof registrationRow>>;
-
-const REGISTRATION = {
-  columns: sql.fragment`
-    ${columnsOf("registration", registrationColumns)},
-    planting_order.stage AS "orderStage",
-    planting_order.public_id AS "plantingOrder"
-  `,
-  // The OFFSET keeps the planner from reading all orders: it expects as many records as there are accounts.
-  join: sql.fragment`
-    LEFT JOIN LATERAL (
-      SELECT * FROM planting_order WHERE ${isOrderOfTree} OFFSET 0
-    ) AS planting_order ON true
-  `,
-};
 
 const donationColumns = searchedColumns.extend({
   amountCents: safeInteger,
@@ -257,80 +68,234 @@ const donationRow = z.strictObject({
 });
 export type FoundDonation = Readonly<z.output<typeof donationRow>>;
 
-const DONATION = {
-  columns: sql.fragment`
-    ${columnsOf("donation", donationColumns)},
-    donation_refund.created_at AS "refundedAt",
-    donation_refund.reason AS "refundReason",
-    donation_refund.idempotency_key AS "refundIdempotencyKey",
-    donation_refund.metadata AS "refundMetadata"
-  `,
-  join: sql.fragment`LEFT JOIN donation_refund ON donation_refund.donation_id = donation.id`,
+/** What differs between registrations and donations. */
+const TABLES = {
+  registration: {
+    kinds: KINDS,
+    isOfKind: sql.fragment`registration.kind = kind.kind`,
+    operations: Object.values(REGISTER_OPERATIONS),
+    refundOperations: [...Object.values(REFUND_OPERATIONS), "operator_refund"],
+    /** Returns the id of the record that a refund is of. */
+    refundedBy: (refundId: FragmentSqlToken) =>
+      sql.fragment`(SELECT registration_id FROM refund WHERE refund.id = ${refundId})`,
+    columns: sql.fragment`
+      ${columnsOf("registration", registrationColumns)},
+      planting_order.stage AS "orderStage",
+      planting_order.public_id AS "plantingOrder"
+    `,
+    // The OFFSET keeps the planner from reading all orders: it expects as many records as there are accounts.
+    join: sql.fragment`
+      LEFT JOIN LATERAL (
+        SELECT * FROM planting_order WHERE ${isOrderOfTree} OFFSET 0
+      ) AS planting_order ON true
+    `,
+  },
+  donation: {
+    kinds: ["donation"],
+    isOfKind: sql.fragment`true`,
+    operations: ["donate"],
+    refundOperations: ["refund_donate"],
+    // A donation is refunded whole, so its refund has no id of its own.
+    refundedBy: (refundId: FragmentSqlToken) => refundId,
+    columns: sql.fragment`
+      ${columnsOf("donation", donationColumns)},
+      donation_refund.created_at AS "refundedAt",
+      donation_refund.reason AS "refundReason",
+      donation_refund.idempotency_key AS "refundIdempotencyKey",
+      donation_refund.metadata AS "refundMetadata"
+    `,
+    join: sql.fragment`LEFT JOIN donation_refund ON donation_refund.donation_id = donation.id`,
+  },
+} as const;
+
+/** A way to find records: what the text is then, and a query of the ids and times of the records. */
+type Search = { readonly foundBy: FoundBy; readonly rows: FragmentSqlToken };
+
+const createSearches = (table: RecordTable, { text, accountId, limit }: Lookup) => {
+  const record = sql.identifier([table]);
+  const { kinds, isOfKind } = TABLES[table];
+
+  /** Searches an index that starts with the account, the mode and the kind, for each of them. */
+  const inEach = (
+    foundBy: FoundBy,
+    condition: FragmentSqlToken,
+    accounts: FragmentSqlToken = sql.fragment`true`,
+  ): Search => ({
+    foundBy,
+    rows: sql.fragment`
+      SELECT matching.id, matching.created_at
+      FROM account
+      CROSS JOIN ${values(MODES)} AS mode
+      CROSS JOIN ${values(kinds)} AS kind
+      CROSS JOIN LATERAL (
+        SELECT id, created_at
+        FROM ${record}
+        WHERE account_id = account.id AND ${record}.mode = mode.mode AND ${isOfKind} AND ${condition}
+        ORDER BY created_at DESC, id DESC
+        LIMIT ${limit}
+      ) AS matching
+      WHERE ${inAccount(accountId)} AND ${accounts}
+    `,
+  });
+
+  /** Searches an index of all accounts. */
+  const anywhere = (foundBy: FoundBy, condition: FragmentSqlToken): Search => ({
+    foundBy,
+    rows: sql.fragment`
+      SELECT id, created_at
+      FROM ${record}
+      WHERE ${condition} AND ${afterLookup(accountId === null ? sql.fragment`true` : sql.fragment`account_id = ${accountId}`)}
+    `,
+  });
+
+  /** Costs a search for each account, mode and operation. */
+  const byKey = (
+    foundBy: FoundBy,
+    operations: readonly Operation[],
+    recordId: FragmentSqlToken,
+  ): Search => {
+    const scope = {
+      accountId: sql.fragment`account.id`,
+      mode: sql.fragment`mode.mode`,
+      operation: sql.fragment`operation.operation`,
+    };
+    return anywhere(
+      foundBy,
+      sql.fragment`id = ANY(ARRAY(
+        SELECT ${recordId}
+        FROM account
+        CROSS JOIN ${values(MODES)} AS mode
+        CROSS JOIN ${values(operations)} AS operation
+        CROSS JOIN LATERAL (
+          SELECT * FROM idempotency_key WHERE key_hash = ${keyHash(scope, sql.fragment`${text}::text`)} LIMIT 1
+        ) AS known
+        WHERE ${inAccount(accountId)}
+      ))`,
+    );
+  };
+
+  const importedAs = (id: string): Search => {
+    const scope = {
+      accountId: sql.fragment`account.id`,
+      mode: sql.fragment`mode.mode`,
+      kind: sql.fragment`kind.kind`,
+    };
+    const imported = importedRecord(table, scope, sql.fragment`${id}`);
+    return inEach("imported_id", sql.fragment`${record}.id = ${imported}`);
+  };
+
+  return { inEach, anywhere, byKey, importedAs };
 };
 
-/** A query of all records that a text may mean. A test asks PostgreSQL for its plan. */
-export const lookupQuery = (
-  table: RecordTable,
-  lookup: Lookup,
-  options: LookupOptions,
-): FragmentSqlToken =>
-  foundRecords(
-    table,
-    listSearches(table, lookup, options),
-    options,
-    table === "donation" ? DONATION : REGISTRATION,
-  );
+/** What the text may be in metadata, as JSON: a text, a shop's order number with or without `#`, a number. */
+const metadataValues = (text: string): readonly string[] => {
+  const number = text.replace(/^#/u, "");
+  const texts = [...new Set([text, number, `#${number}`])].map((value) => JSON.stringify(value));
+  return /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/u.test(number) ? [...texts, number] : texts;
+};
 
-const listRegistrations = (
-  db: CommonQueryMethods,
-  searches: readonly Search[],
-  options: LookupOptions,
-): Promise<readonly FoundRegistration[]> =>
-  db.any(
-    sql.type(registrationRow)`${foundRecords("registration", searches, options, REGISTRATION)}`,
-  );
+const hasMetadata = (text: string): FragmentSqlToken =>
+  sql.fragment`metadata <> '{}' AND (${sql.join(
+    metadataValues(text).map((value) => sql.fragment`metadata_values(metadata) @> ${value}::jsonb`),
+    sql.fragment` OR `,
+  )})`;
 
-const ofMeterEvent = (meterEventId: bigint, options: LookupOptions): Search =>
-  createSearches("registration", options).anywhere(
-    "meter_event",
-    sql.fragment`id IN (
+/** Customers and orders are fields of stores' records only; an organization has an order in the metadata. */
+const STORES = sql.fragment`account.type = 'store'`;
+
+const idWith = (prefix: string, digit: "0" | "f"): string =>
+  prefix + "########-####-####-####-############".replaceAll("#", digit).slice(prefix.length);
+
+/** All searches for what a text may mean. */
+const listSearches = (table: RecordTable, lookup: Lookup): readonly Search[] => {
+  const { text, id, idPrefix, refundedId, meterEvent } = lookup;
+  const { inEach, anywhere, byKey, importedAs } = createSearches(table, lookup);
+  const { operations, refundOperations, refundedBy } = TABLES[table];
+  const recordId = sql.fragment`known.record_id`;
+  const searches = [
+    importedAs(text),
+    inEach("attribution", hasAttribution(table, text)),
+    inEach("order", hasOrder(table, text), STORES),
+    anywhere("metadata", hasMetadata(text)),
+    inEach("customer_email", hasEmail(table, text), STORES),
+    inEach("customer_id", hasCustomerId(table, lookup.customerId), STORES),
+    byKey("idempotency_key", operations, recordId),
+    byKey("refund_idempotency_key", refundOperations, refundedBy(recordId)),
+  ];
+  if (id !== null) {
+    const ids = sql.fragment`ARRAY[${id}::uuid, ${refundedBy(sql.fragment`${id}::uuid`)}]`;
+    searches.push(anywhere("id", sql.fragment`id = ANY(${ids})`));
+  }
+  if (idPrefix !== null) {
+    const [first, last] = [idWith(idPrefix, "0"), idWith(idPrefix, "f")];
+    searches.push(anywhere("id", sql.fragment`id BETWEEN ${first}::uuid AND ${last}::uuid`));
+  }
+  if (refundedId !== null) {
+    searches.push(importedAs(refundedId));
+  }
+  if (lookup.mayBeName) {
+    searches.push(anywhere("customer_name", hasNameWith(table, text)));
+  }
+  if (meterEvent !== null && table === "registration") {
+    const counted = sql.fragment`
       SELECT counted.id
       FROM meter_event
       CROSS JOIN LATERAL (${registrationsOfEvent}) AS counted
-      WHERE meter_event.id = ${meterEventId}
-    )`,
-  );
+      WHERE ${isMeterEvent(meterEvent)}
+    `;
+    searches.push(anywhere("meter_event", sql.fragment`id IN (${counted})`));
+  }
+  return searches;
+};
 
-/** Lists the registrations that a text may mean, and those whose usage is in a meter event. */
+/**
+ * A query of the records that a text may mean, the newest first. A test asks PostgreSQL for its plan.
+ * @param meanings what the text may be; by default, all that is searched for
+ */
+export const lookupQuery = (
+  table: RecordTable,
+  lookup: Lookup,
+  meanings?: readonly FoundBy[],
+): FragmentSqlToken => {
+  const record = sql.identifier([table]);
+  const { limit } = lookup;
+  const { columns, join } = TABLES[table];
+  const hits = listSearches(table, lookup)
+    .filter(({ foundBy }) => meanings?.includes(foundBy) ?? true)
+    .map(
+      ({ foundBy, rows }) => sql.fragment`(
+        SELECT ${foundBy}::text AS found_by, id
+        FROM (${rows}) AS hit
+        ORDER BY created_at DESC, id DESC
+        LIMIT ${limit}
+      )`,
+    );
+  // The OFFSET makes it a look-up for each id.
+  return sql.fragment`
+    SELECT ${accountColumns}, found."foundBy", ${columns}
+    FROM (
+      SELECT id, array_agg(DISTINCT found_by) AS "foundBy"
+      FROM (${sql.join(hits, sql.fragment` UNION ALL `)}) AS hit
+      GROUP BY id
+    ) AS found
+    CROSS JOIN LATERAL (SELECT * FROM ${record} WHERE ${record}.id = found.id OFFSET 0) AS ${record}
+    JOIN account ON account.id = ${record}.account_id
+    ${join}
+    ORDER BY ${record}.created_at DESC, ${record}.id DESC
+    LIMIT ${limit}
+  `;
+};
+
+/** @param meanings such as an order or its number in metadata; by default, all that is searched for */
 export const listFoundRegistrations = (
   db: CommonQueryMethods,
   lookup: Lookup,
-  meterEventId: bigint | null,
-  options: LookupOptions,
-): Promise<readonly FoundRegistration[]> => {
-  const searches = listSearches("registration", lookup, options);
-  const further = meterEventId === null ? [] : [ofMeterEvent(meterEventId, options)];
-  return listRegistrations(db, [...searches, ...further], options);
-};
-
-/** Lists the registrations whose usage is in a meter event. */
-export const listRegistrationsOfMeterEvent = (
-  db: CommonQueryMethods,
-  meterEventId: bigint,
-  options: LookupOptions,
+  meanings?: readonly FoundBy[],
 ): Promise<readonly FoundRegistration[]> =>
-  listRegistrations(db, [ofMeterEvent(meterEventId, options)], options);
-
-/** Lists the registrations of a shop's order, or with a value in their metadata. */
-export const listRegistrationsOfOrder = (
-  db: CommonQueryMethods,
-  options: LookupOptions,
-): Promise<readonly FoundRegistration[]> =>
-  listRegistrations(db, createSearches("registration", options).byOrder, options);
+  db.any(sql.type(registrationRow)`${lookupQuery("registration", lookup, meanings)}`);
 
 export const listFoundDonations = (
   db: CommonQueryMethods,
   lookup: Lookup,
-  options: LookupOptions,
 ): Promise<readonly FoundDonation[]> =>
-  db.any(sql.type(donationRow)`${lookupQuery("donation", lookup, options)}`);
+  db.any(sql.type(donationRow)`${lookupQuery("donation", lookup)}`);

@@ -19,7 +19,7 @@ import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { lockTable } from "../support/lockWaits.ts";
 import { eventually, TEMPORAL_ADDRESS } from "../support/programs.ts";
-import { READY } from "../support/readiness.ts";
+import { READY } from "./testContext.ts";
 import { startRelay } from "../support/relay.ts";
 import { unreachableTemporal } from "../support/temporalOnDemand.ts";
 import { idIn } from "./contract.ts";

@@ -10,8 +10,11 @@ import { createCharities } from "../../modules/charities/createCharities.ts";
 import type { Gate } from "../../runtime/gate.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { createTestPlanting } from "../support/planting.ts";
-import { READY } from "../support/readiness.ts";
+import type { Readiness } from "../../runtime/server/watchHealth.ts";
 import { unreachableTemporal, validateThrough } from "../support/temporalOnDemand.ts";
+
+/** The readiness of a process whose services all respond. */
+export const READY: Readiness = { status: "ok", database: "ok", clock: "ok", temporal: "ok" };
 
 /** What a test may replace of what an interface uses. */
 export type TestContextOptions = Partial<

@@ -3,9 +3,6 @@ import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { z } from "zod";
-import { buildProgram } from "../../cli/buildProgram.ts";
-import { createConnections } from "../../cli/connections.ts";
-import { parseConfig } from "../../runtime/config/config.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
@@ -13,9 +10,9 @@ import type { UsageSetup } from "../billing/repair/usageSetup.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
 import { createEmptyDatabase, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createCertificate } from "../dashboard/createCertificate.ts";
-import { createTestOrganization } from "../support/factories.ts";
-import { readJson, runImpact } from "./runImpact.ts";
+import { getCertificateToken } from "../../modules/dashboard/manageCertificates.ts";
+import { createTestOrganization, registerFor } from "../support/factories.ts";
+import { buildTestProgram, impactOf, readJson, runImpact } from "./runImpact.ts";
 
 const test = testWithDatabase();
 
@@ -41,13 +38,15 @@ const READING = [
   "workflow list",
 ];
 
+type Test = ExecutionContext<DatabaseContext>;
+
 type Scenario = {
   /** Without `--as`. */
   readonly args: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: string;
 };
-type SetUp = (t: ExecutionContext<DatabaseContext>) => Promise<Scenario>;
+type SetUp = (t: Test) => Promise<Scenario>;
 
 const REASON = ["--reason", "ticket 12"];
 
@@ -57,7 +56,7 @@ const stripeEnv = ({ double }: Pick<UsageSetup, "double">) => ({
 });
 
 /** Returns a failed meter event's id, and the settings of its Stripe. */
-const failUsage = async (t: ExecutionContext<DatabaseContext>) => {
+const failUsage = async (t: Test) => {
   const scene = await setUpUsage(t);
   const registration = await scene.register(4);
   await scene.drain();
@@ -65,8 +64,13 @@ const failUsage = async (t: ExecutionContext<DatabaseContext>) => {
   return { event, registration, env: stripeEnv(scene) };
 };
 
-const createKey = async (t: ExecutionContext<DatabaseContext>): Promise<string> => {
-  const { id } = await createTestOrganization(t.context.db);
+const newStore = async (t: Test): Promise<string> => (await createTestStore(t.context.db)).id;
+
+const newOrganization = async (t: Test): Promise<string> =>
+  (await createTestOrganization(t.context.db)).id;
+
+const createKey = async (t: Test): Promise<string> => {
+  const id = await newOrganization(t);
   return t.context.db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
     SELECT id FROM api_key WHERE account_id = ${id} LIMIT 1
   `);
@@ -75,36 +79,36 @@ const createKey = async (t: ExecutionContext<DatabaseContext>): Promise<string> 
 /** How each writing command is run so that it changes something. */
 const WRITING: Readonly<Record<string, SetUp>> = {
   "org create": () => Promise.resolve({ args: ["--name", "New"] }),
-  "org update": async (t) => {
-    const { id } = await createTestOrganization(t.context.db);
-    return { args: [id, "--name", "Renamed"] };
+  "org update": async (t) => ({ args: [await newOrganization(t), "--name", "Renamed"] }),
+  "certificate revoke": async (t) => {
+    const { db } = t.context;
+    const accountId = await newOrganization(t);
+    const { id } = await registerFor(db, accountId);
+    const owner = { accountId, mode: "live" } as const;
+    return { args: [await getCertificateToken({ db, clock: systemClock }, owner, id, null)] };
   },
-  "certificate revoke": async (t) => ({ args: [await createCertificate(t.context.db)] }),
   "store create": () => Promise.resolve({ args: ["--domain", "new.example"] }),
   "store update": async (t) => ({
-    args: [(await createTestStore(t.context.db)).id, "--tree-price", "0.70"],
+    args: [await newStore(t), "--tree-price", "0.70"],
   }),
   "store topup": async (t) => ({
-    args: [(await createTestStore(t.context.db)).id, "--amount", "5"],
+    args: [await newStore(t), "--amount", "5"],
   }),
   "store adjust": async (t) => ({
-    args: [(await createTestStore(t.context.db)).id, "--amount", "5", ...REASON],
+    args: [await newStore(t), "--amount", "5", ...REASON],
   }),
   "store forget": async (t) => ({
-    args: [(await createTestStore(t.context.db)).id, "--customer-id", "7"],
+    args: [await newStore(t), "--customer-id", "7"],
   }),
   // It changes nothing, but somebody has seen personal data.
   "store export-customer": async (t) => ({
-    args: [(await createTestStore(t.context.db)).id, "--customer-id", "7"],
+    args: [await newStore(t), "--customer-id", "7"],
   }),
   // An organization's lists name nobody, and have no entry.
   export: async (t) => ({
-    args: ["trees", "--org", (await createTestStore(t.context.db)).id, ...REASON],
+    args: ["trees", "--org", await newStore(t), ...REASON],
   }),
-  "key issue": async (t) => {
-    const { id } = await createTestOrganization(t.context.db);
-    return { args: ["--org", id, "--mode", "live"] };
-  },
+  "key issue": async (t) => ({ args: ["--org", await newOrganization(t), "--mode", "live"] }),
   "key revoke": async (t) => ({ args: [await createKey(t)] }),
   refund: async (t) => {
     const scene = await setUpUsage(t);
@@ -120,11 +124,11 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     return { args: [event, "--invoice-item", "ii_1", ...REASON], env };
   },
   "usage hold": async (t) => {
-    await runImpact(["usage", "resume"], { env: { DATABASE_URL: t.context.databaseUrl } });
+    await impactOf(t)("usage", "resume");
     return { args: REASON };
   },
   "usage resume": async (t) => {
-    await runImpact(["usage", "hold", ...REASON], { env: { DATABASE_URL: t.context.databaseUrl } });
+    await impactOf(t)("usage", "hold", ...REASON);
     return { args: [] };
   },
   "charity import": async () => {
@@ -134,21 +138,17 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     await writeFile(path, `${header}\n`);
     return { args: [path] };
   },
-  "import history": async (t) => {
-    const { id } = await createTestOrganization(t.context.db);
-    return {
-      args: ["-", "--org", id],
-      stdin: '{"kind":"tree","id":"t-1","count":3,"created_at":"2024-05-01T09:30:00Z"}\n',
-    };
-  },
-  "import key": async (t) => {
-    const { id } = await createTestOrganization(t.context.db);
-    return { args: ["--org", id, "--mode", "live"], stdin: crypto.randomUUID() };
-  },
-  "import slug": async (t) => {
-    const { id } = await createTestOrganization(t.context.db);
-    return { args: [crypto.randomUUID(), "--org", id] };
-  },
+  "import history": async (t) => ({
+    args: ["-", "--org", await newOrganization(t)],
+    stdin: '{"kind":"tree","id":"t-1","count":3,"created_at":"2024-05-01T09:30:00Z"}\n',
+  }),
+  "import key": async (t) => ({
+    args: ["--org", await newOrganization(t), "--mode", "live"],
+    stdin: crypto.randomUUID(),
+  }),
+  "import slug": async (t) => ({
+    args: [crypto.randomUUID(), "--org", await newOrganization(t)],
+  }),
 };
 
 /** Writing commands whose own tests check their audit entries, because they need a scene of their own. */
@@ -171,11 +171,7 @@ const leavesOf = (command: CommandUnknownOpts, path: readonly string[]): readonl
     : command.commands.flatMap((each) => leavesOf(each, [...path, each.name()]));
 
 test("every command is known as reading, or has a scenario that checks its audit entry", async (t) => {
-  const program = await buildProgram({
-    io: { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr, json: false },
-    connections: createConnections(() => parseConfig({})),
-    clock: systemClock,
-  });
+  const program = await buildTestProgram();
   t.deepEqual(
     [...leavesOf(program, [])].toSorted(),
     [...READING, ...Object.keys(WRITING), ...Object.keys(CHECKED_ELSEWHERE)].toSorted(),
@@ -191,7 +187,6 @@ const entries = z.array(
   z.looseObject({ reason: z.string().nullable(), details: z.record(z.string(), z.unknown()) }),
 );
 
-/** Returns all names in a JSON value. */
 const namesIn = (value: unknown): readonly string[] => {
   const names: string[] = [];
   JSON.stringify(value, (name, inner: unknown) => {

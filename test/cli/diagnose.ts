@@ -14,7 +14,6 @@ export const diagnose = async (
   readonly exitCode: number;
   readonly list: readonly Finding[];
   readonly find: (name: string) => Finding | undefined;
-  /** Returns a finding's status and detail in one line. */
   readonly of: (name: string) => string;
 }> => {
   const args = ["doctor", "--json"];

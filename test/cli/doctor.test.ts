@@ -8,13 +8,12 @@ import { writeRunFile } from "../../runtime/runFile.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { updateOrganization } from "../../modules/accounts/manageOrganizations.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { updateStore } from "../../modules/stores/manageStores.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { eventually, startProgram } from "../support/programs.ts";
 import { answer } from "../events/startReceiver.ts";
@@ -35,118 +34,110 @@ const openOwnDatabase = async (t: ExecutionContext<DatabaseContext>): Promise<Da
   return t.context;
 };
 
-test.serial(
-  "doctor and workflow show follow a refund through an outage of Stripe until it completes",
-  async (t) => {
-    const { db } = t.context;
-    const { settings } = await setUp(t);
-    const double = await startStripeDouble(t);
-    const env = { ...settings, ...double.env };
-    const impact = (...args: readonly string[]): Promise<Run> => runImpact(args, { env });
-    const fresh = await diagnose(impact);
-    t.is(fresh.exitCode, 1);
-    t.regex(fresh.of("database"), /^ok: PostgreSQL/u);
-    t.regex(fresh.of("clock"), /^ok/u);
-    t.regex(fresh.of("Temporal"), /^ok/u);
-    for (const queue of ["background", "interactive"]) {
-      t.regex(fresh.of(`worker (${queue})`) ?? "", /^wrong: no worker polls/u);
-    }
-    t.regex(fresh.of("Stripe"), /^wrong: Stripe has no meter/u);
-    t.regex(fresh.of("usage"), /^ok/u);
-    t.regex(
-      fresh.of("usage sender"),
-      /^wrong: no worker has looked for usage so far.* if one has just started$/u,
-    );
-    t.regex(fresh.of("webhook sender"), /^wrong: no worker has looked for deliveries so far/u);
-    const { customerId } = double.control.addSubscriber({});
+test.serial("doctor and workflow show follow a refund through an outage of Stripe", async (t) => {
+  const { db } = t.context;
+  const { settings } = await setUp(t);
+  const double = await startStripeDouble(t);
+  const env = { ...settings, ...double.env };
+  const impact = (...args: readonly string[]): Promise<Run> => runImpact(args, { env });
+  const fresh = await diagnose(impact);
+  t.is(fresh.exitCode, 1);
+  t.regex(fresh.of("database"), /^ok: PostgreSQL/u);
+  t.regex(fresh.of("clock"), /^ok/u);
+  t.regex(fresh.of("Temporal"), /^ok/u);
+  for (const queue of ["background", "interactive"]) {
+    t.regex(fresh.of(`worker (${queue})`) ?? "", /^wrong: no worker polls/u);
+  }
+  t.regex(fresh.of("Stripe"), /^wrong: Stripe has no meter/u);
+  t.regex(fresh.of("usage"), /^ok/u);
+  t.regex(
+    fresh.of("usage sender"),
+    /^wrong: no worker has looked for usage so far.* if one has just started$/u,
+  );
+  t.regex(fresh.of("webhook sender"), /^wrong: no worker has looked for deliveries so far/u);
+  const { customerId } = double.control.addSubscriber({});
 
-    await startProgram(t, "worker/main.ts", env);
-    await eventually(async () => (await diagnose(impact)).exitCode === 0);
+  await startProgram(t, "worker/main.ts", env);
+  await eventually(async () => (await diagnose(impact)).exitCode === 0);
 
-    double.control.addFault({ kind: "server_error", times: 1_000_000 });
-    const { id } = await createTestOrganization(db, { stripeCustomerId: customerId });
-    const { registration } = await createRegistrationWriter({ db, clock: systemClock }).register(
-      registrationOf(id, { count: 5 }),
-    );
-    // The registration is being sent before it is refunded, so that both must be sent.
-    await eventually(
-      async () =>
-        (await db.oneFirst(sql.type(z.strictObject({ count: z.bigint() }))`
+  double.control.addFault({ kind: "server_error", times: 1_000_000 });
+  const { id } = await createTestOrganization(db, { stripeCustomerId: customerId });
+  const registration = await registerFor(db, id, { count: 5 });
+  // The registration is being sent before it is refunded, so that both must be sent.
+  await eventually(
+    async () =>
+      (await db.oneFirst(sql.type(z.strictObject({ count: z.bigint() }))`
         SELECT count(*) FROM meter_event WHERE account_id = ${id} AND state = 'pending' AND first_attempt_at IS NOT NULL
       `)) > 0n,
-    );
-    await refundRegistration(
-      { db, clock: systemClock, billing: createBilling({ db, stripe: null }) },
-      { accountId: id, mode: "live", kind: "tree" },
-      { id: registration.id, count: 2, reason: null, idempotencyKey: null },
-    );
-    const shown = z.looseObject({
-      status: z.string(),
-      pending_activities: z.array(
-        z.looseObject({
-          activity: z.string(),
-          attempt: z.int(),
-          last_failure: z.string().nullable(),
-          next_attempt_at: z.iso.datetime().nullable(),
-        }),
-      ),
-    });
-    const show = async (): Promise<z.output<typeof shown> | null> => {
-      const run = await impact("workflow", "show", `refund-${registration.id}`, "--json");
-      return run.exitCode === 0 ? shown.parse(readJson(run)) : null;
-    };
-    await eventually(async () => {
-      const [activity] = (await show())?.pending_activities ?? [];
-      return activity?.last_failure !== null && activity?.last_failure !== undefined;
-    });
-    const human = await impact("workflow", "show", `refund-${registration.id}`);
-    t.regex(human.stdout, /ACTIVITY +ATTEMPT/u);
-    t.regex(human.stdout, /confirmRefund/u);
+  );
+  await refundRegistration(
+    { db, clock: systemClock, billing: createBilling({ db, stripe: null }) },
+    { accountId: id, mode: "live", kind: "tree" },
+    { id: registration.id, count: 2, reason: null, idempotencyKey: null },
+  );
+  const shown = z.looseObject({
+    status: z.string(),
+    pending_activities: z.array(
+      z.looseObject({
+        activity: z.string(),
+        attempt: z.int(),
+        last_failure: z.string().nullable(),
+        next_attempt_at: z.iso.datetime().nullable(),
+      }),
+    ),
+  });
+  const show = async (): Promise<z.output<typeof shown> | null> => {
+    const run = await impact("workflow", "show", `refund-${registration.id}`, "--json");
+    return run.exitCode === 0 ? shown.parse(readJson(run)) : null;
+  };
+  await eventually(async () => {
+    const [activity] = (await show())?.pending_activities ?? [];
+    return activity?.last_failure !== null && activity?.last_failure !== undefined;
+  });
+  const human = await impact("workflow", "show", `refund-${registration.id}`);
+  t.regex(human.stdout, /ACTIVITY +ATTEMPT/u);
+  t.regex(human.stdout, /confirmRefund/u);
 
-    double.control.clearFaults();
-    await eventually(async () => (await show())?.status === "completed");
-    t.is(
-      double.control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0),
-      3,
-    );
-  },
-);
+  double.control.clearFaults();
+  await eventually(async () => (await show())?.status === "completed");
+  t.is(
+    double.control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0),
+    3,
+  );
+});
 
-test.serial(
-  "doctor reports failed usage, a rejected or missing Stripe key, and missing settings of charity providers",
-  async (t) => {
-    const { db } = t.context;
-    const { settings } = await setUp(t);
-    const { id } = await createTestOrganization(db, { stripeCustomerId: "cus_waiting" });
-    await db.query(sql.typeAlias("void")`
+test.serial("doctor reports failed usage, bad Stripe keys and missing settings", async (t) => {
+  const { db } = t.context;
+  const { settings } = await setUp(t);
+  const { id } = await createTestOrganization(db, { stripeCustomerId: "cus_waiting" });
+  await db.query(sql.typeAlias("void")`
     INSERT INTO meter_event
       (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, failure, sealed_at)
     VALUES (
       ${id}, 'live', 'tree', 1, 1, 1, ${`u1:${id}:live:tree:1:1`}, 'stripe', 'failed', 'refused', now()
     )
   `);
-    const store = await createTestStore(db);
-    const deps = { db, clock: systemClock, actor: SERVICE };
-    await updateStore(deps, store.id, { charityProvider: "everyorg" });
-    await updateStore(deps, store.id, { isInstalled: false });
-    await updateOrganization(deps, id, { charityProvider: "pledge" });
-    const { env } = await startStripeDouble(t);
+  const store = await createTestStore(db);
+  const deps = { db, clock: systemClock, actor: SERVICE };
+  await updateStore(deps, store.id, { charityProvider: "everyorg" });
+  await updateStore(deps, store.id, { isInstalled: false });
+  await updateOrganization(deps, id, { charityProvider: "pledge" });
+  const { env } = await startStripeDouble(t);
 
-    const rejected = await diagnose({ ...settings, ...env, STRIPE_SECRET_KEY: "sk_test_other" });
-    const missing = await diagnose(settings);
+  const rejected = await diagnose({ ...settings, ...env, STRIPE_SECRET_KEY: "sk_test_other" });
+  const missing = await diagnose(settings);
 
-    t.is(rejected.exitCode, 1);
-    t.is(rejected.of("usage"), "wrong: 1 item needs a person (1 refused); see `impact usage`");
-    t.regex(rejected.of("Stripe"), /^wrong: .*API [Kk]ey/u);
-    t.false(rejected.of("Stripe").includes("sk_test_other"));
-    t.regex(rejected.of("charity providers"), /^wrong: PLEDGE_API_KEY is not set here/u);
-    t.notRegex(rejected.of("charity providers"), /EVERYORG/u, "the store is uninstalled");
-    t.regex(
-      missing.of("Stripe"),
-      /^wrong: STRIPE_SECRET_KEY is not set here, and \d+ organizations? ha.* a Stripe customer/u,
-    );
-  },
-);
+  t.is(rejected.exitCode, 1);
+  t.is(rejected.of("usage"), "wrong: 1 item needs a person (1 refused); see `impact usage`");
+  t.regex(rejected.of("Stripe"), /^wrong: .*API [Kk]ey/u);
+  t.false(rejected.of("Stripe").includes("sk_test_other"));
+  t.regex(rejected.of("charity providers"), /^wrong: PLEDGE_API_KEY is not set here/u);
+  t.notRegex(rejected.of("charity providers"), /EVERYORG/u, "the store is uninstalled");
+  t.regex(
+    missing.of("Stripe"),
+    /^wrong: STRIPE_SECRET_KEY is not set here, and \d+ organizations? ha.* a Stripe customer/u,
+  );
+});
 
 test.serial("doctor does not check the APIs of an npm start with another database", async (t) => {
   const { settings } = await setUp(t);
@@ -198,16 +189,14 @@ test("an organization without a Stripe customer is a warning until it has live u
   const { env, openBilling } = await startStripeDouble(t);
   await openBilling(db);
   const { id } = await createTestOrganization(db, { name: "Demo organization" });
-  const register = (mode: "live" | "test") =>
-    createRegistrationWriter({ db, clock: systemClock }).register(registrationOf(id, { mode }));
   const checkCustomers = async () => {
     const { find } = await diagnose({ DATABASE_URL: databaseUrl, ...env });
     return find("Stripe customers");
   };
 
-  await register("test");
+  await registerFor(db, id, { mode: "test" });
   const warned = await checkCustomers();
-  await register("live");
+  await registerFor(db, id);
   const wrong = await checkCustomers();
 
   t.is(warned?.status, "warning");
@@ -240,42 +229,32 @@ test("doctor warns of endpoints that fail or are disabled", async (t) => {
   );
 });
 
-/** Runs doctor and returns what one of its checks says. */
-const diagnoseOne = async (name: string, env: Readonly<Record<string, string>>): Promise<string> =>
-  (await diagnose(env)).of(name);
+test.serial("doctor says what a restricted key lacks, and what webhooks need", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { control, openBilling, ...stripe } = await startStripeDouble(t);
+  await openBilling(db);
+  const env = { DATABASE_URL: databaseUrl, ...stripe.env };
 
-test.serial(
-  "doctor says which permissions a restricted key lacks, and what webhooks need",
-  async (t) => {
-    const { db, databaseUrl } = t.context;
-    const { control, openBilling, ...stripe } = await startStripeDouble(t);
-    await openBilling(db);
-    const env = { DATABASE_URL: databaseUrl, ...stripe.env };
+  const complete = await diagnose({ ...env, STRIPE_WEBHOOK_SECRET: "whsec_1,whsec_2" });
+  const message =
+    "The provided key 'rk_test_x' does not have the required permissions for this endpoint on account 'acct_1'. " +
+    "Having the 'rak_customer_read' permission would allow this request to continue.";
+  const body = { error: { type: "invalid_request_error", message } };
+  control.addFault({
+    kind: "respond",
+    method: "GET",
+    path: "/v1/customers/cus_none",
+    status: 403,
+    body,
+  });
+  const incomplete = await diagnose(env);
 
-    const complete = await diagnose({ ...env, STRIPE_WEBHOOK_SECRET: "whsec_1,whsec_2" });
-    const message =
-      "The provided key 'rk_test_x' does not have the required permissions for this endpoint on account 'acct_1'. " +
-      "Having the 'rak_customer_read' permission would allow this request to continue.";
-    const body = { error: { type: "invalid_request_error", message } };
-    control.addFault({
-      kind: "respond",
-      method: "GET",
-      path: "/v1/customers/cus_none",
-      status: 403,
-      body,
-    });
-    const incomplete = await diagnose(env);
-
-    t.is(complete.of("Stripe key"), "ok: the key may read all that is needed");
-    t.is(complete.of("Stripe webhooks"), "ok: 2 signing secrets are set");
-    t.regex(complete.of("Stripe grace period"), /^skipped: /u);
-    t.regex(incomplete.of("Stripe key"), /^wrong: .*'rak_customer_read' permission/u);
-    t.regex(
-      incomplete.of("Stripe webhooks"),
-      /^warning: STRIPE_WEBHOOK_SECRET has 0 secrets here/u,
-    );
-  },
-);
+  t.is(complete.of("Stripe key"), "ok: the key may read all that is needed");
+  t.is(complete.of("Stripe webhooks"), "ok: 2 signing secrets are set");
+  t.regex(complete.of("Stripe grace period"), /^skipped: /u);
+  t.regex(incomplete.of("Stripe key"), /^wrong: .*'rak_customer_read' permission/u);
+  t.regex(incomplete.of("Stripe webhooks"), /^warning: STRIPE_WEBHOOK_SECRET has 0 secrets here/u);
+});
 
 test("doctor of a separated copy rejects the original's live key, and does not ask for one", async (t) => {
   const databaseUrl = await copyDatabase(t);
@@ -286,21 +265,22 @@ test("doctor of a separated copy rejects the original's live key, and does not a
   await db.end();
   const settings = { DATABASE_URL: databaseUrl };
   const withKey = { ...settings, ...env };
-  t.regex(await diagnoseOne("billing processor", withKey), /^ok: the Stripe account acct_double/u);
+  t.regex(
+    (await diagnose(withKey)).of("billing processor"),
+    /^ok: the Stripe account acct_double/u,
+  );
   await runImpact(["usage", "hold", "--reason", "copied disk"], { env: settings });
   const separated = await runImpact(["usage", "resume", "--as-copy"], { env: settings });
   t.is(separated.exitCode, 0, separated.stderr);
 
   t.regex(
-    await diagnoseOne("billing processor", withKey),
+    (await diagnose(withKey)).of("billing processor"),
     /^wrong: This deployment is a copy of one .* Unset it, or set it to a key in test mode\.$/u,
   );
+  const { of } = await diagnose(settings);
+  t.is(of("billing processor"), "ok: the next worker that starts records its own");
   t.is(
-    await diagnoseOne("billing processor", settings),
-    "ok: the next worker that starts records its own",
-  );
-  t.is(
-    await diagnoseOne("Stripe", settings),
+    of("Stripe"),
     "skipped: STRIPE_SECRET_KEY is not set here; in this copy, live usage of 1 organization with a Stripe customer waits",
   );
 });

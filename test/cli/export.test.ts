@@ -1,11 +1,9 @@
 import type { ExecutionContext } from "ava";
-import { systemClock } from "../../runtime/clock.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { startApiOf } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { impactOf, runImpact } from "./runImpact.ts";
 
 const test = testWithDatabase();
@@ -70,9 +68,8 @@ test("the range and the mode select rows", async (t) => {
   const { id } = await createTestOrganization(db);
   for (const day of ["2026-03-01", "2026-03-02", "2026-03-03"]) {
     const clock = { now: () => new Date(`${day}T12:00:00Z`) };
-    const writer = createRegistrationWriter({ db, clock });
-    await writer.register(registrationOf(id, { attribution: day }));
-    await writer.register(registrationOf(id, { attribution: `test ${day}`, mode: "test" }));
+    await registerFor(db, id, { clock, attribution: day });
+    await registerFor(db, id, { clock, attribution: `test ${day}`, mode: "test" });
   }
   const run = exportIn(t);
   const attributions = async (list: string, ...args: readonly string[]) =>
@@ -117,7 +114,7 @@ test("progress is shown on a terminal only", async (t) => {
   const { db } = t.context;
   const { id } = await createTestOrganization(db);
   const env = { DATABASE_URL: t.context.databaseUrl };
-  await createRegistrationWriter({ db, clock: systemClock }).register(registrationOf(id));
+  await registerFor(db, id);
 
   const shown = await runImpact(["export", "trees", "--org", id], { env, isTerminal: true });
 
@@ -132,9 +129,7 @@ test("what a terminal would obey is escaped on a terminal only", async (t) => {
   const env = { DATABASE_URL: t.context.databaseUrl };
   const attribution = "\u001B]52;c;aGk=\u0007 \u009B2J \u202Eevil";
   const escaped = String.raw`\u001B]52;c;aGk=\u0007 \u009B2J \u202Eevil`;
-  await createRegistrationWriter({ db, clock: systemClock }).register(
-    registrationOf(id, { attribution }),
-  );
+  await registerFor(db, id, { attribution });
   const run = async (format: string, isTerminal: boolean) => {
     const args = ["export", "trees", "--org", id, "--format", format];
     return (await runImpact(args, { env, isTerminal })).stdout;

@@ -3,15 +3,13 @@ import { z } from "zod";
 import type { CommonQueryMethods } from "slonik";
 import { sql } from "../../db/sql.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
-import { readJson, impactOf, runImpact } from "./runImpact.ts";
-import type { Run } from "./runImpact.ts";
+import { readJson, impactOf } from "./runImpact.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { insertTestKeys } from "../support/insertTestKeys.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { issueKey } from "../../modules/accounts/manageKeys.ts";
@@ -28,53 +26,59 @@ const answer = z.object({
   has_more: z.boolean(),
 });
 
-const find = async ({ context }: ExecutionContext<DatabaseContext>, ...args: readonly string[]) => {
-  const run: Run = await runImpact(["find", ...args, "--json"], {
-    env: { DATABASE_URL: context.databaseUrl },
-  });
+const find = async (t: ExecutionContext<DatabaseContext>, ...args: readonly string[]) => {
+  const run = await impactOf(t)("find", ...args, "--json");
   return { ...answer.parse(readJson(run)), exitCode: run.exitCode };
 };
 
-test.serial(
-  "a shop's order is found with and without #, by its customer and by the key of its request",
-  async (t) => {
-    const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
-    const headers = { ...store.live, "Idempotency-Key": "shop-key-1" };
-    await post("/app/api/plant", headers, {
-      trees: 3,
-      customer_name: "Ann Lee-Müller",
-      order_id: "#1001",
-      customer_email: "Ann@Example.com",
-      customer_id: "gid://shopify/Customer/7701",
-    });
+/** Checks that each text finds one record, with these fields. */
+const findsOne = async (
+  t: ExecutionContext<DatabaseContext>,
+  texts: readonly string[],
+  expected: object,
+): Promise<void> => {
+  for (const text of texts) {
+    const { records, exitCode } = await find(t, text);
+    t.is(exitCode, 0, text);
+    t.is(records.length, 1, text);
+    t.like(records[0], expected, text);
+  }
+};
 
-    for (const [text, by] of [
-      ["1001", "order"],
-      ["#1001", "order"],
-      ["ann@example.COM", "customer_email"],
-      ["lee-mü", "customer_name"],
-      ["gid://shopify/Customer/7701", "customer_id"],
-      ["shop-key-1", "idempotency_key"],
-    ] as const) {
-      const { records, exitCode } = await find(t, text);
-      t.is(exitCode, 0);
-      t.is(records.length, 1, text);
-      t.like(records[0], {
-        record: "registration",
-        found_by: [by],
-        account_id: store.id,
-        account_type: "store",
-        count: 3,
-        remaining_count: 3,
-        billing: "not_billed",
-        evidence: "registered",
-      });
-    }
-    const other = await createTestOrganization(t.context.db);
-    t.deepEqual((await find(t, "1001", "--org", other.id)).records, []);
-    t.is((await find(t, "1001", "--org", store.id)).records.length, 1);
-  },
-);
+test.serial("a shop's order is found by its number, customer and request's key", async (t) => {
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
+  const headers = { ...store.live, "Idempotency-Key": "shop-key-1" };
+  await post("/app/api/plant", headers, {
+    trees: 3,
+    customer_name: "Ann Lee-Müller",
+    order_id: "#1001",
+    customer_email: "Ann@Example.com",
+    customer_id: "gid://shopify/Customer/7701",
+  });
+
+  for (const [text, by] of [
+    ["1001", "order"],
+    ["#1001", "order"],
+    ["ann@example.COM", "customer_email"],
+    ["lee-mü", "customer_name"],
+    ["gid://shopify/Customer/7701", "customer_id"],
+    ["shop-key-1", "idempotency_key"],
+  ] as const) {
+    await findsOne(t, [text], {
+      record: "registration",
+      found_by: [by],
+      account_id: store.id,
+      account_type: "store",
+      count: 3,
+      remaining_count: 3,
+      billing: "not_billed",
+      evidence: "registered",
+    });
+  }
+  const other = await createTestOrganization(t.context.db);
+  t.deepEqual((await find(t, "1001", "--org", other.id)).records, []);
+  t.is((await find(t, "1001", "--org", store.id)).records.length, 1);
+});
 
 test.serial("a registration is found by id, refund, key, attribution or meter event", async (t) => {
   const scene = await setUpUsage(t);
@@ -92,17 +96,13 @@ test.serial("a registration is found by id, refund, key, attribution or meter ev
   `);
   await insertTestKeys(t.context.db, "registration", "plant", scene.id);
 
-  for (const text of [id, id.toUpperCase(), `refund-${id}`, "cart-77", "spring sale"]) {
-    const { records } = await find(t, text);
-    t.is(records.length, 1, text);
-    t.like(records[0], {
-      id,
-      count: 5,
-      refunded_count: 2,
-      billing: "corrected",
-      next: `impact usage explain ${id}`,
-    });
-  }
+  await findsOne(t, [id, id.toUpperCase(), `refund-${id}`, "cart-77", "spring sale"], {
+    id,
+    count: 5,
+    refunded_count: 2,
+    billing: "corrected",
+    next: `impact usage explain ${id}`,
+  });
   for (const text of [identifier, String(event)]) {
     const { records } = await find(t, text);
     t.deepEqual(
@@ -137,10 +137,7 @@ test.serial("refund keys, accounts, Stripe customers and donations are found", a
     stripeCustomerId: "cus_Find1",
   });
   const id = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e44";
-  const writer = createRegistrationWriter({ db: t.context.db, clock: systemClock });
-  const { registration } = await writer.register(
-    registrationOf(accountId, { mode: "test", count: 4 }),
-  );
+  const registration = await registerFor(t.context.db, accountId, { mode: "test", count: 4 });
   await call("POST", "/refund/trees", {
     key: apiKeyTest,
     body: { id: registration.id, count: 1, idempotency_key: "return-9" },
@@ -159,41 +156,21 @@ test.serial("refund keys, accounts, Stripe customers and donations are found", a
     body: { id, idempotency_key: "back-1" },
   });
 
-  t.like((await find(t, "return-9")).records[0], {
-    id: registration.id,
-    found_by: ["refund_idempotency_key"],
-    mode: "test",
-  });
-  for (const text of [id, `refund-${id}`, "gift-1", "tide", "back-1"]) {
-    t.like((await find(t, text)).records[0], {
-      record: "donation",
-      id,
-      amount_cents: 2500,
-      refunded: true,
-      next: null,
-    });
-  }
-  for (const text of [accountId, "cus_Find1"]) {
-    t.like((await find(t, text)).records[0], {
-      record: "organization",
-      id: accountId,
-      next: `impact org show ${accountId}`,
-    });
-  }
+  const ofRefund = { id: registration.id, found_by: ["refund_idempotency_key"], mode: "test" };
+  await findsOne(t, ["return-9"], ofRefund);
+  const donation = { record: "donation", id, amount_cents: 2500, refunded: true, next: null };
+  await findsOne(t, [id, `refund-${id}`, "gift-1", "tide", "back-1"], donation);
+  const next = `impact org show ${accountId}`;
+  await findsOne(t, [accountId, "cus_Find1"], { record: "organization", id: accountId, next });
 });
 
 test.serial("a record is found by a value in its metadata, at any depth", async (t) => {
   const { id } = await createTestOrganization(t.context.db);
-  const writer = createRegistrationWriter({ db: t.context.db, clock: systemClock });
   for (const metadata of [{ order: "#A-2001" }, { shop: { orders: [2001, "x"] } }, { order: 7 }]) {
-    await writer.register(registrationOf(id, { metadata }));
+    await registerFor(t.context.db, id, { metadata });
   }
-  for (const text of ["#A-2001", "A-2001", "2001", "#2001"]) {
-    const { records } = await find(t, text);
-    t.is(records.length, 1, text);
-    t.like(records[0], { found_by: ["metadata"], account_id: id });
-  }
-  t.is((await find(t, "7")).records.length, 1);
+  const texts = ["#A-2001", "A-2001", "2001", "#2001", "7"];
+  await findsOne(t, texts, { found_by: ["metadata"], account_id: id });
 });
 
 test.serial("accounts and keys are found by what an operator sees of them", async (t) => {
@@ -236,28 +213,22 @@ test.serial("the planting order and its stage are shown", async (t) => {
   t.is(typeof records[0]?.["planting_order"], "string");
 });
 
-test.serial(
-  "the newest records are shown up to the limit, and it is said that there are more",
-  async (t) => {
-    const { id } = await createTestOrganization(t.context.db);
-    const writer = createRegistrationWriter({ db: t.context.db, clock: systemClock });
-    for (const mode of ["live", "test", "live"] as const) {
-      await writer.register(registrationOf(id, { mode, attribution: "crowd" }));
-    }
-    const all = await find(t, "crowd");
-    t.is(all.records.length, 3);
-    t.false(all.has_more);
-    const some = await find(t, "crowd", "--limit", "2");
-    t.is(some.records.length, 2);
-    t.true(some.has_more);
-    const human = await runImpact(["find", "crowd", "--limit", "2"], {
-      env: { DATABASE_URL: t.context.databaseUrl },
-    });
-    t.regex(human.stdout, /found by +attribution\n/u);
-    t.regex(human.stdout, /next +impact usage explain /u);
-    t.regex(human.stderr, /There are more records/u);
-  },
-);
+test.serial("the newest records are shown, and it is said that there are more", async (t) => {
+  const { id } = await createTestOrganization(t.context.db);
+  for (const mode of ["live", "test", "live"] as const) {
+    await registerFor(t.context.db, id, { mode, attribution: "crowd" });
+  }
+  const all = await find(t, "crowd");
+  t.is(all.records.length, 3);
+  t.false(all.has_more);
+  const some = await find(t, "crowd", "--limit", "2");
+  t.is(some.records.length, 2);
+  t.true(some.has_more);
+  const human = await impactOf(t)("find", "crowd", "--limit", "2");
+  t.regex(human.stdout, /found by +attribution\n/u);
+  t.regex(human.stdout, /next +impact usage explain /u);
+  t.regex(human.stderr, /There are more records/u);
+});
 
 test("a search that shows customers of stores adds an entry with counts for each store", async (t) => {
   const { db } = t.context;
@@ -296,7 +267,6 @@ const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
 const BECAUSE = ["--reason", "ticket 12"] as const;
 
 test("what does not exist is named with the command that finds it", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
   const runs: readonly (readonly [args: readonly string[], message: string])[] = [
     ...[
       ["org", "show", ID],
@@ -333,19 +303,18 @@ test("what does not exist is named with the command that finds it", async (t) =>
     ],
   ];
   for (const [args, message] of runs) {
-    const { exitCode, stderr } = await runImpact(args, { env });
+    const { exitCode, stderr } = await impactOf(t)(...args);
     t.is(exitCode, 3, args.join(" "));
     t.is(stderr, `impact: ${message}\n`);
   }
 });
 
-/** Returns how PostgreSQL looks a text up. */
 const planOf = async (
   connection: CommonQueryMethods,
   table: "registration" | "donation",
   text: string,
 ): Promise<string> => {
-  const query = lookupQuery(table, parseLookup(text), { text, accountId: null, limit: 21 });
+  const query = lookupQuery(table, parseLookup({ text, accountId: null, limit: 21 }));
   const plan = await connection.anyFirst(sql.type(z.strictObject({ "QUERY PLAN": z.string() }))`
     EXPLAIN ${query}
   `);

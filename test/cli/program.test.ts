@@ -8,26 +8,16 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { z } from "zod";
-import { buildProgram } from "../../cli/buildProgram.ts";
-import { createConnections } from "../../cli/connections.ts";
 import { formatRecord, formatTable } from "../../cli/output/formatTable.ts";
-import { parseConfig } from "../../runtime/config/config.ts";
-import { systemClock } from "../../runtime/clock.ts";
 import { copyDatabase, createEmptyDatabase, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
-import { readJson, runImpact } from "./runImpact.ts";
+import { buildTestProgram, readJson, runImpact } from "./runImpact.ts";
 
 const test = testWithDatabase();
 
-const CONTEXT = {
-  io: { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr, json: false },
-  connections: createConnections(() => parseConfig({})),
-  clock: systemClock,
-};
-const program = await buildProgram(CONTEXT);
+const program = await buildTestProgram();
 
-/** Returns the words of every command, including groups. */
 const commandLines = (
   command: CommandUnknownOpts,
   before: readonly string[] = [],
@@ -55,7 +45,7 @@ test("a command line loads its own command only, and none for the help of the pr
     [["--help"], []],
     [["frob"], []],
   ] as const) {
-    const { commands } = await buildProgram(CONTEXT, args);
+    const { commands } = await buildTestProgram(args);
     t.is(commands.length, program.commands.length);
     t.deepEqual(
       commands

@@ -11,77 +11,72 @@ import { testWithDatabase } from "../support/database.ts";
 const test = testWithDatabase();
 
 const REASON = ["--reason", "wrong order", "--as", "ada"];
+const THREE_UNITS = ["--count", "3", ...REASON, "--json"];
 
-test.serial(
-  "an operator refunds part of a registration, once for each key, and a dry run says so",
-  async (t) => {
-    const scene = await setUpUsage(t);
-    await setCustomer(scene);
-    const [id, other] = [await scene.register(9), await scene.register(9)];
-    await scene.drain();
-    const refund = (registration: string, ...args: readonly string[]) =>
-      scene.impact("refund", registration, ...REASON, "--json", ...args);
-    const key = ["--idempotency-key", "ticket-7"];
-    const planned = await refund(id, ...key, "--count", "4", "--dry-run");
-    t.like(readJson(planned), { refunded_count: 4, replayed: false, dry_run: true });
-    const done = await refund(id, ...key, "--count", "4");
-    t.is(done.exitCode, 0, done.stderr);
-    t.like(readJson(await refund(id, ...key)), { refunded_count: 4, replayed: true });
-    await scene.drain();
-    t.is(scene.billed(), 5 + 9);
-    const reasons = await t.context.db.anyFirst(sql.type(z.strictObject({ reason: z.string() }))`
+test.serial("an operator refunds a part, once for each key; a dry run says so", async (t) => {
+  const scene = await setUpUsage(t);
+  await setCustomer(scene);
+  const [id, other] = [await scene.register(9), await scene.register(9)];
+  await scene.drain();
+  const refund = (registration: string, ...args: readonly string[]) =>
+    scene.impact("refund", registration, ...REASON, "--json", ...args);
+  const key = ["--idempotency-key", "ticket-7"];
+  const planned = await refund(id, ...key, "--count", "4", "--dry-run");
+  t.like(readJson(planned), { refunded_count: 4, replayed: false, dry_run: true });
+  const done = await refund(id, ...key, "--count", "4");
+  t.is(done.exitCode, 0, done.stderr);
+  t.like(readJson(await refund(id, ...key)), { refunded_count: 4, replayed: true });
+  await scene.drain();
+  t.is(scene.billed(), 5 + 9);
+  const reasons = await t.context.db.anyFirst(sql.type(z.strictObject({ reason: z.string() }))`
     SELECT reason FROM refund WHERE registration_id = ${id}
   `);
-    t.deepEqual(reasons, ["wrong order"]);
+  t.deepEqual(reasons, ["wrong order"]);
 
-    const replayed = await refund(id, ...key, "--count", "9", "--dry-run");
-    t.like(readJson(replayed), { refunded_count: 4, replayed: true, dry_run: true });
-    t.regex(replayed.stderr, /^Already refunded: 4 trees of/u);
-    const refused = await refund(other, ...key, "--dry-run");
-    t.is(refused.exitCode, 2);
-    t.is(refused.stderr, (await refund(other, ...key)).stderr);
-    const rest = await refund(id, "--idempotency-key", "ticket-9", "--dry-run");
-    t.like(readJson(rest), { refunded_count: 5, replayed: false });
-    t.is((await refund(id, "--count", "6")).exitCode, 2);
-    t.is((await refund(crypto.randomUUID())).exitCode, 3);
-  },
-);
+  const replayed = await refund(id, ...key, "--count", "9", "--dry-run");
+  t.like(readJson(replayed), { refunded_count: 4, replayed: true, dry_run: true });
+  t.regex(replayed.stderr, /^Already refunded: 4 trees of/u);
+  const refused = await refund(other, ...key, "--dry-run");
+  t.is(refused.exitCode, 2);
+  t.is(refused.stderr, (await refund(other, ...key)).stderr);
+  const rest = await refund(id, "--idempotency-key", "ticket-9", "--dry-run");
+  t.like(readJson(rest), { refunded_count: 5, replayed: false });
+  t.is((await refund(id, "--count", "6")).exitCode, 2);
+  t.is((await refund(crypto.randomUUID())).exitCode, 3);
+});
 
-test.serial(
-  "a store's registration is returned to its balance, and a dry run says the same",
-  async (t) => {
-    const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
-    const plant = async (trees: number) =>
-      (await post("/app/api/plant", store.live, { trees })).headers.get("Record-Id") ?? "";
-    const [id, other] = [await plant(4), await plant(5)];
-    const impact = impactOf(t);
-    /** Runs a refund after its dry run, and compares them. */
-    const refund = async (registration: string, ...args: readonly string[]) => {
-      const all = ["refund", registration, ...REASON, "--json", ...args];
-      const planned = await impact(...all, "--dry-run");
-      const done = await impact(...all);
-      t.is(planned.exitCode, done.exitCode);
-      return { planned, done };
-    };
-    const first = ["--idempotency-key", "first"];
-    const tooMany = await refund(id, ...first, "--count", "5");
-    t.regex(tooMany.done.stderr, /count: only 4 can still be refunded/u);
-    const all = await refund(id, ...first);
-    t.like(readJson(all.planned), { refunded_count: 4, replayed: false, dry_run: true });
-    t.like(readJson(all.done), { refunded_count: 4, replayed: false });
-    const again = await refund(id, ...first);
-    t.like(readJson(again.planned), { refunded_count: 4, replayed: true, dry_run: true });
-    t.like(readJson(again.done), { refunded_count: 4, replayed: true });
-    const nothingLeft = await refund(id, "--idempotency-key", "second");
-    t.regex(nothingLeft.done.stderr, /tree registration is already fully refunded/u);
-    const taken = await refund(other, ...first);
-    t.is(taken.done.exitCode, 2);
-    for (const { planned, done } of [tooMany, nothingLeft, taken]) {
-      t.is(planned.stderr, done.stderr);
-    }
-    t.like((await get("/app/api/balance", store.live)).body, { balance_cents: 750 });
-  },
-);
+test.serial("a store's units return to its balance, and a dry run says the same", async (t) => {
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
+  const plant = async (trees: number) =>
+    (await post("/app/api/plant", store.live, { trees })).headers.get("Record-Id") ?? "";
+  const [id, other] = [await plant(4), await plant(5)];
+  const impact = impactOf(t);
+  /** Runs a refund after its dry run, and compares them. */
+  const refund = async (registration: string, ...args: readonly string[]) => {
+    const all = ["refund", registration, ...REASON, "--json", ...args];
+    const planned = await impact(...all, "--dry-run");
+    const done = await impact(...all);
+    t.is(planned.exitCode, done.exitCode);
+    return { planned, done };
+  };
+  const first = ["--idempotency-key", "first"];
+  const tooMany = await refund(id, ...first, "--count", "5");
+  t.regex(tooMany.done.stderr, /count: only 4 can still be refunded/u);
+  const all = await refund(id, ...first);
+  t.like(readJson(all.planned), { refunded_count: 4, replayed: false, dry_run: true });
+  t.like(readJson(all.done), { refunded_count: 4, replayed: false });
+  const again = await refund(id, ...first);
+  t.like(readJson(again.planned), { refunded_count: 4, replayed: true, dry_run: true });
+  t.like(readJson(again.done), { refunded_count: 4, replayed: true });
+  const nothingLeft = await refund(id, "--idempotency-key", "second");
+  t.regex(nothingLeft.done.stderr, /tree registration is already fully refunded/u);
+  const taken = await refund(other, ...first);
+  t.is(taken.done.exitCode, 2);
+  for (const { planned, done } of [tooMany, nothingLeft, taken]) {
+    t.is(planned.stderr, done.stderr);
+  }
+  t.like((await get("/app/api/balance", store.live)).body, { balance_cents: 750 });
+});
 
 test.serial("an operator and an organization may refund with the same key", async (t) => {
   const { call, key, id: org } = await startApiOf(t);
@@ -90,16 +85,7 @@ test.serial("an operator and an organization may refund with the same key", asyn
   const [id, other] = [await plant(10), await plant(4)];
   const impact = impactOf(t);
   const refundAsOperator = (registration: string, idempotencyKey: string) =>
-    impact(
-      "refund",
-      registration,
-      "--count",
-      "3",
-      "--idempotency-key",
-      idempotencyKey,
-      ...REASON,
-      "--json",
-    );
+    impact("refund", registration, "--idempotency-key", idempotencyKey, ...THREE_UNITS);
   const refundAsClient = async (registration: string, idempotencyKey: string) => {
     const body = { id: registration, count: 2, idempotency_key: idempotencyKey };
     const response = await call("POST", "/refund/trees", { key, body });

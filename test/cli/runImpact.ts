@@ -1,5 +1,6 @@
 import { Readable, Writable } from "node:stream";
 import { parseConfig } from "../../runtime/config/config.ts";
+import { buildProgram } from "../../cli/buildProgram.ts";
 import { createConnections } from "../../cli/connections.ts";
 import { runCli } from "../../cli/runCli.ts";
 import type { Clock } from "../../runtime/clock.ts";
@@ -54,10 +55,16 @@ export const runImpact = async (
   return { exitCode, stdout: stdout.text(), stderr: stderr.text() };
 };
 
-/** Parses the JSON that a command printed. */
+/** Builds the program, of which no command runs. */
+export const buildTestProgram = (args?: readonly string[]) => {
+  const { stdin, stdout, stderr } = process;
+  const connections = createConnections(() => parseConfig({}));
+  const io = { stdin, stdout, stderr, json: false };
+  return buildProgram({ io, connections, clock: systemClock }, args);
+};
+
 export const readJson = ({ stdout }: Run): unknown => JSON.parse(stdout);
 
-/** Returns a function that runs the program with the test's database. */
 export const impactOf =
   (
     t: { readonly context: { readonly databaseUrl: string } },

@@ -6,10 +6,12 @@ import { serveRequests } from "../support/server.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { auditAccessibility, openBrowser, visit } from "./browser.ts";
+import { auditAccessibility, openBrowser, visit as visitIn } from "./browser.ts";
+import type { View, Visit } from "./browser.ts";
 import { getCertificateToken } from "../../modules/dashboard/manageCertificates.ts";
-import { fillYear, LOGO, openDashboard, setProfile } from "./dashboardScene.ts";
+import { LOGO, openDashboard } from "./dashboardScene.ts";
 import type { DashboardScene } from "./dashboardScene.ts";
+import type { PlantingOptions } from "../planting/setUpPlanting.ts";
 
 const test = testWithDatabase();
 
@@ -19,17 +21,29 @@ test.before(async () => {
 });
 test.after.always(() => browser.close());
 
-/** By how much a page is wider than the window. */
+const DESKTOP = { width: 1280, height: 900 } as const;
+const PHONE = { width: 360, height: 740 } as const;
+
+const visit = (t: ExecutionContext, url: string, view: View = DESKTOP): Promise<Visit> =>
+  visitIn(t, browser, url, view);
+
+/** Opens the dashboard of an organization with a year of records. */
+const openFilled = async (t: ExecutionContext<DatabaseContext>, options?: PlantingOptions) => {
+  const scene = await openDashboard(t, options);
+  await scene.fillYear();
+  return scene;
+};
+
 const overflowOf = (page: Page): Promise<unknown> =>
   page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth");
 
 /** Returns the URL of the certificate of one of the scene's verified registrations. */
 const certificateOf = async (
-  t: ExecutionContext<DatabaseContext>,
-  { setup, url }: DashboardScene,
+  { context: { db } }: ExecutionContext<DatabaseContext>,
+  { deps, organization, url }: DashboardScene,
 ) => {
-  const accountId = setup.organization.id;
-  const id = await t.context.db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+  const accountId = organization.id;
+  const id = await db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
     SELECT registration.id
     FROM registration
     JOIN planting_order ON planting_order.id = planting_order_id
@@ -37,23 +51,22 @@ const certificateOf = async (
     ORDER BY registration.created_at
     LIMIT 1
   `);
-  const token = await getCertificateToken(setup.deps, { accountId, mode: "live" }, id, null);
+  const token = await getCertificateToken(deps, { accountId, mode: "live" }, id, null);
   return `${url}/certificate/${token}`;
 };
 
 const VIEWS = [
-  { title: "a desktop in light mode", width: 1280, height: 900, colorScheme: "light" },
-  { title: "a desktop in dark mode", width: 1280, height: 900, colorScheme: "dark" },
-  { title: "a phone in light mode", width: 360, height: 740, colorScheme: "light" },
-  { title: "a phone in dark mode", width: 360, height: 740, colorScheme: "dark" },
+  { ...DESKTOP, colorScheme: "light" },
+  { ...DESKTOP, colorScheme: "dark" },
+  { ...PHONE, colorScheme: "light" },
+  { ...PHONE, colorScheme: "dark" },
 ] as const;
 
 test.serial(
   "on desktops and phones, light and dark, page and certificate are complete, accessible, free of console messages and load from no other host",
   async (t) => {
-    const scene = await openDashboard(t, { name: "North Sea Outfitters" });
-    await fillYear(t, scene);
-    await setProfile(t, scene, {
+    const scene = await openFilled(t, { name: "North Sea Outfitters" });
+    await scene.setProfile({
       color: "#ffd400",
       homeUrl: "https://northsea.example/",
       story: "We make clothes for bad weather.\n\nEach jacket plants ten trees.",
@@ -61,9 +74,10 @@ test.serial(
       logo: LOGO,
     });
     const pictures = { [scene.page]: 7, [await certificateOf(t, scene)]: 2 };
-    for (const { title, ...view } of VIEWS) {
+    for (const view of VIEWS) {
+      const title = JSON.stringify(view);
       for (const [url, count] of Object.entries(pictures)) {
-        const { page, problems, origins } = await visit(t, browser, url, view);
+        const { page, problems, origins } = await visit(t, url, view);
         t.deepEqual(problems, [], title);
         t.deepEqual([...origins], [scene.url], title);
         t.deepEqual(await auditAccessibility(page), [], title);
@@ -79,12 +93,12 @@ test.serial(
 
 test.serial("pages without content are accessible", async (t) => {
   const scene = await openDashboard(t, { name: "New here" });
-  const { page, problems } = await visit(t, browser, scene.page, { width: 1280, height: 900 });
+  const { page, problems } = await visit(t, scene.page);
   t.deepEqual(problems, []);
   t.deepEqual(await auditAccessibility(page), []);
   t.deepEqual(await page.locator("h2").allInnerTexts(), ["How these numbers are calculated"]);
   t.regex(await page.locator("main").innerText(), /No trees are registered at the moment/u);
-  const unknown = await visit(t, browser, `${scene.url}/dashboard/`, { width: 360, height: 740 });
+  const unknown = await visit(t, `${scene.url}/dashboard/`, PHONE);
   t.true(
     unknown.problems.every((problem) => problem.includes("404")),
     unknown.problems.join("\n"),
@@ -93,48 +107,35 @@ test.serial("pages without content are accessible", async (t) => {
   t.is(await unknown.page.locator("h1").innerText(), "No such page");
 });
 
-test.serial(
-  "the page works without scripts, and the keyboard reaches its link and map",
-  async (t) => {
-    const scene = await openDashboard(t);
-    await fillYear(t, scene);
-    const { page } = await visit(t, browser, scene.page, {
-      width: 1280,
-      height: 900,
-      javaScript: false,
-    });
-    t.is(await page.locator("script").count(), 0);
-    await page.keyboard.press("Tab");
-    t.is(await page.locator(":focus").innerText(), "Skip to content");
-    const point = page.locator(".point").first();
-    await point.focus();
-    await page.keyboard.press("Enter");
-    const project = page.locator(".project:target");
-    t.true(await project.isVisible());
-    t.true(
-      (await point.getAttribute("aria-label"))?.includes(await project.locator("h3").innerText()),
-    );
-  },
-);
+test.serial("without scripts the page works, and the keyboard reaches its map", async (t) => {
+  const scene = await openFilled(t);
+  const { page } = await visit(t, scene.page, { ...DESKTOP, javaScript: false });
+  t.is(await page.locator("script").count(), 0);
+  await page.keyboard.press("Tab");
+  t.is(await page.locator(":focus").innerText(), "Skip to content");
+  const point = page.locator(".point").first();
+  await point.focus();
+  await page.keyboard.press("Enter");
+  const project = page.locator(".project:target");
+  t.true(await project.isVisible());
+  t.true(
+    (await point.getAttribute("aria-label"))?.includes(await project.locator("h3").innerText()),
+  );
+});
 
 test.serial("the largest numbers fit the page and the card at every width", async (t) => {
-  const scene = await openDashboard(t);
+  const scene = await openFilled(t);
   const { db } = t.context;
-  await fillYear(t, scene);
   for (const total of [1_234_567_890, Number.MAX_SAFE_INTEGER]) {
     await db.query(sql.typeAlias("void")`
-      UPDATE impact_total SET total = ${total} WHERE account_id = ${scene.setup.organization.id} AND mode = 'live'
+      UPDATE impact_total SET total = ${total} WHERE account_id = ${scene.organization.id} AND mode = 'live'
     `);
-    const other = await startStandaloneApi(t, {
-      db,
-      clock: scene.setup.clock,
-      planting: scene.setup.deps.planting,
-    });
+    const other = await scene.serveAgain();
     for (const [path, widths] of [
       ["", [360, 750, 1280]],
       ["/card", [320]],
     ] as const) {
-      const { page } = await visit(t, browser, scene.page.replace(scene.url, other.url) + path, {
+      const { page } = await visit(t, other + path, {
         width: widths[0],
         height: 740,
       });
@@ -150,9 +151,8 @@ test.serial("the largest numbers fit the page and the card at every width", asyn
 });
 
 test.serial("the card fits an iframe on another site and links to the page", async (t) => {
-  const scene = await openDashboard(t, { name: "North Sea Outfitters" });
-  await fillYear(t, scene);
-  const { page, problems } = await visit(t, browser, `${scene.page}/card`, {
+  const scene = await openFilled(t, { name: "North Sea Outfitters" });
+  const { page, problems } = await visit(t, `${scene.page}/card`, {
     width: 320,
     height: 200,
   });
@@ -167,40 +167,35 @@ test.serial("the card fits an iframe on another site and links to the page", asy
     response.setHeader("Content-Type", "text/html");
     response.end(`<iframe src="${scene.page}/card" title="card"></iframe>`);
   });
-  const { page: host } = await visit(t, browser, otherSite, { width: 600, height: 400 });
+  const { page: host } = await visit(t, otherSite, { width: 600, height: 400 });
   t.regex(
     await host.frameLocator("iframe").locator("main").innerText({ timeout: 30_000 }),
     /trees registered, [\d,]+ planted and verified/u,
   );
 });
 
-test.serial(
-  "page and certificate print in light colors, the certificate on one sheet",
-  async (t) => {
-    const scene = await openDashboard(t);
-    await fillYear(t, scene);
-    const view = { width: 1280, height: 900, colorScheme: "dark" } as const;
-    const { page } = await visit(t, browser, scene.page, view);
-    t.false(await page.locator(".printed").isVisible());
-    await page.emulateMedia({ media: "print" });
-    const colors: unknown = await page.evaluate(
-      "(({ color, backgroundColor }) => [color, backgroundColor])(getComputedStyle(document.body))",
-    );
-    t.deepEqual(colors, ["rgb(24, 35, 29)", "rgb(255, 255, 255)"]);
-    t.false(await page.locator(".share").isVisible());
-    t.true(await page.locator(".printed").isVisible());
+test.serial("page and certificate print in light colors, the latter on one sheet", async (t) => {
+  const scene = await openFilled(t);
+  const view = { ...DESKTOP, colorScheme: "dark" } as const;
+  const { page } = await visit(t, scene.page, view);
+  t.false(await page.locator(".printed").isVisible());
+  await page.emulateMedia({ media: "print" });
+  const colors: unknown = await page.evaluate(
+    "(({ color, backgroundColor }) => [color, backgroundColor])(getComputedStyle(document.body))",
+  );
+  t.deepEqual(colors, ["rgb(24, 35, 29)", "rgb(255, 255, 255)"]);
+  t.false(await page.locator(".share").isVisible());
+  t.true(await page.locator(".printed").isVisible());
 
-    const certificate = await visit(t, browser, await certificateOf(t, scene), view);
-    const pdf = await certificate.page.pdf({ format: "A4", preferCSSPageSize: true });
-    t.is(pdf.toString("latin1").match(/\/Type ?\/Page\b/gu)?.length, 1);
-  },
-);
+  const certificate = await visit(t, await certificateOf(t, scene), view);
+  const pdf = await certificate.page.pdf({ format: "A4", preferCSSPageSize: true });
+  t.is(pdf.toString("latin1").match(/\/Type ?\/Page\b/gu)?.length, 1);
+});
 
 test.serial("in forced colors, charts and logo differ from what is behind them", async (t) => {
-  const scene = await openDashboard(t);
-  await fillYear(t, scene);
-  await setProfile(t, scene, { logo: LOGO });
-  const { page } = await visit(t, browser, scene.page, { width: 1280, height: 900 });
+  const scene = await openFilled(t);
+  await scene.setProfile({ logo: LOGO });
+  const { page } = await visit(t, scene.page);
   await page.emulateMedia({ forcedColors: "active", colorScheme: "dark" });
   const colors: unknown = await page.evaluate(
     "['.bar', '.badge', '.logo', '.sheet'].map((selector) => getComputedStyle(document.querySelector(selector)).backgroundColor)",
@@ -216,10 +211,9 @@ const HOSTILE = `"><script>document.title="owned"</script><img src=x onerror=ale
 test.serial("long names without spaces fit the page, the card and certificates", async (t) => {
   const { db } = t.context;
   const long = "W".repeat(200);
-  const scene = await openDashboard(t, { name: long });
-  await fillYear(t, scene);
-  await setProfile(t, scene, { homeUrl: `https://www.${"outdoorclothing".repeat(4)}.example/` });
-  const { id: accountId } = scene.setup.organization;
+  const scene = await openFilled(t, { name: long });
+  await scene.setProfile({ homeUrl: `https://www.${"outdoorclothing".repeat(4)}.example/` });
+  const { id: accountId } = scene.organization;
   await db.query(sql.typeAlias("void")`
     UPDATE planting_site
     SET partner = 'manual', name = ${long}, organization_name = ${long}, region = ${long}, country = ${long}
@@ -234,14 +228,14 @@ test.serial("long names without spaces fit the page, the card and certificates",
     RETURNING id
   `);
   const owner = { accountId, mode: "live" } as const;
-  const ofDonation = await getCertificateToken(scene.setup.deps, owner, donationId, null);
+  const ofDonation = await getCertificateToken(scene.deps, owner, donationId, null);
   for (const url of [
     scene.page,
     `${scene.page}/card`,
     `${scene.url}/certificate/${ofDonation}`,
     await certificateOf(t, scene),
   ]) {
-    const { page } = await visit(t, browser, url, { width: 320, height: 640 });
+    const { page } = await visit(t, url, { width: 320, height: 640 });
     for (const width of [320, 750, 1280]) {
       await page.setViewportSize({ width, height: 740 });
       t.is(await overflowOf(page), 0, `${url} at ${width}`);
@@ -249,48 +243,40 @@ test.serial("long names without spaces fit the page, the card and certificates",
   }
 });
 
-test.serial(
-  "hostile texts are text on the page, the card, the badge and the certificate",
-  async (t) => {
-    const scene = await openDashboard(t, { name: HOSTILE });
-    await fillYear(t, scene);
-    await setProfile(t, scene, { story: HOSTILE, homeUrl: `https://a.example/${HOSTILE}` });
-    const urls = ["", "/card", "/badge.svg"].map((path) => scene.page + path);
-    for (const url of [...urls, await certificateOf(t, scene)]) {
-      const { page, problems } = await visit(t, browser, url, { width: 800, height: 600 });
-      t.deepEqual(problems, []);
-      t.is(await page.locator("script").count(), 0);
-      t.is(await page.locator("img[src=x]").count(), 0);
-      t.not(await page.title(), "owned");
-      t.true((await page.content()).includes("&lt;script&gt;"));
+test.serial("hostile texts are text on the page, card, badge and certificate", async (t) => {
+  const scene = await openFilled(t, { name: HOSTILE });
+  await scene.setProfile({ story: HOSTILE, homeUrl: `https://a.example/${HOSTILE}` });
+  const urls = ["", "/card", "/badge.svg"].map((path) => scene.page + path);
+  for (const url of [...urls, await certificateOf(t, scene)]) {
+    const { page, problems } = await visit(t, url, { width: 800, height: 600 });
+    t.deepEqual(problems, []);
+    t.is(await page.locator("script").count(), 0);
+    t.is(await page.locator("img[src=x]").count(), 0);
+    t.not(await page.title(), "owned");
+    t.true((await page.content()).includes("&lt;script&gt;"));
+  }
+});
+
+test.serial("the API's page follows the color scheme, and all text has contrast", async (t) => {
+  const { url } = await startStandaloneApi(t, t.context);
+
+  for (const colorScheme of ["light", "dark"] as const) {
+    const { page, problems } = await visit(t, `${url}/docs`, { ...DESKTOP, colorScheme });
+    for (const operation of ["registerTrees", "listTrees"]) {
+      await page.locator(`#operations-trees-${operation} .opblock-summary-control`).click();
+      await page
+        .locator(`#operations-trees-${operation} .opblock-body .responses-wrapper`)
+        .waitFor();
     }
-  },
-);
+    const isDark = await page.evaluate("document.documentElement.matches('.dark-mode')");
+    const violations = await auditAccessibility(page);
 
-test.serial(
-  "the page of the API description follows the visitor's color scheme, and all text has contrast",
-  async (t) => {
-    const { url } = await startStandaloneApi(t, t.context);
-
-    for (const colorScheme of ["light", "dark"] as const) {
-      const view = { width: 1280, height: 900, colorScheme };
-      const { page, problems } = await visit(t, browser, `${url}/docs`, view);
-      for (const operation of ["registerTrees", "listTrees"]) {
-        await page.locator(`#operations-trees-${operation} .opblock-summary-control`).click();
-        await page
-          .locator(`#operations-trees-${operation} .opblock-body .responses-wrapper`)
-          .waitFor();
-      }
-      const isDark = await page.evaluate("document.documentElement.matches('.dark-mode')");
-      const violations = await auditAccessibility(page);
-
-      t.is(isDark, colorScheme === "dark");
-      t.deepEqual(problems, [], colorScheme);
-      t.deepEqual(
-        violations.filter((violation) => violation.startsWith("color-contrast")),
-        [],
-        colorScheme,
-      );
-    }
-  },
-);
+    t.is(isDark, colorScheme === "dark");
+    t.deepEqual(problems, [], colorScheme);
+    t.deepEqual(
+      violations.filter((violation) => violation.startsWith("color-contrast")),
+      [],
+      colorScheme,
+    );
+  }
+});

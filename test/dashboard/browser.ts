@@ -11,11 +11,17 @@ const BROWSER = process.env["TEST_CHROMIUM"] ?? "/usr/bin/chromium";
 export const openBrowser = (): Promise<Browser> =>
   chromium.launch({ executablePath: BROWSER, args: ["--no-sandbox", "--disable-gpu"] });
 
+export type View = {
+  readonly width: number;
+  readonly height: number;
+  readonly colorScheme?: "light" | "dark";
+  readonly javaScript?: boolean;
+};
+
 export type Visit = {
   readonly page: Page;
   /** Console errors and warnings, and failed requests. */
   readonly problems: readonly string[];
-  /** The origins of all requests. */
   readonly origins: ReadonlySet<string>;
 };
 
@@ -24,12 +30,7 @@ export const visit = async (
   t: ExecutionContext,
   browser: Browser,
   url: string,
-  view: {
-    readonly width: number;
-    readonly height: number;
-    readonly colorScheme?: "light" | "dark";
-    readonly javaScript?: boolean;
-  },
+  view: View,
 ): Promise<Visit> => {
   const context = await browser.newContext({
     viewport: { width: view.width, height: view.height },
@@ -68,7 +69,6 @@ const violations = z.array(
   z.object({ id: z.string(), nodes: z.array(z.object({ html: z.string() })) }),
 );
 
-/** Returns the accessibility violations that axe finds. */
 export const auditAccessibility = async (page: Page): Promise<readonly string[]> => {
   // Not as a script element, because the page's Content-Security-Policy forbids it.
   await page.evaluate(AXE);

@@ -13,11 +13,9 @@ import {
 } from "../../modules/dashboard/manageCertificates.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
-import { openDashboard, verifiedFact } from "./dashboardScene.ts";
-import { setUpPlanting } from "../planting/setUpPlanting.ts";
+import { openDashboard, readPage, verifiedFact } from "./dashboardScene.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { STAGE_MS } from "../support/planting.ts";
 import { linesOf, setUpImport } from "../history/importScene.ts";
 
 const test = testWithDatabase();
@@ -25,45 +23,42 @@ const test = testWithDatabase();
 const TABLES = ["registration", "donation"];
 const MAXIMUM_PAGES = 100;
 
-test.serial(
-  "the first records of a huge order are read in a few pages, with and without statistics",
-  async (t) => {
-    const { filler, db } = await openSinglePools(t);
-    const { id: accountId } = await createTestStore(db);
-    await stopAutovacuum(filler, TABLES);
-    const columns = sql.fragment`id, account_id, mode, created_at, order_id`;
-    const values = sql.fragment`
+test.serial("the first records of a huge order are read in a few pages", async (t) => {
+  const { filler, db } = await openSinglePools(t);
+  const { id: accountId } = await createTestStore(db);
+  await stopAutovacuum(filler, TABLES);
+  const columns = sql.fragment`id, account_id, mode, created_at, order_id`;
+  const values = sql.fragment`
     gen_random_uuid(), ${accountId}, 'live', '2026-11-01'::timestamptz - number * interval '1 second', '#0'
   `;
-    const numbers = sql.fragment`generate_series(1, 10000) AS number`;
-    await filler.query(sql.typeAlias("void")`
+  const numbers = sql.fragment`generate_series(1, 10000) AS number`;
+  await filler.query(sql.typeAlias("void")`
     INSERT INTO registration (${columns}, kind, count)
     SELECT ${values}, kind, 1 FROM ${numbers}, unnest(ARRAY['tree', 'bottle']) AS kind
   `);
-    await filler.query(sql.typeAlias("void")`
+  await filler.query(sql.typeAlias("void")`
     INSERT INTO donation (${columns}, amount_cents, nonprofit_id, charity_provider, charity_name)
     SELECT ${values}, 100, 'charity', 'catalogue', 'Charity' FROM ${numbers}
   `);
-    const countPages = await createPageCounter(filler, db, TABLES);
-    const read = async (statistics: string): Promise<void> => {
-      const pages = await countPages((single) =>
-        t.throwsAsync(
-          getOrderCertificateToken(
-            { db: single, clock: systemClock },
-            { accountId, mode: "live" },
-            "0",
-          ),
-          { message: /^order_id: has more than 100 records/u },
+  const countPages = await createPageCounter(filler, db, TABLES);
+  const read = async (statistics: string): Promise<void> => {
+    const pages = await countPages((single) =>
+      t.throwsAsync(
+        getOrderCertificateToken(
+          { db: single, clock: systemClock },
+          { accountId, mode: "live" },
+          "0",
         ),
-      );
-      t.true(pages <= MAXIMUM_PAGES, `${statistics}: ${pages} pages`);
-    };
+        { message: /^order_id: has more than 100 records/u },
+      ),
+    );
+    t.true(pages <= MAXIMUM_PAGES, `${statistics}: ${pages} pages`);
+  };
 
-    await read("without statistics");
-    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE) registration, donation`);
-    await read("with statistics");
-  },
-);
+  await read("without statistics");
+  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE) registration, donation`);
+  await read("with statistics");
+});
 
 test("the URL of an order stays the same when an older record of it is imported", async (t) => {
   const { db } = t.context;
@@ -126,7 +121,7 @@ test("an order has one certificate of all its records, also after records are ad
       { type: "donation", amount_cents: 500 },
     ],
   });
-  const html = (await (await fetch(first)).text()).replaceAll(/\s+/gu, " ");
+  const html = await readPage(first);
   t.regex(
     html,
     /2<\/span> <span class="what">trees, 3 ocean-bound bottles, and a donation of \$5\.00 to Oceana registered/u,
@@ -152,29 +147,24 @@ test("an order has one certificate of all its records, also after records are ad
 const certificateUrl = z.object({ certificate_url: z.url() });
 
 const setUp = async (t: ExecutionContext<DatabaseContext>) => {
-  const { db } = t.context;
-  const setup = await setUpPlanting(db, { name: `North <b>"Sea"</b>` });
-  /** Serves both interfaces with empty caches. */
+  const scene = await openDashboard(t, { name: `North <b>"Sea"</b>` });
+  const key = scene.organization.apiKeyProd;
+  /** Serves the interface with empty caches. */
   const serve = async () => {
-    const { clock, deps, organization } = setup;
-    const api = await startStandaloneApi(t, { db, clock, planting: deps.planting });
-    const urlOf = async (id: string, mode: "live" | "test" = "live"): Promise<string> => {
-      const key = mode === "live" ? organization.apiKeyProd : organization.apiKeyTest;
+    const api = await scene.serve();
+    const urlOf = async (id: string): Promise<string> => {
       const { body } = await api.call("GET", `/certificate_url?id=${id}`, { key });
       return certificateUrl.parse(body).certificate_url;
     };
-    return {
-      ...api,
-      urlOf,
-      read: async (id: string, mode?: "live" | "test"): Promise<unknown> =>
-        (await fetch(`${await urlOf(id, mode)}.json`)).json(),
-    };
+    const read = async (id: string): Promise<unknown> =>
+      (await fetch(`${await urlOf(id)}.json`)).json();
+    return { ...api, urlOf, read };
   };
-  return { ...setup, serve };
+  return { ...scene, serve };
 };
 
 test.serial("a certificate shows what is registered and what is verified", async (t) => {
-  const { register, createOrders, place, pass, serve } = await setUp(t);
+  const { register, plant, serve } = await setUp(t);
   const id = await register(25);
   const before = await serve();
   t.like(await before.read(id), {
@@ -193,9 +183,7 @@ test.serial("a certificate shows what is registered and what is verified", async
       },
     ],
   });
-  await createOrders();
-  await place();
-  await pass(3 * STAGE_MS);
+  await plant();
   const after = await serve();
   t.like(await after.read(id), {
     state: "planted_and_verified",
@@ -246,8 +234,7 @@ test.serial("a revoked certificate does not exist, and the next URL is another o
 });
 
 test.serial("made-up certificates are not found", async (t) => {
-  const { serve } = await setUp(t);
-  const { url } = await serve();
+  const { url } = await startStandaloneApi(t, t.context);
   for (const token of ["a".repeat(32), "A".repeat(32), "x", "%00", "..%2f..", "A".repeat(3000)]) {
     t.is((await fetch(`${url}/certificate/${token}`)).status, 404, token);
     const json = await fetch(`${url}/certificate/${token}.json`);
@@ -258,8 +245,7 @@ test.serial("made-up certificates are not found", async (t) => {
 
 test.serial("kind selects one of a store's records that were imported with one id", async (t) => {
   const { db } = t.context;
-  const { serve } = await setUp(t);
-  const { url } = await serve();
+  const { url } = await startStandaloneApi(t, { db });
   const store = await createTestStore(db, { domain: "moved.example" });
   await db.query(sql.typeAlias("void")`
     INSERT INTO registration (id, account_id, mode, kind, count, created_at, imported_id, unit_price_cents)
@@ -288,42 +274,39 @@ test.serial("kind selects one of a store's records that were imported with one i
   t.is(other.body["error"], "kind: must be one of tree, bottle, donation");
 });
 
-test.serial(
-  "page and certificate name who verified trees of a real partner, with the document",
-  async (t) => {
-    const scene = await openDashboard(t, { partner: "manual", timeline: "sessions" });
-    const { deps, register, createOrders, place, orders, organization } = scene.setup;
-    const id = await register(10);
-    await createOrders();
-    await place();
-    const [order] = await orders();
-    const verified = verifiedFact("2026-05-01T10:00:00.000Z");
-    await recordPlantingFacts(deps, order?.id ?? 0, [verified], "operator");
+test.serial("page and certificate name who verified real trees, with the document", async (t) => {
+  const scene = await openDashboard(t, { partner: "manual", timeline: "sessions" });
+  const { deps, register, createOrders, place, orders, organization } = scene;
+  const id = await register(10);
+  await createOrders();
+  await place();
+  const [order] = await orders();
+  const verified = verifiedFact("2026-05-01T10:00:00.000Z");
+  await recordPlantingFacts(deps, order?.id ?? 0, [verified], "operator");
 
-    const page = (await (await fetch(scene.page)).text()).replaceAll(/\s+/gu, " ");
-    t.regex(
-      page,
-      /10 planted and verified, 100% of the registered trees\. 10 verified by a third party\./u,
-    );
-    t.regex(page, /Green Audit.{1,40} 10 trees verified by a third party, last on May.1,.2026/u);
-    t.true(page.includes('href="https://audit.example/7.pdf"'));
-    const token = await getCertificateToken(
-      deps,
-      { accountId: organization.id, mode: "live" },
-      id,
-      null,
-    );
-    const certificate = await fetch(`${scene.url}/certificate/${token}`);
-    t.regex(
-      certificate.headers.get("Content-Security-Policy") ?? "",
-      /; img-src 'self' https:\/\/photos\.example; /u,
-    );
-    t.regex(
-      await certificate.text(),
-      /All 10 planted and verified by a third party on May.1,.2026\./u,
-    );
-  },
-);
+  const page = await readPage(scene.page);
+  t.regex(
+    page,
+    /10 planted and verified, 100% of the registered trees\. 10 verified by a third party\./u,
+  );
+  t.regex(page, /Green Audit.{1,40} 10 trees verified by a third party, last on May.1,.2026/u);
+  t.true(page.includes('href="https://audit.example/7.pdf"'));
+  const token = await getCertificateToken(
+    deps,
+    { accountId: organization.id, mode: "live" },
+    id,
+    null,
+  );
+  const certificate = await fetch(`${scene.url}/certificate/${token}`);
+  t.regex(
+    certificate.headers.get("Content-Security-Policy") ?? "",
+    /; img-src 'self' https:\/\/photos\.example; /u,
+  );
+  t.regex(
+    await certificate.text(),
+    /All 10 planted and verified by a third party on May.1,.2026\./u,
+  );
+});
 
 const setUpDonations = async (t: ExecutionContext<DatabaseContext>) => {
   const { apiKeyProd, apiKeyTest, importText } = await setUpImport(t);
@@ -336,7 +319,7 @@ const setUpDonations = async (t: ExecutionContext<DatabaseContext>) => {
     const url = String(body["certificate_url"]);
     return {
       json: z.looseObject({}).parse(await (await fetch(`${url}.json`)).json()),
-      page: (await (await fetch(url)).text()).replaceAll(/\s+/gu, " "),
+      page: await readPage(url),
     };
   };
   return { apiKeyProd, apiKeyTest, importText, call, certificateOf };
@@ -345,38 +328,33 @@ const setUpDonations = async (t: ExecutionContext<DatabaseContext>) => {
 const OCEANA = { amount_cents: 2550, ein: "51-0401308" };
 const LOOKED_UP = /The charity was looked up when the donation was recorded\./u;
 
-test.serial(
-  "a certificate names the charity that was looked up, and says if the donation was refunded",
-  async (t) => {
-    const { apiKeyTest: key, call, certificateOf } = await setUpDonations(t);
-    const item = { ...OCEANA, charity_name: "American Red Cross", attribution: "spring" };
-    await call("POST", "/charities/subscribe", { key });
-    const single = await call("POST", "/charities/donate", { key, body: item });
-    t.like(single.body, { charity_name: "American Red Cross" });
-    const batch = await call("POST", "/charities/donate/batch", { key, body: { items: [item] } });
-    const ids = [
-      ...JSON.stringify([single.body, batch.body]).matchAll(/"donation_id":"([^"]+)"/gu),
-    ];
-    t.is(ids.length, 2);
-    for (const [, id = ""] of ids) {
-      const { json, page } = await certificateOf(key, id);
-      const charity = { name: "Oceana", ein: "51-0401308", looked_up: true };
-      t.like(json, {
-        state: "registered",
-        test: true,
-        items: [{ type: "donation", amount_cents: 2550, charity }],
-      });
-      t.regex(page, /\$25\.50<\/span> <span class="what">donation to Oceana registered/u);
-      t.regex(page, /\$25\.50 to <bdi>Oceana<\/bdi> on/u);
-      t.regex(page, LOOKED_UP);
-      t.notRegex(page, /Red Cross|spring/u);
-      t.is((await call("POST", "/refund/donations", { key, body: { id } })).status, 200);
-      const refunded = await certificateOf(key, id);
-      t.like(refunded.json, { state: "refunded" });
-      t.regex(refunded.page, /no longer counts/u);
-    }
-  },
-);
+test.serial("a certificate names the charity looked up, and says what is refunded", async (t) => {
+  const { apiKeyTest: key, call, certificateOf } = await setUpDonations(t);
+  const item = { ...OCEANA, charity_name: "American Red Cross", attribution: "spring" };
+  await call("POST", "/charities/subscribe", { key });
+  const single = await call("POST", "/charities/donate", { key, body: item });
+  t.like(single.body, { charity_name: "American Red Cross" });
+  const batch = await call("POST", "/charities/donate/batch", { key, body: { items: [item] } });
+  const ids = [...JSON.stringify([single.body, batch.body]).matchAll(/"donation_id":"([^"]+)"/gu)];
+  t.is(ids.length, 2);
+  for (const [, id = ""] of ids) {
+    const { json, page } = await certificateOf(key, id);
+    const charity = { name: "Oceana", ein: "51-0401308", looked_up: true };
+    t.like(json, {
+      state: "registered",
+      test: true,
+      items: [{ type: "donation", amount_cents: 2550, charity }],
+    });
+    t.regex(page, /\$25\.50<\/span> <span class="what">donation to Oceana registered/u);
+    t.regex(page, /\$25\.50 to <bdi>Oceana<\/bdi> on/u);
+    t.regex(page, LOOKED_UP);
+    t.notRegex(page, /Red Cross|spring/u);
+    t.is((await call("POST", "/refund/donations", { key, body: { id } })).status, 200);
+    const refunded = await certificateOf(key, id);
+    t.like(refunded.json, { state: "refunded" });
+    t.regex(refunded.page, /no longer counts/u);
+  }
+});
 
 test.serial("a blank name of a charity is the same as none", async (t) => {
   const { apiKeyTest: key, call } = await setUpDonations(t);
@@ -384,37 +362,34 @@ test.serial("a blank name of a charity is the same as none", async (t) => {
   t.like((await call("POST", "/charities/donate", { key, body })).body, { charity_name: "Oceana" });
 });
 
-test.serial(
-  "an imported donation's charity was not looked up, and only a refund here has a date",
-  async (t) => {
-    const { apiKeyProd: key, importText, call, certificateOf } = await setUpDonations(t);
-    const line = {
-      ...OCEANA,
-      kind: "donation",
-      charity_name: "Oceana, as the old system wrote it",
-      created_at: "2024-01-15T10:00:00Z",
-    };
-    const [before, later, here] = [
-      { ...line, id: "before" },
-      { ...line, id: "later" },
-      { ...line, id: "here" },
-    ];
-    const run = await importText(linesOf({ ...before, refunded: true }, later, here));
-    t.is(run.exitCode, 0, run.stderr);
-    const { json: imported, page: unproven } = await certificateOf(key, "here");
-    t.like(imported, { items: [{ charity: { name: line.charity_name, looked_up: false } }] });
-    t.regex(unproven, /An earlier system recorded the donation and named the charity\./u);
-    t.notRegex(unproven, LOOKED_UP);
+test.serial("an imported donation's charity is unchecked; a refund here has a date", async (t) => {
+  const { apiKeyProd: key, importText, call, certificateOf } = await setUpDonations(t);
+  const line = {
+    ...OCEANA,
+    kind: "donation",
+    charity_name: "Oceana, as the old system wrote it",
+    created_at: "2024-01-15T10:00:00Z",
+  };
+  const [before, later, here] = [
+    { ...line, id: "before" },
+    { ...line, id: "later" },
+    { ...line, id: "here" },
+  ];
+  const run = await importText(linesOf({ ...before, refunded: true }, later, here));
+  t.is(run.exitCode, 0, run.stderr);
+  const { json: imported, page: unproven } = await certificateOf(key, "here");
+  t.like(imported, { items: [{ charity: { name: line.charity_name, looked_up: false } }] });
+  t.regex(unproven, /An earlier system recorded the donation and named the charity\./u);
+  t.notRegex(unproven, LOOKED_UP);
 
-    await importText(linesOf({ ...later, refunded: true }));
-    t.is((await call("POST", "/refund/donations", { key, body: { id: "here" } })).status, 200);
-    for (const id of ["before", "later"]) {
-      const { json, page } = await certificateOf(key, id);
-      t.like(json, { state: "refunded" });
-      t.regex(page, /<dt>Refunded<\/dt> <dd>Refunded\.<\/dd>/u);
-      t.regex(page, /This certificate no longer counts\./u);
-    }
-    const { page } = await certificateOf(key, "here");
-    t.regex(page, /<dd>On \w{3}.\d+,.\d{4}\.<\/dd>/u);
-  },
-);
+  await importText(linesOf({ ...later, refunded: true }));
+  t.is((await call("POST", "/refund/donations", { key, body: { id: "here" } })).status, 200);
+  for (const id of ["before", "later"]) {
+    const { json, page } = await certificateOf(key, id);
+    t.like(json, { state: "refunded" });
+    t.regex(page, /<dt>Refunded<\/dt> <dd>Refunded\.<\/dd>/u);
+    t.regex(page, /This certificate no longer counts\./u);
+  }
+  const { page } = await certificateOf(key, "here");
+  t.regex(page, /<dd>On \w{3}.\d+,.\d{4}\.<\/dd>/u);
+});

@@ -10,7 +10,7 @@ import type { PlantingFactOf } from "../../modules/planting/fact.rules.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { FACTS } from "../planting/evidence/evidenceFacts.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
-import type { PlantingOptions, PlantingSetup } from "../planting/setUpPlanting.ts";
+import type { PlantingOptions } from "../planting/setUpPlanting.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { STAGE_MS } from "../support/planting.ts";
 
@@ -33,75 +33,55 @@ export const verifiedFact = (occurredAt: string): PlantingFactOf<"planted_and_ve
   photos: ["https://photos.example/7.jpg"],
 });
 
-export type DashboardScene = {
-  readonly setup: PlantingSetup;
-  /** The API's URL. */
-  readonly url: string;
-  /** The page's URL. */
-  readonly page: string;
-};
+/** Returns the text of a page with single spaces. */
+export const readPage = async (url: string): Promise<string> =>
+  (await (await fetch(url)).text()).replaceAll(/\s+/gu, " ");
 
-/** Opens the dashboard of a new organization. */
+export type DashboardScene = Awaited<ReturnType<typeof openDashboard>>;
+
 export const openDashboard = async (
   t: ExecutionContext<DatabaseContext>,
   options: PlantingOptions = {},
-): Promise<DashboardScene> => {
+) => {
   const { db } = t.context;
   const setup = await setUpPlanting(db, options);
-  const { url } = await startStandaloneApi(t, {
-    db,
-    clock: setup.clock,
-    planting: setup.deps.planting,
-  });
-  const slug = await getDashboardSlug(setup.deps, setup.organization.id);
-  return { setup, url, page: `${url}/dashboard/${slug}` };
-};
-
-/** Sets what an organization's public pages say about it. */
-export const setProfile = async (
-  t: ExecutionContext<DatabaseContext>,
-  { setup }: DashboardScene,
-  profile: ProfileChanges,
-): Promise<void> => {
-  await updateOrganization(
-    { db: t.context.db, clock: setup.clock, actor: SERVICE },
-    setup.organization.id,
-    { profile },
-  );
-};
-
-/** Serves the dashboard by another process, whose cache is empty. */
-export const serveAgain = async (
-  t: ExecutionContext<DatabaseContext>,
-  { setup, url, page }: DashboardScene,
-  publicBaseUrl: string | null = null,
-): Promise<string> => {
-  const other = await startStandaloneApi(t, {
-    db: t.context.db,
-    clock: setup.clock,
-    planting: setup.deps.planting,
-    publicBaseUrl,
-  });
-  return page.replace(url, other.url);
-};
-
-/** Fills a year: trees and bottles each month, donations, and orders at several sites, some not yet planted. */
-export const fillYear = async (
-  t: ExecutionContext<DatabaseContext>,
-  { setup }: DashboardScene,
-): Promise<void> => {
-  const { clock, register, createOrders, place, pass, organization } = setup;
-  for (let month = 0; month < 12; month += 1) {
-    clock.set(new Date(Date.UTC(2025, 5 + month, 3, 12)).toISOString());
-    await register(900 + ((month * 7919) % 1700));
-    await register(350 + ((month * 4057) % 900), { kind: "bottle" });
-    await register(5000, { mode: "test" });
-    await createOrders();
-  }
-  await place();
-  await pass(3 * STAGE_MS);
-  await register(1234);
-  await t.context.db.query(sql.typeAlias("void")`
-    INSERT INTO donor (account_id, mode, count, amount_cents) VALUES (${organization.id}, 'live', 2, 129999)
-  `);
+  const { clock, deps, organization, register } = setup;
+  /** Serves the interface by another process, whose caches are empty. */
+  const serve = (publicBaseUrl: string | null = null) =>
+    startStandaloneApi(t, { db, clock, planting: deps.planting, publicBaseUrl });
+  /** Has all trees planted and verified. */
+  const plant = async (): Promise<void> => {
+    await setup.createOrders();
+    await setup.place();
+    await setup.pass(3 * STAGE_MS);
+  };
+  const { url } = await serve();
+  const path = `/dashboard/${await getDashboardSlug(deps, organization.id)}`;
+  return {
+    ...setup,
+    url,
+    page: url + path,
+    /** Returns the page's URL at another process. */
+    serveAgain: async (publicBaseUrl?: string): Promise<string> =>
+      (await serve(publicBaseUrl)).url + path,
+    setProfile: (profile: ProfileChanges) =>
+      updateOrganization({ db, clock, actor: SERVICE }, organization.id, { profile }),
+    serve,
+    plant,
+    /** Fills a year: trees and bottles each month, donations, and orders at several sites, some not yet planted. */
+    fillYear: async (): Promise<void> => {
+      for (let month = 0; month < 12; month += 1) {
+        clock.set(new Date(Date.UTC(2025, 5 + month, 3, 12)).toISOString());
+        await register(900 + ((month * 7919) % 1700));
+        await register(350 + ((month * 4057) % 900), { kind: "bottle" });
+        await register(5000, { mode: "test" });
+        await setup.createOrders();
+      }
+      await plant();
+      await register(1234);
+      await db.query(sql.typeAlias("void")`
+        INSERT INTO donor (account_id, mode, count, amount_cents) VALUES (${organization.id}, 'live', 2, 129999)
+      `);
+    },
+  };
 };

@@ -1,15 +1,12 @@
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { readDashboard } from "../../modules/dashboard/readDashboard.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { STAGE_MS } from "../support/planting.ts";
-import { fillYear, openDashboard, serveAgain, setProfile } from "./dashboardScene.ts";
-import type { DatabasePool } from "slonik";
+import { openDashboard, readPage } from "./dashboardScene.ts";
+import { countCalls } from "../support/countCalls.ts";
 import { wrapPool } from "../../db/pools/wrapPool.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { insertAlias } from "../../modules/dashboard/dashboards.sql.ts";
@@ -25,19 +22,10 @@ const verifiedJson = z.looseObject({
 /** Returns which sites may read a response; null for none but its own. */
 const readersOf = ({ headers }: Response) => headers.get("Access-Control-Allow-Origin");
 
-const open = async (t: ExecutionContext<DatabaseContext>, name?: string) => {
-  const scene = await openDashboard(t, name === undefined ? {} : { name });
-  return {
-    ...scene,
-    read: (suffix: string, init?: RequestInit) => fetch(scene.page + suffix, init),
-  };
-};
-
 test.serial("the JSON has the live numbers by month and may be read by every site", async (t) => {
-  const scene = await open(t, "North Sea Outfitters");
-  const { setup, read } = scene;
-  await fillYear(t, scene);
-  const response = await read(".json");
+  const { page, clock, fillYear } = await openDashboard(t, { name: "North Sea Outfitters" });
+  await fillYear();
+  const response = await fetch(`${page}.json`);
   t.is(response.status, 200);
   t.is(response.headers.get("Content-Type"), "application/json; charset=utf-8");
   t.is(readersOf(response), "*");
@@ -45,7 +33,7 @@ test.serial("the JSON has the live numbers by month and may be read by every sit
   const json = verifiedJson.parse(await response.json());
   t.deepEqual(json, {
     name: "North Sea Outfitters",
-    url: scene.page,
+    url: page,
     logo_url: null,
     colors: { light: "#1c6b47", dark: "#6fca9b" },
     trees: {
@@ -66,29 +54,28 @@ test.serial("the JSON has the live numbers by month and may be read by every sit
         document_url: json.verifications[0]?.document_url,
       },
     ],
-    updated_at: setup.clock.now().toISOString(),
+    updated_at: clock.now().toISOString(),
   });
 });
 
 test.serial("months with nothing but hidden bottles are not shown", async (t) => {
-  const scene = await open(t);
-  await scene.setup.register(3, { kind: "bottle" });
-  const readText = async (): Promise<string> => (await fetch(await serveAgain(t, scene))).text();
-  t.true((await readText()).includes("Month by month"));
-  await setProfile(t, scene, { hiddenSections: ["bottles"] });
-  t.false((await readText()).includes("Month by month"));
+  const { register, serveAgain, setProfile } = await openDashboard(t);
+  await register(3, { kind: "bottle" });
+  t.true((await readPage(await serveAgain())).includes("Month by month"));
+  await setProfile({ hiddenSections: ["bottles"] });
+  t.false((await readPage(await serveAgain())).includes("Month by month"));
 });
 
 test.serial("badge and card may be embedded anywhere, the page in no frame", async (t) => {
-  const { read } = await open(t);
-  const badge = await read("/badge.svg");
+  const { page: url } = await openDashboard(t);
+  const badge = await fetch(`${url}/badge.svg`);
   t.is(badge.headers.get("Content-Type"), "image/svg+xml");
   t.is(badge.headers.get("Cross-Origin-Resource-Policy"), "cross-origin");
   t.true((await badge.text()).includes("0 · 0 verified"));
-  const card = await read("/card");
+  const card = await fetch(`${url}/card`);
   t.is(card.headers.get("X-Frame-Options"), null);
   t.false((card.headers.get("Content-Security-Policy") ?? "").includes("frame-ancestors"));
-  const page = await read("");
+  const page = await fetch(url);
   t.regex(
     page.headers.get("Content-Security-Policy") ?? "",
     /^default-src 'none'.*frame-ancestors 'none'/u,
@@ -96,22 +83,19 @@ test.serial("badge and card may be embedded anywhere, the page in no frame", asy
 });
 
 test.serial("the page allows photos of hosts that add nothing else to its policy", async (t) => {
-  const scene = await open(t);
-  const { setup, page } = scene;
-  await setup.register(10);
-  await setup.createOrders();
-  await setup.place();
-  await setup.pass(3 * STAGE_MS);
+  const { register, plant, organization, page, serveAgain } = await openDashboard(t);
+  await register(10);
+  await plant();
   const policyWith = async (...urls: readonly string[]): Promise<string> => {
     await t.context.db.query(sql.typeAlias("void")`
       UPDATE planting_fact
       SET content = jsonb_set(
         jsonb_set(content, '{photos}', to_jsonb(${sql.array(urls, "text")})), '{media}', '[]', false
       )
-      WHERE order_id IN (SELECT id FROM planting_order WHERE account_id = ${setup.organization.id})
+      WHERE order_id IN (SELECT id FROM planting_order WHERE account_id = ${organization.id})
         AND stage IN ('planted', 'planted_and_verified')
     `);
-    const shown = await fetch(await serveAgain(t, scene));
+    const shown = await fetch(await serveAgain());
     t.is(shown.status, 200, page);
     t.true((await shown.text()).includes(`src="${urls[0]}"`));
     return shown.headers.get("Content-Security-Policy") ?? "";
@@ -133,61 +117,54 @@ test.serial("the page allows photos of hosts that add nothing else to its policy
 });
 
 test.serial("beside trees of a real partner no simulated ones count", async (t) => {
-  const scene = await open(t);
-  await fillYear(t, scene);
-  const dashboard = await readDashboard(scene.setup.deps, scene.page.split("/").at(-1) ?? "");
+  const { fillYear, deps, page: url } = await openDashboard(t);
+  await fillYear();
+  const dashboard = await readDashboard(deps, url.split("/").at(-1) ?? "");
   const [real = t.fail()] = dashboard?.sites ?? [];
   await t.context.db.query(sql.typeAlias("void")`
     UPDATE planting_site SET partner = 'manual' WHERE id = ${real.siteId}
   `);
-  const page = (await (await scene.read("")).text()).replaceAll(/\s+/gu, " ");
+  const page = await readPage(url);
   t.regex(page, /planted and verified, \d+% of the registered trees/u);
   t.notRegex(page, /Simulation\.|in a simulation/u);
   t.deepEqual(
     [...page.matchAll(/<h3>([^<]+)<\/h3> <p>/gu)].map(([, name]) => name),
     [real.name],
   );
-  t.like(await (await scene.read(".json")).json(), {
+  t.like(await (await fetch(`${url}.json`)).json(), {
     trees: { planted: real.planted, simulated: false },
   });
 });
 
 test.serial("photos of trees that were all refunded are not shown", async (t) => {
-  const scene = await open(t);
-  const { setup } = scene;
-  const readAnew = async (): Promise<string> =>
-    (await (await fetch(await serveAgain(t, scene))).text()).replaceAll(/\s+/gu, " ");
-  const id = await setup.register(10);
-  await setup.createOrders();
-  await setup.place();
-  await setup.pass(3 * STAGE_MS);
-  await setup.refund(id, 4);
-  t.true((await readAnew()).includes("Evidence of the verification of 6 trees"));
-  await setup.refund(id, 6);
-  t.false((await readAnew()).includes("Evidence of"));
+  const { register, plant, refund, serveAgain } = await openDashboard(t);
+  const id = await register(10);
+  await plant();
+  await refund(id, 4);
+  const shown = await readPage(await serveAgain());
+  t.true(shown.includes("Evidence of the verification of 6 trees"));
+  await refund(id, 6);
+  t.false((await readPage(await serveAgain())).includes("Evidence of"));
 });
 
 test.serial("the ETag changes with the numbers, and only with them", async (t) => {
-  const scene = await open(t);
-  const { setup } = scene;
+  const { clock, register, serveAgain } = await openDashboard(t);
   const readTags = async (): Promise<readonly unknown[]> => {
     // Their texts have the address of the process.
-    const page = await serveAgain(t, scene, "https://impact.example");
-    const responses = await Promise.all(
-      ["", ".json", "/badge.svg", "/card"].map((suffix) => fetch(page + suffix)),
-    );
+    const page = await serveAgain("https://impact.example");
+    const responses = await Promise.all(ROUTES.map((suffix) => fetch(page + suffix)));
     return responses.map(({ headers }) => headers.get("ETag"));
   };
   const first = await readTags();
-  setup.clock.set("2026-05-01T10:00:07.123Z");
+  clock.set("2026-05-01T10:00:07.123Z");
   t.deepEqual(await readTags(), first);
-  await setup.register(5);
+  await register(5);
   const changed = await readTags();
   t.true(changed.every((tag, index) => tag !== first[index]));
 });
 
 test.serial("an unknown page is a 404 in the requested format", async (t) => {
-  const { url } = await open(t);
+  const { url } = await openDashboard(t);
   for (const slug of [
     "unknown-page-abcdefgh",
     "x",
@@ -210,56 +187,41 @@ test.serial("an unknown page is a 404 in the requested format", async (t) => {
   t.is((await fetch(`${url}/media/simulated/%3Cscript%3E.svg`)).status, 404);
 });
 
-test.serial(
-  "an unknown path below /dashboard and /certificate is a page that says so",
-  async (t) => {
-    const { url, page } = await open(t);
-    for (const target of [
-      `${url}/dashboard`,
-      `${url}/dashboard/`,
-      `${url}/certificate/x/y`,
-      `${page}/other`,
-      `${page}x/`,
-    ]) {
-      const shown = await fetch(target);
-      t.is(shown.status, 404, target);
-      t.is(shown.headers.get("Content-Type"), "text/html; charset=utf-8");
-      t.regex(shown.headers.get("Content-Security-Policy") ?? "", /^default-src 'none'; /u);
-      t.regex(await shown.text(), /<h1>No such page<\/h1>/u);
-    }
-  },
-);
+test.serial("an unknown path of public pages is a page that says so", async (t) => {
+  const { url, page } = await openDashboard(t);
+  for (const target of [
+    `${url}/dashboard`,
+    `${url}/dashboard/`,
+    `${url}/certificate/x/y`,
+    `${page}/other`,
+    `${page}x/`,
+  ]) {
+    const shown = await fetch(target);
+    t.is(shown.status, 404, target);
+    t.is(shown.headers.get("Content-Type"), "text/html; charset=utf-8");
+    t.regex(shown.headers.get("Content-Security-Policy") ?? "", /^default-src 'none'; /u);
+    t.regex(await shown.text(), /<h1>No such page<\/h1>/u);
+  }
+});
 
-test.serial(
-  "a slug is the name without accents, and a slash after it redirects to the page",
-  async (t) => {
-    const { page } = await open(t, "Söns & Zoë");
-    t.regex(page, /\/sons-zoe-[a-z0-9]{8}$/u);
-    for (const slash of ["/", "/?utm_source=mail"]) {
-      const response = await fetch(`${page}${slash}`, { redirect: "manual" });
-      t.is(response.status, 301);
-      t.is(response.headers.get("Location"), page);
-    }
-  },
-);
+test.serial("a slug has no accents, and a slash after it redirects to the page", async (t) => {
+  const { page } = await openDashboard(t, { name: "Söns & Zoë" });
+  t.regex(page, /\/sons-zoe-[a-z0-9]{8}$/u);
+  for (const slash of ["/", "/?utm_source=mail"]) {
+    const response = await fetch(`${page}${slash}`, { redirect: "manual" });
+    t.is(response.status, 301);
+    t.is(response.headers.get("Location"), page);
+  }
+});
 
 /** Of one read of a dashboard. */
 const STATEMENTS = 7;
-
-const countStatements = (db: DatabasePool) => {
-  let statements = 0;
-  const counted = wrapPool(db, (method) => (...parameters) => {
-    statements += 1;
-    return method(...parameters);
-  });
-  return { counted, count: () => statements };
-};
 
 test("all that shows a dashboard shares one read of the database", async (t) => {
   const { db } = t.context;
   const { id } = await createTestOrganization(db);
   const slug = await getDashboardSlug({ db, clock: systemClock }, id);
-  const { counted, count } = countStatements(db);
+  const { db: counted, count } = countCalls(db);
   const { url } = await startStandaloneApi(t, { db: counted });
   const before = count();
   const responses = await Promise.all(

@@ -8,7 +8,7 @@ import { impactOf } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
-import { fillYear, LOGO, openDashboard, serveAgain, setProfile } from "./dashboardScene.ts";
+import { LOGO, openDashboard, readPage } from "./dashboardScene.ts";
 import { readFileSync } from "node:fs";
 import {
   BACKGROUNDS,
@@ -23,8 +23,8 @@ const test = testWithDatabase();
 
 test.serial("an operator sets the profile, and the page, card and JSON show it", async (t) => {
   const scene = await openDashboard(t, { name: "North Sea Outfitters Ltd." });
-  await fillYear(t, scene);
-  const { id } = scene.setup.organization;
+  await scene.fillYear();
+  const { id } = scene.organization;
   const logoFile = fileURLToPath(new URL("../../embedded/demo/logo.png", import.meta.url));
   const impact = impactOf(t);
   const options = [
@@ -75,13 +75,12 @@ test.serial("an operator sets the profile, and the page, card and JSON show it",
 });
 
 test.serial("projected carbon is shown only if an operator switches it on", async (t) => {
-  const scene = await openDashboard(t);
-  await fillYear(t, scene);
-  const readText = async (): Promise<string> => (await fetch(await serveAgain(t, scene))).text();
-  t.notRegex(await readText(), /[Pp]rojected|CO₂/u);
+  const { fillYear, serveAgain, organization } = await openDashboard(t);
+  await fillYear();
+  t.notRegex(await readPage(await serveAgain()), /[Pp]rojected|CO₂/u);
   const impact = impactOf(t);
-  t.is((await impact("org", "update", scene.setup.organization.id, "--carbon", "on")).exitCode, 0);
-  const shown = (await readText()).replaceAll(/\s+/gu, " ");
+  t.is((await impact("org", "update", organization.id, "--carbon", "on")).exitCode, 0);
+  const shown = await readPage(await serveAgain());
   t.regex(shown, /Projected lifetime CO₂<\/h3> <span class="number letters-\d">[\d,]+ t</u);
   t.regex(shown, /a projection over the lifetime of a tree, neither a measurement/u);
   t.regex(
@@ -94,8 +93,8 @@ test.serial("`none` restores the default, and the logo is gone", async (t) => {
   const scene = await openDashboard(t);
   const hash = "ab".repeat(32);
   const logo = { ...LOGO, hash };
-  await setProfile(t, scene, { displayName: "Brand", color: "#123456", logo });
-  const { id } = scene.setup.organization;
+  await scene.setProfile({ displayName: "Brand", color: "#123456", logo });
+  const { id } = scene.organization;
   const none = ["--display-name", "none", "--logo", "none", "--color", "none"];
   t.is((await impactOf(t)("org", "update", id, ...none)).exitCode, 0);
   t.deepEqual(await findProfile(t.context.db, id), DEFAULT_PROFILE);

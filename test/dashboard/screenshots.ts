@@ -11,7 +11,6 @@ type Shot = {
 /** The width of A4 at 96 pixels an inch. */
 const PAPER = 794;
 
-/** The pictures that takeScreenshots.ts takes. */
 export const SHOTS: readonly Shot[] = [
   { name: "page-desktop-light", of: "page", width: 1280, colorScheme: "light" },
   { name: "demo", of: "demo", width: 1280, colorScheme: "light" },

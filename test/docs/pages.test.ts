@@ -7,15 +7,14 @@ import { pino } from "pino";
 import { Registry } from "prom-client";
 import { z } from "zod";
 import { addLoadMetrics, createApiMetrics } from "../../api/http/createApiMetrics.ts";
-import { buildProgram } from "../../cli/buildProgram.ts";
-import { createConnections } from "../../cli/connections.ts";
 import { EVENT_DATA, STORE_EVENT_DATA } from "../../modules/events/events.rules.ts";
 import { PING, WEBHOOK_TYPES } from "../../modules/events/webhooks.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { parseConfig } from "../../runtime/config/config.ts";
 import { addHealthMetrics, addPoolMetrics } from "../../runtime/gauges.ts";
 import { addDatabaseMetrics } from "../../worker/addDatabaseMetrics.ts";
 import { createWorkerMetrics } from "../../worker/createWorkerMetrics.ts";
+import { READY } from "../api/testContext.ts";
+import { buildTestProgram } from "../cli/runImpact.ts";
 import { SHOTS } from "../dashboard/screenshots.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -26,6 +25,10 @@ const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
 const readText = (path: string): Promise<string> => readFile(join(ROOT, path), "utf8");
 
+/** Returns what the group of a pattern matches in a text, in the order of the text. */
+const allOf = (text: string, pattern: RegExp): readonly string[] =>
+  Array.from(text.matchAll(pattern), ([, found = ""]) => found);
+
 /** Returns the anchor that GitHub gives a heading. */
 const anchorOf = (heading: string): string =>
   heading
@@ -33,10 +36,8 @@ const anchorOf = (heading: string): string =>
     .toLowerCase()
     .replaceAll(" ", "-");
 
-const readAnchors = async (path: string): Promise<readonly string[]> => {
-  const headings = (await readText(path)).matchAll(/^#+ (?<heading>.+)$/gmu);
-  return [...headings].map(({ groups }) => anchorOf(groups?.["heading"] ?? ""));
-};
+const readAnchors = async (path: string): Promise<readonly string[]> =>
+  allOf(await readText(path), /^#+ (.+)$/gmu).map(anchorOf);
 
 /** Returns what is wrong with a link, null if its file and its heading exist. */
 const checkLink = async (page: string, target: string): Promise<string | null> => {
@@ -67,14 +68,9 @@ test("links between pages lead to files and headings that exist", async (t) => {
   );
   const checks: Promise<string | null>[] = [];
   for await (const page of pages) {
-    const text = await readText(page);
-    const links = text.matchAll(/\]\((?<target>[^)\s]+)\)/gu);
-    for (const { groups } of links) {
-      const target = groups?.["target"] ?? "";
-      if (!/^[a-z]+:/u.test(target)) {
-        checks.push(checkLink(page, target));
-      }
-    }
+    const links = allOf(await readText(page), /\]\(([^)\s]+)\)/gu);
+    const internal = links.filter((target) => !/^[a-z]+:/u.test(target));
+    checks.push(...internal.map((target) => checkLink(page, target)));
   }
   t.true(checks.length > 50);
   t.deepEqual(
@@ -89,8 +85,7 @@ test("every module has a README, and each file that it names exists", async (t) 
   t.true(modules.length >= 10);
   for (const module of modules) {
     const text = await readText(`modules/${module}/README.md`);
-    for (const { groups } of text.matchAll(/`(?<name>[\w/.]+\.ts|[\w/]+\/)`/gu)) {
-      const name = groups?.["name"] ?? "";
+    for (const name of allOf(text, /`([\w/.]+\.ts|[\w/]+\/)`/gu)) {
       const inModule = access(join(ROOT, "modules", module, name));
       const inRoot = access(join(ROOT, name));
       await Promise.any([inModule, inRoot]).catch(() => missing.push(`${module}: ${name}`));
@@ -103,8 +98,7 @@ test("the list of decisions has every decision with its title", async (t) => {
   const list = await readText("docs/adr/README.md");
   const links: string[] = [];
   for await (const page of glob("0*.md", { cwd: join(ROOT, "docs/adr") })) {
-    const text = await readText(join("docs/adr", page));
-    const title = /^# \d+\. (?<title>.+)$/mu.exec(text)?.groups?.["title"] ?? "";
+    const [title] = allOf(await readText(join("docs/adr", page)), /^# \d+\. (.+)$/gmu);
     links.push(`[${title}](${page})`);
   }
   t.true(links.length >= 15);
@@ -122,15 +116,12 @@ const PAGES_WITH_COMMANDS = [
 ];
 
 /** Returns every `impact` command line of a page, from code spans, shell blocks, scripts and the annotations of alerts. */
-const readCommandLines = (text: string): readonly string[] => {
-  const spans = text.matchAll(/`impact (?<line>[^`]+)`/gu);
-  const lines = text
-    .replaceAll(/\\\n/gu, " ")
-    .matchAll(/^ *(?:[A-Z_]+=\S+ +)*impact (?<line>[a-z][^|>#)\n`]+)/gmu);
-  const shell = text.matchAll(/\bimpact -- (?<line>[a-z-][^|>#)\n`]+)/gu);
-  const alerts = text.matchAll(/^ +command: impact (?<line>.+)$/gmu);
-  return [...spans, ...lines, ...shell, ...alerts].map(({ groups }) => groups?.["line"] ?? "");
-};
+const readCommandLines = (text: string): readonly string[] => [
+  ...allOf(text, /`impact ([^`]+)`/gu),
+  ...allOf(text.replaceAll(/\\\n/gu, " "), /^ *(?:[A-Z_]+=\S+ +)*impact ([a-z][^|>#)\n`]+)/gmu),
+  ...allOf(text, /\bimpact -- ([a-z-][^|>#)\n`]+)/gu),
+  ...allOf(text, /^ +command: impact (.+)$/gmu),
+];
 
 /** Returns what is wrong with a command line, null if its command and its options exist. */
 const checkCommandLine = (program: CommandUnknownOpts, line: string): string | null => {
@@ -164,21 +155,15 @@ test("docs/webhooks.md has every type of event, which endpoints can choose", asy
     (type) => type !== "registration.created",
   );
   t.deepEqual(WEBHOOK_TYPES.toSorted(), stored.toSorted());
-  const rows = (await readText("docs/webhooks.md")).matchAll(/^\| (?<types>`[\w.`, ]+`) +\|/gmu);
+  const rows = allOf(await readText("docs/webhooks.md"), /^\| (`[\w.`, ]+`) +\|/gmu);
   t.deepEqual(
-    Array.from(rows, ({ groups }) => groups?.["types"] ?? "")
-      .flatMap((types) => types.replaceAll("`", "").split(", "))
-      .toSorted(),
+    rows.flatMap((types) => types.replaceAll("`", "").split(", ")).toSorted(),
     [...stored, PING].toSorted(),
   );
 });
 
 test("every command in the documentation exists, with its options", async (t) => {
-  const program = await buildProgram({
-    io: { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr, json: false },
-    connections: createConnections(() => parseConfig({})),
-    clock: systemClock,
-  });
+  const program = await buildTestProgram();
   const problems: string[] = [];
   let checked = 0;
   for await (const page of glob(PAGES_WITH_COMMANDS, { cwd: ROOT })) {
@@ -199,30 +184,23 @@ test("every npm script in the documentation exists", async (t) => {
   const named = new Set<string>();
   for await (const page of glob([...PAGES_WITH_COMMANDS, "CONTRIBUTING.md"], { cwd: ROOT })) {
     const text = await readText(page);
-    for (const { groups } of text.matchAll(/\bnpm run (?:-s )?(?<name>[a-z][\w:-]*)/gu)) {
-      named.add(groups?.["name"] ?? "");
-    }
+    allOf(text, /\bnpm run (?:-s )?([a-z][\w:-]*)/gu).forEach((name) => named.add(name));
   }
   t.true(named.size > 8);
   t.deepEqual([...named].filter((name) => scripts[name] === undefined).toSorted(), []);
 });
 
 /** The first sentence of the row has the tables that a folder owns. */
-const TABLES = /^- \*\*Tables:\*\* (?<tables>[^.]*)\./mu;
+const TABLES = /^- \*\*Tables:\*\* ([^.]*)\./gmu;
 
 test("the README of one folder names each table as its own", async (t) => {
   const owned: string[] = [];
   for await (const page of glob(["modules/*/README.md", "db/README.md"], { cwd: ROOT })) {
-    const { tables = "" } = TABLES.exec(await readText(page))?.groups ?? {};
-    owned.push(...[...tables.matchAll(/`(?<table>\w+)`/gu)].map(([, table = ""]) => table));
+    const [tables = ""] = allOf(await readText(page), TABLES);
+    owned.push(...allOf(tables, /`(\w+)`/gu));
   }
-  const created = (await readText("db/schema.sql")).matchAll(
-    /^CREATE (?:UNLOGGED )?TABLE (?<table>\w+)/gmu,
-  );
-  t.deepEqual(
-    owned.toSorted(),
-    [...created].map(({ groups }) => groups?.["table"] ?? "").toSorted(),
-  );
+  const created = allOf(await readText("db/schema.sql"), /^CREATE (?:UNLOGGED )?TABLE (\w+)/gmu);
+  t.deepEqual(owned.toSorted(), created.toSorted());
 });
 
 test("docs/images has every screenshot, and each takes less than 150 kB", async (t) => {
@@ -241,12 +219,7 @@ const listExported = async (
   addLoadMetrics(api.registry, { openLists: () => 0, queueLength: () => 0 });
   const logger = pino({ level: "silent" });
   const worker = createWorkerMetrics({ db: t.context.db, clock: systemClock, logger });
-  addHealthMetrics(worker.registry, () => ({
-    status: "ok",
-    database: "ok",
-    clock: "ok",
-    temporal: "ok",
-  }));
+  addHealthMetrics(worker.registry, () => READY);
   addPoolMetrics(worker.registry, { main: t.context.db });
   // Metrics of the database are exported once they have been read.
   const database = new Registry();
@@ -265,10 +238,6 @@ const listExported = async (
   };
 };
 
-const metricsIn = (text: string): readonly string[] => [
-  ...new Set([...text.matchAll(/\bimpact_[a-z_]+/gu)].map(([name]) => name)),
-];
-
 const panel = z.looseObject({
   id: z.int(),
   type: z.string(),
@@ -281,6 +250,12 @@ const readDashboard = async () =>
     .looseObject({ panels: z.array(panel) })
     .parse(JSON.parse(await readText("deploy/grafana/dashboard.json")));
 
+/** Returns the expressions of the dashboard, one a line. */
+const readExpressions = async (): Promise<string> =>
+  (await readDashboard()).panels
+    .flatMap(({ targets }) => targets.map(({ expr }) => expr))
+    .join("\n");
+
 /** Returns each alert of the rules with its annotations. The file's syntax is checked by promtool. */
 const readAlerts = async (): Promise<readonly { name: string; text: string }[]> => {
   const [, ...alerts] = (await readText("deploy/prometheus/rules.yml")).split("- alert: ");
@@ -289,21 +264,15 @@ const readAlerts = async (): Promise<readonly { name: string; text: string }[]> 
 
 test("docs/monitoring.md describes every metric of the programs, and no other", async (t) => {
   const { metrics } = await listExported(t);
-  const rows = (await readText("docs/monitoring.md")).matchAll(/^\| `(?<name>impact_\w+)` +\|/gmu);
-  t.deepEqual([...rows].map(({ groups }) => groups?.["name"] ?? "").toSorted(), metrics.toSorted());
+  const rows = allOf(await readText("docs/monitoring.md"), /^\| `(impact_\w+)` +\|/gmu);
+  t.deepEqual(rows.toSorted(), metrics.toSorted());
 });
 
 test("the alerts and the dashboard use only metrics that the programs export", async (t) => {
   const { series } = await listExported(t);
-  const expressions = (await readDashboard()).panels.flatMap(({ targets }) =>
-    targets.map(({ expr }) => expr),
-  );
-  const rules = (await readText("deploy/prometheus/rules.yml")).matchAll(
-    /^ +expr: (?<expr>.+)$/gmu,
-  );
-  const used = metricsIn(
-    [...expressions, ...[...rules].map(({ groups }) => groups?.["expr"])].join("\n"),
-  );
+  const rules = allOf(await readText("deploy/prometheus/rules.yml"), /^ +expr: (.+)$/gmu);
+  const expressions = [...rules, await readExpressions()].join("\n");
+  const used = [...new Set(allOf(expressions, /\b(impact_[a-z_]+)/gu))];
   t.true(used.length > 15);
   t.deepEqual(
     used.filter((name) => !series.has(name)),
@@ -312,8 +281,7 @@ test("the alerts and the dashboard use only metrics that the programs export", a
 });
 
 test("every metric of the programs is on the dashboard", async (t) => {
-  const { panels } = await readDashboard();
-  const shown = panels.flatMap(({ targets }) => targets.map(({ expr }) => expr)).join("\n");
+  const shown = await readExpressions();
   const { metrics } = await listExported(t);
   t.deepEqual(
     metrics.filter((name) => !shown.includes(name)),

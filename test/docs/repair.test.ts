@@ -6,14 +6,13 @@ import { sql } from "../../db/sql.ts";
 import { guardUsage } from "../../modules/billing/holdUsage.ts";
 import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import { drainUsage } from "../billing/drainUsage.ts";
 import { runImpact } from "../cli/runImpact.ts";
 import { REFUSED } from "../stripeDouble/faults.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createTestOrganization, registerFor } from "../support/factories.ts";
 
 /*
  * Runs every command of docs/repair.md, in the order of the page, in a scene for each case.
@@ -61,10 +60,8 @@ const setUpScene = async (t: ExecutionContext) => {
   await guardUsage(side.deps);
   const stream = { accountId, mode: "live", kind: "tree" } as const;
   const pass = (seconds: number): void => control.advanceClock({ seconds });
-  const register = async (count: number): Promise<string> => {
-    const writer = createRegistrationWriter(side.deps);
-    return (await writer.register(registrationOf(accountId, { count }))).registration.id;
-  };
+  const register = async (count: number): Promise<string> =>
+    (await registerFor(side.db, accountId, { clock, count })).id;
   const drain = async (): Promise<void> => {
     pass(5);
     await drainUsage(side.deps, stream);
@@ -129,7 +126,6 @@ type Play = {
   readonly exitCodes?: Readonly<Record<string, readonly number[]>>;
 };
 
-/** Runs the commands of a case. */
 const play = async (t: ExecutionContext, scene: Scene, number: string, given: Play) => {
   const lines = CASES.get(number) ?? [];
   t.true(lines.length > 0);

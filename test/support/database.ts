@@ -106,6 +106,19 @@ export const openTestPool = async (
   return db;
 };
 
+export const withClient = async <Result>(
+  url: string,
+  work: (client: Client) => Promise<Result>,
+): Promise<Result> => {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  try {
+    return await work(client);
+  } finally {
+    await client.end();
+  }
+};
+
 /** Connects until the test ends. */
 export const openClient = async (t: ExecutionContext, url: string): Promise<Client> => {
   const client = new Client({ connectionString: url });
@@ -149,19 +162,17 @@ export const testWithDatabase = (): TestFn<DatabaseContext> => {
 export const asOwner = (databaseUrl: string): string =>
   ownerUrlOf(new URL(databaseUrl).pathname.slice(1));
 
-/** Creates a database that is dropped after the test, and returns its name. */
 const createDatabase = async (
   t: ExecutionContext,
   readOptions: (admin: Client) => Promise<string> | string,
 ): Promise<string> => {
   const database = `test_${crypto.randomUUID().replaceAll("-", "_")}`;
-  const admin = new Client({ connectionString: ADMIN_URL });
-  await admin.connect();
-  await admin.query(`CREATE DATABASE ${database} ${STRATEGY} ${await readOptions(admin)}`);
-  t.teardown(async () => {
-    await admin.query(`DROP DATABASE ${database} WITH (FORCE)`);
-    await admin.end();
-  });
+  await withClient(ADMIN_URL, async (admin) =>
+    admin.query(`CREATE DATABASE ${database} ${STRATEGY} ${await readOptions(admin)}`),
+  );
+  t.teardown(() =>
+    withClient(ADMIN_URL, (admin) => admin.query(`DROP DATABASE ${database} WITH (FORCE)`)),
+  );
   return database;
 };
 

@@ -5,8 +5,12 @@ import type { Mode } from "../../modules/records/owner.rules.ts";
 import type { NewLimit } from "../../modules/accounts/limits.rules.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import type { NewRegistration } from "../../modules/registrations/registrations.rules.ts";
 import { createOrganization } from "../../modules/accounts/manageOrganizations.ts";
+import type {
+  NewRegistration,
+  Registration,
+} from "../../modules/registrations/registrations.rules.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import type {
   CreatedOrganization,
   NewOrganization,
@@ -17,13 +21,7 @@ export const createTestOrganization = (
   db: DatabasePool,
   { clock = systemClock, ...given }: Partial<NewOrganization> & { readonly clock?: Clock } = {},
 ): Promise<CreatedOrganization> =>
-  createOrganization(
-    { db, clock, actor: SERVICE },
-    {
-      name: "Test Organization",
-      ...given,
-    },
-  );
+  createOrganization({ db, clock, actor: SERVICE }, { name: "Test Organization", ...given });
 
 /** Returns a registration of one tree with defaults for everything that the test does not set. */
 export const registrationOf = (
@@ -41,6 +39,16 @@ export const registrationOf = (
   isLimited: false,
   ...given,
 });
+
+/** Registers a tree of an account, or what the test sets. */
+export const registerFor = async (
+  db: DatabasePool,
+  accountId: string,
+  { clock = systemClock, ...given }: Partial<NewRegistration> & { readonly clock?: Clock } = {},
+): Promise<Registration> => {
+  const writer = createRegistrationWriter({ db, clock });
+  return (await writer.register(registrationOf(accountId, given))).registration;
+};
 
 /** Sets the limit of an account's production key as an operator would. */
 export const setLimits = (

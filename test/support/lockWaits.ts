@@ -33,13 +33,7 @@ const WAITING = `
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 `;
 
-export type TableLock = {
-  /** Counts the server processes that wait for the table. */
-  readonly countWaiting: () => Promise<number>;
-  /** Cancels the statements that wait for the table. Returns their number. */
-  readonly cancelWaiting: () => Promise<number>;
-  readonly release: () => Promise<void>;
-};
+export type TableLock = Awaited<ReturnType<typeof lockTable>>;
 
 /** Locks a table in a separate session until the lock is released or the test ends. */
 export const lockTable = async (
@@ -47,14 +41,16 @@ export const lockTable = async (
   databaseUrl: string,
   table: string,
   mode = "ACCESS EXCLUSIVE",
-): Promise<TableLock> => {
+) => {
   const client = await openClient(t, databaseUrl);
   await client.query(`BEGIN; LOCK TABLE ${table} IN ${mode} MODE`);
   return {
-    countWaiting: async () => (await client.query(`SELECT ${WAITING}`, [table])).rows.length,
-    cancelWaiting: async () =>
+    countWaiting: async (): Promise<number> =>
+      (await client.query(`SELECT ${WAITING}`, [table])).rows.length,
+    /** Cancels the statements that wait for the table. Returns their number. */
+    cancelWaiting: async (): Promise<number> =>
       (await client.query(`SELECT pg_cancel_backend(pid) ${WAITING}`, [table])).rows.length,
-    release: async () => {
+    release: async (): Promise<void> => {
       await client.query("ROLLBACK");
     },
   };

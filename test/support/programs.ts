@@ -1,11 +1,11 @@
 import { fork, spawn } from "node:child_process";
-import type { ChildProcess, SpawnOptions } from "node:child_process";
+import type { SpawnOptions } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import type { Client, Connection } from "@temporalio/client";
+import type { Client } from "@temporalio/client";
 import type { ExecutionContext } from "ava";
 
 export const TEMPORAL_ADDRESS = process.env["TEST_TEMPORAL_ADDRESS"] ?? "127.0.0.1:7233";
@@ -25,12 +25,7 @@ export const spawnUntilEnd = (
   [program = "", ...args]: readonly string[],
   options: SpawnOptions,
   stopSignal: NodeJS.Signals = "SIGKILL",
-): {
-  /** Returns what it has written to its standard error. */
-  readonly logged: () => string;
-  /** Waits until it is ready, or throws what it has written if it has ended. */
-  readonly untilReady: (isReady: () => Promise<boolean>) => Promise<void>;
-} => {
+) => {
   const child = spawn(program, args, { ...options, stdio: ["ignore", "ignore", "pipe"] });
   const log: string[] = [];
   child.stderr?.setEncoding("utf8").on("data", (text: string) => log.push(text));
@@ -44,8 +39,10 @@ export const spawnUntilEnd = (
   });
   const logged = (): string => log.join("");
   return {
+    /** Returns what it has written to its standard error. */
     logged,
-    untilReady: (isReady) =>
+    /** Waits until it is ready, or throws what it has written if it has ended. */
+    untilReady: (isReady: () => Promise<boolean>): Promise<void> =>
       eventually(() => {
         if (child.exitCode !== null) {
           throw new Error(`${program} has ended: ${logged()}`);
@@ -55,13 +52,13 @@ export const spawnUntilEnd = (
   };
 };
 
-/** On demand, because most tests that import this module do not use Temporal. */
-const loadTemporal = () => import("@temporalio/client");
-
-/** Registers a Temporal namespace for one test and returns its name. */
-const registerNamespace = async (connection: Connection): Promise<string> => {
-  const { Client, ServiceError } = await loadTemporal();
+/** Opens a new Temporal namespace for one test, so that no worker of another test takes its tasks. */
+export const openNamespace = async (t: Pick<ExecutionContext, "teardown">) => {
+  // On demand, because most tests that import this module do not use Temporal.
+  const { Client, Connection, ServiceError } = await import("@temporalio/client");
   const { msToTs } = await import("@temporalio/common/lib/time.js");
+  const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
+  t.teardown(() => connection.close());
   const namespace = `test-${crypto.randomUUID()}`;
   await connection.workflowService.registerNamespace({
     namespace,
@@ -80,18 +77,7 @@ const registerNamespace = async (connection: Connection): Promise<string> => {
       throw error;
     }
   });
-  return namespace;
-};
-
-/** Opens a Temporal namespace for one test, so that no worker of another test takes its tasks. */
-export const openNamespace = async (
-  t: Pick<ExecutionContext, "teardown">,
-): Promise<{ readonly namespace: string; readonly client: Client }> => {
-  const { Client, Connection } = await loadTemporal();
-  const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
-  t.teardown(() => connection.close());
-  const namespace = await registerNamespace(connection);
-  return { namespace, client: new Client({ connection, namespace }) };
+  return { namespace, client };
 };
 
 /** Returns whether a worker polls a task queue for workflow tasks. */
@@ -113,14 +99,7 @@ export const startProgram = async (
   t: Pick<ExecutionContext, "teardown">,
   module: "api/main.ts" | "worker/main.ts",
   settings: Readonly<Record<string, string>>,
-): Promise<{
-  readonly process: ChildProcess;
-  readonly urls: Readonly<Record<string, string>>;
-  readonly kill: () => Promise<void>;
-  /** The lines that it has printed so far, and those that it has written to its standard error. */
-  readonly lines: readonly string[];
-  readonly errors: readonly string[];
-}> => {
+) => {
   const child = fork(fileURLToPath(new URL(module, ROOT)), {
     env: {
       ...process.env,
@@ -137,11 +116,13 @@ export const startProgram = async (
     execArgv: [],
     stdio: ["ignore", "pipe", "pipe", "ipc"],
   });
+  /** What it has printed so far. */
   const lines: string[] = [];
   createInterface({ input: child.stdout ?? Readable.from([]) }).on("line", (line) => {
     lines.push(line);
     console.log(line);
   });
+  /** What it has written to its standard error. */
   const errors: string[] = [];
   createInterface({ input: child.stderr ?? Readable.from([]) }).on("line", (line) => {
     errors.push(line);

@@ -1,4 +1,3 @@
-/** A reproducible sequence of pseudo-random numbers. */
 export type Random = {
   /** Returns a number from 0 (inclusive) to 1 (exclusive). */
   readonly next: () => number;

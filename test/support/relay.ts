@@ -4,59 +4,26 @@ import type { AddressInfo, Socket } from "node:net";
 import type { ExecutionContext } from "ava";
 
 /** Forwards connections to the server of a URL, so that a test can interrupt them. */
-export const startRelay = async (
-  t: ExecutionContext,
-  serverUrl: string,
-): Promise<{
-  readonly url: string;
-  /** Returns how many connections have been opened so far. */
-  readonly connectionCount: () => number;
-  /** Closes every connection and refuses new ones. */
-  readonly cut: () => void;
-  /** Does so as soon as a client has sent a text. */
-  readonly cutAfter: (text: string) => void;
-  /** Closes the connection on which a client sends a text when the server has responded to it, instead of the response. */
-  readonly loseResponse: (text: string) => void;
-  /** Cuts the relay when the server has responded to a client's message, counted from now, instead of the response. */
-  readonly loseResponseAt: (count: number) => void;
-  /** Stops forwarding on the existing connections without closing them; new ones work. */
-  readonly freeze: () => void;
-  /** Does so as soon as a client has sent a text. */
-  readonly freezeAfter: (text: string) => void;
-  /** Freezes every connection, and accepts new ones without a response, as if the server's machine hung. */
-  readonly hang: () => void;
-  /** Forwards the connections that were accepted while it hung, and new ones. */
-  readonly resume: () => void;
-}> => {
+export const startRelay = async (t: ExecutionContext, serverUrl: string) => {
   const url = new URL(serverUrl);
   const { hostname: host, port } = url;
-  const pairs = new Set<readonly [Socket, Socket]>();
-  const freeze = (): void => {
-    for (const [near, far] of pairs) {
-      near.unpipe(far).pause();
-      far.unpipe(near).pause();
-    }
-  };
+  const pairs = new Set<readonly [near: Socket, far: Socket]>();
+  const waiting = new Set<Socket>();
   let isHanging = false;
-  let messagesLeft = Number.POSITIVE_INFINITY;
-  let last: {
-    readonly text: string;
+  /** What interrupts the connection of a client's message, once. */
+  let awaited: {
+    readonly isIn: (chunk: Buffer) => boolean;
     readonly interrupt: (near: Socket, far: Socket) => void;
   } | null = null;
-  const waiting = new Set<Socket>();
   const forward = (near: Socket): void => {
     const far = connect({ host, port: Number(port) });
     far.on("error", () => undefined);
     pairs.add([near, far]);
     near.pipe(far).pipe(near);
     near.on("data", (chunk: Buffer) => {
-      messagesLeft -= 1;
-      if (messagesLeft === 0) {
-        far.unpipe(near).resume().once("data", cut);
-      }
-      if (last && chunk.includes(last.text)) {
-        last.interrupt(near, far);
-        last = null;
+      if (awaited?.isIn(chunk) === true) {
+        awaited.interrupt(near, far);
+        awaited = null;
       }
     });
   };
@@ -69,11 +36,20 @@ export const startRelay = async (
     }
   }).listen(0, "127.0.0.1");
   await once(relay, "listening");
+  const freeze = (): void => {
+    for (const [near, far] of pairs) {
+      near.unpipe(far).pause();
+      far.unpipe(near).pause();
+    }
+  };
   const cut = (): void => {
     relay.close();
     for (const socket of [...waiting, ...[...pairs].flat()]) {
       socket.destroy();
     }
+  };
+  const after = (text: string, interrupt: (near: Socket, far: Socket) => void): void => {
+    awaited = { isIn: (chunk) => chunk.includes(text), interrupt };
   };
   t.teardown(cut);
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
@@ -81,34 +57,43 @@ export const startRelay = async (
   return {
     url: url.href,
     connectionCount: () => pairs.size + waiting.size,
+    /** Closes every connection and refuses new ones. */
     cut,
-    cutAfter: (text) => {
-      last = { text, interrupt: cut };
-    },
-    loseResponse: (text) => {
-      last = {
-        text,
+    /** Does so as soon as a client has sent a text. */
+    cutAfter: (text: string): void => after(text, cut),
+    /** Closes the connection on which a client sends a text when the server has responded to it, instead of the response. */
+    loseResponse: (text: string): void =>
+      after(text, (near, far) => {
+        far.unpipe(near);
+        far.resume().once("data", () => {
+          near.destroy();
+          far.destroy();
+        });
+      }),
+    /** Cuts the relay when the server has responded to a client's message, counted from now, instead of the response. */
+    loseResponseAt: (count: number): void => {
+      let left = count;
+      awaited = {
+        isIn: () => {
+          left -= 1;
+          return left === 0;
+        },
         interrupt: (near, far) => {
-          far.unpipe(near);
-          far.resume().once("data", () => {
-            near.destroy();
-            far.destroy();
-          });
+          far.unpipe(near).resume().once("data", cut);
         },
       };
     },
-    loseResponseAt: (count) => {
-      messagesLeft = count;
-    },
+    /** Stops forwarding on the existing connections without closing them; new ones work. */
     freeze,
-    freezeAfter: (text) => {
-      last = { text, interrupt: freeze };
-    },
-    hang: () => {
+    /** Does so as soon as a client has sent a text. */
+    freezeAfter: (text: string): void => after(text, freeze),
+    /** Freezes every connection, and accepts new ones without a response, as if the server's machine hung. */
+    hang: (): void => {
       isHanging = true;
       freeze();
     },
-    resume: () => {
+    /** Forwards the connections that were accepted while it hung, and new ones. */
+    resume: (): void => {
       isHanging = false;
       for (const near of waiting) {
         forward(near);

@@ -65,7 +65,6 @@ const createDataFolder = async (folder: string): Promise<string> => {
   return inMemory(folder);
 };
 
-/** Removes a run's files. */
 const clear = async (folder: string): Promise<void> => {
   await rm(inMemory(folder), { recursive: true, force: true });
   await rm(folder, { recursive: true, force: true });
@@ -88,7 +87,6 @@ const sweep = async (): Promise<void> => {
   }
 };
 
-/** @returns ava's exit code */
 const runAva = (services: Readonly<Record<string, string>>): Promise<number> => {
   const ava = fileURLToPath(new URL("../../node_modules/ava/entrypoints/cli.js", import.meta.url));
   const child = spawn(process.execPath, [ava, ...process.argv.slice(2)], {

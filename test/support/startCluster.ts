@@ -3,44 +3,24 @@ import { appendFile, chown, cp, mkdir, readFile, writeFile } from "node:fs/promi
 import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import type { ExecutionContext } from "ava";
-import { Client } from "pg";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
+import { withClient } from "./database.ts";
 import { makeTestFolder } from "./makeTestFolder.ts";
 import { eventually } from "./programs.ts";
 
 const run = promisify(execFile);
 
-/** A PostgreSQL server and an asynchronous standby of it. */
-export type Cluster = {
-  readonly primaryUrl: string;
-  readonly standbyUrl: string;
-  /** Waits until the standby has replayed everything, and ends the replication: it loses what follows. */
-  readonly disconnectStandby: () => Promise<void>;
-  /** Kills the primary and promotes the standby. */
-  readonly failOver: () => Promise<void>;
-};
-
-const queryOnce = async (url: string, text: string): Promise<unknown> => {
-  const client = new Client({ connectionString: url });
-  await client.connect();
-  try {
-    const { rows } = await client.query<{ value: unknown }>(text);
-    return rows[0]?.value;
-  } finally {
-    await client.end();
-  }
-};
+const queryOnce = (url: string, text: string): Promise<unknown> =>
+  withClient(url, async (client) => (await client.query<{ value: unknown }>(text)).rows[0]?.value);
 
 /** Files that belong to the running server, not to its data. */
 const NOT_COPIED = new Set(["postmaster.pid", "postmaster.opts"]);
 
 /** Copies a running server's data as a base backup does, for a server that follows it. */
 const copyData = async (primaryUrl: string, from: string, to: string): Promise<void> => {
-  const client = new Client({ connectionString: primaryUrl });
-  await client.connect();
-  try {
+  await withClient(primaryUrl, async (client) => {
     await client.query("SELECT pg_backup_start('standby', fast => true)");
     await mkdir(to, { recursive: true });
     await cp(join(from, "data"), join(to, "data"), {
@@ -53,9 +33,7 @@ const copyData = async (primaryUrl: string, from: string, to: string): Promise<v
       "SELECT labelfile FROM pg_backup_stop(wait_for_archive => false)",
     );
     await writeFile(join(to, "data", "backup_label"), rows[0]?.labelfile ?? "");
-  } finally {
-    await client.end();
-  }
+  });
   const { hostname, port, username, password } = new URL(primaryUrl);
   await writeFile(join(to, "data", "standby.signal"), "");
   await appendFile(
@@ -73,8 +51,8 @@ const copyData = async (primaryUrl: string, from: string, to: string): Promise<v
   await run("chmod", ["-R", "go-rwx", join(to, "data")]);
 };
 
-/** Starts a primary and a standby that follows it. Both are stopped after the test. */
-export const startCluster = async (t: ExecutionContext): Promise<Cluster> => {
+/** Starts a PostgreSQL server and an asynchronous standby of it. Both are stopped after the test. */
+export const startCluster = async (t: ExecutionContext) => {
   const folder = await makeTestFolder(t);
   const { context, stopAll } = createSupervisor(folder, () => undefined);
   t.teardown(stopAll);
@@ -86,7 +64,8 @@ export const startCluster = async (t: ExecutionContext): Promise<Cluster> => {
   return {
     primaryUrl: primary.url,
     standbyUrl: standby.url,
-    disconnectStandby: async () => {
+    /** Waits until the standby has replayed everything, and ends the replication: it loses what follows. */
+    disconnectStandby: async (): Promise<void> => {
       // Commits of a disposable server are not flushed at once, and the standby gets what is flushed.
       const end = await queryOnce(primary.url, "SELECT pg_current_wal_insert_lsn()::text AS value");
       await eventually(
@@ -106,7 +85,7 @@ export const startCluster = async (t: ExecutionContext): Promise<Cluster> => {
           )) === 0,
       );
     },
-    failOver: async () => {
+    failOver: async (): Promise<void> => {
       await primary.process.stop();
       await queryOnce(standby.url, "SELECT pg_promote(true, 60) AS value");
     },

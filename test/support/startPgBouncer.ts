@@ -1,9 +1,9 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ExecutionContext } from "ava";
-import { Client } from "pg";
 import { findServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { findFreePort } from "../../runtime/server/probePort.ts";
+import { withClient } from "./database.ts";
 import { makeTestFolder } from "./makeTestFolder.ts";
 import { spawnUntilEnd } from "./programs.ts";
 
@@ -16,17 +16,8 @@ export type PgBouncerSettings = {
   readonly ignore_startup_parameters?: string;
 };
 
-const canConnect = async (connectionString: string): Promise<boolean> => {
-  const client = new Client({ connectionString, connectionTimeoutMillis: 1000 });
-  try {
-    await client.connect();
-    return true;
-  } catch {
-    return false;
-  } finally {
-    await client.end().catch(() => undefined);
-  }
-};
+const canConnect = (url: string): Promise<boolean> =>
+  withClient(url, () => Promise.resolve(true)).catch(() => false);
 
 /**
  * Runs PgBouncer in front of a server until the end of the test. The defaults are those of the tested configuration.

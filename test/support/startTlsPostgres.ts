@@ -1,13 +1,14 @@
 import { chmod, chown, copyFile, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Client, escapeLiteral } from "pg";
+import { escapeLiteral } from "pg";
 import { migrate } from "../../db/migrate.ts";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
 import { createTestCa } from "./createTestCa.ts";
 import type { CertificateFiles } from "./createTestCa.ts";
+import { withClient } from "./database.ts";
 import { eventually } from "./programs.ts";
 
 /** Lines of pg_hba.conf. */
@@ -36,16 +37,11 @@ export const startTlsPostgres = async () => {
   const user = findServerUser();
   const inData = (name: string): string => join(folder, "postgres/data", name);
 
-  const query = async (text: string): Promise<readonly Record<string, unknown>[]> => {
-    const client = new Client({ connectionString: url, ssl: false });
-    await client.connect();
-    try {
+  const query = (text: string): Promise<readonly Record<string, unknown>[]> =>
+    withClient(`${url}?sslmode=disable`, async (client) => {
       const { rows } = await client.query<Record<string, unknown>>(text);
       return rows;
-    } finally {
-      await client.end();
-    }
-  };
+    });
 
   const readLoadTime = async (): Promise<unknown> =>
     (await query("SELECT pg_conf_load_time()::text AS time"))[0]?.["time"];

@@ -11,7 +11,7 @@ import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { eventually, openNamespace } from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
-import { listAllWaitingRefunds } from "../support/listAllWaitingRefunds.ts";
+import { listWaitingRefunds } from "../../modules/registrations/refunds.sql.ts";
 import { createDispatcherRuns } from "../../worker/createDispatcherRuns.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
@@ -23,6 +23,10 @@ import { refundWorkflowId } from "../../runtime/temporalNames.rules.ts";
 // Serial, because a dispatcher serves everything that waits in the database of the file.
 const base = testWithDatabase();
 const test = base.serial;
+
+/** Lists the refunds whose workflow has not been started yet. */
+const listAllWaitingRefunds = (db: DatabasePool) =>
+  listWaitingRefunds(db, { registrations: 1000, refunds: 1000 });
 
 /** Registers trees and refunds one. Returns the id of the refund's workflow. */
 const refundOneTree = async (db: DatabasePool): Promise<string> => {
@@ -233,5 +237,7 @@ test("refunds that stay waiting do not keep those of other accounts from being s
   await startDispatcher(t, { db, temporal });
 
   await eventually(() => isStarted(temporal, refund));
+  // It is marked only after its workflow has started.
+  await eventually(async () => (await listAllWaitingRefunds(db)).length <= 200);
   t.is((await listAllWaitingRefunds(db)).length, 200);
 });
