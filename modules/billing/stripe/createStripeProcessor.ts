@@ -9,6 +9,7 @@ import type { StripeClientOptions } from "./createStripeClient.ts";
 import { CUSTOMER_KEY, VALUE_KEY, findOrCreateMeters, sumUsage } from "./meters.ts";
 import type { FoundMeter } from "./meters.ts";
 import { createCheckout, listPaidCheckouts, readCheckout } from "./checkouts.ts";
+import { createStripeInspector } from "./inspectStripe.ts";
 import { readInvoices } from "./invoices.ts";
 import { provisionDonations, readSubscriptionState } from "./subscriptions.ts";
 import type { DonationPrices } from "./subscriptions.ts";
@@ -55,12 +56,11 @@ const createMeterCheck = (
     await deployment?.requireAccount(await readStripeAccount(stripe, options.secretKey));
     return findOrCreateMeters(stripe, (await deployment?.readCell()) ?? null);
   };
-  /** Lets the next call check the meters again. */
   const forget = (): void => {
     meters = null;
   };
   /** Returns the meters, also those that cannot be used. */
-  const findAll = (): Promise<Readonly<Record<Kind, FoundMeter>>> => {
+  const findAll = (): Promise<Record<Kind, FoundMeter>> => {
     meters ??= check().catch((error: unknown) => {
       forget();
       throw error;
@@ -170,7 +170,6 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
       call(signal, async () =>
         sumUsage({ stripe, meterId: (await meters.find(kind)).id, customerId }, span),
       ),
-    /** Returns the state of a subscription, whatever it is. */
     readSubscription: (subscriptionId: string, signal: AbortSignal) =>
       call(signal, async () =>
         readSubscriptionState(stripe, subscriptionId, await meters.findAll(), donationPrices),
@@ -188,19 +187,12 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
         await meters.findAll();
         return createCheckout(stripe, checkout);
       }),
-    /** Throws a ProcessorEventUnreadableError if Stripe has no such session. */
     readCheckout: (sessionId: string, signal: AbortSignal) =>
       call(signal, () => readCheckout(stripe, sessionId)),
-    /** Returns the paid sessions of a deployment that were created since a unix second. */
     listPaidCheckouts: (deploymentId: string, since: number, signal: AbortSignal) =>
       call(signal, () => listPaidCheckouts(stripe, deploymentId, since)),
-    /**
-     * Returns what a report of usage that was refused after it had been accepted says. Throws a
-     * ProcessorEventUnreadableError if a repeated call would fail too.
-     */
     readRefusalReport: (eventId: string, signal: AbortSignal) =>
       boundTo(signal, () => readRefusalReport(stripe, eventId)),
-    /** Adds the items that donations need to a subscription, as far as they are missing. Throws if it cannot add all of them. */
     provisionDonations: (subscriptionId: string, signal: AbortSignal) =>
       boundTo(signal, () => provisionDonations(stripe, subscriptionId, donationPrices)),
   };
@@ -210,8 +202,7 @@ export type BillingProcessor = ReturnType<typeof createStripeProcessor>;
 
 export const connectStripe = (options: StripeOptions) => ({
   createProcessor: (deployment: Deployment) => createStripeProcessor(options, deployment),
-  /** Returns the account of the key. */
-  readAccount: () => readStripeAccount(createStripeClient(options).stripe, options.secretKey),
+  ...createStripeInspector(options),
 });
 
 /** A key of Stripe. Programs import only its type, so that those that do not call Stripe do not load its library. */

@@ -41,21 +41,19 @@ const findMeter = (meters: readonly Meter[], eventName: string): Meter | undefin
 
 /** Returns why a meter cannot be used, or null. Stripe allows only its display name to be changed. */
 const findProblem = (meter: Meter): string | null => {
+  const { status, event_time_window: window } = meter;
+  const { formula } = meter.default_aggregation;
+  const { event_payload_key: customerKey } = meter.customer_mapping;
+  const { event_payload_key: valueKey } = meter.value_settings;
   const differences = [
-    meter.status === "active" ? "" : `it is ${meter.status}`,
-    meter.default_aggregation.formula === "sum"
-      ? ""
-      : `it aggregates by ${meter.default_aggregation.formula}, not sum`,
-    meter.event_time_window === null
-      ? ""
-      : `its event time window is "${meter.event_time_window}", not empty`,
-    meter.customer_mapping.event_payload_key === CUSTOMER_KEY
-      ? ""
-      : `its customer key is "${meter.customer_mapping.event_payload_key}", not "${CUSTOMER_KEY}"`,
-    meter.value_settings.event_payload_key === VALUE_KEY
-      ? ""
-      : `its value key is "${meter.value_settings.event_payload_key}", not "${VALUE_KEY}"`,
-  ].filter(Boolean);
+    ...(status === "active" ? [] : [`it is ${status}`]),
+    ...(formula === "sum" ? [] : [`it aggregates by ${formula}, not sum`]),
+    ...(window === null ? [] : [`its event time window is "${window}", not empty`]),
+    ...(customerKey === CUSTOMER_KEY
+      ? []
+      : [`its customer key is "${customerKey}", not "${CUSTOMER_KEY}"`]),
+    ...(valueKey === VALUE_KEY ? [] : [`its value key is "${valueKey}", not "${VALUE_KEY}"`]),
+  ];
   return differences.length === 0
     ? null
     : `Stripe's meter ${meter.id} (${meter.event_name}) cannot be used: ${differences.join("; ")}.`;

@@ -109,8 +109,17 @@ export const periodOf = (subscription: Stripe.Subscription, items: Items): Perio
 export const trialOf = ({ trial_start: start, trial_end: end }: Stripe.Subscription): Span | null =>
   start === null || end === null ? null : { start, end };
 
-export const isMissing = (error: unknown): boolean =>
-  error instanceof Stripe.errors.StripeInvalidRequestError && error.code === "resource_missing";
+/** Returns what a call returns; null if Stripe does not have what it names. */
+export const unlessMissing = <Found>(call: Promise<Found>): Promise<Found | null> =>
+  call.catch((error: unknown) => {
+    if (
+      error instanceof Stripe.errors.StripeInvalidRequestError &&
+      error.code === "resource_missing"
+    ) {
+      return null;
+    }
+    throw error;
+  });
 
 /** @param meters null for one that does not exist */
 export const readSubscriptionState = async (
@@ -119,12 +128,7 @@ export const readSubscriptionState = async (
   meters: Readonly<Record<Kind, { readonly id: string } | null>>,
   donationPrices: DonationPrices | null,
 ): Promise<SubscriptionState> => {
-  const found = await stripe.subscriptions.retrieve(subscriptionId).catch((error: unknown) => {
-    if (isMissing(error)) {
-      return null;
-    }
-    throw error;
-  });
+  const found = await unlessMissing(stripe.subscriptions.retrieve(subscriptionId));
   const items = found === null ? [] : (await withItems(stripe, found)).items;
   const itemsOf = (kind: Kind): Items => itemsOfMeter(items, meters[kind]?.id);
   const prices = new Set(items.map(({ price }) => price.id));
