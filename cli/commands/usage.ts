@@ -22,8 +22,7 @@ import { periodOption, spanOf } from "../timeRange.ts";
 import { addExplainCommand } from "./usageExplain.ts";
 import { addHoldCommand, addResumeCommand } from "./usageHold.ts";
 import { addReconcileCommand } from "./usageReconcile.ts";
-import { addCloseCommand } from "./usageClose.ts";
-import { addRetryCommand } from "./usageRetry.ts";
+import { addCloseCommand, addRetryCommand } from "./usageRepairs.ts";
 
 type OverviewOptions = { readonly org?: string };
 

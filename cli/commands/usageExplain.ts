@@ -8,7 +8,7 @@ import {
   listUsageAttention,
 } from "../../modules/billing/meterEventReports.sql.ts";
 import type { ListedMeterEvent } from "../../modules/billing/meterEventReports.sql.ts";
-import { retryItem } from "../../modules/billing/reconciliation/retryUsage.ts";
+import { retryEach, usageNotFound } from "../../modules/billing/reconciliation/repairUsage.ts";
 import { nameOf } from "../../modules/billing/meterEvents.rules.ts";
 import { readStatement } from "../../modules/billing/readStatement.ts";
 import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
@@ -36,7 +36,6 @@ import {
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
 import { findUsageName, USAGE_NAME } from "../usageNames.ts";
 import { describeBilling, presentForOperators, printSums } from "./statement.ts";
-import { usageNotFound } from "../../modules/billing/reconciliation/lockUsage.ts";
 
 type ExplainOptions = Partial<AccountOption> & { readonly period: Period | typeof CURRENT };
 
@@ -81,8 +80,9 @@ const planFailed = async (
   const name = nameOf(event);
   const mend = failure === "refused" ? mendingCommand({ accountId, reason }) : null;
   const deps = await openBillingChange(context, {});
-  const { retry } = await retryItem(deps, id, { isDryRun: true });
-  if (typeof retry !== "string") {
+  const [item] = await retryEach(deps, [id], { isDryRun: true });
+  const retry = item?.retry;
+  if (retry instanceof Error) {
     return [`A retry is refused: ${retry.message}.`];
   }
   if (retry === "ask") {

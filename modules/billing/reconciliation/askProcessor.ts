@@ -51,25 +51,25 @@ const readPlaces = async (
 };
 
 /** Adds the processor's sum of the minute. Without a customer, nothing was ever sent. */
-const withTheirs = async <Asked extends PlaceInMinute>(
+const withTheirs = async (
   { billing }: BillingContext,
-  place: Asked,
+  place: PlaceInMinute,
   minute: Span,
   signal: AbortSignal,
-): Promise<Asked & CustomerMinute> => {
+): Promise<PlaceInMinute & CustomerMinute> => {
   const { kind, customerId } = place;
-  try {
-    const theirs =
-      customerId === null
-        ? 0
-        : await requireStripe(billing).sumUsage(customerId, kind, minute, signal);
-    return { ...place, theirs };
-  } catch (error) {
-    if (error instanceof UsageUnreadableError) {
-      return { ...place, theirs: { unreadable: error.message } };
-    }
-    throw error;
+  if (customerId === null) {
+    return { ...place, theirs: 0 };
   }
+  const theirs = await requireStripe(billing)
+    .sumUsage(customerId, kind, minute, signal)
+    .catch((error: unknown) => {
+      if (error instanceof UsageUnreadableError) {
+        return { unreadable: error.message };
+      }
+      throw error;
+    });
+  return { ...place, theirs };
 };
 
 /** Locks what sends usage of the minute, in the order of all transactions: streams, then minutes. */
@@ -92,20 +92,6 @@ export const lockMinute = async (
       [kind, customerId ?? accountId, minute.start].join("/"),
     ),
   );
-};
-
-/** Sends the part of an event that the processor lacks, as the correction of a difference. */
-const sendRest = (
-  transaction: DatabaseTransactionConnection,
-  { id, accountId, kind, customerId, second, quantity }: StoredMeterEvent,
-  units: number,
-  now: Date,
-): Promise<void> => {
-  if (customerId === null) {
-    throw new TypeError(`A part of meter event ${id} was found without a customer.`);
-  }
-  const found = { accountId, kind, customerId, second, units: units - quantity };
-  return sendDifference(transaction, found, now);
 };
 
 /**
@@ -158,14 +144,15 @@ export const applyAnswer = async (
     case "partial": {
       const note = "the processor's sums show it";
       await recordFoundDelivery(transaction, id, {
-        customerId: answer.kind === "delivered" ? answer.customerId : event.customerId,
+        customerId: answer.customerId,
         note: answer.kind === "delivered" ? note : `${note} with ${counted(answer.units, "unit")}`,
         now,
       });
       await recordUsageEvent(transaction, event, "delivered", now);
       await releaseRefunds(transaction, [id]);
       if (answer.kind === "partial") {
-        await sendRest(transaction, event, answer.units, now);
+        const units = answer.units - event.quantity;
+        await sendDifference(transaction, { ...event, ...answer, kind: event.kind, units }, now);
       }
       break;
     }

@@ -1,8 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { documentFor } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
-import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
-import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
+import { closeUsage, retryUsage } from "../../../modules/billing/reconciliation/repairUsage.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
 import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
@@ -119,7 +118,7 @@ test("usage, its refund and a difference that are closed by a command that break
     closeUsage(
       deps,
       events.map(({ id }) => id),
-      { isDryRun: false, document: { kind: documentFor(1), reference }, expectedUnits: 1 },
+      { document: { kind: documentFor(1), reference }, expectedUnits: 1 },
     ),
   );
   t.deepEqual(await operator.listEvents(["pending", "failed"]), []);

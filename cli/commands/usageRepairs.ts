@@ -1,23 +1,147 @@
 import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
-import type { Period } from "../../modules/billing/usage.rules.ts";
-import { CLOSED_CAUSES, nameOf, namesOf } from "../../modules/billing/meterEvents.rules.ts";
+import { readDeployment } from "../../modules/billing/deployment.sql.ts";
+import { listOpenUsage } from "../../modules/billing/meterEventReports.sql.ts";
+import {
+  CLOSED_CAUSES,
+  RETRIED_CAUSES,
+  nameOf,
+  namesOf,
+} from "../../modules/billing/meterEvents.rules.ts";
 import type { BillingDocument } from "../../modules/billing/meterEvents.rules.ts";
-import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
+import { closeUsage, retryEach } from "../../modules/billing/reconciliation/repairUsage.ts";
+import type { RetriedItem } from "../../modules/billing/reconciliation/repairUsage.ts";
+import type {
+  OperatorAnswer,
+  Retry,
+} from "../../modules/billing/reconciliation/repairUsage.rules.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
+import type { Period } from "../../modules/billing/usage.rules.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { Kind } from "../../modules/records/owner.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { collect, parseReason, parseSearchText, parserOf, trimmed } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
-import { CommandError, EXIT } from "../exitCodes.ts";
+import { CommandError, EXIT, exitCodeOf } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import { openBillingChange, operatorOption } from "../operator.ts";
-import type { ReasonedOptions } from "../operator.ts";
+import { openBillingChange, operatorOption, withAudit } from "../operator.ts";
+import type { ChangeOptions, ReasonedOptions } from "../operator.ts";
 import { printObjects, printResult } from "../output/print.ts";
+import { sayHold } from "../output/printUsage.ts";
 import { periodOption, spanOf } from "../timeRange.ts";
-import { selectUsage, USAGE_NAME } from "../usageNames.ts";
+import { USAGE_NAME, selectUsage } from "../usageNames.ts";
+
+/** @throws CommandError if something was refused; "not found" only if nothing was found */
+const requireSuccess = (retried: readonly RetriedItem[]): void => {
+  const codes = retried.flatMap(({ retry }) =>
+    typeof retry === "string" ? [] : exitCodeOf(retry),
+  );
+  if (codes.length > 0) {
+    const areUnknown =
+      codes.length === retried.length && codes.every((code) => code === EXIT.notFound);
+    throw new CommandError(
+      areUnknown ? EXIT.notFound : EXIT.failed,
+      `${codes.length} of ${retried.length} could not be retried.`,
+    );
+  }
+};
+
+type RetryOptions = ChangeOptions & {
+  readonly all?: true;
+  readonly delivered?: true;
+  readonly absent?: true;
+  readonly dryRun?: true;
+};
+
+const EVENT_NAME = /^[Ee]\d+$/u;
+
+/** Returns what the operator answers for Stripe; null if it is to be asked. */
+const readAnswer = (
+  names: readonly string[],
+  { all, delivered, absent }: RetryOptions,
+): OperatorAnswer | null => {
+  if (names.length > 0 === (all === true)) {
+    throw new CommandError(EXIT.usage, "Name what to retry, or pass --all.");
+  }
+  const answer = delivered ? "delivered" : absent ? "absent" : null;
+  if (answer !== null && (all || !names.every((name) => EVENT_NAME.test(name)))) {
+    throw new CommandError(
+      EXIT.usage,
+      "--delivered and --absent need the events whose outcome you have checked, such as E5.",
+    );
+  }
+  return answer;
+};
+
+const RESULTS: Readonly<Record<Retry, string>> = {
+  send: "sent again",
+  ask: "Stripe is asked first",
+  record: "recorded as delivered",
+};
+
+/** Returns what a command has done, or would do, with an event. Units that are negative are taken back. */
+const presentRetried = ({ name, retry, units }: RetriedItem) =>
+  typeof retry === "string"
+    ? {
+        item: name,
+        units,
+        result: retry === "send" && units < 0 ? "taken back" : RESULTS[retry],
+        reason: null,
+      }
+    : { item: name, units: null, result: "refused", reason: retry.message };
+
+const retry = async (
+  context: CliContext,
+  names: readonly string[],
+  options: RetryOptions,
+): Promise<void> => {
+  const answer = readAnswer(names, options);
+  const { io } = context;
+  const deps = await openBillingChange(context, options);
+  const isDryRun = options.dryRun === true;
+  const ids = await (options.all
+    ? listOpenUsage(deps.db, RETRIED_CAUSES)
+    : selectUsage(deps.db, names, RETRIED_CAUSES));
+  const retried = await retryEach(deps, ids, { answer, isDryRun });
+  const shown = retried.map(presentRetried);
+  printResult(io, { dry_run: isDryRun, items: shown }, () =>
+    shown.length === 0
+      ? say(io, "Nothing has failed; there is nothing to retry.")
+      : printObjects(io, shown),
+  );
+  if (isDryRun) {
+    say(io, "Nothing was changed.");
+  } else if (retried.length > 0) {
+    sayHold(io, (await readDeployment(deps.db)).hold);
+  }
+  requireSuccess(retried);
+};
+
+const RETRY_HELP = `
+Settles what needs no decision. Refused usage is sent again under a new identifier. About
+usage that Stripe may have, Stripe is asked first: a worker compares the sums of its minute,
+at once or when they can no longer lag, and sends what is missing. The units of a difference
+are sent or taken back. An organization's name retries all of its open usage. Repeating the
+command is safe.
+--delivered and --absent answer for Stripe after you have looked there: a wrong "absent"
+bills the usage twice, a wrong "delivered" never bills it. What another customer of the
+organization has becomes differences.`;
+
+export const addRetryCommand = (parent: Command, context: CliContext): void => {
+  withAudit(
+    parent
+      .command("retry")
+      .description("Retry failed usage and differences")
+      .argument("[names...]", USAGE_NAME, collect(parseSearchText))
+      .option("--all", "everything that is open")
+      .addOption(new Option("--delivered", "Stripe has the events").conflicts("absent"))
+      .option("--absent", "Stripe does not have the events")
+      .option("--dry-run", "show what would be done"),
+  )
+    .addHelpText("after", RETRY_HELP)
+    .action((names, options) => retry(context, names ?? [], options));
+};
 
 type CloseOptions = ReasonedOptions & {
   readonly invoiceItem?: string;
