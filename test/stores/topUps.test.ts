@@ -224,7 +224,7 @@ test("a repeated Idempotency-Key returns the same page, also at the same time an
   const headers = { "Idempotency-Key": "june" };
   const body = { amount_dollars: 20 };
   // Stripe rejects the requests that arrive meanwhile.
-  control.addFault({ kind: "slow", delayMs: 300, path: "/v1/checkout/sessions" });
+  control.changeSettings({ latencyMs: 300 });
 
   const responses = await Promise.all(
     Array.from({ length: 10 }, (_, index) =>

@@ -73,9 +73,7 @@ export const createCallHandler = ({
       locks.add(lock);
     }
     try {
-      await (fault?.kind === "hold"
-        ? untilReleased()
-        : delay(state.settings.latencyMs + (fault?.delayMs ?? 0)));
+      await (fault?.kind === "hold" ? untilReleased() : delay(state.settings.latencyMs));
       return jsonResponse(200, execute());
     } finally {
       if (lock !== undefined) {

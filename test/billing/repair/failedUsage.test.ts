@@ -5,8 +5,7 @@ import type { Operator } from "./testRepairs.ts";
 
 const test = testRepairs();
 
-test("refused usage is sent again by a retry, as the same event, and billed once", async (operator) => {
-  const { t } = operator;
+test("refused usage is sent again by a retry, as the same event, and billed once", async (t, operator) => {
   const event = await operator.fail(4);
   t.like(event, { failure: "refused", mayBeDelivered: false });
   await t.throwsAsync(operator.retry(event.id, "delivered"), {
@@ -36,8 +35,7 @@ test("refused usage is sent again by a retry, as the same event, and billed once
   );
 });
 
-test("usage of an organization without a customer is retried once it has one", async (operator) => {
-  const { t } = operator;
+test("usage of an organization without a customer is retried once it has one", async (t, operator) => {
   const accountId = operator.accountIds[0] ?? "";
   await operator.setCustomer(accountId, null);
   await operator.sendNew(4);
@@ -58,8 +56,7 @@ test("usage of an organization without a customer is retried once it has one", a
 });
 
 for (const isApplied of [true, false]) {
-  test(`Stripe is asked about usage of unknown outcome that it ${isApplied ? "has" : "does not have"}, once its sums cannot lag`, async (operator) => {
-    const { t } = operator;
+  test(`Stripe is asked about usage of unknown outcome that it ${isApplied ? "has" : "does not have"}, once its sums cannot lag`, async (t, operator) => {
     const event = await operator.failUnknown(6, isApplied);
     t.like(event, { failure: "refused", mayBeDelivered: true });
     const sends = operator.sends();
@@ -93,8 +90,7 @@ const splitUsage = async (operator: Operator) => {
   return event;
 };
 
-test("usage of which two customers may have parts is unclear, with both sums shown, and is settled by differences", async (operator) => {
-  const { t } = operator;
+test("usage of which two customers may have parts is unclear, with both sums shown, and is settled by differences", async (t, operator) => {
   const { id } = await splitUsage(operator);
   const unclear = await operator.find(id);
   t.is(unclear?.failure, "unclear");
@@ -117,8 +113,7 @@ test("usage of which two customers may have parts is unclear, with both sums sho
   t.is(operator.billedTo(0), 6);
 });
 
-test("usage that a customer may have whose sums Stripe does not report is unclear", async (operator) => {
-  const { t } = operator;
+test("usage that a customer may have whose sums Stripe does not report is unclear", async (t, operator) => {
   const event = await operator.failUnknown(6, false);
   await operator.setCustomer(event.accountId, operator.customerIds[4] ?? null);
   operator.control.deleteCustomer({ customerId: operator.customerIds[4] ?? "" });
@@ -133,8 +128,7 @@ test("usage that a customer may have whose sums Stripe does not report is unclea
   t.is(operator.billedTo(3), 6);
 });
 
-test("one command retries all that has failed, also repeated, and says what it cannot settle", async (operator) => {
-  const { t } = operator;
+test("one command retries all that has failed, also repeated, and says what it cannot settle", async (t, operator) => {
   const refused = await operator.fail(1);
   await operator.fail(2, { place: 1 });
   operator.pass(60);
@@ -161,8 +155,7 @@ test("one command retries all that has failed, also repeated, and says what it c
   t.is(operator.billedTo(2), 0);
 });
 
-test("usage that is older than Stripe accepts is closed with an invoice item, not retried", async (operator) => {
-  const { t } = operator;
+test("usage that is older than Stripe accepts is closed with an invoice item, not retried", async (t, operator) => {
   const event = await operator.fail(4);
   operator.pass(35 * 24 * 60 * 60);
   await operator.retry(event.id);

@@ -147,9 +147,7 @@ const createOperator = (world: World) => {
 
 export type Operator = ReturnType<typeof createOperator>;
 
-type RepairTest = (
-  scene: Operator & { readonly t: ExecutionContext<DatabaseContext> },
-) => Promise<void>;
+type RepairTest = (t: ExecutionContext<DatabaseContext>, operator: Operator) => Promise<void>;
 
 /** Runs tests of repairs one after the other, each in a new deployment. In the end each minute must be billed once. */
 export const testRepairs = () => {
@@ -164,7 +162,7 @@ export const testRepairs = () => {
     test.serial(title, async (t) => {
       await database.restore(empty, { onNewServer: false });
       const operator = createOperator(await createWorld(t, database, options));
-      await work({ ...operator, t });
+      await work(t, operator);
       t.deepEqual(await operator.compareWithTruth(), {}, "billed and recorded");
       t.deepEqual(await operator.compareWithStripe(), {}, "ours and theirs");
       t.deepEqual(operator.control.problems(), []);
