@@ -111,12 +111,6 @@ const listOf = (context: StandaloneContext): Endpoint =>
     context.streaming,
   );
 
-/** The endpoints of the registrations' billing status. */
-export const usageEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
-  readEndpoint(context),
-  listOf(context),
-];
-
 const CURRENT = "current";
 
 const PERIOD_MUST_BE = "must be a month in the form YYYY-MM, or current";
@@ -133,7 +127,7 @@ const statementQuery = queryObject({
 });
 
 /** The statement of the key's organization: the same as `impact statement`, without the processor's own sums. */
-export const statementEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint =>
+const statementEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint =>
   keyEndpoint({
     method: "get",
     path: "/statement",
@@ -154,3 +148,9 @@ export const statementEndpoint = ({ db, clock, billing }: StandaloneContext): En
       return presentStatement(owner.mode, read.subscription, read.statements);
     },
   });
+
+export const usageEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
+  readEndpoint(context),
+  listOf(context),
+  statementEndpoint(context),
+];
