@@ -33,7 +33,7 @@ export const readSubscription = async (
   return read;
 };
 
-/** Reads the subscription that an account has. One without a subscription is skipped. */
+/** Reads the subscription that an account has, if it has one. */
 export const refreshSubscription = async (
   context: BillingContext,
   accountId: string,

@@ -196,9 +196,8 @@ const failureOf = (drifting: readonly StreamReport[]): string | null => {
 };
 
 /**
- * Compares Stripe's usage with what was delivered, stream by stream, and stores what no event explains as open differences. It
- * can be repeated. The built-in ledger is our own table, so there is nothing to compare. Differences that add up to zero within
- * the span are not found.
+ * Compares Stripe's usage with what was delivered, stream by stream, and stores what no event explains as open differences. The
+ * built-in ledger is our own table, so there is nothing to compare. Differences that add up to zero in the span are not found.
  * @returns the streams, those of them that differ or could not be read, and why it does not count as a success: the processor may
  *   be down or not configured
  * @param options.accountId compares only the streams of this account; null for all

@@ -47,10 +47,7 @@ export const usageNotFound = (ids: readonly bigint[]): DomainError =>
     `${namesOf(ids.map((id) => ({ id })))} not found; see \`impact usage list\``,
   );
 
-/**
- * Locks events and their streams until the transaction ends.
- * @throws DomainError record_not_found if one of them does not exist
- */
+/** Locks events and their streams. @throws DomainError record_not_found if one of the events does not exist */
 const lockUsage = async (
   transaction: DatabaseTransactionConnection,
   ids: readonly bigint[],
@@ -146,8 +143,7 @@ type RetryOptions = {
 
 /**
  * Retries an event. What the processor refused is sent again, under an identifier that was never used. About what it may have, a
- * sender asks it first. An operator who has found that out can answer for it. An event that corrects a difference is sent, after
- * its minute was compared again.
+ * sender asks it first, unless an operator answers for it. A difference is sent after its minute was compared again.
  * @returns what the retry does, and with how many units; with `isDryRun` nothing is changed
  * @throws DomainError record_not_found if there is no such event; request_invalid if a retry cannot settle it, or, for a
  *   difference, if usage is held

@@ -18,10 +18,7 @@ import { readRefusalReport } from "./readRefusalReport.ts";
 import type { StripeAccount } from "../deployment.rules.ts";
 import type { Span } from "../usage.rules.ts";
 
-/**
- * Begins a call without the stack trace that the SDK takes of each caller, which costs a sixth of a call's CPU time. The
- * outcome of a meter event says what failed.
- */
+/** Begins a call without the stack trace that the SDK takes of each caller, which costs a sixth of a call's CPU time. */
 const withoutStackTrace = <Result>(call: () => Promise<Result>): Promise<Result> => {
   const { stackTraceLimit } = Error;
   Error.stackTraceLimit = 0;
@@ -115,7 +112,6 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
   const { stripe, boundTo } = createStripeClient(options);
   const meters = createMeterCheck(stripe, options, deployment);
 
-  /** @throws ProcessorUnavailableError if Stripe does not answer or refuses every call, and what `work` throws */
   const call = <Result>(signal: AbortSignal, work: () => Promise<Result>): Promise<Result> =>
     boundTo(signal, work).catch((error: unknown) => {
       throw error instanceof Stripe.errors.StripeError &&
@@ -132,10 +128,9 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
       }
     },
     /**
-     * Makes one attempt, without retries, once the event's meter has been checked. Never throws because of Stripe's
-     * response.
-     * @param mayCall asked immediately before the call, because the process may have been frozen meanwhile. If it returns
-     * false, no call is made: the usage may have been settled since then, and sealed again under another identifier
+     * Makes one attempt, without retries. Never throws because of Stripe's response.
+     * @param mayCall asked immediately before the call: while the process was frozen, the usage may have been sealed again
+     *   under another identifier
      */
     send: async (
       event: MeterEvent,
@@ -162,25 +157,14 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
         return outcome;
       });
     },
-    /**
-     * Returns the usage that Stripe has recorded in a span of whole minutes. Throws a UsageUnreadableError if a repeated
-     * call would fail too.
-     */
     sumUsage: (customerId: string, kind: Kind, span: Span, signal: AbortSignal) =>
-      call(signal, async () =>
-        sumUsage({ stripe, meterId: (await meters.find(kind)).id, customerId }, span),
-      ),
+      call(signal, async () => sumUsage(stripe, (await meters.find(kind)).id, customerId, span)),
     readSubscription: (subscriptionId: string, signal: AbortSignal) =>
       call(signal, async () =>
         readSubscriptionState(stripe, subscriptionId, await meters.findAll(), donationPrices),
       ),
-    /** Returns all subscriptions of a customer, and the lines of its invoices, created since a unix second, that bill usage. */
     readInvoices: (customerId: string, since: number, signal: AbortSignal) =>
       call(signal, async () => readInvoices(stripe, await meters.findAll(), customerId, since)),
-    /**
-     * Creates a payment page. Throws a DomainError request_invalid if a value of the client is refused. If Stripe does not
-     * answer, a page that it may have created expires unused.
-     */
     createCheckout: (checkout: NewCheckout, signal: AbortSignal) =>
       call(signal, async () => {
         // Requires the deployment's account.

@@ -75,11 +75,7 @@ const listLines = async (
     ? stripe.invoices.listLineItems(id, { limit: 100 }).autoPagingToArray({ limit: 10_000 })
     : lines.data;
 
-/**
- * Reads the lines of an invoice whose prices are on our meters. The tiers of a price are lines of their own, which are
- * added up.
- * @param meterOf the meters of the prices that are known
- */
+/** Reads the lines of an invoice whose prices are on our meters. The tiers of a price are lines, which are added up. */
 const readLines = async (
   stripe: Stripe,
   invoice: Stripe.Invoice,
@@ -123,10 +119,7 @@ const readLines = async (
   return [...found.values()];
 };
 
-/**
- * Reads all subscriptions of a customer, and the metered lines of its invoices since a second. A customer that Stripe does
- * not know has neither.
- */
+/** Reads all subscriptions of a customer, and the metered lines of its invoices since a second; nothing if it is unknown. */
 export const readInvoices = async (
   stripe: Stripe,
   meters: Meters,

@@ -13,11 +13,7 @@ export const METERS = {
   bottle: { eventName: "impact_plastic_bottle_rescued", displayName: "Plastic bottles rescued" },
 } as const satisfies Record<Kind, { eventName: string; displayName: string }>;
 
-/**
- * Returns the names of a cell's meter. Each cell has its own, so cells that share a Stripe account, and even a customer, see
- * only their own usage in sums and on invoices.
- * @param cell null for the default cell
- */
+/** Returns the names of the meter of a cell; null is the default one. Cells may share customers, so each has its own meters. */
 export const namesOfMeter = (
   kind: Kind,
   cell: string | null,
@@ -105,7 +101,6 @@ const createMeter = async (
   }
 };
 
-/** Returns a cell's meters at Stripe; creates those that are missing. */
 export const findOrCreateMeters = async (
   stripe: Stripe,
   cell: string | null,
@@ -117,7 +112,6 @@ export const findOrCreateMeters = async (
   };
 };
 
-/** Returns why a cell's meters cannot be used, in sentences. */
 export const inspectMeters = async (
   stripe: Stripe,
   cell: string | null,
@@ -136,11 +130,9 @@ const MINUTE_SECONDS = 60;
  * @throws UsageUnreadableError if Stripe refuses this request
  */
 export const sumUsage = async (
-  {
-    stripe,
-    meterId,
-    customerId,
-  }: { readonly stripe: Stripe; readonly meterId: string; readonly customerId: string },
+  stripe: Stripe,
+  meterId: string,
+  customerId: string,
   { start, end }: Span,
 ): Promise<number> => {
   if (start % MINUTE_SECONDS !== 0 || end % MINUTE_SECONDS !== 0) {
