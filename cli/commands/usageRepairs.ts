@@ -76,6 +76,7 @@ const readAnswer = (
 
 const RESULTS: Readonly<Record<Retry, string>> = {
   send: "sent again",
+  wait: "waits for its usage",
   ask: "Stripe is asked first",
   record: "recorded as delivered",
 };

@@ -113,21 +113,30 @@ export const findTarget = async (
   return currentTarget(billing, account?.stripeCustomerId ?? null, mode);
 };
 
-const sendAbsent = async (
-  context: BillingContext,
+type Target = Awaited<ReturnType<typeof findTarget>>;
+
+/** Returns the usage that a refund has to wait for, because the processor does not have it. */
+export const undeliveredUsageOf = ({ id, state }: Target): bigint | null =>
+  id !== undefined && (state === "pending" || state === "failed") ? id : null;
+
+/** Sends an event that the processor does not have, unless it is a refund that has to wait, or too old. */
+export const sendAbsent = async (
   transaction: DatabaseTransactionConnection,
   event: StoredMeterEvent,
+  target: Target,
   now: Date,
 ): Promise<void> => {
-  const target = await findTarget(context, transaction, event);
-  const { id: usageId, state } = target;
-  if (usageId !== undefined && (state === "pending" || state === "failed")) {
+  const usageId = undeliveredUsageOf(target);
+  if (usageId !== null) {
     await letWait(transaction, event.id, usageId);
   } else if (isTooOldToSend(event.second, now)) {
     await recordFailure(transaction, event.id, { failure: "too_old", reason: TOO_OLD, now });
+    await recordUsageEvent(transaction, event, "failed", now);
+    return;
   } else {
     await sendAgain(transaction, event.id, target);
   }
+  await recordUsageEvent(transaction, event, "pending", now);
 };
 
 /** Records what was found out about an event. Must run under the locks of its stream and minute. */
@@ -157,7 +166,7 @@ export const applyAnswer = async (
       break;
     }
     case "absent":
-      await sendAbsent(context, transaction, event, now);
+      await sendAbsent(transaction, event, await findTarget(context, transaction, event), now);
       break;
     case "unclear":
       await recordFailure(transaction, id, { failure: "unclear", reason: answer.reason, now });

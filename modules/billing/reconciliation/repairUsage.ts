@@ -14,7 +14,6 @@ import {
   findMeterEvent,
   listMeterEventsById,
   lockMeterEvents,
-  sendAgain,
 } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
@@ -26,7 +25,13 @@ import { minuteOf } from "../usage.rules.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
 import { DAY_MS, HOUR_MS } from "../../../runtime/durations.rules.ts";
 import { DomainError, invalidRequest } from "../../../runtime/errors.rules.ts";
-import { applyAnswer, findTarget, lockMinute } from "./askProcessor.ts";
+import {
+  applyAnswer,
+  findTarget,
+  lockMinute,
+  sendAbsent,
+  undeliveredUsageOf,
+} from "./askProcessor.ts";
 import { decideDifferences } from "./differences.sql.ts";
 import { compareMinute } from "./minutes.rules.ts";
 import { listEventsOfSpan } from "./minutes.sql.ts";
@@ -166,12 +171,14 @@ export const retryUsage = async (
     }
     const [event = found] = await lockUsage(transaction, [id]);
     const { quantity: units, failure } = event;
-    const retry = decideRetry(event, await findUsageOf(transaction, event), answer);
+    const decided = decideRetry(event, await findUsageOf(transaction, event), answer);
     const now = await readDatabaseTime(transaction, clock);
     if (failure === "difference") {
       await requireUnchanged(transaction, event, theirs ?? Number.NaN, now);
     }
-    const target = retry === "ask" ? null : await findTarget(context, transaction, event);
+    const target = decided === "ask" ? null : await findTarget(context, transaction, event);
+    const waits = decided === "send" && target !== null && undeliveredUsageOf(target) !== null;
+    const retry = waits ? "wait" : decided;
     const customerId = (retry === "record" ? event.customerId : null) ?? target?.customerId ?? null;
     if (customerId === null && (retry === "record" || target?.processor === "stripe")) {
       throw invalidRequest(
@@ -183,9 +190,11 @@ export const retryUsage = async (
     }
     if (retry === "record") {
       await applyAnswer(context, transaction, event, { kind: "delivered", customerId }, now);
-    } else {
+    } else if (target) {
       await decideDifferences(transaction, [id], now);
-      await (target ? sendAgain(transaction, id, target) : askAgain(transaction, id));
+      await sendAbsent(transaction, event, target, now);
+    } else {
+      await askAgain(transaction, id);
       await recordUsageEvent(transaction, event, "pending", now);
     }
     await recordAction(transaction, actor, now, {

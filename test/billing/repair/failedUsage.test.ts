@@ -5,6 +5,13 @@ import type { Operator } from "./testRepairs.ts";
 
 const test = testRepairs();
 
+/** Returns the types of the events that the first account's client has received. */
+const readTypes = async (operator: Operator): Promise<readonly string[]> => {
+  const owner = { accountId: operator.accountIds[0] ?? "", mode: "live" } as const;
+  const types = ["usage.failed", "usage.recovered"] as const;
+  return (await readEvents(operator.deps(), owner, { types })).map(({ type }) => type);
+};
+
 test("refused usage is sent again by a retry, as the same event, and billed once", async (t, operator) => {
   const event = await operator.fail(4);
   t.like(event, { failure: "refused", mayBeDelivered: false });
@@ -24,15 +31,7 @@ test("refused usage is sent again by a retry, as the same event, and billed once
     identifier: `${event.identifier}.1`,
   });
   t.is(operator.billedTo(0), 4);
-  const usage = await readEvents(
-    operator.deps(),
-    { accountId: event.accountId, mode: "live" },
-    { types: ["usage.failed", "usage.recovered"] },
-  );
-  t.deepEqual(
-    usage.map(({ type }) => type),
-    ["usage.failed", "usage.recovered"],
-  );
+  t.deepEqual(await readTypes(operator), ["usage.failed", "usage.recovered"]);
 });
 
 test("usage of an organization without a customer is retried once it has one", async (t, operator) => {
@@ -126,6 +125,17 @@ test("usage that a customer may have whose sums Stripe does not report is unclea
   t.is((await operator.retry(event.id, "absent")).retry, "send");
   await operator.send();
   t.is(operator.billedTo(3), 6);
+});
+
+test("usage that Stripe is asked about for so long that it is too old fails for its client, too", async (t, operator) => {
+  const event = await operator.failUnknown(6, false);
+  await operator.retry(event.id);
+  operator.pass(35 * 24 * 60 * 60);
+  await operator.send();
+  t.is((await operator.find(event.id))?.failure, "too_old");
+  // The feed has no earlier events any more.
+  t.deepEqual(await readTypes(operator), ["usage.failed"]);
+  await operator.close([event]);
 });
 
 test("one command retries all that has failed, also repeated, and says what it cannot settle", async (t, operator) => {

@@ -36,6 +36,25 @@ test("a refund of failed usage waits, and is sent after its usage, to the custom
   t.is(operator.billedTo(4), 4);
 });
 
+test("a refused refund waits if its usage is refused later, also when it is retried", async (t, operator) => {
+  const registration = await operator.sendNew(7);
+  await operator.refund(registration, 3);
+  operator.control.addFault(REFUSED);
+  await operator.send();
+  const [usage] = await operator.listEvents(["delivered"]);
+  await operator.refuse(usage?.identifier ?? "");
+  const [, refund] = await operator.listEvents(["failed"]);
+  const sends = operator.sends();
+  t.is((await operator.retry(refund?.id ?? 0n)).retry, "wait");
+  await operator.send();
+  t.deepEqual(await operator.states(), ["refused", "waits_for_usage"]);
+  t.is(operator.sends(), sends);
+
+  await operator.retryAll();
+  await operator.settle();
+  t.is(operator.billedTo(0), 4);
+});
+
 test("a refund of usage that a document bills needs a credit note, before and after it is sealed", async (t, operator) => {
   const usage = await operator.fail(7);
   const registration = operator.registrations()[0] ?? t.fail();
