@@ -10,8 +10,8 @@ import { pathParameter } from "../http/requestContext.ts";
 import { PROCESSOR_ERROR } from "./standaloneErrors.ts";
 import { monthlyCycle } from "../../modules/billing/usage.rules.ts";
 import { USAGE_COLUMNS, usageJson } from "../../modules/billing/billingStatus.rules.ts";
-import { presentStatement, statementJson } from "../../modules/billing/presentStatement.rules.ts";
-import { readStatement } from "../../modules/billing/readStatement.ts";
+import { presentStatement, readStatement } from "../../modules/billing/readStatement.ts";
+import { statementJson } from "../../modules/billing/statementJson.rules.ts";
 import { date } from "../../modules/records/fields.rules.ts";
 import { KINDS, accountModeOf } from "../../modules/records/owner.rules.ts";
 import { listUsageReports, readUsageReport } from "../../modules/registrations/readUsageReports.ts";
@@ -143,9 +143,9 @@ const statementEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint 
     schemas: { query: statementQuery, response: statementJson },
     handle: async ({ caller, query: { period } }) => {
       const month = period === CURRENT ? null : monthlyCycle(1, new Date(`${period}-01T00:00:00Z`));
-      const owner = accountModeOf(caller);
-      const read = await readStatement({ db, clock, billing }, owner, month);
-      return presentStatement(owner.mode, read.subscription, read.statements);
+      return presentStatement(
+        await readStatement({ db, clock, billing }, accountModeOf(caller), month),
+      );
     },
   });
 

@@ -55,7 +55,7 @@ const explainOrganization = async (
     subscription_id: account.stripeSubscriptionId,
   };
   const shown = attention.map(presentAttention);
-  printResult(io, { ...presentForOperators(read, "live"), ...fields, attention: shown }, () => {
+  printResult(io, { ...presentForOperators(read), ...fields, attention: shown }, () => {
     printFields(io, { organization: `${name} (${id})`, ...fields });
     io.stdout.write("\n");
     printSums(io, read.statements);
