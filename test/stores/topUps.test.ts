@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
-import { callDouble } from "../stripeDouble/doubleScene.ts";
+import { callDouble } from "../stripeDouble/callDouble.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { updateStore } from "../../modules/stores/manageStores.ts";

@@ -115,16 +115,6 @@ test("processes that start simultaneously create one meter of each kind, and all
   t.is((await stripe.billing.meters.list()).data.length, 2);
 });
 
-test("a failed preparation can be retried", async (t) => {
-  const { double } = await start(t);
-  const { prepare } = createStripeProcessor(double.stripe);
-  double.control.addFault({ kind: "server_error", method: "GET", path: "/v1/billing/meters" });
-
-  await t.throwsAsync(prepare(), { message: /unknown error/u });
-
-  await t.notThrowsAsync(prepare());
-});
-
 test("no error contains a part of a rejected key", async (t) => {
   const { double } = await start(t);
   const options = { apiBase: double.url, secretKey: "sk_live_1234abcd" };
