@@ -91,6 +91,9 @@ const planFailed = async (
       `If it stays unclear, look at Stripe, and answer: impact usage retry ${name} --delivered, or --absent`,
     ];
   }
+  if (retry === "wait") {
+    return [`Have it sent as soon as Stripe has its usage: impact usage retry ${name}`];
+  }
   const sent = counted(Math.abs(units), "unit");
   return [
     ...(failure === "difference" ? [] : [`Remove the cause${mend === null ? "." : `: ${mend}`}`]),
