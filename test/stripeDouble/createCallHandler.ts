@@ -44,11 +44,7 @@ export const createCallHandler = ({
   readonly faults: Faults;
   readonly observations: Observations;
   readonly secretKey: string;
-}): ((
-  request: IncomingMessage,
-  response: ServerResponse,
-  call: { readonly path: string; readonly form: string },
-) => Promise<void>) => {
+}) => {
   const idempotency = createIdempotencyStore(state.clock);
   const locks = new Set<string>();
 
@@ -156,7 +152,11 @@ export const createCallHandler = ({
         });
   };
 
-  return async (request, response, call) => {
+  return async (
+    request: IncomingMessage,
+    response: ServerResponse,
+    call: { readonly path: string; readonly form: string },
+  ): Promise<void> => {
     const { method = "GET" } = request;
     const fault = faults.take({ method, ...call });
     const result = await respond(request, call, fault).catch((error: unknown) =>

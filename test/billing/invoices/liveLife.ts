@@ -1,4 +1,5 @@
 import { compareInvoices } from "../../../modules/billing/invoices/compareInvoices.ts";
+import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
 import type { Random } from "../../support/random.ts";
 import type { BillingSetup } from "../billingSetup.ts";
 import type { PauseBehavior, SubscriptionLife } from "./lifeTruth.ts";
@@ -64,12 +65,9 @@ export const liveLife = async (setup: BillingSetup, random: Random, steps: numbe
     control.pauseCollection({ subscriptionId: life.id });
     return true;
   };
-  const endOfPeriod = async (id: string): Promise<number> => {
-    const response = await fetch(`${double.url}/v1/subscription_items?subscription=${id}`, {
-      headers: { authorization: `Bearer ${double.secretKey}` },
-    });
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the double's own list
-    const { data } = (await response.json()) as { data: { current_period_end: number }[] };
+  const { stripe } = createStripeClient(double.stripe);
+  const endOfPeriod = async (subscription: string): Promise<number> => {
+    const { data } = await stripe.subscriptionItems.list({ subscription });
     return data[0]?.current_period_end ?? 0;
   };
 

@@ -147,10 +147,7 @@ test("late usage that a document bills is closed, not sent again, when Stripe re
 
 test("one credit note closes a difference and a refund together", async (t, operator) => {
   const registration = await operator.sendNew(5);
-  operator.sendElsewhere(
-    { kind: "tree", second: registration.second, units: 4 },
-    operator.customerIds[0] ?? "",
-  );
+  operator.reportElsewhere(registration.second, 4);
   const differences = await operator.reconcile();
   await operator.refund(registration, 2);
   operator.control.addFault(REFUSED);

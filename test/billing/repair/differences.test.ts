@@ -56,7 +56,7 @@ test("an accepted difference is not found again, and a later one of its minute i
     message: /is closed: there is nothing to retry/u,
   });
 
-  operator.sendElsewhere({ kind: "tree", second: NOON, units: 4 }, operator.customerIds[0] ?? "");
+  operator.reportElsewhere(NOON, 4);
   const [later] = await operator.reconcile();
   t.is(later?.quantity, -4);
   await operator.retry(later?.id ?? 0n);
@@ -90,7 +90,7 @@ test("a difference that is decided before a comparison has ended is not found ag
 
 test("a difference that is gone meanwhile is not sent", async (t, operator) => {
   const difference = await operator.addSurplus();
-  operator.sendElsewhere({ kind: "tree", second: NOON, units: -3 }, operator.customerIds[0] ?? "");
+  operator.reportElsewhere(NOON, -3);
   operator.pass(LAG_SECONDS);
 
   await t.throwsAsync(operator.retry(difference.id), {

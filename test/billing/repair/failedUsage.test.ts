@@ -81,8 +81,7 @@ const splitUsage = async (operator: Operator) => {
   const event = await operator.failUnknown(6, false);
   await operator.setCustomer(event.accountId, operator.customerIds[4] ?? null);
   for (const place of [0, 4]) {
-    const part = { kind: "tree", second: event.second, units: 3 } as const;
-    operator.sendElsewhere(part, operator.customerIds[place] ?? "");
+    operator.reportElsewhere(event.second, 3, place);
   }
   await operator.retry(event.id);
   await operator.settle();
@@ -143,10 +142,7 @@ test("one command retries all that has failed, also repeated, and says what it c
   await operator.fail(2, { place: 1 });
   operator.pass(60);
   const unknown = await operator.failUnknown(3, true);
-  operator.sendElsewhere(
-    { kind: "tree", second: refused.second, units: 5 },
-    operator.customerIds[2] ?? "",
-  );
+  operator.reportElsewhere(refused.second, 5, 2);
   const [difference] = await operator.reconcile();
   const before = await operator.states();
 

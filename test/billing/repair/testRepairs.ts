@@ -102,6 +102,9 @@ const createOperator = (world: World) => {
       events.forEach(({ quantity, ...event }) => world.bill({ ...event, units: quantity })),
     reconcile,
     findDifference,
+    /** Another program reports trees of a customer. */
+    reportElsewhere: (second: number, units: number, place = 0): boolean =>
+      world.sendElsewhere({ kind: "tree", second, units }, world.customerIds[place] ?? ""),
     /** Delivers 5 units, beside which another program reports some of the same minute, and returns the difference. */
     addSurplus: async (units = 3): Promise<StoredMeterEvent> => {
       const { accountId, second } = await world.register(world.accountIds[0] ?? "", 5);
