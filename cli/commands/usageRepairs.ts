@@ -17,16 +17,13 @@ import type {
   Retry,
 } from "../../modules/billing/reconciliation/repairUsage.rules.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
-import type { Period } from "../../modules/billing/usage.rules.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
-import type { Kind } from "../../modules/records/owner.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { collect, parseReason, parseSearchText, parserOf, trimmed } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, exitCodeOf } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { openBillingChange, operatorOption, withAudit } from "../operator.ts";
-import type { ChangeOptions, ReasonedOptions } from "../operator.ts";
 import { printObjects, printResult } from "../output/print.ts";
 import { sayHold } from "../output/printUsage.ts";
 import { periodOption, spanOf } from "../timeRange.ts";
@@ -47,19 +44,16 @@ const requireSuccess = (retried: readonly RetriedItem[]): void => {
   }
 };
 
-type RetryOptions = ChangeOptions & {
-  readonly all?: true;
-  readonly delivered?: true;
-  readonly absent?: true;
-  readonly dryRun?: true;
-};
-
 const EVENT_NAME = /^[Ee]\d+$/u;
 
 /** Returns what the operator answers for Stripe; null if it is to be asked. */
 const readAnswer = (
   names: readonly string[],
-  { all, delivered, absent }: RetryOptions,
+  {
+    all,
+    delivered,
+    absent,
+  }: { readonly all?: true; readonly delivered?: true; readonly absent?: true },
 ): OperatorAnswer | null => {
   if (names.length > 0 === (all === true)) {
     throw new CommandError(EXIT.usage, "Name what to retry, or pass --all.");
@@ -92,33 +86,6 @@ const presentRetried = ({ name, retry, units }: RetriedItem) =>
       }
     : { item: name, units: null, result: "refused", reason: retry.message };
 
-const retry = async (
-  context: CliContext,
-  names: readonly string[],
-  options: RetryOptions,
-): Promise<void> => {
-  const answer = readAnswer(names, options);
-  const { io } = context;
-  const deps = await openBillingChange(context, options);
-  const isDryRun = options.dryRun === true;
-  const ids = await (options.all
-    ? listOpenUsage(deps.db, RETRIED_CAUSES)
-    : selectUsage(deps.db, names, RETRIED_CAUSES));
-  const retried = await retryEach(deps, ids, { answer, isDryRun });
-  const shown = retried.map(presentRetried);
-  printResult(io, { dry_run: isDryRun, items: shown }, () =>
-    shown.length === 0
-      ? say(io, "Nothing has failed; there is nothing to retry.")
-      : printObjects(io, shown),
-  );
-  if (isDryRun) {
-    say(io, "Nothing was changed.");
-  } else if (retried.length > 0) {
-    sayHold(io, (await readDeployment(deps.db)).hold);
-  }
-  requireSuccess(retried);
-};
-
 const RETRY_HELP = `
 Settles what needs no decision. Refused usage is sent again under a new identifier. About
 usage that Stripe may have, Stripe is asked first: a worker compares the sums of its minute,
@@ -130,6 +97,7 @@ bills the usage twice, a wrong "delivered" never bills it. What another customer
 organization has becomes differences.`;
 
 export const addRetryCommand = (parent: Command, context: CliContext): void => {
+  const { io } = context;
   withAudit(
     parent
       .command("retry")
@@ -141,17 +109,27 @@ export const addRetryCommand = (parent: Command, context: CliContext): void => {
       .option("--dry-run", "show what would be done"),
   )
     .addHelpText("after", RETRY_HELP)
-    .action((names, options) => retry(context, names ?? [], options));
-};
-
-type CloseOptions = ReasonedOptions & {
-  readonly invoiceItem?: string;
-  readonly creditNote?: string;
-  readonly neverBill?: true;
-  readonly units?: number;
-  readonly period?: Period;
-  readonly meter?: Kind;
-  readonly dryRun?: true;
+    .action(async (names = [], options) => {
+      const answer = readAnswer(names, options);
+      const deps = await openBillingChange(context, options);
+      const isDryRun = options.dryRun === true;
+      const ids = await (options.all
+        ? listOpenUsage(deps.db, RETRIED_CAUSES)
+        : selectUsage(deps.db, names, RETRIED_CAUSES));
+      const retried = await retryEach(deps, ids, { answer, isDryRun });
+      const shown = retried.map(presentRetried);
+      printResult(io, { dry_run: isDryRun, items: shown }, () =>
+        shown.length === 0
+          ? say(io, "Nothing has failed; there is nothing to retry.")
+          : printObjects(io, shown),
+      );
+      if (isDryRun) {
+        say(io, "Nothing was changed.");
+      } else if (retried.length > 0) {
+        sayHold(io, (await readDeployment(deps.db)).hold);
+      }
+      requireSuccess(retried);
+    });
 };
 
 /** Returns the document that an operator names; null: the usage is never billed. Commander accepts only one of the options. */
@@ -159,7 +137,11 @@ const readDocument = ({
   invoiceItem,
   creditNote,
   neverBill,
-}: CloseOptions): BillingDocument | null => {
+}: {
+  readonly invoiceItem?: string;
+  readonly creditNote?: string;
+  readonly neverBill?: true;
+}): BillingDocument | null => {
   const reference = invoiceItem ?? creditNote;
   if (reference === undefined && !neverBill) {
     throw new CommandError(
@@ -169,52 +151,6 @@ const readDocument = ({
   }
   const kind = invoiceItem === undefined ? "credit_note" : "invoice_item";
   return reference === undefined ? null : { kind, reference };
-};
-
-const close = async (
-  context: CliContext,
-  names: readonly string[],
-  options: CloseOptions,
-): Promise<void> => {
-  const { io } = context;
-  const document = readDocument(options);
-  const deps = await openBillingChange(context, options);
-  const filter = { kind: options.meter ?? null, span: spanOf(options.period) };
-  const selected = await selectUsage(deps.db, names, CLOSED_CAUSES, filter);
-  const unclear = (await selectUsage(deps.db, names, ["unclear"], filter)).filter(
-    (id) => !selected.includes(id),
-  );
-  if (unclear.length > 0) {
-    const left = namesOf(unclear.map((id) => ({ id })));
-    say(io, `Left out, because Stripe may have it: ${left}. Retry it first.`);
-  }
-  if (selected.length === 0) {
-    throw new CommandError(EXIT.failed, "Nothing of that is failed or late.");
-  }
-  const isDryRun = options.dryRun === true;
-  const expectedUnits = options.units ?? null;
-  const { events, units } = await closeUsage(deps, selected, { document, expectedUnits, isDryRun });
-  const shown = events.map((event) => ({
-    item: nameOf(event),
-    state: event.state,
-    meter: event.kind,
-    at: timeOf(event.second),
-    customer: event.customerId,
-    units: event.quantity,
-  }));
-  const printed = {
-    dry_run: isDryRun,
-    document: document?.kind ?? null,
-    document_reference: document?.reference ?? null,
-    units,
-    items: shown,
-  };
-  printResult(io, printed, () => {
-    printObjects(io, shown);
-    const how = document && `${units < 0 ? "returned" : "billed"} by ${document.reference}`;
-    const what = `${counted(Math.abs(units), "unit")} ${how ?? "never billed"}.`;
-    say(io, isDryRun ? `This would be closed: ${what} Nothing was changed.` : `Closed: ${what}`);
-  });
 };
 
 const CLOSE_HELP = `
@@ -237,6 +173,7 @@ const parseUnits = parserOf(
 );
 
 export const addCloseCommand = (parent: Command, context: CliContext): void => {
+  const { io } = context;
   parent
     .command("close")
     .description("Close usage that a document bills or returns, or that is never billed")
@@ -259,5 +196,51 @@ export const addCloseCommand = (parent: Command, context: CliContext): void => {
     .addOption(operatorOption())
     .option("--dry-run", "show what would be closed")
     .addHelpText("after", CLOSE_HELP)
-    .action((names, options) => close(context, names, options));
+    .action(async (names, options) => {
+      const document = readDocument(options);
+      const deps = await openBillingChange(context, options);
+      const filter = { kind: options.meter ?? null, span: spanOf(options.period) };
+      const selected = await selectUsage(deps.db, names, CLOSED_CAUSES, filter);
+      const unclear = (await selectUsage(deps.db, names, ["unclear"], filter)).filter(
+        (id) => !selected.includes(id),
+      );
+      if (unclear.length > 0) {
+        const left = namesOf(unclear.map((id) => ({ id })));
+        say(io, `Left out, because Stripe may have it: ${left}. Retry it first.`);
+      }
+      if (selected.length === 0) {
+        throw new CommandError(EXIT.failed, "Nothing of that is failed or late.");
+      }
+      const isDryRun = options.dryRun === true;
+      const expectedUnits = options.units ?? null;
+      const { events, units } = await closeUsage(deps, selected, {
+        document,
+        expectedUnits,
+        isDryRun,
+      });
+      const shown = events.map((event) => ({
+        item: nameOf(event),
+        state: event.state,
+        meter: event.kind,
+        at: timeOf(event.second),
+        customer: event.customerId,
+        units: event.quantity,
+      }));
+      const printed = {
+        dry_run: isDryRun,
+        document: document?.kind ?? null,
+        document_reference: document?.reference ?? null,
+        units,
+        items: shown,
+      };
+      printResult(io, printed, () => {
+        printObjects(io, shown);
+        const how = document && `${units < 0 ? "returned" : "billed"} by ${document.reference}`;
+        const what = `${counted(Math.abs(units), "unit")} ${how ?? "never billed"}.`;
+        say(
+          io,
+          isDryRun ? `This would be closed: ${what} Nothing was changed.` : `Closed: ${what}`,
+        );
+      });
+    });
 };
