@@ -17,7 +17,6 @@ import { findRegistration } from "../../modules/registrations/registrations.sql.
 import { listRegistrationsOfMeterEvent } from "../../modules/support/recordLookups.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
-import type { AccountOption } from "../accountOptions.ts";
 import { parseSearchText } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { openBillingChange } from "../operator.ts";
@@ -37,12 +36,10 @@ import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
 import { findUsageName, USAGE_NAME } from "../usageNames.ts";
 import { describeBilling, presentForOperators, printSums } from "./statement.ts";
 
-type ExplainOptions = Partial<AccountOption> & { readonly period: Period | typeof CURRENT };
-
 const explainOrganization = async (
   context: CliContext,
   { id, name, ...account }: Account,
-  { period }: ExplainOptions,
+  period: Period | typeof CURRENT,
 ): Promise<void> => {
   const { io } = context;
   const deps = await openBilling(context);
@@ -194,26 +191,6 @@ const explainRegistration = async (context: CliContext, id: string): Promise<voi
   printExplained(context.io, fields, plan, events);
 };
 
-const explain = async (
-  context: CliContext,
-  text: string,
-  options: ExplainOptions,
-): Promise<void> => {
-  const db = await context.connections.database();
-  const name = await findUsageName(db, text, await readAccountFilter(db, options.org));
-  switch (name.kind) {
-    case "organization":
-      return explainOrganization(context, name.account, options);
-    case "event":
-      return explainEvent(context, name.id);
-    case "registrations":
-      for (const [index, id] of name.ids.entries()) {
-        context.io.stdout.write(index === 0 ? "" : "\n");
-        await explainRegistration(context, id);
-      }
-  }
-};
-
 const EXPLAIN_HELP = `
 For an organization: what was registered, refunded, reported and invoiced, and what is open,
 with the next commands. For an event, a difference, a registration or an order:
@@ -231,5 +208,19 @@ export const addExplainCommand = (parent: Command, context: CliContext): void =>
     )
     .addOption(accountOption())
     .addHelpText("after", EXPLAIN_HELP)
-    .action((text, options) => explain(context, text, options));
+    .action(async (text, { org, period }) => {
+      const db = await context.connections.database();
+      const name = await findUsageName(db, text, await readAccountFilter(db, org));
+      switch (name.kind) {
+        case "organization":
+          return explainOrganization(context, name.account, period);
+        case "event":
+          return explainEvent(context, name.id);
+        case "registrations":
+          for (const [index, id] of name.ids.entries()) {
+            context.io.stdout.write(index === 0 ? "" : "\n");
+            await explainRegistration(context, id);
+          }
+      }
+    });
 };
