@@ -146,13 +146,11 @@ export const readSubscriptionState = async (
   };
 };
 
-type NewItem = Stripe.SubscriptionUpdateParams.Item;
-
 const findMissing = async (
   stripe: Stripe,
   subscriptionId: string,
   { flat, metered }: DonationPrices,
-): Promise<readonly NewItem[]> => {
+): Promise<readonly Stripe.SubscriptionUpdateParams.Item[]> => {
   const items = await listItems(stripe, subscriptionId);
   const existing = new Set(items.map(({ price }) => price.id));
   // Stripe accepts no quantity for a metered item.
