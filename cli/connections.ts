@@ -6,7 +6,7 @@ import { readRunFile } from "../runtime/runFile.ts";
 import type { RunFile } from "../runtime/runFile.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
 import { StartupError } from "../runtime/errors.rules.ts";
-import { loadStripe, loadStripeInspector } from "../modules/billing/loadStripe.ts";
+import { loadStripe } from "../modules/billing/loadStripe.ts";
 
 /** One for a long transfer, the others for concurrent queries. */
 const POOL_SIZE = 4;
@@ -116,15 +116,13 @@ export const createConnections = (readConfig: () => Config) => {
     return createBulkPools(db)(db);
   });
 
+  /** Null if STRIPE_SECRET_KEY is not set. */
+  const stripe = once(() => loadStripe(config()));
+
   const billing = once(async () => {
     const { createBilling } = await import("../modules/billing/createBilling.ts");
-    return createBilling({
-      db: await database(),
-      stripe: await loadStripe(config()),
-    });
+    return createBilling({ db: await database(), stripe: await stripe() });
   });
-
-  const stripe = once(() => loadStripeInspector(config()));
 
   /** Connects on the first call; call it with `callTemporal`. */
   const temporal = once(async () => {

@@ -67,7 +67,7 @@ export const findUsageName = async (
 };
 
 /**
- * Finds all that an operator names: events, and the open ones of organizations and registrations.
+ * Finds all that an operator names: events, and the open ones of organizations and registrations that match the filter.
  * @param causes why an open event is selected
  * @throws DomainError record_not_found if one of the names is unknown; request_invalid if several records have it
  */
@@ -80,15 +80,14 @@ export const selectUsage = async (
   const ids: bigint[] = [];
   for (const text of names) {
     const name = await findUsageName(db, text);
-    switch (name.kind) {
-      case "event":
-        ids.push(name.id);
-        break;
-      case "organization":
-        ids.push(...(await listOpenUsage(db, causes, { ...filter, accountId: name.account.id })));
-        break;
-      case "registrations":
-        ids.push(...(await listOpenUsage(db, causes, { registrationIds: name.ids })));
+    if (name.kind === "event") {
+      ids.push(name.id);
+    } else {
+      const of =
+        name.kind === "organization"
+          ? { accountId: name.account.id }
+          : { registrationIds: name.ids };
+      ids.push(...(await listOpenUsage(db, causes, { ...filter, ...of })));
     }
   }
   return [...new Set(ids)];

@@ -624,13 +624,7 @@ CREATE TABLE stripe_customer (
 CREATE TABLE stripe_subscription (
   account_id uuid NOT NULL,
   subscription_id text NOT NULL,
-  status text NOT NULL,
-  paused_by text,
-  trial_starts_at timestamp with time zone,
-  trial_ends_at timestamp with time zone,
-  metered_kinds text[] NOT NULL,
-  unit_prices jsonb NOT NULL,
-  has_donation_items boolean,
+  state jsonb NOT NULL,
   read_at timestamp with time zone NOT NULL,
   CONSTRAINT stripe_subscription_pkey PRIMARY KEY (account_id),
   CONSTRAINT stripe_subscription_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id)

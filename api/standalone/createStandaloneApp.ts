@@ -16,7 +16,7 @@ import { eventEndpoints } from "./eventEndpoints.ts";
 import { evidenceEndpoints } from "./evidenceEndpoints.ts";
 import { plantingWebhook } from "./plantingWebhook.ts";
 import { registrationEndpoints } from "./registrationEndpoints.ts";
-import { statementEndpoint, usageEndpoints } from "./usageEndpoints.ts";
+import { usageEndpoints } from "./usageEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
 
 const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued and charity donations for an
@@ -34,7 +34,6 @@ export const createStandaloneApp = (
     ...charityEndpoints(context),
     ...evidenceEndpoints(context),
     ...usageEndpoints(context),
-    statementEndpoint(context),
     ...eventEndpoints(context),
     ...webhookEndpoints(context, { accountType: "organization", prefix: "" }),
     statsEndpoint({ ...context, db: context.reads }),

@@ -10,8 +10,8 @@ import { pathParameter } from "../http/requestContext.ts";
 import { PROCESSOR_ERROR } from "./standaloneErrors.ts";
 import { monthlyCycle } from "../../modules/billing/usage.rules.ts";
 import { USAGE_COLUMNS, usageJson } from "../../modules/billing/billingStatus.rules.ts";
-import { presentStatement, statementJson } from "../../modules/billing/presentStatement.rules.ts";
-import { readStatement } from "../../modules/billing/readStatement.ts";
+import { presentStatement, readStatement } from "../../modules/billing/readStatement.ts";
+import { statementJson } from "../../modules/billing/statementJson.rules.ts";
 import { date } from "../../modules/records/fields.rules.ts";
 import { KINDS, accountModeOf } from "../../modules/records/owner.rules.ts";
 import { listUsageReports, readUsageReport } from "../../modules/registrations/readUsageReports.ts";
@@ -111,12 +111,6 @@ const listOf = (context: StandaloneContext): Endpoint =>
     context.streaming,
   );
 
-/** The endpoints of the registrations' billing status. */
-export const usageEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
-  readEndpoint(context),
-  listOf(context),
-];
-
 const CURRENT = "current";
 
 const PERIOD_MUST_BE = "must be a month in the form YYYY-MM, or current";
@@ -133,7 +127,7 @@ const statementQuery = queryObject({
 });
 
 /** The statement of the key's organization: the same as `impact statement`, without the processor's own sums. */
-export const statementEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint =>
+const statementEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint =>
   keyEndpoint({
     method: "get",
     path: "/statement",
@@ -149,8 +143,14 @@ export const statementEndpoint = ({ db, clock, billing }: StandaloneContext): En
     schemas: { query: statementQuery, response: statementJson },
     handle: async ({ caller, query: { period } }) => {
       const month = period === CURRENT ? null : monthlyCycle(1, new Date(`${period}-01T00:00:00Z`));
-      const owner = accountModeOf(caller);
-      const read = await readStatement({ db, clock, billing }, owner, month);
-      return presentStatement(owner.mode, read.subscription, read.statements);
+      return presentStatement(
+        await readStatement({ db, clock, billing }, accountModeOf(caller), month),
+      );
     },
   });
+
+export const usageEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
+  readEndpoint(context),
+  listOf(context),
+  statementEndpoint(context),
+];

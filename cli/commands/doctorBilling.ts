@@ -23,26 +23,20 @@ const WEBHOOK_DESTINATIONS = 2;
 
 const MINIMUM_GRACE_HOURS = 24;
 
-type WithoutCustomer = Awaited<ReturnType<typeof listOrganizationsWithoutCustomer>>;
-
 const SET_CUSTOMER = "`impact org update ID --stripe-customer cus_… --stripe-subscription sub_…`";
-
-/** Describes organizations without a customer, such as "2 organizations have no Stripe customer, such as A". */
-const describeWithoutCustomer = (organizations: WithoutCustomer, which: string): string =>
-  `${counted(organizations.length, "organization")}${which} ${organizations.length === 1 ? "has" : "have"} no Stripe customer, such as ${organizations[0]?.name}`;
 
 const checkCustomers = async ({ db }: DatabaseContext): Promise<Result> => {
   const without = await listOrganizationsWithoutCustomer(db);
   const rejected = without.filter(({ hasLiveUsage }) => hasLiveUsage);
+  const describe = (organizations: typeof without, which: string): string =>
+    `${counted(organizations.length, "organization")}${which} ${organizations.length === 1 ? "has" : "have"} no Stripe customer, such as ${organizations[0]?.name}`;
   if (rejected.length > 0) {
-    return wrong(
-      `${describeWithoutCustomer(rejected, " with live usage")}. It is rejected until ${SET_CUSTOMER} sets one.`,
-    );
+    const what = describe(rejected, " with live usage");
+    return wrong(`${what}. It is rejected until ${SET_CUSTOMER} sets one.`);
   }
+  const advice = `Before a client uses a production key, set one: ${SET_CUSTOMER}`;
   return without.length > 0
-    ? warning(
-        `${describeWithoutCustomer(without, "")}. Before a client uses a production key, set one: ${SET_CUSTOMER}`,
-      )
+    ? warning(`${describe(without, "")}. ${advice}`)
     : ok("every organization has one");
 };
 

@@ -11,12 +11,12 @@ import {
   describeAccount,
   describeHold,
 } from "../../modules/billing/deployment.rules.ts";
-import type { LiveProcessor } from "../../modules/billing/deployment.rules.ts";
 import { counted, grouped } from "../../runtime/counted.rules.ts";
 import type { PerpetualKind } from "../../runtime/perpetualWork.rules.ts";
 import { usesOtherDatabase } from "../../modules/billing/holdUsage.ts";
 import { backgroundQueue, interactiveQueue } from "../../runtime/temporalNames.rules.ts";
 import { callTemporal } from "../callTemporal.ts";
+import { readConfigured } from "../context.ts";
 import type { CliContext } from "../context.ts";
 import { START_WORKER, ok, skipped, warning, wrong } from "./doctorFindings.ts";
 import type { Checks, DatabaseContext, Result } from "./doctorFindings.ts";
@@ -89,11 +89,6 @@ export const checkTemporal = async ({ connections }: CliContext): Promise<Result
   const { namespace } = temporal.options;
   await callTemporal(temporal, () => temporal.workflowService.describeNamespace({ namespace }));
   return ok(`namespace ${namespace}`);
-};
-
-const readConfigured = async ({ connections }: CliContext): Promise<LiveProcessor> => {
-  const stripe = await connections.stripe();
-  return stripe ? { name: "stripe", account: await stripe.readAccount() } : { name: "ledger" };
 };
 
 /** Checks that usage is not held, and that an operator has decided whose workflows a restored, promoted or copied database has. */

@@ -5,9 +5,8 @@ import type { Account } from "../../modules/accounts/accounts.sql.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { findProfile } from "../../modules/accounts/profiles.sql.ts";
 import { SUBSCRIPTION_POLICIES } from "../../modules/accounts/accounts.rules.ts";
-import type { StripeInspector } from "../../modules/billing/stripe/inspectStripe.ts";
+import type { StripeConnection } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import { readCell } from "../../modules/records/cells.sql.ts";
-import { KINDS } from "../../modules/records/owner.rules.ts";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { awaitCachedKeys } from "../apiKeys.ts";
 import { ORGANIZATION, getNamedAccount } from "../accountOptions.ts";
@@ -52,7 +51,7 @@ const requireKnownCustomer = async (
 /** Returns what keeps an organization's usage off its invoices, and stores what Stripe has of its subscription. */
 const listProblemsAtStripe = async (
   { connections, clock }: CliContext,
-  stripe: StripeInspector,
+  stripe: StripeConnection,
   { id, stripeCustomerId: customerId, stripeSubscriptionId: subscriptionId }: OrganizationAtStripe,
 ): Promise<readonly string[]> => {
   if (customerId === null || subscriptionId === null) {
@@ -61,12 +60,8 @@ const listProblemsAtStripe = async (
       : [];
   }
   const db = await connections.database();
-  const problems = await stripe.inspectSubscription(
-    await readCell(db),
-    customerId,
-    subscriptionId,
-    KINDS,
-  );
+  const cell = await readCell(db);
+  const problems = await stripe.inspectSubscription(cell, customerId, subscriptionId);
   // Until the first worker has recorded who bills, nothing depends on the subscription.
   if ((await readDeployment(db)).processor?.name === "stripe") {
     const { refreshSubscription } =

@@ -1,10 +1,8 @@
 import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
-import type { Mode } from "../../modules/records/owner.rules.ts";
 import { formatCsvLine } from "../../runtime/formatRows.ts";
 import { nameOf } from "../../modules/billing/meterEvents.rules.ts";
-import { presentStatement } from "../../modules/billing/presentStatement.rules.ts";
-import { readStatement } from "../../modules/billing/readStatement.ts";
+import { presentStatement, readStatement } from "../../modules/billing/readStatement.ts";
 import type { KindStatement, Statement } from "../../modules/billing/readStatement.ts";
 import {
   describeInvoiceProblem,
@@ -25,18 +23,15 @@ import { escapeUnsafeInLines } from "../output/printable.ts";
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
 
 /** Returns a statement as clients see it, with the differences that operators decide about. */
-export const presentForOperators = (
-  { account, subscription, statements }: Statement,
-  mode: Mode,
-) => {
-  const presented = presentStatement(mode, subscription, statements);
+export const presentForOperators = (read: Statement) => {
+  const presented = presentStatement(read);
   return {
-    account_id: account.id,
-    account_name: account.name,
+    account_id: read.account.id,
+    account_name: read.account.name,
     ...presented,
     statements: presented.statements.map((statement, index) =>
       Object.assign(statement, {
-        open_differences: statements[index]?.openDifferences.map(presentMeterEvent),
+        open_differences: read.statements[index]?.openDifferences.map(presentMeterEvent),
       }),
     ),
   };
@@ -122,7 +117,7 @@ export const defineStatementCommand = (command: Command, context: CliContext): v
       );
       const { statements, subscription } = read;
       if (io.json) {
-        printJson(io, presentForOperators(read, mode));
+        printJson(io, presentForOperators(read));
       } else {
         printSums(io, statements, { isCsv: csv === true });
         for (const statement of statements) {

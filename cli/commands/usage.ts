@@ -6,9 +6,7 @@ import {
   listUsageAttention,
 } from "../../modules/billing/meterEventReports.sql.ts";
 import { USAGE_STATES, needsOperator } from "../../modules/billing/meterEvents.rules.ts";
-import type { UsageState } from "../../modules/billing/meterEvents.rules.ts";
 import { findLastReconciliation } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
-import type { Period } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { parseLimit } from "../arguments.ts";
@@ -22,15 +20,12 @@ import { periodOption, spanOf } from "../timeRange.ts";
 import { addExplainCommand } from "./usageExplain.ts";
 import { addHoldCommand, addResumeCommand } from "./usageHold.ts";
 import { addReconcileCommand } from "./usageReconcile.ts";
-import { addCloseCommand } from "./usageClose.ts";
-import { addRetryCommand } from "./usageRetry.ts";
-
-type OverviewOptions = { readonly org?: string };
+import { addCloseCommand, addRetryCommand } from "./usageRepairs.ts";
 
 /** The exit code is 1 if a person is needed. */
 const showOverview = async (
   { io, connections }: CliContext,
-  { org }: OverviewOptions,
+  { org }: { readonly org?: string },
 ): Promise<void> => {
   const db = await connections.database();
   const accountId = await readAccountFilter(db, org);
@@ -75,35 +70,13 @@ const showOverview = async (
   say(io, "Nothing needs a person.");
 };
 
-type ListOptions = {
-  readonly state?: UsageState;
-  readonly org?: string;
-  readonly period?: Period;
-  readonly limit: number;
-};
-
-const listUsage = async (
-  { io, connections }: CliContext,
-  { state, org, period, limit }: ListOptions,
-): Promise<void> => {
-  const db = await connections.database();
-  const events = await listMeterEvents(db, {
-    state: state ?? null,
-    accountId: await readAccountFilter(db, org),
-    span: spanOf(period),
-    limit: limit + 1,
-  });
-  printEvents(io, events.slice(0, limit));
-  sayIfMore(io, events.length, limit);
-};
-
 const LIST_HELP = `
 States: pending usage is still sent or asked about; failed usage needs a person; closed
 usage is never sent, by a decision or because a document bills it; late usage was
 delivered after its billing period had ended. A difference is what Stripe lacks of what was
 delivered, or has in excess (with a minus sign), and what no event explains.`;
 
-const addListCommand = (parent: Command, context: CliContext): void => {
+const addListCommand = (parent: Command, { io, connections }: CliContext): void => {
   parent
     .command("list")
     .description("List meter events (E5) and differences (D17), latest first")
@@ -112,7 +85,17 @@ const addListCommand = (parent: Command, context: CliContext): void => {
     .addOption(periodOption())
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .addHelpText("after", LIST_HELP)
-    .action((options) => listUsage(context, options));
+    .action(async ({ state, org, period, limit }) => {
+      const db = await connections.database();
+      const events = await listMeterEvents(db, {
+        state: state ?? null,
+        accountId: await readAccountFilter(db, org),
+        span: spanOf(period),
+        limit: limit + 1,
+      });
+      printEvents(io, events.slice(0, limit));
+      sayIfMore(io, events.length, limit);
+    });
 };
 
 const OVERVIEW_HELP = `

@@ -8,7 +8,7 @@ import {
   listUsageAttention,
 } from "../../modules/billing/meterEventReports.sql.ts";
 import type { ListedMeterEvent } from "../../modules/billing/meterEventReports.sql.ts";
-import { retryItem } from "../../modules/billing/reconciliation/retryUsage.ts";
+import { retryEach, usageNotFound } from "../../modules/billing/reconciliation/repairUsage.ts";
 import { nameOf } from "../../modules/billing/meterEvents.rules.ts";
 import { readStatement } from "../../modules/billing/readStatement.ts";
 import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
@@ -18,7 +18,6 @@ import { parseLookup } from "../../modules/support/lookup.rules.ts";
 import { listFoundRegistrations } from "../../modules/support/recordLookups.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
-import type { AccountOption } from "../accountOptions.ts";
 import { parseSearchText } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { openBillingChange } from "../operator.ts";
@@ -37,14 +36,11 @@ import {
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
 import { findUsageName, USAGE_NAME } from "../usageNames.ts";
 import { describeBilling, presentForOperators, printSums } from "./statement.ts";
-import { usageNotFound } from "../../modules/billing/reconciliation/lockUsage.ts";
-
-type ExplainOptions = Partial<AccountOption> & { readonly period: Period | typeof CURRENT };
 
 const explainOrganization = async (
   context: CliContext,
   { id, name, ...account }: Account,
-  { period }: ExplainOptions,
+  period: Period | typeof CURRENT,
 ): Promise<void> => {
   const { io } = context;
   const deps = await openBilling(context);
@@ -57,7 +53,7 @@ const explainOrganization = async (
     subscription_id: account.stripeSubscriptionId,
   };
   const shown = attention.map(presentAttention);
-  printResult(io, { ...presentForOperators(read, "live"), ...fields, attention: shown }, () => {
+  printResult(io, { ...presentForOperators(read), ...fields, attention: shown }, () => {
     printFields(io, { organization: `${name} (${id})`, ...fields });
     io.stdout.write("\n");
     printSums(io, read.statements);
@@ -82,8 +78,9 @@ const planFailed = async (
   const name = nameOf(event);
   const mend = failure === "refused" ? mendingCommand({ accountId, reason }) : null;
   const deps = await openBillingChange(context, {});
-  const { retry } = await retryItem(deps, id, { isDryRun: true });
-  if (typeof retry !== "string") {
+  const [item] = await retryEach(deps, [id], { isDryRun: true });
+  const retry = item?.retry;
+  if (retry instanceof Error) {
     return [`A retry is refused: ${retry.message}.`];
   }
   if (retry === "ask") {
@@ -91,6 +88,9 @@ const planFailed = async (
       `Have Stripe asked whether it has it; what it lacks is sent: impact usage retry ${name}`,
       `If it stays unclear, look at Stripe, and answer: impact usage retry ${name} --delivered, or --absent`,
     ];
+  }
+  if (retry === "wait") {
+    return [`Have it sent as soon as Stripe has its usage: impact usage retry ${name}`];
   }
   const sent = counted(Math.abs(units), "unit");
   return [
@@ -192,26 +192,6 @@ const explainRegistration = async (context: CliContext, id: string): Promise<voi
   printExplained(context.io, fields, plan, events);
 };
 
-const explain = async (
-  context: CliContext,
-  text: string,
-  options: ExplainOptions,
-): Promise<void> => {
-  const db = await context.connections.database();
-  const name = await findUsageName(db, text, await readAccountFilter(db, options.org));
-  switch (name.kind) {
-    case "organization":
-      return explainOrganization(context, name.account, options);
-    case "event":
-      return explainEvent(context, name.id);
-    case "registrations":
-      for (const [index, id] of name.ids.entries()) {
-        context.io.stdout.write(index === 0 ? "" : "\n");
-        await explainRegistration(context, id);
-      }
-  }
-};
-
 const EXPLAIN_HELP = `
 For an organization: what was registered, refunded, reported and invoiced, and what is open,
 with the next commands. For an event, a difference, a registration or an order:
@@ -229,5 +209,19 @@ export const addExplainCommand = (parent: Command, context: CliContext): void =>
     )
     .addOption(accountOption())
     .addHelpText("after", EXPLAIN_HELP)
-    .action((text, options) => explain(context, text, options));
+    .action(async (text, { org, period }) => {
+      const db = await context.connections.database();
+      const name = await findUsageName(db, text, await readAccountFilter(db, org));
+      switch (name.kind) {
+        case "organization":
+          return explainOrganization(context, name.account, period);
+        case "event":
+          return explainEvent(context, name.id);
+        case "registrations":
+          for (const [index, id] of name.ids.entries()) {
+            context.io.stdout.write(index === 0 ? "" : "\n");
+            await explainRegistration(context, id);
+          }
+      }
+    });
 };

@@ -2,16 +2,11 @@ import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import { describeHold } from "../../modules/billing/deployment.rules.ts";
 import { holdUsage, readRestoreProgress, resumeUsage } from "../../modules/billing/holdUsage.ts";
-import type {
-  KnownHistory,
-  RestoreProgress,
-  ResumedUsage,
-} from "../../modules/billing/holdUsage.ts";
+import type { RestoreProgress, ResumedUsage } from "../../modules/billing/holdUsage.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { parseReason } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { openChange, operatorName, operatorOption, withAudit } from "../operator.ts";
-import type { ChangeOptions } from "../operator.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { printResult, printText, snakeCased } from "../output/print.ts";
 
@@ -67,19 +62,9 @@ const listSteps = (
   ];
 };
 
-type ResumeOptions = ChangeOptions & {
-  readonly nothingWasLost?: true;
-  readonly afterRestore?: true;
-  readonly asCopy?: true;
-  readonly dryRun?: true;
-};
-
-const historyOf = ({ nothingWasLost, afterRestore, asCopy }: ResumeOptions): KnownHistory | null =>
-  nothingWasLost ? "nothing_lost" : afterRestore ? "restored" : asCopy ? "copy" : null;
-
 const describeResumption = (
   { hold, doubtedUntil, copy }: ResumedUsage,
-  { dryRun, nothingWasLost }: ResumeOptions,
+  { dryRun, nothingWasLost }: { readonly dryRun?: true; readonly nothingWasLost?: true },
 ): string => {
   if (hold === null) {
     return "Usage is not held.";
@@ -91,31 +76,6 @@ const describeResumption = (
   return doubtedUntil === null
     ? `${ended}. The workers send usage within 30 seconds${nothingWasLost ? ", and nothing is asked about" : ""}.`
     : `${ended}. Stripe is asked about usage from before ${formatTime(doubtedUntil)} before that is sent.`;
-};
-
-const resume = async (context: CliContext, options: ResumeOptions): Promise<void> => {
-  const { io } = context;
-  const isDryRun = options.dryRun === true;
-  const deps = await openChange(context, options);
-  const resumed = await resumeUsage(deps, { history: historyOf(options), isDryRun });
-  const { hold, doubtedUntil, copy } = resumed;
-  // A hold that an operator had set has nothing to do with an earlier restore.
-  const progress = hold === null || doubtedUntil !== null ? await readRestoreProgress(deps) : null;
-  const resuming = `impact usage resume${options.afterRestore ? " --after-restore" : ""}`;
-  const steps = progress === null ? [] : listSteps(progress, resuming);
-  const result = {
-    ended_hold: hold,
-    doubted_until: doubtedUntil,
-    dry_run: isDryRun,
-    copy: copy && snakeCased(copy),
-    steps,
-  };
-  printResult(io, result, () => {
-    printText(io, describeResumption(resumed, options));
-    for (const { state, text } of steps) {
-      printText(io, `${`[${state}]`.padEnd(7)} ${text}`);
-    }
-  });
 };
 
 const RESUME_HELP = `
@@ -131,6 +91,7 @@ which is never the original's live Stripe account; and all webhook endpoints are
 it before you start any program with the copy.`;
 
 export const addResumeCommand = (parent: Command, context: CliContext): void => {
+  const { io } = context;
   withAudit(
     parent
       .command("resume")
@@ -151,5 +112,36 @@ export const addResumeCommand = (parent: Command, context: CliContext): void => 
       .option("--dry-run", "show what would be done"),
   )
     .addHelpText("after", RESUME_HELP)
-    .action((options) => resume(context, options));
+    .action(async (options) => {
+      const isDryRun = options.dryRun === true;
+      const deps = await openChange(context, options);
+      const { nothingWasLost, afterRestore, asCopy } = options;
+      const history = nothingWasLost
+        ? "nothing_lost"
+        : afterRestore
+          ? "restored"
+          : asCopy
+            ? "copy"
+            : null;
+      const resumed = await resumeUsage(deps, { history, isDryRun });
+      const { hold, doubtedUntil, copy } = resumed;
+      // A hold that an operator had set has nothing to do with an earlier restore.
+      const progress =
+        hold === null || doubtedUntil !== null ? await readRestoreProgress(deps) : null;
+      const resuming = `impact usage resume${afterRestore ? " --after-restore" : ""}`;
+      const steps = progress === null ? [] : listSteps(progress, resuming);
+      const result = {
+        ended_hold: hold,
+        doubted_until: doubtedUntil,
+        dry_run: isDryRun,
+        copy: copy && snakeCased(copy),
+        steps,
+      };
+      printResult(io, result, () => {
+        printText(io, describeResumption(resumed, options));
+        for (const { state, text } of steps) {
+          printText(io, `${`[${state}]`.padEnd(7)} ${text}`);
+        }
+      });
+    });
 };

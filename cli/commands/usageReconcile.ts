@@ -1,6 +1,6 @@
 import type { Command } from "@commander-js/extra-typings";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
-import { openBilling } from "../context.ts";
+import { openBilling, readConfigured } from "../context.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { say } from "../io.ts";
@@ -39,8 +39,7 @@ const compare = async (context: CliContext, { org }: { readonly org?: string }) 
   const deps = { ...(await openBilling(context)), bulkDb: await connections.bulkDatabase() };
   if ((await readDeployment(db)).processor?.name === "stripe") {
     // A wrong key is not recorded as a comparison that failed.
-    const account = await deps.billing.findStripeAccount();
-    await requireProcessor(db, account === null ? { name: "ledger" } : { name: "stripe", account });
+    await requireProcessor(db, await readConfigured(context));
   }
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   const { span, streams, drifting } = await reconcileUsage(deps, { accountId }, signal);

@@ -22,13 +22,8 @@ export const presentMeterEvent = ({
   item: nameOf({ id, failure: event.failure }),
   state: event.state,
   account_name: event.accountName,
-  kind: event.kind,
-  mode: event.mode,
-  quantity: event.quantity,
   at: timeOf(second),
   reason: lastError,
-  is_late: event.isLate,
-  document_reference: event.documentReference,
   waits_for: waitsFor === null ? null : `E${waitsFor}`,
   ...snakeCased(event),
 });

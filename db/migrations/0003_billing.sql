@@ -190,19 +190,8 @@ CREATE TABLE billing_period (
 CREATE TABLE stripe_subscription (
   account_id uuid PRIMARY KEY REFERENCES account,
   subscription_id text NOT NULL,
-  -- Stripe's own word, or 'missing' if Stripe does not know the subscription.
-  status text NOT NULL,
-  -- How collection is paused, in Stripe's own word; NULL if it is not.
-  paused_by text,
-  -- The present or latest trial.
-  trial_starts_at timestamptz,
-  trial_ends_at timestamptz,
-  -- The kinds that it has a price for.
-  metered_kinds text[] NOT NULL,
-  -- What a unit of each kind costs; null where that is not the same for each unit.
-  unit_prices jsonb NOT NULL,
-  -- Null if the prices of donations are not configured.
-  has_donation_items boolean,
+  -- `SubscriptionState` in modules/billing/subscriptions.rules.ts, without its customer and its periods, which are in billing_period.
+  state jsonb NOT NULL,
   read_at timestamptz NOT NULL
 );
 

@@ -40,7 +40,7 @@ const callerRow = z.strictObject({
   fractionalCounting: z.boolean(),
   /** The subscription that live registrations depend on; null without the policy `suspend`, and in test mode. */
   suspendingSubscription: z
-    .strictObject({
+    .object({
       status: z.string(),
       pausedBy: z.string().nullable(),
       meteredKinds: z.array(kindColumn),
@@ -79,11 +79,7 @@ export const listCallers = async (
         api_key.expires_at AS "expiresAt",
         api_key.last_used_at AS "lastUsedAt",
         account.fractional_counting AS "fractionalCounting",
-        CASE WHEN stripe_subscription.account_id IS NOT NULL THEN json_build_object(
-          'status', stripe_subscription.status,
-          'pausedBy', stripe_subscription.paused_by,
-          'meteredKinds', stripe_subscription.metered_kinds
-        ) END AS "suspendingSubscription",
+        stripe_subscription.state AS "suspendingSubscription",
         EXISTS (
           SELECT FROM account_limit WHERE account_limit.account_id = account.id AND account_limit.mode = api_key.mode
         ) AS "isLimited"

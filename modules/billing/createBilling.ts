@@ -5,7 +5,7 @@ import type { Mode } from "../records/owner.rules.ts";
 import type { ProcessorName, BillingTarget } from "./usage.rules.ts";
 import type { BillingProcessor, StripeConnection } from "./stripe/createStripeProcessor.ts";
 import { ProcessorMismatchError, ProcessorUnavailableError } from "./processor.ts";
-import type { StripeAccount, LiveProcessor } from "./deployment.rules.ts";
+import type { LiveProcessor } from "./deployment.rules.ts";
 import { decideProcessor } from "./deployment.rules.ts";
 import { lockDeployment, recordProcessor } from "./deployment.sql.ts";
 import { requestSubscriptionReads } from "./processorEvents/processorEvents.sql.ts";
@@ -54,9 +54,6 @@ export const createBilling = ({
   return {
     /** Null if Stripe is not configured. */
     stripe,
-    /** Returns the account of Stripe's key; null if Stripe is not configured. */
-    findStripeAccount: (): Promise<StripeAccount | null> =>
-      connection ? connection.readAccount() : Promise.resolve(null),
     /**
      * Returns the processor of an account's new usage and donations in a mode. Test mode always uses the built-in ledger.
      * Live usage of an account with a Stripe customer is Stripe's even if Stripe is not configured: usage in the ledger

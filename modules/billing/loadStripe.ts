@@ -1,33 +1,24 @@
 import type { ReadWebhook } from "./stripe/createWebhookReader.ts";
-import type { StripeConnection, StripeOptions } from "./stripe/createStripeProcessor.ts";
-import type { StripeInspector } from "./stripe/inspectStripe.ts";
+import type { StripeConnection } from "./stripe/createStripeProcessor.ts";
 import type { Config } from "../../runtime/config/config.ts";
 
 /*
  * Stripe's library is 218 modules, which take 0.1 s CPU to load. Programs that do not call Stripe start without them.
  */
 
-/** Returns how to call Stripe; null if live usage goes to the built-in ledger. */
-const optionsOf = ({
+/** Returns null if Stripe is not configured: live usage goes to the built-in ledger. */
+export const loadStripe = async ({
   STRIPE_SECRET_KEY: secretKey,
   STRIPE_API_BASE: apiBase,
   STRIPE_DONATION_FLAT_PRICE: flat,
   STRIPE_DONATION_METERED_PRICE: metered,
-}: Config): StripeOptions | null => {
+}: Config): Promise<StripeConnection | null> => {
+  if (secretKey === undefined) {
+    return null;
+  }
+  const { connectStripe } = await import("./stripe/createStripeProcessor.ts");
   const donationPrices = flat === undefined || metered === undefined ? null : { flat, metered };
-  return secretKey === undefined ? null : { secretKey, apiBase, donationPrices };
-};
-
-/** Returns null if Stripe is not configured. */
-export const loadStripe = async (config: Config): Promise<StripeConnection | null> => {
-  const options = optionsOf(config);
-  return options && (await import("./stripe/createStripeProcessor.ts")).connectStripe(options);
-};
-
-/** Returns null if Stripe is not configured. */
-export const loadStripeInspector = async (config: Config): Promise<StripeInspector | null> => {
-  const options = optionsOf(config);
-  return options && (await import("./stripe/inspectStripe.ts")).createStripeInspector(options);
+  return connectStripe({ secretKey, apiBase, donationPrices });
 };
 
 /** Returns null if Stripe sends no webhooks. */

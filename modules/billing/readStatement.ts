@@ -1,13 +1,17 @@
+import type { z } from "zod";
 import type { Account } from "../accounts/accounts.sql.ts";
 import type { SumsByDay } from "./statements.sql.ts";
 import { sumUsageByDay } from "./statements.sql.ts";
 import { KINDS } from "../records/owner.rules.ts";
-import type { AccountMode, Kind, Owner } from "../records/owner.rules.ts";
+import type { AccountMode, Kind, Mode, Owner } from "../records/owner.rules.ts";
+import type { statementJson } from "./statementJson.rules.ts";
+import { timeOf } from "./usage.rules.ts";
 import type { Period } from "./usage.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { getOrganization } from "../accounts/getAccount.ts";
 import { listInvoicedUsage } from "./invoices/invoicedUsage.sql.ts";
+import { describeInvoiceProblem } from "./invoices/invoiceReports.rules.ts";
 import type { InvoicedUsage } from "./invoices/invoiceReports.rules.ts";
 import { listMeterEvents } from "./meterEventReports.sql.ts";
 import type { ListedMeterEvent } from "./meterEventReports.sql.ts";
@@ -31,6 +35,7 @@ export type KindStatement = SumsByDay & {
 
 export type Statement = {
   readonly account: Account;
+  readonly mode: Mode;
   /** As it was last read; null in test mode and without one. */
   readonly subscription: KnownSubscription | null;
   readonly statements: readonly KindStatement[];
@@ -92,5 +97,38 @@ export const readStatement = async (
       ),
     });
   }
-  return { account, subscription, statements };
+  return { account, mode: owner.mode, subscription, statements };
 };
+
+const presentPeriod = ({ start, end }: Period) => ({
+  start: start.toISOString(),
+  end: end.toISOString(),
+});
+
+/** Returns a statement as clients see it. */
+export const presentStatement = ({
+  mode,
+  subscription,
+  statements,
+}: Statement): z.output<typeof statementJson> => ({
+  mode,
+  subscription: subscription && {
+    status: subscription.status,
+    paused: subscription.pausedBy,
+    trial: subscription.trial && presentPeriod(subscription.trial),
+  },
+  statements: statements.map(({ kind, period, total, days, invoiced }) => ({
+    kind,
+    period: presentPeriod(period),
+    ...total,
+    days: [...days],
+    unit_price: subscription?.unitPrices[kind] ?? null,
+    invoices: invoiced.map((usage) => ({
+      number: usage.invoiceNumber,
+      period: presentPeriod({ start: timeOf(usage.start), end: timeOf(usage.end) }),
+      invoiced: usage.quantity,
+      reported: usage.delivered,
+      problem: describeInvoiceProblem(usage),
+    })),
+  })),
+});

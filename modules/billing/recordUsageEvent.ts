@@ -15,8 +15,10 @@ export const recordUsageEvent = async (
   after: MeterEventState,
   now: Date,
 ): Promise<void> => {
-  // An open difference is nothing that a client has registered, or refunded.
-  const type = before.failure === "difference" ? null : usageEventOf(before.state, after);
+  const { failure, state } = before;
+  // Of an open difference, and of a refund that waits for its usage, no client was told.
+  const isUnknown = failure === "difference" || failure === "waits_for_usage";
+  const type = isUnknown ? null : usageEventOf(state, after);
   if (type !== null) {
     await recordEvent(transaction, before, now, {
       type,

@@ -49,8 +49,8 @@ export const readDonor = (
           AND reported.subscription_id = subscription.subscription_id
           AND reported.read_at >= subscription.verified_at
           AND (
-            reported.status <> ALL(${sql.array([...ACTIVE_STATUSES], "text")})
-            OR reported.has_donation_items IS false
+            reported.state ->> 'status' <> ALL(${sql.array([...ACTIVE_STATUSES], "text")})
+            OR reported.state -> 'hasDonationItems' = 'false'
           )
       ) AS "hasEnded",
       ARRAY(SELECT known.key FROM ${knownKeys(owner, "donate", keys)}) AS "knownKeys",

@@ -72,7 +72,7 @@ const presentUsage = (
     state === "not_billed" ? null : periodOf(accountBilling, processor, kind, createdAt);
   const { invoiceNumber, uninvoicedReason } =
     state === "reported" || state === "corrected"
-      ? findInvoiceOf({ kind, createdAt, isLate }, accountBilling)
+      ? findInvoiceOf({ kind, createdAt, isLate }, accountBilling.invoiced, accountBilling.trial)
       : { invoiceNumber: null, uninvoicedReason: null };
   return {
     registration_id: shownIdOf(usage),

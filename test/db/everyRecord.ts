@@ -127,8 +127,8 @@ const insertTheRest = async (db: DatabasePool, accountId: string): Promise<void>
       "void",
     )`INSERT INTO stripe_customer (customer_id, read_at) VALUES ('cus_1', ${NOW})`,
     sql.typeAlias("void")`
-      INSERT INTO stripe_subscription (account_id, subscription_id, status, metered_kinds, unit_prices, read_at)
-      VALUES (${accountId}, 'sub_1', 'active', ARRAY['tree'], '{}', ${NOW})
+      INSERT INTO stripe_subscription (account_id, subscription_id, state, read_at)
+      VALUES (${accountId}, 'sub_1', '{"status": "active", "meteredKinds": ["tree"]}', ${NOW})
     `,
     sql.typeAlias("void")`
       INSERT INTO billing_period (account_id, kind, subscription_id, starts_at, ends_at, read_at)

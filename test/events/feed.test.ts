@@ -3,7 +3,7 @@ import { listFailedEvents } from "../billing/listFailedEvents.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import type { EventType } from "../../modules/events/events.rules.ts";
-import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
+import { closeUsage } from "../../modules/billing/reconciliation/repairUsage.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { idIn } from "../api/contract.ts";
@@ -115,11 +115,7 @@ test("usage that fails and is retried is two events, and closing it or a refund 
   double.control.addFault(REFUSED);
   await register(5);
   await drain();
-  await closeUsage(deps, await listFailedEvents(deps.db, stream), {
-    document: null,
-    expectedUnits: null,
-    isDryRun: false,
-  });
+  await closeUsage(deps, await listFailedEvents(deps.db, stream), { document: null });
   t.deepEqual(await read(), [...recovered, ["usage.failed", 5]]);
 });
 

@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { listFailedEvents } from "../billing/listFailedEvents.ts";
-import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
+import { closeUsage } from "../../modules/billing/reconciliation/repairUsage.ts";
 import { refreshSubscription } from "../../modules/billing/processorEvents/readSubscription.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
@@ -76,11 +76,7 @@ test("usage that the processor refused is failed, and closed once the operator d
   const waiting = await register(4);
 
   t.is((await read(bad)).body["state"], "failed");
-  await closeUsage(deps, await listFailedEvents(deps.db, stream), {
-    document: null,
-    expectedUnits: null,
-    isDryRun: false,
-  });
+  await closeUsage(deps, await listFailedEvents(deps.db, stream), { document: null });
   t.is((await read(bad)).body["state"], "closed");
   t.deepEqual(await list(""), [
     [waiting, "pending"],

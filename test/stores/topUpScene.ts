@@ -9,7 +9,7 @@ import { createWebhookReader } from "../../modules/billing/stripe/createWebhookR
 import { listBalanceEntries } from "../../modules/stores/balances.sql.ts";
 import { creditTopUp, creditTopUps } from "../../modules/stores/creditTopUps.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { callDouble } from "../stripeDouble/doubleScene.ts";
+import { callDouble } from "../stripeDouble/callDouble.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { changeBalance } from "../../modules/stores/changeBalance.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
-import { callDouble } from "../stripeDouble/doubleScene.ts";
+import { callDouble } from "../stripeDouble/callDouble.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { updateStore } from "../../modules/stores/manageStores.ts";
@@ -224,7 +224,7 @@ test("a repeated Idempotency-Key returns the same page, also at the same time an
   const headers = { "Idempotency-Key": "june" };
   const body = { amount_dollars: 20 };
   // Stripe rejects the requests that arrive meanwhile.
-  control.addFault({ kind: "slow", delayMs: 300, path: "/v1/checkout/sessions" });
+  control.changeSettings({ latencyMs: 300 });
 
   const responses = await Promise.all(
     Array.from({ length: 10 }, (_, index) =>

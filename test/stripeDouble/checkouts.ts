@@ -14,30 +14,11 @@ const requireUrl = (param: string, url: string | undefined): void => {
   }
 };
 
-const statusOf = ({ clock }: State, { isComplete, expiresAt }: StoredCheckout) => {
-  if (isComplete) {
-    return "complete";
-  }
-  return clock.now() >= expiresAt ? "expired" : "open";
-};
-
-const present = (state: State, session: StoredCheckout) => {
-  const status = statusOf(state, session);
-  return {
-    id: session.id,
-    object: "checkout.session",
-    mode: "payment",
-    created: session.created,
-    expires_at: session.expiresAt,
-    status,
-    payment_status: session.isPaid ? "paid" : "unpaid",
-    url: status === "open" ? `https://checkout.stripe.com/c/pay/${session.id}` : null,
-    amount_total: session.amount,
-    currency: session.currency,
-    client_reference_id: session.reference,
-    metadata: session.metadata,
-    payment_intent: session.paymentId,
-  };
+const present = ({ clock }: State, session: StoredCheckout) => {
+  const isExpired = clock.now() >= session.expires_at;
+  const status = session.payment_intent !== null ? "complete" : isExpired ? "expired" : "open";
+  const url = status === "open" ? `https://checkout.stripe.com/c/pay/${session.id}` : null;
+  return { ...session, object: "checkout.session", mode: "payment", status, url };
 };
 
 export const createCheckout = (state: State, request: Requests["checkoutCreate"]): object => {
@@ -64,14 +45,13 @@ export const createCheckout = (state: State, request: Requests["checkoutCreate"]
   const session: StoredCheckout = {
     id: state.nextId("cs_test"),
     created,
-    expiresAt: created + LIFETIME_SECONDS,
-    amount,
+    expires_at: created + LIFETIME_SECONDS,
+    amount_total: amount,
     currency: price.currency,
-    reference: request.client_reference_id ?? null,
+    client_reference_id: request.client_reference_id ?? null,
     metadata: request.metadata ?? {},
-    paymentId: null,
-    isComplete: false,
-    isPaid: false,
+    payment_intent: null,
+    payment_status: "unpaid",
   };
   state.checkouts.set(session.id, session);
   return present(state, session);
@@ -102,21 +82,21 @@ export const listCheckouts = (
  */
 export const payCheckout = (state: State, id: string, isDelayed: boolean): string => {
   const session = findBy(state.checkouts, "checkout.session", id, 404);
-  if (statusOf(state, session) !== "open") {
-    throw new Error(`The Checkout session ${id} is ${statusOf(state, session)}.`);
+  const { status } = present(state, session);
+  if (status !== "open") {
+    throw new Error(`The Checkout session ${id} is ${status}.`);
   }
-  session.isComplete = true;
-  session.isPaid = !isDelayed;
-  session.paymentId = state.nextId("pi");
+  session.payment_intent = state.nextId("pi");
+  session.payment_status = isDelayed ? "unpaid" : "paid";
   return "checkout.session.completed";
 };
 
 /** Ends a delayed payment, and returns the type of the event that Stripe sends. */
 export const settleCheckout = (state: State, id: string, succeeds: boolean): string => {
   const session = findBy(state.checkouts, "checkout.session", id, 404);
-  if (!session.isComplete || session.isPaid) {
+  if (session.payment_intent === null || session.payment_status === "paid") {
     throw new Error(`The Checkout session ${id} has no delayed payment.`);
   }
-  session.isPaid = succeeds;
+  session.payment_status = succeeds ? "paid" : "unpaid";
   return `checkout.session.async_payment_${succeeds ? "succeeded" : "failed"}`;
 };

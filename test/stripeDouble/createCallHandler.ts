@@ -44,11 +44,7 @@ export const createCallHandler = ({
   readonly faults: Faults;
   readonly observations: Observations;
   readonly secretKey: string;
-}): ((
-  request: IncomingMessage,
-  response: ServerResponse,
-  call: { readonly path: string; readonly form: string },
-) => Promise<void>) => {
+}) => {
   const idempotency = createIdempotencyStore(state.clock);
   const locks = new Set<string>();
 
@@ -73,9 +69,7 @@ export const createCallHandler = ({
       locks.add(lock);
     }
     try {
-      await (fault?.kind === "hold"
-        ? untilReleased()
-        : delay(state.settings.latencyMs + (fault?.delayMs ?? 0)));
+      await (fault?.kind === "hold" ? untilReleased() : delay(state.settings.latencyMs));
       return jsonResponse(200, execute());
     } finally {
       if (lock !== undefined) {
@@ -158,7 +152,11 @@ export const createCallHandler = ({
         });
   };
 
-  return async (request, response, call) => {
+  return async (
+    request: IncomingMessage,
+    response: ServerResponse,
+    call: { readonly path: string; readonly form: string },
+  ): Promise<void> => {
     const { method = "GET" } = request;
     const fault = faults.take({ method, ...call });
     const result = await respond(request, call, fault).catch((error: unknown) =>

@@ -3,7 +3,9 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { stageDouble } from "./doubleScene.ts";
+import type { ExecutionContext } from "ava";
+import { setUpStripe } from "../billing/stripe/stripeSetup.ts";
+import { callDouble } from "./callDouble.ts";
 
 /*
  * What the double refuses, as Stripe does. What it accepts is proven by the tests of billing, which compare it with what the
@@ -18,6 +20,23 @@ type Parameters = Readonly<Record<string, string>>;
 
 const CUSTOMER = "payload[stripe_customer_id]";
 const VALUE = "payload[value]";
+
+/** Starts a double with one subscriber, and returns how a test calls it. */
+const stageDouble = async (t: ExecutionContext) => {
+  const { double, customer, ...setup } = await setUpStripe(t);
+  const call = callDouble.bind(null, double);
+  /** Sends an event of one tree with changed or added parameters; "" omits a parameter. */
+  const sendEvent = (changes: Parameters = {}, headers: Parameters = {}) => {
+    const parameters = Object.entries({
+      event_name: "impact_tree_planted",
+      [CUSTOMER]: customer.customerId,
+      [VALUE]: "1",
+      ...changes,
+    }).filter(([, value]) => value !== "");
+    return call("POST", "/v1/billing/meter_events", Object.fromEntries(parameters), headers);
+  };
+  return { ...setup, double, control: double.control, call, sendEvent };
+};
 
 const EVENTS: readonly (readonly [changes: Parameters, status: number, message?: RegExp])[] = [
   [{ quantity: "1" }, 400, /unknown parameter: quantity/u],

@@ -7,7 +7,7 @@ import type { HttpResponse } from "./responses.ts";
  * - `drop`: the connection is reset without a response.
  * - `truncate`: the connection is reset in the middle of the response.
  * - `hang`: there is never a response.
- * - `slow`: the normal response after `delayMs`. `hold`: the normal response after `release` is called.
+ * - `hold`: the normal response after `release` is called.
  * - `rate_limit`, `lock_timeout`: 429s.
  * - `server_error`: a 500 that may be retried. `server_error_saved`: a 500 that its idempotency key repeats for 24 hours.
  * - `bad_gateway`: a 502 in HTML. `broken_json`: a 200 with an incomplete body.
@@ -19,7 +19,6 @@ export type Fault = {
     | "drop"
     | "truncate"
     | "hang"
-    | "slow"
     | "hold"
     | "rate_limit"
     | "lock_timeout"
@@ -38,7 +37,6 @@ export type Fault = {
   readonly method?: string;
   /** Affects only calls whose parameters contain this text: a customer, an identifier, a meter's event name. */
   readonly mentioning?: string;
-  readonly delayMs?: number;
   readonly code?: string;
   readonly status?: number;
   readonly headers?: Readonly<Record<string, string>>;
@@ -52,32 +50,25 @@ export const REFUSED: Fault = {
   body: { error: { type: "invalid_request_error", message: "Refused for the test." } },
 };
 
-/** Returns the error of a fault as Stripe's API presents it. */
-const errorOf = (status: number, error: object, headers: HttpResponse["headers"] = {}) =>
-  jsonResponse(status, { error }, headers);
+const tooMany = (code: string, message: string): HttpResponse =>
+  jsonResponse(429, { error: { type: "invalid_request_error", code, message } });
+
+const failure = (mayRetry: boolean): HttpResponse =>
+  jsonResponse(
+    500,
+    { error: { type: "api_error", message: "An unknown error occurred." } },
+    { "stripe-should-retry": String(mayRetry) },
+  );
 
 /** The responses that replace the normal one. The other faults affect only the timing or the connection. */
 const REPLACEMENTS: Partial<Record<Fault["kind"], HttpResponse>> = {
-  rate_limit: errorOf(429, {
-    type: "invalid_request_error",
-    code: "rate_limit",
-    message: "Request rate limit exceeded.",
-  }),
-  lock_timeout: errorOf(429, {
-    type: "invalid_request_error",
-    code: "lock_timeout",
-    message: "This object cannot be accessed right now because another request is using it.",
-  }),
-  server_error: errorOf(
-    500,
-    { type: "api_error", message: "An unknown error occurred." },
-    { "stripe-should-retry": "true" },
+  rate_limit: tooMany("rate_limit", "Request rate limit exceeded."),
+  lock_timeout: tooMany(
+    "lock_timeout",
+    "This object cannot be accessed right now because another request is using it.",
   ),
-  server_error_saved: errorOf(
-    500,
-    { type: "api_error", message: "An unknown error occurred." },
-    { "stripe-should-retry": "false" },
-  ),
+  server_error: failure(true),
+  server_error_saved: failure(false),
   bad_gateway: {
     status: 502,
     headers: { "content-type": "text/html" },
@@ -95,23 +86,21 @@ export const faultResponse = ({ kind, status, headers, body }: Fault): HttpRespo
       }
     : (REPLACEMENTS[kind] ?? null);
 
-export type Faults = {
-  readonly add: (fault: Fault) => void;
-  readonly clear: () => void;
-  /** Returns the first fault that affects the call, and counts the call against its `times`. */
-  readonly take: (call: { method: string; path: string; form: string }) => Fault | null;
-};
-
-export const createFaults = (): Faults => {
+export const createFaults = () => {
   let active: { fault: Fault; left: number }[] = [];
   return {
-    add: (fault) => {
+    add: (fault: Fault): void => {
       active.push({ fault, left: fault.times ?? 1 });
     },
-    clear: () => {
+    clear: (): void => {
       active = [];
     },
-    take: ({ method, path, form }) => {
+    /** Returns the first fault that affects the call, and counts the call against its `times`. */
+    take: ({
+      method,
+      path,
+      form,
+    }: Readonly<Record<"method" | "path" | "form", string>>): Fault | null => {
       const entry = active.find(
         ({ fault, left }) =>
           left > 0 &&
@@ -127,3 +116,5 @@ export const createFaults = (): Faults => {
     },
   };
 };
+
+export type Faults = ReturnType<typeof createFaults>;

@@ -10,23 +10,12 @@ type Entry = {
 
 const RETENTION_SECONDS = 24 * 3600;
 
-export type IdempotencyStore = {
-  /**
-   * Returns the stored response, or null if the caller is to execute the request.
-   * @param request the path and parameters, which must be the same in every request with the key
-   * @throws ErrorResponse if the key was used for another request or is in use
-   */
-  readonly begin: (key: string, request: string) => HttpResponse | null;
-  readonly save: (key: string, response: HttpResponse) => void;
-  /** Forgets a key whose request was rejected before it was executed. */
-  readonly abandon: (key: string) => void;
-};
-
 /** Stores the first response of each idempotency key for 24 hours, 500s included. */
-export const createIdempotencyStore = (clock: Clock): IdempotencyStore => {
+export const createIdempotencyStore = (clock: Clock) => {
   const entries = new Map<string, Entry>();
   return {
-    begin: (key, request) => {
+    /** Returns the stored response, or null if the caller is to execute the request: its path and parameters. */
+    begin: (key: string, request: string): HttpResponse | null => {
       if (key.length > 255) {
         throw invalid("The idempotency key is longer than 255 characters.");
       }
@@ -51,14 +40,13 @@ export const createIdempotencyStore = (clock: Clock): IdempotencyStore => {
       }
       return entry.response;
     },
-    save: (key, response) => {
+    save: (key: string, response: HttpResponse): void => {
       const entry = entries.get(key);
       if (entry) {
         entry.response = response;
       }
     },
-    abandon: (key) => {
-      entries.delete(key);
-    },
+    /** Forgets a key whose request was rejected before it was executed. */
+    abandon: (key: string) => entries.delete(key),
   };
 };

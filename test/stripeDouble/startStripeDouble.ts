@@ -4,7 +4,6 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { text } from "node:stream/consumers";
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
-import type { Clock } from "../../runtime/clock.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import type { Billing } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
@@ -12,7 +11,6 @@ import { listen } from "../support/server.ts";
 import { createCallHandler } from "./createCallHandler.ts";
 import type { Observations } from "./createCallHandler.ts";
 import { createControl } from "./createControl.ts";
-import type { Control } from "./createControl.ts";
 import { createFaults } from "./faults.ts";
 import { jsonResponse } from "./responses.ts";
 import type { HttpResponse } from "./responses.ts";
@@ -20,25 +18,6 @@ import { createState } from "./state.ts";
 import type { Settings } from "./state.ts";
 
 const CONTROL_PATH = "/_double/";
-
-export type StripeDouble = {
-  readonly url: string;
-  readonly secretKey: string;
-  /** How the service connects to it. */
-  readonly stripe: { readonly apiBase: string; readonly secretKey: string };
-  /** The same as settings. */
-  readonly env: { readonly STRIPE_API_BASE: string; readonly STRIPE_SECRET_KEY: string };
-  /** Returns billing through it, which has been prepared. */
-  readonly openBilling: (
-    db: DatabasePool,
-    options?: Partial<Parameters<typeof connectStripe>[0]>,
-  ) => Promise<Billing>;
-  /** Shows the double's time. */
-  readonly clock: Clock;
-  readonly control: Control;
-  /** Ends it before the test does. */
-  readonly close: () => Promise<void>;
-};
 
 export type StripeDoubleOptions = Partial<Settings> & {
   readonly port?: number;
@@ -53,7 +32,7 @@ export type StripeDoubleOptions = Partial<Settings> & {
 export const startStripeDouble = async (
   t: Pick<ExecutionContext, "teardown">,
   { port = 0, secretKey = "sk_test_double", ...settings }: StripeDoubleOptions = {},
-): Promise<StripeDouble> => {
+) => {
   const state = createState({
     summaryDelaySeconds: 0,
     gracePeriodSeconds: 3600,
@@ -110,16 +89,24 @@ export const startStripeDouble = async (
   return {
     url,
     secretKey,
+    /** How the service connects to it. */
     stripe,
-    openBilling: async (db, options = {}) => {
+    /** Returns billing through it, which has been prepared. */
+    openBilling: async (
+      db: DatabasePool,
+      options: Partial<Parameters<typeof connectStripe>[0]> = {},
+    ): Promise<Billing> => {
       const billing = createBilling({ db, stripe: connectStripe({ ...stripe, ...options }) });
       await billing.prepare();
       return billing;
     },
+    /** The same as settings. */
     env: { STRIPE_API_BASE: url, STRIPE_SECRET_KEY: secretKey },
+    /** Shows the double's time. */
     clock: { now: () => new Date(control.now() * 1000) },
     control,
-    close: async () => {
+    /** Ends it before the test does. */
+    close: async (): Promise<void> => {
       const closed = once(server, "close");
       server.close();
       server.closeAllConnections();
@@ -127,3 +114,5 @@ export const startStripeDouble = async (
     },
   };
 };
+
+export type StripeDouble = Awaited<ReturnType<typeof startStripeDouble>>;

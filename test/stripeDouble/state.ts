@@ -113,18 +113,13 @@ export type StoredInvoice = {
   readonly lines: readonly StoredLine[];
 };
 
-export type StoredCheckout = {
-  readonly id: string;
-  readonly created: number;
-  readonly expiresAt: number;
-  readonly amount: number;
-  readonly currency: string;
-  readonly reference: string | null;
-  readonly metadata: Readonly<Record<string, string>>;
-  paymentId: string | null;
-  /** Whether its customer has submitted it. */
-  isComplete: boolean;
-  isPaid: boolean;
+export type StoredCheckout = Pick<
+  Stripe.Checkout.Session,
+  "id" | "created" | "expires_at" | "amount_total" | "currency" | "client_reference_id" | "metadata"
+> & {
+  payment_status: "paid" | "unpaid";
+  /** Set when its customer has submitted it. */
+  payment_intent: string | null;
 };
 
 export type Settings = {

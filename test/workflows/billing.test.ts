@@ -8,8 +8,7 @@ import {
 } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
 import type { BillingDocument } from "../../modules/billing/meterEvents.rules.ts";
-import { retryUsage } from "../../modules/billing/reconciliation/retryUsage.ts";
-import { closeUsage } from "../../modules/billing/reconciliation/closeUsage.ts";
+import { closeUsage, retryUsage } from "../../modules/billing/reconciliation/repairUsage.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
 import { refundWorkflowId } from "../../runtime/temporalNames.rules.ts";
@@ -80,11 +79,7 @@ test.serial(
 const closeWith =
   (document: BillingDocument | null) =>
   (deps: BillingSetup["deps"], id: bigint): Promise<unknown> =>
-    closeUsage(deps, [id], {
-      document,
-      expectedUnits: null,
-      isDryRun: false,
-    });
+    closeUsage(deps, [id], { document });
 
 const waitsForOperator = test.macro({
   exec: async (

@@ -16,10 +16,9 @@ const INTERVAL_MS = 100;
 /** An outage: each further call may take as long as its timeout. */
 const MAXIMUM_UNAVAILABLE_IN_A_ROW = 3;
 
-/** How many customers' invoices were compared, and how many could not be read. */
+/** How many customers' invoices were read, and how many could not be. */
 export type ComparedInvoices = { readonly read: number; readonly failed: number };
 
-/** Compares a customer's usage since a second with its invoices at Stripe, and stores the result. */
 const compareCustomer = async (
   { db, clock, billing }: BillingContext,
   customerId: string,
@@ -33,13 +32,13 @@ const compareCustomer = async (
   const billed = await stripe.readInvoices(customerId, since, signal);
   const explanations = explainUsage(billed, { start: since, end: Math.max(now, since) + 1 }, now);
   const sums = await sumDelivered(db, customerId, explanations, separatedAt);
-  const rows = explanations.flatMap((explanation, place) => {
-    const sum = sums[place];
-    const compared = sum ? compareUsage(explanation, sum) : null;
-    return sum && compared ? [{ ...compared, accountIds: sum.accountIds }] : [];
+  const rows = sums.flatMap(({ accountIds, ...sum }, place) => {
+    const explanation = explanations[place];
+    const compared = explanation ? compareUsage(explanation, sum) : null;
+    return compared ? [{ ...compared, accountIds }] : [];
   });
   await db.transaction((transaction) =>
-    replaceInvoicedUsage(transaction, customerId, { since, readAt, rows }),
+    replaceInvoicedUsage(transaction, customerId, since, readAt, rows),
   );
 };
 

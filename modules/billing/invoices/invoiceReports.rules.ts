@@ -4,7 +4,7 @@ import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
 import type { Period } from "../usage.rules.ts";
 import { isWithin } from "../usage.rules.ts";
-import { INVOICE_PROBLEMS, isFree, isUninvoiced, needsOperator } from "./invoices.rules.ts";
+import { INVOICE_PROBLEMS, isUninvoiced } from "./invoices.rules.ts";
 import type { InvoiceProblem, UninvoicedReason } from "./invoices.rules.ts";
 
 const integer = z.bigint().transform(Number);
@@ -67,37 +67,32 @@ export const describeInvoiceProblem = (usage: InvoicedUsage): string | null => {
   return `${Math.abs(units)} ${kind}${Math.abs(units) === 1 ? "" : "s"} ${what}: ${reason}`;
 };
 
-/** Returns the usage that needs an operator. */
+/** Returns the usage that needs an operator. A trial is free, and a customer without a subscription is a setting. */
 export const needingAttention = (usage: readonly InvoicedUsage[]): readonly InvoicedUsage[] =>
-  usage.filter(({ problem }) => problem !== null && needsOperator(problem));
+  usage.filter(
+    ({ problem }) => problem !== null && problem !== "trial" && problem !== "no_subscription",
+  );
 
 /** Describes all usage that is not invoiced exactly once and should be. */
 export const describeInvoiceProblems = (usage: readonly InvoicedUsage[]): readonly string[] =>
-  usage.flatMap((each) =>
-    each.problem === null || isFree(each.problem) ? [] : (describeInvoiceProblem(each) ?? []),
-  );
+  usage.flatMap((each) => (each.problem === "trial" ? [] : (describeInvoiceProblem(each) ?? [])));
 
-/** The invoice that has a registration's usage, or why none has; both null while that is not known. */
-export type RegistrationInvoice = {
+/**
+ * Returns the invoice that has a registration's usage, or why none has; both null while that is not known.
+ * @param trial the present or latest one, which is known before invoices are compared
+ */
+export const findInvoiceOf = (
+  usage: { readonly kind: Kind; readonly createdAt: Date; readonly isLate: boolean },
+  invoiced: readonly InvoicedUsage[],
+  trial: Period | null,
+): {
   readonly invoiceNumber: string | null;
   readonly uninvoicedReason: UninvoicedReason | null;
-};
-
-/** @param trial the present or latest one, which is known before invoices are compared */
-export const findInvoiceOf = (
-  {
-    kind,
-    createdAt,
-    isLate,
-  }: { readonly kind: Kind; readonly createdAt: Date; readonly isLate: boolean },
-  {
-    invoiced,
-    trial,
-  }: { readonly invoiced: readonly InvoicedUsage[]; readonly trial: Period | null },
-): RegistrationInvoice => {
+} => {
+  const { kind, createdAt, isLate } = usage;
   const second = secondOf(createdAt);
   const covering = invoiced.filter(
-    (usage) => usage.kind === kind && usage.start <= second && second < usage.end,
+    (each) => each.kind === kind && each.start <= second && second < each.end,
   );
   const line = covering.find(
     ({ problem }) => problem === null || problem === "late" || problem === "differs",

@@ -11,8 +11,7 @@ const comparedCustomerRow = z.strictObject({ customerId: z.string(), since: safe
 
 /**
  * Lists the customers of Stripe that an account has had, or that all have had (null), with usage to compare that was not read
- * since `readBefore`. It is compared since some time before the last comparison, from the beginning of what was found of that
- * time, or since its first usage.
+ * since `readBefore`: usage since some time before the last comparison, with all of what was found then, or since the first usage.
  */
 export const listComparedCustomers = (
   db: CommonQueryMethods,
@@ -115,15 +114,9 @@ const LATE = "delivered after its invoice was finalized";
 export const replaceInvoicedUsage = async (
   transaction: DatabaseTransactionConnection,
   customerId: string,
-  {
-    since,
-    readAt,
-    rows,
-  }: {
-    readonly since: number;
-    readonly readAt: Date;
-    readonly rows: readonly (ComparedUsage & { readonly accountIds: readonly string[] })[];
-  },
+  since: number,
+  readAt: Date,
+  rows: readonly (ComparedUsage & { readonly accountIds: readonly string[] })[],
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     INSERT INTO stripe_customer (customer_id, read_at)

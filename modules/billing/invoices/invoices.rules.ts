@@ -64,13 +64,6 @@ export const isUninvoiced = (reason: string | null): reason is UninvoicedReason 
 export const INVOICE_PROBLEMS = [...UNINVOICED_REASONS, "differs", "twice"] as const;
 export type InvoiceProblem = (typeof INVOICE_PROBLEMS)[number];
 
-/** A trial is meant to cost nothing. */
-export const isFree = (problem: InvoiceProblem): boolean => problem === "trial";
-
-/** Whether an operator has to act. A customer without a subscription is a setting, so it is only named. */
-export const needsOperator = (problem: InvoiceProblem): boolean =>
-  !isFree(problem) && problem !== "no_subscription";
-
 const HOUR = 3600;
 const DAY = 24 * HOUR;
 
@@ -255,24 +248,21 @@ export const explainUsage = (
   ),
 ];
 
-/** What was delivered in a span. `lateAdded` and `lateRefunded` (0 or below) are the parts after the line was finalized. */
-export type DeliveredUsage = {
-  readonly delivered: number;
-  readonly lateAdded: number;
-  readonly lateRefunded: number;
-};
-
 /** A compared span. `units` are those on no invoice, or on two; negative if an invoice has too many. */
 export type ComparedUsage = Explanation & {
   readonly delivered: number;
   readonly units: number;
 };
 
-/** Returns the result of an explanation; null if there is nothing to say, because there was no usage. */
+/**
+ * Returns the result of an explanation; null if there was no usage. `lateAdded` and `lateRefunded` (0 or below) are the parts
+ * of what was delivered after the line was finalized.
+ */
 export const compareUsage = (
   explanation: Explanation,
-  { delivered, lateAdded, lateRefunded }: DeliveredUsage,
+  sums: Readonly<Record<"delivered" | "lateAdded" | "lateRefunded", number>>,
 ): ComparedUsage | null => {
+  const { delivered, lateAdded, lateRefunded } = sums;
   const { line, problem } = explanation;
   const quantity = line?.quantity ?? 0;
   if (delivered === 0 && (problem !== null || quantity === 0)) {

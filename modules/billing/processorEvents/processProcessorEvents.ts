@@ -24,10 +24,7 @@ import type { ProcessorEvent, RefusalReport } from "./processorEvents.rules.ts";
 import { refreshSubscription } from "./readSubscription.ts";
 import { listAccountsOfStripeObject } from "./stripeSubscriptions.sql.ts";
 
-/**
- * Stores an event that a webhook has announced, for a worker to process.
- * @returns `ignored` if nothing depends on events of its type
- */
+/** Stores an event that a webhook has announced, for a worker to process; `ignored` if nothing depends on events of its type. */
 export const receiveProcessorEvent = async (
   { db, clock }: Context,
   event: ProcessorEvent,
@@ -42,8 +39,7 @@ export const receiveProcessorEvent = async (
 /**
  * Applies a report of usage that the processor refused after it had accepted it: the delivered meter events that its
  * samples name become failed ones, or closed ones if a document bills them. A retry asks the processor first: what it lacks
- * may have been sent again already, under another identifier. All of a report is applied at the same time. Samples of other
- * programs that use the same processor are skipped.
+ * may have been sent again already, under another identifier. Samples of other programs are skipped.
  * @throws Error if a named meter event is still being sent; nothing is changed then
  */
 export const applyRefusalReport = async (
@@ -136,7 +132,7 @@ const processOne = async (
     await apply(context, event, signal);
     await deleteProcessorEvent(db, id);
   } catch (error) {
-    // A worker that stops says nothing about the event. Another attempt follows.
+    // A worker that stops says nothing about the event.
     signal.throwIfAborted();
     const reason = error instanceof Error ? error.message : String(error);
     if (error instanceof ProcessorEventUnreadableError || isGivenUp(receivedAt, clock.now())) {
@@ -148,10 +144,7 @@ const processOne = async (
   }
 };
 
-/**
- * Processes the due events of the processor once, as far as the time budget allows. Those that fail become due again
- * later; one that never succeeds is given up. Every effect is idempotent, so an attempt that dies does no harm.
- */
+/** Processes the due events of the processor once, as far as the time budget allows. Every effect is idempotent. */
 export const processProcessorEvents = async (
   context: EventContext,
   signal: AbortSignal,

@@ -50,9 +50,8 @@ type ReportedEvent = {
 };
 
 /**
- * Decides what a late refusal leads to: the state of the event, `wait` while it is still being sent, or null
- * if it changes nothing, as a report that Stripe repeats before the usage is sent again. Usage that a document bills is `closed`. After a restore, an event may
- * have the identifier of one that the processor refused in the lost history, before the first attempt of this one.
+ * Decides what a late refusal leads to: the state of the event, `wait` while it is still being sent, or null if it changes
+ * nothing, as a repeated report. After a restore, an event may have the identifier of one that was refused in the lost history.
  */
 export const decideLateRefusal = (
   { state, firstAttemptAt, documentReference }: ReportedEvent,

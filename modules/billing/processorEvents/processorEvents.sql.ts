@@ -8,9 +8,7 @@ import {
 import type { ProcessorEvent } from "./processorEvents.rules.ts";
 import { columnsOf, sql, timestamp } from "../../../db/sql.ts";
 
-/**
- * Stores an event that a webhook has announced, unless it waits already.
- */
+/** Stores an event that a webhook has announced, unless it waits already. */
 export const insertProcessorEvent = async (
   db: CommonQueryMethods,
   { id, type, objectId }: ProcessorEvent,
@@ -98,10 +96,7 @@ export const recordProcessingError = async (
   `);
 };
 
-/**
- * Deletes an event that is processed or given up.
- * @returns whether it waited
- */
+/** Deletes an event that is processed or given up. Returns whether it waited. */
 export const deleteProcessorEvent = async (
   db: CommonQueryMethods,
   id: string,

@@ -18,21 +18,22 @@ export const readSubscription = async (
   const stripe = requireStripe(billing);
   // Read before the call: a change during the call makes the state older than it may be, never newer.
   const readAt = clock.now();
-  const state = await stripe.readSubscription(subscriptionId, signal);
+  const read = await stripe.readSubscription(subscriptionId, signal);
+  const { customerId: _, periods, ...state } = read;
   await db.transaction(async (transaction) => {
     const own = { accountId, subscriptionId };
     const isStored = await saveSubscriptionState(transaction, own, state, readAt);
     for (const kind of KINDS) {
-      const period = state.periods[kind];
+      const period = periods[kind];
       if (isStored && period !== null) {
         await saveBillingPeriod(transaction, { accountId, subscriptionId, kind }, period, readAt);
       }
     }
   });
-  return state;
+  return read;
 };
 
-/** Reads the subscription that an account has. One without a subscription is skipped. */
+/** Reads the subscription that an account has, if it has one. */
 export const refreshSubscription = async (
   context: BillingContext,
   accountId: string,

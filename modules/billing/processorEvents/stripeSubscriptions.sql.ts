@@ -18,43 +18,23 @@ const LONGEST_READ_MS = 60_000;
 export const saveSubscriptionState = async (
   db: CommonQueryMethods,
   { accountId, subscriptionId }: { readonly accountId: string; readonly subscriptionId: string },
-  {
-    status,
-    pausedBy,
-    trial,
-    meteredKinds,
-    unitPrices,
-    hasDonationItems,
-  }: Omit<SubscriptionState, "customerId" | "periods">,
+  state: Omit<SubscriptionState, "customerId" | "periods">,
   readAt: Date,
 ): Promise<boolean> => {
   const { rowCount } = await db.query(sql.typeAlias("void")`
-    INSERT INTO stripe_subscription (
-      account_id, subscription_id, status, paused_by, trial_starts_at, trial_ends_at, metered_kinds, unit_prices,
-      has_donation_items, read_at
-    )
-    SELECT
-      id, ${subscriptionId}, ${status}, ${pausedBy}, ${timestamp(trial?.start ?? null)},
-      ${timestamp(trial?.end ?? null)}, ${sql.array([...meteredKinds], "text")}, ${JSON.stringify(unitPrices)}::jsonb,
-      ${hasDonationItems}::boolean,
-      ${timestamp(readAt)}
+    INSERT INTO stripe_subscription (account_id, subscription_id, state, read_at)
+    SELECT id, ${subscriptionId}, ${JSON.stringify(state)}::jsonb, ${timestamp(readAt)}
     FROM account
     WHERE id = ${accountId} AND stripe_subscription_id = ${subscriptionId}
     ON CONFLICT (account_id) DO UPDATE
     SET
       subscription_id = excluded.subscription_id,
-      status = excluded.status,
-      paused_by = excluded.paused_by,
-      trial_starts_at = excluded.trial_starts_at,
-      trial_ends_at = excluded.trial_ends_at,
-      metered_kinds = excluded.metered_kinds,
-      unit_prices = excluded.unit_prices,
-      has_donation_items = coalesce(
-        excluded.has_donation_items,
-        CASE WHEN stripe_subscription.subscription_id = excluded.subscription_id
-          THEN stripe_subscription.has_donation_items
-        END
-      ),
+      state = excluded.state || CASE
+        WHEN excluded.state -> 'hasDonationItems' = 'null'
+          AND stripe_subscription.subscription_id = excluded.subscription_id
+        THEN jsonb_build_object('hasDonationItems', stripe_subscription.state -> 'hasDonationItems')
+        ELSE '{}'
+      END,
       read_at = excluded.read_at
     WHERE stripe_subscription.subscription_id <> excluded.subscription_id
       OR stripe_subscription.read_at <= ${timestamp(readAt)}
@@ -106,22 +86,30 @@ export const listOrganizationsWithoutCustomer = (
     ORDER BY created_at, id
   `);
 
-const knownRow = z.strictObject({
-  accountId: z.uuid(),
-  accountName: z.string(),
-  hasDonationItems: z.boolean().nullable(),
-  readAt: z.date(),
-  policy: z.enum(SUBSCRIPTION_POLICIES),
+const date = z.coerce.date();
+
+const storedState = z.strictObject({
   status: z.string(),
   pausedBy: z.string().nullable(),
-  trial: z.strictObject({ start: z.coerce.date(), end: z.coerce.date() }).nullable(),
+  trial: z.strictObject({ start: date, end: date }).nullable(),
+  meteredKinds: z.array(z.enum(KINDS)),
   unitPrices: z.strictObject({ tree: unitPrice, bottle: unitPrice }),
-  meteredKinds: z.array(kindColumn),
-  /** The kinds without a price for which the organization has live usage. */
-  usedKinds: z.array(kindColumn),
-  /** Whether the organization subscribed to donations with this subscription, and their items are gone. */
-  lostDonationItems: z.boolean(),
+  hasDonationItems: z.boolean().nullable(),
 });
+
+const knownRow = z
+  .strictObject({
+    accountId: z.uuid(),
+    accountName: z.string(),
+    readAt: z.date(),
+    policy: z.enum(SUBSCRIPTION_POLICIES),
+    state: storedState,
+    /** The kinds without a price for which the organization has live usage. */
+    usedKinds: z.array(kindColumn),
+    /** Whether the organization subscribed to donations with this subscription, and their items are gone. */
+    lostDonationItems: z.boolean(),
+  })
+  .transform(({ state, ...row }) => ({ ...row, ...state }));
 
 /** An organization's subscription as Stripe last returned it. */
 export type KnownSubscription = Readonly<z.output<typeof knownRow>>;
@@ -135,20 +123,13 @@ export const listWatchedSubscriptions = (
     SELECT
       account.id AS "accountId",
       account.name AS "accountName",
-      stripe_subscription.has_donation_items AS "hasDonationItems",
       stripe_subscription.read_at AS "readAt",
       account.subscription_policy AS policy,
-      stripe_subscription.status,
-      stripe_subscription.paused_by AS "pausedBy",
-      CASE WHEN trial_starts_at IS NOT NULL AND trial_ends_at IS NOT NULL
-        THEN jsonb_build_object('start', trial_starts_at, 'end', trial_ends_at)
-      END AS trial,
-      unit_prices AS "unitPrices",
-      stripe_subscription.metered_kinds AS "meteredKinds",
+      stripe_subscription.state,
       -- Most subscriptions have a price for every kind, so that this looks nothing up.
-      ${usedKindsIf(sql.fragment`used.kind <> ALL(stripe_subscription.metered_kinds)`)} AS "usedKinds",
+      ${usedKindsIf(sql.fragment`NOT stripe_subscription.state -> 'meteredKinds' ? used.kind`)} AS "usedKinds",
       (
-        stripe_subscription.has_donation_items IS false AND EXISTS (
+        stripe_subscription.state -> 'hasDonationItems' = 'false' AND EXISTS (
           SELECT
           FROM donor
           WHERE donor.account_id = account.id

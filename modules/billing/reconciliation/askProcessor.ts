@@ -51,25 +51,25 @@ const readPlaces = async (
 };
 
 /** Adds the processor's sum of the minute. Without a customer, nothing was ever sent. */
-const withTheirs = async <Asked extends PlaceInMinute>(
+const withTheirs = async (
   { billing }: BillingContext,
-  place: Asked,
+  place: PlaceInMinute,
   minute: Span,
   signal: AbortSignal,
-): Promise<Asked & CustomerMinute> => {
+): Promise<PlaceInMinute & CustomerMinute> => {
   const { kind, customerId } = place;
-  try {
-    const theirs =
-      customerId === null
-        ? 0
-        : await requireStripe(billing).sumUsage(customerId, kind, minute, signal);
-    return { ...place, theirs };
-  } catch (error) {
-    if (error instanceof UsageUnreadableError) {
-      return { ...place, theirs: { unreadable: error.message } };
-    }
-    throw error;
+  if (customerId === null) {
+    return { ...place, theirs: 0 };
   }
+  const theirs = await requireStripe(billing)
+    .sumUsage(customerId, kind, minute, signal)
+    .catch((error: unknown) => {
+      if (error instanceof UsageUnreadableError) {
+        return { unreadable: error.message };
+      }
+      throw error;
+    });
+  return { ...place, theirs };
 };
 
 /** Locks what sends usage of the minute, in the order of all transactions: streams, then minutes. */
@@ -94,20 +94,6 @@ export const lockMinute = async (
   );
 };
 
-/** Sends the part of an event that the processor lacks, as the correction of a difference. */
-const sendRest = (
-  transaction: DatabaseTransactionConnection,
-  { id, accountId, kind, customerId, second, quantity }: StoredMeterEvent,
-  units: number,
-  now: Date,
-): Promise<void> => {
-  if (customerId === null) {
-    throw new TypeError(`A part of meter event ${id} was found without a customer.`);
-  }
-  const found = { accountId, kind, customerId, second, units: units - quantity };
-  return sendDifference(transaction, found, now);
-};
-
 /**
  * Returns where usage that the processor does not have is sent: usage to where the account is billed now, a refund to its usage,
  * and a correction to the customer whose sum differs.
@@ -127,21 +113,30 @@ export const findTarget = async (
   return currentTarget(billing, account?.stripeCustomerId ?? null, mode);
 };
 
-const sendAbsent = async (
-  context: BillingContext,
+type Target = Awaited<ReturnType<typeof findTarget>>;
+
+/** Returns the usage that a refund has to wait for, because the processor does not have it. */
+export const undeliveredUsageOf = ({ id, state }: Target): bigint | null =>
+  id !== undefined && (state === "pending" || state === "failed") ? id : null;
+
+/** Sends an event that the processor does not have, unless it is a refund that has to wait, or too old. */
+export const sendAbsent = async (
   transaction: DatabaseTransactionConnection,
   event: StoredMeterEvent,
+  target: Target,
   now: Date,
 ): Promise<void> => {
-  const target = await findTarget(context, transaction, event);
-  const { id: usageId, state } = target;
-  if (usageId !== undefined && (state === "pending" || state === "failed")) {
+  const usageId = undeliveredUsageOf(target);
+  if (usageId !== null) {
     await letWait(transaction, event.id, usageId);
   } else if (isTooOldToSend(event.second, now)) {
     await recordFailure(transaction, event.id, { failure: "too_old", reason: TOO_OLD, now });
+    await recordUsageEvent(transaction, event, "failed", now);
+    return;
   } else {
     await sendAgain(transaction, event.id, target);
   }
+  await recordUsageEvent(transaction, event, "pending", now);
 };
 
 /** Records what was found out about an event. Must run under the locks of its stream and minute. */
@@ -158,19 +153,20 @@ export const applyAnswer = async (
     case "partial": {
       const note = "the processor's sums show it";
       await recordFoundDelivery(transaction, id, {
-        customerId: answer.kind === "delivered" ? answer.customerId : event.customerId,
+        customerId: answer.customerId,
         note: answer.kind === "delivered" ? note : `${note} with ${counted(answer.units, "unit")}`,
         now,
       });
       await recordUsageEvent(transaction, event, "delivered", now);
       await releaseRefunds(transaction, [id]);
       if (answer.kind === "partial") {
-        await sendRest(transaction, event, answer.units, now);
+        const units = answer.units - event.quantity;
+        await sendDifference(transaction, { ...event, ...answer, kind: event.kind, units }, now);
       }
       break;
     }
     case "absent":
-      await sendAbsent(context, transaction, event, now);
+      await sendAbsent(transaction, event, await findTarget(context, transaction, event), now);
       break;
     case "unclear":
       await recordFailure(transaction, id, { failure: "unclear", reason: answer.reason, now });

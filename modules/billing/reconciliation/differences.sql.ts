@@ -18,10 +18,7 @@ export type FoundUnits = {
 
 const idRow = z.strictObject({ id: z.bigint() });
 
-/**
- * Stores the event that corrects a difference, or what it is now if its minute has an open one. Must run under the stream's
- * lock.
- */
+/** Stores the event that corrects a difference, or replaces the open one of its minute. Must run under the stream's lock. */
 const storeDifference = (
   transaction: DatabaseTransactionConnection,
   { accountId, kind, customerId, second, units }: FoundUnits,
@@ -51,10 +48,7 @@ const storeDifference = (
   `);
 };
 
-/**
- * Replaces the open differences of a customer in a span by those that were found there now. One that is found again keeps its
- * id. Must run under the locks of their streams.
- */
+/** Replaces the open differences of a customer in a span. One that is found again keeps its id. Must run under their locks. */
 export const replaceOpenDifferences = async (
   transaction: DatabaseTransactionConnection,
   { customerId, kind }: Pick<FoundUnits, "customerId" | "kind">,

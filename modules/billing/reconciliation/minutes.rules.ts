@@ -61,7 +61,7 @@ export const findObstacle = (events: readonly MinuteEvent[], now: Date): Obstacl
 /** What the sums show of an event. `partial`: the processor has only `units` of it. */
 export type Answer =
   | { readonly kind: "delivered"; readonly customerId: string | null }
-  | { readonly kind: "partial"; readonly units: number }
+  | { readonly kind: "partial"; readonly customerId: string; readonly units: number }
   | { readonly kind: "absent" }
   | { readonly kind: "unclear"; readonly reason: string };
 
@@ -121,7 +121,9 @@ const answerOf = (
   const possible = others.filter(({ rest }) => quantity > 0 && rest > 0);
   const [only, ...more] = possible;
   if (only === undefined) {
-    return share === 0 ? { kind: "absent" } : { kind: "partial", units: share };
+    return customerId === null || share === 0
+      ? { kind: "absent" }
+      : { kind: "partial", customerId, units: share };
   }
   if (share === 0 && more.length === 0 && only.rest >= quantity) {
     return { kind: "delivered", customerId: only.customerId };

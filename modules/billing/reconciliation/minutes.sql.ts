@@ -43,10 +43,7 @@ export const listEventsOfSpan = (
 
 const customerRow = z.strictObject({ customerId: z.string(), accountIds: z.array(z.uuid()) });
 
-/**
- * Lists the other Stripe customers that may have usage of accounts: all that they have had. A lost history may have sent usage to
- * any of them.
- */
+/** Lists the other Stripe customers that accounts have had: a lost history may have sent usage to any of them. */
 export const listOtherCustomers = (
   db: CommonQueryMethods,
   accountIds: readonly string[],
@@ -81,10 +78,7 @@ const reportedStreamRow = z
   })
   .transform((row) => ({ ...row, accountId: row.accountIds[0] }));
 
-/**
- * A customer's live usage of one kind at Stripe, which is what Stripe can sum. A customer may have belonged to several accounts,
- * which are named together.
- */
+/** A customer's live usage of one kind at Stripe. A customer may have belonged to several accounts, which are named together. */
 export type ReportedStream = Readonly<z.output<typeof reportedStreamRow>>;
 
 /**

@@ -1,62 +1,28 @@
 import type { CommonQueryMethods } from "slonik";
+import type { Clock } from "../../../runtime/clock.ts";
+import { counted } from "../../../runtime/counted.rules.ts";
+import { secondOf } from "../../../runtime/durations.rules.ts";
+import { runConcurrently } from "../../../runtime/runConcurrently.ts";
 import type { BillingContext, BulkContext } from "../context.ts";
 import { requireStripe } from "../createBilling.ts";
 import { readDeployment } from "../deployment.sql.ts";
-import { insertReconciliation } from "./reconciliations.sql.ts";
-import { replaceOpenDifferences } from "./differences.sql.ts";
-import { counted } from "../../../runtime/counted.rules.ts";
 import { isProcessorUnusable, UsageUnreadableError } from "../processor.ts";
-import { LONGEST_USAGE_LAG_MS } from "../usage.rules.ts";
 import { correctClock } from "../readDatabaseTime.ts";
+import { lockStreams } from "../streams.sql.ts";
+import { LONGEST_USAGE_LAG_MS, minuteOf, splitAt } from "../usage.rules.ts";
+import type { Span } from "../usage.rules.ts";
+import { replaceOpenDifferences } from "./differences.sql.ts";
+import type { FoundUnits } from "./differences.sql.ts";
 import { compareMinute } from "./minutes.rules.ts";
 import { listEventsOfSpan, listStripeStreams, sumDeliveredUnits } from "./minutes.sql.ts";
-import type { CustomerStream, ReportedStream } from "./minutes.sql.ts";
-import type { FoundUnits } from "./differences.sql.ts";
-import { lockStreams } from "../streams.sql.ts";
-import { minuteOf, splitAt } from "../usage.rules.ts";
-import type { Span } from "../usage.rules.ts";
-import { secondOf } from "../../../runtime/durations.rules.ts";
-import type { Clock } from "../../../runtime/clock.ts";
-import { runConcurrently } from "../../../runtime/runConcurrently.ts";
+import type { ReportedStream } from "./minutes.sql.ts";
+import { insertReconciliation } from "./reconciliations.sql.ts";
 
 const MINUTE = 60;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
 const STEPS = [DAY, HOUR, MINUTE] as const;
-
-const split = (span: Span, step: number): readonly Span[] => {
-  const first = Math.floor(span.start / step) * step;
-  const boundaries = Math.ceil((span.end - first) / step);
-  return splitAt(
-    span,
-    Array.from({ length: boundaries }, (_, index) => first + index * step),
-  );
-};
-
-/** The units of a stream in a part of a span: what was delivered, and what the processor has. */
-type Sums = { readonly ours: number; readonly theirs: number };
-
-/**
- * Finds the differing minutes of a span of whole minutes, and what the processor has of them: compares days, then the hours of
- * differing days, then minutes. Differences that add up to zero within a day, or an hour, are not found.
- */
-async function* findDifferences(
-  span: Span,
-  readSums: (part: Span) => Promise<Sums>,
-  [step = MINUTE, ...finerSteps]: readonly number[] = STEPS,
-): AsyncGenerator<{ readonly minute: Span; readonly theirs: number }, void, void> {
-  for (const part of split(span, step)) {
-    const { ours, theirs } = await readSums(part);
-    if (ours !== theirs) {
-      if (finerSteps.length === 0) {
-        yield { minute: part, theirs };
-      } else {
-        yield* findDifferences(part, readSums, finerSteps);
-      }
-    }
-  }
-}
 
 /** The longest monthly cycle, and the days in which Stripe still accepts a correction. */
 const DEFAULT_SPAN = 35 * DAY;
@@ -68,10 +34,41 @@ const CONCURRENT_READS = 4;
 /** The most differences that are looked for in a stream. Each of them costs calls to Stripe. */
 const MAXIMUM_DIFFERENCES = 20;
 
+const split = (span: Span, step: number): readonly Span[] => {
+  const first = Math.floor(span.start / step) * step;
+  const boundaries = Math.ceil((span.end - first) / step);
+  return splitAt(
+    span,
+    Array.from({ length: boundaries }, (_, index) => first + index * step),
+  );
+};
+
+/** What was delivered of a stream in a part of a span, and what the processor has of it. */
+type Sums = { readonly part: Span; readonly ours: number; readonly theirs: number };
+
+/**
+ * Finds the differing minutes of a span of whole minutes: compares days, then the hours of differing days, then minutes.
+ * Differences that add up to zero within a day, or an hour, are not found.
+ */
+async function* findDifferingMinutes(
+  span: Span,
+  readSums: (part: Span) => Promise<Sums>,
+  [step = MINUTE, ...finerSteps]: readonly number[] = STEPS,
+): AsyncGenerator<Sums, void, void> {
+  for (const part of split(span, step)) {
+    const sums = await readSums(part);
+    if (sums.ours !== sums.theirs) {
+      if (finerSteps.length === 0) {
+        yield sums;
+      } else {
+        yield* findDifferingMinutes(part, readSums, finerSteps);
+      }
+    }
+  }
+}
+
 /** A minute in which Stripe's sum differs from what was delivered. */
 type MinuteDifference = FoundUnits & {
-  /** What Stripe has of the minute. */
-  readonly theirs: number;
   /** Whether what is being sent, or was delivered just before, can explain it. */
   readonly mayLag: boolean;
   /** The events that may explain it: it is not known yet whether Stripe has them. */
@@ -79,15 +76,18 @@ type MinuteDifference = FoundUnits & {
 };
 
 /** What was delivered of a stream in a span, and what Stripe has of it. */
-export type StreamReport = ReportedStream & {
+type StreamSums = ReportedStream & {
   readonly delivered: number;
   /** Null if it could not be read; `error` has the reason. */
   readonly processorQuantity: number | null;
-  /** The first minutes that differ, at most MAXIMUM_DIFFERENCES. */
-  readonly differences: readonly MinuteDifference[];
   readonly error: string | null;
   /** Whether reading it may succeed later. */
   readonly isErrorTemporary: boolean;
+};
+
+export type StreamReport = StreamSums & {
+  /** The first minutes that differ, at most MAXIMUM_DIFFERENCES. */
+  readonly differences: readonly MinuteDifference[];
 };
 
 /** Returns the span of a reconciliation for which none is given. */
@@ -96,32 +96,12 @@ export const defaultSpan = (now: Date): Span => {
   return { start: end - DEFAULT_SPAN, end };
 };
 
-const readDifference = async (
-  { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
-  reported: ReportedStream,
-  minute: Span,
-  theirs: number,
-): Promise<MinuteDifference | null> => {
-  const events = await listEventsOfSpan(db, reported, minute);
-  const { units, obstacle, askedIds } = compareMinute(events, theirs, clock.now());
-  // Stripe may have lost one event. Then its second and account are known.
-  const lost = events.find(({ state, quantity }) => state === "delivered" && quantity === -units);
-  return units === 0
-    ? null
-    : {
-        kind: reported.kind,
-        customerId: reported.customerId,
-        accountId: lost?.accountId ?? reported.accountId,
-        second: lost?.second ?? minute.start,
-        units,
-        theirs,
-        mayLag: obstacle !== null,
-        askedIds,
-      };
-};
-
 /** Sums what was delivered in a span. It is read in short steps, because a busy stream has an event in each second. */
-const sumOurs = async (db: CommonQueryMethods, stream: CustomerStream, span: Span) => {
+const sumOurs = async (
+  db: CommonQueryMethods,
+  stream: ReportedStream,
+  span: Span,
+): Promise<number> => {
   let sum = 0;
   for (const day of split(span, DAY)) {
     sum += await sumDeliveredUnits(db, stream, day);
@@ -129,76 +109,71 @@ const sumOurs = async (db: CommonQueryMethods, stream: CustomerStream, span: Spa
   return sum;
 };
 
+/** Compares a stream. The minutes that differ are those when Stripe was asked, which takes long. */
 const compareStream = async (
-  context: BillingContext,
-  reported: ReportedStream,
+  { db, billing }: BillingContext,
+  stream: ReportedStream,
   span: Span,
   signal: AbortSignal,
-): Promise<StreamReport> => {
-  const { db, billing } = context;
-  const delivered = await sumOurs(db, reported, span);
-  const report = { ...reported, delivered, error: null, isErrorTemporary: false } as const;
-  const differences: MinuteDifference[] = [];
-  if (span.start >= span.end) {
-    return { ...report, processorQuantity: 0, differences };
-  }
+): Promise<{ readonly sums: StreamSums; readonly minutes: readonly Sums[] }> => {
+  const readTheirs = async ({ start, end }: Span): Promise<number> =>
+    start < end
+      ? requireStripe(billing).sumUsage(stream.customerId, stream.kind, { start, end }, signal)
+      : 0;
+  const delivered = await sumOurs(db, stream, span);
+  const sums = { ...stream, delivered, error: null, isErrorTemporary: false } as const;
+  const minutes: Sums[] = [];
   try {
-    const { sumUsage } = requireStripe(billing);
-    const readTheirs = (part: Span) => sumUsage(reported.customerId, reported.kind, part, signal);
     const processorQuantity = await readTheirs(span);
-    if (processorQuantity === delivered) {
-      return { ...report, processorQuantity, differences };
-    }
-    const found = findDifferences(span, async (part) => ({
-      ours: await sumOurs(db, reported, part),
+    const differing = findDifferingMinutes(span, async (part) => ({
+      part,
+      ours: await sumOurs(db, stream, part),
       theirs: await readTheirs(part),
     }));
-    for await (const { minute, theirs } of found) {
-      const difference = await readDifference(context, reported, minute, theirs);
-      if (difference !== null) {
-        differences.push(difference);
-      }
-      if (differences.length === MAXIMUM_DIFFERENCES) {
-        break;
+    if (processorQuantity !== delivered) {
+      for await (const minute of differing) {
+        minutes.push(minute);
+        if (minutes.length === MAXIMUM_DIFFERENCES) {
+          break;
+        }
       }
     }
-    return { ...report, processorQuantity, differences };
+    return { sums: { ...sums, processorQuantity }, minutes };
   } catch (cause) {
     signal.throwIfAborted();
     // One customer that Stripe does not know must not hide the differences of the others.
-    return {
-      ...report,
+    const failed = {
       processorQuantity: null,
-      differences: [],
       error: cause instanceof Error ? cause.message : String(cause),
       isErrorTemporary: isProcessorUnusable(cause) || !(cause instanceof UsageUnreadableError),
     };
+    return { sums: { ...sums, ...failed }, minutes: [] };
   }
+};
+
+/**
+ * Returns what may explain a differing minute now; nothing if usage was delivered, or a difference decided, since Stripe was
+ * asked. Must run under the locks of the stream.
+ */
+const explainMinute = async (
+  { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
+  stream: ReportedStream,
+  { part, ours, theirs }: Sums,
+): Promise<readonly MinuteDifference[]> => {
+  const { kind, customerId } = stream;
+  const events = await listEventsOfSpan(db, stream, part);
+  const { units, obstacle, askedIds } = compareMinute(events, theirs, clock.now());
+  // Stripe may have lost one event. Then its second and account are known.
+  const lost = events.find(({ state, quantity }) => state === "delivered" && quantity === -units);
+  const { accountId, second } = lost ?? { accountId: stream.accountId, second: part.start };
+  return units === theirs - ours
+    ? [{ kind, customerId, accountId, second, units, mayLag: obstacle !== null, askedIds }]
+    : [];
 };
 
 /** Returns the minutes of streams that a decision has to explain: neither lag nor usage that is asked about does. */
-const listUnexplained = ({
-  differences,
-}: Pick<StreamReport, "differences">): readonly MinuteDifference[] =>
+const listUnexplained = ({ differences }: StreamReport): readonly MinuteDifference[] =>
   differences.filter(({ mayLag, askedIds }) => !mayLag && askedIds.length === 0);
-
-/**
- * Returns the unexplained minutes of a stream that are unexplained now, too. Since Stripe was asked, which takes long, usage may
- * have been delivered, or a difference decided. Must run under the locks of their streams.
- */
-const listStillUnexplained = async (
-  context: Parameters<typeof readDifference>[0],
-  stream: StreamReport,
-): Promise<readonly MinuteDifference[]> => {
-  const still: MinuteDifference[] = [];
-  for (const found of listUnexplained(stream)) {
-    const now = await readDifference(context, stream, minuteOf(found.second), found.theirs);
-    if (now?.units === found.units && listUnexplained({ differences: [now] }).length > 0) {
-      still.push(found);
-    }
-  }
-  return still;
-};
 
 /**
  * Returns the streams that differ unexplained, or could not be compared. After very many differences, others may follow. A
@@ -220,16 +195,9 @@ const failureOf = (drifting: readonly StreamReport[]): string | null => {
     : `${counted(unread.length, "stream")} could not be read, such as ${unread[0]?.accountName}: ${unread[0]?.error}`;
 };
 
-/** Returns the part of a span in which a stream was compared: with very many differences, up to the last one that was found. */
-const comparedSpan = ({ differences }: StreamReport, { start, end }: Span): Span => ({
-  start,
-  end: differences.length < MAXIMUM_DIFFERENCES ? end : (differences.at(-1)?.second ?? end),
-});
-
 /**
- * Compares Stripe's usage with what was delivered, stream by stream, and stores what no event explains as open differences. It
- * can be repeated. The built-in ledger is our own table, so there is nothing to compare. Differences that add up to zero within
- * the span are not found.
+ * Compares Stripe's usage with what was delivered, stream by stream, and stores what no event explains as open differences. The
+ * built-in ledger is our own table, so there is nothing to compare. Differences that add up to zero in the span are not found.
  * @returns the streams, those of them that differ or could not be read, and why it does not count as a success: the processor may
  *   be down or not configured
  * @param options.accountId compares only the streams of this account; null for all
@@ -252,27 +220,38 @@ export const reconcileUsage = async (
   // What a copy has from before its separation was sent by the original, through the original's account.
   const firstOwn = separatedAt === null ? start : minuteOf(secondOf(separatedAt)).end;
   const span = { start: Math.min(end, Math.max(start, firstOwn)), end };
-  const compared =
-    processor?.name === "stripe" ? await listStripeStreams(context.db, accountId) : [];
-  const streams = await runConcurrently(
-    compared,
+  const compared = await runConcurrently(
+    processor?.name === "stripe" ? await listStripeStreams(context.db, accountId) : [],
     (stream) => compareStream(context, stream, span, signal),
     { concurrency: CONCURRENT_READS, signal },
   );
-  const drifting = listStreamsNeedingAttention(streams);
-  const failure = failureOf(drifting);
-  await given.db.transaction(async (transaction) => {
+  return given.db.transaction(async (transaction) => {
     await lockStreams(
       transaction,
-      streams
-        .flatMap(listUnexplained)
-        .map(({ accountId: id, kind }) => ({ accountId: id, mode: "live", kind })),
+      compared.flatMap(({ sums: { accountIds, kind }, minutes }) =>
+        minutes.length === 0
+          ? []
+          : accountIds.map((id) => ({ accountId: id, mode: "live" as const, kind })),
+      ),
     );
-    for (const stream of streams.filter(({ error }) => error === null)) {
-      const part = comparedSpan(stream, span);
-      const found = await listStillUnexplained({ db: transaction, clock }, stream);
-      await replaceOpenDifferences(transaction, stream, part, found, startedAt);
+    const streams: StreamReport[] = [];
+    for (const { sums, minutes } of compared) {
+      const differences: MinuteDifference[] = [];
+      for (const minute of minutes) {
+        differences.push(...(await explainMinute({ db: transaction, clock }, sums, minute)));
+      }
+      const stream = { ...sums, differences };
+      if (sums.error === null) {
+        // With very many differences, a stream was compared up to the last one that was found.
+        const last = minutes[MAXIMUM_DIFFERENCES - 1];
+        const part = { ...span, ...(last && { end: last.part.start }) };
+        const found = listUnexplained(stream);
+        await replaceOpenDifferences(transaction, stream, part, found, startedAt);
+      }
+      streams.push(stream);
     }
+    const drifting = listStreamsNeedingAttention(streams);
+    const failure = failureOf(drifting);
     if (accountId === null && givenSpan === null) {
       await insertReconciliation(transaction, {
         startedAt,
@@ -284,6 +263,6 @@ export const reconcileUsage = async (
         error: failure,
       });
     }
+    return { span, streams, drifting, failure };
   });
-  return { span, streams, drifting, failure };
 };

@@ -60,10 +60,7 @@ export const findLastReconciliation = (
 
 const successRow = z.strictObject({ lastSuccessAt: z.date().nullable(), installedAt: z.date() });
 
-/**
- * Returns what the metrics and `doctor` report of reconciliations. Unreadable streams and `hasFailed` are of the last one. One
- * that failed can hide differences.
- */
+/** Returns what metrics and `doctor` report. Unreadable streams and `hasFailed` are of the last one: a failed one can hide differences. */
 export const readReconciliationStatus = async (db: CommonQueryMethods) => {
   const last = await findLastReconciliation(db);
   const success = await db.one(sql.type(successRow)`

@@ -2,7 +2,7 @@ import { Stripe } from "stripe";
 import { invalidRequest } from "../../../runtime/errors.rules.ts";
 import { ProcessorEventUnreadableError } from "../processor.ts";
 import type { CheckoutSession, NewCheckout } from "../processor.ts";
-import { idOf, isMissing } from "./subscriptions.ts";
+import { idOf, unlessMissing } from "./subscriptions.ts";
 
 /** The key of the metadata that tells our sessions from those of other programs. Its value is the deployment's id. */
 const DEPLOYMENT_KEY = "impact_deployment";
@@ -91,15 +91,11 @@ const presentSession = (session: Stripe.Checkout.Session): CheckoutSession => ({
 
 /** @throws ProcessorEventUnreadableError if Stripe has no such session */
 export const readCheckout = async (stripe: Stripe, sessionId: string): Promise<CheckoutSession> => {
-  try {
-    return presentSession(await stripe.checkout.sessions.retrieve(sessionId));
-  } catch (error) {
-    throw isMissing(error)
-      ? new ProcessorEventUnreadableError(`Stripe has no Checkout session ${sessionId}.`, {
-          cause: error,
-        })
-      : error;
+  const session = await unlessMissing(stripe.checkout.sessions.retrieve(sessionId));
+  if (session === null) {
+    throw new ProcessorEventUnreadableError(`Stripe has no Checkout session ${sessionId}.`);
   }
+  return presentSession(session);
 };
 
 export const listPaidCheckouts = async (

@@ -13,10 +13,7 @@ type TransportResponse = Awaited<ReturnType<Transport["makeRequest"]>>;
 /** A page of a hundred objects is smaller by far. */
 const MAXIMUM_BYTES = 16 * 1024 * 1024;
 
-/**
- * Returns an error without the code of its cause. After the codes of a closed connection the SDK repeats the call,
- * whatever its settings say.
- */
+/** Returns an error without the code of its cause. After some codes the SDK repeats the call, whatever its settings say. */
 const withoutCode = (error: unknown): Error => {
   // If a host has several addresses that all fail, the error has those of the attempts.
   const cause: unknown = error instanceof AggregateError ? error.errors[0] : error;

@@ -9,6 +9,7 @@ import type { StripeClientOptions } from "./createStripeClient.ts";
 import { CUSTOMER_KEY, VALUE_KEY, findOrCreateMeters, sumUsage } from "./meters.ts";
 import type { FoundMeter } from "./meters.ts";
 import { createCheckout, listPaidCheckouts, readCheckout } from "./checkouts.ts";
+import { createStripeInspector } from "./inspectStripe.ts";
 import { readInvoices } from "./invoices.ts";
 import { provisionDonations, readSubscriptionState } from "./subscriptions.ts";
 import type { DonationPrices } from "./subscriptions.ts";
@@ -17,10 +18,7 @@ import { readRefusalReport } from "./readRefusalReport.ts";
 import type { StripeAccount } from "../deployment.rules.ts";
 import type { Span } from "../usage.rules.ts";
 
-/**
- * Begins a call without the stack trace that the SDK takes of each caller, which costs a sixth of a call's CPU time. The
- * outcome of a meter event says what failed.
- */
+/** Begins a call without the stack trace that the SDK takes of each caller, which costs a sixth of a call's CPU time. */
 const withoutStackTrace = <Result>(call: () => Promise<Result>): Promise<Result> => {
   const { stackTraceLimit } = Error;
   Error.stackTraceLimit = 0;
@@ -55,12 +53,11 @@ const createMeterCheck = (
     await deployment?.requireAccount(await readStripeAccount(stripe, options.secretKey));
     return findOrCreateMeters(stripe, (await deployment?.readCell()) ?? null);
   };
-  /** Lets the next call check the meters again. */
   const forget = (): void => {
     meters = null;
   };
   /** Returns the meters, also those that cannot be used. */
-  const findAll = (): Promise<Readonly<Record<Kind, FoundMeter>>> => {
+  const findAll = (): Promise<Record<Kind, FoundMeter>> => {
     meters ??= check().catch((error: unknown) => {
       forget();
       throw error;
@@ -115,7 +112,6 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
   const { stripe, boundTo } = createStripeClient(options);
   const meters = createMeterCheck(stripe, options, deployment);
 
-  /** @throws ProcessorUnavailableError if Stripe does not answer or refuses every call, and what `work` throws */
   const call = <Result>(signal: AbortSignal, work: () => Promise<Result>): Promise<Result> =>
     boundTo(signal, work).catch((error: unknown) => {
       throw error instanceof Stripe.errors.StripeError &&
@@ -132,10 +128,9 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
       }
     },
     /**
-     * Makes one attempt, without retries, once the event's meter has been checked. Never throws because of Stripe's
-     * response.
-     * @param mayCall asked immediately before the call, because the process may have been frozen meanwhile. If it returns
-     * false, no call is made: the usage may have been settled since then, and sealed again under another identifier
+     * Makes one attempt, without retries. Never throws because of Stripe's response.
+     * @param mayCall asked immediately before the call: while the process was frozen, the usage may have been sealed again
+     *   under another identifier
      */
     send: async (
       event: MeterEvent,
@@ -162,45 +157,26 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
         return outcome;
       });
     },
-    /**
-     * Returns the usage that Stripe has recorded in a span of whole minutes. Throws a UsageUnreadableError if a repeated
-     * call would fail too.
-     */
     sumUsage: (customerId: string, kind: Kind, span: Span, signal: AbortSignal) =>
-      call(signal, async () =>
-        sumUsage({ stripe, meterId: (await meters.find(kind)).id, customerId }, span),
-      ),
-    /** Returns the state of a subscription, whatever it is. */
+      call(signal, async () => sumUsage(stripe, (await meters.find(kind)).id, customerId, span)),
     readSubscription: (subscriptionId: string, signal: AbortSignal) =>
       call(signal, async () =>
         readSubscriptionState(stripe, subscriptionId, await meters.findAll(), donationPrices),
       ),
-    /** Returns all subscriptions of a customer, and the lines of its invoices, created since a unix second, that bill usage. */
     readInvoices: (customerId: string, since: number, signal: AbortSignal) =>
       call(signal, async () => readInvoices(stripe, await meters.findAll(), customerId, since)),
-    /**
-     * Creates a payment page. Throws a DomainError request_invalid if a value of the client is refused. If Stripe does not
-     * answer, a page that it may have created expires unused.
-     */
     createCheckout: (checkout: NewCheckout, signal: AbortSignal) =>
       call(signal, async () => {
         // Requires the deployment's account.
         await meters.findAll();
         return createCheckout(stripe, checkout);
       }),
-    /** Throws a ProcessorEventUnreadableError if Stripe has no such session. */
     readCheckout: (sessionId: string, signal: AbortSignal) =>
       call(signal, () => readCheckout(stripe, sessionId)),
-    /** Returns the paid sessions of a deployment that were created since a unix second. */
     listPaidCheckouts: (deploymentId: string, since: number, signal: AbortSignal) =>
       call(signal, () => listPaidCheckouts(stripe, deploymentId, since)),
-    /**
-     * Returns what a report of usage that was refused after it had been accepted says. Throws a
-     * ProcessorEventUnreadableError if a repeated call would fail too.
-     */
     readRefusalReport: (eventId: string, signal: AbortSignal) =>
       boundTo(signal, () => readRefusalReport(stripe, eventId)),
-    /** Adds the items that donations need to a subscription, as far as they are missing. Throws if it cannot add all of them. */
     provisionDonations: (subscriptionId: string, signal: AbortSignal) =>
       boundTo(signal, () => provisionDonations(stripe, subscriptionId, donationPrices)),
   };
@@ -210,8 +186,7 @@ export type BillingProcessor = ReturnType<typeof createStripeProcessor>;
 
 export const connectStripe = (options: StripeOptions) => ({
   createProcessor: (deployment: Deployment) => createStripeProcessor(options, deployment),
-  /** Returns the account of the key. */
-  readAccount: () => readStripeAccount(createStripeClient(options).stripe, options.secretKey),
+  ...createStripeInspector(options),
 });
 
 /** A key of Stripe. Programs import only its type, so that those that do not call Stripe do not load its library. */

@@ -2,20 +2,15 @@ import { Stripe } from "stripe";
 import { createStripeClient, readStripeAccount } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
 import { findMeters, inspectMeters } from "./meters.ts";
-import type { Kind } from "../../records/owner.rules.ts";
-import { isMissing, readSubscriptionState } from "./subscriptions.ts";
+import { KINDS } from "../../records/owner.rules.ts";
+import { readSubscriptionState, unlessMissing } from "./subscriptions.ts";
 import { listSubscriptionProblems } from "../subscriptions.rules.ts";
 
 /** A list of what an unknown customer has is a 400. */
 const NOT_FOUND = new Set([400, 404]);
 
 const inspectCustomer = async (stripe: Stripe, customerId: string): Promise<string | null> => {
-  const customer = await stripe.customers.retrieve(customerId).catch((error: unknown) => {
-    if (isMissing(error)) {
-      return null;
-    }
-    throw error;
-  });
+  const customer = await unlessMissing(stripe.customers.retrieve(customerId));
   if (customer === null) {
     return `No such customer: '${customerId}'.`;
   }
@@ -25,12 +20,11 @@ const inspectCustomer = async (stripe: Stripe, customerId: string): Promise<stri
 const inspectSubscription = async (
   stripe: Stripe,
   cell: string | null,
-  customerId: string | null,
+  customerId: string,
   subscriptionId: string,
-  kinds: readonly Kind[],
 ): Promise<readonly string[]> => {
   const meters = await findMeters(stripe, cell);
-  const usedKinds = kinds.filter((kind) => meters[kind] !== null);
+  const usedKinds = KINDS.filter((kind) => meters[kind] !== null);
   const state = await readSubscriptionState(stripe, subscriptionId, meters, null);
   const { customerId: owner, meteredKinds, periods } = state;
   const problems = [
@@ -78,31 +72,19 @@ const inspectRights = async (stripe: Stripe): Promise<readonly string[]> => {
 };
 
 const readGraceHours = async (stripe: Stripe, customer: string): Promise<number | null> => {
-  const invoices = await stripe.invoices
-    .list({ customer, limit: 100 })
-    .then(({ data }) => data)
-    .catch((error: unknown) => {
-      if (isMissing(error)) {
-        return [];
-      }
-      throw error;
-    });
-  const [newest] = invoices.flatMap(
-    ({ billing_reason: reason, created, status_transitions: times }) =>
-      reason === "subscription_cycle" && times.finalized_at !== null
-        ? [times.finalized_at - created]
-        : [],
+  const invoices = await unlessMissing(stripe.invoices.list({ customer, limit: 100 }));
+  const [newest] = (invoices?.data ?? []).flatMap(
+    ({ billing_reason: reason, created, status_transitions: { finalized_at: finalizedAt } }) =>
+      reason === "subscription_cycle" && finalizedAt !== null ? [finalizedAt - created] : [],
   );
   return newest === undefined ? null : Math.round(newest / 3600);
 };
 
-/**
- * Reads the configuration at Stripe and changes nothing. The results describe problems in sentences. Each call throws if
- * Stripe cannot be reached or refuses the key.
- */
+/** Reads the configuration at Stripe; problems are sentences. Each call throws if Stripe cannot be reached or refuses the key. */
 export const createStripeInspector = (options: StripeClientOptions) => {
   const { stripe } = createStripeClient(options);
   return {
+    /** Returns the account of the key. */
     readAccount: () => readStripeAccount(stripe, options.secretKey),
     /** Returns what prevents usage from being sent. */
     inspectMeters: (cell: string | null) => inspectMeters(stripe, cell),
@@ -116,13 +98,7 @@ export const createStripeInspector = (options: StripeClientOptions) => {
      * Returns what keeps a customer's usage off its invoices: a subscription that is not active, belongs to another customer,
      * or has no price on the meter of one of the kinds, or prices with different periods.
      */
-    inspectSubscription: (
-      cell: string | null,
-      customerId: string | null,
-      subscriptionId: string,
-      kinds: readonly Kind[],
-    ) => inspectSubscription(stripe, cell, customerId, subscriptionId, kinds),
+    inspectSubscription: (cell: string | null, customerId: string, subscriptionId: string) =>
+      inspectSubscription(stripe, cell, customerId, subscriptionId),
   };
 };
-
-export type StripeInspector = ReturnType<typeof createStripeInspector>;

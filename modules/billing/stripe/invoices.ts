@@ -3,7 +3,14 @@ import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
 import { secondOf } from "../../../runtime/durations.rules.ts";
 import type { BilledSubscription, InvoiceLine } from "../invoices/invoices.rules.ts";
-import { idOf, isMissing, itemsOfMeter, periodOf, trialOf, withItems } from "./subscriptions.ts";
+import {
+  idOf,
+  itemsOfMeter,
+  periodOf,
+  trialOf,
+  unlessMissing,
+  withItems,
+} from "./subscriptions.ts";
 import type { ReadSubscription } from "./subscriptions.ts";
 
 type Meters = Readonly<Record<Kind, { readonly id: string }>>;
@@ -68,11 +75,7 @@ const listLines = async (
     ? stripe.invoices.listLineItems(id, { limit: 100 }).autoPagingToArray({ limit: 10_000 })
     : lines.data;
 
-/**
- * Reads the lines of an invoice whose prices are on our meters. The tiers of a price are lines of their own, which are
- * added up.
- * @param meterOf the meters of the prices that are known
- */
+/** Reads the lines of an invoice whose prices are on our meters. The tiers of a price are lines, which are added up. */
 const readLines = async (
   stripe: Stripe,
   invoice: Stripe.Invoice,
@@ -116,10 +119,7 @@ const readLines = async (
   return [...found.values()];
 };
 
-/**
- * Reads all subscriptions of a customer, and the metered lines of its invoices since a second. A customer that Stripe does
- * not know has neither.
- */
+/** Reads all subscriptions of a customer, and the metered lines of its invoices since a second; nothing if it is unknown. */
 export const readInvoices = async (
   stripe: Stripe,
   meters: Meters,
@@ -129,29 +129,25 @@ export const readInvoices = async (
   readonly subscriptions: readonly BilledSubscription[];
   readonly lines: readonly InvoiceLine[];
 }> => {
-  try {
-    const read = await listSubscriptions(stripe, customerId);
-    const meterOf = new Map(
-      read.flatMap(({ items }) =>
-        items.map(({ price }) => [price.id, price.recurring?.meter ?? null] as const),
-      ),
-    );
-    const lines: InvoiceLine[] = [];
-    for await (const invoice of stripe.invoices.list({
-      customer: customerId,
-      created: { gte: since },
-      limit: 100,
-    })) {
-      lines.push(...(await readLines(stripe, invoice, meters, meterOf)));
-    }
-    return {
-      subscriptions: read.map((each) => presentSubscription(each, meters)),
-      lines: lines.toSorted((a, b) => a.start - b.start),
-    };
-  } catch (error) {
-    if (isMissing(error)) {
-      return { subscriptions: [], lines: [] };
-    }
-    throw error;
+  const read = await unlessMissing(listSubscriptions(stripe, customerId));
+  if (read === null) {
+    return { subscriptions: [], lines: [] };
   }
+  const meterOf = new Map(
+    read.flatMap(({ items }) =>
+      items.map(({ price }) => [price.id, price.recurring?.meter ?? null] as const),
+    ),
+  );
+  const lines: InvoiceLine[] = [];
+  for await (const invoice of stripe.invoices.list({
+    customer: customerId,
+    created: { gte: since },
+    limit: 100,
+  })) {
+    lines.push(...(await readLines(stripe, invoice, meters, meterOf)));
+  }
+  return {
+    subscriptions: read.map((each) => presentSubscription(each, meters)),
+    lines: lines.toSorted((a, b) => a.start - b.start),
+  };
 };

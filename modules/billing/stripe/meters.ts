@@ -13,11 +13,7 @@ export const METERS = {
   bottle: { eventName: "impact_plastic_bottle_rescued", displayName: "Plastic bottles rescued" },
 } as const satisfies Record<Kind, { eventName: string; displayName: string }>;
 
-/**
- * Returns the names of a cell's meter. Each cell has its own, so cells that share a Stripe account, and even a customer, see
- * only their own usage in sums and on invoices.
- * @param cell null for the default cell
- */
+/** Returns the names of the meter of a cell; null is the default one. Cells may share customers, so each has its own meters. */
 export const namesOfMeter = (
   kind: Kind,
   cell: string | null,
@@ -41,21 +37,19 @@ const findMeter = (meters: readonly Meter[], eventName: string): Meter | undefin
 
 /** Returns why a meter cannot be used, or null. Stripe allows only its display name to be changed. */
 const findProblem = (meter: Meter): string | null => {
+  const { status, event_time_window: window } = meter;
+  const { formula } = meter.default_aggregation;
+  const { event_payload_key: customerKey } = meter.customer_mapping;
+  const { event_payload_key: valueKey } = meter.value_settings;
   const differences = [
-    meter.status === "active" ? "" : `it is ${meter.status}`,
-    meter.default_aggregation.formula === "sum"
-      ? ""
-      : `it aggregates by ${meter.default_aggregation.formula}, not sum`,
-    meter.event_time_window === null
-      ? ""
-      : `its event time window is "${meter.event_time_window}", not empty`,
-    meter.customer_mapping.event_payload_key === CUSTOMER_KEY
-      ? ""
-      : `its customer key is "${meter.customer_mapping.event_payload_key}", not "${CUSTOMER_KEY}"`,
-    meter.value_settings.event_payload_key === VALUE_KEY
-      ? ""
-      : `its value key is "${meter.value_settings.event_payload_key}", not "${VALUE_KEY}"`,
-  ].filter(Boolean);
+    ...(status === "active" ? [] : [`it is ${status}`]),
+    ...(formula === "sum" ? [] : [`it aggregates by ${formula}, not sum`]),
+    ...(window === null ? [] : [`its event time window is "${window}", not empty`]),
+    ...(customerKey === CUSTOMER_KEY
+      ? []
+      : [`its customer key is "${customerKey}", not "${CUSTOMER_KEY}"`]),
+    ...(valueKey === VALUE_KEY ? [] : [`its value key is "${valueKey}", not "${VALUE_KEY}"`]),
+  ];
   return differences.length === 0
     ? null
     : `Stripe's meter ${meter.id} (${meter.event_name}) cannot be used: ${differences.join("; ")}.`;
@@ -107,7 +101,6 @@ const createMeter = async (
   }
 };
 
-/** Returns a cell's meters at Stripe; creates those that are missing. */
 export const findOrCreateMeters = async (
   stripe: Stripe,
   cell: string | null,
@@ -119,7 +112,6 @@ export const findOrCreateMeters = async (
   };
 };
 
-/** Returns why a cell's meters cannot be used, in sentences. */
 export const inspectMeters = async (
   stripe: Stripe,
   cell: string | null,
@@ -138,11 +130,9 @@ const MINUTE_SECONDS = 60;
  * @throws UsageUnreadableError if Stripe refuses this request
  */
 export const sumUsage = async (
-  {
-    stripe,
-    meterId,
-    customerId,
-  }: { readonly stripe: Stripe; readonly meterId: string; readonly customerId: string },
+  stripe: Stripe,
+  meterId: string,
+  customerId: string,
   { start, end }: Span,
 ): Promise<number> => {
   if (start % MINUTE_SECONDS !== 0 || end % MINUTE_SECONDS !== 0) {

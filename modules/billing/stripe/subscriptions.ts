@@ -31,7 +31,7 @@ export type ReadSubscription = {
   readonly items: readonly Stripe.SubscriptionItem[];
 };
 
-/** Returns all items of a subscription; the subscription object contains only its first ten. */
+/** The subscription object contains only its first ten items. */
 const listItems = (stripe: Stripe, subscriptionId: string): Promise<Stripe.SubscriptionItem[]> =>
   stripe.subscriptionItems
     .list({ subscription: subscriptionId, limit: 100 })
@@ -46,12 +46,10 @@ export const withItems = async (
 };
 
 /**
- * Returns when the current period of an item began, in unix seconds.
- *
- * At Stripe, the period of an item that was added later starts when it was added. Usage reported before that belongs to
- * the same invoice, so its period starts one month before its end if it is monthly, but not before the subscription, and not before the
- * start or end of a trial. For any other item, Stripe has invoiced what was before its period, however short that is: a
- * trial of a running subscription begins a period.
+ * Returns when the current period of an item began, in unix seconds. At Stripe, the period of an item that was added later
+ * starts when it was added, although the same invoice has earlier usage. So the period of a monthly item starts one month before
+ * its end, but not before the subscription, and not before the start or end of a trial. What was before the period of any other
+ * item is invoiced, however short the period is: a trial of a running subscription begins one.
  */
 const startOfPeriod = (
   subscription: Stripe.Subscription,
@@ -105,12 +103,20 @@ export const periodOf = (subscription: Stripe.Subscription, items: Items): Perio
   return start < lastEnd ? { start: timeOf(start), end: timeOf(lastEnd) } : null;
 };
 
-/** Returns the present or latest trial. */
 export const trialOf = ({ trial_start: start, trial_end: end }: Stripe.Subscription): Span | null =>
   start === null || end === null ? null : { start, end };
 
-export const isMissing = (error: unknown): boolean =>
-  error instanceof Stripe.errors.StripeInvalidRequestError && error.code === "resource_missing";
+/** Returns what a call returns; null if Stripe does not have what it names. */
+export const unlessMissing = <Found>(call: Promise<Found>): Promise<Found | null> =>
+  call.catch((error: unknown) => {
+    if (
+      error instanceof Stripe.errors.StripeInvalidRequestError &&
+      error.code === "resource_missing"
+    ) {
+      return null;
+    }
+    throw error;
+  });
 
 /** @param meters null for one that does not exist */
 export const readSubscriptionState = async (
@@ -119,12 +125,7 @@ export const readSubscriptionState = async (
   meters: Readonly<Record<Kind, { readonly id: string } | null>>,
   donationPrices: DonationPrices | null,
 ): Promise<SubscriptionState> => {
-  const found = await stripe.subscriptions.retrieve(subscriptionId).catch((error: unknown) => {
-    if (isMissing(error)) {
-      return null;
-    }
-    throw error;
-  });
+  const found = await unlessMissing(stripe.subscriptions.retrieve(subscriptionId));
   const items = found === null ? [] : (await withItems(stripe, found)).items;
   const itemsOf = (kind: Kind): Items => itemsOfMeter(items, meters[kind]?.id);
   const prices = new Set(items.map(({ price }) => price.id));
@@ -145,13 +146,11 @@ export const readSubscriptionState = async (
   };
 };
 
-type NewItem = Stripe.SubscriptionUpdateParams.Item;
-
 const findMissing = async (
   stripe: Stripe,
   subscriptionId: string,
   { flat, metered }: DonationPrices,
-): Promise<readonly NewItem[]> => {
+): Promise<readonly Stripe.SubscriptionUpdateParams.Item[]> => {
   const items = await listItems(stripe, subscriptionId);
   const existing = new Set(items.map(({ price }) => price.id));
   // Stripe accepts no quantity for a metered item.

@@ -1,8 +1,11 @@
-import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
 import { listMeterEvents, listOpenUsage } from "../../../modules/billing/meterEventReports.sql.ts";
 import { documentFor, RETRIED_CAUSES } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
-import { retryItem, retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
+import {
+  closeUsage,
+  retryEach,
+  retryUsage,
+} from "../../../modules/billing/reconciliation/repairUsage.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import type { Random } from "../../support/random.ts";
 import type { Span } from "../../../modules/billing/usage.rules.ts";
@@ -38,15 +41,12 @@ export const createRepairs = (
     listMeterEvents(world.deps().db, { state: "difference", accountId: null, limit: 1000 });
 
   const retryAll = async (): Promise<boolean> => {
-    const retried: string[] = [];
-    await asOperator(async () => {
-      const deps = world.deps();
-      for (const id of await listOpenUsage(deps.db, RETRIED_CAUSES)) {
-        const { name, retry } = await retryItem(deps, id);
-        retried.push(`${name} ${typeof retry === "string" ? retry : retry.message}`);
-      }
-    });
-    world.write(`retry all: ${retried.join(", ")}`);
+    const deps = world.deps();
+    const retried = await asOperator(async () =>
+      retryEach(deps, await listOpenUsage(deps.db, RETRIED_CAUSES)),
+    );
+    const lines = retried.map(({ name, retry }) => `${name} ${String(retry)}`);
+    world.write(`retry all: ${lines.join(", ")}`);
     return retried.length > 0;
   };
 
@@ -62,7 +62,6 @@ export const createRepairs = (
       const ids = events.map(({ id }) => id);
       await asOperator(() =>
         closeUsage(world.deps(), ids, {
-          isDryRun: false,
           document: isDocumented ? document : null,
           expectedUnits: units,
         }),

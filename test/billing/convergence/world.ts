@@ -212,8 +212,6 @@ export const createWorld = async (
     accountIds,
     log,
     write,
-    labelOf,
-    accountLabelOf,
     describe,
     attempt,
     pass,

@@ -8,7 +8,6 @@ import { createWorkerMetrics } from "../../../worker/createWorkerMetrics.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { TEMPORAL_ADDRESS } from "../../support/programs.ts";
 import { startBilledApi } from "../billedApi.ts";
 import { setUpBilling } from "../billingSetup.ts";
 import { compare } from "./liveLife.ts";
@@ -23,15 +22,11 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const setup = await setUpBilling(t);
   const { deps, double, stream, register, drain } = setup;
   const { accountId } = stream;
-  const env = {
-    DATABASE_URL: t.context.databaseUrl,
-    TEMPORAL_ADDRESS,
-    STRIPE_SECRET_KEY: double.secretKey,
-    STRIPE_API_BASE: double.url,
-  };
+  const env = { DATABASE_URL: t.context.databaseUrl, ...double.env };
   return {
     ...setup,
     accountId,
+    stripe: createStripeClient(double.stripe).stripe,
     control: double.control,
     /** Registers and delivers. */
     deliver: async (count: number): Promise<string> => {
@@ -219,8 +214,7 @@ test("a trial is said in the statement and in the usage, at once and after the c
 });
 
 test("a draft, a missing invoice, a void one and another quantity are named", async (t) => {
-  const { deliver, pass, problems, control, double, customerId } = await setUp(t);
-  const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
+  const { deliver, pass, problems, control, customerId, stripe } = await setUp(t);
   await deliver(3);
   pass(MONTH + 2 * HOUR);
   const { data } = await stripe.invoices.list({ customer: customerId, limit: 1 });
@@ -230,7 +224,7 @@ test("a draft, a missing invoice, a void one and another quantity are named", as
     throw new Error("There is no invoice.");
   }
   /** Lets Stripe return other invoices at the next comparison. */
-  const answer = (invoices: readonly object[]): void =>
+  const answer = (...invoices: readonly object[]): void =>
     control.addFault({
       kind: "respond",
       method: "GET",
@@ -238,44 +232,29 @@ test("a draft, a missing invoice, a void one and another quantity are named", as
       status: 200,
       body: { object: "list", url: "/v1/invoices", has_more: false, data: invoices },
     });
-  answer([]);
+  answer();
   t.deepEqual(await problems(), [], "an invoice may come a day late");
   pass(DAY);
-  answer([]);
+  answer();
   t.deepEqual(await problems(), [["no_invoice", 3]]);
   pass(4 * DAY);
-  answer([{ ...invoice, status: "draft", auto_advance: true, number: null }]);
+  answer({ ...invoice, status: "draft", auto_advance: true, number: null });
   t.deepEqual(await problems(), [["draft", 3]]);
-  answer([
-    {
-      ...invoice,
-      lines: {
-        ...invoice.lines,
-        data: [
-          { ...line, quantity: 1 },
-          { ...line, id: "il_2", quantity: 4 },
-        ],
-      },
-    },
-  ]);
+  const tiers = [
+    { ...line, quantity: 1 },
+    { ...line, id: "il_2", quantity: 4 },
+  ];
+  answer({ ...invoice, lines: { ...invoice.lines, data: tiers } });
   t.deepEqual(await problems(), [["differs", -2]], "tiers are added up");
-  answer([
-    {
-      ...invoice,
-      status: "void",
-      status_transitions: {
-        ...invoice.status_transitions,
-        voided_at: (invoice.status_transitions.finalized_at ?? 0) + DAY,
-      },
-    },
-  ]);
+  const { status_transitions: times } = invoice;
+  const voided = { ...times, voided_at: (times.finalized_at ?? 0) + DAY };
+  answer({ ...invoice, status: "void", status_transitions: voided });
   t.deepEqual(await problems(), [["voided", 3]]);
   t.deepEqual(await problems(), [[null, 0]]);
 });
 
 test("all pages are read: subscriptions, invoices and their lines", async (t) => {
-  const { deliver, pass, problems, control, double, customerId, subscriptionId } = await setUp(t);
-  const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
+  const { deliver, pass, problems, control, stripe, customerId, subscriptionId } = await setUp(t);
   for (let more = 0; more < 12; more += 1) {
     control.addItem({ subscriptionId, price: control.addPrice({}) });
   }
@@ -286,7 +265,7 @@ test("all pages are read: subscriptions, invoices and their lines", async (t) =>
   t.true(data[0]?.lines.has_more);
   const paths = control.calls().map(({ path }) => path);
   t.true(paths.includes(`/v1/invoices/${data[0]?.id}/lines`));
-  t.deepEqual(double.control.problems(), []);
+  t.deepEqual(control.problems(), []);
 });
 
 test("a customer that Stripe does not know, or without a subscription, has usage on no invoice", async (t) => {

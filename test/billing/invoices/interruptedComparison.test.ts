@@ -2,10 +2,8 @@ import { compareInvoices } from "../../../modules/billing/invoices/compareInvoic
 import { sumDelivered } from "../../../modules/billing/invoices/invoicedUsage.sql.ts";
 import { ProcessorUnavailableError } from "../../../modules/billing/processor.ts";
 import { drainUsage } from "../drainUsage.ts";
-import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestOrganization, registrationOf } from "../../support/factories.ts";
-import { setUpBilling } from "../billingSetup.ts";
+import { createBilledOrganization, setUpBilling } from "../billingSetup.ts";
 
 // Serial, because a comparison reads every customer of the file's database.
 const test = testWithDatabase().serial;
@@ -13,24 +11,18 @@ const test = testWithDatabase().serial;
 test("a comparison stops when Stripe does not answer, and continues where it stopped", async (t) => {
   const { deps, double, pass } = await setUpBilling(t);
   const { control } = double;
-  const writer = createRegistrationWriter(deps);
   const customers: string[] = [];
   for (let more = 0; more < 5; more += 1) {
-    const { customerId, subscriptionId } = control.addSubscriber({});
+    const { customerId, register, stream } = await createBilledOrganization(deps, control);
     customers.push(customerId);
-    const { id: accountId } = await createTestOrganization(deps.db, {
-      clock: deps.clock,
-      stripeCustomerId: customerId,
-      stripeSubscriptionId: subscriptionId,
-    });
-    await writer.register(registrationOf(accountId, { mode: "live", count: 1 }));
+    await register(1);
     pass(5);
-    await drainUsage(deps, { accountId, mode: "live", kind: "tree" });
+    await drainUsage(deps, stream);
   }
   pass(1);
   const failed: string[] = [];
-  const readBefore = deps.clock.now();
-  const run = () =>
+  const before = deps.clock.now();
+  const run = (readBefore = before) =>
     compareInvoices(deps, {
       readBefore,
       signal: new AbortController().signal,
@@ -55,15 +47,7 @@ test("a comparison stops when Stripe does not answer, and continues where it sto
 
   pass(1);
   control.addFault({ kind: "drop", method: "GET", path: "/v1/subscriptions", times: 3 });
-  await t.throwsAsync(
-    compareInvoices(deps, {
-      readBefore: deps.clock.now(),
-      signal: new AbortController().signal,
-      intervalMs: 0,
-      onFailure: () => undefined,
-    }),
-    { instanceOf: ProcessorUnavailableError },
-  );
+  await t.throwsAsync(run(deps.clock.now()), { instanceOf: ProcessorUnavailableError });
 });
 
 test("a copy expects no usage of the deployment from which it was separated", async (t) => {

@@ -1,4 +1,5 @@
 import { compareInvoices } from "../../../modules/billing/invoices/compareInvoices.ts";
+import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
 import type { Random } from "../../support/random.ts";
 import type { BillingSetup } from "../billingSetup.ts";
 import type { PauseBehavior, SubscriptionLife } from "./lifeTruth.ts";
@@ -8,12 +9,6 @@ const DAY = 86_400;
 const LONGEST_HELD = 33 * DAY;
 
 const BEHAVIORS: readonly PauseBehavior[] = ["void", "mark_uncollectible", "keep_as_draft"];
-
-export type Life = {
-  readonly lives: readonly SubscriptionLife[];
-  /** What was done, for the message of a failure. */
-  readonly log: readonly string[];
-};
 
 /** Compares the invoices of the setup's organization, as the nightly comparison does. */
 export const compare = async ({ deps, stream, pass }: BillingSetup): Promise<void> => {
@@ -29,12 +24,8 @@ export const compare = async ({ deps, stream, pass }: BillingSetup): Promise<voi
   });
 };
 
-/** Lets an organization live through random registrations, refunds and changes of its subscriptions. */
-export const liveLife = async (
-  setup: BillingSetup,
-  random: Random,
-  steps: number,
-): Promise<Life> => {
+/** Lets an organization live through random registrations, refunds and changes of its subscriptions. The log is for failures. */
+export const liveLife = async (setup: BillingSetup, random: Random, steps: number) => {
   const { double, register, refund, drain, pass, customerId, subscriptionId } = setup;
   const { control } = double;
   const begin = (id: string): SubscriptionLife => ({
@@ -74,12 +65,9 @@ export const liveLife = async (
     control.pauseCollection({ subscriptionId: life.id });
     return true;
   };
-  const endOfPeriod = async (id: string): Promise<number> => {
-    const response = await fetch(`${double.url}/v1/subscription_items?subscription=${id}`, {
-      headers: { authorization: `Bearer ${double.secretKey}` },
-    });
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the double's own list
-    const { data } = (await response.json()) as { data: { current_period_end: number }[] };
+  const { stripe } = createStripeClient(double.stripe);
+  const endOfPeriod = async (subscription: string): Promise<number> => {
+    const { data } = await stripe.subscriptionItems.list({ subscription });
     return data[0]?.current_period_end ?? 0;
   };
 

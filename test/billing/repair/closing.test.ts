@@ -17,8 +17,7 @@ const failThree = async (operator: Operator) => [
   await operator.fail(4),
 ];
 
-test("one document closes many events: its sum and its kind are checked, and it can be repeated", async (operator) => {
-  const { t } = operator;
+test("one document closes many events: its sum and its kind are checked, and it can be repeated", async (t, operator) => {
   const events = await failThree(operator);
   const before = await operator.states();
   await t.throwsAsync(operator.close(events, { document: CREDIT_NOTE }), {
@@ -54,8 +53,7 @@ test("one document closes many events: its sum and its kind are checked, and it 
   t.deepEqual(operator.billed(), {});
 });
 
-test("a document that was recorded for a part is repeated for all", async (operator) => {
-  const { t } = operator;
+test("a document that was recorded for a part is repeated for all", async (t, operator) => {
   const events = await failThree(operator);
   await operator.close(events.slice(0, 2), { document: INVOICE_ITEM });
   t.is((await operator.close(events, { document: INVOICE_ITEM })).units, 9);
@@ -63,8 +61,7 @@ test("a document that was recorded for a part is repeated for all", async (opera
   t.deepEqual(await operator.states(), ["closed", "closed", "closed"]);
 });
 
-test("usage is never billed by decision, which can be repeated", async (operator) => {
-  const { t } = operator;
+test("usage is never billed by decision, which can be repeated", async (t, operator) => {
   const events = await failThree(operator);
   await operator.close(events);
   await operator.close(events);
@@ -76,8 +73,7 @@ test("usage is never billed by decision, which can be repeated", async (operator
   t.is(actions.length, 2);
 });
 
-test("if one item cannot be closed, none is", async (operator) => {
-  const { t } = operator;
+test("if one item cannot be closed, none is", async (t, operator) => {
   await operator.sendNew(5);
   const events = await failThree(operator);
   const delivered = await operator.listEvents(["delivered"]);
@@ -88,8 +84,7 @@ test("if one item cannot be closed, none is", async (operator) => {
   await operator.close(events);
 });
 
-test("a refund whose usage is open is closed only with it", async (operator) => {
-  const { t } = operator;
+test("a refund whose usage is open is closed only with it", async (t, operator) => {
   const usage = await operator.fail(5);
   await operator.refund(operator.registrations()[0] ?? t.fail(), 2);
   await operator.send();
@@ -114,8 +109,7 @@ const deliverLate = async (operator: Operator) => {
 };
 
 for (const document of [INVOICE_ITEM, null]) {
-  test(`late usage that ${document === null ? "is never billed" : "a document bills"} stays delivered and needs no person`, async (operator) => {
-    const { t } = operator;
+  test(`late usage that ${document === null ? "is never billed" : "a document bills"} stays delivered and needs no person`, async (t, operator) => {
     const events = await deliverLate(operator);
     t.deepEqual(
       (await listUsageAttention(operator.deps().db, null)).map(({ cause }) => cause),
@@ -131,8 +125,7 @@ for (const document of [INVOICE_ITEM, null]) {
   });
 }
 
-test("late usage that is never billed needs a decision when Stripe refuses it afterwards", async (operator) => {
-  const { t } = operator;
+test("late usage that is never billed needs a decision when Stripe refuses it afterwards", async (t, operator) => {
   const events = await deliverLate(operator);
   await operator.close(events);
   await operator.refuse(events[0]?.identifier ?? "");
@@ -141,8 +134,7 @@ test("late usage that is never billed needs a decision when Stripe refuses it af
   t.deepEqual(await operator.states(), ["closed"]);
 });
 
-test("late usage that a document bills is closed, not sent again, when Stripe refuses it afterwards", async (operator) => {
-  const { t } = operator;
+test("late usage that a document bills is closed, not sent again, when Stripe refuses it afterwards", async (t, operator) => {
   const events = await deliverLate(operator);
   await operator.close(events, { document: INVOICE_ITEM });
   operator.billBy(events);
@@ -153,13 +145,9 @@ test("late usage that a document bills is closed, not sent again, when Stripe re
   t.deepEqual(operator.billed(), {});
 });
 
-test("one credit note closes a difference and a refund together", async (operator) => {
-  const { t } = operator;
+test("one credit note closes a difference and a refund together", async (t, operator) => {
   const registration = await operator.sendNew(5);
-  operator.sendElsewhere(
-    { kind: "tree", second: registration.second, units: 4 },
-    operator.customerIds[0] ?? "",
-  );
+  operator.reportElsewhere(registration.second, 4);
   const differences = await operator.reconcile();
   await operator.refund(registration, 2);
   operator.control.addFault(REFUSED);

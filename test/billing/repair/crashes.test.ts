@@ -1,8 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { documentFor } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
-import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
-import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
+import { closeUsage, retryUsage } from "../../../modules/billing/reconciliation/repairUsage.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
 import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
@@ -79,8 +78,7 @@ const addSurplus = (operator: Operator): Promise<StoredMeterEvent> => {
   return operator.addSurplus(2);
 };
 
-test("a retry of refused usage that breaks at any statement bills it once", async (operator) => {
-  const { t } = operator;
+test("a retry of refused usage that breaks at any statement bills it once", async (t, operator) => {
   await breakEverywhere(
     t,
     operator,
@@ -90,8 +88,7 @@ test("a retry of refused usage that breaks at any statement bills it once", asyn
   await requireDelivered(t, operator);
 });
 
-test("a retry of usage of unknown outcome that breaks at any statement bills it once", async (operator) => {
-  const { t } = operator;
+test("a retry of usage of unknown outcome that breaks at any statement bills it once", async (t, operator) => {
   let isApplied = false;
   const prepare = async (): Promise<StoredMeterEvent> => {
     operator.pass(60);
@@ -102,8 +99,7 @@ test("a retry of usage of unknown outcome that breaks at any statement bills it 
   await requireDelivered(t, operator);
 });
 
-test("usage, its refund and a difference that are closed by a command that breaks at any statement are closed once", async (operator) => {
-  const { t } = operator;
+test("usage, its refund and a difference that are closed by a command that breaks at any statement are closed once", async (t, operator) => {
   let documents = 0;
   const prepare = async () => {
     const difference = await addSurplus(operator);
@@ -119,15 +115,14 @@ test("usage, its refund and a difference that are closed by a command that break
     closeUsage(
       deps,
       events.map(({ id }) => id),
-      { isDryRun: false, document: { kind: documentFor(1), reference }, expectedUnits: 1 },
+      { document: { kind: documentFor(1), reference }, expectedUnits: 1 },
     ),
   );
   t.deepEqual(await operator.listEvents(["pending", "failed"]), []);
   t.deepEqual(await operator.reconcile(), []);
 });
 
-test("a difference that is sent by a command that breaks at any statement is taken back once", async (operator) => {
-  const { t } = operator;
+test("a difference that is sent by a command that breaks at any statement is taken back once", async (t, operator) => {
   const prepare = async () => {
     await operator.send();
     return addSurplus(operator);
@@ -136,8 +131,7 @@ test("a difference that is sent by a command that breaks at any statement is tak
   t.deepEqual(await operator.reconcile(), []);
 });
 
-test("a comparison that breaks at any statement finds each difference once", async (operator) => {
-  const { t } = operator;
+test("a comparison that breaks at any statement finds each difference once", async (t, operator) => {
   await addSurplus(operator);
   await breakEverywhere(
     t,
@@ -155,8 +149,7 @@ test("a comparison that breaks at any statement finds each difference once", asy
   await operator.settle();
 });
 
-test("the end of a restore's hold that breaks at any statement asks about each event once", async (operator) => {
-  const { t } = operator;
+test("the end of a restore's hold that breaks at any statement asks about each event once", async (t, operator) => {
   const prepare = async (): Promise<void> => {
     await operator.settle();
     operator.pass(60);
@@ -176,8 +169,7 @@ test("the end of a restore's hold that breaks at any statement asks about each e
   await requireDelivered(t, operator);
 });
 
-test("the questions and attempts of a sender that breaks at any statement bill once", async (operator) => {
-  const { t } = operator;
+test("the questions and attempts of a sender that breaks at any statement bill once", async (t, operator) => {
   const prepare = async (): Promise<StoredMeterEvent> => {
     await operator.settle();
     operator.pass(60);

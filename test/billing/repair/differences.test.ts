@@ -20,8 +20,7 @@ const loseDelivered = async (operator: Operator) => {
   return operator.findDifference();
 };
 
-test("units that nothing explains are found once, and taken back by a retry", async (operator) => {
-  const { t } = operator;
+test("units that nothing explains are found once, and taken back by a retry", async (t, operator) => {
   const difference = await operator.addSurplus();
   t.like(difference, { quantity: -3, customerId: operator.customerIds[0], failure: "difference" });
   t.like(await operator.reconcile(), [{ id: difference.id, quantity: -3 }]);
@@ -38,8 +37,7 @@ test("units that nothing explains are found once, and taken back by a retry", as
   t.deepEqual(await operator.reconcile(), []);
 });
 
-test("usage that Stripe has lost is sent again once by retries of the difference", async (operator) => {
-  const { t } = operator;
+test("usage that Stripe has lost is sent again once by retries of the difference", async (t, operator) => {
   const difference = await loseDelivered(operator);
   t.is(difference.quantity, 5);
   const send = () => operator.retry(difference.id);
@@ -50,8 +48,7 @@ test("usage that Stripe has lost is sent again once by retries of the difference
   t.deepEqual(await operator.reconcile(), []);
 });
 
-test("an accepted difference is not found again, and a later one of its minute is", async (operator) => {
-  const { t } = operator;
+test("an accepted difference is not found again, and a later one of its minute is", async (t, operator) => {
   const difference = await operator.addSurplus();
   await operator.close([difference]);
   t.deepEqual(await operator.reconcile(), []);
@@ -59,7 +56,7 @@ test("an accepted difference is not found again, and a later one of its minute i
     message: /is closed: there is nothing to retry/u,
   });
 
-  operator.sendElsewhere({ kind: "tree", second: NOON, units: 4 }, operator.customerIds[0] ?? "");
+  operator.reportElsewhere(NOON, 4);
   const [later] = await operator.reconcile();
   t.is(later?.quantity, -4);
   await operator.retry(later?.id ?? 0n);
@@ -67,8 +64,7 @@ test("an accepted difference is not found again, and a later one of its minute i
   t.deepEqual(operator.billed(), { 0: 8 });
 });
 
-test("a difference that is decided before a comparison has ended is not found again", async (operator) => {
-  const { t } = operator;
+test("a difference that is decided before a comparison has ended is not found again", async (t, operator) => {
   const difference = await operator.addSurplus();
   const { billing, ...deps } = operator.deps();
   const stripe = billing.stripe ?? t.fail();
@@ -92,10 +88,9 @@ test("a difference that is decided before a comparison has ended is not found ag
   t.deepEqual(operator.billed(), { 0: 5 });
 });
 
-test("a difference that is gone meanwhile is not sent", async (operator) => {
-  const { t } = operator;
+test("a difference that is gone meanwhile is not sent", async (t, operator) => {
   const difference = await operator.addSurplus();
-  operator.sendElsewhere({ kind: "tree", second: NOON, units: -3 }, operator.customerIds[0] ?? "");
+  operator.reportElsewhere(NOON, -3);
   operator.pass(LAG_SECONDS);
 
   await t.throwsAsync(operator.retry(difference.id), {
@@ -124,8 +119,7 @@ for (const [circumstance, message, happen] of [
     (operator: Operator) => Promise.resolve(operator.pass(34 * DAY)),
   ],
 ] as const) {
-  test(`a difference ${circumstance} is closed with a document`, async (operator) => {
-    const { t } = operator;
+  test(`a difference ${circumstance} is closed with a document`, async (t, operator) => {
     const difference = await operator.addSurplus();
     await happen(operator);
     await t.throwsAsync(operator.retry(difference.id), { message });
@@ -137,8 +131,7 @@ for (const [circumstance, message, happen] of [
   });
 }
 
-test("a difference is not sent while usage of its minute is being sent, asked about or just delivered", async (operator) => {
-  const { t } = operator;
+test("a difference is not sent while usage of its minute is being sent, asked about or just delivered", async (t, operator) => {
   const difference = await operator.addSurplus();
   operator.control.addFault({ kind: "server_error" });
   await operator.register(operator.accountIds[0] ?? "", 2, { second: NOON });
@@ -170,8 +163,7 @@ test("a difference is not sent while usage of its minute is being sent, asked ab
   t.deepEqual(operator.billed(), { 0: 8 });
 });
 
-test("a difference is not sent while usage is held", async (operator) => {
-  const { t } = operator;
+test("a difference is not sent while usage is held", async (t, operator) => {
   const difference = await operator.addSurplus();
   await holdUsage(operator.deps(), { reason: "maintenance", by: "maria" });
   await t.throwsAsync(operator.retry(difference.id), {
@@ -183,8 +175,7 @@ test("a difference is not sent while usage is held", async (operator) => {
   t.deepEqual(operator.billed(), { 0: 5 });
 });
 
-test("a minute whose sum may lag is no difference, also on a machine whose clock is fast", async (operator) => {
-  const { t } = operator;
+test("a minute whose sum may lag is no difference, also on a machine whose clock is fast", async (t, operator) => {
   await operator.sendNew(5);
   const [event] = await operator.listEvents(["delivered"]);
   operator.control.rejectAccepted({ identifier: event?.identifier ?? "" });

@@ -5,8 +5,14 @@ import type { Operator } from "./testRepairs.ts";
 
 const test = testRepairs();
 
-test("refused usage is sent again by a retry, as the same event, and billed once", async (operator) => {
-  const { t } = operator;
+/** Returns the types of the events that the first account's client has received. */
+const readTypes = async (operator: Operator): Promise<readonly string[]> => {
+  const owner = { accountId: operator.accountIds[0] ?? "", mode: "live" } as const;
+  const types = ["usage.failed", "usage.recovered"] as const;
+  return (await readEvents(operator.deps(), owner, { types })).map(({ type }) => type);
+};
+
+test("refused usage is sent again by a retry, as the same event, and billed once", async (t, operator) => {
   const event = await operator.fail(4);
   t.like(event, { failure: "refused", mayBeDelivered: false });
   await t.throwsAsync(operator.retry(event.id, "delivered"), {
@@ -25,19 +31,10 @@ test("refused usage is sent again by a retry, as the same event, and billed once
     identifier: `${event.identifier}.1`,
   });
   t.is(operator.billedTo(0), 4);
-  const usage = await readEvents(
-    operator.deps(),
-    { accountId: event.accountId, mode: "live" },
-    { types: ["usage.failed", "usage.recovered"] },
-  );
-  t.deepEqual(
-    usage.map(({ type }) => type),
-    ["usage.failed", "usage.recovered"],
-  );
+  t.deepEqual(await readTypes(operator), ["usage.failed", "usage.recovered"]);
 });
 
-test("usage of an organization without a customer is retried once it has one", async (operator) => {
-  const { t } = operator;
+test("usage of an organization without a customer is retried once it has one", async (t, operator) => {
   const accountId = operator.accountIds[0] ?? "";
   await operator.setCustomer(accountId, null);
   await operator.sendNew(4);
@@ -58,8 +55,7 @@ test("usage of an organization without a customer is retried once it has one", a
 });
 
 for (const isApplied of [true, false]) {
-  test(`Stripe is asked about usage of unknown outcome that it ${isApplied ? "has" : "does not have"}, once its sums cannot lag`, async (operator) => {
-    const { t } = operator;
+  test(`Stripe is asked about usage of unknown outcome that it ${isApplied ? "has" : "does not have"}, once its sums cannot lag`, async (t, operator) => {
     const event = await operator.failUnknown(6, isApplied);
     t.like(event, { failure: "refused", mayBeDelivered: true });
     const sends = operator.sends();
@@ -85,16 +81,14 @@ const splitUsage = async (operator: Operator) => {
   const event = await operator.failUnknown(6, false);
   await operator.setCustomer(event.accountId, operator.customerIds[4] ?? null);
   for (const place of [0, 4]) {
-    const part = { kind: "tree", second: event.second, units: 3 } as const;
-    operator.sendElsewhere(part, operator.customerIds[place] ?? "");
+    operator.reportElsewhere(event.second, 3, place);
   }
   await operator.retry(event.id);
   await operator.settle();
   return event;
 };
 
-test("usage of which two customers may have parts is unclear, with both sums shown, and is settled by differences", async (operator) => {
-  const { t } = operator;
+test("usage of which two customers may have parts is unclear, with both sums shown, and is settled by differences", async (t, operator) => {
   const { id } = await splitUsage(operator);
   const unclear = await operator.find(id);
   t.is(unclear?.failure, "unclear");
@@ -117,8 +111,7 @@ test("usage of which two customers may have parts is unclear, with both sums sho
   t.is(operator.billedTo(0), 6);
 });
 
-test("usage that a customer may have whose sums Stripe does not report is unclear", async (operator) => {
-  const { t } = operator;
+test("usage that a customer may have whose sums Stripe does not report is unclear", async (t, operator) => {
   const event = await operator.failUnknown(6, false);
   await operator.setCustomer(event.accountId, operator.customerIds[4] ?? null);
   operator.control.deleteCustomer({ customerId: operator.customerIds[4] ?? "" });
@@ -133,16 +126,23 @@ test("usage that a customer may have whose sums Stripe does not report is unclea
   t.is(operator.billedTo(3), 6);
 });
 
-test("one command retries all that has failed, also repeated, and says what it cannot settle", async (operator) => {
-  const { t } = operator;
+test("usage that Stripe is asked about for so long that it is too old fails for its client, too", async (t, operator) => {
+  const event = await operator.failUnknown(6, false);
+  await operator.retry(event.id);
+  operator.pass(35 * 24 * 60 * 60);
+  await operator.send();
+  t.is((await operator.find(event.id))?.failure, "too_old");
+  // The feed has no earlier events any more.
+  t.deepEqual(await readTypes(operator), ["usage.failed"]);
+  await operator.close([event]);
+});
+
+test("one command retries all that has failed, also repeated, and says what it cannot settle", async (t, operator) => {
   const refused = await operator.fail(1);
   await operator.fail(2, { place: 1 });
   operator.pass(60);
   const unknown = await operator.failUnknown(3, true);
-  operator.sendElsewhere(
-    { kind: "tree", second: refused.second, units: 5 },
-    operator.customerIds[2] ?? "",
-  );
+  operator.reportElsewhere(refused.second, 5, 2);
   const [difference] = await operator.reconcile();
   const before = await operator.states();
 
@@ -161,8 +161,7 @@ test("one command retries all that has failed, also repeated, and says what it c
   t.is(operator.billedTo(2), 0);
 });
 
-test("usage that is older than Stripe accepts is closed with an invoice item, not retried", async (operator) => {
-  const { t } = operator;
+test("usage that is older than Stripe accepts is closed with an invoice item, not retried", async (t, operator) => {
   const event = await operator.fail(4);
   operator.pass(35 * 24 * 60 * 60);
   await operator.retry(event.id);

@@ -10,8 +10,7 @@ const test = testRepairs();
 const INVOICE_ITEM = { kind: "invoice_item", reference: "ii_1" } as const;
 const CREDIT_NOTE = { kind: "credit_note", reference: "cn_1" } as const;
 
-test("a refund of failed usage waits, and is sent after its usage, to the customer that has that", async (operator) => {
-  const { t } = operator;
+test("a refund of failed usage waits, and is sent after its usage, to the customer that has that", async (t, operator) => {
   const usage = await operator.fail(7);
   await operator.refund(operator.registrations()[0] ?? t.fail(), 3);
   await operator.send();
@@ -37,8 +36,26 @@ test("a refund of failed usage waits, and is sent after its usage, to the custom
   t.is(operator.billedTo(4), 4);
 });
 
-test("a refund of usage that a document bills needs a credit note, before and after it is sealed", async (operator) => {
-  const { t } = operator;
+test("a refused refund waits if its usage is refused later, also when it is retried", async (t, operator) => {
+  const registration = await operator.sendNew(7);
+  await operator.refund(registration, 3);
+  operator.control.addFault(REFUSED);
+  await operator.send();
+  const [usage] = await operator.listEvents(["delivered"]);
+  await operator.refuse(usage?.identifier ?? "");
+  const [, refund] = await operator.listEvents(["failed"]);
+  const sends = operator.sends();
+  t.is((await operator.retry(refund?.id ?? 0n)).retry, "wait");
+  await operator.send();
+  t.deepEqual(await operator.states(), ["refused", "waits_for_usage"]);
+  t.is(operator.sends(), sends);
+
+  await operator.retryAll();
+  await operator.settle();
+  t.is(operator.billedTo(0), 4);
+});
+
+test("a refund of usage that a document bills needs a credit note, before and after it is sealed", async (t, operator) => {
   const usage = await operator.fail(7);
   const registration = operator.registrations()[0] ?? t.fail();
   await operator.refund(registration, 1);
@@ -72,8 +89,7 @@ test("a refund of usage that a document bills needs a credit note, before and af
   t.is(operator.sends(), 1);
 });
 
-test("refunds of usage that is never billed are closed with it, and later ones when they are sealed", async (operator) => {
-  const { t } = operator;
+test("refunds of usage that is never billed are closed with it, and later ones when they are sealed", async (t, operator) => {
   const usage = await operator.fail(7);
   const registration = operator.registrations()[0] ?? t.fail();
   await operator.refund(registration, 1);
@@ -88,8 +104,7 @@ test("refunds of usage that is never billed are closed with it, and later ones w
   t.deepEqual(await listUsageAttention(operator.deps().db, null), []);
 });
 
-test("usage whose refund Stripe has is not closed as never billed", async (operator) => {
-  const { t } = operator;
+test("usage whose refund Stripe has is not closed as never billed", async (t, operator) => {
   const registration = await operator.sendNew(7);
   await operator.refund(registration, 3);
   await operator.send();
@@ -106,8 +121,7 @@ test("usage whose refund Stripe has is not closed as never billed", async (opera
   t.is(operator.billedTo(0), 4);
 });
 
-test("usage whose refund was offset against other usage is not closed as never billed", async (operator) => {
-  const { t } = operator;
+test("usage whose refund was offset against other usage is not closed as never billed", async (t, operator) => {
   const registration = await operator.register(operator.accountIds[0] ?? "", 5);
   operator.control.addFault(REFUSED);
   await operator.send();
@@ -147,8 +161,7 @@ const applyReport = async (
   });
 };
 
-test("a report that names an event which is still being sent is applied once that is delivered", async (operator) => {
-  const { t } = operator;
+test("a report that names an event which is still being sent is applied once that is delivered", async (t, operator) => {
   await operator.sendNew(5);
   operator.pass(60);
   operator.control.addFault({ kind: "drop", applied: true, times: 2 });
@@ -170,8 +183,7 @@ test("a report that names an event which is still being sent is applied once tha
 });
 
 for (const isReportedFirst of [true, false]) {
-  test(`usage that Stripe lost is billed once if its report arrives ${isReportedFirst ? "before" : "after"} the difference was sent`, async (operator) => {
-    const { t } = operator;
+  test(`usage that Stripe lost is billed once if its report arrives ${isReportedFirst ? "before" : "after"} the difference was sent`, async (t, operator) => {
     await operator.sendNew(5);
     const [event] = await operator.listEvents(["delivered"]);
     const identifier = event?.identifier ?? "";
@@ -197,8 +209,7 @@ for (const isReportedFirst of [true, false]) {
   });
 }
 
-test("a report from before an event was first sent is of the lost history's event, and is not about it", async (operator) => {
-  const { t } = operator;
+test("a report from before an event was first sent is of the lost history's event, and is not about it", async (t, operator) => {
   const reportedAt = operator.deps().clock.now();
   operator.pass(10 * 60);
   await operator.sendNew(5);

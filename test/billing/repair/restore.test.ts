@@ -37,8 +37,7 @@ const INSTANTS = {
 
 for (const [instant, prepare] of Object.entries(INSTANTS)) {
   for (const isSent of [true, false]) {
-    test(`usage is billed once after a restore to an instant ${instant}, if the lost history ${isSent ? "has sent" : "has not sent"} it`, async (operator) => {
-      const { t } = operator;
+    test(`usage is billed once after a restore to an instant ${instant}, if the lost history ${isSent ? "has sent" : "has not sent"} it`, async (t, operator) => {
       await operator.register(accountOf(operator), 6);
       await prepare(operator);
       await operator.restore(async () => {
@@ -67,8 +66,7 @@ for (const [instant, prepare] of Object.entries(INSTANTS)) {
   }
 }
 
-test("usage that is registered after a restore is sent at once", async (operator) => {
-  const { t } = operator;
+test("usage that is registered after a restore is sent at once", async (t, operator) => {
   await operator.register(accountOf(operator), 6);
   await operator.restore(() => operator.send());
   await operator.resume();
@@ -79,8 +77,7 @@ test("usage that is registered after a restore is sent at once", async (operator
   await operator.settle();
 });
 
-test("a lost organization's usage is found again when it is created with its customer", async (operator) => {
-  const { t } = operator;
+test("a lost organization's usage is found again when it is created with its customer", async (t, operator) => {
   await operator.restore(async () => {
     const accountId = await operator.addAccount(operator.customerIds[4] ?? null);
     await operator.register(accountId, 5);
@@ -95,8 +92,7 @@ test("a lost organization's usage is found again when it is created with its cus
   t.is(operator.billedTo(4), 0);
 });
 
-test("usage that a lost history closed is failed again, and closed with the same document", async (operator) => {
-  const { t } = operator;
+test("usage that a lost history closed is failed again, and closed with the same document", async (t, operator) => {
   const event = await operator.fail(4);
   const document = { kind: "invoice_item", reference: "ii_1" } as const;
   await operator.restore(async () => {
@@ -110,8 +106,7 @@ test("usage that a lost history closed is failed again, and closed with the same
   t.deepEqual(operator.billed(), {});
 });
 
-test("a restore during a hold holds usage anew, and its end asks about what the lost history sent", async (operator) => {
-  const { t } = operator;
+test("a restore during a hold holds usage anew, and its end asks about what the lost history sent", async (t, operator) => {
   await operator.register(accountOf(operator), 6);
   await holdUsage(operator.deps(), { reason: "maintenance", by: "ada" });
   const before = (await readDeployment(operator.deps().db)).hold;
@@ -128,8 +123,7 @@ test("a restore during a hold holds usage anew, and its end asks about what the 
   t.deepEqual(operator.billed(), { 0: 6 });
 });
 
-test("if nothing was lost, usage is sent without a question", async (operator) => {
-  const { t } = operator;
+test("if nothing was lost, usage is sent without a question", async (t, operator) => {
   await operator.register(accountOf(operator), 6);
   await operator.restore();
   await operator.register(accountOf(operator), 2);
@@ -142,8 +136,7 @@ test("if nothing was lost, usage is sent without a question", async (operator) =
   t.is((await readDeployment(operator.deps().db)).doubtedUntil, null);
 });
 
-test("an operator's later hold does not renew the doubt of a restore", async (operator) => {
-  const { t } = operator;
+test("an operator's later hold does not renew the doubt of a restore", async (t, operator) => {
   await operator.restore();
   await operator.resume();
   operator.pass(LAG_SECONDS);
@@ -155,14 +148,13 @@ test("an operator's later hold does not renew the doubt of a restore", async (op
   t.is(operator.billedTo(0), 6);
 });
 
-test("a restore that was not noticed is named when a hold ends, not without one", async (operator) => {
-  await operator.t.throwsAsync(operator.resume({ history: "restored" }), {
+test("a restore that was not noticed is named when a hold ends, not without one", async (t, operator) => {
+  await t.throwsAsync(operator.resume({ history: "restored" }), {
     message: /usage is not held, so nothing would be asked about/u,
   });
 });
 
-test("another operator or reason gets no second hold, and the same one is repeated", async (operator) => {
-  const { t } = operator;
+test("another operator or reason gets no second hold, and the same one is repeated", async (t, operator) => {
   const first = await holdUsage(operator.deps(), { reason: "maintenance", by: "ada" });
   for (const hold of [
     { reason: "maintenance", by: "bob" },
@@ -176,8 +168,7 @@ test("another operator or reason gets no second hold, and the same one is repeat
 });
 
 for (const aheadSeconds of [20 * 60, -60 * 60]) {
-  test(`a hold, its end and the lag are of the database's clock on a machine whose clock is ${aheadSeconds} s ahead`, async (operator) => {
-    const { t } = operator;
+  test(`a hold, its end and the lag are of the database's clock on a machine whose clock is ${aheadSeconds} s ahead`, async (t, operator) => {
     await operator.register(accountOf(operator), 6);
     await operator.restore(() => operator.send());
     const now = operator.control.now() * 1000;
@@ -206,8 +197,7 @@ const copyDatabaseOf = async (t: ExecutionContext, operator: Operator): Promise<
   return db;
 };
 
-test("a copy that is used beside the original is not compared with what that has sent", async (operator) => {
-  const { t } = operator;
+test("a copy that is used beside the original is not compared with what that has sent", async (t, operator) => {
   await operator.sendNew(3);
   await operator.register(accountOf(operator), 6);
   const kept = operator.registrations();

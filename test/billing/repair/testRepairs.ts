@@ -1,13 +1,13 @@
 import type { ExecutionContext } from "ava";
 import { listMeterEvents, listOpenUsage } from "../../../modules/billing/meterEventReports.sql.ts";
 import { RETRIED_CAUSES } from "../../../modules/billing/meterEvents.rules.ts";
-import type { BillingDocument } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
-import { closeUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
-import type { ClosedUsage } from "../../../modules/billing/reconciliation/closeUsage.ts";
-import { retryItem, retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
-import type { RetriedItem } from "../../../modules/billing/reconciliation/retryUsage.ts";
-import type { OperatorAnswer } from "../../../modules/billing/reconciliation/retryUsage.rules.ts";
+import {
+  closeUsage,
+  retryEach,
+  retryUsage,
+} from "../../../modules/billing/reconciliation/repairUsage.ts";
+import type { OperatorAnswer } from "../../../modules/billing/reconciliation/repairUsage.rules.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
 import type { ResumedUsage } from "../../../modules/billing/holdUsage.ts";
@@ -86,34 +86,25 @@ const createOperator = (world: World) => {
       ),
     retry: (id: bigint, answer: OperatorAnswer | null = null, isDryRun = false) =>
       retryUsage(world.deps(), id, { answer, isDryRun }),
-    retryAll: async (isDryRun = false): Promise<readonly RetriedItem[]> => {
-      const retried: RetriedItem[] = [];
+    retryAll: async (isDryRun = false) => {
       const deps = world.deps();
-      for (const id of await listOpenUsage(deps.db, RETRIED_CAUSES)) {
-        retried.push(await retryItem(deps, id, { isDryRun }));
-      }
-      return retried;
+      return retryEach(deps, await listOpenUsage(deps.db, RETRIED_CAUSES), { isDryRun });
     },
     close: (
       events: readonly StoredMeterEvent[],
-      {
-        document = null,
-        expectedUnits = null,
-        isDryRun = false,
-      }: {
-        document?: BillingDocument | null;
-        expectedUnits?: number | null;
-        isDryRun?: boolean;
-      } = {},
-    ): Promise<ClosedUsage> => {
+      { document = null, ...options }: Partial<Parameters<typeof closeUsage>[2]> = {},
+    ) => {
       const ids = events.map(({ id }) => id);
-      return closeUsage(world.deps(), ids, { document, expectedUnits, isDryRun });
+      return closeUsage(world.deps(), ids, { document, ...options });
     },
     /** Counts a document with which an operator has billed or returned events. */
     billBy: (events: readonly StoredMeterEvent[]): void =>
       events.forEach(({ quantity, ...event }) => world.bill({ ...event, units: quantity })),
     reconcile,
     findDifference,
+    /** Another program reports trees of a customer. */
+    reportElsewhere: (second: number, units: number, place = 0): boolean =>
+      world.sendElsewhere({ kind: "tree", second, units }, world.customerIds[place] ?? ""),
     /** Delivers 5 units, beside which another program reports some of the same minute, and returns the difference. */
     addSurplus: async (units = 3): Promise<StoredMeterEvent> => {
       const { accountId, second } = await world.register(world.accountIds[0] ?? "", 5);
@@ -159,9 +150,7 @@ const createOperator = (world: World) => {
 
 export type Operator = ReturnType<typeof createOperator>;
 
-type RepairTest = (
-  scene: Operator & { readonly t: ExecutionContext<DatabaseContext> },
-) => Promise<void>;
+type RepairTest = (t: ExecutionContext<DatabaseContext>, operator: Operator) => Promise<void>;
 
 /** Runs tests of repairs one after the other, each in a new deployment. In the end each minute must be billed once. */
 export const testRepairs = () => {
@@ -176,7 +165,7 @@ export const testRepairs = () => {
     test.serial(title, async (t) => {
       await database.restore(empty, { onNewServer: false });
       const operator = createOperator(await createWorld(t, database, options));
-      await work({ ...operator, t });
+      await work(t, operator);
       t.deepEqual(await operator.compareWithTruth(), {}, "billed and recorded");
       t.deepEqual(await operator.compareWithStripe(), {}, "ours and theirs");
       t.deepEqual(operator.control.problems(), []);

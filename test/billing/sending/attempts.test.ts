@@ -5,7 +5,7 @@ import { listFailedEvents } from "../listFailedEvents.ts";
 import { findMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import { early } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts";
-import { retryUsage } from "../../../modules/billing/reconciliation/retryUsage.ts";
+import { retryUsage } from "../../../modules/billing/reconciliation/repairUsage.ts";
 import { beginAttempt, finishAttempt } from "../drainUsage.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";

@@ -97,7 +97,7 @@ const decide = (
 
 const FOUND: Answer = { kind: "delivered", customerId: "cus_1" };
 const ABSENT: Answer = { kind: "absent" };
-const partial = (units: number): Answer => ({ kind: "partial", units });
+const partial = (units: number): Answer => ({ kind: "partial", customerId: "cus_1", units });
 
 for (const [title, quantity, theirs, expected] of [
   ["the processor has all others and this one", 5, 25, FOUND],

@@ -9,8 +9,10 @@ import type {
   AttemptOutcome,
   NextStep,
 } from "../../../modules/billing/sending/decideNextStep.rules.ts";
-import { isClosedAlready } from "../../../modules/billing/reconciliation/closeUsage.rules.ts";
-import { decideRetry } from "../../../modules/billing/reconciliation/retryUsage.rules.ts";
+import {
+  decideRetry,
+  isClosedAlready,
+} from "../../../modules/billing/reconciliation/repairUsage.rules.ts";
 import { decideLateRefusal } from "../../../modules/billing/processorEvents/processorEvents.rules.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { FAILURES, METER_EVENT_STATES } from "../../../modules/billing/meterEvents.rules.ts";

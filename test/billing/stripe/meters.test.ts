@@ -8,9 +8,7 @@ import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { known, never, setUpStripe, until } from "./stripeSetup.ts";
 
-const start = async (
-  t: ExecutionContext,
-): Promise<{ double: StripeDouble; stripe: Stripe; prepare: () => Promise<void> }> => {
+const start = async (t: ExecutionContext) => {
   const double = await startStripeDouble(t);
   return {
     double,
@@ -117,16 +115,6 @@ test("processes that start simultaneously create one meter of each kind, and all
   t.is((await stripe.billing.meters.list()).data.length, 2);
 });
 
-test("a failed preparation can be retried", async (t) => {
-  const { double } = await start(t);
-  const { prepare } = createStripeProcessor(double.stripe);
-  double.control.addFault({ kind: "server_error", method: "GET", path: "/v1/billing/meters" });
-
-  await t.throwsAsync(prepare(), { message: /unknown error/u });
-
-  await t.notThrowsAsync(prepare());
-});
-
 test("no error contains a part of a rejected key", async (t) => {
   const { double } = await start(t);
   const options = { apiBase: double.url, secretKey: "sk_live_1234abcd" };
@@ -177,19 +165,13 @@ test("a deactivated meter does not delay the usage of the other meter", async (t
   t.is((await processor.send(event({ kind: "bottle" }), never)).kind, "delivered");
 });
 
-const CHECK = { method: "GET", path: "/v1/billing/meters" } as const;
-
-/** Sets up a processor that has not checked the meters yet. */
-const setUpUnchecked = async (t: ExecutionContext) => {
-  const { double, event } = await setUpStripe(t);
-  const options = double.stripe;
-  return { double, event, processor: createStripeProcessor(options) };
-};
-
 test("while the meters cannot be checked, nothing is sent and no outcome is unknown", async (t) => {
-  const { double, processor, event } = await setUpUnchecked(t);
-  double.control.addFault({ ...CHECK, kind: "server_error" });
-  double.control.addFault({ ...CHECK, kind: "drop" });
+  const { double, event } = await setUpStripe(t);
+  // It has not checked the meters yet.
+  const processor = createStripeProcessor(double.stripe);
+  const check = { method: "GET", path: "/v1/billing/meters" } as const;
+  double.control.addFault({ ...check, kind: "server_error" });
+  double.control.addFault({ ...check, kind: "drop" });
 
   const failed = await processor.send(event(), never);
   const lost = await processor.send(event(), never);

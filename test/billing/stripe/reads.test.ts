@@ -17,12 +17,12 @@ const at = (text: string): number => Date.parse(text) / 1000;
 
 const stage = async (t: ExecutionContext, now: string) => {
   const { double, processor } = await setUpStripe(t);
-  const { control, url: apiBase, secretKey } = double;
+  const { control } = double;
   control.holdClock({ second: at(now) });
   const { customerId } = control.addCustomer({});
   return {
     control,
-    stripe: createStripeClient({ apiBase, secretKey }).stripe,
+    stripe: createStripeClient(double.stripe).stripe,
     customerId,
     /** Creates a subscription with flat prices and one on the meter of trees, and returns its id. */
     subscribe: (flat: number, interval?: "month" | "year"): string =>

@@ -1,10 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
 import type { MeterEvent } from "../../../modules/billing/processor.ts";
-import type { BillingProcessor } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { createStripeProcessor } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
-import type { StripeDouble, StripeDoubleOptions } from "../../stripeDouble/startStripeDouble.ts";
+import type { StripeDoubleOptions } from "../../stripeDouble/startStripeDouble.ts";
 
 export const never = new AbortController().signal;
 
@@ -21,21 +20,11 @@ export const until = async (holds: () => boolean): Promise<void> => {
   }
 };
 
-export type StripeSetup = {
-  readonly double: StripeDouble;
-  readonly processor: BillingProcessor;
-  readonly customer: { readonly customerId: string };
-  /** Returns a valid event of this customer with a new identifier. */
-  readonly event: (changes?: Partial<MeterEvent>) => MeterEvent;
-  /** Returns the billed units of this customer, over all meters and seconds. */
-  readonly billed: () => number;
-};
-
 /** Starts a double with one subscriber and prepares a processor that uses it. */
 export const setUpStripe = async (
   t: ExecutionContext,
   { timeoutMs = 60_000, ...options }: StripeDoubleOptions & { timeoutMs?: number } = {},
-): Promise<StripeSetup> => {
+) => {
   const double = await startStripeDouble(t, options);
   const { control, stripe } = double;
   const processor = createStripeProcessor({ ...stripe, timeoutMs });
@@ -46,7 +35,8 @@ export const setUpStripe = async (
     double,
     processor,
     customer,
-    event: (changes = {}) => {
+    /** Returns a valid event of this customer with a new identifier. */
+    event: (changes: Partial<MeterEvent> = {}): MeterEvent => {
       sent += 1;
       return {
         identifier: `u1:account:tree:${sent}`,
@@ -58,7 +48,8 @@ export const setUpStripe = async (
         ...changes,
       };
     },
-    billed: () =>
+    /** Returns the billed units of this customer, over all meters and seconds. */
+    billed: (): number =>
       control.usage({ customerId: customer.customerId }).reduce((sum, { value }) => sum + value, 0),
   };
 };

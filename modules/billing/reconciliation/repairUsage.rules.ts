@@ -1,11 +1,11 @@
 import { counted } from "../../../runtime/counted.rules.ts";
 import { invalidRequest } from "../../../runtime/errors.rules.ts";
-import type { BillingDocument, Failure, MeterEventState } from "../meterEvents.rules.ts";
-import { documentFor, nameOf } from "../meterEvents.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
+import { documentFor, nameOf } from "../meterEvents.rules.ts";
+import type { BillingDocument, Failure, MeterEventState } from "../meterEvents.rules.ts";
 
-/** An event, as far as closing it depends on it. */
-export type ClosableEvent = {
+/** A meter event, as far as an operator's decisions depend on it. */
+type DecidedEvent = {
   readonly id: bigint;
   readonly accountId: string;
   readonly kind: Kind;
@@ -13,9 +13,56 @@ export type ClosableEvent = {
   readonly quantity: number;
   readonly state: MeterEventState;
   readonly failure: Failure | null;
+  readonly mayBeDelivered: boolean;
   readonly isLate: boolean;
   readonly documentKind: BillingDocument["kind"] | "none" | null;
   readonly documentReference: string | null;
+};
+
+/** What an operator has found out about an event that is unclear. */
+export type OperatorAnswer = "delivered" | "absent";
+
+/** What a retry does: it sends the event or lets it wait for its usage, asks the processor first, or records that it has it. */
+export type Retry = "send" | "wait" | "ask" | "record";
+
+/**
+ * Decides what retrying an event does.
+ * @param usage that the event, a refund, waits for; null if it does not wait
+ * @throws DomainError request_invalid if a retry cannot settle the event, with what can
+ */
+export const decideRetry = (
+  event: Pick<DecidedEvent, "id" | "state" | "failure" | "mayBeDelivered">,
+  usage: Pick<DecidedEvent, "id" | "documentReference"> | null,
+  answer: OperatorAnswer | null,
+): Retry => {
+  const { state, failure, mayBeDelivered } = event;
+  const name = nameOf(event);
+  if (state !== "failed") {
+    throw invalidRequest(`${name} is ${state}: there is nothing to retry`);
+  }
+  if (usage !== null) {
+    throw invalidRequest(
+      usage.documentReference === null
+        ? `${name} is a refund that waits for its usage ${nameOf(usage)}: retry or close that`
+        : `${name} is a refund of usage that ${usage.documentReference} bills: issue a credit note, and close it with that`,
+    );
+  }
+  if (answer === "delivered") {
+    if (!mayBeDelivered) {
+      const why = failure === "difference" ? "is not sent yet" : "was refused";
+      throw invalidRequest(`${name} ${why}: the processor does not have it`);
+    }
+    return "record";
+  }
+  if (mayBeDelivered && answer === null) {
+    return "ask";
+  }
+  if (failure === "too_old") {
+    throw invalidRequest(
+      `${name} is older than the processor accepts: close it with an invoice item or a credit note`,
+    );
+  }
+  return "send";
 };
 
 /**
@@ -23,7 +70,7 @@ export type ClosableEvent = {
  * @throws DomainError request_invalid if there is nothing to close, or it was closed with another one
  */
 export const isClosedAlready = (
-  event: ClosableEvent,
+  event: Omit<DecidedEvent, "mayBeDelivered">,
   document: BillingDocument | null,
 ): boolean => {
   const { state, isLate, documentKind, documentReference } = event;
@@ -44,7 +91,7 @@ export const isClosedAlready = (
  * @throws DomainError request_invalid
  */
 export const requireDocument = (
-  events: readonly ClosableEvent[],
+  events: readonly DecidedEvent[],
   document: BillingDocument | null,
   expectedUnits: number | null,
 ): number => {

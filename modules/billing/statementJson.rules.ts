@@ -1,11 +1,5 @@
 import { z } from "zod";
 import { KINDS, MODES } from "../records/owner.rules.ts";
-import type { Kind, Mode } from "../records/owner.rules.ts";
-import { timeOf } from "./usage.rules.ts";
-import type { Period } from "./usage.rules.ts";
-import { describeInvoiceProblem } from "./invoices/invoiceReports.rules.ts";
-import type { InvoicedUsage } from "./invoices/invoiceReports.rules.ts";
-import type { UnitPrice } from "./subscriptions.rules.ts";
 
 /*
  * The statement of an organization as its clients see it.
@@ -97,48 +91,3 @@ export const statementJson = z
     statements: z.array(kindStatement),
   })
   .meta({ id: "Statement" });
-
-type Sums = { readonly [Name in keyof typeof sums]: number };
-
-const presentPeriod = ({ start, end }: Period) => ({
-  start: start.toISOString(),
-  end: end.toISOString(),
-});
-
-export const presentStatement = (
-  mode: Mode,
-  subscription: {
-    readonly status: string;
-    readonly pausedBy: string | null;
-    readonly trial: Period | null;
-    readonly unitPrices: Readonly<Record<Kind, UnitPrice | null>>;
-  } | null,
-  statements: readonly {
-    readonly kind: Kind;
-    readonly period: Period;
-    readonly total: Sums;
-    readonly days: readonly (Sums & { readonly day: string })[];
-    readonly invoiced: readonly InvoicedUsage[];
-  }[],
-): z.output<typeof statementJson> => ({
-  mode,
-  subscription: subscription && {
-    status: subscription.status,
-    paused: subscription.pausedBy,
-    trial: subscription.trial && presentPeriod(subscription.trial),
-  },
-  statements: statements.map((statement) => ({
-    kind: statement.kind,
-    period: presentPeriod(statement.period),
-    ...statement.total,
-    days: [...statement.days],
-    unit_price: subscription?.unitPrices[statement.kind] ?? null,
-    invoices: statement.invoiced.map((usage) => ({
-      number: usage.invoiceNumber,
-      period: presentPeriod({ start: timeOf(usage.start), end: timeOf(usage.end) }),
-      invoiced: usage.quantity,
-      reported: usage.delivered,
-      problem: describeInvoiceProblem(usage),
-    })),
-  })),
-});

@@ -1,0 +1,307 @@
+import type { DatabaseTransactionConnection } from "slonik";
+import type { OperatorContext } from "../../accounts/context.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
+import { hasPeriodEnded } from "../billingPeriods.sql.ts";
+import type { BillingContext } from "../context.ts";
+import { requireStripe } from "../createBilling.ts";
+import { describeHold } from "../deployment.rules.ts";
+import { lockDeployment } from "../deployment.sql.ts";
+import { documentFor, nameOf, namesOf } from "../meterEvents.rules.ts";
+import type { BillingDocument } from "../meterEvents.rules.ts";
+import {
+  askAgain,
+  closeEvents,
+  findMeterEvent,
+  listMeterEventsById,
+  lockMeterEvents,
+} from "../meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import { readDatabaseTime } from "../readDatabaseTime.ts";
+import { recordUsageEvent } from "../recordUsageEvent.ts";
+import { sumSentRefunds } from "../registrationFacts.sql.ts";
+import { isTooOldToSend } from "../sending/decideNextStep.rules.ts";
+import { lockStreams } from "../streams.sql.ts";
+import { minuteOf } from "../usage.rules.ts";
+import { counted } from "../../../runtime/counted.rules.ts";
+import { DAY_MS, HOUR_MS } from "../../../runtime/durations.rules.ts";
+import { DomainError, invalidRequest } from "../../../runtime/errors.rules.ts";
+import {
+  applyAnswer,
+  findTarget,
+  lockMinute,
+  sendAbsent,
+  undeliveredUsageOf,
+} from "./askProcessor.ts";
+import { decideDifferences } from "./differences.sql.ts";
+import { compareMinute } from "./minutes.rules.ts";
+import { listEventsOfSpan } from "./minutes.sql.ts";
+import { decideRetry, isClosedAlready, requireDocument } from "./repairUsage.rules.ts";
+import type { OperatorAnswer, Retry } from "./repairUsage.rules.ts";
+
+/** Leaves the sender a day to send the units. */
+const RESERVE_MS = DAY_MS;
+
+const TIMEOUT_MS = 20_000;
+
+/** After a period's end, Stripe still adds usage to its invoice for an hour, unless configured otherwise. */
+const GRACE_MS = HOUR_MS;
+
+export const usageNotFound = (ids: readonly bigint[]): DomainError =>
+  new DomainError(
+    "record_not_found",
+    `${namesOf(ids.map((id) => ({ id })))} not found; see \`impact usage list\``,
+  );
+
+/** Locks events and their streams. @throws DomainError record_not_found if one of the events does not exist */
+const lockUsage = async (
+  transaction: DatabaseTransactionConnection,
+  ids: readonly bigint[],
+): Promise<readonly StoredMeterEvent[]> => {
+  await lockStreams(transaction, await listMeterEventsById(transaction, ids));
+  const events = await lockMeterEvents(transaction, ids);
+  const missing = ids.filter((id) => !events.some((event) => event.id === id));
+  if (missing.length > 0) {
+    throw usageNotFound(missing);
+  }
+  return events;
+};
+
+/** Returns the usage that a refund waits for; null for other events. */
+const findUsageOf = async (
+  transaction: DatabaseTransactionConnection,
+  { waitsFor }: StoredMeterEvent,
+): Promise<StoredMeterEvent | null> =>
+  waitsFor === null ? null : findMeterEvent(transaction, waitsFor);
+
+/** @throws DomainError request_invalid if a document has to correct the units: an invoice of their period may be final */
+const requireSendable = async (
+  { db }: BillingContext,
+  difference: StoredMeterEvent,
+  now: Date,
+): Promise<void> => {
+  const { second, quantity } = difference;
+  const isTooOld = isTooOldToSend(second, new Date(now.getTime() + RESERVE_MS));
+  if (isTooOld || (await hasPeriodEnded(db, difference, new Date(now.getTime() - GRACE_MS)))) {
+    throw invalidRequest(
+      `${nameOf(difference)} ${isTooOld ? "is older than Stripe corrects" : "is of a billing period that has ended"}: close it with ${documentFor(quantity) === "credit_note" ? "--credit-note" : "--invoice-item"}`,
+    );
+  }
+};
+
+/** Reads what the processor has of a difference's minute now; null for other events. */
+const readTheirs = async (
+  context: BillingContext,
+  event: StoredMeterEvent,
+): Promise<number | null> => {
+  const { failure, customerId, kind, second } = event;
+  if (failure !== "difference" || customerId === null) {
+    return null;
+  }
+  const stripe = requireStripe(context.billing);
+  await requireSendable(context, event, await readDatabaseTime(context.db, context.clock));
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  return stripe.sumUsage(customerId, kind, minuteOf(second), signal);
+};
+
+/** Locks a difference's minute. @throws DomainError request_invalid if usage is held */
+const lockDifference = async (
+  transaction: DatabaseTransactionConnection,
+  difference: StoredMeterEvent,
+): Promise<void> => {
+  const { hold } = await lockDeployment(transaction);
+  if (hold) {
+    throw invalidRequest(`${describeHold(hold)}; repeat the command when the hold has ended`);
+  }
+  const place = { ...difference, accountIds: [difference.accountId] };
+  await lockMinute(transaction, [place], minuteOf(difference.second));
+};
+
+/** @throws DomainError request_invalid if a difference is gone, or not certain any more. Must run under the lock of its minute */
+const requireUnchanged = async (
+  transaction: DatabaseTransactionConnection,
+  difference: StoredMeterEvent,
+  theirs: number,
+  now: Date,
+): Promise<void> => {
+  const name = nameOf(difference);
+  const events = await listEventsOfSpan(transaction, difference, minuteOf(difference.second));
+  const { obstacle, askedIds, units } = compareMinute(events, theirs, now);
+  if (obstacle !== null) {
+    throw invalidRequest(`${name}: ${obstacle.reason}; repeat the command then`);
+  }
+  if (askedIds.length > 0) {
+    const asked = namesOf(events.filter(({ id }) => askedIds.includes(id)));
+    throw invalidRequest(`${name} may be ${asked}: retry or close that first`);
+  }
+  if (units !== -difference.quantity) {
+    throw invalidRequest(
+      `the sums of ${name} have changed: ${-units} units correct them now; run \`impact usage reconcile\` again`,
+    );
+  }
+};
+
+type RetryOptions = {
+  /** What the operator has found out about the event; null if it is to be asked about. */
+  readonly answer?: OperatorAnswer | null;
+  readonly isDryRun?: boolean;
+};
+
+/**
+ * Retries an event. What the processor refused is sent again, under an identifier that was never used. About what it may have, a
+ * sender asks it first, unless an operator answers for it. A difference is sent after its minute was compared again.
+ * @returns what the retry does, and with how many units; with `isDryRun` nothing is changed
+ * @throws DomainError record_not_found if there is no such event; request_invalid if a retry cannot settle it, or, for a
+ *   difference, if usage is held
+ * @throws ProcessorUnavailableError for a difference, if Stripe is not configured or does not answer
+ */
+export const retryUsage = async (
+  context: BillingContext & OperatorContext,
+  id: bigint,
+  { answer = null, isDryRun = false }: RetryOptions = {},
+): Promise<{ readonly units: number; readonly retry: Retry }> => {
+  const { db, clock, actor } = context;
+  const found = await findMeterEvent(db, id);
+  if (!found) {
+    throw usageNotFound([id]);
+  }
+  const theirs = await readTheirs(context, found);
+  return db.transaction(async (transaction) => {
+    if (theirs !== null) {
+      await lockDifference(transaction, found);
+    }
+    const [event = found] = await lockUsage(transaction, [id]);
+    const { quantity: units, failure } = event;
+    const decided = decideRetry(event, await findUsageOf(transaction, event), answer);
+    const now = await readDatabaseTime(transaction, clock);
+    if (failure === "difference") {
+      await requireUnchanged(transaction, event, theirs ?? Number.NaN, now);
+    }
+    const target = decided === "ask" ? null : await findTarget(context, transaction, event);
+    const waits = decided === "send" && target !== null && undeliveredUsageOf(target) !== null;
+    const retry = waits ? "wait" : decided;
+    const customerId = (retry === "record" ? event.customerId : null) ?? target?.customerId ?? null;
+    if (customerId === null && (retry === "record" || target?.processor === "stripe")) {
+      throw invalidRequest(
+        `the organization of ${nameOf(event)} has no Stripe customer; set one with \`impact org update\`, and retry`,
+      );
+    }
+    if (isDryRun) {
+      return { units, retry };
+    }
+    if (retry === "record") {
+      await applyAnswer(context, transaction, event, { kind: "delivered", customerId }, now);
+    } else if (target) {
+      await decideDifferences(transaction, [id], now);
+      await sendAbsent(transaction, event, target, now);
+    } else {
+      await askAgain(transaction, id);
+      await recordUsageEvent(transaction, event, "pending", now);
+    }
+    await recordAction(transaction, actor, now, {
+      action: "usage.retry",
+      accountId: event.accountId,
+      subject: nameOf(event),
+      details: { quantity: units, answer },
+    });
+    return { units, retry };
+  });
+};
+
+export type RetriedItem = {
+  readonly id: bigint;
+  readonly name: string;
+  readonly units: number;
+  /** The error says why a retry cannot settle it. */
+  readonly retry: Retry | DomainError;
+};
+
+/** Retries events, one after the other. What a retry cannot settle is left, with the reason. */
+export const retryEach = async (
+  context: BillingContext & OperatorContext,
+  ids: readonly bigint[],
+  options: RetryOptions = {},
+): Promise<readonly RetriedItem[]> => {
+  const retried: RetriedItem[] = [];
+  for (const id of ids) {
+    const name = nameOf((await findMeterEvent(context.db, id)) ?? { id });
+    const result = await retryUsage(context, id, options).catch((error: unknown) => {
+      if (!(error instanceof DomainError)) {
+        throw error;
+      }
+      return { units: 0, retry: error };
+    });
+    retried.push({ id, name, ...result });
+  }
+  return retried;
+};
+
+/** @throws DomainError request_invalid if other usage depends on the event */
+const requireIndependent = async (
+  transaction: DatabaseTransactionConnection,
+  event: StoredMeterEvent,
+  closed: readonly StoredMeterEvent[],
+  document: BillingDocument | null,
+): Promise<void> => {
+  const usage = await findUsageOf(transaction, event);
+  if (usage && usage.state !== "closed" && !closed.some((each) => each.id === usage.id)) {
+    throw invalidRequest(
+      `${nameOf(event)} is a refund that waits for its usage ${nameOf(usage)}: retry that, or close both`,
+    );
+  }
+  const sentRefunds =
+    document === null && event.state === "failed" ? await sumSentRefunds(transaction, event.id) : 0;
+  if (sentRefunds > 0) {
+    throw invalidRequest(
+      `refunds of ${counted(sentRefunds, "unit")} of ${nameOf(event)} have been sent, or were offset against other usage, which they would reduce: retry it, or close it with an invoice item`,
+    );
+  }
+};
+
+/**
+ * Closes failed and late usage and differences: a document at the processor bills or returns them, or they are never billed.
+ * Nothing of it is sent. Refunds that wait for usage which is never billed are closed with it.
+ * @param options.document with what the usage is billed or returned; null: it never is
+ * @param options.expectedUnits what the document has; null if that is not to be checked
+ * @returns the events as they were before, those among them that were closed with the same document earlier, and their units
+ * @throws DomainError record_not_found if there is no such event; request_invalid if one needs no decision, or another one
+ *   first, or the document does not fit
+ */
+export const closeUsage = (
+  { db, clock, actor }: OperatorContext,
+  ids: readonly bigint[],
+  {
+    document,
+    expectedUnits = null,
+    isDryRun = false,
+  }: {
+    readonly document: BillingDocument | null;
+    readonly expectedUnits?: number | null;
+    readonly isDryRun?: boolean;
+  },
+): Promise<{ readonly events: readonly StoredMeterEvent[]; readonly units: number }> =>
+  db.transaction(async (transaction) => {
+    const events = await lockUsage(transaction, ids);
+    const open = events.filter((event) => !isClosedAlready(event, document));
+    for (const event of open) {
+      await requireIndependent(transaction, event, events, document);
+    }
+    const units = requireDocument(events, document, expectedUnits);
+    if (isDryRun) {
+      return { events, units };
+    }
+    const now = await readDatabaseTime(transaction, clock);
+    const reason = actor?.kind === "operator" ? actor.reason : null;
+    const note = [document?.reference ?? "never billed", reason ?? []].flat().join(": ");
+    const openIds = open.map(({ id }) => id);
+    await decideDifferences(transaction, openIds, now);
+    await closeEvents(transaction, openIds, { document, note, now });
+    for (const accountId of new Set(events.map((event) => event.accountId))) {
+      await recordAction(transaction, actor, now, {
+        action: "usage.close",
+        accountId,
+        subject: namesOf(events),
+        details: { ...document, units },
+      });
+    }
+    return { events, units };
+  });
