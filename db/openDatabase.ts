@@ -1,12 +1,12 @@
-import type { DatabasePool, Interceptor } from "slonik";
+import type { CommonQueryMethods, DatabasePool, Interceptor } from "slonik";
+import { z } from "zod";
 import type { Config } from "../runtime/config/config.ts";
 import { reasonOf } from "./connections/connect.ts";
 import { requireCurrentSchema } from "./migrate.ts";
-import { requireCell } from "./requireCell.ts";
 import { SchemaMismatchError, StartupError, UnavailableError } from "../runtime/errors.rules.ts";
 import { openPool } from "./pools/pool.ts";
 import type { PoolOptions } from "./pools/pool.ts";
-import { requireUsablePooler } from "./connections/pooler.ts";
+import { sql } from "./sql.ts";
 import { nameDatabase } from "../runtime/config/databaseUrl.ts";
 
 const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): string => {
@@ -43,6 +43,51 @@ export const unusableDatabaseError = (
     `The database at ${nameDatabase(databaseUrl)} cannot be used: ${reasonOf(error)}. Check ${setting}.${advice}`,
     { cause: given },
   );
+};
+
+const limitsRow = z.strictObject({ count: z.int() });
+
+/**
+ * Checks that the role has time limits, because a pooler ignores those that a pool asks for. The transaction fails if the
+ * pooler runs each statement by itself.
+ */
+const requireUsablePooler = async (db: DatabasePool): Promise<void> => {
+  const count = await db.transaction((transaction) =>
+    transaction.oneFirst(sql.type(limitsRow)`
+      SELECT count(*)::integer AS count
+      FROM pg_settings
+      WHERE name IN ('statement_timeout', 'idle_in_transaction_session_timeout') AND setting <> '0'
+    `),
+  );
+  if (count < 2) {
+    throw new Error(
+      "behind a pooler, the role needs time limits: ALTER ROLE … SET statement_timeout = '60s' and SET idle_in_transaction_session_timeout = '60s', then RECONNECT in the pooler's console",
+    );
+  }
+};
+
+const cellRow = z.strictObject({ cell: z.string().nullable() });
+
+/**
+ * Names the cell of a database that has no accounts yet.
+ * @throws StartupError if the database is another cell's: its keys, public paths and meters keep that cell's name
+ */
+const requireCell = async (db: CommonQueryMethods, cell: string): Promise<void> => {
+  const recorded = await db.oneFirst(sql.type(cellRow)`
+    SELECT cell FROM deployment
+  `);
+  const naming = sql.type(cellRow)`
+    UPDATE deployment SET cell = ${cell} WHERE NOT EXISTS (SELECT FROM account) RETURNING cell
+  `;
+  if (recorded !== cell && (await db.maybeOne(naming)) === null) {
+    const [owner, advice] =
+      recorded === null
+        ? ["the default cell's", "Unset CELL"]
+        : [`that of the cell ${recorded}`, `Set CELL=${recorded}`];
+    throw new StartupError(
+      `CELL is ${cell}, but the database is ${owner} and has accounts. ${advice}, or use another database.`,
+    );
+  }
 };
 
 /**
