@@ -13,7 +13,6 @@ import { isLoopback } from "../loopback.rules.ts";
 const SSL_MODES = ["disable", "require", "verify-ca", "verify-full"] as const;
 type SslMode = (typeof SSL_MODES)[number];
 
-/** One of the servers of a database. */
 export type DatabaseServer = {
   /** `host:port`, or the folder of a Unix socket. */
   readonly name: string;
@@ -173,16 +172,16 @@ export const readDatabaseUrl = (text: string): DatabaseUrl => {
   return { servers, mustAcceptWrites };
 };
 
-/** Returns the URL with the parameters of libpq's variables, except those that it has itself. */
+/** Returns the URL, which may be malformed, with the parameters of libpq's variables, except those that it has itself. */
 export const completeDatabaseUrl = (
   text: string,
-  variables: Readonly<Record<string, string | undefined>>,
+  variables: Readonly<Record<string, string>>,
 ): string => {
-  const { parameters } = splitUrl(text);
+  const own = new URLSearchParams(text.replace(/^[^?]*/u, ""));
   const added = new URLSearchParams();
   for (const [parameter, variable] of Object.entries(VARIABLES)) {
     const value = variables[variable];
-    if (value !== undefined && !parameters.has(parameter)) {
+    if (value !== undefined && !own.has(parameter)) {
       added.set(parameter, value);
     }
   }
