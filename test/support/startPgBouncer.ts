@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import { findServerUser } from "../../embedded/findPostgresBinaries.ts";
-import { findFreePort } from "../../runtime/server/probePort.ts";
+import { findFreePort } from "../../runtime/server/ports.ts";
 import { makeTestFolder } from "./makeTestFolder.ts";
 import { spawnUntilEnd } from "./programs.ts";
 
