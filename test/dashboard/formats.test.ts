@@ -10,7 +10,7 @@ import { testWithDatabase } from "../support/database.ts";
 import { STAGE_MS } from "../support/planting.ts";
 import { fillYear, openDashboard, serveAgain, setProfile } from "./dashboardScene.ts";
 import type { DatabasePool } from "slonik";
-import { wrapPool } from "../../db/pools/wrapPool.ts";
+import { wrapPool } from "../../db/pools/pool.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { insertAlias } from "../../modules/dashboard/dashboards.sql.ts";
 
