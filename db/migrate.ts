@@ -7,29 +7,18 @@ import { grantPrivileges, MigrationError } from "./grantPrivileges.ts";
 import { readMigrations } from "./readMigrations.ts";
 import type { Migration } from "./readMigrations.ts";
 
-/** How a migration waits for locks that other sessions hold. */
-type LockWaits = {
+/** How a migration waits for locks that other sessions hold: two minutes, which cover most transactions. */
+const LOCK_WAITS = {
   /** How long a statement waits. Every session that needs the table waits behind it. */
-  readonly lockTimeoutMs: number;
-  /** How long the others may work before the next attempt. */
-  readonly pauseMs: number;
-  readonly maximumAttempts: number;
-  /** How long to wait for another migrator. */
-  readonly migratorTimeoutMs: number;
-  /** Called before each pause. */
-  readonly onWait: (message: string) => void;
-};
-
-/** Clients wait at most a second at a time. Two minutes cover most transactions; an operator should check what blocks for longer. */
-const LOCK_WAITS: LockWaits = {
   lockTimeoutMs: 1000,
+  /** How long the others may work before the next attempt. */
   pauseMs: 3000,
   maximumAttempts: 30,
   migratorTimeoutMs: 10 * 60_000,
-  onWait: () => undefined,
+  onWait: (_message: string): void => undefined,
 };
+type LockWaits = Readonly<typeof LOCK_WAITS>;
 
-/** The operator who migrates, for the audit log; null if none is recorded. */
 export type Migrator = {
   readonly kind: "operator";
   readonly name: string;
@@ -64,8 +53,6 @@ const withConnection = async <Result>(
   }
 };
 
-type Applied = { readonly number: number; readonly runsWith: number; readonly checksum: string };
-
 /**
  * Returns the migrations that the database lacks. Those of a newer release are accepted if they say that releases like this
  * one still run with them. Migrations are edited only before their release.
@@ -75,7 +62,7 @@ const listMissing = async (
   client: Client,
   migrations: readonly Migration[],
 ): Promise<readonly Migration[]> => {
-  const { rows } = await client.query<Applied>(
+  const { rows } = await client.query<Pick<Migration, "number" | "runsWith" | "checksum">>(
     'SELECT number, runs_with AS "runsWith", checksum FROM schema_migration ORDER BY number',
   );
   const newest = Math.max(...migrations.map(({ number }) => number));
@@ -136,8 +123,7 @@ const isLockError = (error: unknown): boolean =>
   error instanceof Error && "code" in error && ["55P03", "40P01"].includes(String(error.code));
 
 /**
- * Applies a migration. If it does not get a lock in time, it is rolled back and tried again later, so that it never holds
- * up the clients of a table for longer.
+ * Applies a migration. If it does not get a lock in time, it is rolled back and tried again later.
  * @throws MigrationError if no attempt gets its locks
  */
 const applyMigration = async (
@@ -187,7 +173,10 @@ const requireOwner = async ({ client, isPooled }: Connection): Promise<void> => 
   }
 };
 
-/** Waits until no other migrator works; the lock ends with the connection. */
+/**
+ * Waits until no other migrator works. Any role may take the lock, which ends with the connection.
+ * @throws MigrationError
+ */
 const becomeOnlyMigrator = async (
   client: Client,
   { migratorTimeoutMs }: LockWaits,
@@ -199,7 +188,6 @@ const becomeOnlyMigrator = async (
     if (!isLockError(error)) {
       throw error;
     }
-    // Any role may take the lock.
     throw new MigrationError(
       "Another session has been migrating the database for too long, or only holds the lock of migrations. " +
         "Find it with: SELECT pid, usename, query FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted AND datname = current_database(); wait until it has finished or end it, then run the migration again",

@@ -21,7 +21,7 @@ const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): str
 /** PostgreSQL's codes for a role that does not exist, or that may not connect or see the tables. */
 const UNPREPARED_ROLE: ReadonlySet<string> = new Set(["28000", "28P01", "42501"]);
 
-/** Returns the error for a database that cannot be used; it names the setting, and the database without its password. */
+/** Returns the error for a database that cannot be used. It names the database without its password. */
 export const unusableDatabaseError = (
   databaseUrl: string,
   setting: "DATABASE_URL" | "DATABASE_OWNER_URL",
@@ -140,10 +140,7 @@ const TIMEOUT_ADVICE = {
     "narrow its filters, for example to an id, an email address or a shorter range of days",
 };
 
-/**
- * Opens a separate pool for what clients read, with no connection for other work.
- * @throws StartupError if DATABASE_URL is not set
- */
+/** Opens a separate pool for what clients read, with no connection for other work. */
 const openReadPool =
   (connections: number, options: Pick<PoolOptions, "maximumWaitMs" | "timeoutAdvice">) =>
   (
@@ -157,21 +154,18 @@ const openReadPool =
       reservedConnections: 0,
     });
 
-/** Opens a separate pool for searches of the catalogue, so that they do not use up the connections of registrations. */
+/** For searches of the catalogue, so that they do not use up the connections of registrations. */
 export const openSearches = openReadPool(CONCURRENT_SEARCHES, { maximumWaitMs: SEARCH_WAIT_MS });
 
 /**
- * Opens a separate pool for queries that may read many records, so that nothing else waits for them. A query that uses
- * another pool must read counters, rows by their ids, or a bounded part of an index.
+ * For queries that may read many records, so that nothing else waits for them. A query that uses another pool must read
+ * counters, rows by their ids, or a bounded part of an index.
  */
 export const openReads = openReadPool(CONCURRENT_READS, TIMEOUT_ADVICE);
 
-/** Opens a separate pool for the pages of lists, so that they wait for no other slow query. */
+/** For the pages of lists, so that they wait for no other slow query. */
 export const openLists = openReadPool(CONCURRENT_LISTS, TIMEOUT_ADVICE);
 
-/**
- * Opens one connection for the health checks, so that a busy pool does not look like an unreachable database.
- * @throws StartupError if DATABASE_URL is not set
- */
+/** Opens one connection for the health checks, so that a busy pool does not look like an unreachable database. */
 export const openHealthConnection = (config: Pick<Config, "DATABASE_URL">): Promise<DatabasePool> =>
   openPool(requireDatabaseUrl(config), 1, HEALTH_TIMEOUT_MS);

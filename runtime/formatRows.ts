@@ -1,4 +1,3 @@
-/** The value of a CSV field. */
 export type CsvValue = string | number | bigint | boolean | Date | null;
 
 /**
@@ -75,7 +74,6 @@ const csvValue = (row: object, column: string): CsvValue => {
     : JSON.stringify(value);
 };
 
-/** Returns the text before the first row. */
 export const formatHead = (format: ExportFormat, columns: readonly string[]): string =>
   format === "ndjson"
     ? ""
@@ -90,7 +88,6 @@ export const formatRow = (format: ExportFormat, columns: readonly string[], row:
     ? `${JSON.stringify(row)}\n`
     : formatCsvLine(columns.map((column) => csvValue(row, column)));
 
-/** Returns the rows of a page, each formatted once it is needed. */
 export const formatRows = (
   format: ExportFormat,
   columns: readonly string[],

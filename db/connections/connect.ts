@@ -24,7 +24,6 @@ const adviceFor = (error: Error): string | undefined =>
     ? "it is a pooler's: add the parameter to ignore_startup_parameters in pgbouncer.ini"
     : (ADVICE["code" in error ? String(error.code) : ""] ?? ADVICE[error.message]);
 
-/** Adds what an operator can do to an error, and returns other errors unchanged. */
 const explain = (error: unknown): unknown => {
   const advice = error instanceof Error ? adviceFor(error) : undefined;
   return error instanceof Error && advice !== undefined
@@ -129,7 +128,6 @@ const describeVerified = ({ sslMode, tls }: DatabaseServer): string => {
     : "certificate verified, host name not verified";
 };
 
-/** Connects to the database as the programs do, and returns how that connection is encrypted, for an operator. */
 export const describeEncryption = async (url: string): Promise<string> => {
   const { client, server } = await createConnect(url)({ connectionTimeoutMillis: 5000 });
   const { stream } = client.connection;

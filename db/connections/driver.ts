@@ -27,7 +27,6 @@ const PARSERS: ReadonlyMap<number, (value: string) => unknown> = new Map(
   ]),
 );
 
-/** slonik's errors, by PostgreSQL's codes. */
 const ERRORS: Readonly<Record<string, new (error: Error) => Error>> = {
   "23502": NotNullIntegrityConstraintViolationError,
   "23503": ForeignKeyIntegrityConstraintViolationError,
