@@ -94,6 +94,19 @@ export const openNamespace = async (
   return { namespace, client: new Client({ connection, namespace }) };
 };
 
+/** Returns the status of a workflow, such as `RUNNING`; null if there is none of this id. */
+export const readStatus = async (client: Client, workflowId: string): Promise<string | null> => {
+  const { WorkflowNotFoundError } = await loadTemporal();
+  try {
+    return (await client.workflow.getHandle(workflowId).describe()).status.name;
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) {
+      return null;
+    }
+    throw error;
+  }
+};
+
 /** Returns whether a worker polls a task queue for workflow tasks. */
 export const isPolled = async (temporal: Client, taskQueue: string): Promise<boolean> => {
   const { pollers } = await temporal.workflowService.describeTaskQueue({
