@@ -20,9 +20,7 @@ import type { Config } from "./config/config.ts";
 import { recordError } from "./tracing.ts";
 import { awaitAtMost } from "./waiting.ts";
 
-/*
- * Imported only if tracing is on, because the SDK takes time and memory.
- */
+/* Imported only if tracing is on, because the SDK takes time and memory. */
 
 /** The collector gets the last spans in this time, or they are lost. */
 const SHUTDOWN_TIMEOUT_MS = 2000;

@@ -20,9 +20,7 @@ export const backgroundQueue = named("background");
 /** Work that a client waits for: donations. Its workers are separate, so that no backlog delays a client. */
 export const interactiveQueue = named("interactive");
 
-/*
- * The ids of workflows. They are not beside their workflows, which load Temporal's SDK.
- */
+/* The ids of workflows. They are not beside their workflows, which load Temporal's SDK. */
 
 export const plantingOrderCreationId = named("planting-order-creation");
 export const reconciliationId = named("reconciliation");

@@ -266,9 +266,7 @@ export const parseConfig = (env: Readonly<Record<string, string | undefined>>): 
   return Object.freeze(result.data);
 };
 
-/**
- * Returns the environment of a child process: ours without the variables that match `without`, and with these settings.
- */
+/** Returns the environment of a child process: ours without the variables that match `without`, and with these settings. */
 export const buildChildEnvironment = (
   without: RegExp | null,
   childSettings: Readonly<Record<string, string>>,
