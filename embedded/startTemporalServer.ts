@@ -30,11 +30,7 @@ const DYNAMIC_CONFIG = [
 ].map((value) => `--dynamic-config-value=${value}`);
 
 /** WAL doubles the throughput of a file-backed server; `normal` loses nothing if the process is killed. */
-const persistence = (databaseFile: string): string[] => [
-  `--db-filename=${databaseFile}`,
-  "--sqlite-pragma=journal_mode=wal",
-  "--sqlite-pragma=synchronous=normal",
-];
+const PERSISTENCE = ["--sqlite-pragma=journal_mode=wal", "--sqlite-pragma=synchronous=normal"];
 
 /**
  * Starts Temporal's development server on the loopback interface and waits until it responds.
@@ -84,7 +80,9 @@ export const startTemporalServer = async ({
         ...(actualUiPort === null
           ? ["--headless"]
           : [`--ui-ip=${HOST}`, `--ui-port=${actualUiPort}`]),
-        ...(databaseFile === null ? [] : persistence(basename(databaseFile))),
+        ...(databaseFile === null
+          ? []
+          : [`--db-filename=${basename(databaseFile)}`, ...PERSISTENCE]),
         ...DYNAMIC_CONFIG,
       ],
       // The server takes the name for a part of a URI, in which characters of a path such as # have a meaning.

@@ -42,9 +42,6 @@ const tooMany = (what: string): DomainError =>
 
 const WAITING = "requests are waiting";
 
-const hasGone = (): DomainError =>
-  new DomainError("request_invalid", "the client has disconnected");
-
 /**
  * Decides which job waits for which: a client may hold as much as is free. Each of several greedy clients has as much as it
  * leaves for the next one, so a newcomer always finds room.
@@ -172,7 +169,7 @@ export class Gate {
     const { resume } = pass;
     this.#remove(pass);
     this.#startWaiting();
-    resume?.(error ?? hasGone());
+    resume?.(error ?? new DomainError("request_invalid", "the client has disconnected"));
   }
 
   /** How many places clients may still have. */

@@ -13,12 +13,10 @@ import { collectProcessMetrics } from "../runtime/gauges.ts";
 import { addDatabaseMetrics } from "./addDatabaseMetrics.ts";
 import { createOutageLog, createRepeatedLog } from "./repeatedCalls.ts";
 
-type AllBillingObservers = BillingObservers & {
-  /** Called when the usage of a stream could not be processed, which is tried again. */
-  readonly observeFailure: (stream: Owner, error: unknown) => void;
-};
-
-const createBillingObservers = (registry: Registry, logger: Logger): AllBillingObservers => {
+const createBillingObservers = (
+  registry: Registry,
+  logger: Logger,
+): BillingObservers & { readonly observeFailure: (stream: Owner, error: unknown) => void } => {
   const attempts = new Counter({
     name: "impact_meter_event_attempts_total",
     help: "Attempts to send a meter event, by mode, meter and outcome.",
@@ -70,10 +68,11 @@ const outcomeOf = ({ error, status }: AttemptResult): string => {
   return status === null ? "unreachable" : "rejected";
 };
 
-type DeliveryObservers = Pick<DeliveryContext, "observeAttempt" | "observeDisabled"> &
-  Parameters<typeof createDeliveryRuns>[1];
-
-const createDeliveryObservers = (registry: Registry, logger: Logger): DeliveryObservers => {
+const createDeliveryObservers = (
+  registry: Registry,
+  logger: Logger,
+): Pick<DeliveryContext, "observeAttempt" | "observeDisabled"> &
+  Parameters<typeof createDeliveryRuns>[1] => {
   const attempts = new Counter({
     name: "impact_webhook_attempts_total",
     help: "Requests to webhook endpoints, by the event's type and outcome: delivered, rejected (an error status) or unreachable.",

@@ -143,9 +143,6 @@ const connectAndRun = async (
   await connection.close();
 };
 
-const whenAborted = (signal: AbortSignal): Promise<unknown> =>
-  signal.aborted ? Promise.resolve() : once(signal, "abort");
-
 /**
  * Returns a function that runs a Temporal worker until the signal is aborted, and then waits for running tasks. While Temporal
  * is down, rejects the connection or lacks the namespace, it retries: an operator may correct that meanwhile. It throws a
@@ -161,7 +158,7 @@ export const createRunWorker =
   ) =>
   async (settings: WorkerSettings): Promise<void> => {
     // On a busy machine, bundling may take longer than a process that is to stop has left.
-    await Promise.race([workflowBundle, whenAborted(signal)]);
+    await Promise.race([workflowBundle, signal.aborted || once(signal, "abort")]);
     const logOutage = createOutageLog(
       logger,
       "cannot connect to Temporal, or it lacks the namespace; retrying, usage waits in the database",

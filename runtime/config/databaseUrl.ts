@@ -22,13 +22,6 @@ export type DatabaseServer = {
   readonly config: ReturnType<typeof toClientConfig>;
 };
 
-type DatabaseUrl = {
-  /** In the order in which they are tried. */
-  readonly servers: readonly DatabaseServer[];
-  /** Whether a server that accepts no writes, such as a standby, is passed over. */
-  readonly mustAcceptWrites: boolean;
-};
-
 /** A URL of a database cannot be used. The message says what is wrong, with the URL as its subject. */
 export class DatabaseUrlError extends Error {
   override readonly name = "DatabaseUrlError";
@@ -130,7 +123,7 @@ const readServer = (name: string, url: string, sslMode: SslMode): DatabaseServer
  * Reads the URL of a database, and the files that it names.
  * @throws DatabaseUrlError
  */
-export const readDatabaseUrl = (text: string): DatabaseUrl => {
+export const readDatabaseUrl = (text: string) => {
   const { start, hosts, path, parameters } = splitUrl(text);
   const unknown = [...parameters.keys()].find((name) => !PARAMETERS.includes(name));
   if (unknown !== undefined) {
@@ -151,7 +144,6 @@ export const readDatabaseUrl = (text: string): DatabaseUrl => {
       "has sslmode=verify-ca without sslrootcert, the certificate of the CA that signs the server's",
     );
   }
-  const mustAcceptWrites = decideWrites(parameters.get("target_session_attrs"), hosts.length);
   const servers = hosts.map((authority) => {
     const url = `${start}${authority}${path}`;
     // Only the URL class rejects a malformed port or address. It accepts no user without a host, which libpq does.
@@ -169,7 +161,12 @@ export const readDatabaseUrl = (text: string): DatabaseUrl => {
     }
     return readServer(name, `${url}?${own.toString()}`, sslMode);
   });
-  return { servers, mustAcceptWrites };
+  return {
+    /** In the order in which they are tried. */
+    servers,
+    /** Whether a server that accepts no writes, such as a standby, is passed over. */
+    mustAcceptWrites: decideWrites(parameters.get("target_session_attrs"), hosts.length),
+  };
 };
 
 /** Returns the URL, which may be malformed, with the parameters of libpq's variables, except those that it has itself. */
