@@ -17,7 +17,6 @@ export const createPlantingActivities = (
     Parameters<typeof startPlantingOrders>[0] & {
       /** The pool of the work for all accounts together, which yields to what clients record. */
       readonly bulkDb: DatabasePool;
-      /** The interval at which orders are created. */
       readonly plantingOrderIntervalMs: number;
     },
 ) => ({

@@ -2,7 +2,6 @@ import { deleteOldData } from "../modules/support/deleteOldData.ts";
 import type { Context } from "../runtime/context.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
-/** Creates the activity of retention. It is idempotent: a repeated attempt continues. */
 export const createRetentionActivities = (context: Context) => ({
   deleteOldData: () => withHeartbeat((signal) => deleteOldData(context, signal)),
 });

@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { z } from "zod";
 import { runForAll } from "../runtime/client.ts";
-import { wrapPool } from "./pools/wrapPool.ts";
+import { wrapPool } from "./pools/pool.ts";
 import { sql } from "./sql.ts";
 
 /** How soon bulk work notices that clients record. The query takes a fifth of a millisecond. */
@@ -42,7 +42,6 @@ const MINIMUM_SHARE = 1 / 5;
 /** A step that takes longer is not split, or waits for something else. Its whole rest would delay others for too long. */
 const MAXIMUM_STEP_MS = 250;
 
-/** Returns how long to rest after a step, so that bulk work takes its share of the time. */
 export const restMs = (stepMs: number, recordsPerSecond: number): number => {
   const share = Math.max(MINIMUM_SHARE, Math.min(1, RECORDS_OF_A_FREE_CORE / recordsPerSecond));
   return Math.min(stepMs, MAXIMUM_STEP_MS) * (1 / share - 1);

@@ -8,19 +8,56 @@ const DEFAULT_SHARE = 0.1;
 /** What the next scan will find should not wait for longer, if scans take less than half of it. */
 const MAXIMUM_INTERVAL_MS = 10_000;
 
-/** The shortest interval of scans that take longer, in durations of a scan. */
-const LEAST_INTERVAL_PER_SCAN = 2;
+/** The shortest interval of work that takes longer, in durations of it. */
+const LEAST_INTERVAL_PER_RUN = 2;
 
-/** Returns what waits, or null if the next scan is not due. */
+type Pace = {
+  /**
+   * The part of the time that the work takes at most. If it takes longer than this part of the maximum interval, it is
+   * repeated after that interval, or after a pause as long as it took. If it fails, it may be repeated immediately.
+   */
+  readonly share?: number;
+  readonly maximumIntervalMs?: number;
+  readonly monotonicMs?: (() => number) | undefined;
+};
+
+/** Returns a function that does the work, or returns null if the next time is not due or an earlier one has not ended. */
+export const createPaced = <Result>(
+  work: () => Promise<Result>,
+  {
+    share = DEFAULT_SHARE,
+    maximumIntervalMs = MAXIMUM_INTERVAL_MS,
+    monotonicMs = () => performance.now(),
+  }: Pace,
+): (() => Promise<Result | null>) => {
+  let dueAtMs = -Infinity;
+  return async () => {
+    const startedAtMs = monotonicMs();
+    if (startedAtMs < dueAtMs) {
+      return null;
+    }
+    dueAtMs = Infinity;
+    let intervalMs = 0;
+    try {
+      const result = await work();
+      const durationMs = monotonicMs() - startedAtMs;
+      intervalMs = Math.max(
+        Math.min(durationMs / share, maximumIntervalMs),
+        LEAST_INTERVAL_PER_RUN * durationMs,
+      );
+      return result;
+    } finally {
+      dueAtMs = startedAtMs + intervalMs;
+    }
+  };
+};
+
 export type Scan<Item> = () => Promise<readonly Item[] | null>;
 
 /**
  * Creates a scan that is repeated. As long as a transaction is open, PostgreSQL keeps the index entries of what was done
  * meanwhile, and each scan reads more of them. Without a pace, scans would then take all of the time.
  * @param list returns a page of what is ready at a time, in an order that is the same every time
- * @param options.share the part of the time that scans take at most. One that takes longer than this part of ten seconds is
- *   repeated after ten seconds, or after a pause as long as it took. One that fails is repeated at once.
- * @param options.monotonicMs milliseconds of the monotonic clock
  */
 export const createScan = <Item>(
   clock: Clock,
@@ -29,14 +66,10 @@ export const createScan = <Item>(
     readonly now: Date;
     readonly limit: number;
   }) => Promise<readonly Item[]>,
-  {
-    share = DEFAULT_SHARE,
-    monotonicMs = () => performance.now(),
-  }: { readonly share?: number; readonly monotonicMs?: (() => number) | undefined } = {},
-): Scan<Item> => {
-  let dueAtMs = Number.NEGATIVE_INFINITY;
-
-  const listAll = async (now: Date): Promise<readonly Item[]> => {
+  pace: Pace = {},
+): Scan<Item> =>
+  createPaced(async () => {
+    const now = clock.now();
     const items: Item[] = [];
     let page: readonly Item[];
     do {
@@ -44,26 +77,4 @@ export const createScan = <Item>(
       items.push(...page);
     } while (page.length === PAGE_SIZE);
     return items;
-  };
-
-  return async () => {
-    const startedAtMs = monotonicMs();
-    if (startedAtMs < dueAtMs) {
-      return null;
-    }
-    // Not while this one is in progress.
-    dueAtMs = Number.POSITIVE_INFINITY;
-    let intervalMs = 0;
-    try {
-      const items = await listAll(clock.now());
-      const durationMs = monotonicMs() - startedAtMs;
-      intervalMs = Math.max(
-        Math.min(durationMs / share, MAXIMUM_INTERVAL_MS),
-        LEAST_INTERVAL_PER_SCAN * durationMs,
-      );
-      return items;
-    } finally {
-      dueAtMs = startedAtMs + intervalMs;
-    }
-  };
-};
+  }, pace);

@@ -17,7 +17,6 @@ export const isContentError = (error: unknown): boolean =>
   error instanceof IntegrityConstraintViolationError ||
   isDataException(error);
 
-/** Returns what is wrong with content that an error rejects. */
 export const contentErrorReason = (error: unknown): string =>
   error instanceof DomainError ? error.message : "the database cannot store it";
 
@@ -44,7 +43,6 @@ export const databaseUnavailable = (cause: unknown): UnavailableError =>
 /** PostgreSQL's code for a statement that `statement_timeout` has cancelled. */
 const QUERY_CANCELED = "57014";
 
-/** Returns whether a statement took too long. */
 export const isTimeout = (error: unknown): boolean =>
   error instanceof StatementTimeoutError ||
   (error instanceof Error && "code" in error && error.code === QUERY_CANCELED);

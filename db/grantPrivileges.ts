@@ -1,16 +1,10 @@
 import { Client, escapeIdentifier } from "pg";
 import { readDatabaseUrl } from "../runtime/config/databaseUrl.ts";
 
-/** A role lacks a privilege, or does not exist; the message says what to do. */
-export class DatabaseRoleError extends Error {
-  override readonly name = "DatabaseRoleError";
+/** The database cannot be migrated as it is; nothing was changed, and the message says what to do. */
+export class MigrationError extends Error {
+  override readonly name = "MigrationError";
 }
-
-type Role = {
-  readonly isOwner: boolean;
-  readonly exists: boolean;
-  readonly statements: readonly string[];
-};
 
 /**
  * Reads what is known of a role, and the statements that grant its privileges. A trigger `<table>_append_only` marks a table
@@ -53,18 +47,21 @@ const READ_ROLE = `
  * Gives the programs' role exactly the privileges that it needs. The owner's own role keeps what it has, so one role for
  * everything works.
  * @param appUrl its user is the role
- * @throws DatabaseRoleError if the role is missing
+ * @throws MigrationError if the role is missing
  */
 export const grantPrivileges = async (client: Client, appUrl: string): Promise<void> => {
   // The driver knows a default for a URL that names no user.
   const { user: name = "" } = new Client(readDatabaseUrl(appUrl).servers[0]?.config);
-  const { rows } = await client.query<Role>(READ_ROLE, [name]);
+  const { rows } = await client.query<{ isOwner: boolean; exists: boolean; statements: string[] }>(
+    READ_ROLE,
+    [name],
+  );
   const { isOwner = false, exists = false, statements = [] } = rows[0] ?? {};
   if (isOwner) {
     return;
   }
   if (!exists) {
-    throw new DatabaseRoleError(
+    throw new MigrationError(
       `The role ${name} does not exist. Create it as an administrator: CREATE ROLE ${escapeIdentifier(name)} LOGIN PASSWORD '…'`,
     );
   }

@@ -2,39 +2,23 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "pg";
 import { SchemaMismatchError } from "../runtime/errors.rules.ts";
 import { createConnect } from "./connections/connect.ts";
-import { isPooled, PoolerError } from "./connections/pooler.ts";
-import { DatabaseRoleError, grantPrivileges } from "./grantPrivileges.ts";
+import type { Connection } from "./connections/connect.ts";
+import { grantPrivileges, MigrationError } from "./grantPrivileges.ts";
 import { readMigrations } from "./readMigrations.ts";
 import type { Migration } from "./readMigrations.ts";
 
-/** How a migration waits for locks that other sessions hold. */
-type LockWaits = {
+/** How a migration waits for locks that other sessions hold: two minutes, which cover most transactions. */
+const LOCK_WAITS = {
   /** How long a statement waits. Every session that needs the table waits behind it. */
-  readonly lockTimeoutMs: number;
-  /** How long the others may work before the next attempt. */
-  readonly pauseMs: number;
-  readonly maximumAttempts: number;
-  /** How long to wait for another migrator. */
-  readonly migratorTimeoutMs: number;
-  /** Called before each pause. */
-  readonly onWait: (message: string) => void;
-};
-
-/** Clients wait at most a second at a time. Two minutes cover most transactions; an operator should check what blocks for longer. */
-const LOCK_WAITS: LockWaits = {
   lockTimeoutMs: 1000,
+  /** How long the others may work before the next attempt. */
   pauseMs: 3000,
   maximumAttempts: 30,
   migratorTimeoutMs: 10 * 60_000,
-  onWait: () => undefined,
+  onWait: (_message: string): void => undefined,
 };
+type LockWaits = Readonly<typeof LOCK_WAITS>;
 
-/** A migration was given up because another session holds a lock that it needs; nothing was changed. */
-class MigrationBlockedError extends Error {
-  override readonly name = "MigrationBlockedError";
-}
-
-/** The operator who migrates, for the audit log; null if none is recorded. */
 export type Migrator = {
   readonly kind: "operator";
   readonly name: string;
@@ -42,23 +26,24 @@ export type Migrator = {
 } | null;
 
 /** @param signal interrupts the work: the connection is closed, and the server rolls back what is not committed */
-const withClient = async <Result>(
+const withConnection = async <Result>(
   databaseUrl: string,
-  work: (client: Client) => Promise<Result>,
+  work: (connection: Connection) => Promise<Result>,
   signal?: AbortSignal,
 ): Promise<Result> => {
-  const { client } = await createConnect(databaseUrl)({
+  const connection = await createConnect(databaseUrl)({
     // As long as the pools wait: programs start, and commands run, while the machine is busy.
     connectionTimeoutMillis: 15_000,
     // A migration, or the wait for another migrator, may take long; without this a lost connection is not detected.
     keepAlive: true,
     keepAliveInitialDelayMillis: 30_000,
   });
+  const { client } = connection;
   const interrupt = (): unknown => client.connection.stream.destroy();
   signal?.addEventListener("abort", interrupt);
   try {
     signal?.throwIfAborted();
-    return await work(client);
+    return await work(connection);
   } catch (error) {
     signal?.throwIfAborted();
     throw error;
@@ -67,8 +52,6 @@ const withClient = async <Result>(
     await client.end();
   }
 };
-
-type Applied = { readonly number: number; readonly runsWith: number; readonly checksum: string };
 
 /**
  * Returns the migrations that the database lacks. Those of a newer release are accepted if they say that releases like this
@@ -79,7 +62,7 @@ const listMissing = async (
   client: Client,
   migrations: readonly Migration[],
 ): Promise<readonly Migration[]> => {
-  const { rows } = await client.query<Applied>(
+  const { rows } = await client.query<Pick<Migration, "number" | "runsWith" | "checksum">>(
     'SELECT number, runs_with AS "runsWith", checksum FROM schema_migration ORDER BY number',
   );
   const newest = Math.max(...migrations.map(({ number }) => number));
@@ -140,9 +123,8 @@ const isLockError = (error: unknown): boolean =>
   error instanceof Error && "code" in error && ["55P03", "40P01"].includes(String(error.code));
 
 /**
- * Applies a migration. If it does not get a lock in time, it is rolled back and tried again later, so that it never holds
- * up the clients of a table for longer.
- * @throws MigrationBlockedError if no attempt gets its locks
+ * Applies a migration. If it does not get a lock in time, it is rolled back and tried again later.
+ * @throws MigrationError if no attempt gets its locks
  */
 const applyMigration = async (
   client: Client,
@@ -160,7 +142,7 @@ const applyMigration = async (
         throw new Error(`Migration ${name} failed and was rolled back.`, { cause: error });
       }
       if (attempt === maximumAttempts) {
-        throw new MigrationBlockedError(
+        throw new MigrationError(
           `Migration ${name} was rolled back, because other sessions hold a lock that it needs. ` +
             "Find them with: SELECT pid, usename, state, xact_start, query FROM pg_stat_activity WHERE xact_start < now() - interval '1 minute' ORDER BY xact_start; end them or wait, then run the migration again",
           { cause: error },
@@ -174,24 +156,27 @@ const applyMigration = async (
   }
 };
 
-/** @throws DatabaseRoleError if the role may not create tables; PoolerError if the session is a pooler's */
-const requireOwner = async (client: Client): Promise<void> => {
+/** @throws MigrationError if the role may not create tables, or the session is a pooler's */
+const requireOwner = async ({ client, isPooled }: Connection): Promise<void> => {
   const { rows } = await client.query<{ role: string; mayCreate: boolean | null }>(`
     SELECT current_user AS role, has_schema_privilege(current_schema(), 'CREATE') AS "mayCreate"
   `);
   if (rows[0]?.mayCreate !== true) {
-    throw new DatabaseRoleError(
+    throw new MigrationError(
       `The role ${rows[0]?.role} may not change the schema. Set DATABASE_OWNER_URL to a URL with the role that owns it.`,
     );
   }
-  if (await isPooled(client)) {
-    throw new PoolerError(
+  if (isPooled) {
+    throw new MigrationError(
       "Migrations need a session of PostgreSQL, not of a pooler. Set DATABASE_OWNER_URL to the server's own address.",
     );
   }
 };
 
-/** Waits until no other migrator works; the lock ends with the connection. */
+/**
+ * Waits until no other migrator works. Any role may take the lock, which ends with the connection.
+ * @throws MigrationError
+ */
 const becomeOnlyMigrator = async (
   client: Client,
   { migratorTimeoutMs }: LockWaits,
@@ -203,8 +188,7 @@ const becomeOnlyMigrator = async (
     if (!isLockError(error)) {
       throw error;
     }
-    // Any role may take the lock.
-    throw new MigrationBlockedError(
+    throw new MigrationError(
       "Another session has been migrating the database for too long, or only holds the lock of migrations. " +
         "Find it with: SELECT pid, usename, query FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted AND datname = current_database(); wait until it has finished or end it, then run the migration again",
       { cause: error },
@@ -220,9 +204,8 @@ const becomeOnlyMigrator = async (
  * @param options.migrator is recorded in the audit log with each migration, in its transaction
  * @param options.signal interrupts the current migration, which is rolled back
  * @throws SchemaMismatchError when a newer release or another version has migrated the database
- * @throws DatabaseRoleError if the role of `ownerUrl` may not change the schema, or the other role is missing
- * @throws PoolerError if `ownerUrl` is a pooler's
- * @throws MigrationBlockedError if another session holds a lock for too long
+ * @throws MigrationError if the role of `ownerUrl` may not change the schema or its URL is a pooler's, the other role is
+ *   missing, or another session holds a lock for too long
  */
 export const migrate = (
   ownerUrl: string,
@@ -239,12 +222,13 @@ export const migrate = (
     readonly signal?: AbortSignal;
   } = {},
 ): Promise<{ readonly applied: readonly string[] }> =>
-  withClient(
+  withConnection(
     ownerUrl,
-    async (client) => {
+    async (connection) => {
+      const { client } = connection;
       const migrations = await readMigrations(folder);
       const lockWaits = { ...LOCK_WAITS, ...waits };
-      await requireOwner(client);
+      await requireOwner(connection);
       await becomeOnlyMigrator(client, lockWaits);
       await client.query(`
         CREATE TABLE IF NOT EXISTS schema_migration (
@@ -279,7 +263,7 @@ export const requireCurrentSchema = (
   databaseUrl: string,
   { folder }: { readonly folder?: string } = {},
 ): Promise<{ readonly isPooled: boolean }> =>
-  withClient(databaseUrl, async (client) => {
+  withConnection(databaseUrl, async ({ client, isPooled }) => {
     const migrations = await readMigrations(folder);
     const { rows } = await client.query<{ exists: boolean }>(
       "SELECT to_regclass('schema_migration') IS NOT NULL AS exists",
@@ -290,5 +274,5 @@ export const requireCurrentSchema = (
         `The database lacks ${missing.length} of this release's migrations. Run: npm run -s impact -- migrate`,
       );
     }
-    return { isPooled: await isPooled(client) };
+    return { isPooled };
   });

@@ -1,12 +1,12 @@
-import type { DatabasePool, Interceptor } from "slonik";
+import type { CommonQueryMethods, DatabasePool, Interceptor } from "slonik";
+import { z } from "zod";
 import type { Config } from "../runtime/config/config.ts";
 import { reasonOf } from "./connections/connect.ts";
 import { requireCurrentSchema } from "./migrate.ts";
-import { requireCell } from "./requireCell.ts";
 import { SchemaMismatchError, StartupError, UnavailableError } from "../runtime/errors.rules.ts";
 import { openPool } from "./pools/pool.ts";
 import type { PoolOptions } from "./pools/pool.ts";
-import { requireUsablePooler } from "./connections/pooler.ts";
+import { sql } from "./sql.ts";
 import { nameDatabase } from "../runtime/config/databaseUrl.ts";
 
 const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): string => {
@@ -21,7 +21,7 @@ const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): str
 /** PostgreSQL's codes for a role that does not exist, or that may not connect or see the tables. */
 const UNPREPARED_ROLE: ReadonlySet<string> = new Set(["28000", "28P01", "42501"]);
 
-/** Returns the error for a database that cannot be used; it names the setting, and the database without its password. */
+/** Returns the error for a database that cannot be used. It names the database without its password. */
 export const unusableDatabaseError = (
   databaseUrl: string,
   setting: "DATABASE_URL" | "DATABASE_OWNER_URL",
@@ -43,6 +43,51 @@ export const unusableDatabaseError = (
     `The database at ${nameDatabase(databaseUrl)} cannot be used: ${reasonOf(error)}. Check ${setting}.${advice}`,
     { cause: given },
   );
+};
+
+const limitsRow = z.strictObject({ count: z.int() });
+
+/**
+ * Checks that the role has time limits, because a pooler ignores those that a pool asks for. The transaction fails if the
+ * pooler runs each statement by itself.
+ */
+const requireUsablePooler = async (db: DatabasePool): Promise<void> => {
+  const count = await db.transaction((transaction) =>
+    transaction.oneFirst(sql.type(limitsRow)`
+      SELECT count(*)::integer AS count
+      FROM pg_settings
+      WHERE name IN ('statement_timeout', 'idle_in_transaction_session_timeout') AND setting <> '0'
+    `),
+  );
+  if (count < 2) {
+    throw new Error(
+      "behind a pooler, the role needs time limits: ALTER ROLE … SET statement_timeout = '60s' and SET idle_in_transaction_session_timeout = '60s', then RECONNECT in the pooler's console",
+    );
+  }
+};
+
+const cellRow = z.strictObject({ cell: z.string().nullable() });
+
+/**
+ * Names the cell of a database that has no accounts yet.
+ * @throws StartupError if the database is another cell's: its keys, public paths and meters keep that cell's name
+ */
+const requireCell = async (db: CommonQueryMethods, cell: string): Promise<void> => {
+  const recorded = await db.oneFirst(sql.type(cellRow)`
+    SELECT cell FROM deployment
+  `);
+  const naming = sql.type(cellRow)`
+    UPDATE deployment SET cell = ${cell} WHERE NOT EXISTS (SELECT FROM account) RETURNING cell
+  `;
+  if (recorded !== cell && (await db.maybeOne(naming)) === null) {
+    const [owner, advice] =
+      recorded === null
+        ? ["the default cell's", "Unset CELL"]
+        : [`that of the cell ${recorded}`, `Set CELL=${recorded}`];
+    throw new StartupError(
+      `CELL is ${cell}, but the database is ${owner} and has accounts. ${advice}, or use another database.`,
+    );
+  }
 };
 
 /**
@@ -95,10 +140,7 @@ const TIMEOUT_ADVICE = {
     "narrow its filters, for example to an id, an email address or a shorter range of days",
 };
 
-/**
- * Opens a separate pool for what clients read, with no connection for other work.
- * @throws StartupError if DATABASE_URL is not set
- */
+/** Opens a separate pool for what clients read, with no connection for other work. */
 const openReadPool =
   (connections: number, options: Pick<PoolOptions, "maximumWaitMs" | "timeoutAdvice">) =>
   (
@@ -112,21 +154,18 @@ const openReadPool =
       reservedConnections: 0,
     });
 
-/** Opens a separate pool for searches of the catalogue, so that they do not use up the connections of registrations. */
+/** For searches of the catalogue, so that they do not use up the connections of registrations. */
 export const openSearches = openReadPool(CONCURRENT_SEARCHES, { maximumWaitMs: SEARCH_WAIT_MS });
 
 /**
- * Opens a separate pool for queries that may read many records, so that nothing else waits for them. A query that uses
- * another pool must read counters, rows by their ids, or a bounded part of an index.
+ * For queries that may read many records, so that nothing else waits for them. A query that uses another pool must read
+ * counters, rows by their ids, or a bounded part of an index.
  */
 export const openReads = openReadPool(CONCURRENT_READS, TIMEOUT_ADVICE);
 
-/** Opens a separate pool for the pages of lists, so that they wait for no other slow query. */
+/** For the pages of lists, so that they wait for no other slow query. */
 export const openLists = openReadPool(CONCURRENT_LISTS, TIMEOUT_ADVICE);
 
-/**
- * Opens one connection for the health checks, so that a busy pool does not look like an unreachable database.
- * @throws StartupError if DATABASE_URL is not set
- */
+/** Opens one connection for the health checks, so that a busy pool does not look like an unreachable database. */
 export const openHealthConnection = (config: Pick<Config, "DATABASE_URL">): Promise<DatabasePool> =>
   openPool(requireDatabaseUrl(config), 1, HEALTH_TIMEOUT_MS);

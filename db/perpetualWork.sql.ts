@@ -20,12 +20,12 @@ const passRow = z.strictObject({
 });
 
 /**
- * How long ago a worker last looked for work of a kind, by PostgreSQL's clock, and whether one ever has. Until then, the age
- * is that of the installation.
+ * Lists how long ago a worker last looked for work of each kind, by PostgreSQL's clock, and whether one ever has. Until then,
+ * the age is that of the installation.
  */
-export type LastPass = Readonly<z.output<typeof passRow>>;
-
-export const listLastPasses = (db: CommonQueryMethods): Promise<readonly LastPass[]> =>
+export const listLastPasses = (
+  db: CommonQueryMethods,
+): Promise<readonly Readonly<z.output<typeof passRow>>[]> =>
   db.any(sql.type(passRow)`
     SELECT
       given.kind,

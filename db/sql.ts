@@ -36,7 +36,6 @@ export const inRange = (
   ...(until ? [sql.fragment`${time} < ${timestamp(until)}`] : []),
 ];
 
-/** Rows of names, to search for each of them. */
 export const values = (names: readonly string[]): FragmentSqlToken =>
   sql.fragment`unnest(${sql.array([...names], "text")})`;
 

@@ -1,11 +1,9 @@
 import { basename, resolve as resolvePath } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
-import { ConfigError, readConfig } from "../runtime/config/config.ts";
-import { describeUnknownSettings } from "../runtime/config/describeUnknownSettings.ts";
+import { ConfigError, describeUnknownSettings, readConfig } from "../runtime/config/config.ts";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
-import { lockFolder } from "../runtime/lockFolder.ts";
-import { removeRunFile } from "../runtime/runFile.ts";
+import { lockFolder, removeRunFile } from "../runtime/runFile.ts";
 import { demoSettings } from "./demo/demoSettings.ts";
 import { startAll } from "./start.ts";
 import { awaitLeftovers, createSupervisor } from "./supervisor.ts";

@@ -12,7 +12,7 @@ import { SchemaMismatchError, StartupError } from "../runtime/errors.rules.ts";
 import { impactCommand } from "../runtime/impactCommand.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
 import { writeRunFile } from "../runtime/runFile.ts";
-import { findFreePort } from "../runtime/server/probePort.ts";
+import { findFreePort } from "../runtime/server/ports.ts";
 import { serverUrl } from "../runtime/server/startServer.ts";
 import { findTemporalCli } from "./findTemporalCli.ts";
 import { startPostgres } from "./startPostgres.ts";
@@ -25,32 +25,26 @@ type Settings = Readonly<Record<string, string>>;
 const WORKER = fileURLToPath(new URL("../worker/main.ts", import.meta.url));
 const API = fileURLToPath(new URL("../api/main.ts", import.meta.url));
 
-type Database = { readonly appUrl: string; readonly ownerUrl: string };
-
-/** Starts the embedded PostgreSQL, unless the configuration names a database. */
-const startDatabase = async (config: Config, context: StartContext): Promise<Database> => {
-  if (config.DATABASE_URL !== undefined) {
-    return {
-      ownerUrl: config.DATABASE_OWNER_URL ?? config.DATABASE_URL,
-      appUrl: config.DATABASE_URL,
-    };
-  }
-  const { url, appUrl } = await startPostgres({
-    folder: join(config.DATA_DIR, "postgres"),
-    port: config.EMBEDDED_POSTGRES_PORT,
-    disposable: false,
-    context,
-  });
-  return { ownerUrl: url, appUrl };
+/** Starts the embedded PostgreSQL, unless the configuration names a database. Returns the URLs of its owner and its programs. */
+const startDatabase = async (config: Config, context: StartContext) => {
+  const { DATABASE_URL: appUrl } = config;
+  return appUrl === undefined
+    ? startPostgres({
+        folder: join(config.DATA_DIR, "postgres"),
+        port: config.EMBEDDED_POSTGRES_PORT,
+        disposable: false,
+        context,
+      })
+    : { url: config.DATABASE_OWNER_URL ?? appUrl, appUrl };
 };
 
 /** @throws StartupError that says what to do if the database cannot be used */
 const migrateDatabase = async (
-  { ownerUrl, appUrl }: Database,
-  signal: AbortSignal,
+  url: string,
+  options: { readonly appUrl: string; readonly signal: AbortSignal },
 ): Promise<void> => {
   try {
-    await migrate(ownerUrl, { appUrl, signal });
+    await migrate(url, options);
   } catch (error) {
     if (error instanceof StartupError) {
       throw error;
@@ -64,21 +58,14 @@ const migrateDatabase = async (
         ? ""
         : " Check that it runs, and DATABASE_URL if it is set.";
     throw new StartupError(
-      `The database at ${nameDatabase(ownerUrl)} cannot be used: ${reasons}.${advice}`,
+      `The database at ${nameDatabase(url)} cannot be used: ${reasons}.${advice}`,
       { cause: error },
     );
   }
 };
 
-type Temporal = {
-  readonly address: string;
-  readonly namespace: string;
-  /** Null if it is not embedded. */
-  readonly uiUrl: string | null;
-};
-
-/** Starts the embedded Temporal server, unless the configuration has the address of one. */
-const startTemporal = async (config: Config, context: StartContext): Promise<Temporal> => {
+/** Starts the embedded Temporal server, unless the configuration has the address of one, whose `uiUrl` is null. */
+const startTemporal = async (config: Config, context: StartContext) => {
   const namespace = config.TEMPORAL_NAMESPACE ?? "default";
   if (config.TEMPORAL_ADDRESS !== undefined) {
     return { address: config.TEMPORAL_ADDRESS, namespace, uiUrl: null };
@@ -107,7 +94,7 @@ const buildRoleEnvironment = (
   config: Config,
   given: Settings,
   databaseUrl: string,
-  { address, namespace, uiUrl }: Temporal,
+  { address, namespace, uiUrl }: Awaited<ReturnType<typeof startTemporal>>,
 ): NodeJS.ProcessEnv => {
   const isEmbedded = uiUrl !== null;
   // Temporal's variables and the user's profile (TLS, keys) are for another server than the embedded one.
@@ -180,14 +167,14 @@ const prepareDatabase = async (
   isDemo: boolean,
   context: StartContext,
 ) => {
-  const database = await startDatabase(config, context);
-  await migrateDatabase(database, context.signal);
+  const { url, appUrl } = await startDatabase(config, context);
+  await migrateDatabase(url, { appUrl, signal: context.signal });
   // Another database belongs to a deployment, which must not get an account by itself.
   const text =
     config.DATABASE_URL === undefined
-      ? await prepareAccounts(config, database.appUrl, apiUrl, isDemo, context)
+      ? await prepareAccounts(config, appUrl, apiUrl, isDemo, context)
       : "";
-  return { ...database, text };
+  return { url, appUrl, text };
 };
 
 const printParts = (parts: Readonly<Record<string, string | null | undefined>>): void => {
@@ -215,7 +202,7 @@ export const startAll = async (
   };
   const apiUrl = serverUrl(config.HOST, config.PORT);
   const storeUrl = serverUrl(config.HOST, config.STORE_PORT);
-  const [{ text, ownerUrl, appUrl }, temporal] = await Promise.all([
+  const [{ url, appUrl, text }, temporal] = await Promise.all([
     prepareDatabase(config, apiUrl, isDemo, context),
     startTemporal(config, context),
   ]);
@@ -223,7 +210,7 @@ export const startAll = async (
   // Before the API responds, so that the command line finds what a client can already use.
   await writeRunFile(config.DATA_DIR, {
     databaseUrl: appUrl,
-    databaseOwnerUrl: ownerUrl,
+    databaseOwnerUrl: url,
     temporalAddress: temporal.address,
     temporalNamespace: temporal.namespace,
     apiUrl,

@@ -5,19 +5,13 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { Client, DatabaseError, escapeLiteral } from "pg";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
-import { choosePort } from "./choosePort.ts";
+import { choosePort } from "../runtime/server/ports.ts";
 import { readLogTail, startServer } from "./supervisor.ts";
-import type { ManagedProcess, StartContext } from "./supervisor.ts";
+import type { StartContext } from "./supervisor.ts";
 import { findPostgresBinaries, findServerUser, userMay } from "./findPostgresBinaries.ts";
 import type { ServerUser } from "./findPostgresBinaries.ts";
 
-export type EmbeddedPostgres = {
-  /** With the role that owns everything. */
-  readonly url: string;
-  /** With the role of the programs. */
-  readonly appUrl: string;
-  readonly process: ManagedProcess;
-};
+export type EmbeddedPostgres = Awaited<ReturnType<typeof startPostgres>>;
 
 const run = promisify(execFile);
 
@@ -76,7 +70,6 @@ const dataFolderPath = (data: string, user: ServerUser | null): string => {
   );
 };
 
-/** Creates a folder that the server's user owns. */
 const makeFolder = async (folder: string, user: ServerUser | null): Promise<void> => {
   await mkdir(folder, { recursive: true, mode: 0o700 });
   if (user !== null) {
@@ -164,18 +157,12 @@ const tryConnect = async (connectionString: string): Promise<Client | null> => {
 
 /** Creates the database and the role of the programs, unless they exist. */
 const createDatabase = async (client: Client, appPassword: string): Promise<void> => {
-  const { rows } = await client.query<{ hasDatabase: boolean; hasRole: boolean }>(
-    `
-      SELECT
-        EXISTS (SELECT FROM pg_database WHERE datname = $1) AS "hasDatabase",
-        EXISTS (SELECT FROM pg_roles WHERE rolname = $2) AS "hasRole"
-    `,
-    [DATABASE, APP],
-  );
-  if (rows[0]?.hasRole !== true) {
+  const exists = async (table: string, column: string, name: string): Promise<boolean> =>
+    (await client.query(`SELECT FROM ${table} WHERE ${column} = $1`, [name])).rowCount === 1;
+  if (!(await exists("pg_roles", "rolname", APP))) {
     await client.query(`CREATE ROLE ${APP} LOGIN PASSWORD ${escapeLiteral(appPassword)}`);
   }
-  if (rows[0]?.hasDatabase !== true) {
+  if (!(await exists("pg_database", "datname", DATABASE))) {
     await client.query(`CREATE DATABASE ${DATABASE}`);
   }
 };
@@ -185,7 +172,7 @@ const createDatabase = async (client: Client, appPassword: string): Promise<void
  * database. The caller must know that no server uses the folder: it has the folder's lock, and has waited for leftovers.
  * @param port 0 for any free port
  * @param disposable trades durability for speed, for tests
- * @throws StartupError if the port is in use or the server cannot run on this machine
+ * @throws StartupError
  */
 export const startPostgres = async ({
   folder,
@@ -197,7 +184,7 @@ export const startPostgres = async ({
   readonly port: number;
   readonly disposable: boolean;
   readonly context: StartContext;
-}): Promise<EmbeddedPostgres> => {
+}) => {
   const user = findServerUser();
   const binaries = await findPostgresBinaries(user);
   await makeFolder(folder, user);
@@ -243,7 +230,13 @@ export const startPostgres = async ({
     } finally {
       await client.end();
     }
-    return { url: urlOf(OWNER, password), appUrl: urlOf(APP, appPassword), process: server };
+    return {
+      /** With the role that owns everything. */
+      url: urlOf(OWNER, password),
+      /** With the role of the programs. */
+      appUrl: urlOf(APP, appPassword),
+      process: server,
+    };
   } catch (error) {
     if (error instanceof StartupError || context.signal.aborted) {
       throw error;

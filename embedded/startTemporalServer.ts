@@ -2,16 +2,10 @@ import { execFile } from "node:child_process";
 import { basename, dirname, resolve } from "node:path";
 import { promisify } from "node:util";
 import { buildChildEnvironment } from "../runtime/config/config.ts";
-import { choosePort } from "./choosePort.ts";
+import { choosePort } from "../runtime/server/ports.ts";
 import { startServer } from "./supervisor.ts";
-import type { ManagedProcess, StartContext } from "./supervisor.ts";
+import type { StartContext } from "./supervisor.ts";
 import type { TemporalCli } from "./findTemporalCli.ts";
-
-type EmbeddedTemporal = {
-  readonly address: string;
-  readonly uiUrl: string | null;
-  readonly process: ManagedProcess;
-};
 
 const run = promisify(execFile);
 
@@ -33,17 +27,10 @@ const DYNAMIC_CONFIG = [
   "history.visibilityProcessorMaxPollRPS=1000",
   "frontend.rps=20000",
   "frontend.namespaceRPS=20000",
-].flatMap((value) => ["--dynamic-config-value", value]);
+].map((value) => `--dynamic-config-value=${value}`);
 
 /** WAL doubles the throughput of a file-backed server; `normal` loses nothing if the process is killed. */
-const persistence = (databaseFile: string): string[] => [
-  "--db-filename",
-  databaseFile,
-  "--sqlite-pragma",
-  "journal_mode=wal",
-  "--sqlite-pragma",
-  "synchronous=normal",
-];
+const PERSISTENCE = ["--sqlite-pragma=journal_mode=wal", "--sqlite-pragma=synchronous=normal"];
 
 /**
  * Starts Temporal's development server on the loopback interface and waits until it responds.
@@ -69,7 +56,7 @@ export const startTemporalServer = async ({
   readonly uiPort: number | null;
   readonly logFile: string;
   readonly context: StartContext;
-}): Promise<EmbeddedTemporal> => {
+}) => {
   const actualPort = await choosePort(HOST, port, "EMBEDDED_TEMPORAL_PORT");
   const actualUiPort =
     uiPort === null ? null : await choosePort(HOST, uiPort, "EMBEDDED_TEMPORAL_UI_PORT");
@@ -93,7 +80,9 @@ export const startTemporalServer = async ({
         ...(actualUiPort === null
           ? ["--headless"]
           : [`--ui-ip=${HOST}`, `--ui-port=${actualUiPort}`]),
-        ...(databaseFile === null ? [] : persistence(basename(databaseFile))),
+        ...(databaseFile === null
+          ? []
+          : [`--db-filename=${basename(databaseFile)}`, ...PERSISTENCE]),
         ...DYNAMIC_CONFIG,
       ],
       // The server takes the name for a part of a URI, in which characters of a path such as # have a meaning.

@@ -25,38 +25,6 @@ export type ManagedProcess = {
   readonly stop: () => Promise<void>;
 };
 
-type UnexpectedExit = Pick<ManagedProcess, "name" | "logFile"> & { readonly how: string };
-
-/** How to ask a process to stop, and how long to wait before its process group is killed. */
-type Stop = { readonly ask: () => void; readonly waitMs: number };
-
-export type StartContext = {
-  /**
-   * Registers a child process that was just spawned with `pipe`.
-   * @param logFile has its output; null if that is printed
-   * @throws StartupError if it could not be spawned
-   */
-  readonly manage: (
-    name: string,
-    child: ChildProcess,
-    stop: Stop,
-    logFile?: string | null,
-  ) => Promise<ManagedProcess>;
-  /** A file descriptor that each child process inherits, for `awaitLeftovers` of a later start. */
-  readonly pipe: number;
-  readonly onProgress: (line: string) => void;
-  /** Aborts when the start is cancelled. */
-  readonly signal: AbortSignal;
-};
-
-type Supervisor = {
-  readonly context: StartContext;
-  /** Resolves when a process ends unexpectedly. */
-  readonly firstExit: Promise<UnexpectedExit>;
-  /** Stops all processes one after the other, the last started first. */
-  readonly stopAll: () => Promise<void>;
-};
-
 /** Opens the named pipe of a folder without waiting for the other end. */
 const openPipe = (folder: string, access: number): number => {
   const path = join(folder, "running");
@@ -68,14 +36,13 @@ const openPipe = (folder: string, access: number): number => {
 
 const POLL_MS = 50;
 
+type OnProgress = (line: string) => void;
+
 /**
  * Waits until all processes of an earlier start of this folder have ended. If that start was killed, they stop by
  * themselves. Reading a pipe returns its end only if no process has it open for writing.
  */
-export const awaitLeftovers = async (
-  folder: string,
-  onProgress: StartContext["onProgress"],
-): Promise<void> => {
+export const awaitLeftovers = async (folder: string, onProgress: OnProgress): Promise<void> => {
   const pipe = openPipe(folder, constants.O_RDONLY);
   const hasEnded = (): boolean => {
     try {
@@ -95,15 +62,25 @@ export const awaitLeftovers = async (
 };
 
 /** @param folder has the pipe that tells whether a process still runs */
-export const createSupervisor = (
-  folder: string,
-  onProgress: StartContext["onProgress"],
-): Supervisor => {
+export const createSupervisor = (folder: string, onProgress: OnProgress) => {
   const processes: ManagedProcess[] = [];
   const stopping = new AbortController();
-  const firstExit = Promise.withResolvers<UnexpectedExit>();
+  const firstExit = Promise.withResolvers<
+    Pick<ManagedProcess, "name" | "logFile"> & { readonly how: string }
+  >();
 
-  const manage: StartContext["manage"] = async (name, child, { ask, waitMs }, logFile = null) => {
+  /**
+   * Registers a child process that was just spawned with `pipe`.
+   * @param ask asks it to stop; its process group is killed if it has not ended after `waitMs`
+   * @param logFile has its output; null if that is printed
+   * @throws StartupError if it could not be spawned
+   */
+  const manage = async (
+    name: string,
+    child: ChildProcess,
+    { ask, waitMs }: { readonly ask: () => void; readonly waitMs: number },
+    logFile: string | null = null,
+  ): Promise<ManagedProcess> => {
     child.once("exit", (code, signal) => {
       if (!stopping.signal.aborted) {
         const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
@@ -132,12 +109,16 @@ export const createSupervisor = (
   return {
     context: {
       manage,
+      /** A file descriptor that each child process inherits, for `awaitLeftovers` of a later start. */
       pipe: openPipe(folder, constants.O_RDWR),
       onProgress,
+      /** Aborts when the start is cancelled. */
       signal: stopping.signal,
     },
+    /** Resolves when a process ends unexpectedly. */
     firstExit: firstExit.promise,
-    stopAll: async () => {
+    /** Stops all processes one after the other, the last started first. */
+    stopAll: async (): Promise<void> => {
       stopping.abort();
       for (const child of processes.toReversed()) {
         await child.stop();
@@ -145,6 +126,8 @@ export const createSupervisor = (
     },
   };
 };
+
+export type StartContext = ReturnType<typeof createSupervisor>["context"];
 
 /**
  * Runs a program in a shell, and signals it when the shell's input ends: this process closes the input, or the system does,
@@ -165,7 +148,6 @@ const GUARD = `
   wait "$program"
 `;
 
-/** Enough for the reason and the messages of a shutdown that follow it. */
 const TAIL_LINES = 20;
 
 /** Returns the last lines of a log, indented for an error message. */
@@ -244,7 +226,7 @@ const EXEC_ARGS = ["--max-semi-space-size=4"];
 
 /**
  * Starts a program of the service and waits until it reports over IPC that it is ready. If this process dies, the program
- * notices the closed channel and shuts down. It has its own process group, so that Ctrl-C does not stop it out of order.
+ * notices the closed channel and shuts down. It has its own process group, as a server.
  * @returns the URLs that it serves, by name
  * @throws StartupError if it exits or does not become ready in time
  */

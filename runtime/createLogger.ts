@@ -131,16 +131,8 @@ const openLog = (
   };
 };
 
-/** The parts of an error that are logged. Other properties may contain keys or personal data. */
-type LoggedError = {
-  readonly type: string;
-  readonly message: string;
-  readonly code?: unknown;
-  readonly stack?: string;
-  readonly cause?: LoggedError;
-};
-
-const serializeError = (error: unknown): LoggedError => {
+/** Returns the parts of an error that are logged. Other properties may contain keys or personal data. */
+const serializeError = (error: unknown): object => {
   if (!(error instanceof Error)) {
     return { type: typeof error, message: String(error) };
   }
@@ -164,34 +156,24 @@ const requestLine = z.object({
   durationMs: z.number(),
 });
 
-/** Returns a function that makes a line readable. That of a request has only what a person looks at. */
-const createPrettifier = (): ((line: string) => string) => {
+/** Returns a log of readable lines. That of a request has only what a person looks at. */
+const makeReadable = (log: DestinationStream): DestinationStream => {
   const prettify = prettyFactory({
     colorize: process.stdout.isTTY,
     ignore: "pid,hostname",
     translateTime: "HH:MM:ss",
     singleLine: true,
   });
-  return (line) => {
+  const write = (line: string): void => {
     const { data } = requestLine.safeParse(JSON.parse(line));
     if (data === undefined) {
-      return prettify(line);
+      log.write(prettify(line));
+      return;
     }
     const { level, time, method, route, status, durationMs } = data;
-    return prettify({ level, time, msg: `${method} ${route} ${status} ${durationMs} ms` });
+    log.write(prettify({ level, time, msg: `${method} ${route} ${status} ${durationMs} ms` }));
   };
-};
-
-const openDestination = (
-  format: "json" | "pretty",
-  onLost: (lines: number) => void,
-): DestinationStream => {
-  const destination = openLog(onLost);
-  if (format === "json") {
-    return destination;
-  }
-  const prettify = createPrettifier();
-  return { ...destination, write: (line) => destination.write(prettify(line)) };
+  return { ...log, write };
 };
 
 /**
@@ -205,6 +187,10 @@ export const createLogger = (
 ): Logger => {
   // Where stdout is not opened again, opening process.stdout makes it non-blocking.
   const automatic = process.stdout.isTTY ? "pretty" : "json";
+  const format = LOG_FORMAT === "auto" ? automatic : LOG_FORMAT;
+  const log = openLog((lines) => {
+    logger.error({ lines }, "log lines were lost");
+  });
   const logger: Logger = pino(
     {
       level: LOG_LEVEL,
@@ -218,9 +204,7 @@ export const createLogger = (
       // No code logs these; this is a second line of defense.
       redact: ["authorization", "headers.authorization", "apiKey", "key"],
     },
-    openDestination(LOG_FORMAT === "auto" ? automatic : LOG_FORMAT, (lines) => {
-      logger.error({ lines }, "log lines were lost");
-    }),
+    format === "pretty" ? makeReadable(log) : log,
   );
   return logger;
 };

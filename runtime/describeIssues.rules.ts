@@ -97,7 +97,6 @@ export const listIssues = (
   return hidden > 0 ? [...lines, `and ${hidden} more`] : lines;
 };
 
-/** Describes what is wrong with an input in one line, as `listIssues` lists it. */
 export const describeIssues = (
   issues: readonly z.core.$ZodIssue[],
   part: "field" | "parameter",

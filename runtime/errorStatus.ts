@@ -1,27 +1,6 @@
 import type { ErrorCode } from "./errors.rules.ts";
 
-/** Errors of HTTP itself, before or beside what the domain decides. */
-export type HttpErrorCode =
-  | "request_malformed"
-  | "request_timeout"
-  | "expectation_failed"
-  | "headers_too_large"
-  | "body_too_large"
-  | "path_not_found"
-  | "method_not_allowed"
-  | "key_missing"
-  | "key_type_wrong"
-  | "key_read_only"
-  | "store_unknown"
-  | "store_key_invalid"
-  | "signature_invalid"
-  | "internal_error"
-  | "service_unavailable";
-
-/** Every error that an API response can report. */
-export type ApiErrorCode = ErrorCode | HttpErrorCode;
-
-/** The HTTP status of each error, the same on both interfaces. */
+/** The HTTP status of each error that an API response can report, the same on both interfaces. */
 export const ERROR_STATUS = {
   request_invalid: 400,
   request_malformed: 400,
@@ -54,7 +33,12 @@ export const ERROR_STATUS = {
   queue_full: 503,
   query_timeout: 503,
   service_unavailable: 503,
-} satisfies Record<ApiErrorCode, number>;
+} satisfies Record<ErrorCode, number> & Readonly<Record<string, number>>;
+
+export type ApiErrorCode = keyof typeof ERROR_STATUS;
+
+/** Errors of HTTP itself, before or beside what the domain decides. */
+export type HttpErrorCode = Exclude<ApiErrorCode, ErrorCode>;
 
 /** Builds the body of an error response in an interface's own shape. */
 export type PresentError = (code: ApiErrorCode, message: string) => object;

@@ -77,7 +77,6 @@ const describeRejections = (
 /** A batch of which nothing was recorded, because some of its items are rejected. */
 export class BatchRejectedError extends Error {
   override readonly name = "BatchRejectedError";
-  /** By the index of the item, ascending. */
   readonly rejections: ReadonlyMap<number, DomainError>;
 
   constructor(rejections: ReadonlyMap<number, DomainError>, itemCount: number) {

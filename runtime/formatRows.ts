@@ -1,4 +1,3 @@
-/** The value of a CSV field. */
 export type CsvValue = string | number | bigint | boolean | Date | null;
 
 /**
@@ -37,9 +36,7 @@ export const formatCsvLine = (
   escape: (text: string) => string = (text) => text,
 ): string => `${values.map((value) => formatField(value, escape)).join(",")}\r\n`;
 
-/*
- * Lists as files: NDJSON with one object a line, or CSV with one line of names and one line an object.
- */
+/* Lists as files: NDJSON with one object a line, or CSV with one line of names and one line an object. */
 
 const CSV_TYPE = "text/csv; charset=utf-8; header=present";
 
@@ -75,7 +72,6 @@ const csvValue = (row: object, column: string): CsvValue => {
     : JSON.stringify(value);
 };
 
-/** Returns the text before the first row. */
 export const formatHead = (format: ExportFormat, columns: readonly string[]): string =>
   format === "ndjson"
     ? ""
@@ -90,7 +86,6 @@ export const formatRow = (format: ExportFormat, columns: readonly string[], row:
     ? `${JSON.stringify(row)}\n`
     : formatCsvLine(columns.map((column) => csvValue(row, column)));
 
-/** Returns the rows of a page, each formatted once it is needed. */
 export const formatRows = (
   format: ExportFormat,
   columns: readonly string[],

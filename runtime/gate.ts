@@ -6,14 +6,13 @@ type Client = {
   jobs: number;
   running: number;
   bytes: number;
+  /** In the order in which they came. */
+  readonly waiting: Set<Pass>;
 };
 
-/** A job of a client at a gate. */
 export type Pass = {
   readonly gate: Gate;
-  /** Null once the job has ended. */
   client: Client | null;
-  /** Whether the job has a place. */
   isRunning: boolean;
   bytes: number;
   /** Called once the job has a place, or with an error if it gets none. Set it if the job does not run at once. */
@@ -21,15 +20,12 @@ export type Pass = {
 };
 
 type Limits = {
-  /** How many jobs may run at the same time. */
   readonly places: number;
   /** How many of the places are only for work on behalf of all clients. */
   readonly reserved: number;
-  /** How many jobs of clients may wait. */
   readonly maximumWaiting: number;
   /** For how long they may wait in `wait` and `run`. */
   readonly maximumWaitMs: number;
-  /** How many bytes jobs may hold together. */
   readonly maximumBytes: number;
 };
 
@@ -46,9 +42,6 @@ const tooMany = (what: string): DomainError =>
 
 const WAITING = "requests are waiting";
 
-const hasGone = (): DomainError =>
-  new DomainError("request_invalid", "the client has disconnected");
-
 /**
  * Decides which job waits for which: a client may hold as much as is free. Each of several greedy clients has as much as it
  * leaves for the next one, so a newcomer always finds room.
@@ -60,10 +53,9 @@ const hasGone = (): DomainError =>
  */
 export class Gate {
   readonly #limits: Limits;
-  /** Those with jobs. */
   readonly #clients = new Map<string | undefined, Client>();
-  /** The jobs that wait in the order in which they came, by their clients in the order of their turns. */
-  readonly #turns = new Map<Client, Set<Pass>>();
+  /** Those with jobs that wait, in the order of their turns. */
+  readonly #turns = new Set<Client>();
   #running = 0;
   #waiting = 0;
   #bytes = 0;
@@ -73,7 +65,6 @@ export class Gate {
     this.#limits = { ...DEFAULT_LIMITS, ...limits };
   }
 
-  /** How many jobs have a place. */
   runningCount(): number {
     return this.#running;
   }
@@ -82,10 +73,7 @@ export class Gate {
     return this.#waiting;
   }
 
-  /**
-   * Enters a job, which then runs or waits.
-   * @throws DomainError queue_full
-   */
+  /** @throws DomainError queue_full */
   enter(name: string | undefined): Pass {
     const pass: Pass = { gate: this, client: null, isRunning: false, bytes: 0, resume: null };
     this.#join(pass, name);
@@ -181,7 +169,7 @@ export class Gate {
     const { resume } = pass;
     this.#remove(pass);
     this.#startWaiting();
-    resume?.(error ?? hasGone());
+    resume?.(error ?? new DomainError("request_invalid", "the client has disconnected"));
   }
 
   /** How many places clients may still have. */
@@ -190,7 +178,6 @@ export class Gate {
     return this.#limits.places - this.#running - Math.max(0, reserved);
   }
 
-  /** Returns whether the next job of a client may run. */
   #mayRun({ name, running, bytes }: Client, free: number): boolean {
     return name === undefined
       ? this.#running < this.#limits.places
@@ -198,11 +185,17 @@ export class Gate {
   }
 
   #join(pass: Pass, name: string | undefined): void {
-    const client = this.#clients.get(name) ?? { name, jobs: 0, running: 0, bytes: 0 };
-    const waiting = this.#turns.get(client);
-    const runs = waiting === undefined && this.#mayRun(client, this.#free());
+    const client = this.#clients.get(name) ?? {
+      name,
+      jobs: 0,
+      running: 0,
+      bytes: 0,
+      waiting: new Set(),
+    };
+    const { waiting } = client;
+    const runs = waiting.size === 0 && this.#mayRun(client, this.#free());
     const room = this.#limits.maximumWaiting - this.#waiting;
-    if (!runs && name !== undefined && (waiting?.size ?? 0) >= room) {
+    if (!runs && name !== undefined && waiting.size >= room) {
       throw tooMany(WAITING);
     }
     this.#clients.set(name, client);
@@ -211,7 +204,8 @@ export class Gate {
     if (runs) {
       this.#change(pass, true, 0);
     } else {
-      this.#turns.set(client, (waiting ?? new Set()).add(pass));
+      waiting.add(pass);
+      this.#turns.add(client);
       this.#waiting += 1;
     }
   }
@@ -230,11 +224,10 @@ export class Gate {
   }
 
   #stopWaiting(pass: Pass, client: Client): void {
-    const waiting = this.#turns.get(client);
-    if (waiting?.delete(pass) === true) {
+    if (client.waiting.delete(pass)) {
       pass.resume = null;
       this.#waiting -= 1;
-      if (waiting.size === 0) {
+      if (client.waiting.size === 0) {
         this.#turns.delete(client);
       }
     }
@@ -253,17 +246,13 @@ export class Gate {
     }
   }
 
-  /** Returns the client whose turn it is, with its jobs. */
-  #findNext(): readonly [Client, Set<Pass>] | undefined {
-    const all = this.#clients.get(undefined);
-    const ofAll = all && this.#turns.get(all);
-    if (all && ofAll && this.#running < this.#limits.places) {
-      return [all, ofAll];
-    }
+  #findNext(): Client | undefined {
     const free = this.#free();
-    return free > 0
-      ? this.#turns.entries().find(([client]) => this.#mayRun(client, free))
-      : undefined;
+    const all = this.#clients.get(undefined);
+    if (all && all.waiting.size > 0 && this.#mayRun(all, free)) {
+      return all;
+    }
+    return free > 0 ? this.#turns.values().find((client) => this.#mayRun(client, free)) : undefined;
   }
 
   /** Starts what may run now. A job that ends within its own start does not start the next one within that call. */
@@ -272,12 +261,11 @@ export class Gate {
       return;
     }
     this.#isStarting = true;
-    for (let next = this.#findNext(); next !== undefined; next = this.#findNext()) {
-      const [client, waiting] = next;
+    for (let client = this.#findNext(); client !== undefined; client = this.#findNext()) {
       // Its next turn comes after those of the others.
       this.#turns.delete(client);
-      this.#turns.set(client, waiting);
-      const [pass] = waiting;
+      this.#turns.add(client);
+      const [pass] = client.waiting;
       if (pass !== undefined) {
         const { resume } = pass;
         this.#stopWaiting(pass, client);

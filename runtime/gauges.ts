@@ -6,7 +6,6 @@ import type { DatabasePool } from "slonik";
 /** By default, the lag of the event loop is measured 100 times a second, which is most of what an idle process does. */
 const LAG_INTERVAL_MS = 100;
 
-/** Registers the metrics of Node and of the process. */
 export const collectProcessMetrics = (register: Registry): void =>
   collectDefaultMetrics({ register, eventLoopMonitoringPrecision: LAG_INTERVAL_MS });
 

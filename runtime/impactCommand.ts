@@ -1,6 +1,5 @@
 import { relative, resolve } from "node:path";
 
-/** Quotes a word for a shell, if it needs quotes. */
 const quoted = (word: string): string =>
   /^[\w./@:-]+$/u.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`;
 

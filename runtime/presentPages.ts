@@ -17,7 +17,6 @@ export async function* rowsOf<Row>(
   }
 }
 
-/** Yields the pages of a list that is searched, with each row as clients see it, once it is needed. */
 export async function* presentSearched<Row, Shown, Last>(
   pages: AsyncIterable<{ readonly rows: Iterable<Row>; readonly last: Last }>,
   present: (row: Row) => Shown,

@@ -21,7 +21,6 @@ const tuneGarbageCollection = (): void => {
   setFlagsFromString(`--heap-growing-percent=${HEAP_GROWING_PERCENT}`);
 };
 
-/** A long-lived part of the service. */
 export type RunningPart = {
   /** The URLs that it serves, by name. */
   readonly urls: Readonly<Record<string, string>>;

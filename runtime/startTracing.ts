@@ -20,9 +20,7 @@ import type { Config } from "./config/config.ts";
 import { recordError } from "./tracing.ts";
 import { awaitAtMost } from "./waiting.ts";
 
-/*
- * Imported only if tracing is on, because the SDK takes time and memory.
- */
+/* Imported only if tracing is on, because the SDK takes time and memory. */
 
 /** The collector gets the last spans in this time, or they are lost. */
 const SHUTDOWN_TIMEOUT_MS = 2000;
@@ -63,19 +61,8 @@ const createStatementSpans = (): Interceptor => {
   };
 };
 
-export type RunningTracing = {
-  /** Returns the ids of the active span, for lines of the log. */
-  readonly logFields: () => Readonly<Record<string, string>>;
-  /** Records the statements of a pool. */
-  readonly statementSpans: Interceptor;
-  /** Reports faults of the export to the log. */
-  readonly logTo: (logger: Logger) => void;
-  /** Exports what is left. */
-  readonly stop: () => Promise<void>;
-};
-
 /** Starts OpenTelemetry's SDK, which exports to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names. */
-export const startTracing = (config: Config, program: string): RunningTracing => {
+export const startTracing = (config: Config, program: string) => {
   const ours = resourceFromAttributes({
     "service.name": `impact-${program}`,
     "service.namespace": "impact-tracking-service",
@@ -98,12 +85,14 @@ export const startTracing = (config: Config, program: string): RunningTracing =>
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
   trace.setGlobalTracerProvider(provider);
   return {
-    logFields: () => {
+    /** Returns the ids of the active span, for lines of the log. */
+    logFields: (): Readonly<Record<string, string>> => {
       const active = trace.getActiveSpan()?.spanContext();
       return active === undefined ? {} : { trace_id: active.traceId, span_id: active.spanId };
     },
     statementSpans: createStatementSpans(),
-    logTo: (logger) => {
+    /** Reports faults of the export to the log. */
+    logTo: (logger: Logger): void => {
       const log = logger.child({ component: "OpenTelemetry" });
       diag.setLogger(
         {
@@ -116,10 +105,13 @@ export const startTracing = (config: Config, program: string): RunningTracing =>
         { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
       );
     },
-    stop: () =>
+    /** Exports what is left. */
+    stop: (): Promise<void> =>
       awaitAtMost(
         provider.shutdown().catch((error: unknown) => diag.warn(String(error))),
         SHUTDOWN_TIMEOUT_MS,
       ),
   };
 };
+
+export type RunningTracing = ReturnType<typeof startTracing>;

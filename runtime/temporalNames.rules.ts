@@ -4,34 +4,30 @@
  */
 export const inDeployment = (deployment: string, name: string): string => `${deployment}/${name}`;
 
+const named =
+  (name: string) =>
+  (deployment: string): string =>
+    inDeployment(deployment, name);
+
+const numbered =
+  (kind: string) =>
+  (deployment: string, id: string | number): string =>
+    inDeployment(deployment, `${kind}-${id}`);
+
 /** Work that no client waits for: usage, refunds, planting, webhooks, reconciliation. */
-export const backgroundQueue = (deployment: string): string =>
-  inDeployment(deployment, "background");
+export const backgroundQueue = named("background");
 
 /** Work that a client waits for: donations. Its workers are separate, so that no backlog delays a client. */
-export const interactiveQueue = (deployment: string): string =>
-  inDeployment(deployment, "interactive");
+export const interactiveQueue = named("interactive");
 
-/*
- * The ids of workflows. They are not beside their workflows, which load Temporal's SDK.
- */
+/* The ids of workflows. They are not beside their workflows, which load Temporal's SDK. */
 
-export const plantingOrderWorkflowId = (deployment: string, orderId: number): string =>
-  inDeployment(deployment, `planting-order-${orderId}`);
+export const plantingOrderCreationId = named("planting-order-creation");
+export const reconciliationId = named("reconciliation");
+export const retentionId = named("retention");
+export const plantingOrderWorkflowId = numbered("planting-order");
+export const donationWorkflowId = numbered("donation");
+export const refundWorkflowId = numbered("refund");
 
 /** Returns the `refund_id` in responses, which is also the id of the workflow that completes the refund. */
 export const refundIdOf = (registrationId: string): string => `refund-${registrationId}`;
-
-export const refundWorkflowId = (deployment: string, registrationId: string): string =>
-  inDeployment(deployment, refundIdOf(registrationId));
-
-export const donationWorkflowId = (deployment: string, donationId: string): string =>
-  inDeployment(deployment, `donation-${donationId}`);
-
-export const plantingOrderCreationId = (deployment: string): string =>
-  inDeployment(deployment, "planting-order-creation");
-
-export const reconciliationId = (deployment: string): string =>
-  inDeployment(deployment, "reconciliation");
-
-export const retentionId = (deployment: string): string => inDeployment(deployment, "retention");

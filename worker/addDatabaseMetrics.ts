@@ -18,13 +18,8 @@ import {
   listSubscriptionProblems,
   SUBSCRIPTION_PROBLEMS,
 } from "../modules/billing/subscriptions.rules.ts";
-import type { Clock } from "../runtime/clock.ts";
-
-type Source = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly readHeldBackSeconds: () => Promise<number>;
-};
+import { createPaced } from "../db/createScan.ts";
+import type { Context } from "../runtime/context.ts";
 
 /** A value, or values with their labels; those of the same labels are added up. */
 type Values =
@@ -34,35 +29,46 @@ type Values =
 type GaugeOf<State> = {
   readonly name: string;
   readonly help: string;
-  readonly labelNames?: readonly string[];
-  /** The values of a label that are 0 unless the query returns others. */
-  readonly expected?: readonly string[];
+  /** The values of each label that are 0 unless the query returns others. */
+  readonly labels?: Readonly<Record<string, readonly string[]>>;
   readonly values: (state: State, now: Date) => Values;
 };
 
 /** Adds the gauges that a query fills. Returns a function that refreshes them. */
-type AddGauges = (registry: Registry, source: Source) => () => Promise<void>;
+type AddGauges = (registry: Registry, context: Context) => () => Promise<void>;
+
+const combine = (
+  labels: Readonly<Record<string, readonly string[]>>,
+): readonly Readonly<Record<string, string>>[] =>
+  Object.entries(labels).reduce<readonly Readonly<Record<string, string>>[]>(
+    (combined, [label, values]) =>
+      combined.flatMap((others) =>
+        values.map((value) => Object.assign({}, others, { [label]: value })),
+      ),
+    [{}],
+  );
 
 /** Returns what adds the gauges of a query. A gauge is registered when it has its first value, because 0 would look like one. */
 const gaugesOf =
   <State>(
-    read: (source: Source) => Promise<State>,
+    createRead: (db: DatabasePool) => () => Promise<State>,
     ...gauges: readonly GaugeOf<State>[]
   ): AddGauges =>
-  (registry, source) => {
-    const created = gauges.map(({ name, help, labelNames = [], expected = [], values }) => ({
-      gauge: new Gauge({ name, help, labelNames, registers: [] }),
-      zeros: expected.map((value) => ({ [labelNames[0] ?? ""]: value })),
+  (registry, { db, clock }) => {
+    const read = createRead(db);
+    const created = gauges.map(({ name, help, labels = {}, values }) => ({
+      gauge: new Gauge({ name, help, labelNames: Object.keys(labels), registers: [] }),
+      zeros: combine(labels),
       values,
     }));
     return async () => {
-      const state = await read(source);
+      const state = await read();
       for (const { gauge, zeros, values } of created) {
         gauge.reset();
         for (const labels of zeros) {
           gauge.inc(labels, 0);
         }
-        const given = values(state, source.clock.now());
+        const given = values(state, clock.now());
         for (const [labels, value] of typeof given === "number" ? [[{}, given] as const] : given) {
           gauge.inc(labels, value);
         }
@@ -93,7 +99,7 @@ const createFeedWatch = (db: DatabasePool): (() => Promise<number>) => {
 
 const DATABASE_GAUGES: readonly AddGauges[] = [
   gaugesOf(
-    ({ db }) => listWaitingStreams(db),
+    (db) => () => listWaitingStreams(db),
     {
       name: "impact_usage_waiting_streams",
       help: "Streams (account, mode, meter) with unreported usage.",
@@ -105,36 +111,34 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
       values: ([oldest], now) => (oldest ? Math.max(0, now.getTime() / 1000 - oldest.second) : 0),
     },
   ),
-  gaugesOf(({ db }) => listLastPasses(db), {
+  gaugesOf((db) => () => listLastPasses(db), {
     name: "impact_last_pass_age_seconds",
     help: "How long ago a worker last looked for usage to send (usage-sender), for webhook deliveries (webhook-sender), and for refunds and events of the processor (dispatcher), by PostgreSQL's clock; until then, the time since the installation.",
-    labelNames: ["kind"],
+    labels: { kind: [] },
     values: (passes) => passes.map(({ kind, ageSeconds }) => [{ kind }, ageSeconds]),
   }),
-  gaugesOf(({ db }) => readDeployment(db), {
+  gaugesOf((db) => () => readDeployment(db), {
     name: "impact_usage_held",
     help: "1 while usage is held, so that nothing is sealed or sent; otherwise 0.",
     values: ({ hold }) => (hold ? 1 : 0),
   }),
   gaugesOf(
-    ({ db }) => countUsageAttention(db),
+    (db) => () => countUsageAttention(db),
     {
       name: "impact_usage_attention_items",
       help: "Meter events and differences that `impact usage` lists, by cause. Those in trouble or asked about settle by themselves.",
-      labelNames: ["cause"],
-      expected: ATTENTION_CAUSES,
+      labels: { cause: ATTENTION_CAUSES },
       values: (causes) => causes.map(({ cause, items }) => [{ cause }, items]),
     },
     {
       name: "impact_usage_attention_units",
       help: "The units of these, without signs.",
-      labelNames: ["cause"],
-      expected: ATTENTION_CAUSES,
+      labels: { cause: ATTENTION_CAUSES },
       values: (causes) => causes.map(({ cause, units }) => [{ cause }, units]),
     },
   ),
   gaugesOf(
-    ({ db }) => readReconciliationStatus(db),
+    (db) => () => readReconciliationStatus(db),
     {
       name: "impact_reconciliation_unreadable_streams",
       help: "Streams whose usage the processor did not return at the last reconciliation.",
@@ -147,84 +151,70 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
     },
   ),
   gaugesOf(
-    ({ db }) => listWatchedSubscriptions(db, null),
+    (db) => () => listWatchedSubscriptions(db, null),
     {
       name: "impact_subscriptions",
       help: "Stripe subscriptions of organizations, by status and policy, as they were last read.",
-      labelNames: ["status", "policy"],
+      labels: { status: [], policy: [] },
       values: (states) => states.map(({ status, policy }) => [{ status, policy }, 1]),
     },
     {
       name: "impact_subscription_problems",
       help: "Organizations whose Stripe subscription had a problem when it was last read, by problem and policy.",
-      labelNames: ["problem", "policy"],
-      values: (states) => [
-        ...SUBSCRIPTION_PROBLEMS.flatMap((problem) =>
-          SUBSCRIPTION_POLICIES.map((policy) => [{ problem, policy }, 0] as const),
-        ),
-        ...states.flatMap((state) =>
+      labels: { problem: SUBSCRIPTION_PROBLEMS, policy: SUBSCRIPTION_POLICIES },
+      values: (states) =>
+        states.flatMap((state) =>
           [...new Set(listSubscriptionProblems(state).map(({ kind }) => kind))].map(
             (problem) => [{ problem, policy: state.policy }, 1] as const,
           ),
         ),
-      ],
     },
   ),
-  gaugesOf(({ db }) => listInvoicedUsage(db, null, { onlyProblems: true }), {
+  gaugesOf((db) => () => listInvoicedUsage(db, null, { onlyProblems: true }), {
     name: "impact_uninvoiced_units",
     help: "Delivered units that no invoice has, that differ from it, or that two invoices have, by problem, when invoices were last compared.",
-    labelNames: ["problem"],
-    expected: INVOICE_PROBLEMS,
+    labels: { problem: INVOICE_PROBLEMS },
     values: (usage) =>
       usage.map(({ problem, units }) => [{ problem: problem ?? "" }, Math.abs(units)]),
   }),
-  gaugesOf(({ readHeldBackSeconds }) => readHeldBackSeconds(), {
+  gaugesOf(createFeedWatch, {
     name: "impact_feed_held_back_seconds",
     help: "How long an open transaction has held back the feed of events, since this worker first saw it; 0 if none does.",
     values: (seconds) => seconds,
   }),
-  gaugesOf(({ db }) => countLowBalances(db), {
+  gaugesOf((db) => () => countLowBalances(db), {
     name: "impact_stores_low_balance",
     help: "Stores whose balance is below their low-balance threshold.",
     values: (count) => count,
   }),
-  gaugesOf(({ db }) => countEndpointStates(db), {
+  gaugesOf((db) => () => countEndpointStates(db), {
     name: "impact_webhook_endpoints",
     help: "Webhook endpoints, by state: enabled, failing (the last attempt failed), or why they are disabled: requested, gone, failing_for_days.",
-    labelNames: ["state"],
-    values: (counts) => ENDPOINT_STATES.map((state) => [{ state }, counts.get(state) ?? 0]),
+    labels: { state: ENDPOINT_STATES },
+    values: (counts) => [...counts].map(([state, count]) => [{ state }, count]),
   }),
 ];
 
-/** Reading takes a hundredth of a worker's time at most: each worker reads for each Prometheus server. */
-const REST_PER_READ = 100;
-const LONGEST_REST_MS = 60_000;
+/** Each worker reads for each Prometheus server. */
+const SHARE_OF_READING = 0.01;
+const MAXIMUM_REST_MS = 60_000;
 
 /**
  * Registers the metrics of the database's state.
- * @param options.monotonicMs replaces the clock by which reading rests
  * @returns a function that reads them, unless it rests; those that cannot be read keep their last values, and it rejects
  */
 export const addDatabaseMetrics = (
   registry: Registry,
-  {
-    db,
-    clock,
-    monotonicMs = () => performance.now(),
-  }: { readonly db: DatabasePool; readonly clock: Clock; readonly monotonicMs?: () => number },
+  { db, clock, monotonicMs }: Context & { readonly monotonicMs?: () => number },
 ): (() => Promise<void>) => {
-  const source = { db, clock, readHeldBackSeconds: createFeedWatch(db) };
-  const refreshes = DATABASE_GAUGES.map((addGauges) => addGauges(registry, source));
-  let dueAtMs = -Infinity;
+  const refreshes = DATABASE_GAUGES.map((addGauges) => addGauges(registry, { db, clock }));
+  const refreshAll = createPaced(() => Promise.allSettled(refreshes.map((refresh) => refresh())), {
+    share: SHARE_OF_READING,
+    maximumIntervalMs: MAXIMUM_REST_MS,
+    monotonicMs,
+  });
   return async () => {
-    const startedAtMs = monotonicMs();
-    if (startedAtMs < dueAtMs) {
-      return;
-    }
-    const results = await Promise.allSettled(refreshes.map((refresh) => refresh()));
-    const durationMs = monotonicMs() - startedAtMs;
-    dueAtMs = startedAtMs + Math.min(durationMs * REST_PER_READ, LONGEST_REST_MS);
-    const failed = results.find((result) => result.status === "rejected");
+    const failed = (await refreshAll())?.find((result) => result.status === "rejected");
     if (failed) {
       throw failed.reason;
     }

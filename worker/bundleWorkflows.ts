@@ -4,6 +4,7 @@ import { glob, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { bundleWorkflowCode, DefaultLogger } from "@temporalio/worker";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 /** The image of the containers has it. */
@@ -12,7 +13,6 @@ const MAXIMUM_BYTES = 64 * 1024 * 1024;
 /** What a bundle is made of: workflows, the rules that they import, and packages. */
 const SOURCES = ["workflows/*.ts", "{modules,runtime}/**/*.rules.ts"];
 
-/** Returns a hash of the code and of the versions of its packages. */
 const hashSources = async (): Promise<string> => {
   const files = ["package-lock.json"];
   for await (const file of glob(SOURCES, { cwd: ROOT })) {
@@ -39,11 +39,10 @@ export const bundleWorkflows = async (
   if (stored.startsWith(header)) {
     return { code: stored };
   }
-  const { stdout } = await promisify(execFile)(
-    process.execPath,
-    [join(ROOT, "worker", "bundle.ts")],
-    { maxBuffer: MAXIMUM_BYTES },
-  );
+  // A program of its own, because the bundler's memory, a hundred megabytes, would stay with the worker.
+  const { stdout } = await promisify(execFile)(process.execPath, [import.meta.filename], {
+    maxBuffer: MAXIMUM_BYTES,
+  });
   const code = header + stdout;
   // Renamed, so that another worker never reads half of it.
   const unfinished = `${file}.${randomUUID()}`;
@@ -56,3 +55,12 @@ export const bundleWorkflows = async (
   }
   return { code };
 };
+
+if (import.meta.main) {
+  const { code } = await bundleWorkflowCode({
+    workflowsPath: join(ROOT, "workflows", "index.ts"),
+    // The bundler's progress messages do not help an operator.
+    logger: new DefaultLogger("WARN"),
+  });
+  process.stdout.write(code);
+}

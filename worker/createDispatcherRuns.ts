@@ -47,19 +47,15 @@ const createStartRefunds = ({ db, clock, temporal }: DispatchContext) => {
       await markRefundsDispatched(db, ids, clock.now());
     };
     // A failure of one does not keep the others from starting.
-    const failures = await runConcurrently(
+    const results = await runConcurrently(
       waiting,
-      (refunds) =>
-        start(refunds).then(
-          () => null,
-          (error: unknown) => ({ error }),
-        ),
+      (refunds) => Promise.allSettled([start(refunds)]),
       { concurrency: MAX_CONCURRENT_CALLS, signal },
     );
-    const failed = failures.filter((failure) => failure !== null);
+    const failed = results.flat().filter((result) => result.status === "rejected");
     if (failed.length > 0) {
       throw new Error(`${failed.length} of ${waiting.length} workflows could not be started.`, {
-        cause: failed[0]?.error,
+        cause: failed[0]?.reason,
       });
     }
   };
@@ -81,8 +77,8 @@ export const createDispatcherRuns = (context: DispatchContext): Runs => {
       startRefunds(signal),
       processProcessorEvents({ ...context, creditCheckout }, signal),
     ]);
-    const failed = results.find(({ status }) => status === "rejected");
-    if (failed?.status === "rejected") {
+    const failed = results.find((result) => result.status === "rejected");
+    if (failed) {
       throw failed.reason;
     }
     return [];

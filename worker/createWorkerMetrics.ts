@@ -1,82 +1,128 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "pino";
 import { Counter, Registry } from "prom-client";
-import type { Owner } from "../modules/records/owner.rules.ts";
-import type { SendResult } from "../modules/billing/sending/decideNextStep.rules.ts";
+import type { BillingObservers } from "../activities/createBillingActivities.ts";
+import { isContentError } from "../db/databaseErrors.ts";
+import { needsAttention } from "../modules/billing/sending/decideNextStep.rules.ts";
+import type { DeliveryContext } from "../modules/events/createDeliveryRuns.ts";
+import type { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
 import type { AttemptResult } from "../modules/events/decideDelivery.rules.ts";
+import type { Owner } from "../modules/records/owner.rules.ts";
 import type { Context } from "../runtime/context.ts";
 import { collectProcessMetrics } from "../runtime/gauges.ts";
 import { addDatabaseMetrics } from "./addDatabaseMetrics.ts";
-import { createOutageLog } from "./repeatedCalls.ts";
+import { createOutageLog, createRepeatedLog } from "./repeatedCalls.ts";
 
-export type WorkerMetrics = {
-  readonly registry: Registry;
-  /** Returns all metrics, with the database's last values if it does not respond. */
-  readonly read: () => Promise<string>;
-  readonly observeSend: (stream: Owner, result: SendResult) => void;
-  readonly observeWebhookAttempt: (type: string, result: AttemptResult) => void;
+const createBillingObservers = (
+  registry: Registry,
+  logger: Logger,
+): BillingObservers & { readonly observeFailure: (stream: Owner, error: unknown) => void } => {
+  const attempts = new Counter({
+    name: "impact_meter_event_attempts_total",
+    help: "Attempts to send a meter event, by mode, meter and outcome.",
+    labelNames: ["mode", "meter", "outcome"],
+    registers: [registry],
+  });
+  const logUsage = createRepeatedLog(logger, "usage was rejected; see `impact usage`");
+  const logFailure = createRepeatedLog(logger, "the usage of a stream could not be processed");
+  return {
+    observeSend: ({ accountId, mode, kind }, result, meterEventId) => {
+      const outcome = result.kind === "settled" ? result.state : result.cause;
+      attempts.inc({ mode, meter: kind, outcome });
+      if (needsAttention(result)) {
+        const cause = result.kind === "delayed" ? result.cause : result.failure;
+        const firstEventId = meterEventId === null ? null : String(meterEventId);
+        logUsage(`${accountId} ${cause}`, {
+          accountId,
+          mode,
+          cause,
+          reason: result.reason,
+          firstEventId,
+        });
+      }
+    },
+    observeFailure: (stream, error) => {
+      logFailure(stream.accountId, { ...stream, err: error });
+    },
+    observeFailedEvent: (event) => {
+      logger.error({ processorEvent: event }, "an event of the processor cannot be processed");
+    },
+    observeUnreadInvoices: (customerId, error) => {
+      logger.warn({ customerId, err: error }, "a customer's invoices could not be read at Stripe");
+    },
+    observeDrift: (streams) => {
+      for (const stream of streams) {
+        logger.error(
+          { stream },
+          "the processor's usage differs from the delivered usage, or could not be read; see `impact usage`",
+        );
+      }
+    },
+  };
 };
 
-const webhookOutcomeOf = ({ error, status }: AttemptResult): string => {
+const outcomeOf = ({ error, status }: AttemptResult): string => {
   if (error === null) {
     return "delivered";
   }
   return status === null ? "unreachable" : "rejected";
 };
 
+const createDeliveryObservers = (
+  registry: Registry,
+  logger: Logger,
+): Pick<DeliveryContext, "observeAttempt" | "observeDisabled"> &
+  Parameters<typeof createDeliveryRuns>[1] => {
+  const attempts = new Counter({
+    name: "impact_webhook_attempts_total",
+    help: "Requests to webhook endpoints, by the event's type and outcome: delivered, rejected (an error status) or unreachable.",
+    labelNames: ["type", "outcome"],
+    registers: [registry],
+  });
+  const logUnrecorded = createOutageLog(
+    logger,
+    "deliveries cannot be recorded; they are sent again when the database responds",
+  );
+  return {
+    observeAttempt: ({ type }, result) => attempts.inc({ type, outcome: outcomeOf(result) }),
+    observeDisabled: ({ id, accountId, disabledReason: reason }) => {
+      logger.error(
+        { endpointId: id, accountId, reason },
+        "a webhook endpoint was disabled; its owner receives no events until it is enabled",
+      );
+    },
+    onFailure: ({ endpointId, id }, error) => {
+      if (isContentError(error)) {
+        logger.error({ endpointId, eventId: id, err: error }, "a delivery could not be recorded");
+      } else {
+        logUnrecorded(error);
+      }
+    },
+  };
+};
+
 /** A scrape waits this long for the database. Its queries take milliseconds. */
 const REFRESH_WAIT_MS = 1000;
 
-/** Creates the Prometheus metrics of a worker process. */
+/** Creates the Prometheus metrics of a worker process, and the observers of its work. */
 export const createWorkerMetrics = ({
   db,
   clock,
   logger,
-}: Context & { readonly logger: Logger }): WorkerMetrics => {
+}: Context & { readonly logger: Logger }) => {
   const registry = new Registry();
   collectProcessMetrics(registry);
-  const registers = [registry];
-  const meterEvents = new Counter({
-    name: "impact_meter_event_attempts_total",
-    help: "Attempts to send a meter event, by mode, meter and outcome.",
-    labelNames: ["mode", "meter", "outcome"],
-    registers,
-  });
-  const webhookAttempts = new Counter({
-    name: "impact_webhook_attempts_total",
-    help: "Requests to webhook endpoints, by the event's type and outcome: delivered, rejected (an error status) or unreachable.",
-    labelNames: ["type", "outcome"],
-    registers,
-  });
-  const readDatabase = addDatabaseMetrics(registry, { db, clock });
+  const refresh = addDatabaseMetrics(registry, { db, clock });
   const logOutage = createOutageLog(logger, "metrics of the database cannot be read");
-  let refreshing: Promise<void> | null = null;
-  const refresh = async (): Promise<void> => {
-    try {
-      await readDatabase();
-    } catch (error) {
-      logOutage(error);
-    } finally {
-      refreshing = null;
-    }
-  };
   return {
     registry,
-    read: async () => {
-      // A refresh that an earlier scrape did not wait for is stuck; this scrape does not wait for it either.
-      if (refreshing === null) {
-        refreshing = refresh();
-        await Promise.race([refreshing, delay(REFRESH_WAIT_MS, undefined, { ref: false })]);
-      }
+    billing: createBillingObservers(registry, logger),
+    deliveries: createDeliveryObservers(registry, logger),
+    /** Returns all metrics, with the database's last values if it does not respond. */
+    read: async (): Promise<string> => {
+      const waited = delay(REFRESH_WAIT_MS, undefined, { ref: false });
+      await Promise.race([refresh().catch(logOutage), waited]);
       return registry.metrics();
     },
-    observeSend: ({ mode, kind }, result) =>
-      meterEvents.inc({
-        mode,
-        meter: kind,
-        outcome: result.kind === "settled" ? result.state : result.cause,
-      }),
-    observeWebhookAttempt: (type, result) =>
-      webhookAttempts.inc({ type, outcome: webhookOutcomeOf(result) }),
   };
 };

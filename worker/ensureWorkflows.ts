@@ -1,13 +1,14 @@
-import type { Client, ScheduleOptions } from "@temporalio/client";
+import type { Client, ScheduleOptions, WorkflowStartOptions } from "@temporalio/client";
 import { ScheduleAlreadyRunning, ScheduleOverlapPolicy } from "@temporalio/client";
 import type { Logger } from "pino";
 import { HOUR_MS, MINUTE_MS } from "../runtime/durations.rules.ts";
 import { PERPETUAL_KINDS, PERPETUAL_RUN_TIMEOUT } from "../runtime/perpetualWork.rules.ts";
 import { pause } from "../runtime/waiting.ts";
 import { perpetualWork } from "../workflows/perpetualWork.ts";
-import { plantingOrderCreation } from "../workflows/plantingOrderCreation.ts";
+import { plantingOrder, plantingOrderCreation } from "../workflows/planting.ts";
 import {
   plantingOrderCreationId,
+  plantingOrderWorkflowId,
   backgroundQueue,
   inDeployment,
   reconciliationId,
@@ -21,7 +22,7 @@ const RETRY_INTERVAL_MS = 5000;
 /** What runs disappears with Temporal's database, or when an operator deletes it. A dozen calls a minute cost nothing. */
 const CHECK_INTERVAL_MS = 60 * 1000;
 
-/*
+/**
  * A run that Temporal has lost track of, after its database was restored, would never end, and every later run would be
  * skipped. Each run continues what an earlier one has left.
  */
@@ -101,20 +102,34 @@ const ensureSchedule = async (
   }
 };
 
-/** Starts the perpetual workflows that do not run. Temporal runs one workflow of an id at a time. */
-const ensurePerpetual = async (temporal: Client, deployment: string): Promise<void> => {
-  for (const kind of PERPETUAL_KINDS) {
-    await callTemporal(temporal, () =>
-      temporal.workflow.start(perpetualWork, {
-        workflowId: inDeployment(deployment, kind),
-        workflowIdConflictPolicy: "USE_EXISTING",
-        workflowRunTimeout: PERPETUAL_RUN_TIMEOUT,
-        taskQueue: backgroundQueue(deployment),
-        args: [kind],
-      }),
-    );
-  }
+/** Starts a workflow unless it runs: Temporal runs one workflow of an id at a time. */
+const ensureRunning = async <Arguments extends unknown[]>(
+  temporal: Client,
+  deployment: string,
+  workflow: (...args: Arguments) => Promise<void>,
+  options: Pick<WorkflowStartOptions, "workflowId" | "workflowRunTimeout"> & {
+    readonly args: Arguments;
+  },
+): Promise<void> => {
+  await callTemporal(temporal, () =>
+    temporal.workflow.start<(...args: Arguments) => Promise<void>>(workflow, {
+      ...options,
+      workflowIdConflictPolicy: "USE_EXISTING",
+      taskQueue: backgroundQueue(deployment),
+    }),
+  );
 };
+
+/** Starts the workflow of an order, unless it runs. One that was terminated starts again. */
+export const startPlantingOrder = (
+  temporal: Client,
+  deployment: string,
+  orderId: number,
+): Promise<void> =>
+  ensureRunning(temporal, deployment, plantingOrder, {
+    workflowId: plantingOrderWorkflowId(deployment, orderId),
+    args: [orderId],
+  });
 
 /**
  * Creates the schedules of the periodic workflows and recreates those that disappear, and keeps the perpetual workflows
@@ -150,7 +165,13 @@ export const ensureWorkflows = async (
   while (!signal.aborted) {
     let pauseMs = checkIntervalMs;
     try {
-      await ensurePerpetual(temporal, deployment);
+      for (const kind of PERPETUAL_KINDS) {
+        await ensureRunning(temporal, deployment, perpetualWork, {
+          workflowId: inDeployment(deployment, kind),
+          workflowRunTimeout: PERPETUAL_RUN_TIMEOUT,
+          args: [kind],
+        });
+      }
       for (const schedule of schedules) {
         await callTemporal(temporal, () => ensureSchedule(temporal, schedule, known.has(schedule)));
         known.add(schedule);

@@ -17,24 +17,19 @@ import { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
 import { backgroundQueue, interactiveQueue } from "../runtime/temporalNames.rules.ts";
 import type { Runs } from "../db/createRuns.ts";
 import type { PerpetualKind } from "../runtime/perpetualWork.rules.ts";
-import { awaitDeploymentName } from "./awaitDeploymentName.ts";
+import { awaitDeploymentName, watchHold } from "./deployment.ts";
 import { createDispatcherRuns } from "./createDispatcherRuns.ts";
-import { ensureWorkflows } from "./ensureWorkflows.ts";
-import { installTemporalRuntime } from "./installTemporalRuntime.ts";
-import { createBillingObservers, createDeliveryObservers } from "./observers.ts";
+import { ensureWorkflows, startPlantingOrder } from "./ensureWorkflows.ts";
 import { prepareProcessor } from "./prepareProcessor.ts";
-import { watchHold } from "./watchHold.ts";
 import { openWorkerContext } from "./context.ts";
 import { bundleWorkflows } from "./bundleWorkflows.ts";
-import { MAX_CONCURRENT_ACTIVITIES, createRunWorker } from "./runWorker.ts";
+import { MAX_CONCURRENT_ACTIVITIES, createRunWorker, installTemporalRuntime } from "./runWorker.ts";
 import type { WorkerContext } from "./context.ts";
 import { createBillingActivities } from "../activities/createBillingActivities.ts";
 import type { BillingObservers } from "../activities/createBillingActivities.ts";
 import { createRetentionActivities } from "../activities/createRetentionActivities.ts";
-import { startPlantingOrder } from "./startPlantingOrder.ts";
 import { createPlantingActivities } from "../activities/createPlantingActivities.ts";
 
-/** Creates the activities of the background queue that end. */
 const createBackgroundActivities = (
   config: Config,
   context: WorkerContext &
@@ -84,18 +79,16 @@ const startWatching = async (
   return { health, server };
 };
 
-/** Creates the runs of perpetual work. */
 const createAllRuns = (
   config: Config,
   context: WorkerContext,
-  observers: ReturnType<typeof createBillingObservers>,
 ): Readonly<Record<PerpetualKind, Runs>> => {
-  const { onFailure, ...deliveryObservers } = createDeliveryObservers(context);
+  const { billing, deliveries } = context.metrics;
   return {
     "usage-sender": createReportingRuns(context, {
       callsPerSecond: config.STRIPE_CALLS_PER_SECOND,
-      onResult: observers.observeSend,
-      onFailure: observers.observeFailure,
+      onResult: billing.observeSend,
+      onFailure: billing.observeFailure,
     }),
     "webhook-sender": createDeliveryRuns(
       {
@@ -103,11 +96,11 @@ const createAllRuns = (
         clock: context.clock,
         send: createWebhookSender(readWebhookSettings(config)),
         random: Math.random,
-        ...deliveryObservers,
+        ...deliveries,
       },
-      { onFailure },
+      deliveries,
     ),
-    dispatcher: createDispatcherRuns({ ...context, ...observers }),
+    dispatcher: createDispatcherRuns({ ...context, ...billing }),
   };
 };
 
@@ -125,7 +118,6 @@ const startWorker = async (
   tracing: RunningTracing | undefined,
 ): Promise<RunningPart> => {
   const context = await openWorkerContext(config, logger, tracing);
-  const observers = createBillingObservers(context);
   const shutdown = new AbortController();
   const stopping = shutdown.signal;
   const guard = await watchHold(context, stopping);
@@ -153,12 +145,12 @@ const startWorker = async (
   );
   const processor = await prepareProcessor(context, stopping);
 
-  const runs = createAllRuns(config, context, observers);
+  const runs = createAllRuns(config, context);
   const activities = {
     ...createPerpetualActivities({ runs, stopping }),
     ...createBackgroundActivities(config, {
       ...context,
-      ...observers,
+      ...context.metrics.billing,
       startOrder: async (orderId) => {
         const named = await deployment;
         await (named && startPlantingOrder(context.temporal, named.name, orderId));

@@ -6,19 +6,6 @@ import { ProcessorMismatchError } from "../modules/billing/processor.ts";
 
 const RETRY_INTERVAL_MS = 30_000;
 
-/** Returns null or a temporary error. */
-const tryPrepare = async (billing: Billing): Promise<unknown> => {
-  try {
-    await billing.prepare();
-    return null;
-  } catch (error) {
-    if (error instanceof ProcessorMismatchError) {
-      throw new StartupError(error.message, { cause: error });
-    }
-    return error;
-  }
-};
-
 /**
  * Creates or checks what the processor needs, such as Stripe's meters. If the processor cannot be reached, the worker
  * starts anyway and retries: nothing is sent to a processor that is not ready, and usage waits in the database.
@@ -33,18 +20,27 @@ export const prepareProcessor = async (
   }: { readonly billing: Billing; readonly logger: Logger; readonly retryIntervalMs?: number },
   signal: AbortSignal,
 ): Promise<{ readonly failed: Promise<never> }> => {
-  const firstError = await tryPrepare(billing);
-  const retry = async (): Promise<void> => {
-    for (let error = firstError; error !== null; error = await tryPrepare(billing)) {
+  const isReady = async (): Promise<boolean> => {
+    try {
+      await billing.prepare();
+      return true;
+    } catch (error) {
+      if (error instanceof ProcessorMismatchError) {
+        throw new StartupError(error.message, { cause: error });
+      }
       logger.error({ err: error }, "the billing processor is not ready; retrying");
-      await sleep(retryIntervalMs, undefined, { signal });
-    }
-    if (firstError !== null) {
-      logger.info("the billing processor is ready");
+      return false;
     }
   };
+  const retry = async (): Promise<void> => {
+    do {
+      await sleep(retryIntervalMs, undefined, { signal });
+    } while (!(await isReady()));
+    logger.info("the billing processor is ready");
+  };
+  const retrying = (await isReady()) ? Promise.resolve() : retry();
   const failed = new Promise<never>((_resolve, reject) => {
-    retry().catch((error: unknown) => {
+    retrying.catch((error: unknown) => {
       if (!signal.aborted) {
         logger.fatal({ err: error }, "the billing processor cannot be used");
         reject(error);

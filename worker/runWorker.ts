@@ -1,12 +1,41 @@
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
-import { IllegalStateError, NativeConnection, TransportError, Worker } from "@temporalio/worker";
+import {
+  DefaultLogger,
+  IllegalStateError,
+  NativeConnection,
+  Runtime,
+  TransportError,
+  Worker,
+} from "@temporalio/worker";
 import type { NativeConnectionOptions, WorkerOptions, WorkflowBundle } from "@temporalio/worker";
 import type { Logger } from "pino";
 import { StartupError } from "../runtime/errors.rules.ts";
 import { readTemporalConfig, findTemporalProxy } from "../runtime/temporalClient.ts";
 import { pause } from "../runtime/waiting.ts";
 import { createOutageLog } from "./repeatedCalls.ts";
+
+const LEVELS = {
+  TRACE: "trace",
+  DEBUG: "debug",
+  INFO: "info",
+  WARN: "warn",
+  ERROR: "error",
+} as const;
+
+/** Forwards the SDK's logs to the logger. Call it once, before any other use of the SDK. */
+export const installTemporalRuntime = (logger: Logger): void => {
+  Runtime.install({
+    logger: new DefaultLogger("WARN", ({ level, message, meta }) =>
+      logger[LEVELS[level]]({ ...meta }, message),
+    ),
+    // The program handles signals and stops the Temporal worker together with its other parts.
+    shutdownSignals: [],
+    telemetryOptions: {
+      logging: { forward: {}, filter: { core: "WARN", other: "WARN" } },
+    },
+  });
+};
 
 /** Returns the options of a worker's connection, which does not read the environment as the client's does. */
 export const readTemporalProxy = (
@@ -16,19 +45,13 @@ export const readTemporalProxy = (
   if (proxy === null) {
     return {};
   }
-  const { host, port, username, password } = proxy;
+  const { host, port } = proxy;
+  const [username, password] = [proxy.username, proxy.password].map(decodeURIComponent);
   return {
     proxy: {
       type: "http-connect",
       targetHost: port === "" ? `${host}:80` : host,
-      ...(username === ""
-        ? {}
-        : {
-            basicAuth: {
-              username: decodeURIComponent(username),
-              password: decodeURIComponent(password),
-            },
-          }),
+      ...(username && { basicAuth: { username, password: password ?? "" } }),
     },
   };
 };
@@ -120,9 +143,6 @@ const connectAndRun = async (
   await connection.close();
 };
 
-const whenAborted = (signal: AbortSignal): Promise<unknown> =>
-  signal.aborted ? Promise.resolve() : once(signal, "abort");
-
 /**
  * Returns a function that runs a Temporal worker until the signal is aborted, and then waits for running tasks. While Temporal
  * is down, rejects the connection or lacks the namespace, it retries: an operator may correct that meanwhile. It throws a
@@ -138,7 +158,7 @@ export const createRunWorker =
   ) =>
   async (settings: WorkerSettings): Promise<void> => {
     // On a busy machine, bundling may take longer than a process that is to stop has left.
-    await Promise.race([workflowBundle, whenAborted(signal)]);
+    await Promise.race([workflowBundle, signal.aborted || once(signal, "abort")]);
     const logOutage = createOutageLog(
       logger,
       "cannot connect to Temporal, or it lacks the namespace; retrying, usage waits in the database",

@@ -1,4 +1,4 @@
-import { describeUnknownSettings } from "../../runtime/config/describeUnknownSettings.ts";
+import { describeUnknownSettings } from "../../runtime/config/config.ts";
 import { resolve } from "node:path";
 import type { Command } from "@commander-js/extra-typings";
 import type { RunFile } from "../../runtime/runFile.ts";

@@ -9,7 +9,6 @@ export type Deleted = Readonly<z.output<typeof deletedRow>>;
 /** Ends a statement whose part `deleted` returns the time of each row as `time`. */
 export const countDeleted = sql.fragment`SELECT count(*) AS deleted, max(time) AS last FROM deleted`;
 
-/** The times that a batch deletes. */
 export type DeletedSpan = {
   /**
    * The time of the last row of an earlier batch; null for the first batch. It is in milliseconds, rounded down, so `>=`
@@ -19,7 +18,6 @@ export type DeletedSpan = {
   readonly before: Date;
 };
 
-/** Returns the time from which a batch deletes. */
 export const startOf = ({ from }: DeletedSpan): FragmentSqlToken =>
   sql.fragment`coalesce(${timestamp(from)}, '-infinity')`;
 

@@ -25,7 +25,6 @@ type Options<Entry, Result> = {
   ) => Promise<readonly Written<Result>[]>;
   readonly accountOf: (entry: Entry) => string;
   readonly observeBatch?: BatchObserver | undefined;
-  /** The most entries of a batch. */
   readonly maximumBatch?: number | undefined;
   /** How long entries are collected before they are written; by default until all requests that have arrived are read. */
   readonly collectMs?: (() => number) | undefined;
@@ -49,7 +48,6 @@ type Job = { readonly size: number; readonly run: () => Promise<void> };
 
 type Account<Entry, Result> = {
   readonly id: string;
-  /** In the order of arrival. */
   readonly waiting: (Waiting<Entry, Result> | Job)[];
   /** Whether it is ready to be written, or being written. */
   isScheduled: boolean;
@@ -63,7 +61,6 @@ const ALONE_WRITERS = 2;
 /** How long an account is written alone after an entry of it was rejected, or another transaction had locked it. */
 const REJECTED_MS = 60_000;
 const LOCKED_MS = 1000;
-/** How many such accounts are remembered. */
 const MAXIMUM_APART = 10_000;
 
 const SPAN_NAME = "write batch";
@@ -110,7 +107,6 @@ export class GroupCommit<Entry, Result> {
   readonly #accounts = new Map<string, Account<Entry, Result>>();
   /** Accounts with entries for the next batch, in the order of their turns. */
   readonly #ready = new Set<Account<Entry, Result>>();
-  /** The accounts that are written alone. */
   readonly #apart = new LRUCache<string, true>({
     // With `max`, memory for all entries would be allocated now.
     maxSize: MAXIMUM_APART,
@@ -131,7 +127,6 @@ export class GroupCommit<Entry, Result> {
     this.#maximumBatch = options.maximumBatch ?? MAXIMUM_BATCH;
   }
 
-  /** Writes the entry together with the others that wait. */
   readonly submit = (entry: Entry): Promise<Result> =>
     new Promise((resolve, reject) => {
       const account = this.#openAccount(this.#options.accountOf(entry));
@@ -142,7 +137,6 @@ export class GroupCommit<Entry, Result> {
    * Runs a write of many rows of one account after what the account has submitted before. Meanwhile no entry of the account
    * is written, so that no batch waits for the rows that the write locks.
    * @param size how many rows it writes
-   * @throws what `work` throws
    */
   readonly runAlone = <Done>(
     accountId: string,
@@ -208,7 +202,6 @@ export class GroupCommit<Entry, Result> {
     }
   }
 
-  /** Ends a write of accounts. */
   #release(accounts: Iterable<Account<Entry, Result>>): void {
     for (const account of accounts) {
       account.isScheduled = false;
@@ -216,7 +209,6 @@ export class GroupCommit<Entry, Result> {
     }
   }
 
-  /** Writes batches as long as accounts are ready. */
   async #writeReady(): Promise<void> {
     const { collectMs } = this.#options;
     const collect = () => (collectMs ? sleep(collectMs()) : nextLoopIteration());
@@ -236,7 +228,6 @@ export class GroupCommit<Entry, Result> {
     this.#isWriting = false;
   }
 
-  /** Writes the first entries of an account, or its job. */
   async #writeAlone(account: Account<Entry, Result>): Promise<void> {
     const [first] = account.waiting;
     if (first && "run" in first) {

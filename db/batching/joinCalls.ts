@@ -28,7 +28,6 @@ export const joinCalls = <Item, Result>(
 /** One statement reads that many rows in a millisecond or two. */
 const MAXIMUM_NAMES = 200;
 
-/** Returns the value of a name; null if the name is unknown. */
 export type LookUp<Value> = (name: string) => Promise<Value | null>;
 
 /**

@@ -19,14 +19,11 @@ const ADVICE: Readonly<Record<string, string>> = {
     "turn encrypted connections on there, or set sslmode=disable to send everything in plain text",
 };
 
-const UNSUPPORTED_PARAMETER = /unsupported startup parameter/u;
-
 const adviceFor = (error: Error): string | undefined =>
-  UNSUPPORTED_PARAMETER.test(error.message)
+  error.message.includes("unsupported startup parameter")
     ? "it is a pooler's: add the parameter to ignore_startup_parameters in pgbouncer.ini"
     : (ADVICE["code" in error ? String(error.code) : ""] ?? ADVICE[error.message]);
 
-/** Adds what an operator can do to an error, and returns other errors unchanged. */
 const explain = (error: unknown): unknown => {
   const advice = error instanceof Error ? adviceFor(error) : undefined;
   return error instanceof Error && advice !== undefined
@@ -43,7 +40,15 @@ export const reasonOf = (error: unknown): string => {
 };
 
 type ConnectOptions = ClientConfig & { readonly connectionTimeoutMillis: number };
-type Connection = { readonly client: Client; readonly server: DatabaseServer };
+export type Connection = {
+  readonly client: Client;
+  readonly server: DatabaseServer;
+  /**
+   * Whether the session is that of a pooler, such as PgBouncer in transaction mode: each transaction, and each single
+   * statement, may run on another connection of the server.
+   */
+  readonly isPooled: boolean;
+};
 
 const connectTo = async (
   server: DatabaseServer,
@@ -54,45 +59,40 @@ const connectTo = async (
   // Without a listener, the loss of the connection would end the program.
   client.on("error", () => undefined);
   await client.connect();
-  if (mustAcceptWrites) {
-    try {
-      // The library's types lack the timeout of a single query.
-      const check = {
-        text: "SHOW transaction_read_only",
-        query_timeout: options.connectionTimeoutMillis,
-      };
-      const { rows } = await client.query<Record<string, unknown>>(check);
-      if (rows[0]?.["transaction_read_only"] !== "off") {
-        throw new Error("the server accepts no writes");
-      }
-    } catch (error) {
-      // A vanished server does not confirm the end.
-      client.connection.stream.destroy();
-      throw error;
+  try {
+    // The library's types lack the timeout of a single query.
+    const check = {
+      text: `SELECT pg_backend_pid() AS pid, current_setting('transaction_read_only') = 'off' AS "acceptsWrites"`,
+      query_timeout: options.connectionTimeoutMillis,
+    };
+    const { rows } = await client.query<{ pid: number; acceptsWrites: boolean }>(check);
+    if (mustAcceptWrites && rows[0]?.acceptsWrites !== true) {
+      throw new Error("the server accepts no writes");
     }
+    // A server has named its own process, and a pooler a number that it has made up. The library's types lack the number.
+    const isPooled = !("processID" in client && client.processID === rows[0]?.pid);
+    return { client, server, isPooled };
+  } catch (error) {
+    // A vanished server does not confirm the end.
+    client.connection.stream.destroy();
+    throw error;
   }
-  return { client, server };
 };
 
 /** Shorter than with one server, because the next one can be tried. */
 const CONNECT_TIMEOUT_OF_SEVERAL_MS = 5000;
-
-/** Opens a connection to a database. */
-export type Connect = (options: ConnectOptions) => Promise<Connection>;
 
 /**
  * Returns a function that opens connections to the first server of a database that can be used, beginning with the one that
  * was used last.
  * @throws DatabaseUrlError, now; later the error of the only server, or one with the reason for each of several
  */
-export const createConnect = (url: string): Connect => {
+export const createConnect = (url: string): ((options: ConnectOptions) => Promise<Connection>) => {
   const { servers, mustAcceptWrites } = readDatabaseUrl(url);
+  const maximumTimeoutMs = servers.length > 1 ? CONNECT_TIMEOUT_OF_SEVERAL_MS : Infinity;
   let current = 0;
   return async (options) => {
-    const connectionTimeoutMillis =
-      servers.length > 1
-        ? Math.min(options.connectionTimeoutMillis, CONNECT_TIMEOUT_OF_SEVERAL_MS)
-        : options.connectionTimeoutMillis;
+    const connectionTimeoutMillis = Math.min(options.connectionTimeoutMillis, maximumTimeoutMs);
     const failures: { readonly name: string; readonly error: unknown }[] = [];
     const order = [...servers.entries()];
     for (const [index, server] of [...order.slice(current), ...order.slice(0, current)]) {
@@ -128,7 +128,6 @@ const describeVerified = ({ sslMode, tls }: DatabaseServer): string => {
     : "certificate verified, host name not verified";
 };
 
-/** Connects to the database as the programs do, and returns how that connection is encrypted, for an operator. */
 export const describeEncryption = async (url: string): Promise<string> => {
   const { client, server } = await createConnect(url)({ connectionTimeoutMillis: 5000 });
   const { stream } = client.connection;

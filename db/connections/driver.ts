@@ -14,8 +14,6 @@ import {
 } from "slonik";
 import type { DriverClient, DriverFactory } from "slonik";
 import { createConnect } from "./connect.ts";
-import { isPooled } from "./pooler.ts";
-import { renewingPlans } from "./renewPlans.ts";
 
 /** `int8` is read as a bigint, `timestamptz` as a Date, and `numeric` as text. */
 const PARSERS: ReadonlyMap<number, (value: string) => unknown> = new Map(
@@ -29,7 +27,6 @@ const PARSERS: ReadonlyMap<number, (value: string) => unknown> = new Map(
   ]),
 );
 
-/** slonik's errors, by PostgreSQL's codes. */
 const ERRORS: Readonly<Record<string, new (error: Error) => Error>> = {
   "23502": NotNullIntegrityConstraintViolationError,
   "23503": ForeignKeyIntegrityConstraintViolationError,
@@ -39,6 +36,33 @@ const ERRORS: Readonly<Record<string, new (error: Error) => Error>> = {
   "25P03": IdleTransactionTimeoutError,
   "57014": StatementTimeoutError,
   "57P01": BackendTerminatedError,
+};
+
+/** How long a connection keeps its plans. Planning its few statements again takes some milliseconds. */
+const RENEWED_AFTER_MS = 5000;
+/** The same for a connection that has run as many statements again as before, because new tables grow fastest. */
+const RENEWED_EARLY_AFTER_MS = 1000;
+
+/**
+ * Returns a connection's way to run statements, which plans prepared statements again now and then. PostgreSQL keeps a plan
+ * until it analyzes a table, which autovacuum does once a minute at most. A plan that was made while a table was small reads
+ * all of it, also when it has a million rows by then.
+ */
+const renewingPlans = (run: DriverClient["query"]): DriverClient["query"] => {
+  let runs = 0;
+  let renewed = { atMs: -Infinity, runs: 0 };
+  return async (text, values, options) => {
+    if (options?.name !== undefined) {
+      runs += 1;
+      const ageMs = performance.now() - renewed.atMs;
+      const maximumAgeMs = runs >= 2 * renewed.runs ? RENEWED_EARLY_AFTER_MS : RENEWED_AFTER_MS;
+      if (ageMs > maximumAgeMs) {
+        renewed = { atMs: performance.now(), runs };
+        await run("DISCARD PLANS");
+      }
+    }
+    return run(text, values, options);
+  };
 };
 
 /** The message of pg's error after `query_timeout`; it has no code. */
@@ -114,16 +138,15 @@ export const createDriver = (
     Promise.resolve({
       createPoolClient: ({ clientEventEmitter }) => {
         let client: Client;
-        let keepsStatements = true;
+        let isPooled = false;
         return Promise.resolve({
           connect: async () => {
-            ({ client } = await connect(config));
-            keepsStatements = !(await isPooled(client));
+            ({ client, isPooled } = await connect(config));
             client.on("error", (error) => clientEventEmitter.emit("error", asSlonikError(error)));
           },
           end: () => client.end(),
           query: renewingPlans((text, values, named) =>
-            runStatement(client, text, values, keepsStatements ? named : {}),
+            runStatement(client, text, values, isPooled ? {} : named),
           ),
           stream: () => {
             throw new Error("Statements are not streamed.");

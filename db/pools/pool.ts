@@ -2,8 +2,6 @@ import { ConnectionError, createPool, SchemaValidationError } from "slonik";
 import type { DatabasePool, Interceptor, QueryResultRow } from "slonik";
 import { createDriver } from "../connections/driver.ts";
 import { Gate } from "../../runtime/gate.ts";
-import { wrapPool } from "./wrapPool.ts";
-import type { PoolMethod } from "./wrapPool.ts";
 import {
   asQueryTimeout,
   databaseUnavailable,
@@ -12,6 +10,41 @@ import {
 } from "../databaseErrors.ts";
 import { BatchRejectedError } from "../../runtime/errors.rules.ts";
 import { currentClient } from "../../runtime/client.ts";
+
+/** The methods that take a connection from the pool. All return promises. */
+const TAKES_CONNECTION: readonly (keyof DatabasePool & string)[] = [
+  "any",
+  "anyFirst",
+  "connect",
+  "exists",
+  "many",
+  "manyFirst",
+  "maybeOne",
+  "maybeOneFirst",
+  "one",
+  "oneFirst",
+  "query",
+  "transaction",
+];
+
+type PoolMethod = (...parameters: readonly unknown[]) => Promise<unknown>;
+
+/** Returns the pool with other methods: `wrap` replaces each that takes a connection. */
+export const wrapPool = (
+  pool: DatabasePool,
+  wrap: (method: PoolMethod, name: string) => PoolMethod,
+  others: Partial<DatabasePool> = {},
+): DatabasePool => {
+  const replaced = new Map<PropertyKey, unknown>(Object.entries(others));
+  for (const name of TAKES_CONNECTION) {
+    const method: unknown = Reflect.get(pool, name);
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the list has such methods only.
+    replaced.set(name, wrap(method as PoolMethod, name));
+  }
+  return new Proxy(pool, {
+    get: (target, name) => replaced.get(name) ?? Reflect.get(target, name),
+  });
+};
 
 /** Validates every row with the schema of its query, so that a mismatch is an error. */
 const parseRows: Interceptor = {
@@ -44,10 +77,6 @@ const RESPONSE_MARGIN_MS = 5000;
  */
 const IDLE_TIMEOUT_MS = 120_000;
 
-/** Returns whether an error is about what was asked for, so that its connection is as good as before. */
-const isRefusal = (error: unknown): boolean =>
-  isContentError(error) || error instanceof BatchRejectedError;
-
 /**
  * Returns a method of the pool that keeps its connection after a refusal: a constraint that a statement violates, or a
  * DomainError that rolls a transaction back. slonik closes the connection after every error. Opening one takes longer than
@@ -63,7 +92,7 @@ const keepingConnection =
         return { result: await Reflect.apply(own, connection, parameters) };
       } catch (error) {
         // If slonik could not roll back, this is another error.
-        if (isRefusal(error)) {
+        if (isContentError(error) || error instanceof BatchRejectedError) {
           return { refusal: error };
         }
         throw error;
@@ -89,36 +118,6 @@ const convertingErrors =
     }
   };
 
-/**
- * Returns the pool behind a gate, which has at most as many places as the pool has connections. So nothing waits inside
- * the pool, where slonik would forget it: if the connections that are being opened all fail, nothing wakes what waits for
- * one. Out here each piece of work gets its own attempt, and its own error.
- * @returns a pool whose methods throw UnavailableError if no connection can be opened, or if the server accepts no writes or
- *   lacks disk, memory or connections; then nothing was done
- */
-const sharePool = (
-  pool: DatabasePool,
-  gate: Gate,
-  timeoutAdvice: string | undefined,
-): DatabasePool =>
-  wrapPool(
-    pool,
-    (method, name) => {
-      const attempt = convertingErrors(
-        // What the caller does with the connection is not known, so after an error its session may be in any state.
-        name === "connect" ? method : keepingConnection(pool, name),
-        timeoutAdvice,
-      );
-      return (...parameters) => gate.run(currentClient(), () => attempt(...parameters));
-    },
-    {
-      state: () => {
-        const state = pool.state();
-        return { ...state, waitingClients: state.waitingClients + gate.waitingCount() };
-      },
-    },
-  );
-
 export type PoolOptions = {
   /** After it the database is considered lost, and the connection is destroyed. */
   readonly responseTimeoutMs?: number;
@@ -137,8 +136,12 @@ export type PoolOptions = {
 };
 
 /**
- * Opens a pool of connections, for which clients wait at a gate. The first use of the pool connects.
+ * Opens a pool of connections behind a gate, which has as many places. So nothing waits inside the pool, where slonik would
+ * forget it: if the connections that are being opened all fail, nothing wakes what waits for one. Out here each piece of work
+ * gets its own attempt, and its own error. The first use of the pool connects.
  * @param statementTimeoutMs after it the database cancels a statement
+ * @returns a pool whose methods throw UnavailableError if no connection can be opened, or if the server accepts no writes or
+ *   lacks disk, memory or connections; then nothing was done
  */
 export const openPool = async (
   url: string,
@@ -175,5 +178,21 @@ export const openPool = async (
     reserved: reservedConnections,
     ...(maximumWaitMs === undefined ? {} : { maximumWaitMs }),
   });
-  return sharePool(pool, gate, timeoutAdvice);
+  return wrapPool(
+    pool,
+    (method, name) => {
+      const attempt = convertingErrors(
+        // What the caller does with the connection is not known, so after an error its session may be in any state.
+        name === "connect" ? method : keepingConnection(pool, name),
+        timeoutAdvice,
+      );
+      return (...parameters) => gate.run(currentClient(), () => attempt(...parameters));
+    },
+    {
+      state: () => {
+        const state = pool.state();
+        return { ...state, waitingClients: state.waitingClients + gate.waitingCount() };
+      },
+    },
+  );
 };

@@ -1,5 +1,6 @@
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { isIP } from "node:net";
+import { parseEnv } from "node:util";
 import { z } from "zod";
 import {
   completeDatabaseUrl,
@@ -70,6 +71,17 @@ const stripePrice = z.string().regex(/^price_\w+$/u, "must be the id of a Stripe
 /** A setting whose value may be in a file instead, which a setting with the suffix `_FILE` names. */
 const secret = (schema: z.ZodString) => schema.optional().meta({ isSecret: true });
 
+const databaseUrl = z.string().superRefine((url, context) => {
+  try {
+    readDatabaseUrl(url);
+  } catch (error) {
+    if (!(error instanceof DatabaseUrlError)) {
+      throw error;
+    }
+    context.addIssue(error.message);
+  }
+});
+
 const apiKey = z.string().regex(/^[\u0021-\u007E]+$/u, "must be a key without spaces");
 
 // Four: the destinations of snapshot and thin events have a secret each, and two each during a rotation.
@@ -103,8 +115,8 @@ const settings = z.object({
     .regex(CELL_NAME, "must be one to eight lower-case letters and digits, a letter first")
     .optional(),
   DATA_DIR: z.string().min(1, "must be a folder").default("./.data"),
-  DATABASE_URL: secret(z.string()),
-  DATABASE_OWNER_URL: secret(z.string()),
+  DATABASE_URL: secret(databaseUrl),
+  DATABASE_OWNER_URL: secret(databaseUrl),
   DATABASE_POOL_SIZE: integer(2).default(10),
   TEMPORAL_ADDRESS: z
     .string()
@@ -157,12 +169,38 @@ const tracingVariables = z.object({
   OTEL_BSP_SCHEDULE_DELAY: integer(1).default(5000),
 });
 
-/** The names of all settings of the service. */
 export const SETTING_NAMES: readonly string[] = Object.keys(settings.shape);
 
 export const SECRET_SETTING_NAMES: readonly string[] = Object.entries(settings.shape)
   .filter(([, schema]) => schema.meta()?.["isSecret"] === true)
   .map(([name]) => name);
+
+/** The names of all variables that set a setting. */
+export const VARIABLE_NAMES: readonly string[] = [
+  ...SETTING_NAMES,
+  ...SECRET_SETTING_NAMES.map((name) => `${name}_FILE`),
+];
+
+/**
+ * Variables of docker-compose.yml, libpq, Temporal's SDK, OpenTelemetry, Node, npm, Docker Compose, and of programs in general.
+ * Names that change encryption are listed, because a misspelt one would weaken it silently.
+ */
+const NAMED_BY_OTHERS =
+  /^(?:(?:POSTGRES|OWNER|APP|TEMPORAL)_PASSWORD|PUBLISH_ADDRESS|PG(?!SSL)[A-Z]+|PGSSL(?:MODE|ROOTCERT|CERT|KEY)|TEMPORAL_(?:API_KEY|CODEC|CONFIG_FILE|PROFILE|TLS|GRPC_META)\w*|(?:OTEL|NODE|NPM|COMPOSE|DOCKER|LC)_\w+|TEST_(?:DATABASE_URL|TEMPORAL_ADDRESS|[A-Z]+)|LANG|LANGUAGE|TZ|TMPDIR|PATH|(?:HTTPS?|NO)_PROXY)$/iu;
+
+/**
+ * Returns what to do about the names that `.env` in the working directory sets and no program reads, such as misspelt settings:
+ * without `STRIPE_SECRET_KEY`, usage is billed by the built-in ledger. Null if there are none.
+ */
+export const describeUnknownSettings = (): string | null => {
+  const names = existsSync(".env") ? Object.keys(parseEnv(readFileSync(".env", "utf8"))) : [];
+  const unknown = names.filter(
+    (name) => !VARIABLE_NAMES.includes(name) && !NAMED_BY_OTHERS.test(name),
+  );
+  return unknown.length === 0
+    ? null
+    : `no program reads ${unknown.join(", ")} in the file .env; .env.example lists all settings`;
+};
 
 /** Variables of libpq and OpenTelemetry that the service reads, too. */
 export const STANDARD_VARIABLES: readonly string[] = [
@@ -172,7 +210,6 @@ export const STANDARD_VARIABLES: readonly string[] = [
 
 const configuration = settings.extend(tracingVariables.shape);
 
-/** The configuration, by the names of its environment variables. */
 export type Config = Readonly<z.output<typeof configuration>>;
 
 /** Malformed settings; the message lists each one and what it must be. */
@@ -201,26 +238,6 @@ const readSecretFiles = (given: Given, faults: string[]): Given => {
   return secrets;
 };
 
-/** Returns the URLs of the database, completed with libpq's variables, and adds what is wrong with them to the faults. */
-const readDatabaseUrls = (given: Given, faults: string[]): Given => {
-  const urls: Record<string, string> = {};
-  for (const name of ["DATABASE_URL", "DATABASE_OWNER_URL"]) {
-    const url = given[name];
-    if (url !== undefined) {
-      try {
-        urls[name] = completeDatabaseUrl(url, given);
-        readDatabaseUrl(urls[name]);
-      } catch (error) {
-        if (!(error instanceof DatabaseUrlError)) {
-          throw error;
-        }
-        faults.push(`${name} ${error.message}`);
-      }
-    }
-  }
-  return urls;
-};
-
 /**
  * Parses the configuration. An empty variable counts as not set.
  * @throws ConfigError if a setting is malformed; it never falls back to the default
@@ -231,8 +248,15 @@ export const parseConfig = (env: Readonly<Record<string, string | undefined>>): 
     value === undefined || value === "" ? [] : [[name, value] as const],
   );
   const inEnvironment = Object.fromEntries(variables);
-  const given = { ...inEnvironment, ...readSecretFiles(inEnvironment, faults) };
-  const result = configuration.safeParse({ ...given, ...readDatabaseUrls(given, faults) });
+  const given: Record<string, string> = {
+    ...inEnvironment,
+    ...readSecretFiles(inEnvironment, faults),
+  };
+  for (const name of ["DATABASE_URL", "DATABASE_OWNER_URL"]) {
+    const url = given[name];
+    Object.assign(given, url === undefined ? {} : { [name]: completeDatabaseUrl(url, given) });
+  }
+  const result = configuration.safeParse(given);
   faults.unshift(
     ...(result.error?.issues ?? []).map(({ path, message }) => `${path.join(".")} ${message}`),
   );
@@ -242,9 +266,7 @@ export const parseConfig = (env: Readonly<Record<string, string | undefined>>): 
   return Object.freeze(result.data);
 };
 
-/**
- * Returns the environment of a child process: ours without the variables that match `without`, and with these settings.
- */
+/** Returns the environment of a child process: ours without the variables that match `without`, and with these settings. */
 export const buildChildEnvironment = (
   without: RegExp | null,
   childSettings: Readonly<Record<string, string>>,

@@ -13,7 +13,6 @@ import { isLoopback } from "../loopback.rules.ts";
 const SSL_MODES = ["disable", "require", "verify-ca", "verify-full"] as const;
 type SslMode = (typeof SSL_MODES)[number];
 
-/** One of the servers of a database. */
 export type DatabaseServer = {
   /** `host:port`, or the folder of a Unix socket. */
   readonly name: string;
@@ -21,13 +20,6 @@ export type DatabaseServer = {
   /** Undefined for plain text. */
   readonly tls: ConnectionOptions | undefined;
   readonly config: ReturnType<typeof toClientConfig>;
-};
-
-type DatabaseUrl = {
-  /** In the order in which they are tried. */
-  readonly servers: readonly DatabaseServer[];
-  /** Whether a server that accepts no writes, such as a standby, is passed over. */
-  readonly mustAcceptWrites: boolean;
 };
 
 /** A URL of a database cannot be used. The message says what is wrong, with the URL as its subject. */
@@ -131,7 +123,7 @@ const readServer = (name: string, url: string, sslMode: SslMode): DatabaseServer
  * Reads the URL of a database, and the files that it names.
  * @throws DatabaseUrlError
  */
-export const readDatabaseUrl = (text: string): DatabaseUrl => {
+export const readDatabaseUrl = (text: string) => {
   const { start, hosts, path, parameters } = splitUrl(text);
   const unknown = [...parameters.keys()].find((name) => !PARAMETERS.includes(name));
   if (unknown !== undefined) {
@@ -152,7 +144,6 @@ export const readDatabaseUrl = (text: string): DatabaseUrl => {
       "has sslmode=verify-ca without sslrootcert, the certificate of the CA that signs the server's",
     );
   }
-  const mustAcceptWrites = decideWrites(parameters.get("target_session_attrs"), hosts.length);
   const servers = hosts.map((authority) => {
     const url = `${start}${authority}${path}`;
     // Only the URL class rejects a malformed port or address. It accepts no user without a host, which libpq does.
@@ -170,19 +161,24 @@ export const readDatabaseUrl = (text: string): DatabaseUrl => {
     }
     return readServer(name, `${url}?${own.toString()}`, sslMode);
   });
-  return { servers, mustAcceptWrites };
+  return {
+    /** In the order in which they are tried. */
+    servers,
+    /** Whether a server that accepts no writes, such as a standby, is passed over. */
+    mustAcceptWrites: decideWrites(parameters.get("target_session_attrs"), hosts.length),
+  };
 };
 
-/** Returns the URL with the parameters of libpq's variables, except those that it has itself. */
+/** Returns the URL, which may be malformed, with the parameters of libpq's variables, except those that it has itself. */
 export const completeDatabaseUrl = (
   text: string,
-  variables: Readonly<Record<string, string | undefined>>,
+  variables: Readonly<Record<string, string>>,
 ): string => {
-  const { parameters } = splitUrl(text);
+  const own = new URLSearchParams(text.replace(/^[^?]*/u, ""));
   const added = new URLSearchParams();
   for (const [parameter, variable] of Object.entries(VARIABLES)) {
     const value = variables[variable];
-    if (value !== undefined && !parameters.has(parameter)) {
+    if (value !== undefined && !own.has(parameter)) {
       added.set(parameter, value);
     }
   }

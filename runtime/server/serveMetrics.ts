@@ -4,56 +4,53 @@ import { startServer } from "./startServer.ts";
 import type { Readiness } from "./watchHealth.ts";
 import type { Listener } from "./openDoor.ts";
 
-/** `/metrics` of a process in the Prometheus text format. */
-type MetricsSource = {
-  readonly contentType: string;
-  readonly read: () => Promise<string>;
-};
+type Page = { readonly status: number; readonly type: string; readonly body: string };
+
+const json = (status: number, body: object): Page => ({
+  status,
+  type: "application/json; charset=utf-8",
+  body: JSON.stringify(body),
+});
 
 /**
- * Serves what an operator's tools read: `/metrics`, and `/healthz` and `/readyz` of a process without an API of its own.
- * @param readReadiness absent where the process serves its readiness on its API
- */
-const serveOperations =
-  ({ contentType, read }: MetricsSource, readReadiness?: () => Readiness): Listener =>
-  async ({ url }, response) => {
-    const send = (status: number, type: string, body: string): unknown =>
-      response.writeHead(status, { "Content-Type": type }).end(body);
-    const json = "application/json; charset=utf-8";
-    if (url === "/metrics") {
-      await read().then(
-        (body) => send(200, contentType, body),
-        () => response.writeHead(500).end(),
-      );
-    } else if (readReadiness && url === "/healthz") {
-      send(200, json, JSON.stringify({ status: "ok" }));
-    } else if (readReadiness && url === "/readyz") {
-      const readiness = readReadiness();
-      send(readiness.status === "ok" ? 200 : 503, json, JSON.stringify(readiness));
-    } else {
-      const paths = ["/metrics", ...(readReadiness ? ["/healthz", "/readyz"] : [])];
-      send(404, "text/plain", `not found; available: ${paths.join(", ")}\n`);
-    }
-  };
-
-/**
- * Serves the metrics of a process on the port of a setting. Returns null if the setting is `off`.
+ * Serves what an operator's tools read on the port of a setting: `/metrics` in the Prometheus text format, and `/healthz` and
+ * `/readyz` of a process without an API of its own. Returns null if the setting is `off`.
  * @param readReadiness absent where the process serves its readiness on its API
  * @throws StartupError if the port cannot be bound
  */
 export const serveMetrics = async (
   config: Pick<Config, "METRICS_HOST" | "METRICS_PORT" | "WORKER_METRICS_PORT">,
   setting: "METRICS_PORT" | "WORKER_METRICS_PORT",
-  source: MetricsSource,
+  { contentType, read }: { readonly contentType: string; readonly read: () => Promise<string> },
   readReadiness?: () => Readiness,
 ): Promise<RunningServer | null> => {
   const port = config[setting];
-  return port === "off"
-    ? null
-    : startServer(serveOperations(source, readReadiness), {
-        host: config.METRICS_HOST,
-        hostSetting: "METRICS_HOST",
-        port,
-        setting,
-      });
+  if (port === "off") {
+    return null;
+  }
+  const pages: Readonly<Record<string, () => Page | Promise<Page>>> = {
+    "/metrics": async () => ({ status: 200, type: contentType, body: await read() }),
+    ...(readReadiness && {
+      "/healthz": () => json(200, { status: "ok" }),
+      "/readyz": () => {
+        const readiness = readReadiness();
+        return json(readiness.status === "ok" ? 200 : 503, readiness);
+      },
+    }),
+  };
+  const notFound = `not found; available: ${Object.keys(pages).join(", ")}\n`;
+  const listener: Listener = async ({ url = "" }, response) => {
+    try {
+      const { status, type, body } = (await pages[url]?.()) ?? {
+        status: 404,
+        type: "text/plain",
+        body: notFound,
+      };
+      response.writeHead(status, { "Content-Type": type }).end(body);
+    } catch {
+      response.writeHead(500).end();
+    }
+  };
+  const { METRICS_HOST: host } = config;
+  return startServer(listener, { host, hostSetting: "METRICS_HOST", port, setting });
 };

@@ -34,7 +34,6 @@ const CLIENT_ERRORS: Readonly<Record<string, readonly [HttpErrorCode, string]>> 
 
 export type ServerOptions = {
   readonly host: string;
-  /** 0 for any free port. */
   readonly port: number;
   /** The settings that chose the port and the host, for the error message if they cannot be bound. */
   readonly setting: string;
@@ -158,10 +157,7 @@ const closeServer = async (server: Server, deadlineMs: number): Promise<void> =>
   clearTimeout(deadline);
 };
 
-/**
- * Starts an HTTP server with timeouts for slow clients.
- * @throws StartupError if the port cannot be bound
- */
+/** @throws StartupError if the port cannot be bound */
 export const startServer = async (
   listener: Listener,
   options: ServerOptions,

@@ -13,13 +13,6 @@ export type Readiness = {
   readonly temporal: "ok" | "unreachable";
 };
 
-export type HealthWatch = {
-  readonly read: () => Readiness;
-  /** From now on the process reports that it is stopping. The checks go on. */
-  readonly startStopping: () => void;
-  readonly end: () => void;
-};
-
 const DATABASE_INTERVAL_MS = 1000;
 /** Only clients of donations notice that it is away. */
 const TEMPORAL_INTERVAL_MS = 5000;
@@ -56,7 +49,7 @@ export const watchHealth = async ({
   readonly clock: Clock;
   readonly logger: Logger;
   readonly needsTemporal: boolean;
-}): Promise<HealthWatch> => {
+}) => {
   const ended = new AbortController();
   let database: Pick<Readiness, "database" | "clock"> = UNREACHABLE;
   let temporalHealth: Readiness["temporal"] = "unreachable";
@@ -111,10 +104,13 @@ export const watchHealth = async ({
     return canServe ? "ok" : "unavailable";
   };
   return {
-    read: () => ({ status: statusOf(), ...database, temporal: temporalHealth }),
-    startStopping: () => {
+    read: (): Readiness => ({ status: statusOf(), ...database, temporal: temporalHealth }),
+    /** From now on the process reports that it is stopping. The checks go on. */
+    startStopping: (): void => {
       isStopping = true;
     },
-    end: () => ended.abort(),
+    end: (): void => ended.abort(),
   };
 };
+
+export type HealthWatch = Awaited<ReturnType<typeof watchHealth>>;

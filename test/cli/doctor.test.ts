@@ -3,7 +3,7 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { lockFolder } from "../../runtime/lockFolder.ts";
+import { lockFolder } from "../../runtime/runFile.ts";
 import { writeRunFile } from "../../runtime/runFile.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { updateOrganization } from "../../modules/accounts/manageOrganizations.ts";

@@ -7,7 +7,7 @@ import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { openDashboard, readPage } from "./dashboardScene.ts";
 import { countCalls } from "../support/countCalls.ts";
-import { wrapPool } from "../../db/pools/wrapPool.ts";
+import { wrapPool } from "../../db/pools/pool.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { insertAlias } from "../../modules/dashboard/dashboards.sql.ts";
 

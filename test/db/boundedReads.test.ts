@@ -3,7 +3,7 @@ import { z } from "zod";
 import { findRegistrationUsage } from "../../modules/registrations/registrationUsage.sql.ts";
 import { listRefundsByKeys } from "../../modules/registrations/refunds.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
+import { openPageCount } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import {
@@ -26,10 +26,9 @@ const REFUNDS = 3000;
 const MAXIMUM_USAGE_PAGES = 80;
 
 test("the usage of a refunded registration is found by its refunds where statistics know of none", async (t) => {
-  const { filler, db } = await openSinglePools(t);
-  const { id: accountId } = await createTestOrganization(db);
   const tables = ["registration", "usage_fact", "refund"];
-  await stopAutovacuum(filler, tables);
+  const { filler, db, vacuum, readAtMost } = await openPageCount(t, tables);
+  const { id: accountId } = await createTestOrganization(db);
   await filler.query(sql.typeAlias("void")`
     WITH registered AS (
       INSERT INTO registration (id, account_id, mode, kind, count, created_at, usage_batch)
@@ -40,7 +39,7 @@ test("the usage of a refunded registration is found by its refunds where statist
     INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second)
     SELECT account_id, mode, kind, usage_batch, 1, extract(epoch FROM created_at)::bigint FROM registered
   `);
-  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+  await vacuum();
   await filler.query(sql.typeAlias("void")`
     WITH new_refund AS (
       INSERT INTO refund (id, registration_id, account_id, count, created_at)
@@ -57,20 +56,19 @@ test("the usage of a refunded registration is found by its refunds where statist
   `);
   const owner = { accountId, mode: "live", kind: "tree" } as const;
 
-  const countPages = await createPageCounter(filler, db, tables);
-  const pages = await countPages(async (single) => {
-    t.deepEqual((await findRegistrationUsage(single, owner, id))?.states, ["unsealed"]);
-  });
-  t.true(pages > 0 && pages <= MAXIMUM_USAGE_PAGES, `${pages} pages`);
+  const usage = await readAtMost(MAXIMUM_USAGE_PAGES, (single) =>
+    findRegistrationUsage(single, owner, id),
+  );
+  t.deepEqual(usage?.states, ["unsealed"]);
 });
 
 /** Of one refund, and what planning reads in its first execution. The table has 260. */
 const MAXIMUM_REFUND_PAGES = 40;
 
 test("a thousand keys of refunds, of which one is known, read one refund", async (t) => {
-  const { filler, db } = await openSinglePools(t);
+  const tables = ["refund", "idempotency_key"];
+  const { filler, db, vacuum, readAtMost } = await openPageCount(t, tables, ["refund"]);
   const { id: accountId } = await createTestOrganization(db);
-  await stopAutovacuum(filler, ["refund", "idempotency_key"]);
   await filler.transaction(async (transaction) => {
     // The refunded registrations are not needed.
     await transaction.query(sql.typeAlias("void")`SET LOCAL session_replication_role = replica`);
@@ -87,21 +85,18 @@ test("a thousand keys of refunds, of which one is known, read one refund", async
       FROM refund
     `);
   });
-  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+  await vacuum();
   const [known = ""] = await filler.anyFirst(sql.type(z.strictObject({ key: z.string() }))`
     SELECT id::text AS key FROM refund WHERE account_id = ${accountId} LIMIT 1
   `);
   const keys = [known, ...Array.from({ length: 999 }, () => crypto.randomUUID())];
   const owner = { accountId, mode: "live", kind: "tree" } as const;
 
-  const countPages = await createPageCounter(filler, db, ["refund"]);
-  let found = 0;
-  const pages = await countPages(async (single) => {
-    const named = keys.map((idempotencyKey) => Object.assign({ idempotencyKey }, owner));
-    found = (await listRefundsByKeys(single, named, false)).size;
-  });
-  t.is(found, 1);
-  t.true(pages <= MAXIMUM_REFUND_PAGES, `${pages} pages`);
+  const named = keys.map((idempotencyKey) => Object.assign({ idempotencyKey }, owner));
+  const found = await readAtMost(MAXIMUM_REFUND_PAGES, (single) =>
+    listRefundsByKeys(single, named, false),
+  );
+  t.is(found.size, 1);
 });
 
 const LISTED_TABLES = ["balance_entry", "audit_entry", "planting_order"];
@@ -132,37 +127,24 @@ const insertRows = async (
 };
 
 test("the newest rows of an account are found beside any number of newer ones of other accounts", async (t) => {
-  const { filler, db } = await openSinglePools(t);
-  const [quiet, ...others] = [
-    await createTestOrganization(db),
-    await createTestOrganization(db),
-    await createTestOrganization(db),
-  ];
-  const quietId = quiet.id;
-  const otherIds = others.map(({ id }) => id);
-  await stopAutovacuum(filler, LISTED_TABLES);
+  const { filler, db, vacuum, readAtMost } = await openPageCount(t, LISTED_TABLES);
+  const { id: quietId } = await createTestOrganization(db);
+  const otherIds = [(await createTestOrganization(db)).id, (await createTestOrganization(db)).id];
   await insertRows(filler, [quietId, ...otherIds, ...otherIds, ...otherIds], 20_000);
-  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+  await vacuum();
   await insertRows(filler, otherIds, 20_000);
 
-  const lists: Readonly<Record<string, (db: DatabasePool) => Promise<number>>> = {
-    "the newest balance entries": async (single) =>
-      (await listBalanceEntries(single, quietId, { after: null, limit: 20 })).length,
-    "balance entries before one": async (single) =>
-      (await listBalanceEntries(single, quietId, { after: "15000", limit: 20 })).length,
-    "the newest audit entries": async (single) =>
-      (await listAuditEntries(single, { accountId: quietId }, 20)).length,
-    "the newest planting orders": async (single) =>
-      (await listPlantingOrders(single, { accountId: quietId, limit: 20 })).length,
+  const lists: Readonly<Record<string, (db: DatabasePool) => Promise<readonly unknown[]>>> = {
+    "the newest balance entries": (single) =>
+      listBalanceEntries(single, quietId, { after: null, limit: 20 }),
+    "balance entries before one": (single) =>
+      listBalanceEntries(single, quietId, { after: "15000", limit: 20 }),
+    "the newest audit entries": (single) => listAuditEntries(single, { accountId: quietId }, 20),
+    "the newest planting orders": (single) =>
+      listPlantingOrders(single, { accountId: quietId, limit: 20 }),
   };
-  const countPages = await createPageCounter(filler, db, LISTED_TABLES);
   for (const [name, list] of Object.entries(lists)) {
-    let listed = 0;
-    const pages = await countPages(async (single) => {
-      listed = await list(single);
-    });
-    t.is(listed, 20, name);
-    t.true(pages <= MAXIMUM_PAGES, `${name}: ${pages} pages`);
+    t.is((await readAtMost(MAXIMUM_PAGES, list, name)).length, 20, name);
   }
 });
 
@@ -171,9 +153,7 @@ const EVENTS = 4000;
 const MAXIMUM_ATTENTION_PAGES = 60;
 
 test("usage that has an operator's attention is counted without reading all that was delivered", async (t) => {
-  const { filler, db: single } = await openSinglePools(t);
-  const tables = ["meter_event"];
-  await stopAutovacuum(filler, tables);
+  const { filler, readAtMost } = await openPageCount(t, ["meter_event"]);
   const { id: accountId } = await createTestOrganization(t.context.db);
   await filler.query(sql.typeAlias("void")`
     INSERT INTO meter_event (
@@ -187,9 +167,7 @@ test("usage that has an operator's attention is counted without reading all that
     FROM generate_series(1, ${EVENTS}::integer) AS second
   `);
   await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE) meter_event`);
-  const countPages = await createPageCounter(filler, single, tables);
-
-  const pages = await countPages(async (db) => {
+  await readAtMost(MAXIMUM_ATTENTION_PAGES, async (db) => {
     t.deepEqual(await countUsageAttention(db), [{ cause: "late", items: 1, units: 1 }]);
     const listed = await listMeterEvents(db, { state: "late", accountId: null, limit: 10 });
     t.deepEqual(
@@ -197,6 +175,4 @@ test("usage that has an operator's attention is counted without reading all that
       [100],
     );
   });
-
-  t.true(pages > 0 && pages <= MAXIMUM_ATTENTION_PAGES, `${pages} pages`);
 });

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import type { ExecutionContext } from "ava";
 import { Client, escapeIdentifier } from "pg";
-import { DatabaseRoleError } from "../../db/grantPrivileges.ts";
+import { MigrationError } from "../../db/grantPrivileges.ts";
 import { migrate } from "../../db/migrate.ts";
 import { runImpact } from "../cli/runImpact.ts";
 import { openPool } from "../../db/pools/pool.ts";
@@ -211,7 +211,7 @@ test("a migration says how an administrator creates a missing role, and grants t
   `);
   const roles = { appUrl };
   await t.throwsAsync(migrate(ownerUrl, roles), {
-    instanceOf: DatabaseRoleError,
+    instanceOf: MigrationError,
     message: new RegExp(`CREATE ROLE "${appName}" LOGIN PASSWORD '…'`, "u"),
   });
 
@@ -223,7 +223,7 @@ test("a migration says how an administrator creates a missing role, and grants t
 
 test("a migration as the programs' role says which setting is missing", async (t) => {
   await t.throwsAsync(migrate(t.context.databaseUrl), {
-    instanceOf: DatabaseRoleError,
+    instanceOf: MigrationError,
     message: /may not change the schema\. Set DATABASE_OWNER_URL/u,
   });
 });

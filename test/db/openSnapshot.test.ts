@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { listOldestUnsealedFacts } from "../../modules/billing/sending/sealMeterEvents.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
+import { openPageCount } from "../support/countPages.ts";
 import { openClient, testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();
@@ -13,10 +13,12 @@ const SECONDS = 100;
 test.serial(
   "sealing reads no facts that were sealed before while a snapshot is open, unless it looks for earlier seconds",
   async (t) => {
-    const { databaseUrl, owner } = t.context;
-    const { filler, db: reader } = await openSinglePools(t);
-    const snapshot = await openClient(t, databaseUrl);
-    await stopAutovacuum(owner, ["usage_fact", "meter_event"]);
+    const { filler, countPages } = await openPageCount(
+      t,
+      ["usage_fact", "meter_event"],
+      ["usage_fact"],
+    );
+    const snapshot = await openClient(t, t.context.databaseUrl);
     const accountIds = await filler.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
       INSERT INTO account (id, type, name, created_at)
       SELECT gen_random_uuid(), 'organization', number::text, now()
@@ -50,9 +52,8 @@ test.serial(
       FROM account
     `);
     const [accountId = ""] = accountIds;
-    const count = await createPageCounter(filler, reader, ["usage_fact"]);
     const seal = (firstSecond: number) =>
-      count((db) =>
+      countPages((db) =>
         db.transaction(async (transaction) => {
           const stream = { accountId, mode: "live", kind: "tree", firstSecond } as const;
           const [parts] = await listOldestUnsealedFacts(

@@ -151,22 +151,6 @@ test("calls of the same time are written together, each with its own result", as
   t.deepEqual(groups, [[1, 2, 3], [4]]);
 });
 
-test("an item whose content is rejected fails alone", async (t) => {
-  const write = joinCalls(async (items: readonly string[]) => {
-    if (items.includes("bad")) {
-      throw invalidRequest("bad content");
-    }
-    return items;
-  });
-
-  const results = await Promise.allSettled([write("one"), write("bad"), write("two")]);
-
-  t.deepEqual(
-    results.map(({ status }) => status),
-    ["fulfilled", "rejected", "fulfilled"],
-  );
-});
-
 test("any other error fails all items of its group and none of the next", async (t) => {
   let fails = true;
   const write = joinCalls(async (items: readonly number[]) => {

@@ -12,7 +12,7 @@ import {
 import { listDeliveries } from "../../modules/events/deliveries.sql.ts";
 import type { ClaimedDelivery } from "../../modules/events/attempts.sql.ts";
 import { insertDeliveries } from "../events/insertDeliveries.ts";
-import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
+import { openPageCount } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();
@@ -110,10 +110,7 @@ const insertWaitingRefund = (filler: DatabasePool): Promise<bigint> =>
     RETURNING waits_for AS id
   `);
 
-const changedRow = z.strictObject({
-  delayed: z.int(),
-  released: z.int(),
-});
+const changedRow = z.strictObject({ delayed: z.int(), released: z.int() });
 
 /** Counts what was changed without a result. */
 const countChanged = (filler: DatabasePool): Promise<z.output<typeof changedRow>> =>
@@ -124,10 +121,9 @@ const countChanged = (filler: DatabasePool): Promise<z.output<typeof changedRow>
   `);
 
 test("rows in a rare state are found by their ids, and endpoints by their pending deliveries", async (t) => {
-  const { filler, db: single } = await openSinglePools(t);
-  await stopAutovacuum(filler, TABLES);
+  const { filler, vacuum, readAtMost } = await openPageCount(t, TABLES);
   await insertSettledRows(filler);
-  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+  await vacuum();
   await insertOpenRows(filler);
   const usageId = await insertWaitingRefund(filler);
 
@@ -197,17 +193,8 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
       1,
     ],
   };
-  const countPages = await createPageCounter(filler, single, TABLES);
   for (const [name, [work, expected]] of Object.entries(works)) {
-    let returned: unknown;
-    const pages = await countPages(async (db) => {
-      returned = await work(db);
-    });
-    t.is(returned, expected, name);
-    t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${name}: ${pages} pages`);
+    t.is(await readAtMost(MAXIMUM_PAGES, work, name), expected, name);
   }
-  t.deepEqual(await countChanged(filler), {
-    delayed: 1,
-    released: 1,
-  });
+  t.deepEqual(await countChanged(filler), { delayed: 1, released: 1 });
 });

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { createConnect, describeEncryption } from "../../db/connections/connect.ts";
 import { migrate, requireCurrentSchema } from "../../db/migrate.ts";
 import { sql } from "../../db/sql.ts";
-import { findFreePort } from "../../runtime/server/probePort.ts";
+import { findFreePort } from "../../runtime/server/ports.ts";
 import { openTestPool } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { startCluster } from "../support/startCluster.ts";

@@ -73,7 +73,7 @@ test("a migration that never gets its lock changes nothing and says who may hold
   await client.query("SELECT FROM thing");
 
   await t.throwsAsync(upgrade(SECOND, { ...QUICK, maximumAttempts: 2 }), {
-    name: "MigrationBlockedError",
+    name: "MigrationError",
     message: /0002_names was rolled back.*pg_stat_activity/su,
   });
 
@@ -91,7 +91,7 @@ test("a migrator gives up after a while, and says how to find the session that h
   const { rows: holders } = await other.query("SELECT pg_backend_pid() AS pid");
 
   const error = await t.throwsAsync(upgrade(SECOND, { migratorTimeoutMs: 1 }), {
-    name: "MigrationBlockedError",
+    name: "MigrationError",
   });
   const advised = /SELECT [^;]+/u.exec(error.message)?.[0] ?? "";
   t.like((await client.query(advised)).rows, holders);

@@ -1,11 +1,30 @@
-import { readFile } from "node:fs/promises";
-import test from "ava";
+import type { ExecutionContext } from "ava";
+import { readFile, mkdir, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { parse } from "yaml";
-import { podsOf, selects, withKind } from "./manifests.ts";
-import { checkManifests, lintChart, renderChart } from "./renderChart.ts";
-import type { Values } from "./renderChart.ts";
+import {
+  parseConfig,
+  SECRET_SETTING_NAMES,
+  STANDARD_VARIABLES,
+  VARIABLE_NAMES,
+} from "../../runtime/config/config.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
+import { eventually, openNamespace, startProgram, TEMPORAL_ADDRESS } from "../support/programs.ts";
+import type { Manifest } from "./manifest.ts";
+import {
+  checkManifests,
+  lintChart,
+  podsOf,
+  renderChart,
+  selects,
+  withKind,
+} from "./renderChart.ts";
+import type { ChartPod, Values } from "./renderChart.ts";
 
-/* The Helm chart in deploy/helm/impact, as Helm renders it. chartPods.test.ts runs what its Pods run. */
+/* The Helm chart in deploy/helm/impact: what Helm renders, and what its Pods run. */
+
+const test = testWithDatabase();
 
 const readText = (path: string): Promise<string> =>
   readFile(new URL(`../../${path}`, import.meta.url), "utf8");
@@ -180,3 +199,219 @@ test("only the monitoring may read the metrics; without it, nothing may", async 
     [[open, { ports: [9464], from }], [{ ports: [9465], from }]],
   );
 });
+
+/** Variables of Temporal's client, which reads them itself. */
+const TEMPORAL_NAMES = [
+  "TEMPORAL_TLS",
+  "TEMPORAL_TLS_SERVER_NAME",
+  "TEMPORAL_TLS_SERVER_CA_CERT_PATH",
+  "TEMPORAL_TLS_CLIENT_CERT_PATH",
+  "TEMPORAL_TLS_CLIENT_KEY_PATH",
+  "TEMPORAL_API_KEY",
+];
+
+const podOf = (manifests: readonly Manifest[], part: string): ChartPod => {
+  const pod = podsOf(manifests).find((candidate) => candidate.part === part);
+  if (pod === undefined) {
+    throw new Error(`The chart has no Pod of ${part}.`);
+  }
+  return pod;
+};
+
+/** Returns the environment of a Pod, without what comes from a Secret. */
+const environmentOf = (
+  manifests: readonly Manifest[],
+  { container }: ChartPod,
+): Readonly<Record<string, string>> => {
+  const maps = (container.envFrom ?? []).map(
+    ({ configMapRef }) =>
+      withKind(manifests, "ConfigMap").find(({ metadata }) => metadata?.name === configMapRef?.name)
+        ?.data,
+  );
+  const variables = (container.env ?? []).map(({ name, value }) => [name, value ?? ""]);
+  return Object.assign({}, ...maps, Object.fromEntries(variables));
+};
+
+/** Returns the files that a Pod mounts, by the path that its container sees, with the Secret and the key. */
+const filesOf = ({ spec, container }: ChartPod): ReadonlyMap<string, string> => {
+  const files = new Map<string, string>();
+  for (const { name, mountPath } of container.volumeMounts ?? []) {
+    const sources = spec.volumes?.find((volume) => volume.name === name)?.projected?.sources ?? [];
+    for (const { secret } of sources) {
+      for (const { key, path } of secret?.items ?? []) {
+        files.set(join(mountPath, path), `${secret?.name}/${key}`);
+      }
+    }
+  }
+  return files;
+};
+
+const EVERY_SECRET: Values = Object.fromEntries(
+  SECRET_SETTING_NAMES.map((name) => [`secrets.${name}.existingSecret`, name.toLowerCase()]),
+);
+
+test("every variable of a Pod is a setting, and every secret that it names is mounted", async (t) => {
+  const manifests = await renderChart("minimal", EVERY_SECRET);
+  const known = new Set([...VARIABLE_NAMES, ...STANDARD_VARIABLES, ...TEMPORAL_NAMES]);
+  for (const example of [manifests, await renderChart("production")]) {
+    for (const pod of podsOf(example)) {
+      const names = Object.keys(environmentOf(example, pod));
+      t.true(names.length > 10);
+      t.deepEqual(
+        names.filter((name) => !known.has(name)),
+        [],
+      );
+    }
+  }
+  const onlyForTheMigration = new Set<string>(["DATABASE_OWNER_URL"]);
+  const forAll = SECRET_SETTING_NAMES.filter((name) => !onlyForTheMigration.has(name));
+  for (const [part, expected] of [
+    ["api", forAll],
+    ["worker", forAll],
+    ["doctor", forAll],
+    ["migration", SECRET_SETTING_NAMES],
+  ] as const) {
+    const pod = podOf(manifests, part);
+    const environment = environmentOf(manifests, pod);
+    const files = filesOf(pod);
+    const mounted = SECRET_SETTING_NAMES.filter((name) =>
+      files.has(environment[`${name}_FILE`] ?? ""),
+    );
+    t.deepEqual(mounted, expected, part);
+    t.is(files.size, expected.length);
+    for (const name of expected) {
+      t.is(files.get(environment[`${name}_FILE`] ?? ""), `${name.toLowerCase()}/${name}`);
+    }
+  }
+});
+
+test("large numbers are not rounded or written with an exponent", async (t) => {
+  const manifests = await renderChart("production", {
+    "settings.STRIPE_CALLS_PER_SECOND": "5000000",
+  });
+  const environment = environmentOf(manifests, podOf(manifests, "worker"));
+  t.is(environment["STRIPE_CALLS_PER_SECOND"], "5000000");
+  t.is(environment["TRUSTED_PROXIES"], "1");
+});
+
+test("with the migration disabled, no Job runs", async (t) => {
+  const manifests = await renderChart(null, {
+    "image.repository": "registry.example.org/impact",
+    publicBaseUrl: "https://impact.example.org",
+    "temporal.address": "temporal:7233",
+    "secrets.DATABASE_URL.existingSecret": "impact-database",
+    "migration.enabled": "false",
+  });
+  t.deepEqual(withKind(manifests, "Job"), []);
+});
+
+test("an autoscaled part has no number of replicas that would undo the scaling", async (t) => {
+  const replicas = withKind(await renderChart("production"), "Deployment").map(
+    ({ spec }) => spec?.replicas,
+  );
+  t.deepEqual(replicas, [undefined, 2]);
+});
+
+/** Returns a Pod's environment without the files that exist only in a cluster. */
+const environmentWithoutFiles = (
+  manifests: readonly Manifest[],
+  part: string,
+): Readonly<Record<string, string>> =>
+  Object.fromEntries(
+    Object.entries(environmentOf(manifests, podOf(manifests, part))).filter(
+      ([name]) => !name.endsWith("_FILE") && !/^PGSSL.*(?:CERT|KEY)$/u.test(name),
+    ),
+  );
+
+test("a Pod has longer to stop than its process takes", async (t) => {
+  const manifests = await renderChart("minimal", { "api.drainSeconds": "30" });
+  const graceSeconds = (part: string): number =>
+    podOf(manifests, part).spec.terminationGracePeriodSeconds ?? 0;
+  const { DRAIN_SECONDS } = parseConfig(environmentWithoutFiles(manifests, "api"));
+  t.is(DRAIN_SECONDS, 30);
+  // docs/operations.md#rolling-restarts: DRAIN_SECONDS + 10 s, and a worker ends within 25 s.
+  t.true(graceSeconds("api") >= DRAIN_SECONDS + 10);
+  t.true(graceSeconds("worker") > 25);
+});
+
+test("Pods have no privileges, no token, a read-only root and a memory limit", async (t) => {
+  const pods = podsOf(await renderChart("production"));
+  t.deepEqual(pods.map(({ part }) => part).toSorted(), ["api", "doctor", "migration", "worker"]);
+  for (const { part, spec, container } of pods) {
+    t.like(
+      spec,
+      {
+        automountServiceAccountToken: false,
+        enableServiceLinks: false,
+        securityContext: {
+          runAsNonRoot: true,
+          runAsUser: 1000,
+          seccompProfile: { type: "RuntimeDefault" },
+        },
+      },
+      part,
+    );
+    t.deepEqual(container.securityContext, {
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ["ALL"] },
+    });
+    t.truthy(container.resources?.limits?.["memory"]);
+    t.regex(container.image ?? "", /@sha256:[0-9a-f]{64}$/u);
+  }
+});
+
+/** Starts the process of a Pod with its environment, on free ports, and returns what its probes get. */
+const probe = async (
+  t: ExecutionContext<{ readonly databaseUrl: string }>,
+  part: "api" | "worker",
+): Promise<readonly number[]> => {
+  const manifests = await renderChart("minimal");
+  const pod = podOf(manifests, part);
+  const { container } = pod;
+  const folder = await makeTestFolder(t);
+  const environment = environmentOf(manifests, pod);
+  const urlFile = join(folder, environment["DATABASE_URL_FILE"] ?? "");
+  await mkdir(dirname(urlFile), { recursive: true });
+  await writeFile(urlFile, t.context.databaseUrl);
+  const { namespace } = await openNamespace(t);
+  const [node, module, ...others] = container.command ?? [];
+  t.deepEqual([node, others], ["node", []]);
+  const { urls } = await startProgram(t, module === "api/main.ts" ? module : "worker/main.ts", {
+    ...environment,
+    // What belongs to a cluster.
+    HOST: "127.0.0.1",
+    METRICS_HOST: "127.0.0.1",
+    PORT: "0",
+    STORE_PORT: "0",
+    METRICS_PORT: "0",
+    WORKER_METRICS_PORT: "0",
+    DRAIN_SECONDS: "0",
+    DATABASE_URL_FILE: urlFile,
+    TEMPORAL_ADDRESS: TEMPORAL_ADDRESS,
+    TEMPORAL_NAMESPACE: namespace,
+  });
+  const { startupProbe, livenessProbe, readinessProbe } = container;
+  const ports = (container.ports ?? []).map(({ name }) => String(name));
+  t.deepEqual(ports.toSorted(), Object.keys(urls).toSorted());
+  const statuses: number[] = [];
+  for (const { httpGet } of [startupProbe, livenessProbe, readinessProbe].flatMap(
+    (each) => each ?? [],
+  )) {
+    const url = `${urls[String(httpGet?.port)]}${httpGet?.path}`;
+    let status = 0;
+    await eventually(async () => {
+      ({ status } = await fetch(url));
+      // A process is ready after its first checks.
+      return status !== 503;
+    });
+    statuses.push(status);
+  }
+  return statuses;
+};
+
+for (const part of ["api", "worker"] as const) {
+  test(`the ${part} starts with its Pod's environment and answers its probes`, async (t) => {
+    t.deepEqual(await probe(t, part), [200, 200, 200]);
+  });
+}

@@ -6,6 +6,7 @@ import {
   SECRET_SETTING_NAMES,
   SETTING_NAMES,
   STANDARD_VARIABLES,
+  VARIABLE_NAMES,
   parseConfig,
 } from "../../runtime/config/config.ts";
 
@@ -114,11 +115,7 @@ test("the chart's values have every setting that is not secret and that the char
   );
   t.deepEqual(
     definitions.settingName.enum.toSorted(),
-    [
-      ...SETTING_NAMES,
-      ...STANDARD_VARIABLES,
-      ...SECRET_SETTING_NAMES.map((name) => `${name}_FILE`),
-    ].toSorted(),
+    [...VARIABLE_NAMES, ...STANDARD_VARIABLES].toSorted(),
   );
 });
 
@@ -225,11 +222,7 @@ test("every password is required", async (t) => {
 
 test("every variable of the service's containers is a setting, or empties one of the file .env", async (t) => {
   const services = await readServices();
-  const known = new Set<string>([
-    ...SETTING_NAMES,
-    ...STANDARD_VARIABLES,
-    ...SECRET_SETTING_NAMES.map((name) => `${name}_FILE`),
-  ]);
+  const known = new Set([...VARIABLE_NAMES, ...STANDARD_VARIABLES]);
   for (const name of ["migrate", "api", "worker"]) {
     const variables = Object.entries(services[name]?.environment ?? {});
     t.true(variables.length > 5);

@@ -1,14 +1,14 @@
+import type { ExecutionContext } from "ava";
 import { once } from "node:events";
 import { Agent } from "node:https";
 import { setTimeout as delay } from "node:timers/promises";
-import type { ExecutionContext } from "ava";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually, startProgram } from "../support/programs.ts";
-import { choosePorts, startHaproxy } from "./proxyKinds.ts";
-import type { Ports } from "./proxyKinds.ts";
+import { choosePorts, startHaproxy } from "./startProxy.ts";
+import type { Ports } from "./startProxy.ts";
 
 /* Restarts and stalls of processes behind HAProxy with deploy/haproxy/haproxy.cfg. */
 

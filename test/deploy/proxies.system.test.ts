@@ -1,21 +1,20 @@
+import type { ExecutionContext } from "ava";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { text } from "node:stream/consumers";
 import { createGunzip } from "node:zlib";
-import type { ExecutionContext } from "ava";
 import { KEY_PREFIX } from "../../modules/accounts/apiKeys.rules.ts";
-import { findFreePort } from "../../runtime/server/probePort.ts";
 import type { Listener } from "../../runtime/server/openDoor.ts";
+import { findFreePort } from "../../runtime/server/ports.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
 import { serveRequests } from "../support/server.ts";
-import { adapted, CADDY, HAPROXY, MOVED_KEY, MOVED_SLUG, NGINX } from "./proxyKinds.ts";
+import { adapted, CADDY, HAPROXY, MOVED_KEY, MOVED_SLUG, NGINX, startProxy } from "./startProxy.ts";
 import type { NAMES, Proxy, ProxyKind, ProxyResponse, Sent } from "./startProxy.ts";
-import { startProxy } from "./startProxy.ts";
 
 /* What every proxy configuration in deploy/ must do, in front of both interfaces. */
 

@@ -13,7 +13,7 @@ import { StartupError } from "../../runtime/errors.rules.ts";
 import { copyForServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
 import type { EmbeddedPostgres } from "../../embedded/startPostgres.ts";
-import { findFreePort } from "../../runtime/server/probePort.ts";
+import { findFreePort } from "../../runtime/server/ports.ts";
 
 test("the server's state is in its folder, whatever characters the folder's path has", async (t) => {
   const root = await makeTestFolder(t);

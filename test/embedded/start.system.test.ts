@@ -5,12 +5,12 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { Client, Connection } from "@temporalio/client";
 import test from "ava";
-import { Client as DatabaseClient } from "pg";
+import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import type { RunFile } from "../../runtime/runFile.ts";
 import { readRunFile } from "../../runtime/runFile.ts";
-import { findFreePort } from "../../runtime/server/probePort.ts";
-import { createEmptyDatabase } from "../support/database.ts";
+import { findFreePort } from "../../runtime/server/ports.ts";
+import { createEmptyDatabase, openClient } from "../support/database.ts";
 import { listProcesses } from "../support/listProcesses.ts";
 import { eventually } from "../support/programs.ts";
 import { listen } from "../support/server.ts";
@@ -174,9 +174,7 @@ test.serial("the command line finds the service as soon as the API is ready", as
 
 test.serial("a signal ends a start that waits for another migrator", async (t) => {
   const databaseUrl = await createEmptyDatabase(t);
-  const other = new DatabaseClient(databaseUrl);
-  await other.connect();
-  t.teardown(() => other.end());
+  const other = await openClient(t, databaseUrl);
   await other.query("SELECT pg_advisory_lock(hashtext('schema_migration'))");
   const { child, exitCode, output } = runStart(t, await makeDataDir(t), {
     DATABASE_URL: databaseUrl,
@@ -195,19 +193,6 @@ test.serial("a signal ends a start that waits for another migrator", async (t) =
   t.deepEqual(rows, [{ migrated: null }]);
 });
 
-test.serial("a database of a newer release is reported with what to run", async (t) => {
-  const databaseUrl = await createEmptyDatabase(t);
-  const client = new DatabaseClient(databaseUrl);
-  await client.connect();
-  t.teardown(() => client.end());
-  await client.query(
-    "CREATE TABLE schema_migration AS SELECT 9999 AS number, 9999 AS runs_with, '' AS checksum",
-  );
-  const { exitCode, output } = runStart(t, await makeDataDir(t), { DATABASE_URL: databaseUrl });
-  t.is(await exitCode, 1);
-  t.regex(output(), /newer release \(migration 9999\)\. Run that release\.$/mu);
-});
-
 test.serial("everything stops when npm is killed", async (t) => {
   const script = `require("node:child_process").spawn(process.execPath, [${JSON.stringify(START)}], { stdio: "inherit" })`;
   const parent = watch(
@@ -222,32 +207,52 @@ test.serial("everything stops when npm is killed", async (t) => {
   t.is(await readRunFile(sharedDataDir), null);
 });
 
-const rejects = test.macro(async (t, settings: Settings, message: RegExp) => {
-  const dataDir = await makeDataDir(t);
-  const { exitCode, output } = runStart(t, dataDir, settings);
-  t.is(await exitCode, 1);
-  t.regex(output(), message);
-  t.notRegex(output(), /^ +at /mu, "no stack trace");
-  t.deepEqual(await namesOfRunning(dataDir), [], "nothing is left running");
-});
+const rejects = test.macro(
+  async (
+    t,
+    prepare: Settings | ((t: ExecutionContext) => Promise<Settings>),
+    messageOf: (settings: Settings) => RegExp,
+  ) => {
+    const settings = typeof prepare === "function" ? await prepare(t) : prepare;
+    const dataDir = await makeDataDir(t);
+    const { exitCode, output } = runStart(t, dataDir, settings);
+    t.is(await exitCode, 1);
+    t.regex(output(), messageOf(settings));
+    t.notRegex(output(), /^ +at /mu, "no stack trace");
+    t.deepEqual(await namesOfRunning(dataDir), [], "nothing is left running");
+  },
+);
 
 test.serial(
   "every malformed setting is reported",
   rejects,
   { PORT: "eighty", EMBEDDED_POSTGRES_PORT: "99999" },
-  /PORT must be a port number[^]*EMBEDDED_POSTGRES_PORT must be a port number/u,
+  () => /PORT must be a port number[^]*EMBEDDED_POSTGRES_PORT must be a port number/u,
 );
 test.serial(
   "an unreachable database is reported without its password",
   rejects,
   { DATABASE_URL: "postgres://someone:secret@127.0.0.1:1/somewhere" },
-  /^The database at 127\.0\.0\.1:1\/somewhere cannot be used: .*ECONNREFUSED.*DATABASE_URL/u,
+  () => /^The database at 127\.0\.0\.1:1\/somewhere cannot be used: .*ECONNREFUSED.*DATABASE_URL/u,
 );
 test.serial(
   "a Temporal CLI that does not run is rejected with the ways to install one",
   rejects,
   { TEMPORAL_CLI: "/nowhere/temporal" },
-  /TEMPORAL_CLI is set to \/nowhere\/temporal[^]*pip[^]*PATH[^]*TEMPORAL_ADDRESS/u,
+  () => /TEMPORAL_CLI is set to \/nowhere\/temporal[^]*pip[^]*PATH[^]*TEMPORAL_ADDRESS/u,
+);
+test.serial(
+  "a database of a newer release is reported with what to run",
+  rejects,
+  async (t) => {
+    const DATABASE_URL = await createEmptyDatabase(t);
+    const client = await openClient(t, DATABASE_URL);
+    await client.query(
+      "CREATE TABLE schema_migration AS SELECT 9999 AS number, 9999 AS runs_with, '' AS checksum",
+    );
+    return { DATABASE_URL };
+  },
+  () => /newer release \(migration 9999\)\. Run that release\.$/mu,
 );
 
 for (const setting of [
@@ -256,12 +261,10 @@ for (const setting of [
   "EMBEDDED_POSTGRES_PORT",
   "EMBEDDED_TEMPORAL_PORT",
 ]) {
-  test.serial(`a port in use is reported with ${setting}`, async (t) => {
-    const port = String(await listen(t, createServer()));
-    const dataDir = await makeDataDir(t);
-    const { exitCode, output } = runStart(t, dataDir, { [setting]: port });
-    t.is(await exitCode, 1);
-    t.regex(output(), new RegExp(`127.0.0.1:${port} is in use. Set ${setting} to`, "u"));
-    t.notRegex(output(), /^ +at /mu);
-  });
+  test.serial(
+    `a port in use is reported with ${setting}`,
+    rejects,
+    async (t) => ({ [setting]: String(await listen(t, createServer())) }),
+    ({ [setting]: port }) => new RegExp(`127.0.0.1:${port} is in use. Set ${setting} to`, "u"),
+  );
 }

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import type { ExecutionContext } from "ava";
 import test from "ava";
-import { findFreePort } from "../../runtime/server/probePort.ts";
+import { findFreePort } from "../../runtime/server/ports.ts";
 import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
 import { isAllowedAddress } from "../../modules/events/allowedAddresses.ts";
 import { createTestCa } from "../support/createTestCa.ts";

@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { wrapPool } from "../../db/pools/wrapPool.ts";
+import { wrapPool } from "../../db/pools/pool.ts";
 
 /** Returns a pool that counts the statements and transactions that it is given. */
 export const countCalls = (

@@ -71,3 +71,36 @@ export const stopAutovacuum = async (
     ALTER INDEX meter_event_second SET (autosummarize = off)
   `);
 };
+
+/**
+ * Opens both pools for a test that counts pages of tables, which autovacuum leaves alone.
+ * @param counted those of the tables whose pages are counted
+ */
+export const openPageCount = async (
+  t: ExecutionContext<DatabaseContext>,
+  tables: readonly string[],
+  counted = tables,
+) => {
+  const { filler, db } = await openSinglePools(t);
+  await stopAutovacuum(filler, tables);
+  const countPages = await createPageCounter(filler, db, counted);
+  return {
+    filler,
+    db,
+    countPages,
+    vacuum: async (): Promise<void> => {
+      await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+    },
+    /** Fails the test if work reads more pages than this maximum. Returns the result of the work. */
+    readAtMost: async <Result>(
+      maximum: number,
+      work: (db: DatabasePool) => Promise<Result>,
+      name = "",
+    ): Promise<Result> => {
+      const done = Promise.withResolvers<Result>();
+      const pages = await countPages(async (single) => done.resolve(await work(single)));
+      t.true(pages <= maximum, `${name}: ${pages} pages`);
+      return done.promise;
+    },
+  };
+};

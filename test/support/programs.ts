@@ -80,6 +80,19 @@ export const openNamespace = async (t: Pick<ExecutionContext, "teardown">) => {
   return { namespace, client };
 };
 
+/** Returns the status of a workflow, such as `RUNNING`; null if there is none of this id. */
+export const readStatus = async (client: Client, workflowId: string): Promise<string | null> => {
+  const { WorkflowNotFoundError } = await import("@temporalio/client");
+  try {
+    return (await client.workflow.getHandle(workflowId).describe()).status.name;
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) {
+      return null;
+    }
+    throw error;
+  }
+};
+
 /** Returns whether a worker polls a task queue for workflow tasks. */
 export const isPolled = async (temporal: Client, taskQueue: string): Promise<boolean> => {
   const { pollers } = await temporal.workflowService.describeTaskQueue({

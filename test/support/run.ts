@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { COMPILE_CACHE } from "../../runtime/config/enableCompileCache.js";
-import { lockFolder } from "../../runtime/lockFolder.ts";
+import { lockFolder } from "../../runtime/runFile.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 import { createSupervisor } from "../../embedded/supervisor.ts";

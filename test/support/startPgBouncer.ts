@@ -2,8 +2,8 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import { findServerUser } from "../../embedded/findPostgresBinaries.ts";
-import { findFreePort } from "../../runtime/server/probePort.ts";
 import { withClient } from "./database.ts";
+import { findFreePort } from "../../runtime/server/ports.ts";
 import { makeTestFolder } from "./makeTestFolder.ts";
 import { spawnUntilEnd } from "./programs.ts";
 

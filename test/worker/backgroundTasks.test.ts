@@ -1,9 +1,14 @@
-import { Writable } from "node:stream";
 import { pino } from "pino";
 import { Registry } from "prom-client";
 import { z } from "zod";
+import { updateAccount } from "../../modules/accounts/accounts.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
+import { sql } from "../../db/sql.ts";
+import { saveSubscriptionState } from "../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
+import type { Kind } from "../../modules/records/owner.rules.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { systemClock } from "../../runtime/clock.ts";
+import type { Clock } from "../../runtime/clock.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
@@ -12,11 +17,13 @@ import { guardUsage, holdUsage, resumeUsage } from "../../modules/billing/holdUs
 import { addDatabaseMetrics } from "../../worker/addDatabaseMetrics.ts";
 import { prepareProcessor } from "../../worker/prepareProcessor.ts";
 import { createRepeatedLog } from "../../worker/repeatedCalls.ts";
-import { watchHold } from "../../worker/watchHold.ts";
+import { watchHold } from "../../worker/deployment.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
 
-const test = testWithDatabase();
+// Serial, because the metrics are of the whole database.
+const test = testWithDatabase().serial;
 
 test("the worker fails when a retry finds a meter with another aggregation", async (t) => {
   const double = await startStripeDouble(t);
@@ -48,34 +55,33 @@ test("the worker fails when a retry finds a meter with another aggregation", asy
 
 test("a hold is a metric, and a worker logs it with the next command until it ends", async (t) => {
   const { db } = t.context;
-  const clock = systemClock;
   const lines: string[] = [];
-  const logger = pino(
-    new Writable({
-      write: (chunk: Buffer, _, done) => {
-        lines.push(chunk.toString());
-        done();
-      },
-    }),
-  );
+  const logger = pino({}, { write: (line) => void lines.push(line) });
   const registry = new Registry();
-  const refreshMetrics = addDatabaseMetrics(registry, { db, clock, monotonicMs: () => 0 });
+  const refreshMetrics = addDatabaseMetrics(registry, {
+    db,
+    clock: systemClock,
+    monotonicMs: () => 0,
+  });
   const readMetric = async (): Promise<string> => {
     await refreshMetrics();
     return registry.getSingleMetricAsString("impact_usage_held");
   };
   const watchOnce = async (): Promise<void> => {
     const stop = new AbortController();
-    const { ended } = await watchHold({ db, clock, logger }, stop.signal);
+    const { ended } = await watchHold({ db, clock: systemClock, logger }, stop.signal);
     stop.abort();
     await ended;
   };
-  await guardUsage({ db, clock });
+  await guardUsage({ db, clock: systemClock });
   await watchOnce();
   t.regex(await readMetric(), /^impact_usage_held 0$/mu);
   t.deepEqual(lines, []);
 
-  await holdUsage({ db, clock, actor: SERVICE }, { reason: "failover drill", by: "ada" });
+  await holdUsage(
+    { db, clock: systemClock, actor: SERVICE },
+    { reason: "failover drill", by: "ada" },
+  );
   await watchOnce();
 
   t.regex(await readMetric(), /^impact_usage_held 1$/mu);
@@ -84,7 +90,7 @@ test("a hold is a metric, and a worker logs it with the next command until it en
     lines.join(""),
     /"level":50.*usage is held by ada: failover drill\. .*impact usage resume/u,
   );
-  await resumeUsage({ db, clock, actor: SERVICE });
+  await resumeUsage({ db, clock: systemClock, actor: SERVICE });
   await watchOnce();
   t.regex(await readMetric(), /^impact_usage_held 0$/mu);
   t.is(lines.length, 1);
@@ -105,4 +111,100 @@ test("an organization's usage that is rejected for one reason again and again is
     lines.map((line) => z.looseObject({ accountId: z.string() }).parse(JSON.parse(line)).accountId),
     ["one", "one", "other"],
   );
+});
+
+/** More than a function can have as arguments. */
+const STREAMS = 130_000;
+const NOW = new Date("2026-11-02T00:00:00Z");
+const clock: Clock = { now: () => NOW };
+
+test("subscriptions are counted by status and policy, and their problems", async (t) => {
+  const { db } = t.context;
+  let number = 0;
+  const subscribe = async (given: {
+    readonly status: string;
+    readonly policy?: "alert" | "keep";
+    readonly meteredKinds: readonly Kind[];
+    readonly plants: boolean;
+  }): Promise<void> => {
+    number += 1;
+    const subscriptionId = `sub_${number}`;
+    const { id } = await createTestOrganization(db, {
+      stripeCustomerId: `cus_${number}`,
+      stripeSubscriptionId: subscriptionId,
+    });
+    await updateAccount(db, id, { subscriptionPolicy: given.policy ?? "alert" });
+    const { status, meteredKinds } = given;
+    await saveSubscriptionState(
+      db,
+      { accountId: id, subscriptionId },
+      {
+        status,
+        pausedBy: null,
+        trial: null,
+        meteredKinds,
+        unitPrices: { tree: null, bottle: null },
+        hasDonationItems: null,
+      },
+      NOW,
+    );
+    if (given.plants) {
+      await createRegistrationWriter({ db, clock: systemClock }).register(registrationOf(id));
+    }
+  };
+  await subscribe({ status: "active", meteredKinds: ["tree", "bottle"], plants: true });
+  await subscribe({ status: "active", meteredKinds: ["bottle"], plants: true });
+  await subscribe({ status: "active", meteredKinds: ["bottle"], plants: true });
+  await subscribe({ status: "active", meteredKinds: [], plants: false });
+  await subscribe({ status: "canceled", policy: "keep", meteredKinds: ["tree"], plants: true });
+  const registry = new Registry();
+
+  await addDatabaseMetrics(registry, { db, clock })();
+
+  const listed = async (name: string): Promise<readonly string[]> =>
+    (await registry.getSingleMetricAsString(name))
+      .split("\n")
+      .filter((line) => !line.startsWith("#") && !line.endsWith(" 0"))
+      .toSorted();
+  t.deepEqual(await listed("impact_subscriptions"), [
+    'impact_subscriptions{status="active",policy="alert"} 4',
+    'impact_subscriptions{status="canceled",policy="keep"} 1',
+  ]);
+  t.deepEqual(await listed("impact_subscription_problems"), [
+    'impact_subscription_problems{problem="inactive",policy="keep"} 1',
+    'impact_subscription_problems{problem="unpriced_meter",policy="alert"} 2',
+  ]);
+});
+
+test("waiting usage is counted, however many streams wait, and rarely if that is costly", async (t) => {
+  const { db, owner } = t.context;
+  await owner.query(sql.typeAlias("void")`DELETE FROM usage_fact`);
+  const second = NOW.getTime() / 1000 - 100;
+  const addStreams = (count: number) =>
+    owner.query(sql.typeAlias("void")`
+      INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second)
+      SELECT gen_random_uuid(), 'live', 'tree', 0, 1, ${second} + number % 100
+      FROM generate_series(1, ${count}::integer) AS number
+    `);
+  await addStreams(STREAMS);
+  const registry = new Registry();
+  let nowMs = 0;
+  // Each query seems to take 10 ms at least.
+  const refresh = addDatabaseMetrics(registry, { db, clock, monotonicMs: () => (nowMs += 10) });
+  const read = async (name: string): Promise<string | undefined> =>
+    (await registry.getSingleMetricAsString(name)).split("\n").at(-1);
+
+  await refresh();
+  t.is(await read("impact_usage_waiting_streams"), "impact_usage_waiting_streams 130000");
+  t.is(
+    await read("impact_usage_oldest_unreported_age_seconds"),
+    "impact_usage_oldest_unreported_age_seconds 100",
+  );
+
+  await addStreams(1);
+  await refresh();
+  t.is(await read("impact_usage_waiting_streams"), "impact_usage_waiting_streams 130000");
+  nowMs += 60_000;
+  await refresh();
+  t.is(await read("impact_usage_waiting_streams"), "impact_usage_waiting_streams 130001");
 });

@@ -1,5 +1,3 @@
-import { WorkflowNotFoundError } from "@temporalio/client";
-import type { Client } from "@temporalio/client";
 import { z } from "zod";
 import { listWaitingStreams } from "../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../db/sql.ts";
@@ -9,7 +7,7 @@ import { inDeployment } from "../../runtime/temporalNames.rules.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { awaitBlocked } from "../support/lockWaits.ts";
-import { eventually } from "../support/programs.ts";
+import { eventually, readStatus } from "../support/programs.ts";
 import { deployAtStripe } from "./deployAtStripe.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { registrationOf } from "../support/factories.ts";
@@ -19,17 +17,6 @@ const test = testWithDatabase().serial;
 
 const plantReply = z.object({ tree_details: z.array(z.object({ id: z.uuid() })) });
 const refundReply = z.object({ refund_id: z.string() });
-
-const isCompleted = async (client: Client, workflowId: string): Promise<boolean> => {
-  try {
-    return (await client.workflow.getHandle(workflowId).describe()).status.name === "COMPLETED";
-  } catch (error) {
-    if (error instanceof WorkflowNotFoundError) {
-      return false;
-    }
-    throw error;
-  }
-};
 
 test("a registration is billed, its refund is reported at the same second, and the refund's workflow completes", async (t) => {
   const { client, startWorker, startApi, post, billed, control } = await deployAtStripe(t);
@@ -49,7 +36,8 @@ test("a registration is billed, its refund is reported at the same second, and t
   t.is(refundId, `refund-${tree?.id}`);
   await eventually(() => billed() === 0);
   const name = await getDeploymentName({ db: t.context.db, clock: systemClock });
-  await eventually(() => isCompleted(client, inDeployment(name, refundId)));
+  const workflowId = inDeployment(name, refundId);
+  await eventually(async () => (await readStatus(client, workflowId)) === "COMPLETED");
   t.is(new Set(control.events().map(({ second }) => second)).size, 1);
   t.is(control.events().length, 2);
 });

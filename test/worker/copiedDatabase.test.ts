@@ -20,7 +20,7 @@ import { requireProcessor } from "../../modules/billing/createBilling.ts";
 import { createDeploymentName, getDeploymentName } from "../../modules/billing/holdUsage.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
 import { createWebhookEndpoint } from "../../modules/events/manageWebhookEndpoints.ts";
-import { awaitDeploymentName } from "../../worker/awaitDeploymentName.ts";
+import { awaitDeploymentName } from "../../worker/deployment.ts";
 import { backgroundQueue } from "../../runtime/temporalNames.rules.ts";
 import { diagnose } from "../cli/diagnose.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";

@@ -1,4 +1,3 @@
-import { WorkflowNotFoundError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
@@ -9,7 +8,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { pause } from "../../runtime/waiting.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { eventually, openNamespace } from "../support/programs.ts";
+import { eventually, openNamespace, readStatus } from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
 import { listWaitingRefunds } from "../../modules/registrations/refunds.sql.ts";
 import { createDispatcherRuns } from "../../worker/createDispatcherRuns.ts";
@@ -28,23 +27,23 @@ const test = base.serial;
 const listAllWaitingRefunds = (db: DatabasePool) =>
   listWaitingRefunds(db, { registrations: 1000, refunds: 1000 });
 
-/** Registers trees and refunds one. Returns the id of the refund's workflow. */
-const refundOneTree = async (db: DatabasePool): Promise<string> => {
+/** Registers trees and refunds some, one by one. Returns the id of the refunds' workflow. */
+const refundTrees = async (db: DatabasePool, refunds = 1): Promise<string> => {
   const { id: accountId } = await createTestOrganization(db);
-  const writer = createRegistrationWriter({ db, clock: systemClock });
-  const tree = { accountId, mode: "test", kind: "tree" } as const;
-  const { registration } = await writer.register(
-    registrationOf(accountId, { mode: "test", count: 2 }),
+  const context = { db, clock: systemClock, billing: createBilling({ db, stripe: null }) };
+  const { registration } = await createRegistrationWriter(context).register(
+    registrationOf(accountId, { mode: "test", count: 1 + refunds }),
   );
-  const billing = createBilling({ db, stripe: null });
-  await refundRegistration({ db, clock: systemClock, billing }, tree, {
-    id: registration.id,
-    count: 1,
-    reason: null,
-    idempotencyKey: null,
-  });
-  const deployment = await getDeploymentName({ db, clock: systemClock });
-  return refundWorkflowId(deployment, registration.id);
+  const tree = { accountId, mode: "test", kind: "tree" } as const;
+  for (let refund = 1; refund <= refunds; refund += 1) {
+    await refundRegistration(context, tree, {
+      id: registration.id,
+      count: 1,
+      reason: null,
+      idempotencyKey: null,
+    });
+  }
+  return refundWorkflowId(await getDeploymentName(context), registration.id);
 };
 
 const RETRY_INTERVAL_MS = 100;
@@ -85,18 +84,8 @@ const startDispatcher = async (
   return { stop, failed: failure.promise };
 };
 
-/** Tells whether a workflow was started. */
-const isStarted = async (temporal: Client, workflowId: string): Promise<boolean> => {
-  try {
-    await temporal.workflow.getHandle(workflowId).describe();
-    return true;
-  } catch (error) {
-    if (error instanceof WorkflowNotFoundError) {
-      return false;
-    }
-    throw error;
-  }
-};
+const isStarted = async (temporal: Client, workflowId: string): Promise<boolean> =>
+  (await readStatus(temporal, workflowId)) !== null;
 
 test("a dispatcher that loses the database fails, and another one goes on", async (t) => {
   const { client: temporal } = await openNamespace(t);
@@ -104,12 +93,12 @@ test("a dispatcher that loses the database fails, and another one goes on", asyn
   const relayed = await openPool(relay.url, 2, 60_000, { responseTimeoutMs: 500 });
   t.teardown(() => relayed.end());
   const lost = await startDispatcher(t, { db: relayed, temporal });
-  const first = await refundOneTree(t.context.db);
+  const first = await refundTrees(t.context.db);
   await eventually(() => isStarted(temporal, first));
 
   relay.freeze();
   await startDispatcher(t, { db: t.context.db, temporal });
-  const second = await refundOneTree(t.context.db);
+  const second = await refundTrees(t.context.db);
 
   t.true((await lost.failed) instanceof Error);
   await lost.stop();
@@ -119,7 +108,7 @@ test("a dispatcher that loses the database fails, and another one goes on", asyn
 test("dispatchers that overlap start one workflow of each refund", async (t) => {
   const { db } = t.context;
   const { client: temporal } = await openNamespace(t);
-  const ids = await Promise.all(Array.from({ length: 20 }, () => refundOneTree(db)));
+  const ids = await Promise.all(Array.from({ length: 20 }, () => refundTrees(db)));
 
   await startDispatcher(t, { db, temporal });
   await startDispatcher(t, { db, temporal });
@@ -141,7 +130,7 @@ const startsDespiteFailure = base.macro(
   async (t: ExecutionContext<DatabaseContext>, broken: "processor_event" | "refund") => {
     const { db, owner } = t.context;
     const { client: temporal } = await openNamespace(t);
-    const refund = await refundOneTree(db);
+    const refund = await refundTrees(db);
     const id = `evt_${crypto.randomUUID()}`;
     const type = "customer.subscription.updated";
     const now = systemClock.now();
@@ -185,25 +174,12 @@ test(
 test("one signal is sent for all waiting refunds of a registration", async (t) => {
   const { db } = t.context;
   const { client: temporal } = await openNamespace(t);
-  const { id: accountId } = await createTestOrganization(db);
-  const writer = createRegistrationWriter({ db, clock: systemClock });
-  const { registration } = await writer.register(
-    registrationOf(accountId, { mode: "test", count: 30 }),
-  );
-  const deps = { db, clock: systemClock, billing: createBilling({ db, stripe: null }) };
-  const owner = { accountId, mode: "test", kind: "tree" } as const;
-  for (let refund = 1; refund <= 30; refund += 1) {
-    const { id } = registration;
-    await refundRegistration(deps, owner, { id, count: 1, reason: null, idempotencyKey: null });
-  }
+  const workflowId = await refundTrees(db, 30);
 
   await startDispatcher(t, { db, temporal });
 
   await eventually(async () => (await listAllWaitingRefunds(db)).length === 0);
-  const deployment = await getDeploymentName({ db, clock: systemClock });
-  const { events } = await temporal.workflow
-    .getHandle(refundWorkflowId(deployment, registration.id))
-    .fetchHistory();
+  const { events } = await temporal.workflow.getHandle(workflowId).fetchHistory();
   t.is(events?.filter((event) => event.workflowExecutionSignaledEventAttributes).length, 1);
 });
 
@@ -232,7 +208,7 @@ test("refunds that stay waiting do not keep those of other accounts from being s
       CREATE TRIGGER stay_waiting BEFORE UPDATE ON refund FOR EACH ROW
       WHEN (new.account_id < '00000000-0000-7000-8000-000000001000') EXECUTE FUNCTION stay_waiting()
     `);
-  const refund = await refundOneTree(db);
+  const refund = await refundTrees(db);
 
   await startDispatcher(t, { db, temporal });
 

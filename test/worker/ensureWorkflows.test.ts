@@ -1,4 +1,4 @@
-import { ScheduleNotFoundError, WorkflowNotFoundError } from "@temporalio/client";
+import { ScheduleNotFoundError } from "@temporalio/client";
 import type { Client, ScheduleDescription } from "@temporalio/client";
 import test from "ava";
 import type { ExecutionContext } from "ava";
@@ -9,7 +9,7 @@ import { PERPETUAL_KINDS } from "../../runtime/perpetualWork.rules.ts";
 import { openTemporalClient } from "../../runtime/temporalClient.ts";
 import { inDeployment } from "../../runtime/temporalNames.rules.ts";
 import { ensureWorkflows } from "../../worker/ensureWorkflows.ts";
-import { eventually, openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
+import { eventually, openNamespace, readStatus, TEMPORAL_ADDRESS } from "../support/programs.ts";
 
 const DEPLOYMENT = "test";
 const RECONCILIATION = "test/reconciliation-nightly";
@@ -60,16 +60,8 @@ const describe = async (
   }
 };
 
-const isRunning = async (temporal: Client, workflowId: string): Promise<boolean> => {
-  try {
-    return (await temporal.workflow.getHandle(workflowId).describe()).status.name === "RUNNING";
-  } catch (error) {
-    if (error instanceof WorkflowNotFoundError) {
-      return false;
-    }
-    throw error;
-  }
-};
+const isRunning = async (temporal: Client, workflowId: string): Promise<boolean> =>
+  (await readStatus(temporal, workflowId)) === "RUNNING";
 
 test("perpetual workflows that were terminated are started again, and each run has a time limit", async (t) => {
   const { client: temporal } = await openNamespace(t);

@@ -3,7 +3,7 @@ import type { ChildProcess } from "node:child_process";
 import type { ExecutionContext } from "ava";
 import { backgroundQueue, interactiveQueue } from "../../runtime/temporalNames.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { findFreePort } from "../../runtime/server/probePort.ts";
+import { findFreePort } from "../../runtime/server/ports.ts";
 import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";

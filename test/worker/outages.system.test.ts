@@ -11,7 +11,7 @@ import { eventually } from "../support/programs.ts";
 import { deployAtStripe } from "./deployAtStripe.ts";
 import { once } from "node:events";
 import { join } from "node:path";
-import { findFreePort } from "../../runtime/server/probePort.ts";
+import { findFreePort } from "../../runtime/server/ports.ts";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/startTemporalServer.ts";

@@ -17,14 +17,14 @@ import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFac
 import { withdrawPlantingFact } from "../../../modules/planting/withdrawPlantingFact.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { createPlantingOrders } from "../../../modules/planting/createPlantingOrders.ts";
-import { startPlantingOrder } from "../../../worker/startPlantingOrder.ts";
-import { plantingOrderCreation } from "../../../workflows/plantingOrderCreation.ts";
+import { startPlantingOrder } from "../../../worker/ensureWorkflows.ts";
+import { plantingOrderCreation } from "../../../workflows/planting.ts";
 import {
   plantingOrderCreationId,
   backgroundQueue,
   plantingOrderWorkflowId,
 } from "../../../runtime/temporalNames.rules.ts";
-import { plantingOrder } from "../../../workflows/plantingOrder.ts";
+import { plantingOrder } from "../../../workflows/planting.ts";
 import { createTestPlanting } from "../../support/planting.ts";
 import { countCalls } from "../../support/countCalls.ts";
 import type { DatabaseContext } from "../../support/database.ts";

@@ -1,12 +1,49 @@
 import type { Logger } from "pino";
-import { deploymentNameOf, UNDECIDED_COPY } from "../modules/billing/deployment.rules.ts";
+import {
+  deploymentNameOf,
+  describeHold,
+  HOLD_ADVICE,
+  UNDECIDED_COPY,
+} from "../modules/billing/deployment.rules.ts";
 import { readDeployment, readServerMark } from "../modules/billing/deployment.sql.ts";
-import { StartupError } from "../runtime/errors.rules.ts";
-import { findDeploymentName, workerIdentity } from "../modules/billing/holdUsage.ts";
-import { pause } from "../runtime/waiting.ts";
+import { findDeploymentName, guardUsage, workerIdentity } from "../modules/billing/holdUsage.ts";
 import type { Context } from "../runtime/context.ts";
+import { StartupError } from "../runtime/errors.rules.ts";
+import { pause } from "../runtime/waiting.ts";
 
-const INTERVAL_MS = 5000;
+type WatchContext = Context & { readonly logger: Logger };
+
+const HOLD_INTERVAL_MS = 60_000;
+
+/**
+ * Records the database server of a new deployment, holds usage if the server has changed, and logs a hold once a minute.
+ * Resolves after the first check.
+ * @returns `ended`, which resolves after the signal is aborted
+ */
+export const watchHold = async (
+  { db, clock, logger }: WatchContext,
+  signal: AbortSignal,
+): Promise<{ readonly ended: Promise<void> }> => {
+  const check = async (): Promise<void> => {
+    const hold = await guardUsage({ db, clock });
+    if (hold) {
+      logger.error({ hold }, `${describeHold(hold)}. ${HOLD_ADVICE}`);
+    }
+  };
+  const watch = async (): Promise<void> => {
+    await pause(HOLD_INTERVAL_MS, signal);
+    while (!signal.aborted) {
+      await check().catch((error: unknown) => {
+        logger.warn({ err: error }, "the hold of usage could not be checked; retrying");
+      });
+      await pause(HOLD_INTERVAL_MS, signal);
+    }
+  };
+  await check();
+  return { ended: watch() };
+};
+
+const NAME_INTERVAL_MS = 5000;
 
 /**
  * Waits until the deployment's name in Temporal is decided. A worker that took work before could take that of the database
@@ -20,8 +57,8 @@ export const awaitDeploymentName = async (
     db,
     clock,
     logger,
-    intervalMs = INTERVAL_MS,
-  }: Context & { readonly logger: Logger; readonly intervalMs?: number },
+    intervalMs = NAME_INTERVAL_MS,
+  }: WatchContext & { readonly intervalMs?: number },
   signal: AbortSignal,
 ): Promise<{ readonly name: string; readonly identity: string } | null> => {
   let hasWaited = false;

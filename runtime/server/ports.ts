@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import type { Server } from "node:net";
+import { StartupError, errorDetails } from "../errors.rules.ts";
 
-/** Makes a server listen. @returns its port */
 const listen = async (server: Server, host: string, port: number): Promise<number> => {
   server.listen(port, host);
   await once(server, "listening");
@@ -18,13 +18,6 @@ const close = async (server: Server): Promise<void> => {
   await once(server, "close");
 };
 
-/** Binds a port and releases it. */
-export const probePort = async (host: string, port: number): Promise<void> => {
-  const server = createServer();
-  await listen(server, host, port);
-  await close(server);
-};
-
 /**
  * Returns a free port of the loopback interface. The server side of a connection to it is closed first. So on Linux the
  * system gives the port to no other socket that asks for any port for a minute, and a server can listen on it at once.
@@ -37,4 +30,28 @@ export const findFreePort = async (): Promise<number> => {
   await once(client, "close");
   await close(server);
   return port;
+};
+
+/**
+ * Returns a port that can be bound.
+ * @param port 0 for any free port
+ * @throws StartupError with the setting to change
+ */
+export const choosePort = async (host: string, port: number, setting: string): Promise<number> => {
+  if (port === 0) {
+    return findFreePort();
+  }
+  try {
+    const server = createServer();
+    await listen(server, host, port);
+    await close(server);
+    return port;
+  } catch (error) {
+    const { code, message } = errorDetails(error);
+    const problem = code === "EADDRINUSE" ? "is in use" : `cannot be used (${message})`;
+    throw new StartupError(
+      `${host}:${port} ${problem}. Set ${setting} to a free port (0 for any).`,
+      { cause: error },
+    );
+  }
 };
