@@ -231,9 +231,8 @@ export const refundEndpoint = (context: StoreAppContext): Endpoint =>
         refunded: KINDS.find((each) => KIND_NAMES[each].refundType === type) ?? "donation",
         quantity,
         filter: {
-          // Unlike in the lists, a name must match as a whole, since money is involved.
-          exactName: customerName ?? undefined,
-          emails: customerEmail === null ? undefined : [customerEmail],
+          wholeName: customerName ?? undefined,
+          email: customerEmail ?? undefined,
           id: customerId ?? undefined,
           orderId: orderId ?? undefined,
         },

@@ -32,8 +32,6 @@ export type CustomerDetails = {
 export type CustomerFilter = {
   /** A part of the name, in any case. */
   readonly name?: string | undefined;
-  /** The whole name, in any case. */
-  readonly exactName?: string | undefined;
   /** The whole email address, in any case. Different addresses match nothing. */
   readonly emails?: readonly string[] | undefined;
   readonly id?: string | undefined;
@@ -51,8 +49,13 @@ export type ImpactFilter = CustomerFilter & {
   readonly until?: Date | undefined;
 };
 
+/** Selects what a refund takes back. Unlike in the lists, a name must match as a whole, since money is involved. */
+export type RefundFilter = {
+  readonly [Name in "wholeName" | "email" | "id" | "orderId"]?: string | undefined;
+};
+
 /** Returns the names of the conditions that are given. */
-export const conditionsOf = (filter: ImpactFilter): readonly string[] =>
+export const conditionsOf = (filter: ImpactFilter | RefundFilter): readonly string[] =>
   Object.entries(filter).flatMap(([name, value]) => (value === undefined ? [] : [name]));
 
 /** By what a customer's records are found; any of them is enough. */

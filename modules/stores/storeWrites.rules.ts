@@ -5,7 +5,7 @@ import { accountModeKey } from "../records/owner.rules.ts";
 import type { AccountMode, Kind } from "../records/owner.rules.ts";
 import { fromMicroseconds, toMicroseconds } from "../records/timestamps.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import type { CustomerDetails, ImpactFilter } from "./customers.rules.ts";
+import type { CustomerDetails, RefundFilter } from "./customers.rules.ts";
 import type { Feature, Prices, StoreOperation } from "./stores.rules.ts";
 import { balanceInsufficient, findDisabled } from "./stores.rules.ts";
 
@@ -45,7 +45,7 @@ export type StoreRefundWrite = StoreWrite & {
   readonly recordId: null;
   readonly refunded: Kind | "donation";
   readonly quantity: number;
-  readonly filter: ImpactFilter;
+  readonly filter: RefundFilter;
   readonly reason: string | null;
 };
 

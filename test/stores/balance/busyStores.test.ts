@@ -102,6 +102,18 @@ const countLockWaits = (db: DatabasePool, relation: string): Promise<number> =>
     WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE ${`%${relation}%`}
   `);
 
+/** Returns whether each write was recorded now, replayed or rejected, and why. */
+const describeAll = async (writes: readonly Promise<StoreResponse>[]): Promise<readonly string[]> =>
+  (await Promise.allSettled(writes)).map((settled) =>
+    settled.status === "fulfilled"
+      ? settled.value.replayed
+        ? "replayed"
+        : "recorded"
+      : settled.reason instanceof DomainError
+        ? settled.reason.code
+        : String(settled.reason),
+  );
+
 test.serial(
   "while a store refunds 10,000 ordered trees, twenty others plant in two processes, and its own writes wait apart",
   async (t) => {
@@ -229,6 +241,43 @@ test.serial("a store's burst of reversals is not before another store's planting
   t.like(await readStoreState(db, store.id), { balance: 10_000, remaining: 0, totals: 0 });
 });
 
+test.serial("reversals of several stores that wait together select by what each one names", async (t) => {
+  const { db } = t.context;
+  const writer = createStoreWriter({ db, clock: systemClock });
+  const stores: TestStore[] = [];
+  for (let index = 0; index < 4; index += 1) {
+    const store = await createTestStore(db, { balanceCents: 10_000 });
+    for (const [count, orderId] of [
+      [1, "#1"],
+      [2, "#2"],
+      [4, "#1"],
+    ] as const) {
+      await writer.write(plantingOf(store.id, { count, orderId, customerEmail: `${index}@shop` }));
+    }
+    stores.push(store);
+  }
+
+  const results = await describeAll(
+    (
+      [
+        [5, { orderId: "1" }],
+        [3, { orderId: "2" }],
+        [2, { orderId: "2" }],
+        [6, { email: "3@SHOP" }],
+      ] as const
+    ).map(([quantity, filter], index) =>
+      writer.write({ ...refundOf(stores[index]?.id ?? "", quantity), filter }),
+    ),
+  );
+
+  t.deepEqual(results, ["recorded", "request_invalid", "recorded", "recorded"]);
+  const remaining = await Promise.all(stores.map(({ id }) => readStoreState(db, id)));
+  t.deepEqual(
+    remaining.map((state) => state.remaining),
+    [2, 7, 5, 1],
+  );
+});
+
 test.serial(
   "while a reversal waits for a record that another transaction has locked, other stores plant",
   async (t) => {
@@ -288,18 +337,6 @@ test.serial(
     t.like(await readStoreState(db, other.id), { balance: 9500, remaining: 10 });
   },
 );
-
-/** Returns whether each write was recorded now, replayed or rejected, and why. */
-const describeAll = async (writes: readonly Promise<StoreResponse>[]): Promise<readonly string[]> =>
-  (await Promise.allSettled(writes)).map((settled) =>
-    settled.status === "fulfilled"
-      ? settled.value.replayed
-        ? "replayed"
-        : "recorded"
-      : settled.reason instanceof DomainError
-        ? settled.reason.code
-        : String(settled.reason),
-  );
 
 test("of the stores in a batch, only the one that its balance does not cover has writes rejected, in their order", async (t) => {
   const { db } = t.context;
