@@ -7,7 +7,8 @@ import { readLogo } from "../../modules/accounts/readLogo.ts";
 import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { createCharities } from "../../modules/charities/createCharities.ts";
-import { donate, readDonated } from "../../modules/charities/donate.ts";
+import { readDonations } from "../../modules/charities/readDonations.ts";
+import { donate } from "../../modules/charities/donate.ts";
 import { refundDonations } from "../../modules/charities/refundDonations.ts";
 import { subscribeToDonations } from "../../modules/charities/subscribeToDonations.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
@@ -121,7 +122,7 @@ const createOrganizationWrites = (context: DemoContext, accountId: string) => {
       const amountCents = pick([500, 1000, 1500, 2500, 5000, 12_000]);
       const given = { charity, amountCents, charityName: null, ...nextOrder("donation") };
       const donated = resultOfOne(await donate(context, owner, [given], true));
-      return resultOfOne(await readDonated(context, owner, [donated])).donation.id;
+      return resultOfOne(await readDonations(context, owner, [donated])).donation.id;
     },
     refundDonation: (id: string) =>
       refundDonations(

@@ -27,7 +27,7 @@ export const donationCore = z.strictObject({
   refunded: z.boolean(),
 });
 
-const donationRow = donationCore.extend({
+export const donationRow = donationCore.extend({
   charityProvider: z.enum(CHARITY_PROVIDERS),
   idempotencyKey: z.string().nullable(),
   attribution: z.string(),
@@ -131,7 +131,7 @@ export const findDonationDetails = (
 export const listDonationsOf = (
   db: CommonQueryMethods,
   owner: AccountMode,
-  { ids = [], keys = [] }: { readonly ids?: readonly string[]; readonly keys?: readonly string[] },
+  { ids, keys }: { readonly ids: readonly string[]; readonly keys: readonly string[] },
 ): Promise<readonly Donation[]> =>
   db.any(sql.prepared("list_donations_of", donationRow)`
     SELECT ${donationColumns}

@@ -241,42 +241,47 @@ test.serial("a store's burst of reversals is not before another store's planting
   t.like(await readStoreState(db, store.id), { balance: 10_000, remaining: 0, totals: 0 });
 });
 
-test.serial("reversals of several stores that wait together select by what each one names", async (t) => {
-  const { db } = t.context;
-  const writer = createStoreWriter({ db, clock: systemClock });
-  const stores: TestStore[] = [];
-  for (let index = 0; index < 4; index += 1) {
-    const store = await createTestStore(db, { balanceCents: 10_000 });
-    for (const [count, orderId] of [
-      [1, "#1"],
-      [2, "#2"],
-      [4, "#1"],
-    ] as const) {
-      await writer.write(plantingOf(store.id, { count, orderId, customerEmail: `${index}@shop` }));
+test.serial(
+  "reversals of several stores that wait together select by what each one names",
+  async (t) => {
+    const { db } = t.context;
+    const writer = createStoreWriter({ db, clock: systemClock });
+    const stores: TestStore[] = [];
+    for (let index = 0; index < 4; index += 1) {
+      const store = await createTestStore(db, { balanceCents: 10_000 });
+      for (const [count, orderId] of [
+        [1, "#1"],
+        [2, "#2"],
+        [4, "#1"],
+      ] as const) {
+        await writer.write(
+          plantingOf(store.id, { count, orderId, customerEmail: `${index}@shop` }),
+        );
+      }
+      stores.push(store);
     }
-    stores.push(store);
-  }
 
-  const results = await describeAll(
-    (
-      [
-        [5, { orderId: "1" }],
-        [3, { orderId: "2" }],
-        [2, { orderId: "2" }],
-        [6, { email: "3@SHOP" }],
-      ] as const
-    ).map(([quantity, filter], index) =>
-      writer.write({ ...refundOf(stores[index]?.id ?? "", quantity), filter }),
-    ),
-  );
+    const results = await describeAll(
+      (
+        [
+          [5, { orderId: "1" }],
+          [3, { orderId: "2" }],
+          [2, { orderId: "2" }],
+          [6, { email: "3@SHOP" }],
+        ] as const
+      ).map(([quantity, filter], index) =>
+        writer.write({ ...refundOf(stores[index]?.id ?? "", quantity), filter }),
+      ),
+    );
 
-  t.deepEqual(results, ["recorded", "request_invalid", "recorded", "recorded"]);
-  const remaining = await Promise.all(stores.map(({ id }) => readStoreState(db, id)));
-  t.deepEqual(
-    remaining.map((state) => state.remaining),
-    [2, 7, 5, 1],
-  );
-});
+    t.deepEqual(results, ["recorded", "request_invalid", "recorded", "recorded"]);
+    const remaining = await Promise.all(stores.map(({ id }) => readStoreState(db, id)));
+    t.deepEqual(
+      remaining.map((state) => state.remaining),
+      [2, 7, 5, 1],
+    );
+  },
+);
 
 test.serial(
   "while a reversal waits for a record that another transaction has locked, other stores plant",
