@@ -17,10 +17,7 @@ import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
 import type { Endpoint, Errors } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import { presentPages } from "../../runtime/presentPages.ts";
-import {
-  DONATION_COLUMNS,
-  presentDonation,
-} from "../../modules/charities/presentDonation.rules.ts";
+import { DONATION_COLUMNS, presentDonation } from "../../modules/charities/donations.rules.ts";
 import type { StandaloneContext } from "../context.ts";
 import { attributionOf, isBlankId } from "./clientFields.ts";
 import {

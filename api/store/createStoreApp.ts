@@ -37,7 +37,6 @@ const DESCRIPTION = `Plants trees, rescues plastic bottles and donates for the c
 paid from a prepaid balance. Each store has production and test keys: records made with one are not visible to the other,
 and test keys spend nothing. Days are in UTC.`;
 
-/** Creates the app of the store-platform interface. */
 export const createStoreApp = (context: StoreAppContext): App => {
   const { platformSecrets } = context;
   const endpoints = [

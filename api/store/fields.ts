@@ -14,10 +14,8 @@ import {
   orderId,
 } from "../../modules/stores/customers.rules.ts";
 
-/** The names of the modes on this interface. */
 export const KEY_MODES = { live: "PROD", test: "TEST" } as const satisfies Record<Mode, string>;
 
-/** The `status` of every successful response. */
 export const SUCCESS = "success" as const;
 
 export const keyMode = () => z.enum(["PROD", "TEST"]).meta({ examples: ["PROD"] });
@@ -76,7 +74,6 @@ export const valueOfAliases = <Value>(
   return values[0];
 };
 
-/** Fields that may be absent. */
 type Texts<Name extends string> = { readonly [Field in Name]?: string | undefined };
 
 /** Transforms the body of a write: the customer's email address has one name. */

@@ -2,7 +2,6 @@ import type { Kind } from "../../modules/records/owner.rules.ts";
 import { REGISTER_OPERATIONS } from "../../modules/records/idempotencyKeys.rules.ts";
 import type { StoreOperation } from "../../modules/stores/stores.rules.ts";
 
-/** How the interface names trees and bottles. */
 export const KIND_NAMES = {
   tree: {
     title: "Tree",

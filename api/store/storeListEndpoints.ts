@@ -26,7 +26,6 @@ export const limitParameter = integerUpTo(MAXIMUM_LIMIT, { default: DEFAULT_LIMI
     description: `Page size; ${DEFAULT_LIMIT} by default. More than ${MAXIMUM_LIMIT} is read as ${MAXIMUM_LIMIT}.`,
   });
 
-/** The fields of a response that point to the next page. */
 export const pageFields = {
   has_more: z.boolean(),
   next_cursor: z.string().meta({ description: "Empty on the last page." }),
@@ -113,14 +112,12 @@ const impactFilterOf = (query: z.output<typeof listQuery>): ImpactFilter => ({
   until: query.end_date ? startOfDay(query.end_date) : undefined,
 });
 
-/** How the interface shows a list. */
 type ListDefinition = {
   readonly path: string;
   readonly operationId: string;
   readonly tag: string;
   /** Of the list in a response, and of its file. */
   readonly name: string;
-  /** Of the response's schema. */
   readonly id: string;
   readonly summary: string;
   readonly details: string;
@@ -171,7 +168,6 @@ const buildList = <Json extends z.ZodObject>(
   );
 };
 
-/** Builds the endpoint that lists the registrations of one kind. */
 export const storeListEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => {
   const { path, title, plural, listField } = KIND_NAMES[kind];
   return buildList(
@@ -190,7 +186,6 @@ export const storeListEndpoint = (kind: Kind, context: StoreAppContext): Endpoin
   );
 };
 
-/** The endpoint that lists a store's donations. */
 export const donationListEndpoint = (context: StoreAppContext): Endpoint =>
   buildList(
     {

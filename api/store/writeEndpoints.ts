@@ -48,7 +48,6 @@ const unitsOf = (body: z.output<(typeof REGISTRATION_BODIES)[Kind]>): number =>
 const ORDER = { customer_name: "Ann Lee", order_id: "#1001" };
 const EXAMPLES = { tree: { trees: 3, ...ORDER }, bottle: { bottles: 3, ...ORDER } };
 
-/** Builds the endpoint that registers units of one kind. */
 export const registerEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => {
   const { operation, path, title, plural, verb, countField } = KIND_NAMES[kind];
   const response = z

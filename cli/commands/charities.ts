@@ -8,7 +8,7 @@ import { DomainError } from "../../runtime/errors.rules.ts";
 import { date } from "../../modules/records/fields.rules.ts";
 import { importCharities, removeUnlisted } from "../../modules/charities/importCharities.ts";
 import type { ImportedFile } from "../../modules/charities/importCharities.ts";
-import { searchForOperator } from "../../modules/charities/searchCharities.ts";
+import { createCatalogue } from "../../modules/charities/createCatalogue.ts";
 import { parseLimit, parseSearchText, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
@@ -71,7 +71,6 @@ type ImportOptions = ChangeOptions & {
   readonly complete?: true;
 };
 
-/** The counts of one file. */
 type FileCounts = Readonly<Record<string, number | string>> & { readonly bad: number };
 
 const runImport = async (
@@ -134,13 +133,19 @@ const addImportCommand = (parent: Command, context: CliContext): void => {
   ).action((paths, options) => runImport(context, paths, options));
 };
 
+/** An operator may wait longer than a client. */
+const SEARCH_TIMEOUT_MS = 60_000;
+
 const search = async (
   { io, connections }: CliContext,
   name: string,
   limit: number,
 ): Promise<void> => {
   const db = await connections.database();
-  const { items, totalItems } = await searchForOperator({ db }, name, { page: 1, pageSize: limit });
+  const { items, totalItems } = await createCatalogue({ db, searches: db }).search(
+    { name, ein: null, page: 1, pageSize: limit },
+    AbortSignal.timeout(SEARCH_TIMEOUT_MS),
+  );
   const charities = items.map((charity) => presentCharity(charity));
   printList(io, charities, only(charities, ["ein", "name", "description", "website"]));
   sayIfMore(io, totalItems, limit);

@@ -4,10 +4,7 @@ import { recordAction } from "../../modules/accounts/recordAction.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { AccountMode, AccountType, Kind } from "../../modules/records/owner.rules.ts";
 import { USAGE_COLUMNS } from "../../modules/billing/billingStatus.rules.ts";
-import {
-  DONATION_COLUMNS,
-  presentDonation,
-} from "../../modules/charities/presentDonation.rules.ts";
+import { DONATION_COLUMNS, presentDonation } from "../../modules/charities/donations.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import {
   REGISTRATION_COLUMNS,

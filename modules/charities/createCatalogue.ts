@@ -37,7 +37,6 @@ const GROUPS: Readonly<Record<string, string>> = {
   Y: "Mutual benefit",
 };
 
-/** Returns the name of a code's major group; empty for an unknown code. */
 const describeNtee = (code: string): string => GROUPS[code.slice(0, 1)] ?? "";
 
 const ID_PREFIX = "irs_";

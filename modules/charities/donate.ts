@@ -14,14 +14,13 @@ import type { CharityOutcomes } from "./confirmCharity.ts";
 import type { CharityContext } from "./context.ts";
 import { readDonor } from "./donationSubscriptions.sql.ts";
 import type { Donor } from "./donationSubscriptions.sql.ts";
-import { donationCreated } from "./presentDonation.rules.ts";
+import { donationCreated } from "./donations.rules.ts";
 import type { WrittenDonation } from "./readDonations.ts";
 import { findSubscriptionRefusal } from "./subscribeToDonations.ts";
 import { newId } from "../../runtime/newId.ts";
 
 export type DonationContext = CharityContext & BillingContext;
 
-/** Returns the record of a donation whose charity is confirmed. */
 const createDonation = (
   id: string,
   { amountCents, charityName, idempotencyKey, attribution, metadata }: DonationRequest,
@@ -41,7 +40,6 @@ const createDonation = (
   refunded: false,
 });
 
-/** A requested donation, and the id that it gets. */
 type Item = { readonly id: string; readonly request: DonationRequest };
 
 /** An accepted item. One without a charity repeats the idempotency key of an earlier donation. */
@@ -49,7 +47,6 @@ type Decision = Item & { readonly charity: ConfirmedCharity | null };
 
 /** Of a replay only the key is known. */
 export type Donated = WrittenDonation & {
-  /** The owner's donations after this one. */
   readonly totalDonations: number;
   readonly replayed: boolean;
 };

@@ -138,7 +138,6 @@ export const claimRefundKeys = async (
 
 const countRow = z.strictObject({ count: safeInteger });
 
-/** The refund of a locked donation. */
 export type NewDonationRefund = {
   readonly donation: { readonly id: string };
   readonly request: {
@@ -149,8 +148,7 @@ export type NewDonationRefund = {
 };
 
 /**
- * Inserts refunds of an owner's locked donations with their events, marks the donations as refunded, and subtracts them from
- * the totals, in one statement.
+ * Inserts refunds of an owner's locked donations with their events, and changes the donations and the totals.
  * @returns how many donations of the owner are not refunded then
  */
 export const insertDonationRefunds = async (

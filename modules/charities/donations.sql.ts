@@ -68,7 +68,6 @@ const conditions = (owner: AccountMode, filter: DonationFilter): ListSqlToken =>
 
 const listedRow = donationRow.extend({ position: z.string() });
 
-/** A donation of a list. */
 export type ListedDonation = Readonly<z.output<typeof listedRow>>;
 
 /** Lists an owner's donations, newest first, including refunded ones. */
@@ -116,7 +115,6 @@ export const countDonations = (
 
 const detailsRow = donationRow.extend({ accountId: z.uuid(), mode: modeColumn });
 
-/** Returns a donation of any owner. */
 export const findDonationDetails = (
   db: CommonQueryMethods,
   id: string,

@@ -10,7 +10,7 @@ import { recordAction } from "../accounts/recordAction.ts";
 import { createEvent } from "../events/recordEvent.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { Context } from "../../runtime/context.ts";
-import { donationRefunded } from "./presentDonation.rules.ts";
+import { donationRefunded } from "./donations.rules.ts";
 
 export type DonationRefundRequest = NewDonationRefund["request"] & { readonly id: string };
 
@@ -18,18 +18,15 @@ export type DonationRefundRequest = NewDonationRefund["request"] & { readonly id
 export type RefundedDonation = WrittenDonation & {
   /** Donations that are not refunded, after this refund. */
   readonly totalDonations: number;
-  /** Whether an earlier call or item made the refund. */
   readonly replayed: boolean;
 };
 
-/** A refund that is decided. */
 type Decision = {
   readonly request: DonationRefundRequest;
   readonly donation: LockedDonation;
   readonly replayed: boolean;
 };
 
-/** Decides the refunds in their order, as if each were a call of its own. */
 const decideAll = (
   requests: readonly DonationRefundRequest[],
   donations: ReadonlyMap<string, LockedDonation>,

@@ -6,7 +6,6 @@ import { longText, shortText, textOrNumber } from "../records/fields.rules.ts";
 
 export const customerName = () => textOrNumber();
 export const customerEmail = shortText;
-/** A name, an email address or an id. */
 export const anyCustomer = shortText;
 export const orderId = () => textOrNumber();
 export const notes = longText;
@@ -105,7 +104,6 @@ export type EvidenceSelection = {
   readonly id: string | null;
   /** The newest registration before this time. */
   readonly until: Date | null;
-  /** The public id of the planting order. */
   readonly projectPublicId: string | null;
   /** The normalized region of the planting site, in any case. */
   readonly region: string | null;

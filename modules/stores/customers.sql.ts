@@ -16,7 +16,6 @@ const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/gu, String.
  * Conditions that a record has a customer or an order, each in the form that its index serves.
  */
 
-/** Part of the name. */
 export const hasNameWith = (table: RecordTable, part: string): FragmentSqlToken =>
   sql.fragment`folded_text(${column(table, "customer_name")}) LIKE folded_text(${`%${escapeLike(part.trim())}%`})`;
 

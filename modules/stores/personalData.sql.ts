@@ -76,10 +76,8 @@ export const listUnsharedEmails = (
   `);
 };
 
-/** How many records one statement blanks. */
 const PAGE_RECORDS = 500;
 
-/** Records of a table to blank. */
 type Selection = {
   readonly table: RecordTable;
   /** The condition of the page that follows a time. No two records of a store have the same one. */
@@ -131,7 +129,6 @@ const withoutCustomer = (table: RecordTable): FragmentSqlToken =>
     sql.fragment`, `,
   )}`;
 
-/** The condition that a record has personal data. */
 export const namesCustomer = (table: RecordTable, alias: string = table): FragmentSqlToken =>
   sql.fragment`(${sql.join(
     PERSONAL_COLUMNS[table].map(
@@ -140,7 +137,6 @@ export const namesCustomer = (table: RecordTable, alias: string = table): Fragme
     sql.fragment` OR `,
   )})`;
 
-/** Where the refunds of records are. */
 export const REFUNDS = {
   registration: { table: "refund", record: "registration_id" },
   donation: { table: "donation_refund", record: "donation_id" },

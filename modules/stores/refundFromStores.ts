@@ -1,7 +1,7 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import type { OperatorContext } from "../accounts/context.ts";
 import { insertDonationRefunds } from "../charities/donationBatches.sql.ts";
-import { donationRefunded } from "../charities/presentDonation.rules.ts";
+import { donationRefunded } from "../charities/donations.rules.ts";
 import { createEvent } from "../events/recordEvent.ts";
 import { asRejection, outcomeOf, resultOfOne } from "../records/batches.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
@@ -16,7 +16,7 @@ import type {
 import { LOCKED } from "../../db/batching/groupCommit.ts";
 import type { Context, InTransaction } from "../../runtime/context.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { changeLockedBalance, lockBalance } from "./lockBalance.ts";
+import { changeLockedBalance, lockBalance } from "./changeBalance.ts";
 import { listNewestUnits, lockNewestDonations } from "./storeRecords.sql.ts";
 import { MAXIMUM_DONATIONS, selectUnits, tooFewLeft } from "./storeRefunds.rules.ts";
 import { addToBalance } from "./stores.rules.ts";
@@ -36,7 +36,6 @@ export type StoreResult = Outcome<StoreResponse> | typeof LOCKED;
 type Selected = { readonly entries: readonly RefundEntry[]; readonly amountCents: number };
 
 /**
- * Selects the newest units of a store's registrations.
  * @param records the newest that match
  * @throws DomainError request_invalid if fewer units match, or the balance would be beyond the safe integers
  */

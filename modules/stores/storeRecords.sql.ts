@@ -51,7 +51,6 @@ const RECORD_JSON: Readonly<Record<RecordTable, FragmentSqlToken>> = {
   `,
 };
 
-/** The schemas of `RECORD_JSON`. */
 const SCHEMAS = { registration: impactRecordJson, donation: donationRecordJson } as const;
 
 const jsonRow = z.strictObject({ record: z.unknown() });
@@ -100,7 +99,6 @@ export const sumStoreRecords = (
   `);
 };
 
-/** What a refund selects. */
 type Selection = Pick<StoreRefundWrite, "accountId" | "mode" | "refunded" | "quantity" | "filter">;
 
 const SELECTION = {

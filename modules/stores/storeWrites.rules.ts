@@ -21,7 +21,6 @@ export type StoreWrite = AccountMode & {
 /** Plants trees, rescues bottles, or donates to a confirmed charity. The kind is also that of its balance entry. */
 type Purchase = StoreWrite &
   CustomerDetails & {
-    /** The id of the record to create. */
     readonly recordId: string;
   } & (
     | {
@@ -52,7 +51,6 @@ export type StoreRefundWrite = StoreWrite & {
 /** Creates a page for a payment, of which only the response is stored. */
 type TopUpWrite = StoreWrite & { readonly recordId: null; readonly kind: "topup" };
 
-/** What is written in a store's turn. */
 export type AnyStoreWrite = Purchase | StoreRefundWrite | TopUpWrite;
 
 export const isRefund = (write: AnyStoreWrite): write is StoreRefundWrite => "refunded" in write;
@@ -120,7 +118,6 @@ export type AcceptedWrite = {
   readonly unitPriceCents: number;
   /** What is added to the balance; negative for a write that costs something. */
   readonly amountCents: number;
-  /** After the write. */
   readonly balanceCents: number;
   /** When it is recorded, in microseconds. No other record or refund of the store has this time. */
   readonly createdAt: string;
@@ -136,7 +133,6 @@ export type StoreLedger = {
   readonly limits: Map<string, LimitUse>;
   /** The first of each store, by account id. */
   readonly refusals: Map<string, BalanceRefusal>;
-  /** What is not recorded yet. */
   readonly accepted: AcceptedWrite[];
 };
 
@@ -149,7 +145,6 @@ export const balanceOf = ({ balances }: StoreLedger, { accountId }: StoreWrite):
   return balance;
 };
 
-/** Enters a write into the ledger. */
 export const accept = (
   ledger: StoreLedger,
   { write, ...price }: Pick<AcceptedWrite, "write" | "amountCents" | "unitPriceCents">,

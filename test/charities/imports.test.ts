@@ -1,7 +1,6 @@
-import { upsertCharities } from "../../modules/charities/charityImports.sql.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { CHARITY_RECORD, HEADER, lineOf, stageCatalogue } from "./catalogueScene.ts";
-import { findCharityRecord } from "../../modules/charities/catalogue.sql.ts";
+import { findCharityRecord, upsertCharities } from "../../modules/charities/catalogue.sql.ts";
 import { freshEin } from "../support/factories.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
 

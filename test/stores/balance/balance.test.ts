@@ -1,11 +1,14 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { changeLockedBalance, lockBalance } from "../../../modules/stores/lockBalance.ts";
+import {
+  changeLockedBalance,
+  lockBalance,
+  changeBalance,
+} from "../../../modules/stores/changeBalance.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
-import { changeBalance } from "../../../modules/stores/changeBalance.ts";
 import type { OperatorEntry } from "../../../modules/stores/changeBalance.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { awaitBlocked } from "../../support/lockWaits.ts";
