@@ -1,5 +1,4 @@
 import { z } from "zod";
-import type { Kind } from "../../modules/records/owner.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 import { count, textOrNumber, text } from "../../modules/records/fields.rules.ts";
 import type { Endpoint } from "../http/endpoint.ts";
@@ -13,17 +12,18 @@ import {
   SUCCESS,
   withOneEmail,
   KEY_MODES,
+  KIND_NAMES,
   keyMode,
   dollars,
   valueOfAliases,
 } from "./fields.ts";
 import { storeWriteEndpoint } from "./storeWriteEndpoint.ts";
-import { KIND_NAMES } from "./storeKinds.ts";
 import { centsToDollars, MAXIMUM_CENTS } from "../../modules/records/money.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { donateFromStore } from "../../modules/stores/donateFromStore.ts";
 import { currencyField, PROVIDER_SHARE_ERROR } from "../endpoints/charities.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
+import type { Kind } from "../../modules/records/owner.rules.ts";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import { balanceNote } from "../../modules/stores/stores.rules.ts";
 import { MAXIMUM_DONATIONS, MAXIMUM_RECORDS } from "../../modules/stores/storeRefunds.rules.ts";
@@ -222,22 +222,20 @@ export const refundEndpoint = (context: StoreAppContext): Endpoint =>
       refunded_type: type,
       count: quantity,
     }),
-    write: (write, { type, quantity, reason = null, ...fields }) => {
-      const { customerName, customerEmail, customerId, orderId } = customerDetailsOf(fields);
-      return context.storeWriter.write({
+    write: (write, { type, quantity, reason = null, ...fields }) =>
+      context.storeWriter.write({
         ...write,
         recordId: null,
         refunded: KINDS.find((each) => KIND_NAMES[each].refundType === type) ?? "donation",
         quantity,
         filter: {
-          wholeName: customerName ?? undefined,
-          email: customerEmail ?? undefined,
-          id: customerId ?? undefined,
-          orderId: orderId ?? undefined,
+          wholeName: fields.customer_name,
+          email: fields.customer_email,
+          id: fields.customer_id,
+          orderId: fields.order_id,
         },
         reason,
-      });
-    },
+      }),
   });
 
 /** Stripe's limits of one payment in US dollars. */

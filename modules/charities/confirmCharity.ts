@@ -115,7 +115,7 @@ export const confirmCharities = async (
     try {
       if (!outage) {
         const confirmed = await confirmByWorkflow(context, donation, caller);
-        provider.remember(donation.charity, confirmed.charity);
+        provider.remember?.(donation.charity, confirmed.charity);
         outcomes.set(key, confirmed);
         return;
       }

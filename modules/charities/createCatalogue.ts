@@ -112,7 +112,6 @@ export const createCatalogue = ({
     name: "catalogue",
     find,
     findKnown: find,
-    remember: () => undefined,
     search: async (query, signal) => {
       // An error thrown in here would make the pool discard the connection, so an abort in the queue returns null.
       const found = await searches.connect(async (connection) =>

@@ -48,21 +48,20 @@ export const findOwnDonation = (
     WHERE ${ownedWithId("donation", owner, id)}
   `);
 
-const conditions = (owner: AccountMode, filter: DonationFilter): ListSqlToken =>
+const conditions = (
+  owner: AccountMode,
+  { attribution, metadataKey, metadataValue, ...range }: DonationFilter,
+): ListSqlToken =>
   sql.join(
     [
       ownedBy("donation", owner),
-      ...(filter.attribution === undefined
+      attribution === undefined ? [] : attributionCondition("donation", attribution),
+      metadataKey === undefined ? [] : sql.fragment`donation.metadata ? ${metadataKey}`,
+      metadataKey === undefined || metadataValue === undefined
         ? []
-        : [attributionCondition("donation", filter.attribution)]),
-      ...(filter.metadataKey === undefined
-        ? []
-        : [sql.fragment`donation.metadata ? ${filter.metadataKey}`]),
-      ...(filter.metadataKey === undefined || filter.metadataValue === undefined
-        ? []
-        : [sql.fragment`donation.metadata ->> ${filter.metadataKey} = ${filter.metadataValue}`]),
-      ...inRange(sql.identifier(["donation", "created_at"]), filter),
-    ],
+        : sql.fragment`donation.metadata ->> ${metadataKey} = ${metadataValue}`,
+      inRange(sql.identifier(["donation", "created_at"]), range),
+    ].flat(),
     sql.fragment` AND `,
   );
 

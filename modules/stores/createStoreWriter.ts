@@ -18,16 +18,7 @@ import { decideStoreWrite, isRefund } from "./storeWrites.rules.ts";
 import type { AnyStoreWrite, StoreLedger, StoreResponse, StoreWrite } from "./storeWrites.rules.ts";
 import { findEarlierResponse, readResponses, recordStoreWrites } from "./storeWrites.sql.ts";
 
-export type StoreWriter = {
-  /**
-   * Records a registration or a donation, and pays for it from the balance; or refunds units or donations.
-   * @throws DomainError feature_disabled, balance_insufficient, queue_full if another write takes too long, daily_limit_reached, or request_invalid if the
-   *   idempotency key was used for another request, the units exceed a limit of the store, or less can be refunded
-   */
-  readonly write: (write: AnyStoreWrite) => Promise<StoreResponse>;
-  readonly drain: () => Promise<void>;
-  readonly queueLength: () => number;
-};
+export type StoreWriter = ReturnType<typeof createStoreWriter>;
 
 export type StoreContext = Context & { readonly storeWriter: StoreWriter };
 
@@ -119,7 +110,7 @@ export const createStoreWriter = ({
   ...context
 }: Context & {
   readonly observeBatch?: BatchObserver;
-}): StoreWriter => {
+}) => {
   const writeBatch = async (entries: readonly Entry[], options: { readonly isAlone: boolean }) => {
     try {
       return await writeStores(context, entries, options);
@@ -143,7 +134,12 @@ export const createStoreWriter = ({
     observeBatch,
   });
   return {
-    write: async (write) => {
+    /**
+     * Records a registration or a donation, and pays for it from the balance; or refunds units or donations.
+     * @throws DomainError feature_disabled, balance_insufficient, daily_limit_reached, queue_full if another write takes too long,
+     *   or request_invalid if the key was used for another request, the units exceed a limit, or less can be refunded
+     */
+    write: async (write: AnyStoreWrite): Promise<StoreResponse> => {
       const result = await queue.submit({ ...write, submittedAtMs: performance.now() });
       if (result instanceof DomainError) {
         throw result;

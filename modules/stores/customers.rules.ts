@@ -98,13 +98,3 @@ export const identifyCustomer = ({
 
 /** No person has as many records in one store. */
 export const MAXIMUM_CUSTOMER_RECORDS = 10_000;
-
-/** Which tree registration a store wants evidence of. All conditions must hold; null is no condition. */
-export type EvidenceSelection = {
-  readonly id: string | null;
-  /** The newest registration before this time. */
-  readonly until: Date | null;
-  readonly projectPublicId: string | null;
-  /** The normalized region of the planting site, in any case. */
-  readonly region: string | null;
-};

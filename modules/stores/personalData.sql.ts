@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToke
 import { z } from "zod";
 import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import type { CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
-import { safeInteger, afterLookup, sql, literals } from "../../db/sql.ts";
+import { afterLookup, assignments, literals, safeInteger, sql } from "../../db/sql.ts";
 import { newerThan } from "../records/listPositions.sql.ts";
 import { hasOnlyName, isOfCustomer, ofStore } from "./customers.sql.ts";
 import { anyAccount, ownedBy } from "../records/ownedRecords.sql.ts";
@@ -123,12 +123,6 @@ export const PERSONAL_COLUMNS: Readonly<Record<RecordTable, readonly string[]>> 
   donation: ["customer_name", "customer_email", "customer_id", "order_id"],
 };
 
-const withoutCustomer = (table: RecordTable): FragmentSqlToken =>
-  sql.fragment`${sql.join(
-    PERSONAL_COLUMNS[table].map((column) => sql.fragment`${sql.identifier([column])} = NULL`),
-    sql.fragment`, `,
-  )}`;
-
 export const namesCustomer = (table: RecordTable, alias: string = table): FragmentSqlToken =>
   sql.fragment`(${sql.join(
     PERSONAL_COLUMNS[table].map(
@@ -178,7 +172,7 @@ export const blankPage = (
     ),
     blanked AS (
       UPDATE ${record}
-      SET ${withoutCustomer(table)}
+      SET ${assignments(Object.fromEntries(PERSONAL_COLUMNS[table].map((name) => [name, null])))}
       FROM chosen
       WHERE ${record}.id = chosen.id AND ${namesCustomer(table)}
       RETURNING ${record}.id

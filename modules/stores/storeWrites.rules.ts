@@ -6,7 +6,7 @@ import type { AccountMode, Kind } from "../records/owner.rules.ts";
 import { fromMicroseconds, toMicroseconds } from "../records/timestamps.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { CustomerDetails, RefundFilter } from "./customers.rules.ts";
-import type { Feature, Prices, StoreOperation } from "./stores.rules.ts";
+import type { BalanceRefusal, Feature, Prices, StoreOperation } from "./stores.rules.ts";
 import { balanceInsufficient, findDisabled } from "./stores.rules.ts";
 
 /** What every write of a store needs for its idempotency. */
@@ -108,9 +108,6 @@ export type StoreBalance = Readonly<Record<Feature, boolean>> &
 /** Returns the time of a store's next record or refund: later than all others of the store, even if the clock was set back. */
 export const nextTime = ({ lastRecordUs }: Pick<StoreBalance, "lastRecordUs">, now: Date): string =>
   fromMicroseconds(Math.max(now.getTime() * 1000, lastRecordUs + 1));
-
-/** A write that the balance did not cover, and the balance at that time. */
-type BalanceRefusal = { readonly neededCents: bigint; readonly balanceCents: number };
 
 export type AcceptedWrite = {
   readonly write: AnyStoreWrite;

@@ -86,14 +86,11 @@ export const isBalanceLow = ({ balanceCents, lowBalanceCents }: Level): boolean 
 export const becomesLow = (before: Level, after: Level): boolean =>
   !isBalanceLow(before) && isBalanceLow(after);
 
+/** A write that the balance did not cover, and the balance at that time. */
+export type BalanceRefusal = { readonly neededCents: bigint; readonly balanceCents: number };
+
 /** Returns the error of a write that costs too much. It names both amounts, so that the reader knows what to top up. */
-export const balanceInsufficient = ({
-  neededCents,
-  balanceCents,
-}: {
-  readonly neededCents: bigint;
-  readonly balanceCents: number;
-}): DomainError =>
+export const balanceInsufficient = ({ neededCents, balanceCents }: BalanceRefusal): DomainError =>
   new DomainError(
     "balance_insufficient",
     `top-up balance exhausted: ${formatCents(neededCents)} needed, ${formatCents(balanceCents)} left`,

@@ -10,7 +10,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { Run } from "../cli/runImpact.ts";
 import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
-import { insertTestCharity } from "../stores/storeState.ts";
+import { EIN } from "../stores/storeState.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { registrationOf } from "../support/factories.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
@@ -119,8 +119,6 @@ test("a key that an organization uses while its import runs is a conflict", asyn
   t.is((await readTotals(db, entry, systemClock.now())).all, 9 + 1);
 });
 
-const EIN = "530196605";
-
 for (const { operation, body } of [
   // Makes the balance low, so that it is decided under the lock of the balance.
   { operation: "plant", body: { trees: 4 } },
@@ -128,7 +126,6 @@ for (const { operation, body } of [
 ] as const) {
   test(`a ${operation} whose key an import stores meanwhile is replayed`, async (t) => {
     const { db } = t.context;
-    await insertTestCharity(db, EIN);
     const { get, post } = await startStoreApi(t, { db });
     const store = await createTestStore(db, { balanceCents: 1000, lowBalanceCents: 900 });
     const path = operation === "plant" ? "/app/api/plant" : "/app/api/charity/donate";

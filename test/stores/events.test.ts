@@ -14,12 +14,9 @@ import { runBehindLocks } from "../support/lockWaits.ts";
 import { startReceiver } from "../events/startReceiver.ts";
 import { verify, LOOPBACK, createDeliveriesTo, deliveryContext } from "../events/webhookScene.ts";
 import { createTestStore, startStoreApi, startStoreApiOf } from "./startStoreApi.ts";
-import { insertTestCharity } from "./storeState.ts";
+import { EIN } from "./storeState.ts";
 
 const test = testWithDatabase();
-
-const EIN = "530196605";
-test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
 
 const eventRow = z.strictObject({
   type: z.string(),

@@ -1,12 +1,9 @@
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { rowsIn, startStoreApiOf } from "../startStoreApi.ts";
-import { insertTestCharity, readStoreState } from "../storeState.ts";
+import { EIN, readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
-
-const EIN = "530196605";
-test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
 
 const DONATE = "/app/api/charity/donate";
 

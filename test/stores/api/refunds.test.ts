@@ -9,7 +9,7 @@ import {
   startStoreApiOf,
   startTwoStoreApis,
 } from "../startStoreApi.ts";
-import { insertTestCharity, readStoreState } from "../storeState.ts";
+import { EIN, readStoreState } from "../storeState.ts";
 import { readDonationTotals } from "../../../modules/charities/donationTotals.sql.ts";
 import { readTotals } from "../../../modules/registrations/totals.sql.ts";
 import { sql } from "../../../db/sql.ts";
@@ -22,9 +22,6 @@ import { changeBalance } from "../../../modules/stores/changeBalance.ts";
 import { openDeadlockPool, runBehindLocks } from "../../support/lockWaits.ts";
 
 const test = testWithDatabase();
-
-const EIN = "530196605";
-test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
 
 test("the newest units are reversed first, across records, at the price that was paid and in the month of their registration", async (t) => {
   const { db } = t.context;

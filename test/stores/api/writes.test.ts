@@ -8,12 +8,9 @@ import {
   startStoreApiOf,
   startTwoStoreApis,
 } from "../startStoreApi.ts";
-import { insertTestCharity, readStoreState } from "../storeState.ts";
+import { EIN, readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
-
-const EIN = "530196605";
-test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
 
 const WRITES = {
   plant: {

@@ -13,12 +13,9 @@ import type { OperatorEntry } from "../../../modules/stores/changeBalance.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { awaitBlocked } from "../../support/lockWaits.ts";
 import { createTestStore, rowsIn, startStoreApiOf, startTwoStoreApis } from "../startStoreApi.ts";
-import { insertTestCharity, readStoreState } from "../storeState.ts";
+import { EIN, readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
-
-const EIN = "530196605";
-test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
 
 const WRITES = [
   { path: "/app/api/plant", body: { trees: 1 }, cents: 50 },

@@ -5,7 +5,7 @@ import { testWithDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
 import { createTestStore, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
 import type { TestStore } from "../startStoreApi.ts";
-import { insertTestCharity, readStoreState } from "../storeState.ts";
+import { EIN, readStoreState } from "../storeState.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { createStoreWriter } from "../../../modules/stores/createStoreWriter.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
@@ -60,7 +60,6 @@ const refundOf = (accountId: string, quantity: number): StoreRefundWrite => ({
   reason: null,
 });
 
-const EIN = "530196605";
 const RECORDS = 10_000;
 const ORDERS = 4;
 
@@ -317,7 +316,6 @@ test.serial(
   async (t) => {
     const { db } = t.context;
     const api = await startStoreApi(t, { db });
-    await insertTestCharity(db, EIN);
     const [store, other] = [
       await createTestStore(db, { balanceCents: 10_000 }),
       await createTestStore(db, { balanceCents: 10_000 }),

@@ -135,13 +135,7 @@ test.serial(
     t.deepEqual(await send("shop/redact"), erased(4, 1));
     t.deepEqual(holds(await dumpDatabase(databaseUrl), person), []);
     const listed = await impactOf(t)(
-      "audit",
-      "list",
-      "--org",
-      store.id,
-      "--action",
-      "store.forget",
-      "--json",
+      ...`audit list --org ${store.id} --action store.forget --json`.split(" "),
     );
     t.like(readJson(listed), [{ action: "store.forget", actor: "platform" }]);
 

@@ -42,13 +42,7 @@ for (const option of ["--customer-id", "--customer-email"] as const) {
       t.is(replayed.text, planted.text);
       t.deepEqual(await readStoreState(db, store.id), before);
       const listed = await impact(
-        "audit",
-        "list",
-        "--org",
-        store.id,
-        "--action",
-        "store.forget",
-        "--json",
+        ...`audit list --org ${store.id} --action store.forget --json`.split(" "),
       );
       t.like(readJson(listed), [{ operator: "Ada" }, { operator: "Ada" }]);
     },
