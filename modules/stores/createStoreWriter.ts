@@ -18,9 +18,9 @@ import { decideStoreWrite, isRefund } from "./storeWrites.rules.ts";
 import type { AnyStoreWrite, StoreLedger, StoreResponse, StoreWrite } from "./storeWrites.rules.ts";
 import { findEarlierResponse, readResponses, recordStoreWrites } from "./storeWrites.sql.ts";
 
-export type StoreWriter = ReturnType<typeof createStoreWriter>;
-
-export type StoreContext = Context & { readonly storeWriter: StoreWriter };
+export type StoreContext = Context & {
+  readonly storeWriter: ReturnType<typeof createStoreWriter>;
+};
 
 type Entry = AnyStoreWrite & { readonly submittedAtMs: number };
 
@@ -154,7 +154,7 @@ export const createStoreWriter = ({
 /**
  * Does a write that calls another service first. A repetition does not call it, and neither does the write of a disabled
  * feature.
- * @throws DomainError as `StoreWriter`
+ * @throws DomainError as the writer
  */
 export const writePrepared = async (
   { db, storeWriter }: StoreContext,

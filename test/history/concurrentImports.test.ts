@@ -66,8 +66,7 @@ test("concurrent imports of a tree's evidence count the tree once", async (t) =>
 });
 
 test("a reversal that an import waits for makes the line a conflict", async (t) => {
-  const { db } = t.context;
-  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
+  const { db, get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const importLines = (refunded: number) => {
     const line = treeLine({ id: "a", count: 4, refunded_count: refunded, unit_price_cents: 10 });
     return importForStore(t, store.domain, [line]);
@@ -88,8 +87,7 @@ test("a reversal that an import waits for makes the line a conflict", async (t) 
 });
 
 test("a key that a store uses while its import runs is a conflict", async (t) => {
-  const { db } = t.context;
-  const { get, store } = await startStoreApiOf(t);
+  const { db, get, store } = await startStoreApiOf(t);
   const lines = ["a", "b"].map((id) => treeLine({ id, unit_price_cents: 10, idempotency_key: id }));
   await importForStore(t, store.domain, [treeLine({ id: "c", unit_price_cents: 10 })]);
 
