@@ -43,14 +43,12 @@ export const pageSize = (maximum: number) =>
       description: `Number of items on a page. More than ${maximum} is read as ${maximum}.`,
     });
 
-/** A number of items or pages in a response. */
 export const total = (description: string) =>
   z
     .int()
     .min(0)
     .meta({ description, examples: [1] });
 
-/** The path of the icon of charities that have none. */
 export const CHARITY_ICON_PATH = "/media/charity.svg";
 
 const charityQuery = queryObject({
@@ -103,7 +101,6 @@ const charityPage = z
   })
   .meta({ id: "CharityPage" });
 
-/** The charity search of an interface. */
 export const charitySearchEndpoint = (
   context: HttpContext,
   {

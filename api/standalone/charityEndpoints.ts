@@ -1,10 +1,10 @@
 import type { z } from "zod";
 import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import type { DonationFilter } from "../../modules/charities/donations.rules.ts";
-import { donate, readDonated } from "../../modules/charities/donate.ts";
+import { donate } from "../../modules/charities/donate.ts";
 import { countDonations, listDonations } from "../../modules/charities/donations.sql.ts";
-import { listAllDonations } from "../../modules/charities/listAllDonations.ts";
-import { readRefunded, refundDonations } from "../../modules/charities/refundDonations.ts";
+import { listAllDonations, readDonations } from "../../modules/charities/readDonations.ts";
+import { refundDonations } from "../../modules/charities/refundDonations.ts";
 import { subscribeToDonations } from "../../modules/charities/subscribeToDonations.ts";
 import {
   charitySearchEndpoint,
@@ -17,10 +17,7 @@ import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
 import type { Endpoint, Errors } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import { presentPages } from "../../runtime/presentPages.ts";
-import {
-  DONATION_COLUMNS,
-  presentDonation,
-} from "../../modules/charities/presentDonation.rules.ts";
+import { DONATION_COLUMNS, presentDonation } from "../../modules/charities/donations.rules.ts";
 import type { StandaloneContext } from "../context.ts";
 import { attributionOf, isBlankId } from "./clientFields.ts";
 import {
@@ -80,7 +77,8 @@ const donateEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
     },
     accept: donationRequestOf,
     write: (caller, items, isAtomic) => donate(context, caller, items, isAtomic),
-    present: async (caller, done) => (await readDonated(context, caller, done)).map(presentDonated),
+    present: async (caller, done) =>
+      (await readDonations(context, caller, done)).map(presentDonated),
   });
 
 const filterOf = (query: z.output<typeof listQuery>): DonationFilter => ({
@@ -170,7 +168,7 @@ const refundEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
     write: (caller, items, isAtomic) =>
       refundDonations(context, accountModeOf(caller), items, isAtomic),
     present: async (caller, done) =>
-      (await readRefunded(context, caller, done)).map(presentDonationRefund),
+      (await readDonations(context, caller, done)).map(presentDonationRefund),
   });
 
 const subscribeEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint =>

@@ -11,7 +11,11 @@ import {
   textOrNumber,
 } from "../../modules/records/fields.rules.ts";
 import { mustBe } from "../../runtime/describeIssues.rules.ts";
-import { donationJson, presentDonation } from "../../modules/charities/presentDonation.rules.ts";
+import {
+  donationJson,
+  presentDonation,
+  donationRefundId,
+} from "../../modules/charities/donations.rules.ts";
 import { MAXIMUM_CENTS } from "../../modules/records/money.rules.ts";
 import { currencyField, page, pageSize, total } from "../endpoints/charities.ts";
 import { attribution, idempotencyKey } from "../../modules/registrations/registrations.rules.ts";
@@ -19,7 +23,6 @@ import { bodyObject, queryObject } from "../http/parseRequest.ts";
 import { isOneAttribution, withoutAttribution, reasonField, recordFields } from "./clientFields.ts";
 import type { CharityIds } from "../../modules/charities/charities.rules.ts";
 import type { Donation, DonationRequest } from "../../modules/charities/donations.rules.ts";
-import { donationRefundId } from "../../modules/charities/donations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import type { DonationRefundRequest } from "../../modules/charities/refundDonations.ts";

@@ -9,7 +9,7 @@ import {
   orderCertificateUrlEndpoint,
 } from "../endpoints/certificateEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
-import type { StoreAppContext, HttpContext } from "../context.ts";
+import type { StoreAppContext } from "../context.ts";
 import { authenticateStore, STORE_KEY_HEADERS } from "./authenticateStore.ts";
 import { donationListEndpoint, storeListEndpoint } from "./storeListEndpoints.ts";
 import { errorBody, KEY_ERRORS, presentStoreError } from "./storeErrors.ts";
@@ -23,27 +23,22 @@ import {
   topUpEndpoint,
 } from "./writeEndpoints.ts";
 import { charitySearchEndpoint } from "../endpoints/charities.ts";
-import type { Endpoint } from "../http/endpoint.ts";
-
-const searchEndpoint = (context: HttpContext): Endpoint =>
-  charitySearchEndpoint(context, {
-    path: "/app/api/charity/search",
-    tag: "donations",
-    details:
-      "The nonprofit_id and the ein of a result are accepted as the charity_id of a donation.",
-  });
 
 const DESCRIPTION = `Plants trees, rescues plastic bottles and donates for the customers and orders of an online store,
 paid from a prepaid balance. Each store has production and test keys: records made with one are not visible to the other,
 and test keys spend nothing. Days are in UTC.`;
 
-/** Creates the app of the store-platform interface. */
 export const createStoreApp = (context: StoreAppContext): App => {
   const { platformSecrets } = context;
   const endpoints = [
     verifyEndpoint(context),
     ...KINDS.flatMap((kind) => [registerEndpoint(kind, context), storeListEndpoint(kind, context)]),
-    searchEndpoint(context),
+    charitySearchEndpoint(context, {
+      path: "/app/api/charity/search",
+      tag: "donations",
+      details:
+        "The nonprofit_id and the ein of a result are accepted as the charity_id of a donation.",
+    }),
     donateEndpoint(context),
     donationListEndpoint(context),
     statsEndpoint(context),

@@ -2,12 +2,12 @@ import { z } from "zod";
 import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { text } from "../../modules/records/fields.rules.ts";
-import type { EvidenceSelection } from "../../modules/stores/customers.rules.ts";
 import { normalizePlace } from "../../modules/planting/fact.rules.ts";
 import type { EvidenceStage, TreeEvidence } from "../../modules/planting/timeline.rules.ts";
 import { readTimestamp, TIMESTAMP_PATTERN } from "../../modules/records/timestamps.rules.ts";
 import { createEvidenceReader, treeNotFound } from "../../modules/planting/readTreeEvidence.ts";
 import { findMatchingTreeId } from "../../modules/stores/storeTrees.sql.ts";
+import type { EvidenceSelection } from "../../modules/stores/storeTrees.sql.ts";
 import type { StoreAppContext } from "../context.ts";
 import {
   EVIDENCE_HEADERS,

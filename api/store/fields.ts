@@ -1,5 +1,7 @@
 import { z } from "zod";
-import type { Mode } from "../../modules/records/owner.rules.ts";
+import type { Kind, Mode } from "../../modules/records/owner.rules.ts";
+import { REGISTER_OPERATIONS } from "../../modules/records/idempotencyKeys.rules.ts";
+import type { StoreOperation } from "../../modules/stores/stores.rules.ts";
 import type { CustomerFilter, CustomerDetails } from "../../modules/stores/customers.rules.ts";
 import { centsToDollars, dollarsToCents } from "../../modules/records/money.rules.ts";
 import { blankAsNull } from "../../modules/records/fields.rules.ts";
@@ -14,15 +16,41 @@ import {
   orderId,
 } from "../../modules/stores/customers.rules.ts";
 
-/** The names of the modes on this interface. */
 export const KEY_MODES = { live: "PROD", test: "TEST" } as const satisfies Record<Mode, string>;
 
-/** The `status` of every successful response. */
 export const SUCCESS = "success" as const;
 
 export const keyMode = () => z.enum(["PROD", "TEST"]).meta({ examples: ["PROD"] });
 
 type Range = { readonly minimum: number; readonly maximum: number };
+
+export const KIND_NAMES = {
+  tree: {
+    title: "Tree",
+    plural: "trees",
+    verb: "Plant",
+    operation: REGISTER_OPERATIONS.tree,
+    refundType: "tree",
+    path: "/app/api/plant",
+    countField: "trees_planted",
+    listField: "trees",
+  },
+  bottle: {
+    title: "Plastic",
+    plural: "bottles",
+    verb: "Rescue",
+    operation: REGISTER_OPERATIONS.bottle,
+    refundType: "plastic",
+    path: "/app/api/plastic",
+    countField: "bottles_rescued",
+    listField: "plastics",
+  },
+} as const satisfies Record<
+  Kind,
+  Readonly<Record<string, string>> & {
+    readonly operation: StoreOperation;
+  }
+>;
 
 /** An amount in dollars, read as cents. The range is in cents. */
 export const dollars = ({ minimum, maximum }: Range) => {
@@ -76,7 +104,6 @@ export const valueOfAliases = <Value>(
   return values[0];
 };
 
-/** Fields that may be absent. */
 type Texts<Name extends string> = { readonly [Field in Name]?: string | undefined };
 
 /** Transforms the body of a write: the customer's email address has one name. */

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { accountModeOf } from "../../modules/records/owner.rules.ts";
-import type { Kind, Mode } from "../../modules/records/owner.rules.ts";
+import type { Mode } from "../../modules/records/owner.rules.ts";
 import { getStore } from "../../modules/stores/manageStores.ts";
 import { readStoreImpact } from "../../modules/stores/readStoreImpact.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
@@ -12,7 +12,6 @@ import { listEndpoint } from "../http/listEndpoints.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
 import { customerFilterOf, customerParameters, KEY_MODES, keyMode, SUCCESS } from "./fields.ts";
-import type { KIND_NAMES } from "./storeKinds.ts";
 import { limitParameter, pageFields, readsOf } from "./storeListEndpoints.ts";
 
 /* What a store reads of itself: its key, its balance and its totals. */
@@ -95,10 +94,7 @@ const balance = z
       .meta({ description: "Null with a test key, because test keys spend nothing." }),
     ...lowBalanceFields,
     prices: z
-      .strictObject({
-        tree_cents: z.int().min(0),
-        bottle_cents: z.int().min(0),
-      } satisfies Record<`${Kind}_cents`, z.ZodType>)
+      .strictObject({ tree_cents: z.int().min(0), bottle_cents: z.int().min(0) })
       .meta({ id: "StorePrices" }),
     entries: z.array(ledger.json).meta({ description: "Newest first; empty with a test key." }),
     ...pageFields,
@@ -146,14 +142,10 @@ export const balanceEndpoint = (context: StoreAppContext): Endpoint =>
     context.streaming,
   );
 
-const unitFields = {
-  trees: z.int().min(0),
-  plastic_bottles: z.int().min(0),
-} satisfies Record<(typeof KIND_NAMES)[Kind]["statsField"], z.ZodType>;
-
 const stats = z
   .strictObject({
-    ...unitFields,
+    trees: z.int().min(0),
+    plastic_bottles: z.int().min(0),
     donations: z.number().min(0).meta({ description: "US dollars." }),
     co2_kg: z.number().min(0).meta({
       description:

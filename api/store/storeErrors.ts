@@ -2,7 +2,6 @@ import { z } from "zod";
 import type { ApiErrorCode, PresentError } from "../../runtime/errorStatus.ts";
 import type { Errors } from "../http/endpoint.ts";
 
-/** The code of each error on this interface. */
 const STORE_CODES = {
   request_invalid: "INVALID_PARAMETER",
   request_malformed: "INVALID_PARAMETER",
@@ -44,13 +43,11 @@ export const errorBody = z
   })
   .meta({ id: "Error" });
 
-/** Builds the body of an error response. */
 export const presentStoreError: PresentError = (code, error) => ({
   error,
   code: STORE_CODES[code],
 });
 
-/** When a key is not accepted. */
 export const KEY_ERRORS: Errors = {
   key_missing:
     "`UNAUTHORIZED`: the header api_key is missing, or both shop_name and user_id. `WRONG_KEY_TYPE`: the key belongs to " +

@@ -7,15 +7,14 @@ import { conditionsOf, orderId } from "../../modules/stores/customers.rules.ts";
 import type { ImpactFilter } from "../../modules/stores/customers.rules.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import type { StoreList } from "../../modules/stores/storeLists.ts";
-import type { Endpoint } from "../http/endpoint.ts";
+import type { Description, Endpoint } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
 import { startOfDay, integerUpTo } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import type { StoreAppContext } from "../context.ts";
-import { customerFilterOf, customerParameters, unlessBlank } from "./fields.ts";
-import { KIND_NAMES } from "./storeKinds.ts";
+import { customerFilterOf, customerParameters, KIND_NAMES, unlessBlank } from "./fields.ts";
 
 const DEFAULT_LIMIT = 20;
 const MAXIMUM_LIMIT = 100;
@@ -26,7 +25,6 @@ export const limitParameter = integerUpTo(MAXIMUM_LIMIT, { default: DEFAULT_LIMI
     description: `Page size; ${DEFAULT_LIMIT} by default. More than ${MAXIMUM_LIMIT} is read as ${MAXIMUM_LIMIT}.`,
   });
 
-/** The fields of a response that point to the next page. */
 export const pageFields = {
   has_more: z.boolean(),
   next_cursor: z.string().meta({ description: "Empty on the last page." }),
@@ -113,22 +111,18 @@ const impactFilterOf = (query: z.output<typeof listQuery>): ImpactFilter => ({
   until: query.end_date ? startOfDay(query.end_date) : undefined,
 });
 
-/** How the interface shows a list. */
-type ListDefinition = {
-  readonly path: string;
-  readonly operationId: string;
-  readonly tag: string;
-  /** Of the list in a response, and of its file. */
-  readonly name: string;
-  /** Of the response's schema. */
-  readonly id: string;
-  readonly summary: string;
-  readonly details: string;
-};
-
-/** Builds the endpoint of a list: a page of JSON, or all of it for a file. */
+/**
+ * Builds the endpoint of a list: a page of JSON, or all of it for a file.
+ * @param definition.name of the list in a response, and of its file
+ * @param definition.id of the response's schema
+ */
 const buildList = <Json extends z.ZodObject>(
-  { path, name, id, ...description }: ListDefinition,
+  {
+    path,
+    name,
+    id,
+    ...description
+  }: Description & { readonly path: string; readonly name: string; readonly id: string },
   list: StoreList<Json>,
   { db, reads, bulkReads, streaming }: StoreAppContext,
 ): Endpoint => {
@@ -145,7 +139,7 @@ const buildList = <Json extends z.ZodObject>(
       path,
       description: {
         ...description,
-        details: `${description.details} CSV and NDJSON have all of them, unless limit is given.`,
+        details: `${description.details ?? ""} CSV and NDJSON have all of them, unless limit is given.`,
         errors: READ_ERROR,
       },
       schemas: { query: listQuery, response },
@@ -171,7 +165,6 @@ const buildList = <Json extends z.ZodObject>(
   );
 };
 
-/** Builds the endpoint that lists the registrations of one kind. */
 export const storeListEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => {
   const { path, title, plural, listField } = KIND_NAMES[kind];
   return buildList(
@@ -190,7 +183,6 @@ export const storeListEndpoint = (kind: Kind, context: StoreAppContext): Endpoin
   );
 };
 
-/** The endpoint that lists a store's donations. */
 export const donationListEndpoint = (context: StoreAppContext): Endpoint =>
   buildList(
     {

@@ -13,7 +13,6 @@ import { findWrongKey, readIdempotencyKey, markReplay } from "../http/idempotenc
 import type { StoreAppContext } from "../context.ts";
 import { QUEUE_ERROR } from "../http/errorResponses.ts";
 
-/** The errors of writes that use the balance. */
 const FEATURE_ERRORS = {
   feature_disabled: "The operator has disabled this feature for the store.",
   balance_insufficient: "The balance does not cover the cost; nothing was recorded.",

@@ -1,5 +1,4 @@
 import { z } from "zod";
-import type { Kind } from "../../modules/records/owner.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 import { count, textOrNumber, text } from "../../modules/records/fields.rules.ts";
 import type { Endpoint } from "../http/endpoint.ts";
@@ -13,17 +12,18 @@ import {
   SUCCESS,
   withOneEmail,
   KEY_MODES,
+  KIND_NAMES,
   keyMode,
   dollars,
   valueOfAliases,
 } from "./fields.ts";
 import { storeWriteEndpoint } from "./storeWriteEndpoint.ts";
-import { KIND_NAMES } from "./storeKinds.ts";
 import { centsToDollars, MAXIMUM_CENTS } from "../../modules/records/money.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { donateFromStore } from "../../modules/stores/donateFromStore.ts";
 import { currencyField, PROVIDER_SHARE_ERROR } from "../endpoints/charities.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
+import type { Kind } from "../../modules/records/owner.rules.ts";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import { balanceNote } from "../../modules/stores/stores.rules.ts";
 import { MAXIMUM_DONATIONS, MAXIMUM_RECORDS } from "../../modules/stores/storeRefunds.rules.ts";
@@ -48,7 +48,6 @@ const unitsOf = (body: z.output<(typeof REGISTRATION_BODIES)[Kind]>): number =>
 const ORDER = { customer_name: "Ann Lee", order_id: "#1001" };
 const EXAMPLES = { tree: { trees: 3, ...ORDER }, bottle: { bottles: 3, ...ORDER } };
 
-/** Builds the endpoint that registers units of one kind. */
 export const registerEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => {
   const { operation, path, title, plural, verb, countField } = KIND_NAMES[kind];
   const response = z
@@ -223,23 +222,20 @@ export const refundEndpoint = (context: StoreAppContext): Endpoint =>
       refunded_type: type,
       count: quantity,
     }),
-    write: (write, { type, quantity, reason = null, ...fields }) => {
-      const { customerName, customerEmail, customerId, orderId } = customerDetailsOf(fields);
-      return context.storeWriter.write({
+    write: (write, { type, quantity, reason = null, ...fields }) =>
+      context.storeWriter.write({
         ...write,
         recordId: null,
         refunded: KINDS.find((each) => KIND_NAMES[each].refundType === type) ?? "donation",
         quantity,
         filter: {
-          // Unlike in the lists, a name must match as a whole, since money is involved.
-          exactName: customerName ?? undefined,
-          emails: customerEmail === null ? undefined : [customerEmail],
-          id: customerId ?? undefined,
-          orderId: orderId ?? undefined,
+          wholeName: fields.customer_name,
+          email: fields.customer_email,
+          id: fields.customer_id,
+          orderId: fields.order_id,
         },
         reason,
-      });
-    },
+      }),
   });
 
 /** Stripe's limits of one payment in US dollars. */

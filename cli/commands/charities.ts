@@ -1,6 +1,7 @@
 import { stat } from "node:fs/promises";
 import { basename } from "node:path";
 import type { Command } from "@commander-js/extra-typings";
+import type { OperatorContext } from "../../modules/accounts/context.ts";
 import { findCharityRecord } from "../../modules/charities/catalogue.sql.ts";
 import { formatEin, parseEin, presentCharity } from "../../modules/charities/charities.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
@@ -8,7 +9,7 @@ import { DomainError } from "../../runtime/errors.rules.ts";
 import { date } from "../../modules/records/fields.rules.ts";
 import { importCharities, removeUnlisted } from "../../modules/charities/importCharities.ts";
 import type { ImportedFile } from "../../modules/charities/importCharities.ts";
-import { searchForOperator } from "../../modules/charities/searchCharities.ts";
+import { createCatalogue } from "../../modules/charities/createCatalogue.ts";
 import { parseLimit, parseSearchText, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
@@ -23,41 +24,6 @@ import { only, printDetails, printList, sayIfMore, snakeCased } from "../output/
 /** Further bad lines are only counted, so that a wrong file does not fill the screen. */
 const BAD_LINES_SHOWN = 20;
 
-/** Opens a file for an import, and shows its progress and its bad lines. */
-const withFile = async <Counts extends object>(
-  { io }: CliContext,
-  path: string,
-  run: (file: ImportedFile) => Promise<Counts>,
-): Promise<Counts & { readonly file: string }> => {
-  const name = basename(path);
-  const progress = createProgressLine(io);
-  const { bytes } = await openInput(path, io);
-  let bad = 0;
-  try {
-    const counts = await run({
-      name,
-      lines: readTextLines(bytes),
-      onBadLine: (line, problem) => {
-        bad += 1;
-        if (bad <= BAD_LINES_SHOWN) {
-          progress.clear();
-          say(io, `${name}:${line} skipped: ${problem}`);
-        }
-      },
-      onProgress: (lines) => progress.update(`${name}: ${counted(lines, "line")}`),
-    });
-    return { file: name, ...counts };
-  } catch (error) {
-    throw error instanceof DomainError
-      ? new DomainError(error.code, `${name} cannot be imported: ${error.message}`, {
-          cause: error,
-        })
-      : error;
-  } finally {
-    progress.clear();
-  }
-};
-
 /** Returns the date of an extract: the one that is given, or the file's modification date. */
 const extractDateOf = async (path: string, given: string | undefined): Promise<string> => {
   if (given === undefined && path === "-") {
@@ -66,13 +32,47 @@ const extractDateOf = async (path: string, given: string | undefined): Promise<s
   return given ?? (await stat(path)).mtime.toISOString().slice(0, 10);
 };
 
+/** Imports a file, and shows its progress and its bad lines. */
+const importFile = async (
+  { io }: CliContext,
+  deps: OperatorContext,
+  path: string,
+  extracted: string | undefined,
+) => {
+  const file = basename(path);
+  const progress = createProgressLine(io);
+  const { bytes } = await openInput(path, io);
+  let bad = 0;
+  const input: ImportedFile = {
+    name: file,
+    lines: readTextLines(bytes),
+    onBadLine: (line, problem) => {
+      bad += 1;
+      if (bad <= BAD_LINES_SHOWN) {
+        progress.clear();
+        say(io, `${file}:${line} skipped: ${problem}`);
+      }
+    },
+    onProgress: (lines) => progress.update(`${file}: ${counted(lines, "line")}`),
+  };
+  try {
+    const extractedOn = await extractDateOf(path, extracted);
+    return { extractedOn, counts: { file, ...(await importCharities(deps, input, extractedOn)) } };
+  } catch (error) {
+    throw error instanceof DomainError
+      ? new DomainError(error.code, `${file} cannot be imported: ${error.message}`, {
+          cause: error,
+        })
+      : error;
+  } finally {
+    progress.clear();
+  }
+};
+
 type ImportOptions = ChangeOptions & {
   readonly extracted?: string;
   readonly complete?: true;
 };
-
-/** The counts of one file. */
-type FileCounts = Readonly<Record<string, number | string>> & { readonly bad: number };
 
 const runImport = async (
   context: CliContext,
@@ -80,31 +80,27 @@ const runImport = async (
   options: ImportOptions,
 ): Promise<void> => {
   const deps = await openChange(context, options);
-  const imports: FileCounts[] = [];
-  const dates: string[] = [];
-  const importOne = (path: string): Promise<FileCounts> =>
-    withFile(context, path, async (file) => {
-      const extractedOn = await extractDateOf(path, options.extracted);
-      dates.push(extractedOn);
-      return importCharities(deps, file, extractedOn);
-    });
+  const imported: Awaited<ReturnType<typeof importFile>>[] = [];
   try {
     for (const path of paths) {
-      imports.push(await importOne(path));
+      imported.push(await importFile(context, deps, path, options.extracted));
     }
   } finally {
     // If a later file fails, those before it are imported.
-    if (imports.length > 0) {
-      printList(context.io, imports);
+    if (imported.length > 0) {
+      printList(
+        context.io,
+        imported.map(({ counts }) => counts),
+      );
     }
   }
-  if (imports.some(({ bad }) => bad > 0)) {
+  if (imported.some(({ counts }) => counts.bad > 0)) {
     throw new CommandError(
       EXIT.failed,
       "Some lines were skipped. Correct them and import the file again.",
     );
   }
-  const [earliest] = dates.toSorted();
+  const [earliest] = imported.map(({ extractedOn }) => extractedOn).toSorted();
   if (options.complete && earliest !== undefined) {
     const removed = await removeUnlisted(deps, earliest);
     say(
@@ -134,13 +130,19 @@ const addImportCommand = (parent: Command, context: CliContext): void => {
   ).action((paths, options) => runImport(context, paths, options));
 };
 
+/** An operator may wait longer than a client. */
+const SEARCH_TIMEOUT_MS = 60_000;
+
 const search = async (
   { io, connections }: CliContext,
   name: string,
   limit: number,
 ): Promise<void> => {
   const db = await connections.database();
-  const { items, totalItems } = await searchForOperator({ db }, name, { page: 1, pageSize: limit });
+  const { items, totalItems } = await createCatalogue({ db, searches: db }).search(
+    { name, ein: null, page: 1, pageSize: limit },
+    AbortSignal.timeout(SEARCH_TIMEOUT_MS),
+  );
   const charities = items.map((charity) => presentCharity(charity));
   printList(io, charities, only(charities, ["ein", "name", "description", "website"]));
   sayIfMore(io, totalItems, limit);

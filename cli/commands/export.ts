@@ -4,10 +4,7 @@ import { recordAction } from "../../modules/accounts/recordAction.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { AccountMode, AccountType, Kind } from "../../modules/records/owner.rules.ts";
 import { USAGE_COLUMNS } from "../../modules/billing/billingStatus.rules.ts";
-import {
-  DONATION_COLUMNS,
-  presentDonation,
-} from "../../modules/charities/presentDonation.rules.ts";
+import { DONATION_COLUMNS, presentDonation } from "../../modules/charities/donations.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import {
   REGISTRATION_COLUMNS,
@@ -20,7 +17,7 @@ import { presentPages, rowsOf } from "../../runtime/presentPages.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { presentEvent } from "../../modules/events/events.rules.ts";
 import { readWholeFeed } from "../../modules/feed/readFeed.ts";
-import { listAllDonations } from "../../modules/charities/listAllDonations.ts";
+import { listAllDonations } from "../../modules/charities/readDonations.ts";
 import type { ListContext } from "../../modules/registrations/context.ts";
 import { listRegistrations } from "../../modules/registrations/listRegistrations.ts";
 import { listUsageReports } from "../../modules/registrations/readUsageReports.ts";

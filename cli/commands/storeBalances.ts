@@ -27,7 +27,6 @@ export const parseDollars = parserOf(cents.pipe(z.int().min(0)), DOLLARS_MUST_BE
 
 const parsePositiveDollars = parserOf(cents.pipe(z.int().min(1)), `${DOLLARS_MUST_BE}; above 0`);
 
-/** Parses the amount of a top-up and returns cents. */
 const parseTopUpAmount = (given: string): number => {
   if (given.startsWith("-")) {
     throw new InvalidArgumentError(
@@ -48,7 +47,6 @@ const parseReference = parserOf(
 
 const parseNote = parserOf(balanceNote(), `at most ${LONG_TEXT_LENGTH} characters`);
 
-/** Parses a positive or negative dollar amount and returns cents. */
 const parseAdjustment = parserOf(
   cents.refine((amount) => amount !== 0),
   `${DOLLARS_MUST_BE}; negative to subtract, but not 0`,

@@ -4,8 +4,7 @@ import { counted } from "../../runtime/counted.rules.ts";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { identifyCustomer } from "../../modules/stores/customers.rules.ts";
 import type { CustomerIdentity } from "../../modules/stores/customers.rules.ts";
-import { exportCustomer } from "../../modules/stores/exportCustomer.ts";
-import { forgetCustomer } from "../../modules/stores/forgetCustomer.ts";
+import { exportCustomer, forgetCustomer } from "../../modules/stores/customerData.ts";
 import { STORE, findNamedStore } from "../accountOptions.ts";
 import { collect, nonBlank, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
@@ -14,7 +13,6 @@ import { say } from "../io.ts";
 import { openChange, operatorOption, reasonOption, withAudit } from "../operator.ts";
 import { printJson, printResult } from "../output/print.ts";
 
-/** The options that name a customer; each may be given several times. */
 type CustomerOptions = {
   readonly customerId?: readonly string[];
   readonly customerEmail?: readonly string[];

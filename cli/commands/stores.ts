@@ -23,7 +23,6 @@ import { formatCents } from "../../modules/records/money.rules.ts";
 import { addBalanceCommands, parseDollars } from "./storeBalances.ts";
 import { addPrivacyCommands } from "./storeCustomers.ts";
 
-/** Returns a store as JSON output shows it. */
 const presentStore = ({
   isDepleted: _isDepleted,
   lastRecordUs: _lastRecordUs,

@@ -6,7 +6,6 @@ import { parseEin } from "./charities.rules.ts";
  * (irs.gov/pub/irs-soi/eo_info.pdf). ICO and STREET are not read, because they name and locate private individuals.
  */
 
-/** The IRS's names of the columns that the catalogue stores. */
 const COLUMNS = {
   ein: "EIN",
   name: "NAME",
@@ -20,7 +19,6 @@ const COLUMNS = {
   income_code: "INCOME_CD",
 } as const;
 
-/** A column of the catalogue. */
 export type MasterFileColumn = keyof typeof COLUMNS;
 
 // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- Object.keys has no better type.

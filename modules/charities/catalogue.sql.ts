@@ -1,5 +1,7 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, ListSqlToken } from "slonik";
 import { z } from "zod";
+import { MASTER_FILE_COLUMNS } from "./businessMasterFile.rules.ts";
+import type { MasterFileRecord } from "./businessMasterFile.rules.ts";
 import type { Ein } from "./charities.rules.ts";
 import { columnsOf, sql } from "../../db/sql.ts";
 
@@ -15,7 +17,6 @@ const charityRow = z.strictObject({
   affiliation: z.string(),
 });
 
-/** A charity of the built-in catalogue. */
 export type CatalogueCharity = Readonly<z.output<typeof charityRow>>;
 
 const charityColumns = columnsOf("charity", charityRow);
@@ -34,7 +35,6 @@ export const listEligibleCharities = (
     WHERE charity.ein = ANY((SELECT ${sql.array([...eins], "text")})::text[]) AND charity.eligible
   `);
 
-/** What to search the catalogue for. */
 export type CatalogueQuery = {
   /** In normalized words; null for all charities. */
   readonly name: { readonly phrase: string; readonly words: readonly string[] } | null;
@@ -157,3 +157,46 @@ export const findCharityRecord = (
     FROM charity
     WHERE charity.ein = ${ein}
   `);
+
+/** The columns of `charity` that an extract has. */
+const extractColumns = (...table: readonly string[]): ListSqlToken =>
+  sql.join(
+    MASTER_FILE_COLUMNS.map((column) => sql.identifier([...table, column])),
+    sql.fragment`, `,
+  );
+
+/**
+ * Inserts or updates the records of an extract; a row from a newer extract stays unchanged.
+ * @returns how many rows were written
+ */
+export const upsertCharities = async (
+  db: CommonQueryMethods,
+  records: readonly MasterFileRecord[],
+  extractedOn: string,
+): Promise<number> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
+    INSERT INTO charity AS known (${extractColumns()}, extracted_on)
+    SELECT DISTINCT ON (ein) ${extractColumns()}, ${extractedOn}::date
+    FROM json_populate_recordset(NULL::charity, ${JSON.stringify(records)}::json)
+    ORDER BY ein
+    ON CONFLICT (ein) DO UPDATE
+    SET (${extractColumns()}, extracted_on, listed) = (${extractColumns("excluded")}, excluded.extracted_on, true)
+    WHERE (known.extracted_on IS NULL OR known.extracted_on <= excluded.extracted_on)
+      AND (${extractColumns("known")}, known.extracted_on, known.listed)
+        IS DISTINCT FROM (${extractColumns("excluded")}, excluded.extracted_on, true)
+  `);
+  return rowCount;
+};
+
+/** Marks the charities that no extract of the date or a later one lists. Returns how many were marked. */
+export const markUnlisted = async (
+  db: CommonQueryMethods,
+  extractedOn: string,
+): Promise<number> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
+    UPDATE charity
+    SET listed = false
+    WHERE listed AND (extracted_on IS NULL OR extracted_on < ${extractedOn}::date)
+  `);
+  return rowCount;
+};

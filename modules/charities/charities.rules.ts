@@ -7,7 +7,6 @@ export type Ein = string;
 
 /** A charity as its provider describes it; texts that the provider does not have are empty. */
 export type Charity = {
-  /** The provider's own id. */
   readonly nonprofitId: string;
   readonly name: string;
   /** Null if the charity has none, as foreign charities do. */
@@ -28,13 +27,11 @@ export type CharityLookup = CharityIds & {
   readonly accountId: string;
 };
 
-/** A charity that exists, and the provider that confirmed it. */
 export type ConfirmedCharity = {
   readonly charity: Charity;
   readonly provider: CharityProviderName;
 };
 
-/** The result of validating a charity with its provider. */
 export type CharityValidation =
   | ({ readonly kind: "confirmed" } & ConfirmedCharity)
   | {
@@ -47,7 +44,6 @@ export type CharityValidation =
   /** The provider did not respond usefully; the reason is for the log. */
   | { readonly kind: "unavailable"; readonly reason: string };
 
-/** What an EIN must be; the sentence's subject is the field. */
 export const EIN_MUST_BE = "must be nine digits such as 53-0196605";
 
 /**
@@ -56,7 +52,6 @@ export const EIN_MUST_BE = "must be nine digits such as 53-0196605";
  */
 const WRITTEN_EIN = /^\s*(?:ein[\s:#]*)?(\d{1,2})[\s\u2010-\u2015\u2212-]*(\d{7})\s*$/iu;
 
-/** Parses an EIN; returns null if it is malformed. */
 export const parseEin = (written: string): Ein | null => {
   const [, prefix = "", rest] = WRITTEN_EIN.exec(written) ?? [];
   return rest === undefined ? null : `${prefix.padStart(2, "0")}${rest}`;

@@ -39,15 +39,9 @@ const requireMatch = (charity: Charity | null, { ein, nonprofitId }: CharityIds)
 const searchFailed = (cause: unknown): OutageError =>
   new OutageError("charity search failed", { cause });
 
-/** A donation whose charity is to be confirmed. */
 type Donation = { readonly id: string; readonly charity: CharityIds };
 
-/**
- * Confirms a charity by its remote provider, in a workflow.
- * @throws DomainError charity_not_found, request_invalid if the ids disagree, or charity_unconfirmed if the account calls the
- *   provider too often
- * @throws OutageError if the provider, or the workflow that calls it, fails
- */
+/** @throws as `confirmCharity` */
 const confirmByWorkflow = async (
   context: Pick<CharityContext, "validateCharity">,
   { id, charity }: Donation,
@@ -73,7 +67,6 @@ const confirmByWorkflow = async (
 /** As many calls of a remote provider as single donations of a key may cause in a second. */
 const MAXIMUM_VALIDATIONS = 20;
 
-/** How many are open at a time. */
 const CONCURRENT_VALIDATIONS = 5;
 
 const unconfirmed = (why: string, cause?: unknown): DomainError =>
@@ -122,7 +115,7 @@ export const confirmCharities = async (
     try {
       if (!outage) {
         const confirmed = await confirmByWorkflow(context, donation, caller);
-        provider.remember(donation.charity, confirmed.charity);
+        provider.remember?.(donation.charity, confirmed.charity);
         outcomes.set(key, confirmed);
         return;
       }
@@ -146,7 +139,6 @@ export const confirmCharities = async (
 };
 
 /**
- * Confirms the charity of a donation.
  * @param provider the account's
  * @throws DomainError charity_not_found, request_invalid if the ids disagree, or charity_unconfirmed if the account calls the
  *   provider too often

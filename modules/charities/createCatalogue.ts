@@ -37,7 +37,6 @@ const GROUPS: Readonly<Record<string, string>> = {
   Y: "Mutual benefit",
 };
 
-/** Returns the name of a code's major group; empty for an unknown code. */
 const describeNtee = (code: string): string => GROUPS[code.slice(0, 1)] ?? "";
 
 const ID_PREFIX = "irs_";
@@ -113,7 +112,6 @@ export const createCatalogue = ({
     name: "catalogue",
     find,
     findKnown: find,
-    remember: () => undefined,
     search: async (query, signal) => {
       // An error thrown in here would make the pool discard the connection, so an abort in the queue returns null.
       const found = await searches.connect(async (connection) =>

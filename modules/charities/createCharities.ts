@@ -19,12 +19,8 @@ import { everyOrgApi } from "./remote/everyOrg.ts";
 import type { StartTimeout } from "./remote/fetchJson.ts";
 import { pledgeApi } from "./remote/pledge.ts";
 
-/** The charity providers of this deployment. */
 export type Charities = {
-  /**
-   * Returns a provider for an account.
-   * @throws OutageError if the settings have no API key of it
-   */
+  /** @throws OutageError if the settings have no API key of it */
   readonly named: (name: CharityProviderName, accountId: string) => CharityProvider;
 };
 
@@ -40,7 +36,6 @@ export type CharityConfig = Partial<
   Pick<Config, (typeof KEYS)[RemoteProviderName][number] | "CHARITY_API_BASE">
 >;
 
-/** Returns the settings that a provider lacks. */
 export const missingCharitySettings = (
   config: CharityConfig,
   provider: CharityProviderName,

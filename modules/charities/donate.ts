@@ -1,12 +1,11 @@
 import { insertDonations } from "./donationBatches.sql.ts";
-import { listDonationsOf } from "./donations.sql.ts";
 import { readDonationTotals } from "./donationTotals.sql.ts";
 import { accountModeOf } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import { completeOutcomes, countBack, isAccepted, requireAll } from "../records/batches.rules.ts";
 import type { ConfirmedCharity } from "./charities.rules.ts";
-import type { ConfirmedDonation, Donation, DonationRequest } from "./donations.rules.ts";
+import type { ConfirmedDonation, DonationRequest } from "./donations.rules.ts";
 import { createEvent } from "../events/recordEvent.ts";
 import type { BillingContext } from "../billing/context.ts";
 import type { Context } from "../../runtime/context.ts";
@@ -15,13 +14,13 @@ import type { CharityOutcomes } from "./confirmCharity.ts";
 import type { CharityContext } from "./context.ts";
 import { readDonor } from "./donationSubscriptions.sql.ts";
 import type { Donor } from "./donationSubscriptions.sql.ts";
-import { donationCreated } from "./presentDonation.rules.ts";
+import { donationCreated } from "./donations.rules.ts";
+import type { WrittenDonation } from "./readDonations.ts";
 import { findSubscriptionRefusal } from "./subscribeToDonations.ts";
 import { newId } from "../../runtime/newId.ts";
 
 export type DonationContext = CharityContext & BillingContext;
 
-/** Returns the record of a donation whose charity is confirmed. */
 const createDonation = (
   id: string,
   { amountCents, charityName, idempotencyKey, attribution, metadata }: DonationRequest,
@@ -41,17 +40,13 @@ const createDonation = (
   refunded: false,
 });
 
-/** A requested donation, and the id that it gets. */
 type Item = { readonly id: string; readonly request: DonationRequest };
 
 /** An accepted item. One without a charity repeats the idempotency key of an earlier donation. */
 type Decision = Item & { readonly charity: ConfirmedCharity | null };
 
-export type Donated = {
-  readonly idempotencyKey: string | null;
-  /** Null for a replay, because a batch may have a thousand of them: `readDonated` reads a few at a time. */
-  readonly donation: Donation | null;
-  /** The owner's donations after this one. */
+/** Of a replay only the key is known. */
+export type Donated = WrittenDonation & {
   readonly totalDonations: number;
   readonly replayed: boolean;
 };
@@ -139,7 +134,8 @@ const write = async (
     ({ id, request: { idempotencyKey } }, totalDonations): Donated => {
       // A concurrent call may have been first with the key.
       const donation = recorded.get(id) ?? null;
-      return { idempotencyKey, donation, totalDonations, replayed: donation === null };
+      const named = donation ? { id } : { key: idempotencyKey ?? "" };
+      return { named, donation, totalDonations, replayed: donation === null };
     },
   );
 };
@@ -178,25 +174,4 @@ export const donate = async (
   }
   const written = await write(context, owner, outcomes.filter(isAccepted));
   return completeOutcomes<Decision, Donated>(outcomes, written);
-};
-
-/** Completes results with the donations of those that are replays. */
-export const readDonated = async (
-  { db }: Pick<DonationContext, "db">,
-  caller: AccountMode,
-  done: readonly Donated[],
-): Promise<readonly (Donated & { readonly donation: Donation })[]> => {
-  const keys = done.flatMap(({ donation, idempotencyKey }) =>
-    donation === null ? (idempotencyKey ?? []) : [],
-  );
-  const originals =
-    keys.length === 0 ? [] : await listDonationsOf(db, accountModeOf(caller), { keys });
-  const byKey = new Map(originals.map((original) => [original.idempotencyKey, original]));
-  return done.map((result) => {
-    const donation = result.donation ?? byKey.get(result.idempotencyKey);
-    if (!donation) {
-      throw new Error("An item was not recorded, and its idempotency key is unknown.");
-    }
-    return { ...result, donation };
-  });
 };

@@ -10,7 +10,7 @@ import { modeColumn } from "../records/columns.sql.ts";
 import { columnsOf, nothing, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { eventInserts } from "../events/events.sql.ts";
 import type { NewEvent } from "../events/events.sql.ts";
-import { donationCore } from "./donations.sql.ts";
+import { donationRow } from "./donations.sql.ts";
 import { totalAdditions, totalSubtractions } from "./donationTotals.sql.ts";
 
 const insertedRow = z.strictObject({ ids: z.array(z.uuid()), count: safeInteger.nullable() });
@@ -65,9 +65,15 @@ export const insertDonations = async (
   }
 };
 
-const lockedRow = donationCore.extend({ accountId: z.uuid(), mode: modeColumn });
+const lockedColumns = donationRow
+  .omit({ metadata: true })
+  .extend({ accountId: z.uuid(), mode: modeColumn });
+const lockedRow = lockedColumns.extend({ metadata: donationRow.shape.metadata.nullable() });
 
-/** A donation that is locked. */
+/** Of more donations the metadata are not read, because each may have 64 KiB of them. */
+const MAXIMUM_WHOLE = 10;
+
+/** A donation that is locked. The metadata are null if many are locked together. */
 export type LockedDonation = Readonly<z.output<typeof lockedRow>>;
 
 /**
@@ -82,7 +88,7 @@ export const lockDonations = async (
 ): Promise<ReadonlyMap<string, LockedDonation>> => {
   const named = ids.map((id) => Object.assign({ id }, owner));
   const rows = await transaction.any(sql.prepared("lock_donations", lockedRow)`
-    SELECT ${columnsOf("donation", lockedRow)}
+    SELECT ${columnsOf("donation", lockedColumns)}, CASE WHEN ${ids.length <= MAXIMUM_WHOLE} THEN donation.metadata END AS metadata
     FROM donation
     WHERE donation.id = ANY(ARRAY(SELECT id FROM (${namedIds("donation", named)}) AS found))
     ORDER BY donation.id
@@ -132,7 +138,6 @@ export const claimRefundKeys = async (
 
 const countRow = z.strictObject({ count: safeInteger });
 
-/** The refund of a locked donation. */
 export type NewDonationRefund = {
   readonly donation: { readonly id: string };
   readonly request: {
@@ -143,8 +148,7 @@ export type NewDonationRefund = {
 };
 
 /**
- * Inserts refunds of an owner's locked donations with their events, marks the donations as refunded, and subtracts them from
- * the totals, in one statement.
+ * Inserts refunds of an owner's locked donations with their events, and changes the donations and the totals.
  * @returns how many donations of the owner are not refunded then
  */
 export const insertDonationRefunds = async (

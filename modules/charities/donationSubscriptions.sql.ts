@@ -16,7 +16,6 @@ const donorRow = accountRow.extend({
   hasEnded: z.boolean(),
   /** Those of the given idempotency keys that donations have. */
   knownKeys: z.array(z.string()),
-  /** The donations that are not refunded, and their sum. */
   count: safeInteger,
   totalCents: safeInteger,
 });

@@ -6,7 +6,6 @@ import { safeInteger, sql } from "../../db/sql.ts";
 
 const totalsRow = z.strictObject({ count: safeInteger, amountCents: safeInteger });
 
-/** Returns how many of an owner's donations are not refunded, and their sum. */
 export const readDonationTotals = async (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,
@@ -15,10 +14,7 @@ export const readDonationTotals = async (
     SELECT count, amount_cents AS "amountCents" FROM donor WHERE account_id = ${accountId} AND mode = ${mode}
   `)) ?? { count: 0, amountCents: 0 };
 
-/**
- * Defines the query `new_donor`, which adds donations to the totals of their owners, and has the totals after it.
- * @param donations a table of them
- */
+/** Defines the query `new_donor`, which adds a table of donations to the totals of their owners, and has those after it. */
 export const totalAdditions = (donations: FragmentSqlToken): FragmentSqlToken => sql.fragment`
     new_donor AS (
       INSERT INTO donor (account_id, mode, count, amount_cents)

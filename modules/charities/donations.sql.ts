@@ -27,7 +27,7 @@ export const donationCore = z.strictObject({
   refunded: z.boolean(),
 });
 
-const donationRow = donationCore.extend({
+export const donationRow = donationCore.extend({
   charityProvider: z.enum(CHARITY_PROVIDERS),
   idempotencyKey: z.string().nullable(),
   attribution: z.string(),
@@ -48,27 +48,25 @@ export const findOwnDonation = (
     WHERE ${ownedWithId("donation", owner, id)}
   `);
 
-const conditions = (owner: AccountMode, filter: DonationFilter): ListSqlToken =>
+const conditions = (
+  owner: AccountMode,
+  { attribution, metadataKey, metadataValue, ...range }: DonationFilter,
+): ListSqlToken =>
   sql.join(
     [
       ownedBy("donation", owner),
-      ...(filter.attribution === undefined
+      attribution === undefined ? [] : attributionCondition("donation", attribution),
+      metadataKey === undefined ? [] : sql.fragment`donation.metadata ? ${metadataKey}`,
+      metadataKey === undefined || metadataValue === undefined
         ? []
-        : [attributionCondition("donation", filter.attribution)]),
-      ...(filter.metadataKey === undefined
-        ? []
-        : [sql.fragment`donation.metadata ? ${filter.metadataKey}`]),
-      ...(filter.metadataKey === undefined || filter.metadataValue === undefined
-        ? []
-        : [sql.fragment`donation.metadata ->> ${filter.metadataKey} = ${filter.metadataValue}`]),
-      ...inRange(sql.identifier(["donation", "created_at"]), filter),
-    ],
+        : sql.fragment`donation.metadata ->> ${metadataKey} = ${metadataValue}`,
+      inRange(sql.identifier(["donation", "created_at"]), range),
+    ].flat(),
     sql.fragment` AND `,
   );
 
 const listedRow = donationRow.extend({ position: z.string() });
 
-/** A donation of a list. */
 export type ListedDonation = Readonly<z.output<typeof listedRow>>;
 
 /** Lists an owner's donations, newest first, including refunded ones. */
@@ -116,7 +114,6 @@ export const countDonations = (
 
 const detailsRow = donationRow.extend({ accountId: z.uuid(), mode: modeColumn });
 
-/** Returns a donation of any owner. */
 export const findDonationDetails = (
   db: CommonQueryMethods,
   id: string,
@@ -131,7 +128,7 @@ export const findDonationDetails = (
 export const listDonationsOf = (
   db: CommonQueryMethods,
   owner: AccountMode,
-  { ids = [], keys = [] }: { readonly ids?: readonly string[]; readonly keys?: readonly string[] },
+  { ids, keys }: { readonly ids: readonly string[]; readonly keys: readonly string[] },
 ): Promise<readonly Donation[]> =>
   db.any(sql.prepared("list_donations_of", donationRow)`
     SELECT ${donationColumns}

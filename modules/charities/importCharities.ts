@@ -1,4 +1,4 @@
-import { markUnlisted, upsertCharities } from "./charityImports.sql.ts";
+import { markUnlisted, upsertCharities } from "./catalogue.sql.ts";
 import { masterFileReader } from "./businessMasterFile.rules.ts";
 import type { MasterFileRecord, ReadMasterFileLine } from "./businessMasterFile.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
@@ -17,11 +17,9 @@ export type ImportedFile = {
 };
 
 export type CharityImport = {
-  /** Records of the file. */
   readonly read: number;
   /** Those that have changed the catalogue. It has the others already, or from a newer extract. */
   readonly written: number;
-  /** Malformed lines, which were skipped. */
   readonly bad: number;
 };
 
@@ -83,7 +81,6 @@ export const importCharities = async (
 /**
  * Marks the charities that an extract lacks as not eligible for donations, until a later one lists them again.
  * @param extractedOn the date of the extract, whose files have all been imported
- * @returns their number
  */
 export const removeUnlisted = (
   { db, clock, actor }: OperatorContext,

@@ -34,7 +34,7 @@ export type CharityProvider = {
    */
   readonly findKnown: (ids: CharityIds) => Promise<Charity | null | undefined>;
   /** Remembers a charity that another process has found. */
-  readonly remember: (ids: CharityIds, charity: Charity) => void;
+  readonly remember?: (ids: CharityIds, charity: Charity) => void;
 };
 
 /** A provider did not respond, or its response was unusable. The message is for the operator. */

@@ -1,37 +1,32 @@
 import { claimRefundKeys, insertDonationRefunds, lockDonations } from "./donationBatches.sql.ts";
 import type { LockedDonation, NewDonationRefund } from "./donationBatches.sql.ts";
-import { listDonationsOf } from "./donations.sql.ts";
 import { readDonationTotals } from "./donationTotals.sql.ts";
-import { accountModeOf } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import { completeOutcomes, countBack, isAccepted, requireAll } from "../records/batches.rules.ts";
-import type { Donation } from "./donations.rules.ts";
+import type { WrittenDonation } from "./readDonations.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { createEvent } from "../events/recordEvent.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { Context } from "../../runtime/context.ts";
-import { donationRefunded } from "./presentDonation.rules.ts";
+import { donationRefunded } from "./donations.rules.ts";
 
 export type DonationRefundRequest = NewDonationRefund["request"] & { readonly id: string };
 
-export type RefundedDonation = {
-  readonly donationId: string;
+/** Of many, only the ids of the donations are known. */
+export type RefundedDonation = WrittenDonation & {
   /** Donations that are not refunded, after this refund. */
   readonly totalDonations: number;
-  /** Whether an earlier call or item made the refund. */
   readonly replayed: boolean;
 };
 
-/** A refund that is decided. */
 type Decision = {
   readonly request: DonationRefundRequest;
   readonly donation: LockedDonation;
   readonly replayed: boolean;
 };
 
-/** Decides the refunds in their order, as if each were a call of its own. */
 const decideAll = (
   requests: readonly DonationRefundRequest[],
   donations: ReadonlyMap<string, LockedDonation>,
@@ -116,29 +111,12 @@ export const refundDonations = async (
       count,
       ({ replayed }) => (replayed ? 0 : -1),
       ({ donation, replayed }, totalDonations): RefundedDonation => ({
-        donationId: donation.id,
+        named: { id: donation.id },
+        donation: donation.metadata && { ...donation, metadata: donation.metadata, refunded: true },
         totalDonations,
         replayed,
       }),
     );
     return completeOutcomes<DonationRefundRequest, RefundedDonation>(items, results);
-  });
-};
-
-/** Returns results with their donations. */
-export const readRefunded = async (
-  { db }: Pick<Context, "db">,
-  caller: AccountMode,
-  done: readonly RefundedDonation[],
-): Promise<readonly (RefundedDonation & { readonly donation: Donation })[]> => {
-  const ids = done.map(({ donationId }) => donationId);
-  const donations = await listDonationsOf(db, accountModeOf(caller), { ids });
-  const byId = new Map(donations.map((donation) => [donation.id, donation]));
-  return done.map((result) => {
-    const donation = byId.get(result.donationId);
-    if (!donation) {
-      throw new Error(`Donation ${result.donationId} was deleted in the meantime.`);
-    }
-    return { ...result, donation };
   });
 };

@@ -1,10 +1,102 @@
-import { findBalanceEntryByReference } from "./balances.sql.ts";
-import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { formatCents } from "../records/money.rules.ts";
-import { defaultTopUpReference } from "./stores.rules.ts";
-import { recordAction } from "../accounts/recordAction.ts";
+import type { DatabaseTransactionConnection } from "slonik";
+import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
-import { changeLockedBalance, lockBalance } from "./lockBalance.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+import { recordEvent } from "../events/recordEvent.ts";
+import { formatCents } from "../records/money.rules.ts";
+import { findBalanceEntryByReference } from "./balances.sql.ts";
+import { addToBalance, becomesLow, defaultTopUpReference } from "./stores.rules.ts";
+import { lockBalances, updateStore } from "./stores.sql.ts";
+import type { Store } from "./stores.sql.ts";
+import type { StoreLedger } from "./storeWrites.rules.ts";
+import { recordStoreWrites } from "./storeWrites.sql.ts";
+import type { NewBalanceEntry } from "./storeWrites.sql.ts";
+
+/**
+ * Locks a store's balance until the transaction ends.
+ * @throws DomainError record_not_found
+ */
+export const lockBalance = async (
+  transaction: DatabaseTransactionConnection,
+  storeId: string,
+): Promise<Store> => {
+  const [store] = await lockBalances(transaction, [storeId]);
+  if (!store) {
+    throw new DomainError("record_not_found", `store ${storeId} not found`);
+  }
+  return store;
+};
+
+/** Test keys spend nothing. */
+const MODE = "live";
+
+/** Records `balance.low` if a change of a store's balance or of its threshold makes the balance low. */
+export const reportLowBalance = async (
+  transaction: DatabaseTransactionConnection,
+  before: Store,
+  change: Partial<Pick<Store, "balanceCents" | "lowBalanceCents">>,
+  now: Date,
+): Promise<void> => {
+  const after = { ...before, ...change };
+  if (becomesLow(before, after)) {
+    await recordEvent(transaction, { accountId: after.id, mode: MODE }, now, {
+      type: "balance.low",
+      data: {
+        shop_domain: after.domain,
+        balance_cents: after.balanceCents,
+        currency: "USD",
+        threshold_cents: after.lowBalanceCents,
+      },
+    });
+  }
+};
+
+/**
+ * Adds an operator's entry to the ledger of a store whose balance is locked, and returns the balance after it.
+ * @throws DomainError request_invalid if the store cannot have this balance
+ */
+export const changeLockedBalance = async (
+  transaction: DatabaseTransactionConnection,
+  store: Store,
+  entry: Omit<NewBalanceEntry, "accountId" | "balanceCents">,
+  now: Date,
+): Promise<number> => {
+  const balanceCents = addToBalance(store, entry.amountCents);
+  await recordStoreWrites(transaction, [{ ...entry, accountId: store.id, balanceCents }]);
+  await reportLowBalance(transaction, store, { balanceCents }, now);
+  return balanceCents;
+};
+
+/**
+ * Records the events of decided writes of stores whose balances are locked. Of the writes that a balance does not cover, the
+ * first since it last rose is reported.
+ * @param ledger what the writes leave
+ */
+export const reportDecisions = async (
+  transaction: DatabaseTransactionConnection,
+  stores: readonly Store[],
+  { balances, refusals }: StoreLedger,
+  now: Date,
+): Promise<void> => {
+  for (const store of stores) {
+    const { id, domain, isDepleted } = store;
+    const { balanceCents } = balances.get(id) ?? store;
+    await reportLowBalance(transaction, store, { balanceCents }, now);
+    const refusal = refusals.get(id);
+    if (refusal && !isDepleted) {
+      await updateStore(transaction, id, { depletedAt: now });
+      await recordEvent(transaction, { accountId: id, mode: MODE }, now, {
+        type: "balance.depleted",
+        data: {
+          shop_domain: domain,
+          balance_cents: refusal.balanceCents,
+          currency: "USD",
+          needed_cents: Math.min(Number(refusal.neededCents), Number.MAX_SAFE_INTEGER),
+        },
+      });
+    }
+  }
+};
 
 const ACTIONS = { topup: "store.topup", adjustment: "store.adjust" } as const;
 
@@ -22,7 +114,6 @@ export type OperatorEntry = {
 export type ChangedBalance = {
   readonly balanceCents: number;
   readonly reference: string | null;
-  /** Whether the reference was recorded before, so that nothing was added. */
   readonly replayed: boolean;
 };
 

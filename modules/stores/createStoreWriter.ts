@@ -6,29 +6,21 @@ import { GroupCommit, LOCKED } from "../../db/batching/groupCommit.ts";
 import type { BatchObserver } from "../../db/batching/groupCommit.ts";
 import type { Context } from "../../runtime/context.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
-import { lockBalance, reportDecisions } from "./lockBalance.ts";
+import { lockBalance, reportDecisions } from "./changeBalance.ts";
 import { refundFromStores } from "./refundFromStores.ts";
 import type { StoreResult } from "./refundFromStores.ts";
+import { getStore } from "./manageStores.ts";
 import { selectReady } from "./storeRefunds.rules.ts";
+import { findDisabled } from "./stores.rules.ts";
 import { isLockTimeout, limitLockWait, lockBalances } from "./stores.sql.ts";
 import type { Store } from "./stores.sql.ts";
 import { decideStoreWrite, isRefund } from "./storeWrites.rules.ts";
-import type { AnyStoreWrite, StoreLedger, StoreResponse } from "./storeWrites.rules.ts";
-import { readResponses, recordStoreWrites } from "./storeWrites.sql.ts";
+import type { AnyStoreWrite, StoreLedger, StoreResponse, StoreWrite } from "./storeWrites.rules.ts";
+import { findEarlierResponse, readResponses, recordStoreWrites } from "./storeWrites.sql.ts";
 
-export type StoreWriter = {
-  /**
-   * Records a registration or a donation, and pays for it from the balance; or refunds units or donations.
-   * @throws DomainError feature_disabled, balance_insufficient, queue_full if another write takes too long, daily_limit_reached, or request_invalid if the
-   *   idempotency key was used for another request, the units exceed a limit of the store, or less can be refunded
-   */
-  readonly write: (write: AnyStoreWrite) => Promise<StoreResponse>;
-  /** Resolves when every waiting write is done. */
-  readonly drain: () => Promise<void>;
-  readonly queueLength: () => number;
+export type StoreContext = Context & {
+  readonly storeWriter: ReturnType<typeof createStoreWriter>;
 };
-
-export type StoreContext = Context & { readonly storeWriter: StoreWriter };
 
 type Entry = AnyStoreWrite & { readonly submittedAtMs: number };
 
@@ -118,7 +110,7 @@ export const createStoreWriter = ({
   ...context
 }: Context & {
   readonly observeBatch?: BatchObserver;
-}): StoreWriter => {
+}) => {
   const writeBatch = async (entries: readonly Entry[], options: { readonly isAlone: boolean }) => {
     try {
       return await writeStores(context, entries, options);
@@ -142,7 +134,12 @@ export const createStoreWriter = ({
     observeBatch,
   });
   return {
-    write: async (write) => {
+    /**
+     * Records a registration or a donation, and pays for it from the balance; or refunds units or donations.
+     * @throws DomainError feature_disabled, balance_insufficient, daily_limit_reached, queue_full if another write takes too long,
+     *   or request_invalid if the key was used for another request, the units exceed a limit, or less can be refunded
+     */
+    write: async (write: AnyStoreWrite): Promise<StoreResponse> => {
       const result = await queue.submit({ ...write, submittedAtMs: performance.now() });
       if (result instanceof DomainError) {
         throw result;
@@ -152,4 +149,28 @@ export const createStoreWriter = ({
     drain: queue.drain,
     queueLength: queue.queueLength,
   };
+};
+
+/**
+ * Does a write that calls another service first. A repetition does not call it, and neither does the write of a disabled
+ * feature.
+ * @throws DomainError as the writer
+ */
+export const writePrepared = async (
+  { db, storeWriter }: StoreContext,
+  write: StoreWrite,
+  prepare: (store: Store) => Promise<AnyStoreWrite>,
+): Promise<StoreResponse> => {
+  const [earlier, store] = await Promise.all([
+    findEarlierResponse(db, write),
+    getStore(db, write.accountId),
+  ]);
+  if (earlier) {
+    return earlier;
+  }
+  const disabled = findDisabled(store, write.operation);
+  if (disabled) {
+    throw disabled;
+  }
+  return storeWriter.write(await prepare(store));
 };

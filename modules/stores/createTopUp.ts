@@ -4,9 +4,9 @@ import { readDeployment } from "../billing/deployment.sql.ts";
 import { askForClient } from "../billing/processor.ts";
 import { MINUTE_MS } from "../../runtime/durations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { writePrepared } from "./createStoreWriter.ts";
 import type { StoreContext } from "./createStoreWriter.ts";
 import type { StoreResponse, StoreWrite } from "./storeWrites.rules.ts";
-import { writePrepared } from "./writePrepared.ts";
 
 /** A payment that a store's merchant wants to make. Null leads to the shop's own page. */
 export type NewTopUp = {
@@ -36,7 +36,6 @@ const stripeKeyOf = (
 /**
  * Creates a payment page for a store's balance. Until it is paid, nothing but the response to a request with a key is
  * stored, so a page whose response is lost, or loses to one with the same key, expires unseen.
- * @param present builds the body of the response
  * @throws DomainError request_invalid for a test key, without Stripe, if Stripe refuses a value, or if the idempotency key
  *   was used for another request
  * @throws UnavailableError if Stripe cannot be used

@@ -6,7 +6,6 @@ import { longText, shortText, textOrNumber } from "../records/fields.rules.ts";
 
 export const customerName = () => textOrNumber();
 export const customerEmail = shortText;
-/** A name, an email address or an id. */
 export const anyCustomer = shortText;
 export const orderId = () => textOrNumber();
 export const notes = longText;
@@ -32,8 +31,6 @@ export type CustomerDetails = {
 export type CustomerFilter = {
   /** A part of the name, in any case. */
   readonly name?: string | undefined;
-  /** The whole name, in any case. */
-  readonly exactName?: string | undefined;
   /** The whole email address, in any case. Different addresses match nothing. */
   readonly emails?: readonly string[] | undefined;
   readonly id?: string | undefined;
@@ -51,8 +48,13 @@ export type ImpactFilter = CustomerFilter & {
   readonly until?: Date | undefined;
 };
 
+/** Selects what a refund takes back. Unlike in the lists, a name must match as a whole, since money is involved. */
+export type RefundFilter = {
+  readonly [Name in "wholeName" | "email" | "id" | "orderId"]?: string | undefined;
+};
+
 /** Returns the names of the conditions that are given. */
-export const conditionsOf = (filter: ImpactFilter): readonly string[] =>
+export const conditionsOf = (filter: ImpactFilter | RefundFilter): readonly string[] =>
   Object.entries(filter).flatMap(([name, value]) => (value === undefined ? [] : [name]));
 
 /** By what a customer's records are found; any of them is enough. */
@@ -96,14 +98,3 @@ export const identifyCustomer = ({
 
 /** No person has as many records in one store. */
 export const MAXIMUM_CUSTOMER_RECORDS = 10_000;
-
-/** Which tree registration a store wants evidence of. All conditions must hold; null is no condition. */
-export type EvidenceSelection = {
-  readonly id: string | null;
-  /** The newest registration before this time. */
-  readonly until: Date | null;
-  /** The public id of the planting order. */
-  readonly projectPublicId: string | null;
-  /** The normalized region of the planting site, in any case. */
-  readonly region: string | null;
-};

@@ -3,7 +3,7 @@ import { anyAccount, isOwn, ownedBy } from "../records/ownedRecords.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
 import { sql, inRange, literals } from "../../db/sql.ts";
 import { normalizeCustomerId } from "./customers.rules.ts";
-import type { ImpactFilter, KnownCustomer } from "./customers.rules.ts";
+import type { ImpactFilter, KnownCustomer, RefundFilter } from "./customers.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
 
 const column = (table: RecordTable, name: string): IdentifierSqlToken =>
@@ -16,21 +16,31 @@ const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/gu, String.
  * Conditions that a record has a customer or an order, each in the form that its index serves.
  */
 
-/** Part of the name. */
 export const hasNameWith = (table: RecordTable, part: string): FragmentSqlToken =>
   sql.fragment`folded_text(${column(table, "customer_name")}) LIKE folded_text(${`%${escapeLike(part.trim())}%`})`;
 
-const hasName = (table: RecordTable, name: string): FragmentSqlToken =>
-  sql.fragment`folded_text(${column(table, "customer_name")}) LIKE folded_text(${escapeLike(name)})`;
+/** A text, or the column of a query that has it. */
+type Text = string | IdentifierSqlToken;
 
-export const hasEmail = (table: RecordTable, email: string): FragmentSqlToken =>
+const hasName = (table: RecordTable, name: Text): FragmentSqlToken =>
+  sql.fragment`folded_text(${column(table, "customer_name")}) = folded_text(${name})`;
+
+export const hasEmail = (table: RecordTable, email: Text): FragmentSqlToken =>
   sql.fragment`text_digest(folded_text(${column(table, "customer_email")})) = text_digest(folded_text(${email}))`;
 
-export const hasCustomerId = (table: RecordTable, id: string): FragmentSqlToken =>
+export const hasCustomerId = (table: RecordTable, id: Text): FragmentSqlToken =>
   sql.fragment`text_digest(trimmed_text(${column(table, "customer_id")})) = text_digest(trimmed_text(${id}))`;
 
-export const hasOrder = (table: RecordTable, orderId: string): FragmentSqlToken =>
+export const hasOrder = (table: RecordTable, orderId: Text): FragmentSqlToken =>
   sql.fragment`order_digest(${column(table, "order_id")}) = order_digest(${orderId})`;
+
+/** The conditions of refunds. */
+export const REFUND_CONDITIONS = {
+  wholeName: hasName,
+  email: hasEmail,
+  id: hasCustomerId,
+  orderId: hasOrder,
+} as const satisfies Record<keyof RefundFilter, object>;
 
 /** Whether a filter finds a few records by an index, however large their store is. */
 const isLookup = ({ emails, id, orderId }: ImpactFilter): boolean =>
@@ -45,9 +55,6 @@ const customerConditions = (
   );
   if (filter.name !== undefined) {
     conditions.push(hasNameWith(table, filter.name));
-  }
-  if (filter.exactName !== undefined) {
-    conditions.push(hasName(table, filter.exactName));
   }
   if (filter.id !== undefined) {
     conditions.push(hasCustomerId(table, filter.id));

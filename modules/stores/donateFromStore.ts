@@ -5,9 +5,9 @@ import type { CharityContext } from "../charities/context.ts";
 import type { CustomerDetails } from "./customers.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { newId } from "../../runtime/newId.ts";
+import { writePrepared } from "./createStoreWriter.ts";
 import type { StoreContext } from "./createStoreWriter.ts";
 import type { StoreResponse, StoreWrite } from "./storeWrites.rules.ts";
-import { writePrepared } from "./writePrepared.ts";
 
 /**
  * Records a store's donation once its charity is confirmed, and pays for it from the balance.

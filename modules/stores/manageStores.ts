@@ -13,7 +13,7 @@ import type { OperatorContext } from "../accounts/context.ts";
 import { setAccountLimit } from "../accounts/accountLimits.sql.ts";
 import type { NewLimit } from "../accounts/limits.rules.ts";
 import type { CharityProviderName } from "../accounts/accounts.rules.ts";
-import { lockBalance, reportLowBalance } from "./lockBalance.ts";
+import { lockBalance, reportLowBalance } from "./changeBalance.ts";
 
 /** @throws DomainError record_not_found */
 export const getStore = async (db: CommonQueryMethods, id: string): Promise<Store> => {
@@ -73,11 +73,7 @@ export type StoreUpdate = StoreSettings & {
   readonly limit?: NewLimit | undefined;
 };
 
-/**
- * Changes the settings and the limit of a store, all or none.
- * @throws DomainError record_not_found for an unknown store or organization, request_invalid if another store has the
- *   user id
- */
+/** @throws DomainError record_not_found for an unknown store or organization, request_invalid for a user id that is taken */
 export const updateStore = (
   { db, clock, actor }: OperatorContext,
   id: string,

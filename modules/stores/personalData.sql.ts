@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToke
 import { z } from "zod";
 import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import type { CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
-import { safeInteger, afterLookup, sql, literals } from "../../db/sql.ts";
+import { afterLookup, assignments, literals, safeInteger, sql } from "../../db/sql.ts";
 import { newerThan } from "../records/listPositions.sql.ts";
 import { hasOnlyName, isOfCustomer, ofStore } from "./customers.sql.ts";
 import { anyAccount, ownedBy } from "../records/ownedRecords.sql.ts";
@@ -76,10 +76,8 @@ export const listUnsharedEmails = (
   `);
 };
 
-/** How many records one statement blanks. */
 const PAGE_RECORDS = 500;
 
-/** Records of a table to blank. */
 type Selection = {
   readonly table: RecordTable;
   /** The condition of the page that follows a time. No two records of a store have the same one. */
@@ -125,13 +123,6 @@ export const PERSONAL_COLUMNS: Readonly<Record<RecordTable, readonly string[]>> 
   donation: ["customer_name", "customer_email", "customer_id", "order_id"],
 };
 
-const withoutCustomer = (table: RecordTable): FragmentSqlToken =>
-  sql.fragment`${sql.join(
-    PERSONAL_COLUMNS[table].map((column) => sql.fragment`${sql.identifier([column])} = NULL`),
-    sql.fragment`, `,
-  )}`;
-
-/** The condition that a record has personal data. */
 export const namesCustomer = (table: RecordTable, alias: string = table): FragmentSqlToken =>
   sql.fragment`(${sql.join(
     PERSONAL_COLUMNS[table].map(
@@ -140,7 +131,6 @@ export const namesCustomer = (table: RecordTable, alias: string = table): Fragme
     sql.fragment` OR `,
   )})`;
 
-/** Where the refunds of records are. */
 export const REFUNDS = {
   registration: { table: "refund", record: "registration_id" },
   donation: { table: "donation_refund", record: "donation_id" },
@@ -182,7 +172,7 @@ export const blankPage = (
     ),
     blanked AS (
       UPDATE ${record}
-      SET ${withoutCustomer(table)}
+      SET ${assignments(Object.fromEntries(PERSONAL_COLUMNS[table].map((name) => [name, null])))}
       FROM chosen
       WHERE ${record}.id = chosen.id AND ${namesCustomer(table)}
       RETURNING ${record}.id

@@ -9,10 +9,7 @@ import type { CustomerFilter } from "./customers.rules.ts";
 import { projectGenericCo2Kg } from "../planting/impactFactors.rules.ts";
 import type { Context } from "../../runtime/context.ts";
 
-/**
- * Returns a store's lifetime totals from its counters, or a customer's from the customer's records, as clients see them.
- * Reversed units and refunded donations are not counted.
- */
+/** Returns a store's lifetime totals, or a customer's, as clients see them, without what was refunded. */
 export const readStoreImpact = async (
   {
     db,

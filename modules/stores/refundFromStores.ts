@@ -1,9 +1,9 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import type { OperatorContext } from "../accounts/context.ts";
 import { insertDonationRefunds } from "../charities/donationBatches.sql.ts";
-import { donationRefunded } from "../charities/presentDonation.rules.ts";
+import { donationRefunded } from "../charities/donations.rules.ts";
 import { createEvent } from "../events/recordEvent.ts";
-import { asRejection, resultOfOne } from "../records/batches.rules.ts";
+import { asRejection, outcomeOf, resultOfOne } from "../records/batches.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import type { Kind, Owner } from "../records/owner.rules.ts";
 import { writeRefunds } from "../registrations/writeRefunds.ts";
@@ -16,14 +16,9 @@ import type {
 import { LOCKED } from "../../db/batching/groupCommit.ts";
 import type { Context, InTransaction } from "../../runtime/context.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { changeLockedBalance, lockBalance } from "./lockBalance.ts";
+import { changeLockedBalance, lockBalance } from "./changeBalance.ts";
 import { listNewestUnits, lockNewestDonations } from "./storeRecords.sql.ts";
-import {
-  MAXIMUM_DONATIONS,
-  MAXIMUM_RECORDS,
-  selectUnits,
-  tooFewLeft,
-} from "./storeRefunds.rules.ts";
+import { MAXIMUM_DONATIONS, selectUnits, tooFewLeft } from "./storeRefunds.rules.ts";
 import { addToBalance } from "./stores.rules.ts";
 import { accept, balanceOf, findReplay, nextTime } from "./storeWrites.rules.ts";
 import type {
@@ -41,25 +36,31 @@ export type StoreResult = Outcome<StoreResponse> | typeof LOCKED;
 type Selected = { readonly entries: readonly RefundEntry[]; readonly amountCents: number };
 
 /**
- * Selects the newest units of a store's registrations.
- * @throws DomainError request_invalid if fewer match, or the balance would be beyond the safe integers
+ * @param records the newest that match
+ * @throws DomainError request_invalid if fewer units match, or the balance would be beyond the safe integers
  */
-const selectNewestUnits = async (
-  transaction: DatabaseTransactionConnection,
-  { accountId, mode, quantity, filter, reason }: StoreRefundWrite,
+const selectNewestUnits = (
+  records: Parameters<typeof selectUnits>[0],
+  { accountId, mode, quantity, reason }: StoreRefundWrite,
   kind: Kind,
   balance: StoreBalance,
   refundedAt: string,
-): Promise<Selected> => {
-  const owner = { accountId, mode, kind };
-  const limit = Math.min(quantity, MAXIMUM_RECORDS);
-  const units = selectUnits(await listNewestUnits(transaction, owner, filter, limit), quantity);
+): Selected => {
+  const units = selectUnits(records, quantity);
   const amountCents = units.reduce(
     (sum, { count, unitPriceCents }) => sum + count * unitPriceCents,
     0,
   );
   addToBalance(balance, amountCents);
-  const common = { ...owner, reason, idempotencyKey: null, window: null, refundedAt };
+  const common = {
+    accountId,
+    mode,
+    kind,
+    reason,
+    idempotencyKey: null,
+    window: null,
+    refundedAt,
+  };
   const entries = units.map(({ id, count }) => Object.assign({ id, count }, common));
   return { entries, amountCents };
 };
@@ -70,15 +71,16 @@ const selectNewestUnits = async (
  */
 const refundNewestDonations = async (
   transaction: DatabaseTransactionConnection,
-  { accountId, mode, quantity, filter, reason }: StoreRefundWrite,
+  write: StoreRefundWrite,
   refundedAt: string,
 ): Promise<Selected> => {
+  const { accountId, mode, quantity, reason } = write;
   if (quantity > MAXIMUM_DONATIONS) {
     throw invalidRequest(
       `quantity: at most ${MAXIMUM_DONATIONS} donations can be reversed in one call`,
     );
   }
-  const found = await lockNewestDonations(transaction, { accountId, mode }, filter, quantity);
+  const found = await lockNewestDonations(transaction, write);
   if (found.length < quantity) {
     throw tooFewLeft(found.length, "donation");
   }
@@ -114,20 +116,28 @@ export const refundFromStores = async (
   const now = clock.now();
   const results = new Map<AnyStoreWrite, StoreResult>();
   const selected = new Map<StoreRefundWrite, Selected>();
+  const unanswered: StoreRefundWrite[] = [];
   for (const write of writes) {
+    const replay = outcomeOf(() => findReplay(write, ledger));
+    if (replay) {
+      results.set(write, replay);
+    } else {
+      unanswered.push(write);
+    }
+  }
+  const units = await listNewestUnits(
+    db,
+    unanswered.filter(({ refunded }) => refunded !== "donation"),
+  );
+  for (const write of unanswered) {
+    const balance = balanceOf(ledger, write);
+    const refundedAt = nextTime(balance, now);
     try {
-      const replay = findReplay(write, ledger);
-      if (replay) {
-        results.set(write, replay);
-      } else {
-        const balance = balanceOf(ledger, write);
-        const refundedAt = nextTime(balance, now);
-        const selection =
-          write.refunded === "donation"
-            ? await refundNewestDonations(db, write, refundedAt)
-            : await selectNewestUnits(db, write, write.refunded, balance, refundedAt);
-        selected.set(write, selection);
-      }
+      const selection =
+        write.refunded === "donation"
+          ? await refundNewestDonations(db, write, refundedAt)
+          : selectNewestUnits(units.get(write) ?? [], write, write.refunded, balance, refundedAt);
+      selected.set(write, selection);
     } catch (error) {
       results.set(write, asRejection(error));
     }

@@ -42,7 +42,6 @@ const registrations = (kind: Kind) =>
       listStoreRecords(db, "registration", { ...owner, kind }, filter, part),
   );
 
-/** The lists of a store, newest first. */
 export const STORE_LISTS = {
   trees: registrations("tree"),
   bottles: registrations("bottle"),

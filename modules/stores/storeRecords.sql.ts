@@ -1,15 +1,22 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type {
+  CommonQueryMethods,
+  DatabaseTransactionConnection,
+  FragmentSqlToken,
+  ListSqlToken,
+} from "slonik";
 import { z } from "zod";
 import { donationCore } from "../charities/donations.sql.ts";
 import { olderThan } from "../records/listPositions.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
-import type { AccountMode, Owner } from "../records/owner.rules.ts";
-import { columnsOf, inMicroseconds, safeInteger, sql } from "../../db/sql.ts";
+import { jsonRows } from "../../db/jsonRows.ts";
+import { columnName, columnsOf, inMicroseconds, safeInteger, sql } from "../../db/sql.ts";
 import { conditionsOf } from "./customers.rules.ts";
 import type { ImpactFilter, KnownCustomer } from "./customers.rules.ts";
-import { isFiltered, isOfCustomer } from "./customers.sql.ts";
+import { isFiltered, isOfCustomer, REFUND_CONDITIONS } from "./customers.sql.ts";
 import { REFUNDS } from "./personalData.sql.ts";
 import { donationRecordJson, impactRecordJson } from "./storeRecords.rules.ts";
+import { MAXIMUM_RECORDS } from "./storeRefunds.rules.ts";
+import type { StoreRefundWrite } from "./storeWrites.rules.ts";
 
 const customerJson = sql.fragment`
   'customer_name', coalesce(customer_name, ''),
@@ -44,7 +51,6 @@ const RECORD_JSON: Readonly<Record<RecordTable, FragmentSqlToken>> = {
   `,
 };
 
-/** The schemas of `RECORD_JSON`. */
 const SCHEMAS = { registration: impactRecordJson, donation: donationRecordJson } as const;
 
 const jsonRow = z.strictObject({ record: z.unknown() });
@@ -93,42 +99,102 @@ export const sumStoreRecords = (
   `);
 };
 
-const newestRow = z.strictObject({
+type Selection = Pick<StoreRefundWrite, "accountId" | "mode" | "refunded" | "quantity" | "filter">;
+
+const SELECTION = {
+  accountId: "uuid",
+  mode: "text",
+  refunded: "text",
+  quantity: "int8",
+  wholeName: "text",
+  email: "text",
+  id: "text",
+  orderId: "text",
+} as const;
+
+const given = (property: keyof typeof SELECTION) => sql.identifier(["given", columnName(property)]);
+
+/**
+ * The newest records that each of the refunds selects.
+ * @param selections with the same conditions, which determine the text of the query
+ * @param columns among them `createdAt` and `id`
+ * @param isLeft the condition that something is left to refund
+ */
+const newestOf = (
+  table: RecordTable,
+  selections: readonly Selection[],
+  columns: ListSqlToken | FragmentSqlToken,
+  isLeft: FragmentSqlToken,
+  lock = sql.fragment``,
+): FragmentSqlToken => {
+  const names = new Set(selections.flatMap(({ filter }) => conditionsOf(filter)));
+  const conditions = (["wholeName", "email", "id", "orderId"] as const)
+    .filter((name) => names.has(name))
+    .map((name) => REFUND_CONDITIONS[name](table, given(name)));
+  const isOfKind =
+    table === "registration" ? sql.fragment`kind = ${given("refunded")}` : sql.fragment`true`;
+  const rows = selections.map(({ filter, ...selection }) => ({ ...selection, ...filter }));
+  return sql.fragment`
+    SELECT given.place, newest.*
+    FROM (${jsonRows(SELECTION, rows)}) AS given
+    CROSS JOIN LATERAL (
+      SELECT ${columns}
+      FROM ${sql.identifier([table])}
+      WHERE account_id = given.account_id AND mode = given.mode AND ${isOfKind}
+        AND ${sql.join([isLeft, ...conditions], sql.fragment` AND `)}
+      ${newestFirst}
+      LIMIT least(given.quantity, ${MAXIMUM_RECORDS})
+      ${lock}
+    ) AS newest
+    ORDER BY given.place, newest."createdAt" DESC, newest.id DESC
+  `;
+};
+
+const unitsRow = z.strictObject({
+  place: safeInteger,
   id: z.uuid(),
   count: safeInteger,
   unitPriceCents: safeInteger,
+  createdAt: z.date(),
 });
 
-/** Lists the newest registrations that a store has paid for, with the units that they have left and the price of each. */
-export const listNewestUnits = (
+/**
+ * Lists the newest registrations that stores have paid for and refunds select, with the units that they have left and the
+ * price of each. Refunds with the same conditions share a statement.
+ */
+export const listNewestUnits = async <Selected extends Selection>(
   db: CommonQueryMethods,
-  owner: Owner,
-  filter: ImpactFilter,
-  limit: number,
-): Promise<readonly Readonly<z.output<typeof newestRow>>[]> =>
-  // The conditions determine the text of the statement.
-  db.any(sql.prepared(`list_newest_units_${conditionsOf(filter).join("_")}`, newestRow)`
-    SELECT id, count - refunded_count AS count, unit_price_cents AS "unitPriceCents"
-    FROM registration
-    WHERE ${isFiltered("registration", owner, filter)} AND unit_price_cents IS NOT NULL AND refunded_count < count
-    ${newestFirst}
-    LIMIT ${limit}
-  `);
+  selections: readonly Selected[],
+): Promise<ReadonlyMap<Selected, readonly Readonly<z.output<typeof unitsRow>>[]>> => {
+  const groups = Map.groupBy(selections, ({ filter }) => conditionsOf(filter).join("_"));
+  const found = await Promise.all(
+    Array.from(groups, async ([conditions, group]) => {
+      const rows = await db.any(sql.prepared(`list_newest_units_${conditions}`, unitsRow)`
+      ${newestOf(
+        "registration",
+        group,
+        sql.fragment`
+          id, count - refunded_count AS count, unit_price_cents AS "unitPriceCents", created_at AS "createdAt"
+        `,
+        sql.fragment`unit_price_cents IS NOT NULL AND refunded_count < count`,
+      )}
+    `);
+      const byPlace = Map.groupBy(rows, ({ place }) => place);
+      return group.map((selection, index) => [selection, byPlace.get(index + 1) ?? []] as const);
+    }),
+  );
+  return new Map(found.flat());
+};
 
-/** Locks the newest donations that are not refunded, until the transaction ends. */
+const lockedRow = donationCore.extend({ place: safeInteger });
+
+/** Locks the newest donations that a refund selects, until the transaction ends. */
 export const lockNewestDonations = (
   transaction: DatabaseTransactionConnection,
-  owner: AccountMode,
-  filter: ImpactFilter,
-  limit: number,
+  selection: Selection,
 ): Promise<readonly Readonly<z.output<typeof donationCore>>[]> =>
-  transaction.any(sql.type(donationCore)`
-    SELECT ${columnsOf("donation", donationCore)}
-    FROM donation
-    WHERE ${isFiltered("donation", owner, filter)} AND NOT refunded
-    ${newestFirst}
-    LIMIT ${limit}
-    FOR UPDATE
+  transaction.any(sql.type(lockedRow)`
+    ${newestOf("donation", [selection], columnsOf("donation", donationCore), sql.fragment`NOT refunded`, sql.fragment`FOR UPDATE`)}
   `);
 
 /** What an export adds to a record of a list, besides its mode and its refunds. */

@@ -5,7 +5,16 @@ import { shownOrderPublicId } from "../planting/orders.sql.ts";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { AccountMode, Owner } from "../records/owner.rules.ts";
 import { ownedBy, ownedWithId } from "../records/ownedRecords.sql.ts";
-import type { EvidenceSelection } from "./customers.rules.ts";
+
+/** Which tree registration a store wants evidence of. All conditions must hold; null is no condition. */
+export type EvidenceSelection = {
+  readonly id: string | null;
+  /** The newest registration before this time. */
+  readonly until: Date | null;
+  readonly projectPublicId: string | null;
+  /** The normalized region of the planting site, in any case. */
+  readonly region: string | null;
+};
 
 const idRow = z.strictObject({ id: z.uuid() });
 

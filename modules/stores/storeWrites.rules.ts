@@ -5,8 +5,8 @@ import { accountModeKey } from "../records/owner.rules.ts";
 import type { AccountMode, Kind } from "../records/owner.rules.ts";
 import { fromMicroseconds, toMicroseconds } from "../records/timestamps.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import type { CustomerDetails, ImpactFilter } from "./customers.rules.ts";
-import type { Feature, Prices, StoreOperation } from "./stores.rules.ts";
+import type { CustomerDetails, RefundFilter } from "./customers.rules.ts";
+import type { BalanceRefusal, Feature, Prices, StoreOperation } from "./stores.rules.ts";
 import { balanceInsufficient, findDisabled } from "./stores.rules.ts";
 
 /** What every write of a store needs for its idempotency. */
@@ -21,7 +21,6 @@ export type StoreWrite = AccountMode & {
 /** Plants trees, rescues bottles, or donates to a confirmed charity. The kind is also that of its balance entry. */
 type Purchase = StoreWrite &
   CustomerDetails & {
-    /** The id of the record to create. */
     readonly recordId: string;
   } & (
     | {
@@ -45,14 +44,13 @@ export type StoreRefundWrite = StoreWrite & {
   readonly recordId: null;
   readonly refunded: Kind | "donation";
   readonly quantity: number;
-  readonly filter: ImpactFilter;
+  readonly filter: RefundFilter;
   readonly reason: string | null;
 };
 
 /** Creates a page for a payment, of which only the response is stored. */
 type TopUpWrite = StoreWrite & { readonly recordId: null; readonly kind: "topup" };
 
-/** What is written in a store's turn. */
 export type AnyStoreWrite = Purchase | StoreRefundWrite | TopUpWrite;
 
 export const isRefund = (write: AnyStoreWrite): write is StoreRefundWrite => "refunded" in write;
@@ -111,16 +109,12 @@ export type StoreBalance = Readonly<Record<Feature, boolean>> &
 export const nextTime = ({ lastRecordUs }: Pick<StoreBalance, "lastRecordUs">, now: Date): string =>
   fromMicroseconds(Math.max(now.getTime() * 1000, lastRecordUs + 1));
 
-/** A write that the balance did not cover, and the balance at that time. */
-type BalanceRefusal = { readonly neededCents: bigint; readonly balanceCents: number };
-
 export type AcceptedWrite = {
   readonly write: AnyStoreWrite;
   /** What a unit cost, of a purchase. */
   readonly unitPriceCents: number;
   /** What is added to the balance; negative for a write that costs something. */
   readonly amountCents: number;
-  /** After the write. */
   readonly balanceCents: number;
   /** When it is recorded, in microseconds. No other record or refund of the store has this time. */
   readonly createdAt: string;
@@ -136,7 +130,6 @@ export type StoreLedger = {
   readonly limits: Map<string, LimitUse>;
   /** The first of each store, by account id. */
   readonly refusals: Map<string, BalanceRefusal>;
-  /** What is not recorded yet. */
   readonly accepted: AcceptedWrite[];
 };
 
@@ -149,7 +142,6 @@ export const balanceOf = ({ balances }: StoreLedger, { accountId }: StoreWrite):
   return balance;
 };
 
-/** Enters a write into the ledger. */
 export const accept = (
   ledger: StoreLedger,
   { write, ...price }: Pick<AcceptedWrite, "write" | "amountCents" | "unitPriceCents">,

@@ -151,12 +151,10 @@ const balanceUpdates = sql.fragment`
   )
 `;
 
-/** An entry of an operator. */
 export type NewBalanceEntry = {
   readonly accountId: string;
   readonly kind: BalanceEntryKind;
   readonly amountCents: number;
-  /** The balance after the entry. */
   readonly balanceCents: number;
   readonly quantity?: number;
   readonly reference?: string | null;

@@ -5,10 +5,8 @@ import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { longText } from "../records/fields.rules.ts";
 import { centsToDollars, formatCents } from "../records/money.rules.ts";
 
-/** What a store pays for one unit of each kind. */
 export type Prices = Readonly<Record<`${Kind}PriceCents`, number>>;
 
-/** What a store pays until an operator sets its prices. */
 export const DEFAULT_PRICES: Prices = { treePriceCents: 50, bottlePriceCents: 10 };
 
 /** Kinds of writes that an operator can disable for a store. */
@@ -41,7 +39,6 @@ export const findDisabled = (
     : new DomainError("feature_disabled", `${FEATURE_NAMES[feature]} disabled for this store`);
 };
 
-/** What a balance entry records. */
 export const BALANCE_ENTRY_KINDS = ["topup", "adjustment", ...KINDS, "donation", "refund"] as const;
 export type BalanceEntryKind = (typeof BALANCE_ENTRY_KINDS)[number];
 
@@ -80,7 +77,6 @@ export const normalizeDomain = (given: string): string | null => {
   return /^\/*$/u.test(pathname) && /^[a-z0-9.-]{1,253}$/u.test(domain) ? domain : null;
 };
 
-/** A balance and its threshold, in cents. */
 type Level = { readonly balanceCents: number; readonly lowBalanceCents: number };
 
 export const isBalanceLow = ({ balanceCents, lowBalanceCents }: Level): boolean =>
@@ -90,14 +86,11 @@ export const isBalanceLow = ({ balanceCents, lowBalanceCents }: Level): boolean 
 export const becomesLow = (before: Level, after: Level): boolean =>
   !isBalanceLow(before) && isBalanceLow(after);
 
+/** A write that the balance did not cover, and the balance at that time. */
+export type BalanceRefusal = { readonly neededCents: bigint; readonly balanceCents: number };
+
 /** Returns the error of a write that costs too much. It names both amounts, so that the reader knows what to top up. */
-export const balanceInsufficient = ({
-  neededCents,
-  balanceCents,
-}: {
-  readonly neededCents: bigint;
-  readonly balanceCents: number;
-}): DomainError =>
+export const balanceInsufficient = ({ neededCents, balanceCents }: BalanceRefusal): DomainError =>
   new DomainError(
     "balance_insufficient",
     `top-up balance exhausted: ${formatCents(neededCents)} needed, ${formatCents(balanceCents)} left`,

@@ -7,7 +7,6 @@ import { eventually } from "../support/programs.ts";
 import { insertDonationTotals } from "../charities/donations/donationSetup.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
-import { insertTestCharity } from "../stores/storeState.ts";
 import { registrationsIn } from "./contract.ts";
 import { apiDescription } from "./responseChecker.ts";
 import { startStandaloneApi, startApiOf } from "./startStandaloneApi.ts";
@@ -312,9 +311,9 @@ test("donations are exported whole, or as the page that is asked for", async (t)
 });
 
 test("a store's records, donations and ledger are exported whole, or up to a limit", async (t) => {
-  const { db } = t.context;
-  const { url, get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 100_000 } });
-  await insertTestCharity(db, "530196605");
+  const { db, url, get, post, store } = await startStoreApiOf(t, {
+    store: { balanceCents: 100_000 },
+  });
   for (let order = 1; order <= 30; order += 1) {
     await post("/app/api/plant", store.live, { trees: 1, order_id: `#${order}` });
   }

@@ -3,9 +3,8 @@ import { issueKey } from "../../modules/accounts/manageKeys.ts";
 import { impactOf, readJson } from "../cli/runImpact.ts";
 import { untilComplete } from "../events/readEvents.ts";
 import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
-import { insertTestCharity } from "../stores/storeState.ts";
+import { EIN } from "../stores/storeState.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { freshEin } from "../support/factories.ts";
 import { setUpWebhooks, verify } from "../events/webhookScene.ts";
 import { eachKind, idIn, KIND_NAMES } from "./contract.ts";
 import { startApiOf, startStandaloneApi } from "./startStandaloneApi.ts";
@@ -88,8 +87,6 @@ test("a donation and its refund have room for texts, in responses, lists and web
   const { key } = await issueKey(deps, { id: accountId, type: "organization" }, "live");
   const { call } = await startStandaloneApi(t, { db });
   await call("POST", "/charities/subscribe", { key });
-  const ein = freshEin();
-  await insertTestCharity(db, ein);
   const given = {
     amount_cents: 500,
     charity_name: short(),
@@ -98,7 +95,7 @@ test("a donation and its refund have room for texts, in responses, lists and web
     metadata: METADATA,
   };
 
-  const { body } = await call("POST", "/charities/donate", { key, body: { ...given, ein } });
+  const { body } = await call("POST", "/charities/donate", { key, body: { ...given, ein: EIN } });
   t.like(body, { donation_details: [given] });
   const query = new URLSearchParams({ attribution: given.attribution });
   const listed = await call("GET", `/charities/donations?${query.toString()}`, { key });
@@ -122,7 +119,6 @@ test("a donation and its refund have room for texts, in responses, lists and web
 });
 
 test("a store's records have room for texts, are shown as sent, and are found and erased by them", async (t) => {
-  const { db } = t.context;
   const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
   const customer = {
     customer_name: short(),
@@ -143,10 +139,8 @@ test("a store's records have room for texts, are shown as sent, and are found an
     planted.text,
   );
   await post("/app/api/plant", store.live, { trees: 1, customer_name: "Ann" });
-  const ein = freshEin();
-  await insertTestCharity(db, ein);
   const donated = await post("/app/api/charity/donate", store.live, {
-    charity_id: ein,
+    charity_id: EIN,
     amount_dollars: 1,
     ...customer,
   });

@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { EIN, readDonationLedger } from "../charities/donations/donationSetup.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
-import { insertTestCharity, readStoreState } from "../stores/storeState.ts";
+import { readStoreState } from "../stores/storeState.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -16,9 +16,6 @@ import { startStandaloneApi } from "./startStandaloneApi.ts";
  * key, at the same process and at another one.
  */
 const test = testWithDatabase();
-
-const CHARITY = EIN.replace("-", "");
-test.before((t) => insertTestCharity(t.context.db, CHARITY));
 
 type Context = ExecutionContext<DatabaseContext>;
 
@@ -154,7 +151,7 @@ const STORE_WRITES = {
   },
   donation: {
     path: "/app/api/charity/donate",
-    body: { charity_id: CHARITY, amount_dollars: 3 },
+    body: { charity_id: EIN, amount_dollars: 3 },
     commit: "COMMIT",
     change: {
       balance: -600,

@@ -9,7 +9,7 @@ import { eventually, openNamespace, startProgram } from "../support/programs.ts"
 import { addEveryOrgCharity } from "./donations/donationSetup.ts";
 import { startProviderDouble } from "./startProviderDouble.ts";
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 const responseBody = z.looseObject({ total_donations: z.number().optional() });
 
@@ -28,7 +28,7 @@ const startApi = async (
   };
 };
 
-test.serial("the worker validates a remote provider's charity for the API", async (t) => {
+test("the worker validates a remote provider's charity for the API", async (t) => {
   const { db, databaseUrl } = t.context;
   const provider = await startProviderDouble();
   t.teardown(provider.close);
@@ -60,46 +60,43 @@ test.serial("the worker validates a remote provider's charity for the API", asyn
   t.like(recorded, { status: 200, body: { charity_name: "The remote", total_donations: 1 } });
 });
 
-test.serial(
-  "blocked searches fail, and delay neither registrations nor later searches",
-  async (t) => {
-    const { db, databaseUrl } = t.context;
-    const { apiKeyTest: key } = await createTestOrganization(db);
-    const call = await startApi(t, key, {
-      DATABASE_URL: databaseUrl,
-      DATABASE_POOL_SIZE: "2",
-      // The blocked searches are logged as errors.
-      LOG_LEVEL: "silent",
-    });
-    const search = () => call("/charities/search?name=red%20cross");
-    t.like(await search(), { status: 200 });
-    const lock = await lockTable(t, databaseUrl, "charity");
+test("blocked searches fail, and delay neither registrations nor later searches", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { apiKeyTest: key } = await createTestOrganization(db);
+  const call = await startApi(t, key, {
+    DATABASE_URL: databaseUrl,
+    DATABASE_POOL_SIZE: "2",
+    // The blocked searches are logged as errors.
+    LOG_LEVEL: "silent",
+  });
+  const search = () => call("/charities/search?name=red%20cross");
+  t.like(await search(), { status: 200 });
+  const lock = await lockTable(t, databaseUrl, "charity");
 
-    let searchesDone = 0;
-    const searches = Promise.all(
-      Array.from({ length: 15 }, () =>
-        search().finally(() => {
-          searchesDone += 1;
-        }),
-      ),
-    );
-    await eventually(async () => (await lock.countWaiting()) > 0);
-    const registered = await call("/plant/trees", { count: 1 });
+  let searchesDone = 0;
+  const searches = Promise.all(
+    Array.from({ length: 15 }, () =>
+      search().finally(() => {
+        searchesDone += 1;
+      }),
+    ),
+  );
+  await eventually(async () => (await lock.countWaiting()) > 0);
+  const registered = await call("/plant/trees", { count: 1 });
 
-    t.is(registered.status, 200);
-    t.is(searchesDone, 0, "the registration did not wait for the searches to time out");
-    const responses = await searches;
-    const failed = responses.filter(({ status }) => status === 500);
-    const rejected = responses.filter(({ status }) => status === 503);
-    // An account never has the last of the three connections. Its other searches were waiting for these two.
-    t.true(failed.length >= 2);
-    t.true(rejected.length > 0);
-    t.is(failed.length + rejected.length, 15);
-    t.deepEqual(failed[0]?.body, { error: "charity search failed" });
-    t.deepEqual(rejected[0]?.body, {
-      error: "too many requests are waiting, try again",
-    });
-    await lock.release();
-    t.like(await search(), { status: 200 });
-  },
-);
+  t.is(registered.status, 200);
+  t.is(searchesDone, 0, "the registration did not wait for the searches to time out");
+  const responses = await searches;
+  const failed = responses.filter(({ status }) => status === 500);
+  const rejected = responses.filter(({ status }) => status === 503);
+  // An account never has the last of the three connections. Its other searches were waiting for these two.
+  t.true(failed.length >= 2);
+  t.true(rejected.length > 0);
+  t.is(failed.length + rejected.length, 15);
+  t.deepEqual(failed[0]?.body, { error: "charity search failed" });
+  t.deepEqual(rejected[0]?.body, {
+    error: "too many requests are waiting, try again",
+  });
+  await lock.release();
+  t.like(await search(), { status: 200 });
+});

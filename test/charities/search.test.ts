@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { updateAccount } from "../../modules/accounts/accounts.sql.ts";
-import { upsertCharities } from "../../modules/charities/charityImports.sql.ts";
+import { upsertCharities } from "../../modules/charities/catalogue.sql.ts";
 import type { MasterFileRecord } from "../../modules/charities/businessMasterFile.rules.ts";
 import { createCharities } from "../../modules/charities/createCharities.ts";
 import { systemClock } from "../../runtime/clock.ts";

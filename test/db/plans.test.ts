@@ -49,6 +49,7 @@ import {
   listStoreRecords,
   sumStoreRecords,
 } from "../../modules/stores/storeRecords.sql.ts";
+import type { RefundFilter } from "../../modules/stores/customers.rules.ts";
 import { findMatchingTreeId } from "../../modules/stores/storeTrees.sql.ts";
 import { openPageCount } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -188,7 +189,8 @@ const describeLookups = async (
   const [registrationId = ""] = await listRecordIds(db, "registration", importedId, accountId);
   const [donationId = ""] = await listRecordIds(db, "donation", importedId, accountId);
   const keys = [`key-${number}`, "key-3", "key-20001"];
-  const emails = [`${number}@example.com`];
+  const email = `${number}@example.com`;
+  const emails = [email];
   const customer = { ids: [`customer-${number}`], emails, orderIds: [String(number)] };
   const named = { identity: customer, names: NAMES };
   const unnamed = { identity: customer, names: [] };
@@ -229,6 +231,8 @@ const describeLookups = async (
     idempotencyKey: crypto.randomUUID(),
     createdAt: new Date().toISOString(),
   });
+  const toReverse = (filter: RefundFilter) =>
+    ({ ...donor, refunded: "tree", quantity: 20, filter }) as const;
   const anyTree = { id: null, until: null, projectPublicId: null, region: null };
   return {
     "a page": (single) => readPage(single, trees, {}, firstPage),
@@ -271,9 +275,9 @@ const describeLookups = async (
     "a store's, by order": (single) =>
       listStoreRecords(single, "registration", trees, { orderId }, page),
     "the sum of an order": (single) => sumStoreRecords(single, "registration", trees, { orderId }),
-    "the newest to reverse": (single) => listNewestUnits(single, trees, {}, 20),
-    "those of an order to reverse": (single) => listNewestUnits(single, trees, { orderId }, 20),
-    "those of a customer to reverse": (single) => listNewestUnits(single, trees, { emails }, 20),
+    "the newest to reverse": (single) => listNewestUnits(single, [toReverse({})]),
+    "those of an order to reverse": (single) => listNewestUnits(single, [toReverse({ orderId })]),
+    "those of a customer to reverse": (single) => listNewestUnits(single, [toReverse({ email })]),
     "the newest tree": (single) => findMatchingTreeId(single, donor, anyTree),
     "a store's tree": (single) =>
       findMatchingTreeId(single, donor, { ...anyTree, id: registrationId }),

@@ -10,7 +10,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { Run } from "../cli/runImpact.ts";
 import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
-import { insertTestCharity } from "../stores/storeState.ts";
+import { EIN } from "../stores/storeState.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { registrationOf } from "../support/factories.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
@@ -66,8 +66,7 @@ test("concurrent imports of a tree's evidence count the tree once", async (t) =>
 });
 
 test("a reversal that an import waits for makes the line a conflict", async (t) => {
-  const { db } = t.context;
-  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
+  const { db, get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const importLines = (refunded: number) => {
     const line = treeLine({ id: "a", count: 4, refunded_count: refunded, unit_price_cents: 10 });
     return importForStore(t, store.domain, [line]);
@@ -88,8 +87,7 @@ test("a reversal that an import waits for makes the line a conflict", async (t) 
 });
 
 test("a key that a store uses while its import runs is a conflict", async (t) => {
-  const { db } = t.context;
-  const { get, store } = await startStoreApiOf(t);
+  const { db, get, store } = await startStoreApiOf(t);
   const lines = ["a", "b"].map((id) => treeLine({ id, unit_price_cents: 10, idempotency_key: id }));
   await importForStore(t, store.domain, [treeLine({ id: "c", unit_price_cents: 10 })]);
 
@@ -119,8 +117,6 @@ test("a key that an organization uses while its import runs is a conflict", asyn
   t.is((await readTotals(db, entry, systemClock.now())).all, 9 + 1);
 });
 
-const EIN = "530196605";
-
 for (const { operation, body } of [
   // Makes the balance low, so that it is decided under the lock of the balance.
   { operation: "plant", body: { trees: 4 } },
@@ -128,7 +124,6 @@ for (const { operation, body } of [
 ] as const) {
   test(`a ${operation} whose key an import stores meanwhile is replayed`, async (t) => {
     const { db } = t.context;
-    await insertTestCharity(db, EIN);
     const { get, post } = await startStoreApi(t, { db });
     const store = await createTestStore(db, { balanceCents: 1000, lowBalanceCents: 900 });
     const path = operation === "plant" ? "/app/api/plant" : "/app/api/charity/donate";

@@ -59,8 +59,7 @@ test.serial(
 );
 
 test("a store's retry gets the response of the write in flight that reaches the limit", async (t) => {
-  const { db } = t.context;
-  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
+  const { db, post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
   await setLimits(db, store.id, { countPerDay: 5 });
   const headers = { ...store.live, "Idempotency-Key": "order-1" };
   const gate = Promise.withResolvers<null>();

@@ -7,19 +7,16 @@ import { systemClock } from "../../runtime/clock.ts";
 import { changeBalance } from "../../modules/stores/changeBalance.ts";
 import type { OperatorEntry } from "../../modules/stores/changeBalance.ts";
 import { updateStore } from "../../modules/stores/manageStores.ts";
-import { runImpact } from "../cli/runImpact.ts";
+import { impactOf } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
 import { startReceiver } from "../events/startReceiver.ts";
 import { verify, LOOPBACK, createDeliveriesTo, deliveryContext } from "../events/webhookScene.ts";
-import { createTestStore, startStoreApi, startStoreApiOf } from "./startStoreApi.ts";
-import { insertTestCharity } from "./storeState.ts";
+import { createTestStore, startStoreApiOf } from "./startStoreApi.ts";
+import { EIN } from "./storeState.ts";
 
 const test = testWithDatabase();
-
-const EIN = "530196605";
-test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
 
 const eventRow = z.strictObject({
   type: z.string(),
@@ -32,8 +29,7 @@ const setUpBalance = async (
   t: ExecutionContext<DatabaseContext>,
   given: { readonly balanceCents: number; readonly lowBalanceCents: number },
 ) => {
-  const { db } = t.context;
-  const { post, store } = await startStoreApiOf(t, { store: given });
+  const { db, post, store } = await startStoreApiOf(t, { store: given });
   const operator = { db, clock: systemClock, actor: SERVICE };
   const change = (kind: OperatorEntry["kind"], amountCents: number) => {
     const reference = crypto.randomUUID();
@@ -152,10 +148,11 @@ const ENDPOINTS = "/app/api/webhook_endpoints";
 const createdEndpoint = z.looseObject({ id: z.string(), secret: z.string() });
 
 test("a store's server receives its low and its depleted balance and its refunds, signed", async (t) => {
-  const { db } = t.context;
-  const { post, get } = await startStoreApi(t, { db, webhookSettings: LOOPBACK });
+  const { db, post, get, store } = await startStoreApiOf(t, {
+    webhookSettings: LOOPBACK,
+    store: { balanceCents: 100, lowBalanceCents: 100 },
+  });
   const receiver = await startReceiver(t);
-  const store = await createTestStore(db, { balanceCents: 100, lowBalanceCents: 100 });
   const endpoint = await post(ENDPOINTS, store.live, { url: receiver.url, types: ["*"] });
   t.is(endpoint.status, 200);
   const { id, secret } = createdEndpoint.parse(endpoint.body);
@@ -231,9 +228,7 @@ test("a store manages its own endpoints and no others, with its own types and er
   t.is((await get(path, store.live)).status, 404);
 
   const types = ["--types", "usage.failed", "--url", "https://shop.example/hook"];
-  const run = await runImpact(
-    ["webhook", "create", "--mode", "live", "--org", store.id, ...types],
-    { env: { DATABASE_URL: t.context.databaseUrl } },
-  );
+  const create = ["webhook", "create", "--mode", "live", "--org", store.id, ...types];
+  const run = await impactOf(t)(...create);
   t.regex(run.stderr, /types: a store has no events usage\.failed, only balance\.low/u);
 });

@@ -16,6 +16,7 @@ import { createTestContext } from "../api/testContext.ts";
 import type { TestContextOptions } from "../api/testContext.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { serve } from "../support/server.ts";
+import { readStoreState } from "./storeState.ts";
 
 export type TestStore = {
   readonly id: string;
@@ -114,13 +115,14 @@ export const createTestStore = async (
 export const startStoreApiOf = async (
   t: ExecutionContext<Pick<DatabaseContext, "db">>,
   {
-    store,
+    store: given,
     db = t.context.db,
     ...options
   }: Partial<StoreApiOptions> & {
     readonly store?: Parameters<typeof createTestStore>[1];
   } = {},
-): Promise<StoreApi & { readonly store: TestStore }> => {
+) => {
   const api = await startStoreApi(t, { db, ...options });
-  return { ...api, store: await createTestStore(db, store) };
+  const store = await createTestStore(db, given);
+  return { ...api, db, store, state: () => readStoreState(db, store.id) };
 };

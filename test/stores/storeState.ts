@@ -52,11 +52,5 @@ export const readStoreState = (
       (SELECT count(*) FROM idempotency_key WHERE account_id = ${id}) AS responses
   `);
 
-/** Adds a charity to the built-in catalogue. */
-export const insertTestCharity = async (db: DatabasePool, ein: string): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO charity (ein, name, subsection, deductibility)
-    VALUES (${ein}, 'TEST CHARITY', '03', '1')
-    ON CONFLICT DO NOTHING
-  `);
-};
+/** A charity of the catalogue. */
+export const EIN = "530196605";

@@ -26,7 +26,6 @@ export const changeApi: OpenRemoteApi = ({ url, keys: [publicKey = "", secretKey
     },
   }),
   details: nonprofit,
-  findsEins: false,
   searchRequest: (term, page, limit) => ({
     url: `${url}/nonprofits`,
     parameters: {
@@ -41,5 +40,5 @@ export const changeApi: OpenRemoteApi = ({ url, keys: [publicKey = "", secretKey
     .transform(({ nonprofits }) => ({ hits: nonprofits, total: null })),
   hit: nonprofit,
   maximumHits: null,
-  termsOf: (ein) => [ein],
+  einTermsOf: (ein) => [ein],
 });

@@ -18,7 +18,6 @@ const looseText = () =>
         .toWellFormed(),
     );
 
-/** A name or an id, which every charity must have. */
 const requiredText = () => looseText().refine((text) => text !== "", "must not be empty");
 
 /** An HTTP URL; empty if missing or of another scheme. */

@@ -15,11 +15,10 @@ export type RemoteProviderName = Exclude<CharityProviderName, "catalogue">;
 /** What the adapter has to know of a provider's API. */
 export type RemoteApi = {
   readonly name: RemoteProviderName;
-  /** The request for one charity by its id, or by its EIN if `findsEins`. */
+  /** The request for one charity by its id, or by its EIN if there is no `einTermsOf`. */
   readonly detailsRequest: (id: string) => JsonRequest;
   /** Null for a charity that cannot receive donations. */
   readonly details: z.ZodType<Charity | null>;
-  readonly findsEins: boolean;
   /** The request for a page of hits; null if the API has no search without a term. */
   readonly searchRequest: (term: string | null, page: number, limit: number) => JsonRequest | null;
   /** The total is null if the API reports none. */
@@ -31,12 +30,11 @@ export type RemoteApi = {
   /** How many hits a search without pages returns at most; null if it has pages. */
   readonly maximumHits: number | null;
   /** Returns the search terms that may find an EIN. */
-  readonly termsOf: (ein: Ein) => readonly string[];
+  readonly einTermsOf?: (ein: Ein) => readonly string[];
   /** Counts a call against the API's rate limit, if it has one; throws if the limit is reached. */
   readonly takePermit?: (call: CallName) => Promise<void>;
 };
 
-/** Opens the API of a provider for one account. */
 export type OpenRemoteApi = (options: {
   readonly url: string;
   readonly keys: readonly string[];
@@ -47,11 +45,6 @@ export type OpenRemoteApi = (options: {
 
 /** Charities that were found, by `lookupOf`. */
 export type FoundCharities = LRUCache<string, Charity>;
-
-type RemoteContext = {
-  readonly found: FoundCharities;
-  readonly startTimeout: StartTimeout;
-};
 
 /** Whether an id can be a path segment without changing the path. */
 const isPathSafe = (id: string): boolean => /^[\w~-][\w.~-]{0,199}$/u.test(id);
@@ -77,55 +70,49 @@ const totalOf = (
 const lookupOf = (provider: RemoteProviderName, { ein, nonprofitId }: CharityIds): string =>
   JSON.stringify([provider, nonprofitId === null ? { ein } : { nonprofitId }]);
 
-/** Creates the functions that call a provider's API. */
-const createCalls = (api: RemoteApi, { startTimeout }: RemoteContext) => {
+const createCalls = (api: RemoteApi, startTimeout: StartTimeout) => {
   const call = <Schema extends z.ZodType>(
     name: CallName,
     request: JsonRequest,
     schema: Schema,
     signal: AbortSignal,
-  ) =>
-    fetchJson(
-      request,
-      {
-        title: `${api.name}: ${name}`,
-        schema,
-        startTimeout,
-        takePermit: async () => api.takePermit?.(name),
-      },
-      signal,
-    );
-
-  const readDetails = (id: string, signal: AbortSignal): Promise<Charity | null> =>
-    call("details", api.detailsRequest(id), api.details, signal);
-
-  const readHits = async (request: JsonRequest, limit: number, signal: AbortSignal) => {
-    const found = await call("search", request, api.searchResponse, signal);
-    const listed = (found?.hits ?? []).slice(0, limit);
-    const { readable } = await splitReadable(listed, api.hit).catch((cause: unknown) => {
-      throw new CharityProviderError(`${api.name}: search: unexpected response format`, {
-        cause,
-      });
-    });
-    return { hits: readable, listedCount: listed.length, total: found?.total ?? null };
+  ) => {
+    const takePermit = () => api.takePermit?.(name);
+    const title = `${api.name}: ${name}`;
+    return fetchJson(request, { title, schema, startTimeout, takePermit }, signal);
   };
-  return { readDetails, readHits };
+  return {
+    readDetails: (id: string, signal: AbortSignal): Promise<Charity | null> =>
+      call("details", api.detailsRequest(id), api.details, signal),
+    readHits: async (request: JsonRequest, limit: number, signal: AbortSignal) => {
+      const found = await call("search", request, api.searchResponse, signal);
+      const listed = (found?.hits ?? []).slice(0, limit);
+      const { readable } = await splitReadable(listed, api.hit).catch((cause: unknown) => {
+        throw new CharityProviderError(`${api.name}: search: unexpected response format`, {
+          cause,
+        });
+      });
+      return { hits: readable, listedCount: listed.length, total: found?.total ?? null };
+    },
+  };
 };
 
 /** How many hits of a search for an EIN are looked at. */
 const EIN_HITS = 20;
 
 /** Creates a provider outside. A charity that it has found is remembered; one that was not found is looked up again. */
-export const createRemoteProvider = (api: RemoteApi, context: RemoteContext): CharityProvider => {
-  const { found } = context;
-  const { readDetails, readHits } = createCalls(api, context);
+export const createRemoteProvider = (
+  api: RemoteApi,
+  { found, startTimeout }: { readonly found: FoundCharities; readonly startTimeout: StartTimeout },
+): CharityProvider => {
+  const { readDetails, readHits } = createCalls(api, startTimeout);
 
   const findByEin = async (ein: Ein, signal: AbortSignal): Promise<Charity | null> => {
-    if (api.findsEins) {
+    if (!api.einTermsOf) {
       const charity = await readDetails(ein, signal);
       return charity?.ein === ein ? charity : null;
     }
-    for (const term of api.termsOf(ein)) {
+    for (const term of api.einTermsOf(ein)) {
       const request = api.searchRequest(term, 1, EIN_HITS);
       const { hits } = request ? await readHits(request, EIN_HITS, signal) : { hits: [] };
       const charity = hits.find((hit) => hit.ein === ein);
@@ -139,7 +126,7 @@ export const createRemoteProvider = (api: RemoteApi, context: RemoteContext): Ch
   const findById = async (id: string, signal: AbortSignal): Promise<Charity | null> => {
     const charity = isPathSafe(id) ? await readDetails(id, signal) : null;
     // It may respond with another one, except that Every.org finds a charity by former slugs, too.
-    return api.findsEins || charity?.nonprofitId === id ? charity : null;
+    return !api.einTermsOf || charity?.nonprofitId === id ? charity : null;
   };
 
   const remember = (ids: CharityIds, charity: Charity): void => {

@@ -52,7 +52,6 @@ export const everyOrgApi: OpenRemoteApi = ({ url, keys: [apiKey = ""], db, accou
   name: "everyorg",
   detailsRequest: (id) => ({ url: `${url}/nonprofit/${id}`, parameters: { apiKey } }),
   details,
-  findsEins: true,
   searchRequest: (term) =>
     term === null
       ? null
@@ -65,7 +64,6 @@ export const everyOrgApi: OpenRemoteApi = ({ url, keys: [apiKey = ""], db, accou
     .transform(({ nonprofits }) => ({ hits: nonprofits, total: null })),
   hit,
   maximumHits: MAXIMUM_HITS,
-  termsOf: () => [],
   takePermit: async (call) => {
     const requests = PER_MINUTE_OF_ACCOUNT[call];
     const bucket = `everyorg/${call}/${accountId}`;

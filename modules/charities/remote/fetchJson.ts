@@ -21,12 +21,11 @@ export type JsonRequest = {
 };
 
 type Options<Schema extends z.ZodType> = {
-  /** The provider and the call, in error messages. */
   readonly title: string;
   readonly schema: Schema;
   readonly startTimeout: StartTimeout;
   /** Counts an attempt against the provider's rate limit; throws if the limit is reached. */
-  readonly takePermit: () => Promise<void>;
+  readonly takePermit: () => Promise<void> | undefined;
 };
 
 /** A failure that a retry may not have. */

@@ -23,7 +23,6 @@ export const pledgeApi: OpenRemoteApi = ({ url, keys: [apiKey = ""] }) => {
     name: "pledge",
     detailsRequest: (id) => ({ url: `${url}/organizations/${id}`, headers }),
     details: organization,
-    findsEins: false,
     searchRequest: (term, page, limit) => ({
       url: `${url}/organizations`,
       parameters: {
@@ -39,6 +38,6 @@ export const pledgeApi: OpenRemoteApi = ({ url, keys: [apiKey = ""] }) => {
     hit: organization,
     maximumHits: null,
     // The documentation does not say whether its search expects an EIN with or without the dash.
-    termsOf: (ein) => [ein, formatEin(ein)],
+    einTermsOf: (ein) => [ein, formatEin(ein)],
   };
 };

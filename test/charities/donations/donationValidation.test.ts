@@ -14,7 +14,7 @@ import { startEveryOrgApi, testWithWorkflows } from "./validationSetup.ts";
 
 const BRIEF = { timeoutMs: 1000 };
 
-const test = testWithWorkflows();
+const test = testWithWorkflows().serial;
 
 /** A charity that only the provider knows. */
 const addCharity = (t: ExecutionContext<WorkflowContext>): { slug: string; ein: string } => {
@@ -26,142 +26,124 @@ const addCharity = (t: ExecutionContext<WorkflowContext>): { slug: string; ein: 
 
 const TOO_LATE = { error: "the charity could not be validated in time; nothing was recorded" };
 
-test.serial(
-  "a remote provider's charity is validated once, by the workflow donation-<id>",
-  async (t) => {
-    const { donate: send, ledger } = await startEveryOrgApi(t);
-    const { slug, ein } = addCharity(t);
-    const donate = () => send({ amount_cents: 7, ein });
-    // Its first call fails, and is repeated.
-    t.context.provider.faults.push({ status: 503 });
+test("a remote provider's charity is validated once, by the workflow donation-<id>", async (t) => {
+  const { donate: send, ledger } = await startEveryOrgApi(t);
+  const { slug, ein } = addCharity(t);
+  const donate = () => send({ amount_cents: 7, ein });
+  // Its first call fails, and is repeated.
+  t.context.provider.faults.push({ status: 503 });
 
-    const { status, body } = await donate();
+  const { status, body } = await donate();
 
-    t.is(status, 200);
-    t.like(body, { nonprofit_id: slug, charity_name: `The ${slug}`, total_donations: 1 });
-    t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 7 });
-    const { temporal, getDeployment, provider } = t.context;
-    const handle = temporal.workflow.getHandle(
-      donationWorkflowId(await getDeployment(), String(body["donation_id"])),
-    );
-    t.like(await handle.result(), { kind: "confirmed", provider: "everyorg" });
-    const callsBefore = provider.calls.length;
-    t.is((await donate()).body["total_donations"], 2);
-    t.is(provider.calls.length, callsBefore);
-  },
-);
+  t.is(status, 200);
+  t.like(body, { nonprofit_id: slug, charity_name: `The ${slug}`, total_donations: 1 });
+  t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 7 });
+  const { temporal, getDeployment, provider } = t.context;
+  const handle = temporal.workflow.getHandle(
+    donationWorkflowId(await getDeployment(), String(body["donation_id"])),
+  );
+  t.like(await handle.result(), { kind: "confirmed", provider: "everyorg" });
+  const callsBefore = provider.calls.length;
+  t.is((await donate()).body["total_donations"], 2);
+  t.is(provider.calls.length, callsBefore);
+});
 
-test.serial(
-  "a charity that the provider does not have, or with another EIN, is a 400",
-  async (t) => {
-    const { donate, ledger } = await startEveryOrgApi(t);
-    addEveryOrgCharity(t.context.provider, "known", "222222221");
-    for (const [ids, message] of [
-      [{ ein: undefined, nonprofit_id: "nobody" }, /no charity found for the nonprofit_id nobody/u],
-      [{ ein: "33-3333333", nonprofit_id: "known" }, /do not agree: known is 22-2222221/u],
-    ] as const) {
-      const response = await donate(ids);
-      t.is(response.status, 400);
-      t.regex(String(response.body["error"]), message);
-    }
-    t.deepEqual(await ledger(), NOTHING_RECORDED);
-  },
-);
+test("a charity that the provider does not have, or with another EIN, is a 400", async (t) => {
+  const { donate, ledger } = await startEveryOrgApi(t);
+  addEveryOrgCharity(t.context.provider, "known", "222222221");
+  for (const [ids, message] of [
+    [{ ein: undefined, nonprofit_id: "nobody" }, /no charity found for the nonprofit_id nobody/u],
+    [{ ein: "33-3333333", nonprofit_id: "known" }, /do not agree: known is 22-2222221/u],
+  ] as const) {
+    const response = await donate(ids);
+    t.is(response.status, 400);
+    t.regex(String(response.body["error"]), message);
+  }
+  t.deepEqual(await ledger(), NOTHING_RECORDED);
+});
 
-test.serial(
-  "a provider that does not respond is a 500 that records nothing, and the retry records once",
-  async (t) => {
-    const { donate, ledger } = await startEveryOrgApi(t);
-    const { provider } = t.context;
-    const body = { ein: addCharity(t).ein, idempotency_key: "order-1" };
-    provider.faults.push({ status: 500 }, "cut", "cut", { status: 500 });
-    t.teardown(() => provider.faults.splice(0));
+test("a provider that does not respond is a 500 that records nothing, and the retry records once", async (t) => {
+  const { donate, ledger } = await startEveryOrgApi(t);
+  const { provider } = t.context;
+  const body = { ein: addCharity(t).ein, idempotency_key: "order-1" };
+  provider.faults.push({ status: 500 }, "cut", "cut", { status: 500 });
+  t.teardown(() => provider.faults.splice(0));
 
-    t.like(await donate(body), { status: 500, body: { error: "charity search failed" } });
-    t.deepEqual(await ledger(), NOTHING_RECORDED);
+  t.like(await donate(body), { status: 500, body: { error: "charity search failed" } });
+  t.deepEqual(await ledger(), NOTHING_RECORDED);
 
-    provider.faults.splice(0);
-    const retried = await donate(body);
-    t.is(retried.status, 200);
-    t.is(retried.headers.get("Idempotent-Replayed"), null);
-    t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 100 });
-  },
-);
+  provider.faults.splice(0);
+  const retried = await donate(body);
+  t.is(retried.status, 200);
+  t.is(retried.headers.get("Idempotent-Replayed"), null);
+  t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 100 });
+});
 
-test.serial(
-  "a validation that ends after its deadline records nothing, and the retry uses its result",
-  async (t) => {
-    const { temporal, getDeployment, provider, validateCharity } = t.context;
-    const waitBriefly = createCharityValidator(temporal, getDeployment, { timeoutMs: 100 });
-    const callsBefore = provider.calls.length;
-    const validations: Promise<unknown>[] = [];
-    const { donate, ledger } = await startEveryOrgApi(t, {
-      // The deadline may pass before the workflow is started. So it is started first, and joined at its provider's call.
-      validateCharity: async (donationId, lookup) => {
-        validations.push(validateCharity(donationId, lookup));
-        await eventually(() => provider.calls.length > callsBefore);
-        return waitBriefly(donationId, lookup);
-      },
-    });
-    const { ein } = addCharity(t);
-    const { promise, resolve: respond } = Promise.withResolvers<void>();
-    provider.faults.push({ until: promise }, { until: promise });
-    t.teardown(() => provider.faults.splice(0));
-    const body = { amount_cents: 1, ein, idempotency_key: "k" };
+test("a validation that ends after its deadline records nothing, and the retry uses its result", async (t) => {
+  const { temporal, getDeployment, provider, validateCharity } = t.context;
+  const waitBriefly = createCharityValidator(temporal, getDeployment, { timeoutMs: 100 });
+  const callsBefore = provider.calls.length;
+  const validations: Promise<unknown>[] = [];
+  const { donate, ledger } = await startEveryOrgApi(t, {
+    // The deadline may pass before the workflow is started. So it is started first, and joined at its provider's call.
+    validateCharity: async (donationId, lookup) => {
+      validations.push(validateCharity(donationId, lookup));
+      await eventually(() => provider.calls.length > callsBefore);
+      return waitBriefly(donationId, lookup);
+    },
+  });
+  const { ein } = addCharity(t);
+  const { promise, resolve: respond } = Promise.withResolvers<void>();
+  provider.faults.push({ until: promise }, { until: promise });
+  t.teardown(() => provider.faults.splice(0));
+  const body = { amount_cents: 1, ein, idempotency_key: "k" };
 
-    const late = await donate(body);
-    respond();
+  const late = await donate(body);
+  respond();
 
-    t.is(late.status, 500);
-    t.deepEqual(late.body, TOO_LATE);
-    await Promise.all(validations);
-    t.deepEqual(await ledger(), NOTHING_RECORDED);
-    const retried = await donate(body);
-    t.is(retried.status, 200);
-    t.is(retried.headers.get("Idempotent-Replayed"), null);
-    t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 1 });
-  },
-);
+  t.is(late.status, 500);
+  t.deepEqual(late.body, TOO_LATE);
+  await Promise.all(validations);
+  t.deepEqual(await ledger(), NOTHING_RECORDED);
+  const retried = await donate(body);
+  t.is(retried.status, 200);
+  t.is(retried.headers.get("Idempotent-Replayed"), null);
+  t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 1 });
+});
 
-test.serial(
-  "a retry that is not validated replays what its first attempt has recorded meanwhile",
-  async (t) => {
-    const { validateCharity } = t.context;
-    const body = { ein: addCharity(t).ein, idempotency_key: "k" };
-    let isFirst = false;
-    const { donate, ledger } = await startEveryOrgApi(t, {
-      validateCharity: async (donationId, lookup) => {
-        if (isFirst) {
-          return validateCharity(donationId, lookup);
-        }
-        isFirst = true;
-        t.like(await donate(body), { status: 200 });
-        throw new Error("too late");
-      },
-    });
+test("a retry that is not validated replays what its first attempt has recorded meanwhile", async (t) => {
+  const { validateCharity } = t.context;
+  const body = { ein: addCharity(t).ein, idempotency_key: "k" };
+  let isFirst = false;
+  const { donate, ledger } = await startEveryOrgApi(t, {
+    validateCharity: async (donationId, lookup) => {
+      if (isFirst) {
+        return validateCharity(donationId, lookup);
+      }
+      isFirst = true;
+      t.like(await donate(body), { status: 200 });
+      throw new Error("too late");
+    },
+  });
 
-    const retried = await donate(body);
+  const retried = await donate(body);
 
-    t.is(retried.status, 200);
-    t.is(retried.headers.get("Idempotent-Replayed"), "true");
-    t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 100 });
-  },
-);
+  t.is(retried.status, 200);
+  t.is(retried.headers.get("Idempotent-Replayed"), "true");
+  t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 100 });
+});
 
-test.serial(
-  "without Temporal a donation to an unknown remote charity is a 500 that records nothing",
-  async (t) => {
-    const { getDeployment } = t.context;
-    const { ein } = addCharity(t);
-    const { donate, ledger } = await startEveryOrgApi(t, {
-      validateCharity: createCharityValidator(await unreachableTemporal(), getDeployment, BRIEF),
-    });
-    t.like(await donate({ ein, idempotency_key: "k" }), { status: 500, body: TOO_LATE });
-    t.deepEqual(await ledger(), NOTHING_RECORDED);
-  },
-);
+test("without Temporal a donation to an unknown remote charity is a 500 that records nothing", async (t) => {
+  const { getDeployment } = t.context;
+  const { ein } = addCharity(t);
+  const { donate, ledger } = await startEveryOrgApi(t, {
+    validateCharity: createCharityValidator(await unreachableTemporal(), getDeployment, BRIEF),
+  });
+  t.like(await donate({ ein, idempotency_key: "k" }), { status: 500, body: TOO_LATE });
+  t.deepEqual(await ledger(), NOTHING_RECORDED);
+});
 
-test.serial("a store's donation goes the same way, and is paid once", async (t) => {
+test("a store's donation goes the same way, and is paid once", async (t) => {
   const { db, charities, getDeployment, validateCharity } = t.context;
   const { slug } = addCharity(t);
   const store = await createTestStore(db, { balanceCents: 1000 });
@@ -200,81 +182,75 @@ const NEW_CHARITIES = 23;
 
 const donationTo = (ein: string) => ({ amount_cents: 10, ein });
 
-test.serial(
-  "a batch validates each new charity once and at most 20, and its repetition gets further",
-  async (t) => {
-    const { provider } = t.context;
-    const { call, test: key, ledger } = await startEveryOrgApi(t);
-    const eins = Array.from({ length: NEW_CHARITIES }, freshEin);
-    for (const ein of eins) {
-      addEveryOrgCharity(provider, `charity-${ein}`, ein);
-    }
-    const items = [...eins, ...eins].map((ein, index) => ({
-      amount_cents: 10,
-      ein,
-      idempotency_key: `gift-${index}`,
-    }));
-    const send = () => call("POST", BATCH, { key, body: { items } });
-    const callsBefore = provider.calls.length;
+test("a batch validates each new charity once and at most 20, and its repetition gets further", async (t) => {
+  const { provider } = t.context;
+  const { call, test: key, ledger } = await startEveryOrgApi(t);
+  const eins = Array.from({ length: NEW_CHARITIES }, freshEin);
+  for (const ein of eins) {
+    addEveryOrgCharity(provider, `charity-${ein}`, ein);
+  }
+  const items = [...eins, ...eins].map((ein, index) => ({
+    amount_cents: 10,
+    ein,
+    idempotency_key: `gift-${index}`,
+  }));
+  const send = () => call("POST", BATCH, { key, body: { items } });
+  const callsBefore = provider.calls.length;
 
-    const { errors } = rejectionIn(await send());
+  const { errors } = rejectionIn(await send());
 
-    const late = [20, 21, 22].flatMap((place) => [place, place + NEW_CHARITIES]);
-    t.deepEqual(
-      errors.map(({ index }) => index),
-      late.toSorted((one, two) => one - two),
-    );
-    t.true(
-      errors.every(
-        ({ status, error }) => status === 503 && /at most 20 new charities; try again/u.test(error),
-      ),
-    );
-    t.deepEqual(await ledger(), NOTHING_RECORDED);
-    t.is(provider.calls.length - callsBefore, 20);
+  const late = [20, 21, 22].flatMap((place) => [place, place + NEW_CHARITIES]);
+  t.deepEqual(
+    errors.map(({ index }) => index),
+    late.toSorted((one, two) => one - two),
+  );
+  t.true(
+    errors.every(
+      ({ status, error }) => status === 503 && /at most 20 new charities; try again/u.test(error),
+    ),
+  );
+  t.deepEqual(await ledger(), NOTHING_RECORDED);
+  t.is(provider.calls.length - callsBefore, 20);
 
-    t.is(batchIn(await send()).succeeded, 2 * NEW_CHARITIES);
-    t.is(provider.calls.length - callsBefore, NEW_CHARITIES);
-    t.deepEqual(await ledger(), {
-      donations: 2 * NEW_CHARITIES,
-      count: 2 * NEW_CHARITIES,
-      cents: 20 * NEW_CHARITIES,
-    });
-    t.true(batchIn(await send()).results.every(({ idempotent_replayed: replayed }) => replayed));
-    t.is(provider.calls.length - callsBefore, NEW_CHARITIES);
-  },
-);
+  t.is(batchIn(await send()).succeeded, 2 * NEW_CHARITIES);
+  t.is(provider.calls.length - callsBefore, NEW_CHARITIES);
+  t.deepEqual(await ledger(), {
+    donations: 2 * NEW_CHARITIES,
+    count: 2 * NEW_CHARITIES,
+    cents: 20 * NEW_CHARITIES,
+  });
+  t.true(batchIn(await send()).results.every(({ idempotent_replayed: replayed }) => replayed));
+  t.is(provider.calls.length - callsBefore, NEW_CHARITIES);
+});
 
-test.serial(
-  "if the provider fails, items of known charities are recorded and the others have the status 503",
-  async (t) => {
-    const { provider } = t.context;
-    const { call, test: key, ledger } = await startEveryOrgApi(t);
-    const [known, lost, missing] = [freshEin(), freshEin(), freshEin()];
-    addEveryOrgCharity(provider, `charity-${known}`, known);
-    addEveryOrgCharity(provider, `charity-${lost}`, lost);
-    const send = (eins: readonly string[], query = "") =>
-      call("POST", `${BATCH}${query}`, { key, body: { items: eins.map(donationTo) } });
-    t.is(batchIn(await send([known])).succeeded, 1);
-    t.like(rejectionIn(await send([missing])).errors[0], { index: 0, status: 400 });
+test("if the provider fails, items of known charities are recorded and the others have the status 503", async (t) => {
+  const { provider } = t.context;
+  const { call, test: key, ledger } = await startEveryOrgApi(t);
+  const [known, lost, missing] = [freshEin(), freshEin(), freshEin()];
+  addEveryOrgCharity(provider, `charity-${known}`, known);
+  addEveryOrgCharity(provider, `charity-${lost}`, lost);
+  const send = (eins: readonly string[], query = "") =>
+    call("POST", `${BATCH}${query}`, { key, body: { items: eins.map(donationTo) } });
+  t.is(batchIn(await send([known])).succeeded, 1);
+  t.like(rejectionIn(await send([missing])).errors[0], { index: 0, status: 400 });
 
-    provider.faults.push("cut", "cut", "cut", "cut");
-    const { results } = batchIn(await send([known, lost, known], "?atomic=false"));
-    provider.faults.length = 0;
+  provider.faults.push("cut", "cut", "cut", "cut");
+  const { results } = batchIn(await send([known, lost, known], "?atomic=false"));
+  provider.faults.length = 0;
 
-    t.deepEqual(
-      results.map(({ status }) => status),
-      [200, 503, 200],
-    );
-    t.is(
-      results[1]?.body["error"],
-      "the charity is not confirmed: its provider could not validate it; try again",
-    );
-    t.is(batchIn(await send([lost])).succeeded, 1);
-    t.deepEqual(await ledger(), { donations: 4, count: 4, cents: 40 });
-  },
-);
+  t.deepEqual(
+    results.map(({ status }) => status),
+    [200, 503, 200],
+  );
+  t.is(
+    results[1]?.body["error"],
+    "the charity is not confirmed: its provider could not validate it; try again",
+  );
+  t.is(batchIn(await send([lost])).succeeded, 1);
+  t.deepEqual(await ledger(), { donations: 4, count: 4, cents: 40 });
+});
 
-test.serial("fifty concurrent requests with one key record one donation", async (t) => {
+test("fifty concurrent requests with one key record one donation", async (t) => {
   const { donate, ledger } = await startEveryOrgApi(t);
   const { ein } = addCharity(t);
   const body = { amount_cents: 100, ein, idempotency_key: "order-1" };

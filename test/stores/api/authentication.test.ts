@@ -1,6 +1,6 @@
 import { updateStore } from "../../../modules/stores/stores.sql.ts";
 import { revokeApiKey, listApiKeys } from "../../../modules/accounts/apiKeys.sql.ts";
-import { runImpact } from "../../cli/runImpact.ts";
+import { impactOf } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
 import { createTestOrganization } from "../../support/factories.ts";
@@ -9,8 +9,7 @@ import { createTestStore, startStoreApi, startStoreApiOf } from "../startStoreAp
 const test = testWithDatabase();
 
 test("the first header that is missing or wrong decides the code", async (t) => {
-  const { db } = t.context;
-  const { get, store } = await startStoreApiOf(t);
+  const { db, get, store } = await startStoreApiOf(t);
   const { apiKeyProd, apiKeyTest } = await createTestOrganization(db);
   const revoked = await createTestStore(db);
   const [key] = await listApiKeys(db, revoked.id);
@@ -96,7 +95,7 @@ test("every response to a key depends on all spellings of its headers and must n
 });
 
 test("once store uninstall returns, the next request is rejected by every process, until it is installed again", async (t) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const processes = [await startStoreApi(t, { db }), await startStoreApi(t, { db })];
   const store = await createTestStore(db);
   const verify = () =>
@@ -109,9 +108,8 @@ test("once store uninstall returns, the next request is rejected by every proces
   t.deepEqual(await verify(), [200, 200]);
 
   const command = { hasEnded: false };
-  const uninstalling = runImpact(["store", "update", store.domain, "--installed", "off"], {
-    env: { DATABASE_URL: databaseUrl },
-  }).finally(() => {
+  const uninstall = ["store", "update", store.domain, "--installed", "off"];
+  const uninstalling = impactOf(t)(...uninstall).finally(() => {
     command.hasEnded = true;
   });
   // Constant use must not prolong it.

@@ -1,18 +1,14 @@
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { rowsIn, startStoreApiOf } from "../startStoreApi.ts";
-import { insertTestCharity, readStoreState } from "../storeState.ts";
+import { EIN } from "../storeState.ts";
 
 const test = testWithDatabase();
-
-const EIN = "530196605";
-test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
 
 const DONATE = "/app/api/charity/donate";
 
 test("aliases may have amounts that are equal to the cent; others, and fractions of a cent, are rejected", async (t) => {
-  const { db } = t.context;
-  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
+  const { post, store, state } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
   const donate = (amounts: object) => post(DONATE, store.live, { charity_id: EIN, ...amounts });
 
   const { body } = await donate({ amount: 0.1 + 0.2, amount_dollars: 0.3 });
@@ -30,12 +26,11 @@ test("aliases may have amounts that are equal to the cent; others, and fractions
     t.is(status, 400, JSON.stringify(amounts));
     t.regex(String(error["error"]), /^amount_dollars: |^amount: /u);
   }
-  t.is((await readStoreState(db, store.id)).balance, 10_000 - 30);
+  t.is((await state()).balance, 10_000 - 30);
 });
 
 test("a charity is found by its EIN, with or without the dash, or its id; an unknown one is rejected", async (t) => {
-  const { db } = t.context;
-  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
+  const { post, store, state } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
 
   for (const id of [
     EIN,
@@ -60,12 +55,11 @@ test("a charity is found by its EIN, with or without the dash, or its id; an unk
     misspelt.body["error"],
     "no charity found for the charity_id 53-01966; an EIN must be nine digits such as 53-0196605",
   );
-  t.is((await readStoreState(db, store.id)).balance, 9400);
+  t.is((await state()).balance, 9400);
 });
 
 test("if the charity's provider fails nothing is recorded, and an earlier donation is still replayed", async (t) => {
-  const { db } = t.context;
-  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
+  const { db, post, store, state } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const headers = { ...store.live, "Idempotency-Key": "key" };
   const donation = { charity_id: EIN, amount: 1 };
   const first = await post(DONATE, headers, donation);
@@ -76,7 +70,7 @@ test("if the charity's provider fails nothing is recorded, and an earlier donati
   t.is(failed.status, 500);
   t.is(failed.body["code"], "INTERNAL_ERROR");
   t.is((await post(DONATE, headers, donation)).text, first.text);
-  t.is((await readStoreState(db, store.id)).balance, 900);
+  t.is((await state()).balance, 900);
 });
 
 const DONATIONS = "/app/api/charity/donations";

@@ -118,10 +118,9 @@ test("a stage is simulated for test keys only, and of any count", async (t) => {
 test.serial(
   "a store's trees are ordered, planted and found by their planting order and region",
   async (t) => {
-    const { db } = t.context;
     const clock = createMovableClock("2026-05-01T10:00:00.000Z");
     const planting = createTestPlanting();
-    const { get, post, store } = await startStoreApiOf(t, {
+    const { db, get, post, store } = await startStoreApiOf(t, {
       store: { balanceCents: 1000 },
       clock,
       planting,

@@ -5,9 +5,9 @@ import { createMovableClock } from "../../support/movableClock.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { openTestPool, testWithDatabase } from "../../support/database.ts";
 import type { StoreApi, TestStore } from "../startStoreApi.ts";
-import { createTestStore, rowsIn, startStoreApi } from "../startStoreApi.ts";
+import { createTestStore, rowsIn, startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 const LISTS = [
   { path: "/app/api/plant", rows: "trees", write: { path: "/app/api/plant", trees: 1 } },
@@ -82,105 +82,97 @@ const BURSTS = 3;
 const BURST_WRITES = 10;
 
 for (const list of LISTS) {
-  test.serial(
-    `${list.path} shows every record once while four processes write, whichever timestamp leads to the next page`,
-    async (t) => {
-      const apis = await startFour(t);
-      const store = await createTestStore(t.context.db, { balanceCents: 1_000_000 });
-      const written = new Set<string>();
-      const writing = new AbortController();
+  test(`${list.path} shows every record once while four processes write, whichever timestamp leads to the next page`, async (t) => {
+    const apis = await startFour(t);
+    const store = await createTestStore(t.context.db, { balanceCents: 1_000_000 });
+    const written = new Set<string>();
+    const writing = new AbortController();
 
-      const write = async (process: number, burst: number) => {
-        const api = apis[process] ?? apis[0];
-        await Promise.all(
-          Array.from({ length: BURST_WRITES }, async (_, index) => {
-            const { path, ...body } = list.write;
-            const order_id = `${process}-${burst}-${index}`;
-            // Keys that two writes of a burst share are decided one by one.
-            const key = { "Idempotency-Key": `${process}-${burst}-${index}` };
-            const headers = index % 3 === 0 ? { ...store.live, ...key } : store.live;
-            const response = await api?.post(path, headers, { ...body, order_id });
-            t.is(response?.status, 200, response?.text);
-            written.add(order_id);
-          }),
-        );
-      };
-      const writers = Promise.all(
-        apis.map(async (_, process) => {
-          for (let burst = 0; burst < BURSTS; burst += 1) {
-            await write(process, burst);
-          }
+    const write = async (process: number, burst: number) => {
+      const api = apis[process] ?? apis[0];
+      await Promise.all(
+        Array.from({ length: BURST_WRITES }, async (_, index) => {
+          const { path, ...body } = list.write;
+          const order_id = `${process}-${burst}-${index}`;
+          // Keys that two writes of a burst share are decided one by one.
+          const key = { "Idempotency-Key": `${process}-${burst}-${index}` };
+          const headers = index % 3 === 0 ? { ...store.live, ...key } : store.live;
+          const response = await api?.post(path, headers, { ...body, order_id });
+          t.is(response?.status, 200, response?.text);
+          written.add(order_id);
         }),
-      ).finally(() => {
-        writing.abort();
-      });
-      const readers = Object.entries(CURSORS).map(async ([name, cursorOf], index) => {
-        do {
-          for (const limit of [7, 20]) {
-            const before = new Set(written);
-            const api = apis[index % apis.length] ?? apis[0];
-            const seen = api ? await readAll(t, api, store.live, list, { limit, cursorOf }) : [];
-            const orders = seen.map(({ order }) => order);
-            t.is(new Set(orders).size, orders.length, `${name}: no row twice`);
-            t.deepEqual(
-              [...before].filter((order) => !orders.includes(order)),
-              [],
-              `${name}: no row missing`,
-            );
-            const times = seen.map(({ createdAt }) => createdAt);
-            t.true(times.every((time) => /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/u.test(time)));
-            t.deepEqual(times, [...new Set(times)].toSorted().toReversed(), name);
-          }
-          await sleep(5);
-        } while (!writing.signal.aborted);
-      });
-      await Promise.all([writers, ...readers]);
+      );
+    };
+    const writers = Promise.all(
+      apis.map(async (_, process) => {
+        for (let burst = 0; burst < BURSTS; burst += 1) {
+          await write(process, burst);
+        }
+      }),
+    ).finally(() => {
+      writing.abort();
+    });
+    const readers = Object.entries(CURSORS).map(async ([name, cursorOf], index) => {
+      do {
+        for (const limit of [7, 20]) {
+          const before = new Set(written);
+          const api = apis[index % apis.length] ?? apis[0];
+          const seen = api ? await readAll(t, api, store.live, list, { limit, cursorOf }) : [];
+          const orders = seen.map(({ order }) => order);
+          t.is(new Set(orders).size, orders.length, `${name}: no row twice`);
+          t.deepEqual(
+            [...before].filter((order) => !orders.includes(order)),
+            [],
+            `${name}: no row missing`,
+          );
+          const times = seen.map(({ createdAt }) => createdAt);
+          t.true(times.every((time) => /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/u.test(time)));
+          t.deepEqual(times, [...new Set(times)].toSorted().toReversed(), name);
+        }
+        await sleep(5);
+      } while (!writing.signal.aborted);
+    });
+    await Promise.all([writers, ...readers]);
 
-      t.is(written.size, apis.length * BURSTS * BURST_WRITES);
-      const [api] = apis;
-      for (const cursorOf of Object.values(CURSORS)) {
-        const seen = api ? await readAll(t, api, store.live, list, { limit: 20, cursorOf }) : [];
-        t.is(seen.length, written.size);
-      }
-    },
-  );
+    t.is(written.size, apis.length * BURSTS * BURST_WRITES);
+    const [api] = apis;
+    for (const cursorOf of Object.values(CURSORS)) {
+      const seen = api ? await readAll(t, api, store.live, list, { limit: 20, cursorOf }) : [];
+      t.is(seen.length, written.size);
+    }
+  });
 }
 
-test.serial(
-  "a record follows the earlier ones if the clock was set back to another month, and can be reversed",
-  async (t) => {
-    const { db } = t.context;
-    const clock = createMovableClock("2026-04-01T00:00:00.000Z");
-    const api = await startStoreApi(t, { db, clock });
-    const store = await createTestStore(db, { balanceCents: 1000 });
-    for (const time of ["2026-04-01T00:00:00.000Z", "2026-03-31T23:00:00.000Z"]) {
-      clock.set(time);
-      t.is((await api.post("/app/api/plant", store.live, { trees: 3 })).status, 200);
-      t.is((await api.post("/app/api/plant", store.test, { trees: 1 })).status, 200);
-    }
-    const donation = { charity_id: "53-0196605", amount: 0.5 };
-    t.is((await api.post("/app/api/charity/donate", store.live, donation)).status, 200);
+test("a record follows the earlier ones if the clock was set back to another month, and can be reversed", async (t) => {
+  const clock = createMovableClock("2026-04-01T00:00:00.000Z");
+  const { store, ...api } = await startStoreApiOf(t, { clock, store: { balanceCents: 1000 } });
+  for (const time of ["2026-04-01T00:00:00.000Z", "2026-03-31T23:00:00.000Z"]) {
+    clock.set(time);
+    t.is((await api.post("/app/api/plant", store.live, { trees: 3 })).status, 200);
+    t.is((await api.post("/app/api/plant", store.test, { trees: 1 })).status, 200);
+  }
+  const donation = { charity_id: "53-0196605", amount: 0.5 };
+  t.is((await api.post("/app/api/charity/donate", store.live, donation)).status, 200);
 
-    for (const [path, rows, headers, microseconds] of [
-      ["/app/api/plant", "trees", store.live, [2, 0]],
-      ["/app/api/plant", "trees", store.test, [3, 1]],
-      ["/app/api/charity/donations", "donations", store.live, [4]],
-      ["/app/api/balance?limit=3", "entries", store.live, [4, 2, 0]],
-    ] as const) {
-      const { body } = await api.get(path, headers);
-      t.deepEqual(
-        rowsIn(body, rows).map(({ created_at }) => created_at),
-        microseconds.map((microsecond) => `2026-04-01T00:00:00.00000${microsecond}Z`),
-      );
-    }
-    for (const [type, quantity] of [
-      ["tree", 6],
-      ["donation", 1],
-    ] as const) {
-      const { status, text } = await api.post("/app/api/refund", store.live, { type, quantity });
-      t.is(status, 200, text);
-    }
-    const stats = await api.get("/app/api/impact/stats", store.live);
-    t.like(stats.body, { trees: 0, donations: 0 });
-  },
-);
+  for (const [path, rows, headers, microseconds] of [
+    ["/app/api/plant", "trees", store.live, [2, 0]],
+    ["/app/api/plant", "trees", store.test, [3, 1]],
+    ["/app/api/charity/donations", "donations", store.live, [4]],
+    ["/app/api/balance?limit=3", "entries", store.live, [4, 2, 0]],
+  ] as const) {
+    const { body } = await api.get(path, headers);
+    t.deepEqual(
+      rowsIn(body, rows).map(({ created_at }) => created_at),
+      microseconds.map((microsecond) => `2026-04-01T00:00:00.00000${microsecond}Z`),
+    );
+  }
+  for (const [type, quantity] of [
+    ["tree", 6],
+    ["donation", 1],
+  ] as const) {
+    const { status, text } = await api.post("/app/api/refund", store.live, { type, quantity });
+    t.is(status, 200, text);
+  }
+  const stats = await api.get("/app/api/impact/stats", store.live);
+  t.like(stats.body, { trees: 0, donations: 0 });
+});

@@ -2,14 +2,8 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { z } from "zod";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import {
-  createTestStore,
-  rowsIn,
-  startStoreApi,
-  startStoreApiOf,
-  startTwoStoreApis,
-} from "../startStoreApi.ts";
-import { insertTestCharity, readStoreState } from "../storeState.ts";
+import { createTestStore, rowsIn, startStoreApiOf, startTwoStoreApis } from "../startStoreApi.ts";
+import { EIN, readStoreState } from "../storeState.ts";
 import { readDonationTotals } from "../../../modules/charities/donationTotals.sql.ts";
 import { readTotals } from "../../../modules/registrations/totals.sql.ts";
 import { sql } from "../../../db/sql.ts";
@@ -23,13 +17,12 @@ import { openDeadlockPool, runBehindLocks } from "../../support/lockWaits.ts";
 
 const test = testWithDatabase();
 
-const EIN = "530196605";
-test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
-
 test("the newest units are reversed first, across records, at the price that was paid and in the month of their registration", async (t) => {
-  const { db } = t.context;
   const clock = createMovableClock("2026-01-31T23:59:59.999Z");
-  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 }, clock });
+  const { db, get, post, store, state } = await startStoreApiOf(t, {
+    store: { balanceCents: 1000 },
+    clock,
+  });
   await post("/app/api/plastic", store.live, { bottles: 5 });
   clock.set("2026-02-01T00:00:00.000Z");
   await updateStore(db, store.id, { bottlePriceCents: 30 });
@@ -54,15 +47,14 @@ test("the newest units are reversed first, across records, at the price that was
     ],
   );
   t.is((await get("/app/api/impact/stats", store.live)).body["plastic_bottles"], 4);
-  t.like(await readStoreState(db, store.id), { balance: 960, remaining: 4, brokenLinks: 0 });
+  t.like(await state(), { balance: 960, remaining: 4, brokenLinks: 0 });
   const owner = { accountId: store.id, mode: "live", kind: "bottle" } as const;
   t.deepEqual(await readTotals(db, owner, new Date("2026-01-15T00:00:00Z")), { all: 4, month: 4 });
   t.deepEqual(await readTotals(db, owner, new Date("2026-02-15T00:00:00Z")), { all: 4, month: 0 });
 });
 
 test("a customer or an order limits the reversal to its units, and names match as a whole only", async (t) => {
-  const { db } = t.context;
-  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
+  const { get, post, store, state } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const orders = [
     { trees: 1, customer_name: "Ann", customer_email: "ann@example.com", order_id: "#1" },
     { trees: 2, customer_name: "Joanna", customer_id: 12, order_id: "2" },
@@ -90,15 +82,14 @@ test("a customer or an order limits the reversal to its units, and names match a
     );
     t.deepEqual(remaining.toReversed(), left, JSON.stringify(body));
   }
-  t.like(await readStoreState(db, store.id), { balance: 1000, remaining: 0, totals: 0 });
+  t.like(await state(), { balance: 1000, remaining: 0, totals: 0 });
 });
 
 test("a selector with bytes that are not UTF-8 is rejected, because it would also mean other customers", async (t) => {
-  const { db } = t.context;
-  const { post, url, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
+  const { post, url, store, state } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const order = { customer_name: "M\ufffdller", order_id: "\ufffd1" };
   t.is((await post("/app/api/plant", store.live, { trees: 2, ...order })).status, 200);
-  const before = await readStoreState(db, store.id);
+  const before = await state();
 
   for (const selector of [{ customer_name: "Müller" }, { order_id: "Ä1" }]) {
     const { status } = await fetch(`${url}/app/api/refund`, {
@@ -108,15 +99,14 @@ test("a selector with bytes that are not UTF-8 is rejected, because it would als
     });
     t.is(status, 400);
   }
-  t.deepEqual(await readStoreState(db, store.id), before);
+  t.deepEqual(await state(), before);
 });
 
 test("a reversal of more units than match is rejected and changes nothing", async (t) => {
-  const { db } = t.context;
-  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
+  const { post, store, state } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   await post("/app/api/plant", store.live, { trees: 2 });
   await post("/app/api/charity/donate", store.live, { charity_id: EIN, amount: 1 });
-  const before = await readStoreState(db, store.id);
+  const before = await state();
 
   for (const [type, quantity, left] of [
     ["tree", 3, "only 2 "],
@@ -129,7 +119,7 @@ test("a reversal of more units than match is rejected and changes nothing", asyn
     t.is(body["code"], "INVALID_PARAMETER");
     t.regex(String(body["error"]), new RegExp(`^quantity: ${left}`, "u"));
   }
-  t.deepEqual(await readStoreState(db, store.id), before);
+  t.deepEqual(await state(), before);
 });
 
 test("parallel partial reversals in two processes never reverse more units than there are", async (t) => {
@@ -157,9 +147,9 @@ test("parallel partial reversals in two processes never reverse more units than 
 
 test("a reversal that would raise the balance beyond its maximum is rejected and changes nothing", async (t) => {
   const { db } = t.context;
-  const { post } = await startStoreApi(t, { db });
-  const treePriceCents = MAXIMUM_CENTS;
-  const store = await createTestStore(db, { balanceCents: 9e15, treePriceCents });
+  const { post, store } = await startStoreApiOf(t, {
+    store: { balanceCents: 9e15, treePriceCents: MAXIMUM_CENTS },
+  });
   await post("/app/api/plant", store.live, { trees: 80_000 });
   await changeBalance(
     { db, clock: systemClock, actor: SERVICE },
@@ -178,8 +168,7 @@ test("a reversal that would raise the balance beyond its maximum is rejected and
 });
 
 test("the quantity of a donation reversal is a number of donations, newest first, and the money stays spent", async (t) => {
-  const { db } = t.context;
-  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
+  const { get, post, store, state } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   for (const [amount, name] of [
     [1, "Ann"],
     [2, "Bob"],
@@ -202,7 +191,7 @@ test("the quantity of a donation reversal is a number of donations, newest first
   t.is(await donated(), 1);
   t.is(await donated("?customer=ann"), 1);
   t.is(await donated("?customer=bob"), 0);
-  t.is((await readStoreState(db, store.id)).balance, 300);
+  t.is((await state()).balance, 300);
 });
 
 test("a reversal of donations does not deadlock with an operator's refund", async (t) => {
@@ -236,9 +225,8 @@ test("a reversal of donations does not deadlock with an operator's refund", asyn
 });
 
 test("a reversal of one unit waits for no other record, such as those that an order is created of", async (t) => {
-  const { db } = t.context;
   const clock = createMovableClock("2026-01-10T12:00:00.000Z");
-  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 }, clock });
+  const { db, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 }, clock });
   await post("/app/api/plant", store.live, { trees: 1, order_id: "1" });
   clock.set("2026-01-11T12:00:00.000Z");
   await post("/app/api/plant", store.live, { trees: 1, order_id: "2" });

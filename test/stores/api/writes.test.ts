@@ -1,19 +1,9 @@
-import type { DatabasePool } from "slonik";
 import { updateStore } from "../../../modules/stores/stores.sql.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import {
-  createTestStore,
-  rowsIn,
-  startStoreApi,
-  startStoreApiOf,
-  startTwoStoreApis,
-} from "../startStoreApi.ts";
-import { insertTestCharity, readStoreState } from "../storeState.ts";
+import { createTestStore, rowsIn, startStoreApiOf, startTwoStoreApis } from "../startStoreApi.ts";
+import { EIN, readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
-
-const EIN = "530196605";
-test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
 
 const WRITES = {
   plant: {
@@ -42,14 +32,13 @@ const WRITES = {
   },
 } as const;
 
-const createStockedStore = async (t: { readonly context: { readonly db: DatabasePool } }) =>
-  createTestStore(t.context.db, { balanceCents: 10_000 });
+const STOCKED = { store: { balanceCents: 10_000 } };
 
 for (const [operation, { path, body, otherBody, list }] of Object.entries(WRITES)) {
   test(`${operation}: of two bodies with one key, sent at the same time to two processes, one writes, its repetitions get the same bytes and id, and the other is rejected`, async (t) => {
     const { db } = t.context;
     const apiOf = await startTwoStoreApis(t, { db });
-    const store = await createStockedStore(t);
+    const store = await createTestStore(db, STOCKED.store);
     await apiOf(0).post("/app/api/plant", store.live, { trees: 10 });
     const before = await readStoreState(db, store.id);
     const headers = { ...store.live, "Idempotency-Key": "once" };
@@ -89,8 +78,7 @@ for (const [operation, { path, body, otherBody, list }] of Object.entries(WRITES
 }
 
 test("the order of fields, whitespace and aliases do not make another body", async (t) => {
-  const { post } = await startStoreApi(t, t.context);
-  const store = await createStockedStore(t);
+  const { post, store } = await startStoreApiOf(t, STOCKED);
   const headers = { ...store.live, "Idempotency-Key": "key" };
 
   const first = await post("/app/api/plant", headers, '{"trees":1,"order_id":"7"}');
@@ -104,8 +92,7 @@ test("the order of fields, whitespace and aliases do not make another body", asy
 });
 
 test("a rejected write leaves its key free: bad input, a spent balance, too few units, an unknown charity", async (t) => {
-  const { db } = t.context;
-  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 100 } });
+  const { post, store, state } = await startStoreApiOf(t, { store: { balanceCents: 100 } });
   const headers = { ...store.live, "Idempotency-Key": "key" };
 
   t.is((await post("/app/api/plant", headers, { trees: -1 })).status, 400);
@@ -117,12 +104,11 @@ test("a rejected write leaves its key free: bad input, a spent balance, too few 
   t.is((await post("/app/api/charity/donate", headers, nowhere)).status, 400);
   const charity = { charity_id: EIN, amount: 0.5 };
   t.is((await post("/app/api/charity/donate", headers, charity)).status, 200);
-  t.like(await readStoreState(db, store.id), { responses: 3, balance: 50, remaining: 0 });
+  t.like(await state(), { responses: 3, balance: 50, remaining: 0 });
 });
 
 test("a write is replayed after the balance is spent and the price has gone up; a key has a store and a mode", async (t) => {
-  const { db } = t.context;
-  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 50 } });
+  const { db, post, store, state } = await startStoreApiOf(t, { store: { balanceCents: 50 } });
   const other = await createTestStore(db, { balanceCents: 50 });
   const key = { "Idempotency-Key": "key" };
   const plant = async (headers: Readonly<Record<string, string>>) => {
@@ -139,12 +125,13 @@ test("a write is replayed after the balance is spent and the price has gone up; 
   t.is((await plant(store.live))[0], 402);
   t.deepEqual(await plant({ ...store.test, ...key }), [200, text, false]);
   t.deepEqual(await plant({ ...other.live, ...key }), [200, text, false]);
-  t.like(await readStoreState(db, store.id), { balance: 0, registrations: 2 });
+  t.like(await state(), { balance: 0, registrations: 2 });
 });
 
 test("when a feature is disabled, earlier writes are replayed, new ones rejected and other features work", async (t) => {
-  const { db } = t.context;
-  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
+  const { db, get, post, store, state } = await startStoreApiOf(t, {
+    store: { balanceCents: 10_000 },
+  });
   const headers = { ...store.live, "Idempotency-Key": "key" };
   for (const [operation, feature, shown] of [
     ["plant", "treePlanting", "tree_planting"],
@@ -155,7 +142,7 @@ test("when a feature is disabled, earlier writes are replayed, new ones rejected
     const first = await post(path, headers, body);
     t.is(first.status, 200, operation);
     await updateStore(db, store.id, { [feature]: false });
-    const before = await readStoreState(db, store.id);
+    const before = await state();
 
     const again = await post(path, headers, body);
     t.deepEqual([again.status, again.text], [200, first.text]);
@@ -167,7 +154,7 @@ test("when a feature is disabled, earlier writes are replayed, new ones rejected
         body: { code: "FEATURE_DISABLED" },
       });
     }
-    t.deepEqual(await readStoreState(db, store.id), before);
+    t.deepEqual(await state(), before);
     const all = { tree_planting: true, plastic_removal: true, donations: true };
     const verified = await get("/app/api/verify", store.live);
     t.deepEqual(verified.body["features"], { ...all, [shown]: false });
@@ -178,9 +165,7 @@ test("when a feature is disabled, earlier writes are replayed, new ones rejected
 });
 
 test("a key is any text of at most 1,000 characters; an empty one is ignored", async (t) => {
-  const { db } = t.context;
-  const { post } = await startStoreApi(t, { db });
-  const store = await createStockedStore(t);
+  const { post, store, state } = await startStoreApiOf(t, STOCKED);
   const plant = (key: string) =>
     post("/app/api/plant", { ...store.live, "Idempotency-Key": key }, { trees: 1 });
 
@@ -192,12 +177,11 @@ test("a key is any text of at most 1,000 characters; an empty one is ignored", a
   const accented = Buffer.from("clé-é").toString("latin1");
   t.is((await plant(accented)).status, 200);
   t.is((await plant(accented)).headers.get("Idempotent-Replayed"), "true");
-  t.like(await readStoreState(db, store.id), { registrations: 4, responses: 2 });
+  t.like(await state(), { registrations: 4, responses: 2 });
 });
 
 test("invalid fields are rejected by name, and nothing is recorded", async (t) => {
-  const { db } = t.context;
-  const { post, store } = await startStoreApiOf(t);
+  const { post, store, state } = await startStoreApiOf(t);
 
   for (const [path, body, field] of [
     ["plant", {}, "trees: required"],
@@ -244,7 +228,7 @@ test("invalid fields are rejected by name, and nothing is recorded", async (t) =
     t.is(response["code"], "INVALID_PARAMETER");
     t.true(String(response["error"]).startsWith(field), String(response["error"]));
   }
-  t.like(await readStoreState(db, store.id), { registrations: 0, totals: 0 });
+  t.like(await state(), { registrations: 0, totals: 0 });
 });
 
 for (const [path, field] of [

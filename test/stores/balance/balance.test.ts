@@ -1,21 +1,21 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { changeLockedBalance, lockBalance } from "../../../modules/stores/lockBalance.ts";
+import {
+  changeLockedBalance,
+  lockBalance,
+  changeBalance,
+} from "../../../modules/stores/changeBalance.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
-import { changeBalance } from "../../../modules/stores/changeBalance.ts";
 import type { OperatorEntry } from "../../../modules/stores/changeBalance.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { awaitBlocked } from "../../support/lockWaits.ts";
 import { createTestStore, rowsIn, startStoreApiOf, startTwoStoreApis } from "../startStoreApi.ts";
-import { insertTestCharity, readStoreState } from "../storeState.ts";
+import { EIN, readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
-
-const EIN = "530196605";
-test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
 
 const WRITES = [
   { path: "/app/api/plant", body: { trees: 1 }, cents: 50 },
@@ -70,8 +70,7 @@ test("64 parallel writes of four kinds in two processes never overspend, the led
 });
 
 test("test keys spend nothing, need no balance and do not see live records", async (t) => {
-  const { db } = t.context;
-  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 50 } });
+  const { db, get, post, store, state } = await startStoreApiOf(t, { store: { balanceCents: 50 } });
 
   t.is((await post("/app/api/plant", store.test, { trees: 100 })).status, 200);
   t.is(
@@ -80,7 +79,7 @@ test("test keys spend nothing, need no balance and do not see live records", asy
   );
   t.is((await post("/app/api/plant", store.live, { trees: 1 })).status, 200);
 
-  t.like(await readStoreState(db, store.id), { balance: 0, entries: 2 });
+  t.like(await state(), { balance: 0, entries: 2 });
   t.like((await get("/app/api/impact/stats", store.test)).body, { trees: 100, donations: 5 });
   t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 1, donations: 0 });
   t.like((await get("/app/api/plant", store.live)).body, { count: 1 });
@@ -90,13 +89,12 @@ test("test keys spend nothing, need no balance and do not see live records", asy
     entries: [],
   });
   t.is((await post("/app/api/refund", store.test, { type: "tree", quantity: 100 })).status, 200);
-  t.is((await readStoreState(db, store.id)).balance, 0);
+  t.is((await state()).balance, 0);
   t.deepEqual(await listEvents(db, store.id), []);
 });
 
 test("the balance comes with prices, threshold and pages of the ledger, newest first", async (t) => {
-  const { db } = t.context;
-  const { url, get, post, store } = await startStoreApiOf(t, {
+  const { db, url, get, post, store } = await startStoreApiOf(t, {
     store: { balanceCents: 300, lowBalanceCents: 200 },
   });
   await post("/app/api/plant", store.live, { trees: 1 });
@@ -233,8 +231,7 @@ test("the database rejects changed entries, negative top-ups and negative balanc
 });
 
 test("no balance covers the largest count, and the refusal names both amounts exactly", async (t) => {
-  const { db } = t.context;
-  const { post, store } = await startStoreApiOf(t, {
+  const { post, store, state } = await startStoreApiOf(t, {
     store: { balanceCents: Number.MAX_SAFE_INTEGER, bottlePriceCents: 7 },
   });
   const bottles = Number.MAX_SAFE_INTEGER;
@@ -247,17 +244,16 @@ test("no balance covers the largest count, and the refusal names both amounts ex
     },
   });
   t.is((await post("/app/api/plant", store.live, { trees: 1 })).status, 200);
-  t.is((await readStoreState(db, store.id)).balance, Number.MAX_SAFE_INTEGER - 50);
+  t.is((await state()).balance, Number.MAX_SAFE_INTEGER - 50);
 });
 
 test("a store's registrations have no usage facts; a price of 0 makes no ledger entry", async (t) => {
-  const { db } = t.context;
-  const { post, store } = await startStoreApiOf(t, { store: { treePriceCents: 0 } });
+  const { post, store, state } = await startStoreApiOf(t, { store: { treePriceCents: 0 } });
 
   t.is((await post("/app/api/plant", store.live, { trees: 7 })).status, 200);
   t.is((await post("/app/api/refund", store.live, { type: "tree", quantity: 2 })).status, 200);
 
-  t.like(await readStoreState(db, store.id), {
+  t.like(await state(), {
     facts: 0,
     entries: 0,
     balance: 0,

@@ -5,7 +5,7 @@ import { testWithDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
 import { createTestStore, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
 import type { TestStore } from "../startStoreApi.ts";
-import { insertTestCharity, readStoreState } from "../storeState.ts";
+import { EIN, readStoreState } from "../storeState.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { createStoreWriter } from "../../../modules/stores/createStoreWriter.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
@@ -16,7 +16,7 @@ import type {
   StoreResponse,
 } from "../../../modules/stores/storeWrites.rules.ts";
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 const COMMON = { mode: "live", idempotency: null, responseBody: "response" } as const;
 
@@ -60,7 +60,6 @@ const refundOf = (accountId: string, quantity: number): StoreRefundWrite => ({
   reason: null,
 });
 
-const EIN = "530196605";
 const RECORDS = 10_000;
 const ORDERS = 4;
 
@@ -102,67 +101,70 @@ const countLockWaits = (db: DatabasePool, relation: string): Promise<number> =>
     WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE ${`%${relation}%`}
   `);
 
-test.serial(
-  "while a store refunds 10,000 ordered trees, twenty others plant in two processes, and its own writes wait apart",
-  async (t) => {
-    const { db } = t.context;
-    const apiOf = await startTwoStoreApis(t, { db });
-    const busy = await createTestStore(db, { balanceCents: 10_000 });
-    const others = await Promise.all(
-      Array.from({ length: 20 }, () => createTestStore(db, { balanceCents: 10_000 })),
-    );
-    await fillOrders(db, busy.id);
-    const plant = (index: number, headers: Readonly<Record<string, string>>) =>
-      apiOf(index).post("/app/api/plant", headers, { trees: 1 });
-    const release = await lockRows(
-      t,
-      t.context.databaseUrl,
-      "planting_order",
-      "account_id",
-      busy.id,
-    );
+/** Returns whether each write was recorded now, replayed or rejected, and why. */
+const describeAll = async (writes: readonly Promise<StoreResponse>[]): Promise<readonly string[]> =>
+  (await Promise.allSettled(writes)).map((settled) =>
+    settled.status === "fulfilled"
+      ? settled.value.replayed
+        ? "replayed"
+        : "recorded"
+      : settled.reason instanceof DomainError
+        ? settled.reason.code
+        : String(settled.reason),
+  );
 
-    let isRefunded = false;
-    const refund = apiOf(0)
-      .post("/app/api/refund", busy.live, { type: "tree", quantity: RECORDS })
-      .finally(() => {
-        isRefunded = true;
-      });
-    // The refund now holds the balance's lock, and stays in the middle of its transaction.
-    await eventually(async () => (await countLockWaits(db, "planting_order")) > 0);
-    let ownDone = 0;
-    const own = Promise.all(
-      Array.from({ length: 30 }, (_, index) =>
-        plant(index, busy.live).finally(() => {
-          ownDone += 1;
-        }),
-      ),
-    );
-    // Those of the other process wait for the balance's lock, and those of the same process for the refund.
-    await eventually(async () => (await countLockWaits(db, "store")) > 0);
-    for (let round = 0; round < 3; round += 1) {
-      const responses = await Promise.all(others.map(({ live }, index) => plant(index, live)));
-      t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
-    }
-    t.false(isRefunded, "nobody waited for the refund");
-    t.is(ownDone, 0);
+test("while a store refunds 10,000 ordered trees, twenty others plant in two processes, and its own writes wait apart", async (t) => {
+  const { db } = t.context;
+  const apiOf = await startTwoStoreApis(t, { db });
+  const busy = await createTestStore(db, { balanceCents: 10_000 });
+  const others = await Promise.all(
+    Array.from({ length: 20 }, () => createTestStore(db, { balanceCents: 10_000 })),
+  );
+  await fillOrders(db, busy.id);
+  const plant = (index: number, headers: Readonly<Record<string, string>>) =>
+    apiOf(index).post("/app/api/plant", headers, { trees: 1 });
+  const release = await lockRows(t, t.context.databaseUrl, "planting_order", "account_id", busy.id);
 
-    await release();
-    t.is((await refund).status, 200);
-    t.deepEqual([...new Set((await own).map(({ status }) => status))], [200]);
-    const refunded = await db.oneFirst(sql.type(z.strictObject({ refunded: z.int() }))`
+  let isRefunded = false;
+  const refund = apiOf(0)
+    .post("/app/api/refund", busy.live, { type: "tree", quantity: RECORDS })
+    .finally(() => {
+      isRefunded = true;
+    });
+  // The refund now holds the balance's lock, and stays in the middle of its transaction.
+  await eventually(async () => (await countLockWaits(db, "planting_order")) > 0);
+  let ownDone = 0;
+  const own = Promise.all(
+    Array.from({ length: 30 }, (_, index) =>
+      plant(index, busy.live).finally(() => {
+        ownDone += 1;
+      }),
+    ),
+  );
+  // Those of the other process wait for the balance's lock, and those of the same process for the refund.
+  await eventually(async () => (await countLockWaits(db, "store")) > 0);
+  for (let round = 0; round < 3; round += 1) {
+    const responses = await Promise.all(others.map(({ live }, index) => plant(index, live)));
+    t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
+  }
+  t.false(isRefunded, "nobody waited for the refund");
+  t.is(ownDone, 0);
+
+  await release();
+  t.is((await refund).status, 200);
+  t.deepEqual([...new Set((await own).map(({ status }) => status))], [200]);
+  const refunded = await db.oneFirst(sql.type(z.strictObject({ refunded: z.int() }))`
       SELECT sum(refunded_count)::integer AS refunded FROM planting_order WHERE account_id = ${busy.id}
     `);
-    t.is(refunded, RECORDS);
-    t.like(await readStoreState(db, busy.id), {
-      balance: 10_000 + RECORDS - 30 * 50,
-      remaining: 30,
-      brokenLinks: 0,
-    });
-  },
-);
+  t.is(refunded, RECORDS);
+  t.like(await readStoreState(db, busy.id), {
+    balance: 10_000 + RECORDS - 30 * 50,
+    remaining: 30,
+    brokenLinks: 0,
+  });
+});
 
-test.serial("a locked store's writes are done in their order once the lock is free", async (t) => {
+test("a locked store's writes are done in their order once the lock is free", async (t) => {
   const { db } = t.context;
   const writer = createStoreWriter({ db, clock: systemClock });
   const store = await createTestStore(db, { balanceCents: 10_000 });
@@ -210,7 +212,7 @@ test.serial("a locked store's writes are done in their order once the lock is fr
   t.like(await readStoreState(db, store.id), { remaining: 10, totals: 10, brokenLinks: 0 });
 });
 
-test.serial("a store's burst of reversals is not before another store's planting", async (t) => {
+test("a store's burst of reversals is not before another store's planting", async (t) => {
   const { db } = t.context;
   const writer = createStoreWriter({ db, clock: systemClock });
   const store = await createTestStore(db, { balanceCents: 10_000 });
@@ -229,77 +231,89 @@ test.serial("a store's burst of reversals is not before another store's planting
   t.like(await readStoreState(db, store.id), { balance: 10_000, remaining: 0, totals: 0 });
 });
 
-test.serial(
-  "while a reversal waits for a record that another transaction has locked, other stores plant",
-  async (t) => {
-    const { db } = t.context;
-    const api = await startStoreApi(t, { db });
-    const [store, other] = [
-      await createTestStore(db, { balanceCents: 1000 }),
-      await createTestStore(db, { balanceCents: 1000 }),
-    ];
-    await api.post("/app/api/plant", store.live, { trees: 1 });
-    const release = await lockRows(
-      t,
-      t.context.databaseUrl,
-      "registration",
-      "account_id",
-      store.id,
-    );
+test("reversals of several stores that wait together select by what each one names", async (t) => {
+  const { db } = t.context;
+  const writer = createStoreWriter({ db, clock: systemClock });
+  const stores: TestStore[] = [];
+  for (let index = 0; index < 4; index += 1) {
+    const store = await createTestStore(db, { balanceCents: 10_000 });
+    for (const [count, orderId] of [
+      [1, "#1"],
+      [2, "#2"],
+      [4, "#1"],
+    ] as const) {
+      await writer.write(plantingOf(store.id, { count, orderId, customerEmail: `${index}@shop` }));
+    }
+    stores.push(store);
+  }
 
-    const refund = api.post("/app/api/refund", store.live, { type: "tree", quantity: 1 });
-    await eventually(async () => (await countLockWaits(db, "registration")) > 0);
-    const planted = await api.post("/app/api/plant", other.live, { trees: 1 });
-    await release();
-
-    t.is(planted.status, 200);
-    t.is((await refund).status, 200);
-    t.like(await readStoreState(db, store.id), { balance: 1000, remaining: 0, totals: 0 });
-  },
-);
-
-test.serial(
-  "concurrent donations and reversals of one store are all recorded, beside the plantings of others",
-  async (t) => {
-    const { db } = t.context;
-    const api = await startStoreApi(t, { db });
-    await insertTestCharity(db, EIN);
-    const [store, other] = [
-      await createTestStore(db, { balanceCents: 10_000 }),
-      await createTestStore(db, { balanceCents: 10_000 }),
-    ];
-    await api.post("/app/api/plant", store.live, { trees: 20 });
-
-    const responses = await Promise.all(
-      Array.from({ length: 20 }, (_, index) => [
-        api.post("/app/api/charity/donate", store.live, { charity_id: EIN, amount: 1 }),
-        api.post("/app/api/refund", store.live, { type: "tree", quantity: 1 }),
-        api.post("/app/api/plant", index % 2 === 0 ? store.live : other.live, { trees: 1 }),
-      ]).flat(),
-    );
-
-    t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
-    t.like(await readStoreState(db, store.id), {
-      balance: 10_000 - 20 * 100 - 10 * 50,
-      remaining: 10,
-      totals: 10,
-      brokenLinks: 0,
-    });
-    t.like(await readStoreState(db, other.id), { balance: 9500, remaining: 10 });
-  },
-);
-
-/** Returns whether each write was recorded now, replayed or rejected, and why. */
-const describeAll = async (writes: readonly Promise<StoreResponse>[]): Promise<readonly string[]> =>
-  (await Promise.allSettled(writes)).map((settled) =>
-    settled.status === "fulfilled"
-      ? settled.value.replayed
-        ? "replayed"
-        : "recorded"
-      : settled.reason instanceof DomainError
-        ? settled.reason.code
-        : String(settled.reason),
+  const results = await describeAll(
+    (
+      [
+        [5, { orderId: "1" }],
+        [3, { orderId: "2" }],
+        [2, { orderId: "2" }],
+        [6, { email: "3@SHOP" }],
+      ] as const
+    ).map(([quantity, filter], index) =>
+      writer.write({ ...refundOf(stores[index]?.id ?? "", quantity), filter }),
+    ),
   );
+
+  t.deepEqual(results, ["recorded", "request_invalid", "recorded", "recorded"]);
+  const remaining = await Promise.all(stores.map(({ id }) => readStoreState(db, id)));
+  t.deepEqual(
+    remaining.map((state) => state.remaining),
+    [2, 7, 5, 1],
+  );
+});
+
+test("while a reversal waits for a record that another transaction has locked, other stores plant", async (t) => {
+  const { db } = t.context;
+  const api = await startStoreApi(t, { db });
+  const [store, other] = [
+    await createTestStore(db, { balanceCents: 1000 }),
+    await createTestStore(db, { balanceCents: 1000 }),
+  ];
+  await api.post("/app/api/plant", store.live, { trees: 1 });
+  const release = await lockRows(t, t.context.databaseUrl, "registration", "account_id", store.id);
+
+  const refund = api.post("/app/api/refund", store.live, { type: "tree", quantity: 1 });
+  await eventually(async () => (await countLockWaits(db, "registration")) > 0);
+  const planted = await api.post("/app/api/plant", other.live, { trees: 1 });
+  await release();
+
+  t.is(planted.status, 200);
+  t.is((await refund).status, 200);
+  t.like(await readStoreState(db, store.id), { balance: 1000, remaining: 0, totals: 0 });
+});
+
+test("concurrent donations and reversals of one store are all recorded, beside the plantings of others", async (t) => {
+  const { db } = t.context;
+  const api = await startStoreApi(t, { db });
+  const [store, other] = [
+    await createTestStore(db, { balanceCents: 10_000 }),
+    await createTestStore(db, { balanceCents: 10_000 }),
+  ];
+  await api.post("/app/api/plant", store.live, { trees: 20 });
+
+  const responses = await Promise.all(
+    Array.from({ length: 20 }, (_, index) => [
+      api.post("/app/api/charity/donate", store.live, { charity_id: EIN, amount: 1 }),
+      api.post("/app/api/refund", store.live, { type: "tree", quantity: 1 }),
+      api.post("/app/api/plant", index % 2 === 0 ? store.live : other.live, { trees: 1 }),
+    ]).flat(),
+  );
+
+  t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
+  t.like(await readStoreState(db, store.id), {
+    balance: 10_000 - 20 * 100 - 10 * 50,
+    remaining: 10,
+    totals: 10,
+    brokenLinks: 0,
+  });
+  t.like(await readStoreState(db, other.id), { balance: 9500, remaining: 10 });
+});
 
 test("of the stores in a batch, only the one that its balance does not cover has writes rejected, in their order", async (t) => {
   const { db } = t.context;

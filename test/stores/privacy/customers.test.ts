@@ -6,7 +6,6 @@ import type { DatabaseContext } from "../../support/database.ts";
 import { createTestStore, rowsIn, startStoreApiOf } from "../startStoreApi.ts";
 import type { StoreApi } from "../startStoreApi.ts";
 import { sql } from "../../../db/sql.ts";
-import { readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
 
@@ -147,8 +146,7 @@ test("all names of a customer are erased, in any case, and no similar ones", asy
 const storedRow = z.strictObject({ operation: z.string(), keys: z.int(), requests: z.int() });
 
 test("an erasure leaves no hash of a customer's requests, and their keys still charge nothing", async (t) => {
-  const { db } = t.context;
-  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
+  const { db, post, store, state } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
   const writesOf = (order: string) => {
     const customer = { customer_id: `customer of ${order}`, order_id: order };
     const writes = [
@@ -171,7 +169,7 @@ test("an erasure leaves no hash of a customer's requests, and their keys still c
   const [send, sendOther] = [writesOf("#48213"), writesOf("#48214")];
   const first = await send();
   await sendOther();
-  const before = await readStoreState(db, store.id);
+  const before = await state();
 
   const forget = ["store", "forget", store.domain, "--order-id", "#48213"];
   t.is((await impactOf(t)(...forget)).exitCode, 0);
@@ -198,7 +196,7 @@ test("an erasure leaves no hash of a customer's requests, and their keys still c
   const changed = { customer_name: "another" };
   t.true((await send(changed)).every(({ status }) => status === 200));
   t.true((await sendOther(changed)).every(({ status }) => status === 400));
-  t.deepEqual(await readStoreState(db, store.id), before);
+  t.deepEqual(await state(), before);
 });
 
 const customerExport = z.looseObject({

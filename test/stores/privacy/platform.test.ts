@@ -9,7 +9,7 @@ import { DAY_MS } from "../../../runtime/durations.rules.ts";
 import { signPlatformRequest } from "../../../api/http/signatures.ts";
 import { createPerson, dumpDatabase, holds, leaveTraces } from "./traces.ts";
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 const SECRET = "o".repeat(32);
 const SECRETS = [SECRET, "n".repeat(32)] as const;
@@ -69,43 +69,40 @@ const erased = (registrations: number, donations = 0) => ({
   body: { erased: { registrations, donations } },
 });
 
-test.serial(
-  "the platform's signed requests export and erase a customer, with either secret, at any time",
-  async (t) => {
-    const { databaseUrl } = t.context;
-    const { store, send, passDays, plant, ...api } = await setUpPlatform(t);
-    const person = createPerson();
-    await leaveTraces(api, store, person);
-    const request = {
-      shop_id: 954_889,
-      customer: { id: Number(person.id), email: person.email, phone: "555-625-1199" },
-    };
-    const orders = [299_938, 280_263];
-    const [old, current] = SECRETS;
+test("the platform's signed requests export and erase a customer, with either secret, at any time", async (t) => {
+  const { databaseUrl } = t.context;
+  const { store, send, passDays, plant, ...api } = await setUpPlatform(t);
+  const person = createPerson();
+  await leaveTraces(api, store, person);
+  const request = {
+    shop_id: 954_889,
+    customer: { id: Number(person.id), email: person.email, phone: "555-625-1199" },
+  };
+  const orders = [299_938, 280_263];
+  const [old, current] = SECRETS;
 
-    const exported = await send(
-      "customers/data_request",
-      { ...request, orders_requested: orders },
-      old,
-    );
-    const redaction = { ...request, orders_to_redact: orders };
-    t.deepEqual(await send("customers/redact", redaction, current), erased(4, 1));
-    t.deepEqual(await send("customers/redact", redaction, old), erased(0));
+  const exported = await send(
+    "customers/data_request",
+    { ...request, orders_requested: orders },
+    old,
+  );
+  const redaction = { ...request, orders_to_redact: orders };
+  t.deepEqual(await send("customers/redact", redaction, current), erased(4, 1));
+  t.deepEqual(await send("customers/redact", redaction, old), erased(0));
 
-    t.is(exported.status, 200);
-    t.true(JSON.stringify(exported.body).includes(person.name));
-    t.deepEqual(holds(await dumpDatabase(databaseUrl), person), []);
-    const listed = await impactOf(t)("audit", "list", "--org", store.id, "--json");
-    t.true(listed.stdout.includes('"actor": "platform"'));
-    for (const days of [0, 400]) {
-      passDays(days);
-      await plant();
-      t.deepEqual(await send("customers/redact", { customer: { id: 7 } }), erased(1));
-    }
-  },
-);
+  t.is(exported.status, 200);
+  t.true(JSON.stringify(exported.body).includes(person.name));
+  t.deepEqual(holds(await dumpDatabase(databaseUrl), person), []);
+  const listed = await impactOf(t)("audit", "list", "--org", store.id, "--json");
+  t.true(listed.stdout.includes('"actor": "platform"'));
+  for (const days of [0, 400]) {
+    passDays(days);
+    await plant();
+    t.deepEqual(await send("customers/redact", { customer: { id: 7 } }), erased(1));
+  }
+});
 
-test.serial("a platform's request without a valid signature changes nothing", async (t) => {
+test("a platform's request without a valid signature changes nothing", async (t) => {
   const { send, plant, listCustomers } = await setUpPlatform(t);
   await plant();
   const request = { customer: { id: 7 } };
@@ -121,47 +118,38 @@ test.serial("a platform's request without a valid signature changes nothing", as
   t.is((await sendPlatformRequest(withoutSecret, "shop/redact", shop, SECRET)).status, 404);
 });
 
-test.serial(
-  "shop/redact erases all customers, of an unknown shop none, and of a reinstalled store those of before it",
-  async (t) => {
-    const { databaseUrl } = t.context;
-    const { store, send, passDays, plant, listCustomers, install, ...api } = await setUpPlatform(t);
-    const person = createPerson();
-    await leaveTraces(api, store, person);
-    await install("off");
-    await install("on");
+test("shop/redact erases all customers, of an unknown shop none, and of a reinstalled store those of before it", async (t) => {
+  const { databaseUrl } = t.context;
+  const { store, send, passDays, plant, listCustomers, install, ...api } = await setUpPlatform(t);
+  const person = createPerson();
+  await leaveTraces(api, store, person);
+  await install("off");
+  await install("on");
 
-    t.deepEqual(await send("shop/redact", { shop_domain: "unknown.example" }), erased(0));
-    t.deepEqual(await send("shop/redact"), erased(4, 1));
-    t.deepEqual(holds(await dumpDatabase(databaseUrl), person), []);
-    const listed = await impactOf(t)(
-      "audit",
-      "list",
-      "--org",
-      store.id,
-      "--action",
-      "store.forget",
-      "--json",
-    );
-    t.like(readJson(listed), [{ action: "store.forget", actor: "platform" }]);
+  t.deepEqual(await send("shop/redact", { shop_domain: "unknown.example" }), erased(0));
+  t.deepEqual(await send("shop/redact"), erased(4, 1));
+  t.deepEqual(holds(await dumpDatabase(databaseUrl), person), []);
+  const listed = await impactOf(t)(
+    ...`audit list --org ${store.id} --action store.forget --json`.split(" "),
+  );
+  t.like(readJson(listed), [{ action: "store.forget", actor: "platform" }]);
 
-    await install("off");
-    t.is((await send("shop/redact")).status, 200);
-    await install("on");
-    passDays(1);
-    await plant();
-    t.like(await send("shop/redact"), {
-      status: 400,
-      body: {
-        error:
-          "the store was reinstalled since this request was processed; an operator must uninstall it first",
-      },
-    });
-    t.is((await listCustomers())[0], "7");
-    await install("off");
-    t.deepEqual(await send("shop/redact"), erased(1));
-  },
-);
+  await install("off");
+  t.is((await send("shop/redact")).status, 200);
+  await install("on");
+  passDays(1);
+  await plant();
+  t.like(await send("shop/redact"), {
+    status: 400,
+    body: {
+      error:
+        "the store was reinstalled since this request was processed; an operator must uninstall it first",
+    },
+  });
+  t.is((await listCustomers())[0], "7");
+  await install("off");
+  t.deepEqual(await send("shop/redact"), erased(1));
+});
 
 for (const topic of ["customers/data_request", "customers/redact"]) {
   test(`the body of an answered ${topic} is no data request after three days`, async (t) => {

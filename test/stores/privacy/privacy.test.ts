@@ -1,61 +1,50 @@
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { deleteOldData } from "../../../modules/support/deleteOldData.ts";
-import { readJson, impactOf, runImpact } from "../../cli/runImpact.ts";
+import { readJson, impactOf } from "../../cli/runImpact.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestStore, startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
-import { readStoreState } from "../storeState.ts";
+import { startStoreApiOf } from "../startStoreApi.ts";
 import { createPerson, dumpDatabase, holds, leaveTraces } from "./traces.ts";
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 for (const option of ["--customer-id", "--customer-email"] as const) {
-  test.serial(
-    `after store forget ${option}, nothing in the database names the customer, and replays bill nothing`,
-    async (t) => {
-      const { db, databaseUrl } = t.context;
-      const impact = impactOf(t);
-      const api = await startStoreApi(t, t.context);
-      const store = await createTestStore(db, { balanceCents: 10_000 });
-      const [person, other] = [createPerson(), createPerson()];
-      const { plant, key, planted } = await leaveTraces(api, store, person);
-      await leaveTraces(api, store, other);
-      t.is(holds(await dumpDatabase(databaseUrl), person).length, 3);
-      const before = await readStoreState(db, store.id);
-      const value = option === "--customer-id" ? person.id : person.email;
-      const forget = ["store", "forget", store.domain, option, value, "--json"];
+  test(`after store forget ${option}, nothing in the database names the customer, and replays bill nothing`, async (t) => {
+    const { databaseUrl } = t.context;
+    const impact = impactOf(t);
+    const { store, state, ...api } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
+    const [person, other] = [createPerson(), createPerson()];
+    const { plant, key, planted } = await leaveTraces(api, store, person);
+    await leaveTraces(api, store, other);
+    t.is(holds(await dumpDatabase(databaseUrl), person).length, 3);
+    const before = await state();
+    const value = option === "--customer-id" ? person.id : person.email;
+    const forget = ["store", "forget", store.domain, option, value, "--json"];
 
-      const done = await impact(...forget, "--as", "Ada");
-      const again = await impact(...forget, "--as", "Ada");
+    const done = await impact(...forget, "--as", "Ada");
+    const again = await impact(...forget, "--as", "Ada");
 
-      t.is(done.exitCode, 0, done.stderr);
-      t.like(readJson(done), { registrations: 4, donations: 1 });
-      t.like(readJson(again), { registrations: 0, donations: 0 });
-      const dump = await dumpDatabase(databaseUrl);
-      t.deepEqual(holds(dump, person), []);
-      t.is(holds(dump, other).length, 3);
-      t.deepEqual(await readStoreState(db, store.id), before);
-      const replayed = await api.post("/app/api/plant", { ...store.live, ...key }, plant);
-      t.is(replayed.status, 200);
-      t.is(replayed.headers.get("Idempotent-Replayed"), "true");
-      t.is(replayed.text, planted.text);
-      t.deepEqual(await readStoreState(db, store.id), before);
-      const listed = await impact(
-        "audit",
-        "list",
-        "--org",
-        store.id,
-        "--action",
-        "store.forget",
-        "--json",
-      );
-      t.like(readJson(listed), [{ operator: "Ada" }, { operator: "Ada" }]);
-    },
-  );
+    t.is(done.exitCode, 0, done.stderr);
+    t.like(readJson(done), { registrations: 4, donations: 1 });
+    t.like(readJson(again), { registrations: 0, donations: 0 });
+    const dump = await dumpDatabase(databaseUrl);
+    t.deepEqual(holds(dump, person), []);
+    t.is(holds(dump, other).length, 3);
+    t.deepEqual(await state(), before);
+    const replayed = await api.post("/app/api/plant", { ...store.live, ...key }, plant);
+    t.is(replayed.status, 200);
+    t.is(replayed.headers.get("Idempotent-Replayed"), "true");
+    t.is(replayed.text, planted.text);
+    t.deepEqual(await state(), before);
+    const listed = await impact(
+      ...`audit list --org ${store.id} --action store.forget --json`.split(" "),
+    );
+    t.like(readJson(listed), [{ operator: "Ada" }, { operator: "Ada" }]);
+  });
 }
 
-test.serial("store forget --order-id erases the records of an order only", async (t) => {
+test("store forget --order-id erases the records of an order only", async (t) => {
   const { post, get, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const customer = { trees: 1, customer_name: "Ann Lee", customer_id: "7" };
   await post("/app/api/plant", store.live, { ...customer, order_id: "#1001" });
@@ -72,7 +61,7 @@ test.serial("store forget --order-id erases the records of an order only", async
   });
 });
 
-test.serial("a reason that was given for several customers is erased with any", async (t) => {
+test("a reason that was given for several customers is erased with any", async (t) => {
   const { databaseUrl } = t.context;
   const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
   const [ann, bob] = [createPerson(), createPerson()];
@@ -90,20 +79,16 @@ test.serial("a reason that was given for several customers is erased with any", 
   await reverse("tree", 2, `${ann.name} cancelled`);
   await reverse("donation", 2, `${ann.name} cancelled`);
 
-  await runImpact(["store", "forget", store.domain, "--customer-id", ann.id], {
-    env: { DATABASE_URL: databaseUrl },
-  });
+  await impactOf(t)("store", "forget", store.domain, "--customer-id", ann.id);
 
   const dump = await dumpDatabase(databaseUrl);
   t.deepEqual(holds(dump, ann), []);
   t.true(dump.includes(`${bob.name} cancelled`));
 });
 
-test.serial("store export-customer prints all that is stored, and is audited", async (t) => {
-  const { db } = t.context;
+test("store export-customer prints all that is stored, and is audited", async (t) => {
   const impact = impactOf(t);
-  const api = await startStoreApi(t, t.context);
-  const store = await createTestStore(db, { balanceCents: 10_000 });
+  const { store, ...api } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
   const person = createPerson();
   await leaveTraces(api, store, person);
 
@@ -129,10 +114,9 @@ test.serial("store export-customer prints all that is stored, and is audited", a
   t.like(readJson(listed), [{ operator: "Ada", account_id: store.id }]);
 });
 
-test.serial("store forget --all-customers erases every customer, also page by page", async (t) => {
+test("store forget --all-customers erases every customer, also page by page", async (t) => {
   const { db, databaseUrl } = t.context;
-  const api = await startStoreApi(t, t.context);
-  const store = await createTestStore(db, { balanceCents: 10_000 });
+  const { store, ...api } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
   const people = [createPerson(), createPerson()];
   for (const person of people) {
     await leaveTraces(api, store, person);
@@ -161,10 +145,9 @@ test.serial("store forget --all-customers erases every customer, also page by pa
   t.false(dump.includes("a note"));
 });
 
-test.serial("stored responses are replayed byte for byte, years later", async (t) => {
-  const { db } = t.context;
+test("stored responses are replayed byte for byte, years later", async (t) => {
   const clock = createMovableClock("2026-01-10T12:00:00.000Z");
-  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 }, clock });
+  const { db, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 }, clock });
   const key = { "Idempotency-Key": "order-1" };
   const order = { trees: 2, customer_name: "Ann Lee" };
   const first = await post("/app/api/plant", { ...store.live, ...key }, order);

@@ -1,8 +1,10 @@
 import type { CommonQueryMethods } from "slonik";
-import { listUnsharedEmails, readIdentities } from "./personalData.sql.ts";
+import { blankPage, listUnsharedEmails, readIdentities, recordsOf } from "./personalData.sql.ts";
+import type { Blanked } from "./personalData.sql.ts";
 import { MAXIMUM_CUSTOMER_RECORDS } from "./customers.rules.ts";
 import type { CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
 import { listPersonalRecords } from "./storeRecords.sql.ts";
+import { lockBalances } from "./stores.sql.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
@@ -13,7 +15,7 @@ const NOBODY: CustomerIdentity = { ids: [], emails: [], orderIds: [] };
  * Finds a customer's other identifiers in a store's records: the id, further email addresses, and names. An id or address
  * that was not given must not be another customer's, because the records that have it are erased.
  */
-export const findCustomer = async (
+const findCustomer = async (
   db: CommonQueryMethods,
   storeId: string,
   given: CustomerIdentity,
@@ -55,4 +57,39 @@ export const exportCustomer = async (
     details: { registrations: found.registrations.length, donations: found.donations.length },
   });
   return found;
+};
+
+/**
+ * Erases what a store's records say about a customer: names, email addresses, customer and order ids, notes, the reasons of
+ * refunds, and stored responses. Counts, prices and amounts stay. It may be interrupted and repeated.
+ * @param given null for all customers
+ * @returns how many records were changed
+ */
+export const forgetCustomer = async (
+  { db, clock, actor }: OperatorContext,
+  storeId: string,
+  given: CustomerIdentity | null,
+): Promise<{ readonly registrations: number; readonly donations: number }> => {
+  const customer = given && (await findCustomer(db, storeId, given));
+  // First, because a change may commit and the process end before all are made.
+  await recordAction(db, actor, clock.now(), {
+    action: "store.forget",
+    accountId: storeId,
+    details: { of: customer === null ? "all customers" : "customer" },
+  });
+  const forgotten = { registration: 0, donation: 0 };
+  for (const selection of recordsOf(storeId, customer)) {
+    let after: string | null = null;
+    do {
+      const start: string | null = after;
+      // Short transactions, because the store's writes wait for them.
+      const { blanked, last }: Blanked = await db.transaction(async (transaction) => {
+        await lockBalances(transaction, [storeId]);
+        return blankPage(transaction, storeId, selection, start);
+      });
+      forgotten[selection.table] += blanked;
+      after = last;
+    } while (after !== null);
+  }
+  return { registrations: forgotten.registration, donations: forgotten.donation };
 };

@@ -1,0 +1,50 @@
+import type { CommonQueryMethods } from "slonik";
+import { positionOf } from "../records/listPositions.sql.ts";
+import { readWholeList } from "../records/readWholeList.ts";
+import type { AccountMode } from "../records/owner.rules.ts";
+import { listDonations, listDonationsOf } from "./donations.sql.ts";
+import type { ListedDonation } from "./donations.sql.ts";
+import type { Donation, DonationFilter } from "./donations.rules.ts";
+
+/** Of a page. Each donation may have 64 KiB of metadata, and a slow client holds a page in memory. */
+const ROWS = 100;
+
+/** Yields all of an owner's donations, newest first, in pages. No connection is held between two pages. */
+export const listAllDonations = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  filter: DonationFilter,
+): AsyncGenerator<readonly ListedDonation[], void, void> =>
+  readWholeList((part) => listDonations(db, owner, filter, part), positionOf, { rows: ROWS });
+
+/** A donation that a write has recorded or found. */
+export type WrittenDonation = {
+  /** Null if only its id or its idempotency key is known. Each of a thousand may have 64 KiB of metadata. */
+  readonly donation: Donation | null;
+  readonly named: { readonly id: string } | { readonly key: string };
+};
+
+/** Completes results of writes, a few at a time, with the donations that they lack. */
+export const readDonations = async <Done extends WrittenDonation>(
+  { db }: { readonly db: CommonQueryMethods },
+  { accountId, mode }: AccountMode,
+  done: readonly Done[],
+): Promise<readonly (Done & { readonly donation: Donation })[]> => {
+  const unread = done.filter(({ donation }) => donation === null).map(({ named }) => named);
+  const ids = unread.flatMap((named) => ("id" in named ? named.id : []));
+  const keys = unread.flatMap((named) => ("key" in named ? named.key : []));
+  const found =
+    unread.length === 0 ? [] : await listDonationsOf(db, { accountId, mode }, { ids, keys });
+  return done.map((result) => {
+    const { named } = result;
+    const donation =
+      result.donation ??
+      found.find(({ id, idempotencyKey }) =>
+        "id" in named ? id === named.id : idempotencyKey === named.key,
+      );
+    if (!donation) {
+      throw new Error("A donation was deleted in the meantime.");
+    }
+    return { ...result, donation };
+  });
+};
