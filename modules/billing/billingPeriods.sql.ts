@@ -3,6 +3,7 @@ import { z } from "zod";
 import type { Kind } from "../records/owner.rules.ts";
 import type { Period } from "./usage.rules.ts";
 import { kindColumn } from "../records/columns.sql.ts";
+import { jsonRows } from "../../db/jsonRows.ts";
 import { sql, timestamp } from "../../db/sql.ts";
 
 export type Subscription = {
@@ -44,16 +45,7 @@ export const listPayers = (
         ORDER BY starts_at DESC
         LIMIT 1
       ) AS period
-    FROM unnest(
-      (SELECT ${sql.array(
-        streams.map(({ accountId }) => accountId),
-        "uuid",
-      )}),
-      (SELECT ${sql.array(
-        streams.map(({ kind }) => kind),
-        "text",
-      )})
-    ) AS stream (account_id, kind)
+    FROM (${jsonRows({ accountId: "uuid", kind: "text" }, streams)}) AS stream
     JOIN account ON account.id = stream.account_id
   `);
 

@@ -4,6 +4,7 @@ import { KINDS, MODES } from "./owner.rules.ts";
 import type { AccountMode, Kind } from "./owner.rules.ts";
 import { isUuid } from "./fields.rules.ts";
 import { isRecordId } from "./recordIds.rules.ts";
+import { jsonRows } from "../../db/jsonRows.ts";
 import { afterLookup, sql, values } from "../../db/sql.ts";
 
 /*
@@ -160,32 +161,28 @@ const NAMED_SCOPE: ImportScope = {
   kind: sql.fragment`named.kind`,
 };
 
-/** A query of the records that exist of those that are named, with their ids and their places in the list. */
+const NAMED = {
+  accountId: "uuid",
+  mode: "text",
+  kind: "text",
+  ownId: "uuid",
+  importedId: "text",
+} as const;
+
+/** A query of the records that exist of those that are named, with their ids and their indexes in the list as `place`. */
 export const namedIds = (table: RecordTable, named: readonly NamedRecord[]): FragmentSqlToken => {
-  const input = JSON.stringify(
-    named.map(({ accountId, mode, kind, id }, place) => [
-      place,
-      accountId,
-      mode,
-      table === "donation" ? table : kind,
-      isUuid(id) ? id : null,
-      isRecordId(id) ? id : null,
-    ]),
-  );
+  const given = named.map(({ accountId, mode, kind, id }) => ({
+    accountId,
+    mode,
+    kind: table === "donation" ? table : kind,
+    ownId: isUuid(id) ? id : null,
+    importedId: isRecordId(id) ? id : null,
+  }));
   const name = sql.identifier([table]);
   const kindOf = table === "donation" ? sql.fragment`'donation'` : sql.fragment`kind`;
   // The LIMIT makes it a look-up for each id.
   return sql.fragment`
-    WITH named AS MATERIALIZED (
-      SELECT
-        (value ->> 0)::integer AS place,
-        (value ->> 1)::uuid AS account_id,
-        value ->> 2 AS mode,
-        value ->> 3 AS kind,
-        (value ->> 4)::uuid AS own_id,
-        value ->> 5 AS imported_id
-      FROM json_array_elements(${input}::json) AS value
-    ),
+    WITH named AS MATERIALIZED (${jsonRows(NAMED, given)}),
     found AS (
       SELECT named.place, own.id
       FROM named
@@ -197,7 +194,7 @@ export const namedIds = (table: RecordTable, named: readonly NamedRecord[]): Fra
       SELECT named.place, ${importedRecord(table, NAMED_SCOPE, sql.fragment`named.imported_id`)}
       FROM named
     )
-    SELECT place, id FROM found WHERE id IS NOT NULL
+    SELECT (place - 1)::integer AS place, id FROM found WHERE id IS NOT NULL
   `;
 };
 

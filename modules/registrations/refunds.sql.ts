@@ -180,30 +180,22 @@ const keyedRow = z.strictObject({
   count: safeInteger,
 });
 
-const KEY = {
-  index: "int8",
-  accountId: "uuid",
-  mode: "text",
-  operation: "text",
-  key: "text",
-} as const;
+const KEY = { accountId: "uuid", mode: "text", operation: "text", idempotencyKey: "text" } as const;
 
-/** Returns the refunds that keys of clients or of operators belong to, by their place in the list. */
+/** Returns the refunds that keys of clients or of operators belong to, by their index in the list. */
 export const listRefundsByKeys = async (
   db: CommonQueryMethods,
   keys: readonly (Owner & { readonly idempotencyKey: string | null })[],
   byOperator: boolean,
 ): Promise<ReadonlyMap<number, { readonly registrationId: string; readonly count: number }>> => {
-  const wanted = keys.flatMap(({ idempotencyKey: key, ...owner }, index) =>
-    key === null ? [] : [{ ...owner, index, key, operation: operationOf(owner, byOperator) }],
-  );
+  const wanted = keys.map((key) => ({ ...key, operation: operationOf(key, byOperator) }));
   const rows = await db.any(sql.prepared("list_refunds_by_keys", keyedRow)`
-    SELECT given.index::integer AS place, refund.registration_id AS "registrationId", refund.count
+    SELECT (given.place - 1)::integer AS place, refund.registration_id AS "registrationId", refund.count
     FROM (${jsonRows(KEY, wanted)}) AS given
     CROSS JOIN LATERAL (
       SELECT *
       FROM refund
-      WHERE refund.id = ${recordOfKey(keyHash(scopeOfRow("given"), sql.identifier(["given", "key"])))}
+      WHERE refund.id = ${recordOfKey(keyHash(scopeOfRow("given"), sql.identifier(["given", "idempotency_key"])))}
       LIMIT 1
     ) AS refund
   `);

@@ -2,6 +2,7 @@ import type { DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../../records/owner.rules.ts";
 import { PROCESSORS, meterEventIdentifierStem } from "../usage.rules.ts";
+import { jsonRows } from "../../../db/jsonRows.ts";
 import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
 import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
@@ -55,23 +56,26 @@ export type BilledStream = UnsentStream & { readonly current: BillingTarget };
 /** The most facts that are read of the streams which probably send none of them, in all. */
 const MAXIMUM_UNSENT_FACTS = 2000;
 
-const streamTable = (streams: readonly BilledStream[]) => {
+const BILLED_STREAM = {
+  accountId: "uuid",
+  mode: "text",
+  kind: "text",
+  firstSecond: "int8",
+  facts: "int8",
+  processor: "text",
+  customerId: "text",
+} as const;
+
+const streamTable = (streams: readonly BilledStream[]): FragmentSqlToken => {
   const isUnsent = ({ current, hasUnsent = false }: BilledStream) =>
     hasUnsent || current.processor === "ledger";
   const unsentFacts = Math.ceil(MAXIMUM_UNSENT_FACTS / streams.filter(isUnsent).length);
-  return sql.unnest(
-    streams.map((stream, place) => [
-      place,
-      stream.accountId,
-      stream.mode,
-      stream.kind,
-      stream.firstSecond,
-      isUnsent(stream) ? unsentFacts : 1,
-      stream.current.processor,
-      stream.current.customerId,
-    ]),
-    ["int8", "uuid", "text", "text", "int8", "int8", "text", "text"],
-  );
+  const rows = streams.map((stream) => ({
+    ...stream,
+    ...stream.current,
+    facts: isUnsent(stream) ? unsentFacts : 1,
+  }));
+  return sql.fragment`(${jsonRows(BILLED_STREAM, rows)}) AS stream`;
 };
 
 /**
@@ -140,7 +144,6 @@ export const listOldestUnsealedFacts = async (
         coalesce(usage.processor, stream.processor) AS processor,
         CASE WHEN usage.id IS NULL THEN stream.customer_id ELSE usage.customer_id END AS customer_id
       FROM ${streamTable(streams)}
-        AS stream (place, account_id, mode, kind, first_second, facts, processor, customer_id)
       ${oldestFacts(lastSecond)}
       CROSS JOIN LATERAL (
         SELECT stream.processor = 'stripe' AND fact.id <= ${doubtedFactId ?? 0} AS is_doubted
@@ -164,7 +167,7 @@ export const listOldestUnsealedFacts = async (
   `);
   const parts: UnsealedPart[][] = streams.map(() => []);
   for (const { place, ...part } of rows) {
-    parts[place]?.push(part);
+    parts[place - 1]?.push(part);
   }
   return parts;
 };
@@ -184,12 +187,28 @@ export type SealedEvent = {
   readonly askingSince: Date | null;
 };
 
-const sealedRows = (events: readonly SealedEvent[]): string =>
-  JSON.stringify(
-    events.map(({ stream, factIds: _factIds, quantity, waitsFor, ...event }, place) => ({
+const SEALED = {
+  accountId: "uuid",
+  mode: "text",
+  kind: "text",
+  factIds: "_int8",
+  second: "int8",
+  quantity: "int8",
+  stem: "text",
+  processor: "text",
+  customerId: "text",
+  state: "text",
+  failure: "text",
+  waitsFor: "int8",
+  askingSince: "timestamptz",
+} as const;
+
+const sealedRows = (events: readonly SealedEvent[]): FragmentSqlToken =>
+  jsonRows(
+    SEALED,
+    events.map(({ stream, quantity, waitsFor, ...event }) => ({
       ...stream,
       ...event,
-      place,
       quantity: String(quantity),
       waitsFor: waitsFor === null ? null : String(waitsFor),
       stem: meterEventIdentifierStem(stream, event.second),
@@ -215,15 +234,12 @@ export const insertMeterEvents = async (
         (
           SELECT coalesce(max(sequence), 0)
           FROM meter_event
-          WHERE account_id = event."accountId"
+          WHERE account_id = event.account_id
             AND mode = event.mode
             AND kind = event.kind
             AND second = event.second
-        ) + row_number() OVER (PARTITION BY "accountId", mode, kind, second ORDER BY place) AS sequence
-      FROM json_to_recordset(${sealedRows(events)}) AS event (
-        place bigint, "accountId" uuid, mode text, kind text, second bigint, quantity bigint, stem text, processor text,
-        "customerId" text, state text, failure text, "waitsFor" bigint, "askingSince" timestamptz
-      )
+        ) + row_number() OVER (PARTITION BY account_id, mode, kind, second ORDER BY place) AS sequence
+      FROM (${sealedRows(events)}) AS event
     ),
     inserted AS (
       INSERT INTO meter_event
@@ -232,10 +248,10 @@ export const insertMeterEvents = async (
           waits_for, asking_since, may_be_delivered, sealed_at, settled_at, attempts, first_attempt_at, leased_until
         )
       SELECT
-        "accountId", mode, kind, second, sequence, quantity, stem || sequence, processor, "customerId", state, failure,
-        "waitsFor",
-        CASE WHEN state = 'pending' THEN "askingSince" END,
-        "askingSince" IS NOT NULL AND state IN ('pending', 'failed'),
+        account_id, mode, kind, second, sequence, quantity, stem || sequence, processor, customer_id, state, failure,
+        waits_for,
+        CASE WHEN state = 'pending' THEN asking_since END,
+        asking_since IS NOT NULL AND state IN ('pending', 'failed'),
         sealed_at,
         CASE WHEN state <> 'pending' THEN sealed_at END,
         CASE WHEN is_sent THEN 1 ELSE 0 END,
@@ -243,17 +259,13 @@ export const insertMeterEvents = async (
         CASE WHEN is_sent THEN leased_until END
       FROM sealing
       CROSS JOIN (VALUES (${timestamp(sealedAt)}, ${timestamp(leaseEnd(sealedAt))})) AS time (sealed_at, leased_until)
-      CROSS JOIN LATERAL (SELECT state = 'pending' AND "askingSince" IS NULL AS is_sent) AS decided
+      CROSS JOIN LATERAL (SELECT state = 'pending' AND asking_since IS NULL AS is_sent) AS decided
       ORDER BY place
       RETURNING *
     ),
     assignment AS MATERIALIZED (
-      SELECT fact.id AS fact_id, inserted.id AS meter_event_id
-      FROM ${sql.unnest(
-        events.flatMap(({ factIds }, index) => factIds.map((id) => [index, id])),
-        ["int8", "int8"],
-      )} AS fact (place, id)
-      JOIN sealing ON sealing.place = fact.place
+      SELECT unnest(sealing.fact_ids) AS fact_id, inserted.id AS meter_event_id
+      FROM sealing
       JOIN inserted ON inserted.identifier = sealing.stem || sealing.sequence
     ),
     assigned AS (
@@ -262,10 +274,7 @@ export const insertMeterEvents = async (
       FROM assignment
       WHERE usage_fact.id = assignment.fact_id
         -- Without it the planner reads all facts to find hundreds of them.
-        AND usage_fact.id = ANY(${sql.array(
-          events.flatMap(({ factIds }) => factIds),
-          "int8",
-        )})
+        AND usage_fact.id = ANY(ARRAY(SELECT fact_id FROM assignment))
     )
     SELECT ${meterEventColumns}
     FROM inserted AS meter_event

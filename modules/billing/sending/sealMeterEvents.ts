@@ -88,7 +88,7 @@ export const sealMeterEvents = (
   now: Date,
 ): Promise<readonly Sealing[]> =>
   db.transaction(async (transaction) => {
-    const locked = [...(await tryLockStreams(transaction, streams))];
+    const locked = await tryLockStreams(transaction, streams);
     const { hold, processor, doubtedFactId, doubtedUntil } = await readDeployment(transaction);
     if (hold) {
       return streams.map(() => NONE);
