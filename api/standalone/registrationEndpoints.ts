@@ -6,8 +6,10 @@ import {
   REGISTRATION_COLUMNS,
 } from "../../modules/registrations/presentRegistration.rules.ts";
 import { listRegistrations } from "../../modules/registrations/listRegistrations.ts";
-import { readRegistered } from "../../modules/registrations/createRegistrationWriter.ts";
-import { registerAll } from "../../modules/registrations/register.ts";
+import {
+  readRegistered,
+  registerAll,
+} from "../../modules/registrations/createRegistrationWriter.ts";
 import { readRefunded, refundAll } from "../../modules/registrations/refundRegistration.ts";
 import { presentSearched } from "../../runtime/presentPages.ts";
 import type { RefundWriter } from "../../modules/registrations/refundRegistration.ts";

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection } from "slonik";
 import { lockAccountLimits, updateCountedUnits } from "../accounts/accountLimits.sql.ts";
 import type { LockedLimit } from "../accounts/accountLimits.sql.ts";
 import { listKnownKeys } from "./registrations.sql.ts";
@@ -9,24 +9,25 @@ import type { DomainError } from "../../runtime/errors.rules.ts";
 import type { NewRegistration } from "./registrations.rules.ts";
 import { totalTooLarge } from "./totals.sql.ts";
 
-const keyOf = (owner: Owner, idempotencyKey: string): string =>
-  `${ownerKey(owner)}/${idempotencyKey}`;
+type Keyed = Owner & { readonly idempotencyKey: string | null };
+
+const keyOf = (entry: Keyed): string | null =>
+  entry.idempotencyKey === null ? null : `${ownerKey(entry)}/${entry.idempotencyKey}`;
 
 /**
  * Returns why entries are rejected, each decided after those before it. Those that repeat a key record nothing, so they are
  * not rejected.
- * @param knownKeys by `keyOf`
  * @param check returns why an entry is rejected, or null, and counts it then
  */
-export const findRejections = <Entry extends Owner & { readonly idempotencyKey: string | null }>(
+export const findRejections = <Entry extends Keyed>(
   entries: readonly Entry[],
-  knownKeys: Iterable<string>,
+  knownKeys: readonly Keyed[],
   check: (entry: Entry) => DomainError | null,
 ): ReadonlyMap<Entry, DomainError> => {
-  const keys = new Set(knownKeys);
+  const keys = new Set(knownKeys.map(keyOf));
   const rejections = new Map<Entry, DomainError>();
   for (const entry of entries) {
-    const key = entry.idempotencyKey === null ? null : keyOf(entry, entry.idempotencyKey);
+    const key = keyOf(entry);
     if (key !== null && keys.has(key)) {
       continue;
     }
@@ -47,7 +48,7 @@ export const findRejections = <Entry extends Owner & { readonly idempotencyKey: 
 const findExcesses = <Entry extends NewRegistration>(
   entries: readonly Entry[],
   limits: readonly LockedLimit[],
-  knownKeys: readonly string[],
+  knownKeys: readonly Keyed[],
   room: number,
 ): ReadonlyMap<Entry, DomainError> => {
   const uses = new Map(limits.map((each) => [accountModeKey(each), each]));
@@ -65,23 +66,6 @@ const findExcesses = <Entry extends NewRegistration>(
     }
     return null;
   });
-};
-
-/** Returns those of the entries' idempotency keys that are in use, by `keyOf`. */
-export const listUsedKeys = async (
-  db: CommonQueryMethods,
-  entries: readonly (Owner & { readonly idempotencyKey: string | null })[],
-): Promise<readonly string[]> => {
-  const used: string[] = [];
-  for (const own of Map.groupBy(entries, ownerKey).values()) {
-    const [owner] = own;
-    const keys = own.flatMap(({ idempotencyKey }) => idempotencyKey ?? []);
-    if (owner && keys.length > 0) {
-      const known = await listKnownKeys(db, owner, keys);
-      used.push(...known.map((key) => keyOf(owner, key)));
-    }
-  }
-  return used;
 };
 
 type Registration = AccountMode & { readonly isLimited: boolean; readonly count: number };
@@ -140,7 +124,7 @@ export const checkLimits = async <Given extends NewRegistration>(
   const { limits, countRegistered } = await lockLimits(transaction, limited, now);
   let rejections = findExcesses(limited, limits, [], room);
   if (rejections.size > 0) {
-    const knownKeys = await listUsedKeys(transaction, limited);
+    const knownKeys = await listKnownKeys(transaction, limited);
     rejections = findExcesses(limited, limits, knownKeys, room);
   }
   return { rejections, countRegistered };

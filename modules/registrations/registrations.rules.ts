@@ -36,17 +36,7 @@ export type NewRegistration = Owner &
 export const registrationOf = (
   entry: NewRegistration & { readonly id: string },
   createdAt: Date,
-): Registration => ({
-  id: entry.id,
-  importedId: null,
-  count: entry.count,
-  refundedCount: 0,
-  fractionalCount: entry.fractionalCount,
-  createdAt,
-  idempotencyKey: entry.idempotencyKey,
-  attribution: entry.attribution,
-  metadata: entry.metadata,
-});
+): Registration => ({ ...entry, importedId: null, refundedCount: 0, createdAt });
 
 /** Registered units minus refunded ones. */
 export type Totals = {

@@ -5,9 +5,16 @@ import type { NewRegistration, Registration, Totals } from "./registrations.rule
 import { monthOf } from "./registrations.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
-import { claimedKeys, knownKeys, registerOperation } from "../records/idempotencyKeys.sql.ts";
+import {
+  claimedKeys,
+  keyHash,
+  knownKeys,
+  recordOfKey,
+  registerOperation,
+} from "../records/idempotencyKeys.sql.ts";
 import { ownedWithId } from "../records/ownedRecords.sql.ts";
-import { accountTypeColumn, kindColumn, modeColumn } from "../records/columns.sql.ts";
+import { accountTypeColumn, ownerColumns } from "../records/columns.sql.ts";
+import { jsonRows } from "../../db/jsonRows.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { maximumJsonBytes } from "./presentRegistration.rules.ts";
 import { registrationColumns, registrationRow } from "./registrationColumns.sql.ts";
@@ -52,11 +59,11 @@ export type InsertedRegistrations = {
   readonly totals: ReadonlyMap<string, Totals>;
 };
 
-/** The scope of an entry's idempotency key. */
+/** The scope of the idempotency key of an entry of the query. */
 const ENTRY_SCOPE = {
-  accountId: sql.identifier(["account_id"]),
-  mode: sql.identifier(["mode"]),
-  operation: registerOperation(sql.identifier(["kind"])),
+  accountId: sql.fragment`entry.account_id`,
+  mode: sql.fragment`entry.mode`,
+  operation: registerOperation(sql.fragment`entry.kind`),
 };
 
 /** A query of the entries. */
@@ -169,17 +176,24 @@ export const insertRegistrations = async (
   }
 };
 
-const keyRow = z.strictObject({ key: z.string() });
+const keyRow = z.strictObject({ ...ownerColumns, idempotencyKey: z.string() });
 
-/** Returns those of the keys that registrations of the owner have. */
-export const listKnownKeys = (
+const KEY = { accountId: "uuid", mode: "text", kind: "text", idempotencyKey: "text" } as const;
+
+/** Returns those of the entries' keys that registrations have. */
+export const listKnownKeys = async (
   db: CommonQueryMethods,
-  owner: Owner,
-  keys: readonly string[],
-): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(keyRow)`
-    SELECT known.key FROM ${knownKeys(owner, REGISTER_OPERATIONS[owner.kind], keys)}
-  `);
+  entries: readonly (Owner & { readonly idempotencyKey: string | null })[],
+): Promise<readonly Readonly<z.output<typeof keyRow>>[]> => {
+  const keyed = entries.filter(({ idempotencyKey }) => idempotencyKey !== null);
+  return keyed.length === 0
+    ? []
+    : db.any(sql.type(keyRow)`
+        SELECT account_id AS "accountId", mode, kind, idempotency_key AS "idempotencyKey"
+        FROM (${jsonRows(KEY, keyed)}) AS entry
+        WHERE ${recordOfKey(keyHash(ENTRY_SCOPE, sql.fragment`entry.idempotency_key`))} IS NOT NULL
+      `);
+};
 
 /** Returns the registrations that the keys belong to. */
 export const listByIdempotencyKeys = (
@@ -208,11 +222,9 @@ export const listRegistrationsByIds = (
 
 const accountRegistrationRow = z.strictObject({
   ...coreRow,
-  accountId: z.uuid(),
+  ...ownerColumns,
   accountName: z.string(),
   accountType: accountTypeColumn,
-  mode: modeColumn,
-  kind: kindColumn,
   isPrepaid: z.boolean(),
 });
 
