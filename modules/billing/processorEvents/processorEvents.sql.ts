@@ -8,9 +8,7 @@ import {
 import type { ProcessorEvent } from "./processorEvents.rules.ts";
 import { columnsOf, sql, timestamp } from "../../../db/sql.ts";
 
-/**
- * Stores an event that a webhook has announced, unless it waits already.
- */
+/** Stores an event that a webhook has announced, unless it waits already. */
 export const insertProcessorEvent = async (
   db: CommonQueryMethods,
   { id, type, objectId }: ProcessorEvent,
@@ -18,9 +16,7 @@ export const insertProcessorEvent = async (
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     INSERT INTO processor_event (id, type, object_id, received_at, next_attempt_at)
-    VALUES (
-      ${id}, ${type}, ${objectId}, ${timestamp(receivedAt)}, ${timestamp(receivedAt)}
-    )
+    VALUES (${id}, ${type}, ${objectId}, ${timestamp(receivedAt)}, ${timestamp(receivedAt)})
     ON CONFLICT (id) DO NOTHING
   `);
 };
@@ -86,17 +82,6 @@ export const beginProcessing = (
     )
     RETURNING ${columns}
   `);
-
-/** Records why an attempt to process an event has failed. */
-export const recordProcessingError = async (
-  db: CommonQueryMethods,
-  id: string,
-  error: string,
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    UPDATE processor_event SET last_error = ${error} WHERE id = ${id}
-  `);
-};
 
 /**
  * Deletes an event that is processed or given up.
