@@ -41,10 +41,7 @@ export const createBillingActivities = (
     }
   },
 
-  /**
-   * Has all subscriptions read again, and compares the processor's sums with ours. Fails, so that Temporal retries, if some
-   * could not be read and may be later.
-   */
+  /** Fails, so that Temporal retries, if some of the processor's sums could not be read and may be later. */
   reconcileUsage: async (): Promise<{ readonly compared: number; readonly drifting: number }> => {
     await requestSubscriptionReads(context.db, context.clock.now(), HOUR_MS);
     const { streams, drifting, failure } = await withHeartbeat((signal) =>

@@ -23,10 +23,7 @@ const payerRow = z.strictObject({
     .nullable(),
 });
 
-/**
- * Returns who pays for the usage of accounts and kinds, and the latest billing period of their subscriptions as Stripe last
- * reported it, and when that was.
- */
+/** Returns who pays for usage, and the latest billing period that Stripe has reported of their subscriptions. */
 export const listPayers = (
   db: CommonQueryMethods,
   streams: readonly { readonly accountId: string; readonly kind: Kind }[],
@@ -51,7 +48,6 @@ export const listPayers = (
 
 const accountPeriodRow = z.strictObject({ kind: kindColumn, start: z.date(), end: z.date() });
 
-/** A billing period of an account's usage of one kind. */
 export type AccountPeriod = Readonly<z.output<typeof accountPeriodRow>>;
 
 /** Lists the billing periods that Stripe has returned for an account, also of earlier subscriptions, newest first. */

@@ -58,19 +58,15 @@ export const createBilling = ({
     findStripeAccount: (): Promise<StripeAccount | null> =>
       connection ? connection.readAccount() : Promise.resolve(null),
     /**
-     * Returns the processor of an account's new usage and donations in a mode. Test mode always uses the built-in ledger.
-     * Live usage of an account with a Stripe customer is Stripe's even if Stripe is not configured: usage in the ledger
-     * would never be invoiced.
+     * Returns the processor of an account's new usage and donations. Live usage of an account with a Stripe customer is
+     * Stripe's even if Stripe is not configured: usage in the ledger would never be invoiced.
      */
     processorFor: (
       { stripeCustomerId }: { readonly stripeCustomerId: string | null },
       mode: Mode,
     ): ProcessorName =>
       mode === "live" && (stripe !== null || stripeCustomerId !== null) ? "stripe" : "ledger",
-    /**
-     * Prepares the processor. Throws a ProcessorMismatchError if the deployment has another processor, or a meter counts
-     * differently than expected.
-     */
+    /** @throws ProcessorMismatchError if the deployment has another processor, or a meter counts differently than expected */
     prepare: (): Promise<void> =>
       stripe ? stripe.prepare() : requireProcessor(db, { name: "ledger" }),
   };
@@ -78,10 +74,7 @@ export const createBilling = ({
 
 export type Billing = ReturnType<typeof createBilling>;
 
-/**
- * Returns Stripe.
- * @throws ProcessorUnavailableError if it is not configured
- */
+/** @throws ProcessorUnavailableError if Stripe is not configured */
 export const requireStripe = ({ stripe }: Pick<Billing, "stripe">): BillingProcessor => {
   if (!stripe) {
     throw new ProcessorUnavailableError(

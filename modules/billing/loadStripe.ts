@@ -3,11 +3,8 @@ import type { StripeConnection, StripeOptions } from "./stripe/createStripeProce
 import type { StripeInspector } from "./stripe/inspectStripe.ts";
 import type { Config } from "../../runtime/config/config.ts";
 
-/*
- * Stripe's library is 218 modules, which take 0.1 s CPU to load. Programs that do not call Stripe start without them.
- */
+/* Stripe's library is 218 modules, which take 0.1 s CPU to load. Programs that do not call Stripe start without them. */
 
-/** Returns how to call Stripe; null if live usage goes to the built-in ledger. */
 const optionsOf = ({
   STRIPE_SECRET_KEY: secretKey,
   STRIPE_API_BASE: apiBase,
@@ -18,7 +15,6 @@ const optionsOf = ({
   return secretKey === undefined ? null : { secretKey, apiBase, donationPrices };
 };
 
-/** Returns null if Stripe is not configured. */
 export const loadStripe = async (config: Config): Promise<StripeConnection | null> => {
   const options = optionsOf(config);
   return options && (await import("./stripe/createStripeProcessor.ts")).connectStripe(options);

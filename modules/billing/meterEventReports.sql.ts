@@ -41,7 +41,6 @@ export const listMeterEvents = (
   }: {
     readonly state: UsageState | null;
     readonly accountId: string | null;
-    /** Null: of all times. */
     readonly span?: Span | null;
     readonly limit: number;
   },
@@ -118,7 +117,6 @@ const attentionRow = z.strictObject({
   reason: z.string().nullable(),
 });
 
-/** The usage of an organization and kind that has an operator's attention for one cause. */
 export type UsageAttention = Readonly<z.output<typeof attentionRow>>;
 
 /** The events that have an operator's attention, as a table. */

@@ -46,7 +46,6 @@ const eventsWithIds = (ids: readonly bigint[]): FragmentSqlToken => sql.fragment
   ORDER BY id
 `;
 
-/** Lists the meter events that exist among those with these ids. */
 export const listMeterEventsById = (
   db: CommonQueryMethods,
   ids: readonly bigint[],
@@ -64,10 +63,7 @@ export const lockMeterEvents = (
 ): Promise<readonly StoredMeterEvent[]> =>
   transaction.any(sql.type(meterEventRow)`${eventsWithIds(ids)} FOR NO KEY UPDATE`);
 
-/**
- * Returns the event of the usage that a refund takes back: the first one that the processor does not have, or else the first one;
- * null for an event without refunds.
- */
+/** Returns the event of the usage that a refund takes back; of several, the first one that the processor does not have. */
 export const findRefundedUsage = (
   db: CommonQueryMethods,
   refundEventId: bigint,
@@ -111,7 +107,6 @@ const DECIDED = {
   asking_since: null,
 };
 
-/** Changes the state of events, and the columns that are given. */
 const changeEvents = async (
   transaction: DatabaseTransactionConnection,
   condition: FragmentSqlToken,
@@ -125,8 +120,8 @@ const changeEvents = async (
 };
 
 /**
- * Records that the processor has an event that no attempt was seen to deliver. The time at which it was settled stays: its
- * units are in the sums already, so checks of the minute's other events need not wait again.
+ * Records that the processor has an event. The time at which it was settled stays: its units are in the sums already, so
+ * checks of the minute's other events need not wait again.
  */
 export const recordFoundDelivery = (
   transaction: DatabaseTransactionConnection,
@@ -136,9 +131,7 @@ export const recordFoundDelivery = (
     note,
     now,
   }: {
-    /** The customer that has it. */
     readonly customerId: string | null;
-    /** How this was found out. */
     readonly note: string;
     readonly now: Date;
   },
@@ -217,8 +210,8 @@ export const letWait = (
   });
 
 /**
- * Lets refunds be sent whose usage has been delivered meanwhile, to the processor and customer that have it. About those that
- * may have been sent in a lost history, the processor is asked first.
+ * Lets refunds be sent whose usage has been delivered meanwhile, to where that is. About those that may have been sent in a
+ * lost history, the processor is asked first.
  */
 export const releaseRefunds = async (
   db: CommonQueryMethods,
@@ -270,10 +263,7 @@ export const closeEvents = (
     },
   );
 
-/**
- * Records that the processor refuses an event that it had accepted. When it was settled stays: the sums have shown it since then,
- * or its refusal.
- */
+/** Records that the processor refuses an event that it had accepted. Its time stays: the sums have shown the refusal since. */
 export const recordLateRefusal = (
   transaction: DatabaseTransactionConnection,
   id: bigint,
@@ -290,7 +280,7 @@ export const recordLateRefusal = (
 
 /**
  * Records that usage which is not delivered may have been sent in a history that was lost, until a time. The senders ask about
- * what is pending before they send it. About what has failed, a retry asks.
+ * what is pending, and a retry about what has failed.
  */
 export const askAboutUnsent = async (
   transaction: DatabaseTransactionConnection,

@@ -7,10 +7,6 @@ import { describeInvoiceProblem } from "./invoices/invoiceReports.rules.ts";
 import type { InvoicedUsage } from "./invoices/invoiceReports.rules.ts";
 import type { UnitPrice } from "./subscriptions.rules.ts";
 
-/*
- * The statement of an organization as its clients see it.
- */
-
 const units = (description: string) => z.int().meta({ description });
 
 const sums = {

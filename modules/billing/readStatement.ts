@@ -19,7 +19,6 @@ import type { BillingContext } from "./context.ts";
 /** More are seen with `impact usage list`. */
 const MAXIMUM_DIFFERENCES = 100;
 
-/** The statement of one kind. */
 export type KindStatement = SumsByDay & {
   readonly kind: Kind;
   readonly period: Period;
@@ -36,10 +35,7 @@ export type Statement = {
   readonly statements: readonly KindStatement[];
 };
 
-/**
- * Returns a kind's period: the given one, or else the account's current billing cycle.
- * @throws DomainError request_invalid if there is none
- */
+/** @throws DomainError request_invalid without a period, if there is no current billing cycle */
 const periodOf = async (
   context: BillingContext,
   stream: Owner,

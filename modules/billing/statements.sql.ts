@@ -20,7 +20,8 @@ const usageSums = z.strictObject({
 });
 
 /**
- * The units of a kind. Registered minus refunded units are the sum of the others. `closed` ones are never billed; `documented` ones are billed or returned by a document, also if they were delivered late.
+ * Registered minus refunded units are the sum of the others. `documented` ones are billed or returned by a document, also
+ * if they were delivered late.
  */
 type UsageSums = Readonly<z.output<typeof usageSums>>;
 

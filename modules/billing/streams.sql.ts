@@ -32,8 +32,8 @@ const lockKey = sql.fragment`
 `;
 
 /**
- * Locks streams until the transaction ends. Sealing, retrying and closing need the lock. All transactions lock streams in the
- * same order, so they cannot wait for each other.
+ * Locks streams until the transaction ends, as sealing, retrying and closing must. All transactions lock streams in the same
+ * order, so they cannot wait for each other.
  */
 export const lockStreams = async (
   transaction: DatabaseTransactionConnection,
@@ -49,9 +49,9 @@ export const lockStreams = async (
 };
 
 /**
- * Locks minutes of the processor's sums until the transaction ends. A decision about usage that depends on a sum needs the
- * lock: streams are locked by account, but several accounts may have usage of the customer in that minute. Must run after
- * the locks of streams.
+ * Locks minutes of the processor's sums until the transaction ends. A decision that depends on a sum needs the lock:
+ * streams are locked by account, but several accounts may have usage of the customer in that minute. Must run after the
+ * locks of streams.
  * @param keys name the kind, customer and minute
  */
 export const lockMinutes = async (
@@ -68,9 +68,8 @@ export const lockMinutes = async (
 const placeRow = z.strictObject({ place: safeInteger });
 
 /**
- * Locks the streams that no other transaction has locked, until this transaction ends. It never waits, so it cannot be
+ * Locks streams until this transaction ends, and returns those that no other has locked. It never waits, so it cannot be
  * part of a deadlock, and an operator's work on one stream does not delay the others.
- * @returns the streams that were locked
  */
 export const tryLockStreams = async <Stream extends Owner>(
   transaction: DatabaseTransactionConnection,

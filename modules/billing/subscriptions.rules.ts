@@ -48,8 +48,7 @@ type SubscriptionProblem = {
 };
 
 /**
- * Returns what is wrong with an organization's subscription. A kind without a price is a problem once the organization
- * has used it.
+ * Returns what is wrong with an organization's subscription. A kind without a price is a problem once it is used.
  * @param lostDonationItems whether the organization subscribed to donations and the items are gone
  */
 export const listSubscriptionProblems = ({

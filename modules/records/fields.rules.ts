@@ -84,7 +84,6 @@ export const date = () =>
     .date({ error: mustBe(DATE_MUST_BE) })
     .refine((value) => !value.startsWith("0000"), `must be ${DATE_MUST_BE}`);
 
-/** What is wrong with a value of metadata, and where. */
 type Problem = { readonly path: readonly string[]; readonly message: string };
 
 const problemOf = (message: string): Problem => ({ path: [], message });
@@ -109,7 +108,6 @@ const findNameProblem = (name: string): Problem | null => {
   return isStorable(name) ? null : problemOf(`${NOT_STORABLE} in its name`);
 };
 
-/** Returns a problem in metadata. */
 const findProblem = (metadata: object): Problem | null => {
   let digits = 0;
   /** It reads no deeper than the levels that are allowed, so that deep nesting cannot exhaust the stack. */
@@ -151,10 +149,7 @@ const findProblem = (metadata: object): Problem | null => {
 const isObject = (value: unknown): value is Metadata =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/**
- * A JSON object of limited size and depth. `z.record` would silently drop a pair named `__proto__`, and copies all
- * others.
- */
+/** A JSON object of limited size and depth. `z.record` would drop a pair named `__proto__`, and copies all others. */
 export const metadata = () =>
   z
     .unknown()
@@ -170,5 +165,4 @@ export const metadata = () =>
     })
     .meta(METADATA);
 
-/** Metadata that was stored. */
 export const storedMetadata = z.record(z.string(), z.unknown()).meta(METADATA);

@@ -2,8 +2,7 @@ import type { FragmentSqlToken } from "slonik";
 import { inMicroseconds, sql, timestamp } from "../../db/sql.ts";
 
 /*
- * The pages of lists by the time of creation and the id. A page begins after the last record of the previous one, wherever
- * that is meanwhile, so new records move no page.
+ * A page begins after the last record of the previous one, wherever that is meanwhile, so new records move no page.
  */
 
 /** Where a page of a list ended. */

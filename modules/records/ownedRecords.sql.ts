@@ -8,8 +8,6 @@ import { jsonRows } from "../../db/jsonRows.ts";
 import { afterLookup, sql, values } from "../../db/sql.ts";
 
 /*
- * The records of an owner: all of them, and those with an id or a key.
- *
  * The planner has no statistics of an account that is newer than they are, and takes it for one without records. To read
  * all of them then seems as cheap as to find one by its id, however many there are. So look-ups by an id compare the owner
  * where the planner sees no condition of an index (ADR 102).
@@ -20,7 +18,6 @@ export type RecordTable = "registration" | "donation";
 /** Whose records a condition selects. Without a kind, registrations of all kinds. */
 export type RecordOwner = AccountMode & { readonly kind?: Kind };
 
-/** The condition that a record belongs to an owner. `value` returns a value as SQL. */
 const belongsTo = (
   table: RecordTable,
   { accountId, mode, kind }: RecordOwner,
@@ -60,7 +57,7 @@ const AFTER_LAST_ID = "9223372036854775807";
 /**
  * The condition and the order of the rows of an account, or of all (null), the newest first, in a table with an index of the
  * account and the row's id. With an equality, the primary key seems cheaper than this index for an account with a few percent
- * of the rows. Then all rows that other accounts have added since would be read first.
+ * of the rows: all rows that others have added since would be read first.
  * @param before only rows with a lower id; null for all
  */
 export const newestOf = (
@@ -142,7 +139,6 @@ export const ownedWithId = (
   `;
 };
 
-/** The condition that a record of the owner has one of these ids of its own. */
 export const ownedWithOwnIds = (
   table: RecordTable,
   owner: RecordOwner,
@@ -201,8 +197,8 @@ export const namedIds = (table: RecordTable, named: readonly NamedRecord[]): Fra
 const idRow = z.strictObject({ id: z.uuid() });
 
 /**
- * Lists the ids of the records with an id, their own or the one that they were imported with, in all modes of an account, or
- * of all (null). Costs an index search per account, mode and kind.
+ * Lists the ids of the records with an id of their own or of their import, in all modes of an account, or of all (null).
+ * Costs an index search per account, mode and kind.
  */
 export const listRecordIds = (
   db: CommonQueryMethods,

@@ -15,8 +15,8 @@ const keyOf = (entry: Keyed): string | null =>
   entry.idempotencyKey === null ? null : `${ownerKey(entry)}/${entry.idempotencyKey}`;
 
 /**
- * Returns why entries are rejected, each decided after those before it. Those that repeat a key record nothing, so they are
- * not rejected.
+ * Returns why entries are rejected, each decided after those before it. One that repeats a key records nothing, so it is not
+ * rejected.
  * @param check returns why an entry is rejected, or null, and counts it then
  */
 export const findRejections = <Entry extends Keyed>(
@@ -41,10 +41,7 @@ export const findRejections = <Entry extends Keyed>(
   return rejections;
 };
 
-/**
- * Compares entries with the limits of their accounts.
- * @param room how many units may be added to the total of their owner
- */
+/** @param room how many units may be added to the total of their owner */
 const findExcesses = <Entry extends NewRegistration>(
   entries: readonly Entry[],
   limits: readonly LockedLimit[],
@@ -70,10 +67,6 @@ const findExcesses = <Entry extends NewRegistration>(
 
 type Registration = AccountMode & { readonly isLimited: boolean; readonly count: number };
 
-/**
- * Locks the limits of the accounts that have some.
- * @returns the limits, and a function that counts what was registered
- */
 export const lockLimits = async (
   transaction: DatabaseTransactionConnection,
   registrations: readonly Registration[],
@@ -109,7 +102,6 @@ export const lockLimits = async (
 /**
  * Locks the limits of accounts, and compares entries with them in their order.
  * @param room how many units may be added to the total of the entries' one owner; infinite if nothing but the limits counts
- * @returns the entries that exceed a limit, and a function that counts what was registered
  */
 export const checkLimits = async <Given extends NewRegistration>(
   transaction: DatabaseTransactionConnection,

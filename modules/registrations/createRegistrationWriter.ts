@@ -91,7 +91,6 @@ const insert = async (
   });
 };
 
-/** A registration with its owner's totals. */
 export type Registered = Pick<WrittenItem, "replayed"> & {
   readonly registration: Registration;
   readonly totals: Totals;
@@ -119,7 +118,6 @@ export const readRegistered = async (
   });
 };
 
-/** Creates what records registrations by group commit. */
 export const createRegistrationWriter = ({
   observeBatch,
   ...context
@@ -166,15 +164,11 @@ export const createRegistrationWriter = ({
 
   return {
     write,
-    /**
-     * Records one impact action.
-     * @throws DomainError request_invalid or daily_limit_reached beyond a limit of the account
-     */
+    /** @throws DomainError request_invalid or daily_limit_reached beyond a limit of the account */
     register: async (entry: NewRegistration): Promise<Registered> => {
       const written = resultOfOne(await write(entry, [entry], false));
       return resultOfOne(await readRegistered(context, entry, [written]));
     },
-    /** Resolves when all waiting registrations have been recorded. */
     drain: queue.drain,
     queueLength: queue.queueLength,
   };

@@ -9,8 +9,7 @@ import type { RegistrationFilter, Totals, Registration } from "./registrations.r
 import type { ListContext } from "./context.ts";
 
 /**
- * How many bytes of JSON one page has at most. They count against the memory of a client that reads slowly; one
- * registration may have more, 725 KiB.
+ * They count against the memory of a client that reads slowly. One registration may have more, 725 KiB.
  */
 const PAGE_BYTES = 768 * 1024;
 /** How many registrations a step of a long list or search reads. PostgreSQL needs about 3 ms for them. */
@@ -18,7 +17,6 @@ const STEP_ROWS = 500;
 
 const AFTER_UNKNOWN = "after: is not the id of a registration in this list";
 
-/** Which part of a list to read. */
 export type ListPart = {
   /** The id of the registration that the part follows; null for the list's beginning. */
   readonly startingAfter: string | null;
@@ -26,18 +24,16 @@ export type ListPart = {
   readonly limit: number | null;
 };
 
-/** What one query of a list has read. */
 export type SearchedPage<Row, Last> = {
-  /** The rows that match; there may be none. */
   readonly rows: Iterable<Row>;
   /** The last row, whether it matches or not; null if none was read, or if it is known that none follows. */
   readonly last: Last | null;
 };
 
 /**
- * Lists an owner's registrations, newest first; a page in which the filter matches nothing is empty. Memory use is constant,
- * and no connection is held between two pages, so a slow client blocks nothing. Each page reads a bounded number of
- * registrations, also with a filter that few of them match.
+ * Lists an owner's registrations, newest first; a page in which the filter matches nothing is empty. Memory use is
+ * constant, and no connection is held between two pages, so a slow client blocks nothing. Each page reads a bounded number
+ * of registrations.
  */
 export const listRegistrations = (
   { lists, bulkLists = lists, clock }: ListContext,

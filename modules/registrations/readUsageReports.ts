@@ -88,8 +88,7 @@ const presentUsage = (
 };
 
 /**
- * Reads how far the billing of one registration has come.
- * @param kinds where to look for it, in this order
+ * @param kinds where to look for the registration, in this order
  * @throws DomainError record_not_found
  */
 export const readUsageReport = async (
@@ -109,7 +108,6 @@ export const readUsageReport = async (
   throw new DomainError("record_not_found", "failed to find registration");
 };
 
-/** How far the usage of a registration has come, and its meter events. */
 export type UsageWithEvents = {
   readonly state: UsageReportState;
   readonly events: readonly ListedMeterEvent[];

@@ -20,8 +20,8 @@ import type { RefundedItem, RefundEntry, RefundOutcome, RefundRequest } from "./
 /** Writes the refunds of a process, and reads the registrations that they change. */
 export type RefundWriter = {
   /**
-   * Refunds units of one account's registrations, in the order of the calls: one together with those of other accounts that
-   * wait, several in a transaction of their own.
+   * Refunds units of one account's registrations: one together with those of other accounts that wait, several in a
+   * transaction of their own.
    * @throws BatchRejectedError for several, if `isAtomic` and one is rejected
    */
   readonly write: (
@@ -72,13 +72,12 @@ export const createRefundWriter = (context: BillingContext): RefundWriter => {
 };
 
 /**
- * Refunds units of one owner's registrations in one transaction, in their order: it changes the records and the totals and
- * adds negative usage facts. An idempotency key of a client or an operator belongs to the refund that it was first used for:
- * a repeated call returns that refund, whatever else it contains, even if the registration could no longer be refunded.
+ * Refunds units of one owner's registrations in one transaction, in their order. An idempotency key of a client or an
+ * operator belongs to the refund that it was first used for: a repeated call returns that refund, whatever else it
+ * contains, even if the registration could no longer be refunded.
  * @param context.refunds if several calls run at the same time
  * @param given each refund, or why it is rejected already
  * @param options.isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
- * @param options.isDryRun whether nothing is recorded at all
  * @throws BatchRejectedError
  * @throws UnavailableError if the processor has the billing cycle and cannot be used
  */
@@ -117,7 +116,6 @@ export const refundAll = async (
 };
 
 /**
- * Refunds units of a registration as a batch of one.
  * @throws DomainError record_not_found, usage_not_on_file, outside_billing_cycle or request_invalid
  * @throws UnavailableError if the processor has the billing cycle and cannot be used
  */
@@ -128,7 +126,6 @@ export const refundRegistration = async (
   options: { readonly isDryRun?: boolean } = {},
 ): Promise<RefundedItem> => resultOfOne(await refundAll(context, owner, [request], options));
 
-/** A refund as its client sees it. */
 export type Refunded = Pick<RefundedItem, "refundedCount" | "total"> & {
   /** The registration after the refund; in a replay, as it is now. */
   readonly registration: Registration;
@@ -136,7 +133,6 @@ export type Refunded = Pick<RefundedItem, "refundedCount" | "total"> & {
   readonly refundId: string;
 };
 
-/** Returns the refunds with what clients have attached to their registrations. */
 export const readRefunded = (
   { readRegistration }: Pick<RefundWriter, "readRegistration">,
   items: readonly RefundedItem[],

@@ -18,7 +18,6 @@ import { REFUND_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import type { Operation } from "../records/idempotencyKeys.rules.ts";
 import { claimedKeys, keyHash, recordOfKey, scopeOfRow } from "../records/idempotencyKeys.sql.ts";
 
-/** A call that refunds units of a registration. */
 type NewRefund = Owner & {
   readonly id: string;
   readonly registrationId: string;
@@ -127,7 +126,6 @@ const lockedRegistration = registrationRow
     unitPriceCents: z.int().nullable(),
   });
 
-/** A registration that is locked. */
 export type LockedRegistration = Readonly<z.output<typeof lockedRegistration>>;
 
 const lockedRow = z.strictObject({
@@ -137,8 +135,7 @@ const lockedRow = z.strictObject({
 
 /**
  * Locks registrations until the transaction ends.
- * @param skipsLocked whether those that another transaction has locked are not waited for
- * @returns those that exist by their places in the list; null for one that is not locked
+ * @returns those that exist by their index in the list; null for one that `skipsLocked` skips
  */
 export const lockRegistrations = async (
   transaction: DatabaseTransactionConnection,
@@ -216,7 +213,7 @@ export type WaitingRefunds = Readonly<z.output<typeof waitingRefundsRow>>;
  * limits equally, the oldest refunds of each first, so that none waits for the refunds of another. The query steps through
  * the index from account to account, so its cost does not grow with what waits beyond the limits.
  * @param limits the maximum of registrations, which is also that of accounts, and the maximum of refunds
- * @param after the last account of the page before, in the order of their ids; null for the first page
+ * @param after the last account of the page before; null for the first page
  */
 export const listWaitingRefunds = (
   db: CommonQueryMethods,
@@ -270,10 +267,7 @@ export const listWaitingRefunds = (
     LIMIT ${limits.registrations}
   `);
 
-/**
- * Records that the workflow of refunds was started.
- * @param ids those that were listed before the start. The workflow may have missed one that was recorded since
- */
+/** @param ids those that were listed before the workflow started. It may have missed one that was recorded since */
 export const markRefundsDispatched = async (
   db: CommonQueryMethods,
   ids: readonly string[],

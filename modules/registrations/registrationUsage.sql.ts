@@ -10,17 +10,13 @@ import { coreColumns, coreRow } from "./registrations.sql.ts";
 
 const usageRow = z.strictObject({
   ...coreRow,
-  /**
-   * The different states of its usage facts. Those of many refunds are listed only if they are unsealed, pending, failed or
-   * closed.
-   */
+  /** The different states of its usage facts. Of many refunds, `delivered` is left out. */
   states: z.array(z.enum(FACT_STATES)),
   isLate: z.boolean(),
   /** Who bills it; null until its usage is sealed. */
   processor: z.enum(PROCESSORS).nullable(),
 });
 
-/** A registration with the states of its usage. */
 export type RegistrationUsage = Readonly<z.output<typeof usageRow>>;
 
 /** Selects the registrations for which a condition holds, with their usage, newest first. */
@@ -43,7 +39,6 @@ const usageOf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   ORDER BY registration.created_at DESC, registration.id DESC
 `;
 
-/** Returns one of the owner's registrations with its usage, or null. */
 export const findRegistrationUsage = (
   db: CommonQueryMethods,
   owner: Owner,

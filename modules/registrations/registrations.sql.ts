@@ -66,7 +66,6 @@ const ENTRY_SCOPE = {
   operation: registerOperation(sql.fragment`entry.kind`),
 };
 
-/** A query of the entries. */
 const entryRows = (entries: readonly RegistrationEntry[]): FragmentSqlToken => {
   const input = JSON.stringify(
     entries.map((entry) => [
@@ -195,7 +194,6 @@ export const listKnownKeys = async (
       `);
 };
 
-/** Returns the registrations that the keys belong to. */
 export const listByIdempotencyKeys = (
   db: CommonQueryMethods,
   owner: Owner,
@@ -228,7 +226,6 @@ const accountRegistrationRow = z.strictObject({
   isPrepaid: z.boolean(),
 });
 
-/** A registration and the account that owns it. */
 export type AccountRegistration = Readonly<z.output<typeof accountRegistrationRow>>;
 
 /** Looks a registration up for an operator, in all accounts and modes. */
@@ -250,7 +247,6 @@ export const findRegistration = (
     WHERE registration.id = ${id}
   `);
 
-/** Returns one of the owner's registrations, or null. */
 export const findOwnRegistration = (
   db: CommonQueryMethods,
   owner: Owner,

@@ -26,11 +26,9 @@ export type RefundRequest = {
   /** Null refunds all units that remain. */
   readonly count: number | null;
   readonly reason: string | null;
-  /** Null for a refund without a key. */
   readonly idempotencyKey: string | null;
 };
 
-/** A refund to write. */
 export type RefundEntry = Owner &
   RefundRequest & {
     /** Null if it was not read from the processor. */
@@ -82,7 +80,6 @@ type Options = {
   readonly isDryRun?: boolean;
 };
 
-/** Decides refunds in their order, each as if it were a call of its own. */
 const decideAll = async (
   { clock, billing, actor }: RefundContext,
   transaction: DatabaseTransactionConnection,
@@ -229,7 +226,6 @@ const recordAll = async (
 
 /**
  * Refunds units of registrations in one transaction, in their order, each as if it were a call of its own.
- * @param context.actor who refunds, if it is not the client
  * @throws BatchRejectedError
  * @throws DomainError request_invalid if a concurrent call has just used one of the keys for another registration
  */

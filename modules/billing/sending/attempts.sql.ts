@@ -8,13 +8,13 @@ import type { SendResult } from "./decideNextStep.rules.ts";
 import { isResumable, leaseEnd } from "./waitingStreams.sql.ts";
 
 /*
- * The attempts to send meter events. Each statement is about many events, which costs little more than about one. Rows are
- * locked in the order of their ids, so two statements cannot wait for each other.
+ * Each statement is about many events, which costs little more than about one. Rows are locked in the order of their ids,
+ * so two statements cannot wait for each other.
  */
 
 /**
- * Records further attempts to send meter events before they are made, and leases the events to them. An event whose last
- * attempt is recorded meanwhile is left out. Must run under the streams' locks, so that no other event of theirs is sent.
+ * Records further attempts before they are made, and leases the events to them. An event whose last attempt is recorded
+ * meanwhile is left out. Must run under the streams' locks, so that no other event of theirs is sent.
  */
 export const beginAttempts = async (
   transaction: DatabaseTransactionConnection,
@@ -72,10 +72,7 @@ const OUTCOME = {
 
 const idRow = z.strictObject({ id: z.bigint() });
 
-/**
- * Records outcomes and releases the leases.
- * @returns the ids of the recorded events; the others' attempts have been followed by another one
- */
+/** Records outcomes and releases the leases. Returns the ids of the events whose attempt no other one has followed. */
 export const recordOutcomes = (
   db: CommonQueryMethods,
   outcomes: readonly RecordedOutcome[],

@@ -17,10 +17,7 @@ const ADMISSION_MS = 100;
 /** How far ahead calls are admitted, so that a busy process which is late loses nothing of the rate. */
 const AHEAD_MS = 400;
 
-/**
- * @param maximum calls per second, to which a lowered rate rises again
- * @param maximumRunning the most calls at the same time
- */
+/** @param maximum calls per second, to which a lowered rate rises again */
 export const createCallRate = (
   maximum: number,
   maximumRunning: number,

@@ -31,9 +31,8 @@ const unsealedRow = z.strictObject({
 export type UnsealedPart = Omit<Readonly<z.output<typeof unsealedRow>>, "place">;
 
 /**
- * Joins, for a fact of a refund, the event of the usage that it takes back: the first one that the processor does not have,
- * or else the first one. Without the OFFSET, the planner reads all sealed facts for each refund where the statistics know of
- * none.
+ * Joins, for a fact of a refund, the event of the usage that it takes back: of several, the first that the processor does
+ * not have. Without the OFFSET, the planner reads all sealed facts for each refund where the statistics know of none.
  */
 const joinUsage = sql.fragment`
   LEFT JOIN LATERAL (
@@ -79,8 +78,8 @@ const streamTable = (streams: readonly BilledStream[]): FragmentSqlToken => {
 };
 
 /**
- * Joins the facts of the oldest seconds of each stream of the query. The limits and offsets keep the planner from reading whole
- * tables: it goes through the indexes, stream by stream.
+ * Joins the facts of the oldest seconds of each stream of the query. Because of the limits and offsets, the planner goes
+ * through the indexes, stream by stream, and reads no whole table.
  */
 const oldestFacts = (lastSecond: number): FragmentSqlToken => sql.fragment`
       CROSS JOIN LATERAL (
@@ -114,10 +113,10 @@ const oldestFacts = (lastSecond: number): FragmentSqlToken => sql.fragment`
  * Sums the unsealed facts of each stream's oldest seconds that have any, in groups that each become one meter event. New
  * usage is billed to the current target, and a refund to the target that was billed for the registration. Refunds of usage
  * that the processor does not have are apart, and so is each fact of very many units, so that no event has more than it may.
- * @param streams the streams with the current targets of their usage, and the first second that is looked at. An index entry of
- *   a sealed fact may remain for long, so each earlier second would have to be read again.
- * @param options the last second that is looked at, and the last of the facts that may have been sent in a lost history. Of
- *   these, usage and refunds are summed apart: the processor may have one without the other
+ * @param streams each from its first second on. An index entry of a sealed fact may remain for long, so each earlier second
+ *   would have to be read again
+ * @param options.doubtedFactId the last fact that may have been sent in a lost history. Up to it, usage and refunds are summed
+ *   apart: the processor may have one without the other
  * @returns the groups of each stream in the given order, the oldest second first
  */
 export const listOldestUnsealedFacts = async (
@@ -216,9 +215,8 @@ const sealedRows = (events: readonly SealedEvent[]): FragmentSqlToken =>
   );
 
 /**
- * Inserts the next sealings of seconds and assigns their facts to them. An event to send is leased to its first attempt. Must run
- * under the streams' locks, which keep the sequences free of gaps.
- * @returns the events in their order
+ * Inserts the next sealings of seconds, and leases an event to send to its first attempt. Must run under the streams'
+ * locks, which keep the sequences free of gaps. Returns the events in their order.
  */
 export const insertMeterEvents = async (
   transaction: DatabaseTransactionConnection,

@@ -13,8 +13,8 @@ const waitingRow = z.strictObject({ ...ownerColumns, second: safeInteger, attemp
 export type WaitingStream = Readonly<z.output<typeof waitingRow>>;
 
 /**
- * Defines a query that steps through an index from stream to stream, so its cost grows with the number of streams, not with
- * their rows: each stream with its first row.
+ * Defines a query of streams, each with its first row. It steps through an index from stream to stream, so its cost grows
+ * with the number of streams, not with their rows.
  * @param rows the rows, as the tail of a SELECT that ends with a condition
  * @param start a condition that only the first stream has to meet
  * @param columns beside those of the stream, in the order of the index
@@ -69,9 +69,8 @@ export const listWaitingStreams = (db: CommonQueryMethods): Promise<readonly Wai
 export const leaseEnd = (now: Date): Date => new Date(now.getTime() + LEASE_MS);
 
 /**
- * The condition of a pending event that the sender may attempt: one without an attempt under its identifier, one whose attempt
- * ended with its process, or one whose retry is due. A lease or a delay that would last longer than any does was recorded before
- * the clock was set back; the clocks of two machines differ by less.
+ * The condition of a pending event that the sender may attempt. A lease or a delay that would last longer than any does was
+ * recorded before the clock was set back; the clocks of two machines differ by less.
  */
 export const isResumable = (now: Date): FragmentSqlToken => {
   const until = sql.fragment`coalesce(meter_event.leased_until, meter_event.retry_at)`;
@@ -85,9 +84,8 @@ export const isResumable = (now: Date): FragmentSqlToken => {
 };
 
 /**
- * The next event of a stream of the query, as a table: the one that is being sent, or else one about which the processor is
- * asked now, or else the first one that waits. The offset keeps the planner from reading all pending events for a few
- * streams.
+ * The next event of a stream of the query: the one that is being sent, or else one about which the processor is asked now, or
+ * else the first one. The offset keeps the planner from reading all pending events for a few streams.
  */
 const nextEvent = (now: Date): FragmentSqlToken => {
   const pending = sql.fragment`
@@ -149,10 +147,9 @@ const unsentRow = z.strictObject({ ...ownerColumns, firstSecond: safeInteger });
 export type UnsentStream = Readonly<z.output<typeof unsentRow>> & { readonly hasUnsent?: boolean };
 
 /**
- * Lists the streams with facts that may be sealed and nothing that waits to be sent, in the order of their keys. The query steps
- * through the index from stream to stream and stops at the limit, so a page costs the same however many streams wait.
+ * Lists the streams with facts that may be sealed and nothing that waits to be sent, in the order of their keys. It stops
+ * at the limit, so a page costs the same however many streams wait.
  * @param after the last stream of the page before; null for the first page
- * @param lastSecond the last second that may be sealed
  */
 export const listReadyStreams = (
   db: CommonQueryMethods,
@@ -187,8 +184,7 @@ export const listReadyStreams = (
   `);
 
 /**
- * Lists the streams whose next event the sender may attempt, in the order of their keys. It steps through the index from
- * stream to stream.
+ * Lists the streams whose next event the sender may attempt, in the order of their keys.
  * @param after the last stream of the page before; null for the first page
  */
 export const listResumableStreams = (
