@@ -200,7 +200,7 @@ export const listByIdempotencyKeys = (
   idempotencyKeys: readonly string[],
 ): Promise<readonly Registration[]> =>
   db.any(sql.prepared("list_by_idempotency_keys", registrationRow)`
-    SELECT ${registrationColumns()}
+    SELECT ${registrationColumns}
     FROM registration
     WHERE registration.id = ANY(ARRAY(
       SELECT record_id FROM ${knownKeys(owner, REGISTER_OPERATIONS[owner.kind], idempotencyKeys)}
@@ -213,7 +213,7 @@ export const listRegistrationsByIds = (
   ids: readonly string[],
 ): Promise<readonly Registration[]> =>
   db.any(sql.prepared("list_registrations_by_ids", registrationRow)`
-    SELECT ${registrationColumns()}
+    SELECT ${registrationColumns}
     FROM registration
     WHERE registration.id = ANY(ARRAY(SELECT unnest((SELECT ${sql.array([...ids], "uuid")}))))
   `);
@@ -253,7 +253,7 @@ export const findOwnRegistration = (
   id: string,
 ): Promise<Registration | null> =>
   db.maybeOne(sql.prepared("find_own_registration", registrationRow)`
-    SELECT ${registrationColumns()}
+    SELECT ${registrationColumns}
     FROM registration
     WHERE ${ownedWithId("registration", owner, id)}
   `);
