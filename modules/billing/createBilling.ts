@@ -7,9 +7,8 @@ import type { BillingProcessor, StripeConnection } from "./stripe/createStripePr
 import { ProcessorMismatchError, ProcessorUnavailableError } from "./processor.ts";
 import type { StripeAccount, LiveProcessor } from "./deployment.rules.ts";
 import { decideProcessor } from "./deployment.rules.ts";
-import { lockDeployment, recordProcessor } from "./deployment.sql.ts";
+import { hasLiveLedgerUsage, lockDeployment, recordProcessor } from "./deployment.sql.ts";
 import { requestSubscriptionReads } from "./processorEvents/processorEvents.sql.ts";
-import { hasLiveLedgerUsage } from "./ledgerUsage.sql.ts";
 
 /**
  * Requires that the deployment bills live usage with the configured processor; the first one to ask is recorded.

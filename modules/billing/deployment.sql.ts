@@ -117,6 +117,12 @@ export const recordProcessor = (
   });
 };
 
+/** Returns whether the built-in ledger has ever had live usage. */
+export const hasLiveLedgerUsage = (db: CommonQueryMethods): Promise<boolean> =>
+  db.exists(sql.typeAlias("void")`
+    SELECT FROM meter_event WHERE mode = 'live' AND processor = 'ledger' AND state = 'delivered'
+  `);
+
 const idRow = z.strictObject({ id: z.uuid() });
 
 /** Gives the deployment a new id, which is returned, and records the server of this connection as its server. */

@@ -6,7 +6,7 @@ import { findListPosition, PAGE_ROWS, readPage } from "./registrationPages.sql.t
 import { readTotals } from "./totals.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { RegistrationFilter, Totals, Registration } from "./registrations.rules.ts";
-import type { ListContext } from "./context.ts";
+import type { Context } from "../../runtime/context.ts";
 
 /**
  * They count against the memory of a client that reads slowly. One registration may have more, 725 KiB.
@@ -14,6 +14,13 @@ import type { ListContext } from "./context.ts";
 const PAGE_BYTES = 768 * 1024;
 /** How many registrations a step of a long list or search reads. PostgreSQL needs about 3 ms for them. */
 const STEP_ROWS = 500;
+
+export type ListContext = Context & {
+  /** Connections for the pages of lists, which may read many records. */
+  readonly lists: CommonQueryMethods;
+  /** For the pages after the first of a list, if they yield to recording. */
+  readonly bulkLists?: CommonQueryMethods;
+};
 
 const AFTER_UNKNOWN = "after: is not the id of a registration in this list";
 

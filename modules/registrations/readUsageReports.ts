@@ -21,9 +21,8 @@ import type { Billing } from "../billing/createBilling.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 import { shownIdOf } from "../records/recordIds.rules.ts";
 import type { BillingContext } from "../billing/context.ts";
-import type { ListContext } from "./context.ts";
 import { listRegistrations } from "./listRegistrations.ts";
-import type { ListPart, SearchedPage } from "./listRegistrations.ts";
+import type { ListContext, ListPart, SearchedPage } from "./listRegistrations.ts";
 
 type AccountBilling = {
   readonly account: Account;

@@ -1,7 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { GroupCommit } from "../../db/batching/groupCommit.ts";
 import { createLookups } from "../../db/batching/joinCalls.ts";
-import type { LookUp } from "../../db/batching/joinCalls.ts";
 import { refundIdOf } from "../../runtime/temporalNames.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { BillingContext } from "../billing/context.ts";
@@ -17,27 +16,11 @@ import { listRegistrationsByIds } from "./registrations.sql.ts";
 import { WINDOW_UNKNOWN, writeRefunds } from "./writeRefunds.ts";
 import type { RefundedItem, RefundEntry, RefundOutcome, RefundRequest } from "./writeRefunds.ts";
 
-/** Writes the refunds of a process, and reads the registrations that they change. */
-export type RefundWriter = {
-  /**
-   * Refunds units of one account's registrations: one together with those of other accounts that wait, several in a
-   * transaction of their own.
-   * @throws BatchRejectedError for several, if `isAtomic` and one is rejected
-   */
-  readonly write: (
-    entries: readonly RefundEntry[],
-    isAtomic: boolean,
-  ) => Promise<readonly RefundOutcome[]>;
-  /** As `resolveBillingCycle`. Calls of an owner at the same time share one to the processor, which can take seconds. */
-  readonly readWindow: (owner: Owner) => Promise<BillingCycle>;
-  /** Returns a registration of any owner. Calls at the same time share a statement. */
-  readonly readRegistration: LookUp<Registration>;
-};
-
 /** A refund takes long, and the first one of a batch waits for the last. */
 const MAXIMUM_BATCH = 100;
 
-export const createRefundWriter = (context: BillingContext): RefundWriter => {
+/** Creates what writes the refunds of a process, and reads the registrations that they change. */
+export const createRefundWriter = (context: BillingContext) => {
   const queue = new GroupCommit<RefundEntry, RefundOutcome>({
     write: (entries, { isAlone }) => writeRefunds(context, entries, { skipsLocked: !isAlone }),
     accountOf: ({ accountId }) => accountId,
@@ -45,7 +28,15 @@ export const createRefundWriter = (context: BillingContext): RefundWriter => {
   });
   const reading = new Map<string, Promise<BillingCycle>>();
   return {
-    write: async (entries, isAtomic) => {
+    /**
+     * Refunds units of one account's registrations: one together with those of other accounts that wait, several in a
+     * transaction of their own.
+     * @throws BatchRejectedError for several, if `isAtomic` and one is rejected
+     */
+    write: async (
+      entries: readonly RefundEntry[],
+      isAtomic: boolean,
+    ): Promise<readonly RefundOutcome[]> => {
       const [first] = entries;
       if (first === undefined) {
         return [];
@@ -56,7 +47,8 @@ export const createRefundWriter = (context: BillingContext): RefundWriter => {
             writeRefunds(context, entries, { isAtomic }),
           );
     },
-    readWindow: (owner) => {
+    /** As `resolveBillingCycle`. Calls of an owner at the same time share one to the processor, which can take seconds. */
+    readWindow: (owner: Owner): Promise<BillingCycle> => {
       const name = ownerKey(owner);
       const window =
         reading.get(name) ??
@@ -64,12 +56,15 @@ export const createRefundWriter = (context: BillingContext): RefundWriter => {
       reading.set(name, window);
       return window;
     },
+    /** Returns a registration of any owner. Calls at the same time share a statement. */
     readRegistration: createLookups(async (ids) => {
       const found = await listRegistrationsByIds(context.db, ids);
       return new Map(found.map((registration) => [registration.id, registration]));
     }),
   };
 };
+
+export type RefundWriter = ReturnType<typeof createRefundWriter>;
 
 /**
  * Refunds units of one owner's registrations in one transaction, in their order. An idempotency key of a client or an
