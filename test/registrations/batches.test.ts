@@ -4,7 +4,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import { updateOrganization } from "../../modules/accounts/updateOrganization.ts";
 import { batchIn, rejectionIn } from "../api/batches.ts";
-import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../api/contract.ts";
+import { eachKind, idIn, KIND_NAMES, registrationsIn, statusesOf } from "../api/contract.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -191,10 +191,7 @@ test("a batch of a suspended organization returns only repeated registrations", 
     }),
   );
 
-  t.deepEqual(
-    results.map(({ status }) => status),
-    [200, 403],
-  );
+  t.deepEqual(statusesOf(results), [200, 403]);
 });
 
 test("once fractions are not counted any more, items with one return only records of earlier requests", async (t) => {

@@ -20,7 +20,7 @@ const delayOf = (setup: SendingSetup, index: number): number | null => {
 test("while Stripe fails, the sender attempts the event of each stream with growing delays, and afterwards sends all usage in its order", async (t) => {
   const count = 23;
   const setup = await setUpSending(t, count);
-  const { organizations, pass, reportOnce, reportAll, double, sends } = setup;
+  const { organizations, billedUnits, pass, reportOnce, reportAll, double, sends } = setup;
   const { control } = double;
   const registerAll = () => Promise.all(organizations.map(({ register }) => register(2)));
   control.addFault({ kind: "server_error", times: 1_000_000 });
@@ -50,7 +50,7 @@ test("while Stripe fails, the sender attempts the event of each stream with grow
   control.clearFaults();
   await reportAll();
   t.deepEqual(
-    organizations.map(({ billed }) => billed()),
+    billedUnits(),
     organizations.map(() => 12),
   );
   for (const { customerId } of organizations) {
@@ -77,7 +77,7 @@ const registerForLedger = async ({ deps, organizations }: SendingSetup) => {
 
 test("calls to Stripe that take long do not delay the usage of the ledger", async (t) => {
   const setup = await setUpSending(t, 5);
-  const { organizations, pass, double, sender } = setup;
+  const { organizations, billedUnits, pass, double, sender } = setup;
   const { control } = double;
   control.addFault({ kind: "hold", times: 4 });
   await Promise.all(organizations.map(({ register }) => register(2)));
@@ -96,7 +96,7 @@ test("calls to Stripe that take long do not delay the usage of the ledger", asyn
   control.release();
   await runSender(own);
   t.deepEqual(
-    organizations.map(({ billed }) => billed()),
+    billedUnits(),
     organizations.map(() => 2),
   );
 });

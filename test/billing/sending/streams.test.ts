@@ -6,21 +6,13 @@ import { recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts
 import { decideNextStep, early } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { runSender, sealAll, setUpSending } from "./sendingSetup.ts";
-import type { BilledOrganization } from "./sendingSetup.ts";
 
 // Serial, because a sender serves everything that waits in the database of the file.
 const test = testWithDatabase().serial;
 
-const firstOf = ([first]: readonly BilledOrganization[]): BilledOrganization => {
-  if (!first) {
-    throw new Error("There is no organization.");
-  }
-  return first;
-};
-
 test("usage is billed once if the worker is killed after some calls, and not before the lease is over", async (t) => {
   const setup = await setUpSending(t, 6);
-  const { organizations, deps, pass, reportOnce, sends } = setup;
+  const { organizations, billedUnits, deps, pass, reportOnce, sends } = setup;
   for (const [index, { register }] of organizations.entries()) {
     await register(index + 1);
   }
@@ -39,10 +31,7 @@ test("usage is billed once if the worker is killed after some calls, and not bef
   await reportOnce();
 
   t.is(sends(), 9);
-  t.deepEqual(
-    organizations.map(({ billed }) => billed()),
-    [1, 2, 3, 4, 5, 6],
-  );
+  t.deepEqual(billedUnits(), [1, 2, 3, 4, 5, 6]);
   t.deepEqual(await listWaitingStreams(deps.db), []);
 });
 
@@ -70,7 +59,7 @@ test("after a first attempt by a fast clock, an identifier is trusted no longer 
 
 test("two senders at the same time bill everything once", async (t) => {
   const setup = await setUpSending(t, 30);
-  const { organizations, deps, pass, sender, double } = setup;
+  const { organizations, billedUnits, deps, pass, sender, double } = setup;
   for (let second = 0; second < 3; second += 1) {
     await Promise.all(organizations.map(({ register }) => register(2)));
     pass(1);
@@ -81,7 +70,7 @@ test("two senders at the same time bill everything once", async (t) => {
   await setup.reportAll();
 
   t.deepEqual(
-    organizations.map(({ billed }) => billed()),
+    billedUnits(),
     organizations.map(() => 6),
   );
   t.is(double.control.overlaps(), 0);
@@ -91,8 +80,8 @@ test("two senders at the same time bill everything once", async (t) => {
 test("a stream whose usage the database rejects is reported, and delays none", async (t) => {
   const setup = await setUpSending(t, 3);
   const { owner } = t.context;
-  const { organizations, pass, reportOnce, reportAll, failures } = setup;
-  const poisoned = firstOf(organizations);
+  const { first: poisoned, organizations, billedUnits, pass } = setup;
+  const { reportOnce, reportAll, failures } = setup;
   await owner.query(sql.typeAlias("void")`
     ALTER TABLE meter_event
     ADD CONSTRAINT poison CHECK (account_id <> ${sql.literalValue(poisoned.stream.accountId)}::uuid) NOT VALID
@@ -102,10 +91,7 @@ test("a stream whose usage the database rejects is reported, and delays none", a
 
   await reportOnce();
 
-  t.deepEqual(
-    organizations.map(({ billed }) => billed()),
-    [0, 2, 2],
-  );
+  t.deepEqual(billedUnits(), [0, 2, 2]);
   t.deepEqual(
     failures.map(({ key }) => key),
     [ownerKey(poisoned.stream)],
@@ -117,8 +103,7 @@ test("a stream whose usage the database rejects is reported, and delays none", a
 
 test("an operator who works on a stream delays no other", async (t) => {
   const setup = await setUpSending(t, 3);
-  const { organizations, deps, pass, reportOnce } = setup;
-  const locked = firstOf(organizations);
+  const { first: locked, organizations, billedUnits, deps, pass, reportOnce } = setup;
   await Promise.all(organizations.map(({ register }) => register(2)));
   pass(5);
 
@@ -133,21 +118,16 @@ test("an operator who works on a stream delays no other", async (t) => {
   await reportOnce();
   isDone.resolve();
   await operator;
-  t.deepEqual(
-    organizations.map(({ billed }) => billed()),
-    [0, 2, 2],
-  );
+  t.deepEqual(billedUnits(), [0, 2, 2]);
 
   await reportOnce();
   t.is(locked.billed(), 2);
 });
 
 test("if Stripe rejects only one customer's calls as too many, only its stream waits", async (t) => {
-  const { organizations, pass, reportOnce, double, results } = await setUpSending(t, 4);
-  const [limited, ...others] = organizations;
-  if (!limited) {
-    throw new Error("There is no organization.");
-  }
+  const { first: limited, organizations, ...setup } = await setUpSending(t, 4);
+  const { billedUnits, pass, reportOnce, double, results } = setup;
+  const others = organizations.slice(1);
   double.control.addFault({ kind: "rate_limit", mentioning: limited.customerId, times: 5 });
   await Promise.all(organizations.map(({ register }) => register(2)));
   pass(5);
@@ -155,10 +135,7 @@ test("if Stripe rejects only one customer's calls as too many, only its stream w
     await reportOnce();
     pass(60);
   }
-  t.deepEqual(
-    organizations.map(({ billed }) => billed()),
-    [0, 2, 2, 2],
-  );
+  t.deepEqual(billedUnits(), [0, 2, 2, 2]);
   t.is(results.filter(({ key }) => others.some((o) => ownerKey(o.stream) === key)).length, 3);
 
   await reportOnce();

@@ -1,6 +1,6 @@
 import { systemClock } from "../../../runtime/clock.ts";
 import { batchIn, rejectionIn } from "../../api/batches.ts";
-import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../../api/contract.ts";
+import { eachKind, idIn, KIND_NAMES, registrationsIn, statusesOf } from "../../api/contract.ts";
 import type { Call } from "../../api/startStandaloneApi.ts";
 import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";
 import { readEvents } from "../../events/readEvents.ts";
@@ -116,10 +116,7 @@ test("a batch with refunds that are rejected refunds nothing and names them by t
   t.like(await readAccountSums(t.context.db, accountId), { refunded: 1n, total: 9n, usage: 9n });
 
   const parts = batchIn(await call("POST", `${BATCH}?atomic=false`, { key, body: { items } }));
-  t.deepEqual(
-    parts.results.map(({ status }) => status),
-    [200, 404, 400, 400, 200],
-  );
+  t.deepEqual(statusesOf(parts.results), [200, 404, 400, 400, 200]);
   t.like(await readAccountSums(t.context.db, accountId), { refunded: 6n, total: 4n, usage: 4n });
 });
 
@@ -178,7 +175,7 @@ test("equal batches, single refunds and registrations at the same time refund ea
     ),
   );
 
-  t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
+  t.deepEqual([...new Set(statusesOf(responses))], [200]);
   const refunded = 50 + 20;
   t.like(await readAccountSums(db, accountId), {
     refunded: BigInt(refunded),

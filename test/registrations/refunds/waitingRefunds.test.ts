@@ -1,5 +1,5 @@
 import { sql } from "../../../db/sql.ts";
-import { idIn } from "../../api/contract.ts";
+import { idIn, statusesOf } from "../../api/contract.ts";
 import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";
 import { testWithDatabase, openTestPool } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
@@ -43,10 +43,7 @@ for (const { kind, path, bodyOf } of REFUNDS) {
       const refund = call("POST", path, { key, body: bodyOf(id) });
       await eventually(async () => (await lock.countWaiting()) > 0);
       const responses = await Promise.all([register(key), register(otherKey)]);
-      t.deepEqual(
-        responses.map(({ status }) => status),
-        [200, 200],
-      );
+      t.deepEqual(statusesOf(responses), [200, 200]);
 
       await lock.release();
       t.is((await refund).status, 200);
@@ -98,7 +95,7 @@ test("refunds of one account wait for each other without a connection, and other
   });
   await release();
   const responses = await Promise.all(waiting);
-  t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
+  t.deepEqual([...new Set(statusesOf(responses))], [200]);
   t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 70);
 });
 
@@ -139,10 +136,7 @@ test("refunds at the same time share a call to Stripe, and one after a failed ca
   control.addFault({ kind: "drop", method: "GET", path });
 
   const results = await Promise.allSettled([readWindow(owner), readWindow(owner)]);
-  t.deepEqual(
-    results.map(({ status }) => status),
-    ["rejected", "rejected"],
-  );
+  t.deepEqual(statusesOf(results), ["rejected", "rejected"]);
   const another = await readWindow(owner);
   t.is(another.cycle?.start.toISOString(), "2026-05-15T12:00:00.000Z");
   t.is(control.calls().filter((each) => each.path === path).length, 2);
