@@ -144,17 +144,22 @@ export const usageOfRegistration = sql.fragment`
   )
 `;
 
-const refundProgressRow = z.strictObject({ isPending: z.boolean(), hasFailed: z.boolean() });
+const refundStateRow = z.strictObject({ state: z.enum(["pending", "failed", "settled"]) });
 
-/** Returns whether usage that a registration's refunds take back is still to be sent, or has failed. */
-export const readRefundProgress = (
+/** `failed`: an operator must retry or close usage that a registration's refunds take back. */
+export type RefundState = z.output<typeof refundStateRow>["state"];
+
+/** Returns how far the refunds of a registration are with the processor, all of them together. */
+export const readRefundState = (
   db: CommonQueryMethods,
   registrationId: string,
-): Promise<Readonly<z.output<typeof refundProgressRow>>> =>
-  db.one(sql.type(refundProgressRow)`
-    SELECT
-      coalesce(bool_or(state IN ('unsealed', 'pending')), false) AS "isPending",
-      coalesce(bool_or(state = 'failed'), false) AS "hasFailed"
+): Promise<RefundState> =>
+  db.oneFirst(sql.type(refundStateRow)`
+    SELECT CASE
+      WHEN bool_or(state IN ('unsealed', 'pending')) THEN 'pending'
+      WHEN bool_or(state = 'failed') THEN 'failed'
+      ELSE 'settled'
+    END AS state
     FROM registration
     CROSS JOIN LATERAL ${countedRefunds} AS refunds
     CROSS JOIN LATERAL (${usageOfRefunds}) AS usage

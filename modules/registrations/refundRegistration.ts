@@ -1,10 +1,8 @@
-import type { CommonQueryMethods } from "slonik";
 import { GroupCommit } from "../../db/batching/groupCommit.ts";
 import { createLookups } from "../../db/batching/joinCalls.ts";
 import { refundIdOf } from "../../runtime/temporalNames.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { BillingContext } from "../billing/context.ts";
-import { readRefundProgress } from "../billing/registrationFacts.sql.ts";
 import { resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
 import type { BillingCycle } from "../billing/usage.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
@@ -146,18 +144,3 @@ export const readRefunded = (
       };
     }),
   );
-
-/** `failed`: an operator must retry or waive its usage. */
-export type RefundState = "pending" | "settled" | "failed";
-
-/** Returns how far the refunds of a registration are with the processor, all of them together. */
-export const checkRefund = async (
-  { db }: { readonly db: CommonQueryMethods },
-  registrationId: string,
-): Promise<RefundState> => {
-  const { isPending, hasFailed } = await readRefundProgress(db, registrationId);
-  if (isPending) {
-    return "pending";
-  }
-  return hasFailed ? "failed" : "settled";
-};

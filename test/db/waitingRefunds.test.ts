@@ -5,8 +5,8 @@ import { listWaitingRefunds } from "../../modules/registrations/refunds.sql.ts";
 import { sql } from "../../db/sql.ts";
 import type { UsageReportState } from "../../modules/billing/billingStatus.rules.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
-import { checkRefund } from "../../modules/registrations/refundRegistration.ts";
-import type { RefundState } from "../../modules/registrations/refundRegistration.ts";
+import { readRefundState } from "../../modules/billing/registrationFacts.sql.ts";
+import type { RefundState } from "../../modules/billing/registrationFacts.sql.ts";
 import { readUsageReport } from "../../modules/registrations/readUsageReports.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -168,7 +168,7 @@ test.serial(
     const billing = createBilling({ db: single, stripe: null });
     for (const { id, state, usage } of registered) {
       const pages = await countPages(async (db) => {
-        t.is(await checkRefund({ db }, id), state);
+        t.is(await readRefundState(db, id), state);
       });
       t.true(pages < MAXIMUM_PAGES, `${state}: ${pages} pages`);
       const usagePages = await countPages(async (db) => {
@@ -202,7 +202,7 @@ test.serial(
     for (const { ids, state } of seconds) {
       const pages = await countPages(async (db) => {
         for (const id of ids.slice(0, 20)) {
-          t.is(await checkRefund({ db }, id), state);
+          t.is(await readRefundState(db, id), state);
         }
       });
       t.true(pages < 20 * MAXIMUM_PAGES, `${state}: ${pages} pages`);
@@ -211,7 +211,7 @@ test.serial(
 );
 
 test.serial("refunds of a registration that was deleted are settled", async (t) => {
-  t.is(await checkRefund(t.context, crypto.randomUUID()), "settled");
+  t.is(await readRefundState(t.context.db, crypto.randomUUID()), "settled");
 });
 
 test.serial(
