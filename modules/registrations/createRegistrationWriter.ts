@@ -132,17 +132,6 @@ export const createRegistrationWriter = ({
     observeBatch,
   });
 
-  const insertAlone = async (
-    owner: Owner,
-    batch: readonly RegistrationEntry[],
-    isAtomic: boolean,
-  ): Promise<readonly Outcome<WrittenItem>[]> => {
-    const room = isAtomic
-      ? Infinity
-      : Number.MAX_SAFE_INTEGER - (await readTotals(db, owner, clock.now())).all;
-    return insert(context, batch, isAtomic, room);
-  };
-
   /**
    * Records impact actions of one owner with their usage facts and totals, in their order: one together with those of others
    * that wait, several in a transaction of their own.
@@ -159,7 +148,12 @@ export const createRegistrationWriter = ({
     const [first] = batch;
     return first && batch.length === 1
       ? [await queue.submit(first)]
-      : queue.runAlone(owner.accountId, batch.length, () => insertAlone(owner, batch, isAtomic));
+      : queue.runAlone(owner.accountId, batch.length, async () => {
+          const room = isAtomic
+            ? Infinity
+            : Number.MAX_SAFE_INTEGER - (await readTotals(db, owner, clock.now())).all;
+          return insert(context, batch, isAtomic, room);
+        });
   };
 
   return {

@@ -226,13 +226,11 @@ const accountRegistrationRow = z.strictObject({
   isPrepaid: z.boolean(),
 });
 
-export type AccountRegistration = Readonly<z.output<typeof accountRegistrationRow>>;
-
 /** Looks a registration up for an operator, in all accounts and modes. */
 export const findRegistration = (
   db: CommonQueryMethods,
   id: string,
-): Promise<AccountRegistration | null> =>
+): Promise<Readonly<z.output<typeof accountRegistrationRow>> | null> =>
   db.maybeOne(sql.type(accountRegistrationRow)`
     SELECT
       ${coreColumns},

@@ -117,18 +117,16 @@ const decideAll = async (
       return refundNotFound(entry);
     }
     const before = refunded.get(registration.id) ?? registration.refundedCount;
+    const decisionOf = (refundedCount: number, replayed: boolean): Decision => {
+      const refundedSoFar = before + (replayed ? 0 : refundedCount);
+      return { entry, registration, refundedCount, refundedSoFar, replayed };
+    };
     const { idempotencyKey } = entry;
     const key = idempotencyKey === null ? null : `${ownerKey(entry)}/${idempotencyKey}`;
     const earlier = key === null ? undefined : (known.get(place) ?? keys.get(key));
     if (earlier) {
       return earlier.registrationId === registration.id
-        ? {
-            entry,
-            registration,
-            refundedCount: earlier.count,
-            refundedSoFar: before,
-            replayed: true,
-          }
+        ? decisionOf(earlier.count, true)
         : refundKeyIsTaken();
     }
     const window = entry.window ?? windows.get(ownerKey(entry)) ?? null;
@@ -142,13 +140,7 @@ const decideAll = async (
       if (key !== null) {
         keys.set(key, { registrationId: registration.id, count });
       }
-      return {
-        entry,
-        registration,
-        refundedCount: count,
-        refundedSoFar: before + count,
-        replayed: false,
-      };
+      return decisionOf(count, false);
     });
   });
 };

@@ -9,9 +9,6 @@ import { LEASE_MS, MAXIMUM_DELAY_MS } from "./decideNextStep.rules.ts";
 
 const waitingRow = z.strictObject({ ...ownerColumns, second: safeInteger, attempts: z.int() });
 
-/** A stream with unreported usage, the oldest second of it, and the attempts of its pending event. */
-export type WaitingStream = Readonly<z.output<typeof waitingRow>>;
-
 /**
  * Defines a query of streams, each with its first row. It steps through an index from stream to stream, so its cost grows
  * with the number of streams, not with their rows.
@@ -51,8 +48,10 @@ const unsealedStreams = (start: FragmentSqlToken): FragmentSqlToken =>
     sql.fragment`, second`,
   );
 
-/** Lists the streams with unsealed facts or a pending event, the one with the oldest first. */
-export const listWaitingStreams = (db: CommonQueryMethods): Promise<readonly WaitingStream[]> =>
+/** Lists the streams with unreported usage, and the attempts of their pending event, the one with the oldest second first. */
+export const listWaitingStreams = (
+  db: CommonQueryMethods,
+): Promise<readonly Readonly<z.output<typeof waitingRow>>[]> =>
   db.any(sql.type(waitingRow)`
     WITH RECURSIVE ${unsealedStreams(sql.fragment`true`)}
     SELECT account_id AS "accountId", mode, kind, min(second) AS second, max(attempts) AS attempts

@@ -55,21 +55,6 @@ forBothKinds("a registration of an earlier billing cycle is a 403", async (t, ki
   t.is(accepted.status, 200);
 });
 
-forBothKinds("a registration without a usage record is a 400", async (t, kind) => {
-  const { refundPath } = KIND_NAMES[kind];
-  const { call, id: accountId, key } = await startApiOf(t);
-  const id = crypto.randomUUID();
-  await t.context.db.query(sql.typeAlias("void")`
-    INSERT INTO registration (id, account_id, mode, kind, count, created_at)
-    VALUES (${id}, ${accountId}, 'live', ${kind}, 1, now())
-  `);
-
-  const { status, body } = await call("POST", refundPath, { key, body: { id } });
-
-  t.is(status, 400);
-  t.regex(String(body["error"]), /no usage record on file/u);
-});
-
 forBothKinds("a repeated key returns its refund and refunds nothing", async (t, kind) => {
   const { path, refundPath, total, refunded } = KIND_NAMES[kind];
   const { call, key } = await startApiOf(t);
