@@ -109,11 +109,10 @@ const GIFT = { amount_cents: 500, ein: "530196605", idempotency_key: "gift-1" };
 
 test("a donation that could not be made by now is a replay if it was made before, and the others of its batch are refused", async (t) => {
   const { db } = t.context;
-  const { call, id, key } = await startApiOf(t);
-  await call("POST", "/charities/subscribe", { key });
+  const { id, post } = await startApiOf(t);
+  await post("/charities/subscribe");
   const donate = async (items: readonly object[]) =>
-    batchIn(await call("POST", "/charities/donate/batch?atomic=false", { key, body: { items } }))
-      .results;
+    batchIn(await post("/charities/donate/batch?atomic=false", { items })).results;
   const [original] = await donate([GIFT]);
 
   const [replay] = await donate([{ ...GIFT, ein: "000000000" }]);

@@ -69,7 +69,7 @@ test("a metadata filter finds registrations on any page, and reads no more for m
   const { db } = t.context;
   let pages = 0;
   const reads = watchPages(db, { before: () => (pages += 1) });
-  const { url, call, id, key } = await startApiOf(t, { reads });
+  const { url, id, key, get } = await startApiOf(t, { reads });
   await fillTrees(db, id, 9000);
   const pairs = Object.fromEntries(
     Array.from({ length: 20 }, (_, index) => [`key ${index}`, index]),
@@ -84,7 +84,7 @@ test("a metadata filter finds registrations on any page, and reads no more for m
   const find = async (metadata: unknown) => {
     pages = 0;
     const filter = encodeURIComponent(JSON.stringify(metadata));
-    return call("GET", `/plant/trees?metadata=${filter}`, { key });
+    return get(`/plant/trees?metadata=${filter}`);
   };
 
   t.is(registrationsIn((await find({ more: true })).body, "tree").length, 1);
@@ -105,11 +105,11 @@ test("a metadata filter finds registrations on any page, and reads no more for m
 });
 
 test("an id is found in upper case as well", async (t) => {
-  const { call, key } = await startApiOf(t);
-  const { body } = await call("POST", "/plant/trees", { key, body: { count: 1 } });
+  const { get, post } = await startApiOf(t);
+  const { body } = await post("/plant/trees", { count: 1 });
   const id = registrationsIn(body, "tree")[0]?.id ?? "";
 
-  const found = await call("GET", `/plant/trees?id=${id.toUpperCase()}`, { key });
+  const found = await get(`/plant/trees?id=${id.toUpperCase()}`);
 
   t.deepEqual(found.body, body);
 });

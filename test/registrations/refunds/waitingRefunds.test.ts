@@ -54,8 +54,8 @@ for (const { kind, path, bodyOf } of REFUNDS) {
 
 test("a refund that waits for the totals subtracts from what they have become", async (t) => {
   const { db } = t.context;
-  const { call, id: accountId, key } = await startApiOf(t);
-  const { body } = await call("POST", "/plant/trees", { key, body: { count: 5 } });
+  const { id: accountId, get, post } = await startApiOf(t);
+  const { body } = await post("/plant/trees", { count: 5 });
 
   const [refund] = await runBehindLocks<[{ readonly body: unknown }]>(
     db,
@@ -63,17 +63,17 @@ test("a refund that waits for the totals subtracts from what they have become", 
       transaction.query(sql.typeAlias("void")`
         UPDATE impact_total SET total = total + 100 WHERE account_id = ${accountId}
       `),
-    () => call("POST", "/refund/trees", { key, body: { id: idIn(body, "tree"), count: 2 } }),
+    () => post("/refund/trees", { id: idIn(body, "tree"), count: 2 }),
   );
 
   t.like(refund.body, { total_planted_trees: 103 });
-  t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 103);
+  t.is((await get("/plant/trees")).body["total_planted_trees"], 103);
 });
 
 test("refunds of one account wait for each other without a connection, and other accounts do not wait", async (t) => {
   const { databaseUrl } = t.context;
   const db = await openTestPool(t, databaseUrl, 4);
-  const { call, key } = await startApiOf(t, { db });
+  const { call, key, get } = await startApiOf(t, { db });
   const { apiKeyProd: otherKey } = await createTestOrganization(db);
   const register = async (owner: string): Promise<string> =>
     idIn((await call("POST", "/plant/trees", { key: owner, body: { count: 100 } })).body, "tree");
@@ -96,7 +96,7 @@ test("refunds of one account wait for each other without a connection, and other
   await release();
   const responses = await Promise.all(waiting);
   t.deepEqual([...new Set(statusesOf(responses))], [200]);
-  t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 70);
+  t.is((await get("/plant/trees")).body["total_planted_trees"], 70);
 });
 
 test("a refund that waits for Stripe delays neither replays nor refunds of test mode", async (t) => {
