@@ -48,13 +48,11 @@ export const listPayers = (
 
 const accountPeriodRow = z.strictObject({ kind: kindColumn, start: z.date(), end: z.date() });
 
-export type AccountPeriod = Readonly<z.output<typeof accountPeriodRow>>;
-
 /** Lists the billing periods that Stripe has returned for an account, also of earlier subscriptions, newest first. */
 export const listBillingPeriods = (
   db: CommonQueryMethods,
   accountId: string,
-): Promise<readonly AccountPeriod[]> =>
+): Promise<readonly Readonly<z.output<typeof accountPeriodRow>>[]> =>
   db.any(sql.prepared("list_billing_periods", accountPeriodRow)`
     SELECT kind, starts_at AS start, ends_at AS "end"
     FROM billing_period

@@ -142,15 +142,6 @@ const separateCopy = async (
  */
 export type KnownHistory = "nothing_lost" | "restored" | "copy";
 
-export type ResumedUsage = {
-  /** Null if usage was not held. */
-  readonly hold: Hold | null;
-  /** Stripe is asked about usage from before, which may have been sent in a history that was lost. Null if none was lost. */
-  readonly doubtedUntil: Date | null;
-  /** Null unless the database is a copy that is used beside the original. */
-  readonly copy: Awaited<ReturnType<typeof separateCopy>> | null;
-};
-
 /**
  * Ends a hold. After a restore, a promotion or a copy, this database replaces the old one from now on. Usage that it does not
  * know to be delivered may have been sent in the history that was lost: the senders ask Stripe about it before they send it,
@@ -164,7 +155,7 @@ export const resumeUsage = (
     history = null,
     isDryRun = false,
   }: { readonly history?: KnownHistory | null; readonly isDryRun?: boolean } = {},
-): Promise<ResumedUsage> =>
+) =>
   db.transaction(async (transaction) => {
     const deployment = await lockDeployment(transaction);
     const { hold, doubtedUntil } = deployment;
@@ -202,8 +193,16 @@ export const resumeUsage = (
       action: "usage.resume",
       details: { hold, doubtedUntil: until, history, copy },
     });
-    return { hold, doubtedUntil: until, copy };
+    return {
+      hold,
+      /** Stripe is asked about usage from before, which may have been sent in a history that was lost. Null if none was lost. */
+      doubtedUntil: until,
+      /** Null unless the database is a copy that is used beside the original. */
+      copy,
+    };
   });
+
+export type ResumedUsage = Awaited<ReturnType<typeof resumeUsage>>;
 
 /** Returns what the last restore or promotion has left to do; null if there was none, or nothing was lost in it. */
 export const readRestoreProgress = async ({ db }: Pick<Context, "db">) => {

@@ -71,10 +71,7 @@ export const lockLimits = async (
   transaction: DatabaseTransactionConnection,
   registrations: readonly Registration[],
   now: Date,
-): Promise<{
-  readonly limits: readonly LockedLimit[];
-  readonly countRegistered: (registered: readonly Registration[]) => Promise<void>;
-}> => {
+) => {
   const accounts = new Map(
     registrations
       .filter(({ isLimited }) => isLimited)
@@ -84,7 +81,8 @@ export const lockLimits = async (
     accounts.size === 0 ? [] : await lockAccountLimits(transaction, [...accounts.values()], now);
   return {
     limits,
-    countRegistered: async (registered) => {
+    /** Counts what was registered. */
+    countRegistered: async (registered: readonly Registration[]): Promise<void> => {
       const counted = limits.map(({ accountId, mode, countToday }) => ({
         accountId,
         mode,
@@ -108,10 +106,7 @@ export const checkLimits = async <Given extends NewRegistration>(
   entries: readonly Given[],
   now: Date,
   room: number,
-): Promise<{
-  readonly rejections: ReadonlyMap<Given, DomainError>;
-  readonly countRegistered: (registered: readonly Given[]) => Promise<void>;
-}> => {
+) => {
   const limited = room === Infinity ? entries.filter(({ isLimited }) => isLimited) : entries;
   const { limits, countRegistered } = await lockLimits(transaction, limited, now);
   let rejections = findExcesses(limited, limits, [], room);

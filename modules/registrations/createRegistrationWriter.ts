@@ -2,7 +2,7 @@ import type { Caller } from "../accounts/apiKeys.sql.ts";
 import { findSuspension } from "../accounts/accounts.rules.ts";
 import { ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
-import type { InsertedRegistrations, RegistrationEntry } from "./registrations.sql.ts";
+import type { RegistrationEntry } from "./registrations.sql.ts";
 import { insertRegistrations, listByIdempotencyKeys, listKnownKeys } from "./registrations.sql.ts";
 import { readTotals } from "./totals.sql.ts";
 import { completeOutcomes, isAccepted, requireAll, resultOfOne } from "../records/batches.rules.ts";
@@ -33,7 +33,7 @@ type WrittenItem = {
  */
 const outcomesInOrder = (
   entries: readonly RegistrationEntry[],
-  { insertedIds, totals }: InsertedRegistrations,
+  { insertedIds, totals }: Awaited<ReturnType<typeof insertRegistrations>>,
   rejections: ReadonlyMap<RegistrationEntry, DomainError>,
   createdAt: Date,
 ): readonly Outcome<WrittenItem>[] => {

@@ -47,12 +47,7 @@ export const listRegistrations = (
   owner: Owner,
   filter: RegistrationFilter,
   { startingAfter, limit }: ListPart,
-): {
-  /** May throw a DomainError request_invalid: the owner has no registration `startingAfter`. */
-  readonly pages: AsyncGenerator<SearchedPage<Registration, { readonly id: string }>, void, void>;
-  /** Returns the owner's totals, which ignore the filter. To be called when the first page has been read, which may have them. */
-  readonly readTotals: () => Promise<Totals>;
-} => {
+) => {
   let totals: Totals | null = null;
   const read = async (
     db: CommonQueryMethods,
@@ -70,7 +65,11 @@ export const listRegistrations = (
     totals ??= others.totals;
     return page;
   };
-  async function* readPages(): ReturnType<typeof listRegistrations>["pages"] {
+  async function* readPages(): AsyncGenerator<
+    SearchedPage<Registration, { readonly id: string }>,
+    void,
+    void
+  > {
     const start =
       startingAfter === null ? null : await findListPosition(lists, owner, startingAfter);
     if (startingAfter !== null && start === null) {
@@ -85,7 +84,10 @@ export const listRegistrations = (
     }
   }
   return {
+    /** May throw a DomainError request_invalid: the owner has no registration `startingAfter`. */
     pages: readPages(),
-    readTotals: async () => totals ?? (await readTotals(lists, owner, clock.now())),
+    /** Returns the owner's totals, which ignore the filter. To be called when the first page has been read, which may have them. */
+    readTotals: async (): Promise<Totals> =>
+      totals ?? (await readTotals(lists, owner, clock.now())),
   };
 };

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
-import type { NewRegistration, Registration, Totals } from "./registrations.rules.ts";
+import type { NewRegistration, Registration } from "./registrations.rules.ts";
 import { monthOf } from "./registrations.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
@@ -52,13 +52,6 @@ const insertedRow = z.strictObject({
   totals: z.array(z.int()),
 });
 
-/** The result of a batch: the ids of its new registrations, or null if all are new, and the totals of their owners after it. */
-export type InsertedRegistrations = {
-  readonly insertedIds: ReadonlySet<string> | null;
-  /** By `ownerKey`. */
-  readonly totals: ReadonlyMap<string, Totals>;
-};
-
 /** The scope of the idempotency key of an entry of the query. */
 const ENTRY_SCOPE = {
   accountId: sql.fragment`entry.account_id`,
@@ -102,13 +95,14 @@ const entryRows = (entries: readonly RegistrationEntry[]): FragmentSqlToken => {
  * exists, in this batch or in another transaction, is skipped: its key is inserted first, which waits for other transactions.
  *
  * Orders, keys and totals are inserted in a fixed order, so that two batches that share some cannot deadlock.
+ * @returns the ids of new registrations, or null if all are new, and the totals of their owners by `ownerKey` afterwards
  * @throws DomainError request_invalid if a total would exceed a safe integer
  */
 export const insertRegistrations = async (
   db: CommonQueryMethods,
   entries: readonly RegistrationEntry[],
   createdAt: Date,
-): Promise<InsertedRegistrations> => {
+) => {
   try {
     const row = await db.one(sql.prepared("insert_registrations", insertedRow)`
       WITH entry AS MATERIALIZED (

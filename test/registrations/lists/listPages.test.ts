@@ -73,6 +73,9 @@ const openPages = async (
 const idsOf = ({ body }: ApiResponse): readonly string[] =>
   registrationsIn(body, "tree").map(({ id }) => id);
 
+const lengthsOf = (pages: readonly ApiResponse[]): readonly number[] =>
+  pages.map((page) => idsOf(page).length);
+
 const usageOf = ({ body }: ApiResponse) =>
   z.array(z.looseObject({ registration_id: z.string() })).parse(body["usage"]);
 
@@ -101,10 +104,7 @@ test("pages have every registration once, in the list's order, and the last has 
 
   const pages = await readPages("/plant/trees?first=100");
 
-  t.deepEqual(
-    pages.map((page) => idsOf(page).length),
-    [100, 100, 50],
-  );
+  t.deepEqual(lengthsOf(pages), [100, 100, 50]);
   t.deepEqual(pages.flatMap(idsOf), idsOf(whole));
   const [{ tree_details: _, ...totals } = {}] = pages.map(({ body }) => body);
   const { tree_details: __, ...wholeTotals } = whole.body;
@@ -123,10 +123,7 @@ test("the link keeps the filters, and a page of a metadata filter is full althou
 
   const pages = await readPages(`/plant/trees?first=25&${filter}&_=1&_=2`);
 
-  t.deepEqual(
-    pages.map((page) => idsOf(page).length),
-    [25, 25, 10],
-  );
+  t.deepEqual(lengthsOf(pages), [25, 25, 10]);
   t.deepEqual(pages.flatMap(idsOf), idsOf(whole));
 });
 
@@ -138,10 +135,7 @@ test("a page ends after a long search, with a link to where it ended, and the cl
   t.is(idsOf(whole).length, 12);
 
   const pages = await readPages(`/plant/trees?first=1000&${rare}`);
-  t.deepEqual(
-    pages.map((page) => idsOf(page).length),
-    [5, 5, 2],
-  );
+  t.deepEqual(lengthsOf(pages), [5, 5, 2]);
   t.deepEqual(pages.flatMap(idsOf), idsOf(whole));
   const none = `metadata=${encodeURIComponent('{"campaign":"none"}')}`;
   const empty = await readPages(`/plant/trees?first=1000&${none}`);
@@ -183,10 +177,7 @@ test("a page is cut before its records are too large to hold, and none is lost",
 
   const pages = await readPages("/plant/trees?first=1000");
 
-  t.deepEqual(
-    pages.map((page) => idsOf(page).length),
-    [12, 12, 6],
-  );
+  t.deepEqual(lengthsOf(pages), [12, 12, 6]);
   t.is(new Set(pages.flatMap(idsOf)).size, 30);
 });
 
