@@ -126,22 +126,14 @@ const changeEvents = async (
 export const recordFoundDelivery = (
   transaction: DatabaseTransactionConnection,
   id: bigint,
-  {
-    customerId,
-    note,
-    now,
-  }: {
-    readonly customerId: string | null;
-    readonly note: string;
-    readonly now: Date;
-  },
+  found: { readonly customerId: string | null; readonly note: string; readonly now: Date },
 ): Promise<void> =>
   changeEvents(transaction, isAmong([id]), {
     state: "delivered",
-    customer_id: customerId,
+    customer_id: found.customerId,
     may_be_delivered: false,
-    last_error: note,
-    settled_at: sql.fragment`coalesce(settled_at, asking_since, ${timestamp(now)})`,
+    last_error: found.note,
+    settled_at: sql.fragment`coalesce(settled_at, asking_since, ${timestamp(found.now)})`,
   });
 
 /**
@@ -181,19 +173,15 @@ export const askAgain = (transaction: DatabaseTransactionConnection, id: bigint)
 export const recordFailure = (
   transaction: DatabaseTransactionConnection,
   id: bigint,
-  {
-    failure,
-    reason,
-    now,
-  }: { readonly failure: "too_old" | "unclear"; readonly reason: string; readonly now: Date },
+  failed: { readonly failure: "too_old" | "unclear"; readonly reason: string; readonly now: Date },
 ): Promise<void> =>
   changeEvents(transaction, isAmong([id]), {
     state: "failed",
-    failure,
-    may_be_delivered: failure === "unclear",
+    failure: failed.failure,
+    may_be_delivered: failed.failure === "unclear",
     is_late: false,
-    last_error: reason,
-    settled_at: timestamp(now),
+    last_error: failed.reason,
+    settled_at: timestamp(failed.now),
   });
 
 /** Keeps a refund that the processor does not have from being sent until it has the usage that the refund takes back. */

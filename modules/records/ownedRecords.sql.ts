@@ -139,15 +139,6 @@ export const ownedWithId = (
   `;
 };
 
-export const ownedWithOwnIds = (
-  table: RecordTable,
-  owner: RecordOwner,
-  ids: readonly string[],
-): FragmentSqlToken => sql.fragment`
-  ${sql.identifier([table, "id"])} = ANY(ARRAY(SELECT unnest((SELECT ${sql.array([...ids], "uuid")}))))
-  AND ${isFoundOwn(table, owner)}
-`;
-
 /** A record as its owner names it: by its own id, or by the one that it was imported with. */
 export type NamedRecord = RecordOwner & { readonly id: string };
 

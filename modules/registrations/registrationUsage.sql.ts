@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import { PROCESSORS } from "../billing/usage.rules.ts";
 import { FACT_STATES } from "../billing/billingStatus.rules.ts";
-import { ownedWithId, ownedWithOwnIds } from "../records/ownedRecords.sql.ts";
+import { isFoundOwn, ownedWithId } from "../records/ownedRecords.sql.ts";
 import { countedRefunds, usageOfRegistration } from "../billing/registrationFacts.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { coreColumns, coreRow } from "./registrations.sql.ts";
@@ -55,5 +55,8 @@ export const listRegistrationUsage = (
   ids: readonly string[],
 ): Promise<readonly RegistrationUsage[]> =>
   db.any(sql.prepared("list_registration_usage", usageRow)`
-    ${usageOf(ownedWithOwnIds("registration", owner, ids))}
+    ${usageOf(sql.fragment`
+      registration.id = ANY(ARRAY(SELECT unnest((SELECT ${sql.array([...ids], "uuid")}))))
+      AND ${isFoundOwn("registration", owner)}
+    `)}
   `);
