@@ -11,7 +11,7 @@ import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { maximumQuantity } from "../billing/registrationFacts.sql.ts";
 import { keptOrderedCount } from "../planting/orders.sql.ts";
 import { hasUsage } from "../billing/registrationFacts.sql.ts";
-import { registrationRow } from "./registrationColumns.sql.ts";
+import { coreRow } from "./registrationColumns.sql.ts";
 import { namedIds } from "../records/ownedRecords.sql.ts";
 import type { NamedRecord } from "../records/ownedRecords.sql.ts";
 import { REFUND_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
@@ -118,13 +118,11 @@ export const insertRefunds = async (
   };
 };
 
-const lockedRegistration = registrationRow
-  .pick({ id: true, importedId: true, count: true, refundedCount: true, createdAt: true })
-  .extend({
-    hasUsage: z.boolean(),
-    /** What a store has paid for each unit; null for an organization's or an imported one. */
-    unitPriceCents: z.int().nullable(),
-  });
+const lockedRegistration = coreRow.extend({
+  hasUsage: z.boolean(),
+  /** What a store has paid for each unit; null for an organization's or an imported one. */
+  unitPriceCents: z.int().nullable(),
+});
 
 export type LockedRegistration = Readonly<z.output<typeof lockedRegistration>>;
 

@@ -16,6 +16,15 @@ export const registrationRow = z.strictObject({
   metadata: z.record(z.string(), z.unknown()),
 } satisfies { readonly [Name in keyof Registration]: z.ZodType<Registration[Name]> });
 
+/** The columns that every reader of a registration needs. */
+export const coreRow = registrationRow.pick({
+  id: true,
+  importedId: true,
+  count: true,
+  refundedCount: true,
+  createdAt: true,
+});
+
 const FIELDS = Object.keys(registrationRow.shape);
 
 /** Selects a registration, as `registrationRow` reads it. */

@@ -5,11 +5,10 @@ import { PROCESSORS } from "../billing/usage.rules.ts";
 import { FACT_STATES } from "../billing/billingStatus.rules.ts";
 import { isFoundOwn, ownedWithId } from "../records/ownedRecords.sql.ts";
 import { countedRefunds, usageOfRegistration } from "../billing/registrationFacts.sql.ts";
-import { sql } from "../../db/sql.ts";
-import { coreColumns, coreRow } from "./registrations.sql.ts";
+import { columnsOf, sql } from "../../db/sql.ts";
+import { coreRow } from "./registrationColumns.sql.ts";
 
-const usageRow = z.strictObject({
-  ...coreRow,
+const usageRow = coreRow.extend({
   /** The different states of its usage facts. Of many refunds, `delivered` is left out. */
   states: z.array(z.enum(FACT_STATES)),
   isLate: z.boolean(),
@@ -22,7 +21,7 @@ export type RegistrationUsage = Readonly<z.output<typeof usageRow>>;
 /** Selects the registrations for which a condition holds, with their usage, newest first. */
 const usageOf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   SELECT
-    ${coreColumns},
+    ${columnsOf("registration", coreRow)},
     usage.states,
     usage.is_late AS "isLate",
     usage.processor

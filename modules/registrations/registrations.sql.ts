@@ -15,29 +15,12 @@ import {
 import { ownedWithId } from "../records/ownedRecords.sql.ts";
 import { accountTypeColumn, ownerColumns } from "../records/columns.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
-import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { columnsOf, sql, timestamp } from "../../db/sql.ts";
 import { maximumJsonBytes } from "./presentRegistration.rules.ts";
-import { registrationColumns, registrationRow } from "./registrationColumns.sql.ts";
+import { coreRow, registrationColumns, registrationRow } from "./registrationColumns.sql.ts";
 import { asTotalError, totalAdditions } from "./totals.sql.ts";
 import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
 import { maximumQuantity } from "../billing/registrationFacts.sql.ts";
-
-/** The columns that every reader of a registration needs. */
-export const coreRow = {
-  id: z.uuid(),
-  importedId: z.string().nullable(),
-  count: safeInteger,
-  refundedCount: safeInteger,
-  createdAt: z.date(),
-};
-
-export const coreColumns = sql.fragment`
-  registration.id,
-  registration.imported_id AS "importedId",
-  registration.count,
-  registration.refunded_count AS "refundedCount",
-  registration.created_at AS "createdAt"
-`;
 
 /** A registration to insert. The ids of a batch ascend in the order of arrival. */
 export type RegistrationEntry = NewRegistration & { readonly id: string };
@@ -212,8 +195,7 @@ export const listRegistrationsByIds = (
     WHERE registration.id = ANY(ARRAY(SELECT unnest((SELECT ${sql.array([...ids], "uuid")}))))
   `);
 
-const accountRegistrationRow = z.strictObject({
-  ...coreRow,
+const accountRegistrationRow = coreRow.extend({
   ...ownerColumns,
   accountName: z.string(),
   accountType: accountTypeColumn,
@@ -227,7 +209,7 @@ export const findRegistration = (
 ): Promise<Readonly<z.output<typeof accountRegistrationRow>> | null> =>
   db.maybeOne(sql.type(accountRegistrationRow)`
     SELECT
-      ${coreColumns},
+      ${columnsOf("registration", coreRow)},
       registration.account_id AS "accountId",
       account.name AS "accountName",
       account.type AS "accountType",
