@@ -84,7 +84,6 @@ const takesBack = sql.fragment`
   (SELECT refund.registration_id FROM refund WHERE refund.id = usage_fact.refund_id) = registration.id
 `;
 
-/** How many refunds of a registration are looked up one by one. */
 const FEW_REFUNDS = sql.fragment`100`;
 
 /** Selects the state of usage facts, that of their meter events or `unsealed`, and what else is reported of them. */

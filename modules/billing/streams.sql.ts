@@ -5,7 +5,6 @@ import { jsonRows } from "../../db/jsonRows.ts";
 import { safeInteger, nothing, sql } from "../../db/sql.ts";
 import type { Span } from "./usage.rules.ts";
 
-/** The condition that a row belongs to a stream. */
 export const ofStream = (
   table: "meter_event" | "usage_fact",
   { accountId, mode, kind }: Owner,

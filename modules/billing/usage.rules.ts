@@ -7,7 +7,6 @@ import { secondOf, DAY_MS } from "../../runtime/durations.rules.ts";
  */
 export const MAXIMUM_QUANTITY = 999_999_999_999_999;
 
-/** Returns when a second starts. */
 export const timeOf = (second: number): Date => new Date(second * 1000);
 
 /**

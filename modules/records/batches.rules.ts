@@ -38,7 +38,6 @@ export const resultOfOne = <Done>([outcome]: readonly Outcome<Done>[]): Done => 
   throw outcome.cause instanceof OutageError ? outcome.cause : outcome;
 };
 
-/** Returns the rejected items of a batch by their index. */
 export const rejectionsOf = (outcomes: readonly unknown[]): ReadonlyMap<number, DomainError> =>
   new Map(
     outcomes.flatMap((outcome, index) =>

@@ -4,7 +4,6 @@ import { mustBe } from "../../runtime/describeIssues.rules.ts";
 /** A JSON object that a client attaches to its records, to filter by. */
 export type Metadata = Readonly<Record<string, unknown>>;
 
-/** How the API description names it. */
 const METADATA = { id: "Metadata", description: "A JSON object." };
 
 const METADATA_DEPTH = 8;

@@ -13,7 +13,6 @@ export type ListPosition = {
   readonly id: string | null;
 };
 
-/** Returns the position of a row, which has `positionColumn`. */
 export const positionOf = ({
   id,
   position,

@@ -20,7 +20,6 @@ export const accountModeOf = ({ accountId, mode }: AccountMode): AccountMode => 
 export const KINDS = ["tree", "bottle"] as const;
 export type Kind = (typeof KINDS)[number];
 
-/** The kinds of records: impact actions, and donations. */
 export const RECORD_KINDS = [...KINDS, "donation"] as const;
 export type RecordKind = (typeof RECORD_KINDS)[number];
 

@@ -24,7 +24,6 @@ export const shownIdOf = ({
 
 type RecordKind = "registration" | "donation" | "record";
 
-/** Returns the error for a record that an operator names. */
 export const recordNotFound = (kind: RecordKind, given: string): DomainError =>
   new DomainError("record_not_found", `${kind} ${given} not found; search with \`impact find\``);
 

@@ -47,7 +47,6 @@ export const readTimestamp = (text: string, rounding: "up" | "down"): string | n
 export const toMicroseconds = (timestamp: string): number =>
   new Date(timestamp).getTime() * 1000 + Number(timestamp.slice(23, 26));
 
-/** Returns the timestamp of microseconds since 1970. */
 export const fromMicroseconds = (microseconds: number): string =>
   new Date(Math.floor(microseconds / 1000))
     .toISOString()

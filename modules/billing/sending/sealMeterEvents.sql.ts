@@ -49,7 +49,6 @@ const joinUsage = sql.fragment`
   ) AS usage ON true
 `;
 
-/** A stream, and where its new usage is billed. */
 export type BilledStream = UnsentStream & { readonly current: BillingTarget };
 
 /** The most facts that are read of the streams which probably send none of them, in all. */
@@ -171,7 +170,6 @@ export const listOldestUnsealedFacts = async (
   return parts;
 };
 
-/** A meter event to insert, with the facts that it sums up. */
 export type SealedEvent = {
   readonly stream: Owner;
   readonly factIds: readonly string[];

@@ -85,7 +85,6 @@ const recordWithEvent = (
     }
   });
 
-/** Makes an attempt that has begun, and records its outcome. */
 export const finishSending = async (
   context: BillingContext & { readonly record: RecordOutcome },
   event: StoredMeterEvent,

@@ -64,7 +64,6 @@ export const listWaitingStreams = (
     ORDER BY min(second)
   `);
 
-/** Returns when the lease of an attempt ends that begins at a time. */
 export const leaseEnd = (now: Date): Date => new Date(now.getTime() + LEASE_MS);
 
 /**
