@@ -229,25 +229,21 @@ export const releaseRefunds = async (
 export const closeEvents = (
   transaction: DatabaseTransactionConnection,
   ids: readonly bigint[],
-  {
-    document,
-    note,
-    now,
-  }: { readonly document: BillingDocument | null; readonly note: string; readonly now: Date },
+  by: { readonly document: BillingDocument | null; readonly note: string; readonly now: Date },
 ): Promise<void> =>
   changeEvents(
     transaction,
-    document === null
+    by.document === null
       ? sql.fragment`(${isAmong(ids)} OR waits_for = ANY(${sql.array([...ids], "int8")}))`
       : isAmong(ids),
     {
       state: sql.fragment`CASE WHEN state = 'failed' THEN 'closed' ELSE state END`,
       may_be_delivered: false,
       is_late: false,
-      document_kind: document?.kind ?? "none",
-      document_reference: document?.reference ?? null,
-      last_error: note,
-      settled_at: sql.fragment`CASE WHEN state = 'failed' THEN ${timestamp(now)} ELSE settled_at END`,
+      document_kind: by.document?.kind ?? "none",
+      document_reference: by.document?.reference ?? null,
+      last_error: by.note,
+      settled_at: sql.fragment`CASE WHEN state = 'failed' THEN ${timestamp(by.now)} ELSE settled_at END`,
     },
   );
 

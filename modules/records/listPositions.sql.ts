@@ -13,13 +13,10 @@ export type ListPosition = {
   readonly id: string | null;
 };
 
-export const positionOf = ({
-  id,
-  position,
-}: {
+export const positionOf = (row: {
   readonly id: string;
   readonly position: string;
-}): ListPosition => ({ createdAt: position, id });
+}): ListPosition => ({ createdAt: row.position, id: row.id });
 
 type ListedTable = "registration" | "donation";
 

@@ -13,14 +13,11 @@ const IMPORTED_ID = importedId();
 export const isRecordId = (given: string): boolean =>
   isUuid(given) || IMPORTED_ID.safeParse(given).success;
 
-export const shownIdOf = ({
-  id,
-  importedId: imported,
-}: {
+export const shownIdOf = (record: {
   readonly id: string;
   /** Null if the record was created here. */
   readonly importedId: string | null;
-}): string => imported ?? id;
+}): string => record.importedId ?? record.id;
 
 type RecordKind = "registration" | "donation" | "record";
 

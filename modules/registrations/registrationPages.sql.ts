@@ -192,23 +192,16 @@ const pageRow = z.strictObject({
 /**
  * Reads one page of a list, newest first, and the owner's totals as of a time. Registrations are one text until they are
  * needed: a client that reads slowly holds that, and no objects.
- * @param limits at most `PAGE_ROWS` rows
+ * @param part.limits at most `PAGE_ROWS` rows
  * @returns the page null if nothing follows
  */
 export const readPage = async (
   db: CommonQueryMethods,
   owner: Owner,
   filter: RegistrationFilter,
-  {
-    after,
-    limits,
-    now,
-  }: {
-    readonly after: ListPosition | null;
-    readonly limits: PageLimits;
-    readonly now: Date;
-  },
+  part: { readonly after: ListPosition | null; readonly limits: PageLimits; readonly now: Date },
 ): Promise<{ readonly totals: Totals; readonly page: ListPage | null }> => {
+  const { after, limits, now } = part;
   const { id: givenId } = filter;
   const rows =
     givenId === undefined

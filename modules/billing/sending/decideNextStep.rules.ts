@@ -13,27 +13,20 @@ import type { ProcessorName } from "../usage.rules.ts";
  * @param part.waitsFor the event of the usage that it takes back, if the processor does not have that
  * @param part.isUsageClosed whether that usage is never billed, so that there is nothing to take back
  */
-export const stateAtSealing = ({
-  quantity,
-  processor,
-  waitsFor,
-  isUsageClosed,
-}: {
+export const stateAtSealing = (part: {
   readonly quantity: bigint;
   readonly processor: ProcessorName;
   readonly waitsFor: bigint | null;
   readonly isUsageClosed: boolean;
 }): { readonly state: MeterEventState; readonly failure: Failure | null } => {
-  if (isUsageClosed) {
+  if (part.isUsageClosed) {
     return { state: "closed", failure: null };
   }
-  if (waitsFor !== null) {
+  if (part.waitsFor !== null) {
     return { state: "failed", failure: "waits_for_usage" };
   }
-  return {
-    state: quantity === 0n || processor === "ledger" ? "delivered" : "pending",
-    failure: null,
-  };
+  const isSent = part.quantity !== 0n && part.processor !== "ledger";
+  return { state: isSent ? "pending" : "delivered", failure: null };
 };
 
 /**

@@ -121,10 +121,7 @@ const oldestFacts = (lastSecond: number): FragmentSqlToken => sql.fragment`
 export const listOldestUnsealedFacts = async (
   transaction: DatabaseTransactionConnection,
   streams: readonly BilledStream[],
-  {
-    lastSecond,
-    doubtedFactId,
-  }: { readonly lastSecond: number; readonly doubtedFactId: number | null },
+  options: { readonly lastSecond: number; readonly doubtedFactId: number | null },
 ): Promise<readonly (readonly UnsealedPart[])[]> => {
   const rows = await transaction.any(sql.type(unsealedRow)`
     WITH unsealed AS (
@@ -142,9 +139,9 @@ export const listOldestUnsealedFacts = async (
         coalesce(usage.processor, stream.processor) AS processor,
         CASE WHEN usage.id IS NULL THEN stream.customer_id ELSE usage.customer_id END AS customer_id
       FROM ${streamTable(streams)}
-      ${oldestFacts(lastSecond)}
+      ${oldestFacts(options.lastSecond)}
       CROSS JOIN LATERAL (
-        SELECT stream.processor = 'stripe' AND fact.id <= ${doubtedFactId ?? 0} AS is_doubted
+        SELECT stream.processor = 'stripe' AND fact.id <= ${options.doubtedFactId ?? 0} AS is_doubted
       ) AS doubt
       ${joinUsage}
     )
@@ -170,16 +167,11 @@ export const listOldestUnsealedFacts = async (
   return parts;
 };
 
-export type SealedEvent = {
+export type SealedEvent = Omit<UnsealedPart, "ids" | "isUsageClosed" | "isDoubted"> & {
   readonly stream: Owner;
   readonly factIds: readonly string[];
-  readonly second: number;
-  readonly quantity: bigint;
-  readonly processor: StoredMeterEvent["processor"];
-  readonly customerId: string | null;
   readonly state: MeterEventState;
   readonly failure: Failure | null;
-  readonly waitsFor: bigint | null;
   /** Since when the processor may have it, if it may have been sent in a lost history: it is asked first. */
   readonly askingSince: Date | null;
 };

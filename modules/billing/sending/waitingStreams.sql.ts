@@ -147,25 +147,17 @@ export type UnsentStream = Readonly<z.output<typeof unsentRow>> & { readonly has
 /**
  * Lists the streams with facts that may be sealed and nothing that waits to be sent, in the order of their keys. It stops
  * at the limit, so a page costs the same however many streams wait.
- * @param after the last stream of the page before; null for the first page
+ * @param page.after the last stream of the page before; null for the first page
  */
 export const listReadyStreams = (
   db: CommonQueryMethods,
-  {
-    after,
-    lastSecond,
-    limit,
-  }: {
-    readonly after: Owner | null;
-    readonly lastSecond: number;
-    readonly limit: number;
-  },
+  page: { readonly after: Owner | null; readonly lastSecond: number; readonly limit: number },
 ): Promise<readonly UnsentStream[]> =>
   db.any(sql.type(unsentRow)`
-    WITH RECURSIVE ${unsealedStreams(isAfter(after))}
+    WITH RECURSIVE ${unsealedStreams(isAfter(page.after))}
     SELECT account_id AS "accountId", mode, kind, second AS "firstSecond"
     FROM unsealed
-    WHERE second <= ${lastSecond}
+    WHERE second <= ${page.lastSecond}
       AND ${isNotHeld}
       AND NOT EXISTS (
         SELECT
@@ -178,26 +170,22 @@ export const listReadyStreams = (
         -- Keeps this a look-up for each stream, so that the scan can stop at the limit.
         OFFSET 0
       )
-    LIMIT ${limit}
+    LIMIT ${page.limit}
   `);
 
 /**
  * Lists the streams whose next event the sender may attempt, in the order of their keys.
- * @param after the last stream of the page before; null for the first page
+ * @param page.after the last stream of the page before; null for the first page
  */
 export const listResumableStreams = (
   db: CommonQueryMethods,
-  {
-    after,
-    now,
-    limit,
-  }: { readonly after: Owner | null; readonly now: Date; readonly limit: number },
+  page: { readonly after: Owner | null; readonly now: Date; readonly limit: number },
 ): Promise<readonly UnsentStream[]> =>
   db.any(sql.type(unsentRow)`
-    WITH RECURSIVE ${defineStreams("stream", sql.fragment`FROM meter_event WHERE state = 'pending'`, isAfter(after))}
+    WITH RECURSIVE ${defineStreams("stream", sql.fragment`FROM meter_event WHERE state = 'pending'`, isAfter(page.after))}
     SELECT stream.account_id AS "accountId", stream.mode, stream.kind, 0::bigint AS "firstSecond"
     FROM stream
-    CROSS JOIN LATERAL ${nextEvent(now)} AS meter_event
-    WHERE ${isResumable(now)} AND ${isNotHeld}
-    LIMIT ${limit}
+    CROSS JOIN LATERAL ${nextEvent(page.now)} AS meter_event
+    WHERE ${isResumable(page.now)} AND ${isNotHeld}
+    LIMIT ${page.limit}
   `);
