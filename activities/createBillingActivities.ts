@@ -7,7 +7,7 @@ import { requestSubscriptionReads } from "../modules/billing/processorEvents/pro
 import { compareInvoices } from "../modules/billing/invoices/compareInvoices.ts";
 import type { ComparedInvoices } from "../modules/billing/invoices/compareInvoices.ts";
 import { creditTopUps } from "../modules/stores/creditTopUps.ts";
-import { checkRefund } from "../modules/registrations/refundRegistration.ts";
+import { readRefundState } from "../modules/billing/registrationFacts.sql.ts";
 import type { BillingContext, BulkContext } from "../modules/billing/context.ts";
 import type { ProcessorEventObservers } from "../modules/billing/processorEvents/processProcessorEvents.ts";
 import { HOUR_MS } from "../runtime/durations.rules.ts";
@@ -28,7 +28,7 @@ export const createBillingActivities = (
 ) => ({
   /** Fails, so that Temporal retries, until all refunds of the registration are settled, by an operator if one has failed. */
   confirmRefund: async (registrationId: string): Promise<void> => {
-    const state = await checkRefund(context, registrationId);
+    const state = await readRefundState(context.db, registrationId);
     if (state !== "settled") {
       throw ApplicationFailure.create({
         message:
@@ -41,10 +41,7 @@ export const createBillingActivities = (
     }
   },
 
-  /**
-   * Has all subscriptions read again, and compares the processor's sums with ours. Fails, so that Temporal retries, if some
-   * could not be read and may be later.
-   */
+  /** Fails, so that Temporal retries, if some of the processor's sums could not be read and may be later. */
   reconcileUsage: async (): Promise<{ readonly compared: number; readonly drifting: number }> => {
     await requestSubscriptionReads(context.db, context.clock.now(), HOUR_MS);
     const { streams, drifting, failure } = await withHeartbeat((signal) =>

@@ -34,8 +34,9 @@ import { createDeploymentName } from "../modules/billing/holdUsage.ts";
 import type { CharityContext } from "../modules/charities/context.ts";
 import type { Context } from "../runtime/context.ts";
 import type { EvidenceContext } from "../modules/planting/context.ts";
-import type { ListContext, RegistrationContext } from "../modules/registrations/context.ts";
+import type { ListContext } from "../modules/registrations/listRegistrations.ts";
 import { createRegistrationWriter } from "../modules/registrations/createRegistrationWriter.ts";
+import type { RegistrationWriter } from "../modules/registrations/createRegistrationWriter.ts";
 import type { StoreContext } from "../modules/stores/createStoreWriter.ts";
 import { createStoreWriter } from "../modules/stores/createStoreWriter.ts";
 import type { WebhookContext } from "../modules/events/manageWebhookEndpoints.ts";
@@ -69,8 +70,9 @@ export type HttpContext = CharityContext &
 
 /** What the organizations' interface needs. */
 export type StandaloneContext = HttpContext &
-  RegistrationContext &
+  BillingContext &
   ListContext & {
+    readonly writer: RegistrationWriter;
     readonly authenticator: Authenticate;
     /** The base URL in the API description; `/` if the program does not know its public URL. */
     readonly documentBaseUrl: string;

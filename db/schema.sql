@@ -166,17 +166,13 @@ CREATE TABLE deployment (
   stripe_livemode boolean,
   original_stripe_account_id text,
   separated_at timestamp with time zone,
-  system_identifier text,
-  timeline text,
-  database_oid bigint,
-  table_oid bigint,
+  server text,
   held_at timestamp with time zone,
   hold_reason text,
   held_by text,
   held_on text,
   doubted_fact_id bigint,
   doubted_until timestamp with time zone,
-  released_at timestamp with time zone,
   CONSTRAINT deployment_only UNIQUE (is_only),
   CONSTRAINT deployment_pkey PRIMARY KEY (id),
   CONSTRAINT deployment_account CHECK ((NOT processor IS DISTINCT FROM 'stripe'::text) = (stripe_account_id IS NOT NULL AND stripe_livemode IS NOT NULL)),
@@ -185,8 +181,7 @@ CREATE TABLE deployment (
   CONSTRAINT deployment_hold CHECK (num_nulls(held_at, hold_reason, held_by, held_on) = ANY (ARRAY[0, 4])),
   CONSTRAINT deployment_idempotency_secret CHECK (length(idempotency_secret) = 32),
   CONSTRAINT deployment_is_only_check CHECK (is_only),
-  CONSTRAINT deployment_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text])),
-  CONSTRAINT deployment_server CHECK (num_nulls(system_identifier, timeline, database_oid, table_oid) = ANY (ARRAY[0, 4]))
+  CONSTRAINT deployment_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text]))
 ) WITH ();
 
 CREATE TABLE donation (
@@ -485,7 +480,6 @@ CREATE TABLE processor_event (
   received_at timestamp with time zone NOT NULL,
   attempts integer NOT NULL DEFAULT 0,
   next_attempt_at timestamp with time zone NOT NULL,
-  last_error text,
   CONSTRAINT processor_event_pkey PRIMARY KEY (id)
 ) WITH ();
 

@@ -31,8 +31,7 @@ const LATER_INTERVALS = { initialInterval: "1 minute", maximumInterval: "10 minu
 
 /**
  * Completes when all refunds of a registration are settled.
- * @param maxWait how long a run waits for that before it continues as new. The dispatcher signals further refunds once a
- *   second at most, and Temporal accepts ten thousand signals per run
+ * @param maxWait how long a run waits: signals come once a second at most, and Temporal accepts ten thousand per run
  */
 export const refund = async (
   registrationId: string,

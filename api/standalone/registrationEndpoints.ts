@@ -6,17 +6,18 @@ import {
   REGISTRATION_COLUMNS,
 } from "../../modules/registrations/presentRegistration.rules.ts";
 import { listRegistrations } from "../../modules/registrations/listRegistrations.ts";
-import { readRegistered } from "../../modules/registrations/createRegistrationWriter.ts";
-import { registerAll } from "../../modules/registrations/register.ts";
+import {
+  readRegistered,
+  registerAll,
+} from "../../modules/registrations/createRegistrationWriter.ts";
 import { readRefunded, refundAll } from "../../modules/registrations/refundRegistration.ts";
 import { presentSearched } from "../../runtime/presentPages.ts";
 import type { RefundWriter } from "../../modules/registrations/refundRegistration.ts";
-import type { ListContext, RegistrationContext } from "../../modules/registrations/context.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
 import { LINK_HEADER, pagedList } from "../http/listPages.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { DAILY_LIMIT_ERROR, QUEUE_ERROR } from "../http/errorResponses.ts";
-import type { HttpContext } from "../context.ts";
+import type { StandaloneContext } from "../context.ts";
 import { isBlankId } from "./clientFields.ts";
 import { PROCESSOR_ERROR } from "./standaloneErrors.ts";
 import { KIND_NAMES } from "./standaloneKinds.ts";
@@ -33,11 +34,7 @@ import {
 } from "./registrationSchemas.ts";
 import { writeEndpoints } from "./writeEndpoints.ts";
 
-type EndpointContext = RegistrationContext &
-  ListContext & { readonly refunds: RefundWriter } & Pick<
-    HttpContext,
-    "streaming" | "publicBaseUrl"
-  >;
+type EndpointContext = StandaloneContext & { readonly refunds: RefundWriter };
 
 const registerEndpoints = (kind: Kind, context: EndpointContext): readonly Endpoint[] => {
   const names = KIND_NAMES[kind];

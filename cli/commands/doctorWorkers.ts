@@ -1,6 +1,9 @@
 import type { Client } from "@temporalio/client";
-import { readDeployment, readServerMark } from "../../modules/billing/deployment.sql.ts";
-import { hasLiveLedgerUsage } from "../../modules/billing/ledgerUsage.sql.ts";
+import {
+  hasLiveLedgerUsage,
+  readDeployment,
+  readServerMark,
+} from "../../modules/billing/deployment.sql.ts";
 import { listLastPasses } from "../../db/perpetualWork.sql.ts";
 import { countEndpointStates } from "../../modules/events/endpoints.sql.ts";
 import {

@@ -18,7 +18,7 @@ import type { BillingContext } from "../../modules/billing/context.ts";
 import { presentEvent } from "../../modules/events/events.rules.ts";
 import { readWholeFeed } from "../../modules/feed/readFeed.ts";
 import { listAllDonations } from "../../modules/charities/readDonations.ts";
-import type { ListContext } from "../../modules/registrations/context.ts";
+import type { ListContext } from "../../modules/registrations/listRegistrations.ts";
 import { listRegistrations } from "../../modules/registrations/listRegistrations.ts";
 import { listUsageReports } from "../../modules/registrations/readUsageReports.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";

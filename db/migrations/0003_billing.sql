@@ -22,25 +22,19 @@ CREATE TABLE deployment (
   original_stripe_account_id text,
   -- When this copy became a deployment of its own. What Stripe has from before is the original's usage.
   separated_at timestamptz,
-  -- Which server, history and database hold this row. They differ after a restore, a promotion or a copy.
-  system_identifier text,
-  timeline text,
-  database_oid bigint,
-  table_oid bigint,
+  -- Which server, history and database hold this row, as text. It differs after a restore, a promotion or a copy.
+  server text,
   -- While it is held, no usage is sealed or sent.
   held_at timestamptz,
   hold_reason text,
   held_by text,
-  -- The server, history and database on which the hold began, as text. Another one may have released it and sent usage.
+  -- The `server` on which the hold began. Another one may have released it and sent usage.
   held_on text,
   -- Usage facts up to this one, which were not sealed when a restored database resumed, may have been sent in the history
   -- that it has lost. The processor is asked before they are sent.
   doubted_fact_id bigint,
   -- When the hold after that restore began. The lost history has sent nothing later.
   doubted_until timestamptz,
-  -- When the last hold ended.
-  released_at timestamptz,
-  CONSTRAINT deployment_server CHECK (num_nulls(system_identifier, timeline, database_oid, table_oid) IN (0, 4)),
   CONSTRAINT deployment_doubt CHECK (num_nulls(doubted_fact_id, doubted_until) IN (0, 2)),
   CONSTRAINT deployment_hold CHECK (num_nulls(held_at, hold_reason, held_by, held_on) IN (0, 4)),
   CONSTRAINT deployment_account CHECK (
@@ -242,9 +236,7 @@ CREATE TABLE processor_event (
   received_at timestamptz NOT NULL,
   attempts integer NOT NULL DEFAULT 0,
   -- Set before an attempt, so that a process that dies delays the next one only.
-  next_attempt_at timestamptz NOT NULL,
-  -- Why the last attempt failed.
-  last_error text
+  next_attempt_at timestamptz NOT NULL
 );
 
 CREATE INDEX processor_event_due ON processor_event (next_attempt_at);

@@ -3,6 +3,7 @@ import { z } from "zod";
 import type { Kind } from "../records/owner.rules.ts";
 import type { Period } from "./usage.rules.ts";
 import { kindColumn } from "../records/columns.sql.ts";
+import { jsonRows } from "../../db/jsonRows.ts";
 import { sql, timestamp } from "../../db/sql.ts";
 
 export type Subscription = {
@@ -22,10 +23,7 @@ const payerRow = z.strictObject({
     .nullable(),
 });
 
-/**
- * Returns who pays for the usage of accounts and kinds, and the latest billing period of their subscriptions as Stripe last
- * reported it, and when that was.
- */
+/** Returns who pays for usage, and the latest billing period that Stripe has reported of their subscriptions. */
 export const listPayers = (
   db: CommonQueryMethods,
   streams: readonly { readonly accountId: string; readonly kind: Kind }[],
@@ -44,29 +42,17 @@ export const listPayers = (
         ORDER BY starts_at DESC
         LIMIT 1
       ) AS period
-    FROM unnest(
-      (SELECT ${sql.array(
-        streams.map(({ accountId }) => accountId),
-        "uuid",
-      )}),
-      (SELECT ${sql.array(
-        streams.map(({ kind }) => kind),
-        "text",
-      )})
-    ) AS stream (account_id, kind)
+    FROM (${jsonRows({ accountId: "uuid", kind: "text" }, streams)}) AS stream
     JOIN account ON account.id = stream.account_id
   `);
 
 const accountPeriodRow = z.strictObject({ kind: kindColumn, start: z.date(), end: z.date() });
 
-/** A billing period of an account's usage of one kind. */
-export type AccountPeriod = Readonly<z.output<typeof accountPeriodRow>>;
-
 /** Lists the billing periods that Stripe has returned for an account, also of earlier subscriptions, newest first. */
 export const listBillingPeriods = (
   db: CommonQueryMethods,
   accountId: string,
-): Promise<readonly AccountPeriod[]> =>
+): Promise<readonly Readonly<z.output<typeof accountPeriodRow>>[]> =>
   db.any(sql.prepared("list_billing_periods", accountPeriodRow)`
     SELECT kind, starts_at AS start, ends_at AS "end"
     FROM billing_period

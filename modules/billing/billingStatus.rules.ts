@@ -92,10 +92,8 @@ export const usageJson = z
   })
   .meta({ id: "Usage" });
 
-/** The columns of CSV. */
 export const USAGE_COLUMNS: readonly string[] = Object.keys(usageJson.shape).flatMap((name) =>
   name === "period" ? ["period.start", "period.end"] : [name],
 );
 
-/** How far the billing of a registration has come, as its client sees it. */
 export type UsageReport = z.output<typeof usageJson>;

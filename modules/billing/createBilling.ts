@@ -7,9 +7,8 @@ import type { BillingProcessor, StripeConnection } from "./stripe/createStripePr
 import { ProcessorMismatchError, ProcessorUnavailableError } from "./processor.ts";
 import type { LiveProcessor } from "./deployment.rules.ts";
 import { decideProcessor } from "./deployment.rules.ts";
-import { lockDeployment, recordProcessor } from "./deployment.sql.ts";
+import { hasLiveLedgerUsage, lockDeployment, recordProcessor } from "./deployment.sql.ts";
 import { requestSubscriptionReads } from "./processorEvents/processorEvents.sql.ts";
-import { hasLiveLedgerUsage } from "./ledgerUsage.sql.ts";
 
 /**
  * Requires that the deployment bills live usage with the configured processor; the first one to ask is recorded.
@@ -55,19 +54,15 @@ export const createBilling = ({
     /** Null if Stripe is not configured. */
     stripe,
     /**
-     * Returns the processor of an account's new usage and donations in a mode. Test mode always uses the built-in ledger.
-     * Live usage of an account with a Stripe customer is Stripe's even if Stripe is not configured: usage in the ledger
-     * would never be invoiced.
+     * Returns the processor of an account's new usage and donations. Live usage of an account with a Stripe customer is
+     * Stripe's even if Stripe is not configured: usage in the ledger would never be invoiced.
      */
     processorFor: (
       { stripeCustomerId }: { readonly stripeCustomerId: string | null },
       mode: Mode,
     ): ProcessorName =>
       mode === "live" && (stripe !== null || stripeCustomerId !== null) ? "stripe" : "ledger",
-    /**
-     * Prepares the processor. Throws a ProcessorMismatchError if the deployment has another processor, or a meter counts
-     * differently than expected.
-     */
+    /** @throws ProcessorMismatchError if the deployment has another processor, or a meter counts differently than expected */
     prepare: (): Promise<void> =>
       stripe ? stripe.prepare() : requireProcessor(db, { name: "ledger" }),
   };
@@ -75,10 +70,7 @@ export const createBilling = ({
 
 export type Billing = ReturnType<typeof createBilling>;
 
-/**
- * Returns Stripe.
- * @throws ProcessorUnavailableError if it is not configured
- */
+/** @throws ProcessorUnavailableError if Stripe is not configured */
 export const requireStripe = ({ stripe }: Pick<Billing, "stripe">): BillingProcessor => {
   if (!stripe) {
     throw new ProcessorUnavailableError(

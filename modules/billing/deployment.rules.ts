@@ -18,12 +18,10 @@ type Decision =
 const mismatch = (problem: string): Decision => ({ kind: "mismatch", problem });
 
 /**
- * Decides whether a process may bill with its configured processor: `same` as recorded, `record` it as the deployment's
- * processor, or the problem, in a sentence that says what to do.
- *
- * Usage that one processor has must not be billed by another, so a recorded processor changes by an operator's decision
- * only. A ledger that never recorded live usage has nothing to lose. A copy of a database never bills through the live
- * account of the original, which has the same customers and usage.
+ * Decides whether a process may bill with its configured processor: `same` as recorded, `record` it, or the problem, in a
+ * sentence that says what to do. Usage that one processor has must not be billed by another, so a recorded processor
+ * changes by an operator's decision only. A copy of a database never bills through the live account of the original, which
+ * has the same customers and usage.
  */
 export const decideProcessor = (
   recorded: LiveProcessor | null,
@@ -78,14 +76,12 @@ const NAME_CHARACTERS = 8;
 export const deploymentNameOf = ({ id }: { readonly id: string }): string =>
   id.slice(0, NAME_CHARACTERS);
 
-/** What an operator of a changed database must decide: its workflows may be those of another database. */
 export const UNDECIDED_COPY =
   "The database was restored, promoted or copied. If it replaces the old one, run `impact usage resume`. If it is a copy that is used beside the old one, run `impact usage resume --as-copy`.";
 
 /** Why no usage is sealed or sent. `at` is null if no program has noticed the changed database yet. */
 export type Hold = { readonly at: Date | null; readonly reason: string; readonly by: string };
 
-/** The hold of a database that was restored, promoted or copied. */
 export const RESTORE_HOLD: Hold = {
   at: null,
   reason: "the database was restored, promoted or copied",
@@ -94,6 +90,5 @@ export const RESTORE_HOLD: Hold = {
 
 export const describeHold = ({ reason, by }: Hold): string => `usage is held by ${by}: ${reason}`;
 
-/** The next steps of an operator. */
 export const HOLD_ADVICE =
   "To end the hold, run `impact usage resume`; `--dry-run` shows what that does.";

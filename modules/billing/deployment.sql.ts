@@ -7,28 +7,27 @@ import { assignments, columnsOf, safeInteger, sql, timestamp } from "../../db/sq
 
 const storedRow = z.strictObject({
   id: z.uuid(),
-  createdAt: z.date(),
   cell: z.string().nullable(),
   processor: z.enum(PROCESSORS).nullable(),
   stripeAccountId: z.string().nullable(),
   stripeLivemode: z.boolean().nullable(),
   originalStripeAccountId: z.string().nullable(),
   separatedAt: z.date().nullable(),
-  systemIdentifier: z.string().nullable(),
-  timeline: z.string().nullable(),
+  server: z.string().nullable(),
   doubtedFactId: safeInteger.nullable(),
   doubtedUntil: z.date().nullable(),
-  releasedAt: z.date().nullable(),
   heldAt: z.date().nullable(),
   holdReason: z.string().nullable(),
   heldBy: z.string().nullable(),
+  heldOn: z.string().nullable(),
 });
 
 const deploymentRow = storedRow
-  .extend({ isServerChanged: z.boolean(), isHoldFromElsewhere: z.boolean() })
-  .transform(({ heldAt: at, holdReason, heldBy, isHoldFromElsewhere, ...row }) => {
-    const { stripeAccountId: id, stripeLivemode: isLive, isServerChanged } = row;
+  .extend({ currentServer: z.string() })
+  .transform(({ heldAt: at, holdReason, heldBy, heldOn, server, currentServer, ...row }) => {
+    const { stripeAccountId: id, stripeLivemode: isLive } = row;
     const isHeld = at !== null && holdReason !== null && heldBy !== null;
+    const isServerChanged = server !== null && server !== currentServer;
     const processor: LiveProcessor | null =
       id !== null && isLive !== null
         ? { name: "stripe", account: { id, isLive } }
@@ -40,10 +39,14 @@ const deploymentRow = storedRow
         : null;
     return {
       ...row,
+      /** False for a new deployment, whose server is not recorded yet. */
+      isIdentified: server !== null,
+      /** Whether the row was recorded on another server, history or database. */
+      isServerChanged,
       /** Why usage is held, or null. A hold that an operator has set is named before a change of the database. */
       hold,
-      /** Whether the database has changed without a hold that began after the change. */
-      isHoldMissing: isHeld ? isHoldFromElsewhere : isServerChanged,
+      /** Whether the database has changed without a later hold. A hold that began elsewhere may have ended there since. */
+      isHoldMissing: isHeld ? heldOn !== currentServer : isServerChanged,
       processor,
     };
   });
@@ -51,16 +54,18 @@ const deploymentRow = storedRow
 export type Deployment = Readonly<z.output<typeof deploymentRow>>;
 
 /**
- * The server, history and database of this connection, in the order of the columns of `deployment`. PUBLIC may call all
- * of these functions. The timeline is the first part of a WAL file's name: that of pg_control_checkpoint() lags behind a
- * promotion. A copy within a server has another database, and a restored dump has another table.
+ * The server, history and database of this connection. PUBLIC may call all of these functions. The timeline is the first part
+ * of a WAL file's name: that of pg_control_checkpoint() lags behind a promotion. A copy within a server has another database,
+ * and a restored dump has another table.
  */
-const server = sql.fragment`(
+const serverParts = sql.fragment`
   (SELECT system_identifier::text FROM pg_control_system()),
   left(pg_walfile_name(pg_current_wal_insert_lsn()), 8),
   (SELECT oid::bigint FROM pg_database WHERE datname = current_database()),
   'deployment'::regclass::oid::bigint
-)`;
+`;
+
+const currentServer = sql.fragment`ROW(${serverParts})::text`;
 
 const serverMark = z.strictObject({ database: z.string(), timeline: z.string() });
 
@@ -70,23 +75,12 @@ export type ServerMark = Readonly<z.output<typeof serverMark>>;
 export const readServerMark = (db: CommonQueryMethods): Promise<ServerMark> =>
   db.one(sql.type(serverMark)`
     SELECT left(md5(concat_ws('/', system_identifier, database_oid, table_oid)), 8) AS database, timeline
-    FROM (VALUES ${server}) AS current (system_identifier, timeline, database_oid, table_oid)
+    FROM (VALUES (${serverParts})) AS current (system_identifier, timeline, database_oid, table_oid)
   `);
-
-/** Whether the row was recorded on another server, history or database. */
-const isServerChanged = sql.fragment`(
-  system_identifier IS NOT NULL AND (system_identifier, timeline, database_oid, table_oid) IS DISTINCT FROM ${server}
-)`;
-
-/** Whether the hold began on another server, history or database, where it may have ended since. */
-const isHoldFromElsewhere = sql.fragment`(
-  held_at IS NOT NULL AND held_on IS DISTINCT FROM ${server}::text
-)`;
 
 const columns = sql.fragment`
   ${columnsOf("deployment", storedRow)},
-  ${isServerChanged} AS "isServerChanged",
-  ${isHoldFromElsewhere} AS "isHoldFromElsewhere"
+  ${currentServer} AS "currentServer"
 `;
 
 export const readDeployment = (db: CommonQueryMethods): Promise<Deployment> =>
@@ -95,7 +89,6 @@ export const readDeployment = (db: CommonQueryMethods): Promise<Deployment> =>
     FROM deployment
   `);
 
-/** Locks the deployment's row until the transaction ends, and returns it. */
 export const lockDeployment = (transaction: DatabaseTransactionConnection): Promise<Deployment> =>
   transaction.one(sql.type(deploymentRow)`
     SELECT ${columns}
@@ -124,20 +117,23 @@ export const recordProcessor = (
   });
 };
 
+/** Returns whether the built-in ledger has ever had live usage. */
+export const hasLiveLedgerUsage = (db: CommonQueryMethods): Promise<boolean> =>
+  db.exists(sql.typeAlias("void")`
+    SELECT FROM meter_event WHERE mode = 'live' AND processor = 'ledger' AND state = 'delivered'
+  `);
+
 const idRow = z.strictObject({ id: z.uuid() });
 
 /** Gives the deployment a new id, which is returned, and records the server of this connection as its server. */
 export const identifyDeployment = (transaction: DatabaseTransactionConnection): Promise<string> =>
   transaction.oneFirst(sql.type(idRow)`
     UPDATE deployment
-    SET id = gen_random_uuid(), (system_identifier, timeline, database_oid, table_oid) = ${server}
+    SET id = gen_random_uuid(), server = ${currentServer}
     RETURNING id
   `);
 
-/**
- * Records that this copy became a deployment of its own, and forgets the processor. If that was a Stripe account in live
- * mode, it becomes the original deployment's.
- */
+/** Forgets the processor of this copy. If that was a Stripe account in live mode, it becomes the original deployment's. */
 export const recordSeparation = (
   transaction: DatabaseTransactionConnection,
   at: Date,
@@ -152,7 +148,6 @@ export const recordSeparation = (
     stripe_livemode: null,
   });
 
-/** Records a hold that begins on the server of this connection. */
 export const recordHold = (
   transaction: DatabaseTransactionConnection,
   hold: { readonly at: Date; readonly reason: string; readonly by: string },
@@ -161,13 +156,10 @@ export const recordHold = (
     held_at: timestamp(hold.at),
     hold_reason: hold.reason,
     held_by: hold.by,
-    held_on: sql.fragment`${server}::text`,
+    held_on: currentServer,
   });
 
-/**
- * Records that usage which is not delivered may have been sent in a history that was lost, until a time: usage facts, and what
- * pending and failed events at Stripe stand for. Null: nothing was lost.
- */
+/** Records until when usage that is not delivered may have been sent in a history that was lost. Null: nothing was lost. */
 export const doubtUsage = (
   transaction: DatabaseTransactionConnection,
   until: Date | null,
@@ -180,10 +172,7 @@ export const doubtUsage = (
 
 const askedRow = z.strictObject({ events: safeInteger, unsealedFacts: safeInteger });
 
-/**
- * Counts the usage about which the processor is asked before it is sent: events, and facts in no event yet that may have been
- * sent in a lost history.
- */
+/** Counts the events about which the processor is asked before they are sent, and the facts that become such events. */
 export const countAskedUsage = (
   db: CommonQueryMethods,
 ): Promise<Readonly<z.output<typeof askedRow>>> =>
@@ -198,18 +187,11 @@ export const countAskedUsage = (
   `);
 
 /** Ends the hold. This server is the deployment's from then on. */
-export const recordRelease = async (
-  transaction: DatabaseTransactionConnection,
-  at: Date,
-): Promise<void> => {
-  await change(transaction, {
+export const recordRelease = (transaction: DatabaseTransactionConnection): Promise<void> =>
+  change(transaction, {
     held_at: null,
     hold_reason: null,
     held_by: null,
     held_on: null,
-    released_at: timestamp(at),
+    server: currentServer,
   });
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE deployment SET (system_identifier, timeline, database_oid, table_oid) = ${server}
-  `);
-};

@@ -33,8 +33,7 @@ import { invalidRequest } from "../../runtime/errors.rules.ts";
 /**
  * Holds all usage: nothing is sealed or sent. What has begun, sealing included, may still end.
  * @returns the hold; the earlier one if the operator repeats it
- * @throws {DomainError} request_invalid if usage is held by another operator or for another reason: any release would also
- *   end this hold, unnoticed
+ * @throws DomainError request_invalid if usage is held for another reason: any release would also end this hold, unnoticed
  */
 export const holdUsage = (
   { db, clock, actor }: OperatorContext,
@@ -63,12 +62,12 @@ export const holdUsage = (
  */
 export const guardUsage = async ({ db, clock }: Context): Promise<Hold | null> => {
   const deployment = await readDeployment(db);
-  if (deployment.systemIdentifier !== null && !deployment.isHoldMissing) {
+  if (deployment.isIdentified && !deployment.isHoldMissing) {
     return deployment.hold;
   }
   return db.transaction(async (transaction) => {
     const current = await lockDeployment(transaction);
-    if (current.systemIdentifier === null) {
+    if (!current.isIdentified) {
       await identifyDeployment(transaction);
       return current.hold;
     }
@@ -112,9 +111,8 @@ const requireUnusedCopy = async (
 };
 
 /**
- * Makes a copy of a database a deployment of its own, with an id and thus with workflows of its own. Its webhook endpoints
- * are disabled, because they are the servers of the original's clients. Its processor is forgotten, and it never bills
- * through the original's live Stripe account.
+ * Makes a copy of a database a deployment of its own. Its webhook endpoints are disabled, because they are the servers of the
+ * original's clients, and it never bills through the original's live Stripe account.
  * @returns the names of both deployments in Temporal
  */
 const separateCopy = async (
@@ -144,24 +142,11 @@ const separateCopy = async (
  */
 export type KnownHistory = "nothing_lost" | "restored" | "copy";
 
-export type ResumedUsage = {
-  /** The hold that has ended; null if usage was not held. */
-  readonly hold: Hold | null;
-  /**
-   * Until when usage may have been sent in a history that was lost, so that Stripe is asked about it first; null if nothing was
-   * lost.
-   */
-  readonly doubtedUntil: Date | null;
-  /** Null unless the database is a copy that is used beside the original. */
-  readonly copy: Awaited<ReturnType<typeof separateCopy>> | null;
-};
-
 /**
  * Ends a hold. After a restore, a promotion or a copy, this database replaces the old one from now on. Usage that it does not
  * know to be delivered may have been sent in the history that was lost: the senders ask Stripe about it before they send it,
  * once the sums show everything from before the hold. Failed usage is asked about when it is retried.
  * @param options.history null: what was noticed counts
- * @param options.isDryRun nothing is changed
  * @throws DomainError request_invalid if a copy is in use, or does not look like one, or a restore is named without a hold
  */
 export const resumeUsage = (
@@ -170,7 +155,7 @@ export const resumeUsage = (
     history = null,
     isDryRun = false,
   }: { readonly history?: KnownHistory | null; readonly isDryRun?: boolean } = {},
-): Promise<ResumedUsage> =>
+) =>
   db.transaction(async (transaction) => {
     const deployment = await lockDeployment(transaction);
     const { hold, doubtedUntil } = deployment;
@@ -202,14 +187,22 @@ export const resumeUsage = (
     if (until !== null) {
       await askAboutUnsent(transaction, until);
     }
-    await recordRelease(transaction, now);
+    await recordRelease(transaction);
     await requestSubscriptionReads(transaction, now);
     await recordAction(transaction, actor, now, {
       action: "usage.resume",
       details: { hold, doubtedUntil: until, history, copy },
     });
-    return { hold, doubtedUntil: until, copy };
+    return {
+      hold,
+      /** Stripe is asked about usage from before, which may have been sent in a history that was lost. Null if none was lost. */
+      doubtedUntil: until,
+      /** Null unless the database is a copy that is used beside the original. */
+      copy,
+    };
   });
+
+export type ResumedUsage = Awaited<ReturnType<typeof resumeUsage>>;
 
 /** Returns what the last restore or promotion has left to do; null if there was none, or nothing was lost in it. */
 export const readRestoreProgress = async ({ db }: Pick<Context, "db">) => {
@@ -217,7 +210,7 @@ export const readRestoreProgress = async ({ db }: Pick<Context, "db">) => {
   return doubtedUntil === null || processor?.name === "ledger"
     ? null
     : {
-        /** When it was noticed: usage that is registered until then may have been sent in the history that was lost. */
+        /** When it was noticed. Usage from before may have been sent in the history that was lost. */
         noticedAt: doubtedUntil,
         isHeld: hold !== null,
         /** The events about which Stripe is asked, and the facts of which no event is sealed yet. */
@@ -248,10 +241,7 @@ export const getDeploymentName = async (context: Context): Promise<string> => {
   return name;
 };
 
-/**
- * Returns a function that returns the deployment's name as soon as it is decided. Once it is known, it stays: a process
- * goes on when a standby is promoted while it runs.
- */
+/** Returns a function that returns the deployment's name. A known name stays when a standby is promoted meanwhile. */
 export const createDeploymentName = async (context: Context): Promise<() => Promise<string>> => {
   let known = await findDeploymentName(context);
   return async () => {
@@ -261,7 +251,6 @@ export const createDeploymentName = async (context: Context): Promise<() => Prom
   };
 };
 
-/** Returns how a worker is named in Temporal: the process, its host and the database that it uses. */
 export const workerIdentity = ({ database, timeline }: ServerMark): string =>
   `${process.pid}@${hostname()}/${database}-${timeline}`;
 

@@ -2,9 +2,7 @@ import type { ReadWebhook } from "./stripe/createWebhookReader.ts";
 import type { StripeConnection } from "./stripe/createStripeProcessor.ts";
 import type { Config } from "../../runtime/config/config.ts";
 
-/*
- * Stripe's library is 218 modules, which take 0.1 s CPU to load. Programs that do not call Stripe start without them.
- */
+/* Stripe's library is 218 modules, which take 0.1 s CPU to load. Programs that do not call Stripe start without them. */
 
 /** Returns null if Stripe is not configured: live usage goes to the built-in ledger. */
 export const loadStripe = async ({

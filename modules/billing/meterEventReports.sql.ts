@@ -15,8 +15,6 @@ const listedRow = meterEventRow.extend({ accountName: z.string() });
 
 export type ListedMeterEvent = Readonly<z.output<typeof listedRow>>;
 
-const listedColumns = sql.fragment`${meterEventColumns}, account.name AS "accountName"`;
-
 /** A constant rather than a parameter, so that partial indexes are used. */
 const IN_STATE: Readonly<Record<UsageState, FragmentSqlToken>> = {
   pending: sql.fragment`meter_event.state = 'pending'`,
@@ -26,6 +24,16 @@ const IN_STATE: Readonly<Record<UsageState, FragmentSqlToken>> = {
   late: sql.fragment`meter_event.is_late`,
   difference: sql.fragment`meter_event.state = 'failed' AND meter_event.failure = 'difference'`,
 };
+
+const ofAccount = (accountId: string | null): FragmentSqlToken =>
+  accountId === null ? sql.fragment`true` : sql.fragment`account_id = ${accountId}`;
+
+/** Selects events of a table `meter_event` with the names of their accounts. */
+const selectListed = (events: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  SELECT ${meterEventColumns}, account.name AS "accountName"
+  FROM ${events} AS meter_event
+  JOIN account ON account.id = meter_event.account_id
+`;
 
 /**
  * Lists meter events, the latest sealed first. For one account, each stream's latest events are read through the index
@@ -41,7 +49,6 @@ export const listMeterEvents = (
   }: {
     readonly state: UsageState | null;
     readonly accountId: string | null;
-    /** Null: of all times. */
     readonly span?: Span | null;
     readonly limit: number;
   },
@@ -50,31 +57,24 @@ export const listMeterEvents = (
     ${state === null ? sql.fragment`true` : IN_STATE[state]} AND ${inSpan(sql.fragment`meter_event.second`, span)}
   `;
   // Events in these states are few, and have indexes.
-  if (accountId === null || state === "failed" || state === "late" || state === "difference") {
-    return db.any(sql.type(listedRow)`
-      SELECT ${listedColumns}
-      FROM meter_event
-      JOIN account ON account.id = meter_event.account_id
-      WHERE ${inState} AND ${accountId === null ? sql.fragment`true` : sql.fragment`meter_event.account_id = ${accountId}`}
-      ORDER BY meter_event.id DESC
-      LIMIT ${limit}
-    `);
-  }
+  const areFew = state === "failed" || state === "late" || state === "difference";
+  const events =
+    accountId === null || areFew
+      ? sql.fragment`(SELECT * FROM meter_event WHERE ${inState} AND ${ofAccount(accountId)})`
+      : sql.fragment`(
+          SELECT latest.*
+          FROM ${values(MODES)} AS mode
+          CROSS JOIN ${values(KINDS)} AS kind
+          CROSS JOIN LATERAL (
+            SELECT *
+            FROM meter_event
+            WHERE account_id = ${accountId} AND mode = mode.mode AND kind = kind.kind AND ${inState}
+            ORDER BY second DESC, sequence DESC
+            LIMIT ${limit}
+          ) AS latest
+        )`;
   return db.any(sql.type(listedRow)`
-    SELECT ${listedColumns}
-    FROM ${values(MODES)} AS mode
-    CROSS JOIN ${values(KINDS)} AS kind
-    CROSS JOIN LATERAL (
-      SELECT *
-      FROM meter_event
-      WHERE meter_event.account_id = ${accountId}
-        AND meter_event.mode = mode.mode
-        AND meter_event.kind = kind.kind
-        AND ${inState}
-      ORDER BY meter_event.second DESC, meter_event.sequence DESC
-      LIMIT ${limit}
-    ) AS meter_event
-    JOIN account ON account.id = meter_event.account_id
+    ${selectListed(events)}
     ORDER BY meter_event.id DESC
     LIMIT ${limit}
   `);
@@ -94,9 +94,7 @@ export const listMeterEventsOf = (
   of: { readonly id: bigint } | { readonly registrationId: string },
 ): Promise<readonly ListedMeterEvent[]> =>
   db.any(sql.type(listedRow)`
-    SELECT ${listedColumns}
-    FROM meter_event
-    JOIN account ON account.id = meter_event.account_id
+    ${selectListed(sql.fragment`meter_event`)}
     WHERE ${
       "id" in of
         ? sql.fragment`meter_event.id = ${of.id}`
@@ -118,7 +116,6 @@ const attentionRow = z.strictObject({
   reason: z.string().nullable(),
 });
 
-/** The usage of an organization and kind that has an operator's attention for one cause. */
 export type UsageAttention = Readonly<z.output<typeof attentionRow>>;
 
 /** The events that have an operator's attention, as a table. */
@@ -168,7 +165,7 @@ export const listUsageAttention = (
       (array_agg(reason ORDER BY attended.id DESC))[1] AS reason
     FROM ${attended} AS attended
     JOIN account ON account.id = attended.account_id
-    WHERE cause <> ${WAITS} AND ${accountId === null ? sql.fragment`true` : sql.fragment`account_id = ${accountId}`}
+    WHERE cause <> ${WAITS} AND ${ofAccount(accountId)}
     GROUP BY account_id, account.name, attended.kind, cause
     ORDER BY min(second), account.name
   `);
@@ -209,7 +206,7 @@ export const listOpenUsage = (
   const conditions = [
     sql.fragment`cause = ANY(${sql.array([...causes], "text")})`,
     inSpan(sql.fragment`second`, span),
-    ...(accountId === null ? [] : [sql.fragment`account_id = ${accountId}`]),
+    ofAccount(accountId),
     ...(kind === null ? [] : [sql.fragment`kind = ${kind}`]),
     ...(registrationIds === null
       ? []

@@ -60,7 +60,6 @@ type NamedEvent = { readonly id: bigint; readonly failure?: Failure | null };
 export const nameOf = ({ id, failure }: NamedEvent): string =>
   `${failure === "difference" ? "D" : "E"}${id}`;
 
-/** The most events that a message names. */
 const MAXIMUM_NAMED = 20;
 
 /** Returns events for a message, such as "E17, D21". */

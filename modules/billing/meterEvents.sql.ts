@@ -46,7 +46,6 @@ const eventsWithIds = (ids: readonly bigint[]): FragmentSqlToken => sql.fragment
   ORDER BY id
 `;
 
-/** Lists the meter events that exist among those with these ids. */
 export const listMeterEventsById = (
   db: CommonQueryMethods,
   ids: readonly bigint[],
@@ -64,10 +63,7 @@ export const lockMeterEvents = (
 ): Promise<readonly StoredMeterEvent[]> =>
   transaction.any(sql.type(meterEventRow)`${eventsWithIds(ids)} FOR NO KEY UPDATE`);
 
-/**
- * Returns the event of the usage that a refund takes back: the first one that the processor does not have, or else the first one;
- * null for an event without refunds.
- */
+/** Returns the event of the usage that a refund takes back; of several, the first one that the processor does not have. */
 export const findRefundedUsage = (
   db: CommonQueryMethods,
   refundEventId: bigint,
@@ -111,7 +107,6 @@ const DECIDED = {
   asking_since: null,
 };
 
-/** Changes the state of events, and the columns that are given. */
 const changeEvents = async (
   transaction: DatabaseTransactionConnection,
   condition: FragmentSqlToken,
@@ -125,30 +120,20 @@ const changeEvents = async (
 };
 
 /**
- * Records that the processor has an event that no attempt was seen to deliver. The time at which it was settled stays: its
- * units are in the sums already, so checks of the minute's other events need not wait again.
+ * Records that the processor has an event. The time at which it was settled stays: its units are in the sums already, so
+ * checks of the minute's other events need not wait again.
  */
 export const recordFoundDelivery = (
   transaction: DatabaseTransactionConnection,
   id: bigint,
-  {
-    customerId,
-    note,
-    now,
-  }: {
-    /** The customer that has it. */
-    readonly customerId: string | null;
-    /** How this was found out. */
-    readonly note: string;
-    readonly now: Date;
-  },
+  found: { readonly customerId: string | null; readonly note: string; readonly now: Date },
 ): Promise<void> =>
   changeEvents(transaction, isAmong([id]), {
     state: "delivered",
-    customer_id: customerId,
+    customer_id: found.customerId,
     may_be_delivered: false,
-    last_error: note,
-    settled_at: sql.fragment`coalesce(settled_at, asking_since, ${timestamp(now)})`,
+    last_error: found.note,
+    settled_at: sql.fragment`coalesce(settled_at, asking_since, ${timestamp(found.now)})`,
   });
 
 /**
@@ -188,19 +173,15 @@ export const askAgain = (transaction: DatabaseTransactionConnection, id: bigint)
 export const recordFailure = (
   transaction: DatabaseTransactionConnection,
   id: bigint,
-  {
-    failure,
-    reason,
-    now,
-  }: { readonly failure: "too_old" | "unclear"; readonly reason: string; readonly now: Date },
+  failed: { readonly failure: "too_old" | "unclear"; readonly reason: string; readonly now: Date },
 ): Promise<void> =>
   changeEvents(transaction, isAmong([id]), {
     state: "failed",
-    failure,
-    may_be_delivered: failure === "unclear",
+    failure: failed.failure,
+    may_be_delivered: failed.failure === "unclear",
     is_late: false,
-    last_error: reason,
-    settled_at: timestamp(now),
+    last_error: failed.reason,
+    settled_at: timestamp(failed.now),
   });
 
 /** Keeps a refund that the processor does not have from being sent until it has the usage that the refund takes back. */
@@ -217,8 +198,8 @@ export const letWait = (
   });
 
 /**
- * Lets refunds be sent whose usage has been delivered meanwhile, to the processor and customer that have it. About those that
- * may have been sent in a lost history, the processor is asked first.
+ * Lets refunds be sent whose usage has been delivered meanwhile, to where that is. About those that may have been sent in a
+ * lost history, the processor is asked first.
  */
 export const releaseRefunds = async (
   db: CommonQueryMethods,
@@ -248,32 +229,25 @@ export const releaseRefunds = async (
 export const closeEvents = (
   transaction: DatabaseTransactionConnection,
   ids: readonly bigint[],
-  {
-    document,
-    note,
-    now,
-  }: { readonly document: BillingDocument | null; readonly note: string; readonly now: Date },
+  by: { readonly document: BillingDocument | null; readonly note: string; readonly now: Date },
 ): Promise<void> =>
   changeEvents(
     transaction,
-    document === null
+    by.document === null
       ? sql.fragment`(${isAmong(ids)} OR waits_for = ANY(${sql.array([...ids], "int8")}))`
       : isAmong(ids),
     {
       state: sql.fragment`CASE WHEN state = 'failed' THEN 'closed' ELSE state END`,
       may_be_delivered: false,
       is_late: false,
-      document_kind: document?.kind ?? "none",
-      document_reference: document?.reference ?? null,
-      last_error: note,
-      settled_at: sql.fragment`CASE WHEN state = 'failed' THEN ${timestamp(now)} ELSE settled_at END`,
+      document_kind: by.document?.kind ?? "none",
+      document_reference: by.document?.reference ?? null,
+      last_error: by.note,
+      settled_at: sql.fragment`CASE WHEN state = 'failed' THEN ${timestamp(by.now)} ELSE settled_at END`,
     },
   );
 
-/**
- * Records that the processor refuses an event that it had accepted. When it was settled stays: the sums have shown it since then,
- * or its refusal.
- */
+/** Records that the processor refuses an event that it had accepted. Its time stays: the sums have shown the refusal since. */
 export const recordLateRefusal = (
   transaction: DatabaseTransactionConnection,
   id: bigint,
@@ -290,7 +264,7 @@ export const recordLateRefusal = (
 
 /**
  * Records that usage which is not delivered may have been sent in a history that was lost, until a time. The senders ask about
- * what is pending before they send it. About what has failed, a retry asks.
+ * what is pending, and a retry about what has failed.
  */
 export const askAboutUnsent = async (
   transaction: DatabaseTransactionConnection,

@@ -23,7 +23,7 @@ export const NOT_CALLED: AttemptOutcome = {
   outcomeUnknown: false,
 };
 
-/** A payment page for a store's top-up that is to be created. */
+/** A payment page for a store's top-up. */
 export type NewCheckout = {
   readonly deploymentId: string;
   readonly storeId: string;
@@ -55,10 +55,7 @@ export class UsageUnreadableError extends Error {
   override readonly name = "UsageUnreadableError";
 }
 
-/**
- * The processor does not answer, or no call is possible: it is down, limits the rate, or does not accept the key, or there is
- * no key. Or it answers that a subscription does not run yet.
- */
+/** The processor is down, limits the rate, does not accept the key, or there is none. Or a subscription does not run yet. */
 export class ProcessorUnavailableError extends Error {
   override readonly name = "ProcessorUnavailableError";
 }
@@ -80,10 +77,7 @@ export const isProcessorUnusable = (error: unknown): boolean =>
 /** A client waits for the answer. */
 const CLIENT_TIMEOUT_MS = 8000;
 
-/**
- * Asks the processor while a client waits.
- * @throws UnavailableError if the processor cannot be used
- */
+/** @throws UnavailableError if the processor cannot be used */
 export const askForClient = async <Result>(
   ask: (signal: AbortSignal) => Promise<Result>,
 ): Promise<Result> => {

@@ -7,8 +7,8 @@ import { systemClock } from "../../runtime/clock.ts";
 const TOLERATED_SKEW_MS = 5000;
 
 /**
- * Returns a clock, corrected if this machine's clock differs from the database's by more than 5 s: the start and end of a
- * hold, and the time from which the processor's sums may lag, are compared with the times of other machines.
+ * Returns a clock, corrected if this machine's differs from the database's by more than 5 s: the times of holds, and from
+ * which the processor's sums may lag, are compared with those of other machines.
  */
 export const correctClock = async (db: CommonQueryMethods, clock: Clock): Promise<Clock> => {
   const sentAtMs = systemClock.now().getTime();
@@ -21,6 +21,5 @@ export const correctClock = async (db: CommonQueryMethods, clock: Clock): Promis
   return { now: () => new Date(clock.now().getTime() + correctionMs) };
 };
 
-/** Returns the present time by the corrected clock. */
 export const readDatabaseTime = async (db: CommonQueryMethods, clock: Clock): Promise<Date> =>
   (await correctClock(db, clock)).now();

@@ -1,9 +1,7 @@
 import type { z } from "zod";
-import type { Account } from "../accounts/accounts.sql.ts";
-import type { SumsByDay } from "./statements.sql.ts";
 import { sumUsageByDay } from "./statements.sql.ts";
 import { KINDS } from "../records/owner.rules.ts";
-import type { AccountMode, Kind, Mode, Owner } from "../records/owner.rules.ts";
+import type { AccountMode, Kind, Owner } from "../records/owner.rules.ts";
 import type { statementJson } from "./statementJson.rules.ts";
 import { timeOf } from "./usage.rules.ts";
 import type { Period } from "./usage.rules.ts";
@@ -12,39 +10,15 @@ import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { getOrganization } from "../accounts/getAccount.ts";
 import { listInvoicedUsage } from "./invoices/invoicedUsage.sql.ts";
 import { describeInvoiceProblem } from "./invoices/invoiceReports.rules.ts";
-import type { InvoicedUsage } from "./invoices/invoiceReports.rules.ts";
 import { listMeterEvents } from "./meterEventReports.sql.ts";
-import type { ListedMeterEvent } from "./meterEventReports.sql.ts";
 import { findKnownSubscription } from "./processorEvents/stripeSubscriptions.sql.ts";
-import type { KnownSubscription } from "./processorEvents/stripeSubscriptions.sql.ts";
 import { resolveBillingCycle } from "./resolveBillingCycle.ts";
 import type { BillingContext } from "./context.ts";
 
 /** More are seen with `impact usage list`. */
 const MAXIMUM_DIFFERENCES = 100;
 
-/** The statement of one kind. */
-export type KindStatement = SumsByDay & {
-  readonly kind: Kind;
-  readonly period: Period;
-  /** Where Stripe's sums differ from what was delivered, as they were last compared. */
-  readonly openDifferences: readonly ListedMeterEvent[];
-  /** What invoices have of the usage, and why they lack some, as it was last compared. */
-  readonly invoiced: readonly InvoicedUsage[];
-};
-
-export type Statement = {
-  readonly account: Account;
-  readonly mode: Mode;
-  /** As it was last read; null in test mode and without one. */
-  readonly subscription: KnownSubscription | null;
-  readonly statements: readonly KindStatement[];
-};
-
-/**
- * Returns a kind's period: the given one, or else the account's current billing cycle.
- * @throws DomainError request_invalid if there is none
- */
+/** @throws DomainError request_invalid without a period, if there is no current billing cycle */
 const periodOf = async (
   context: BillingContext,
   stream: Owner,
@@ -68,17 +42,15 @@ export const readStatement = async (
   context: BillingContext,
   owner: AccountMode,
   period: Period | null,
-): Promise<Statement> => {
+) => {
   const { db } = context;
   const account = await getOrganization(db, owner.accountId);
   const isLive = owner.mode === "live";
-  const invoiced = isLive ? await listInvoicedUsage(db, owner.accountId) : [];
-  const subscription = isLive ? await findKnownSubscription(db, owner.accountId) : null;
-  const statements: KindStatement[] = [];
-  for (const kind of KINDS) {
+  const allInvoiced = isLive ? await listInvoicedUsage(db, owner.accountId) : [];
+  const readKind = async (kind: Kind) => {
     const stream = { ...owner, kind };
-    const span = await periodOf(context, stream, period);
-    const [start, end] = [secondOf(span.start), secondOf(span.end)];
+    const kindPeriod = await periodOf(context, stream, period);
+    const [start, end] = [secondOf(kindPeriod.start), secondOf(kindPeriod.end)];
     const differences = isLive
       ? await listMeterEvents(db, {
           state: "difference",
@@ -87,18 +59,33 @@ export const readStatement = async (
           limit: MAXIMUM_DIFFERENCES,
         })
       : [];
-    statements.push({
+    return {
       kind,
-      period: span,
-      ...(await sumUsageByDay(db, stream, span)),
+      period: kindPeriod,
+      ...(await sumUsageByDay(db, stream, { start, end })),
+      /** Where Stripe's sums differ from what was delivered, as they were last compared. */
       openDifferences: differences.filter((each) => each.kind === kind),
-      invoiced: invoiced.filter(
+      /** What invoices have of the usage, and why they lack some, as it was last compared. */
+      invoiced: allInvoiced.filter(
         (usage) => usage.kind === kind && usage.start < end && usage.end > start,
       ),
-    });
+    };
+  };
+  const statements: Awaited<ReturnType<typeof readKind>>[] = [];
+  for (const kind of KINDS) {
+    statements.push(await readKind(kind));
   }
-  return { account, mode: owner.mode, subscription, statements };
+  return {
+    account,
+    mode: owner.mode,
+    /** As it was last read; null in test mode and without one. */
+    subscription: isLive ? await findKnownSubscription(db, owner.accountId) : null,
+    statements,
+  };
 };
+
+export type Statement = Awaited<ReturnType<typeof readStatement>>;
+export type KindStatement = Statement["statements"][number];
 
 const presentPeriod = ({ start, end }: Period) => ({
   start: start.toISOString(),

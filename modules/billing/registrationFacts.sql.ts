@@ -38,8 +38,8 @@ const countsRegistration = sql.fragment`
 `;
 
 /**
- * The usage facts of a refund of the query, as a table. Without the OFFSET, the planner may expect all facts of the database:
- * as long as it has seen no refund, it does not know that each has few.
+ * The usage facts of a refund of the query, as a table. Without the OFFSET, the planner may expect all facts of the
+ * database, as long as it has seen no refund.
  */
 const factsOfRefund = sql.fragment`
   (SELECT * FROM usage_fact WHERE usage_fact.refund_id = refund.id OFFSET 0)
@@ -57,7 +57,6 @@ export const factsOfRegistration = sql.fragment`
   )
 `;
 
-/** Whether a registration of the query has usage. */
 export const hasUsage = sql.fragment`EXISTS (SELECT FROM usage_fact WHERE ${countsRegistration})`;
 
 /** Selects the ids of the registrations that a meter event of the query counts, or takes units back of. */
@@ -85,7 +84,6 @@ const takesBack = sql.fragment`
   (SELECT refund.registration_id FROM refund WHERE refund.id = usage_fact.refund_id) = registration.id
 `;
 
-/** How many refunds of a registration are looked up one by one. */
 const FEW_REFUNDS = sql.fragment`100`;
 
 /** Selects the state of usage facts, that of their meter events or `unsealed`, and what else is reported of them. */
@@ -105,9 +103,9 @@ export const countedRefunds = sql.fragment`
 `;
 
 /**
- * Selects the usage that the refunds of a registration of the query take back; `refunds` is `countedRefunds`. Most
- * registrations have few refunds, which are looked up: their second may have thousands of others. But a registration can have
- * as many refunds as units. Of many, only usage that is unsealed, pending, failed or closed is looked for, in their second.
+ * Selects the usage that the refunds of a registration of the query take back; `refunds` is `countedRefunds`. Few refunds are
+ * looked up: their second may have thousands of others. But a registration can have as many refunds as units. Of many, only
+ * usage that is unsealed, pending, failed or closed is looked for, in their second.
  */
 const usageOfRefunds = sql.fragment`
   ${selectUsage(sql.fragment`
@@ -145,20 +143,22 @@ export const usageOfRegistration = sql.fragment`
   )
 `;
 
-const refundProgressRow = z.strictObject({ isPending: z.boolean(), hasFailed: z.boolean() });
+const refundStateRow = z.strictObject({ state: z.enum(["pending", "failed", "settled"]) });
 
-/**
- * Returns how far the usage is that a registration's refunds take back: whether some of it is still to be sent, and whether
- * some of it is in a failed event. If neither, it has been sent or never will be.
- */
-export const readRefundProgress = (
+/** `failed`: an operator must retry or close usage that a registration's refunds take back. */
+export type RefundState = z.output<typeof refundStateRow>["state"];
+
+/** Returns how far the refunds of a registration are with the processor, all of them together. */
+export const readRefundState = (
   db: CommonQueryMethods,
   registrationId: string,
-): Promise<Readonly<z.output<typeof refundProgressRow>>> =>
-  db.one(sql.type(refundProgressRow)`
-    SELECT
-      coalesce(bool_or(state IN ('unsealed', 'pending')), false) AS "isPending",
-      coalesce(bool_or(state = 'failed'), false) AS "hasFailed"
+): Promise<RefundState> =>
+  db.oneFirst(sql.type(refundStateRow)`
+    SELECT CASE
+      WHEN bool_or(state IN ('unsealed', 'pending')) THEN 'pending'
+      WHEN bool_or(state = 'failed') THEN 'failed'
+      ELSE 'settled'
+    END AS state
     FROM registration
     CROSS JOIN LATERAL ${countedRefunds} AS refunds
     CROSS JOIN LATERAL (${usageOfRefunds}) AS usage
@@ -169,7 +169,7 @@ const unitsRow = z.strictObject({ units: z.bigint().transform(Number) });
 
 /**
  * Sums the units of a meter event whose refunds the processor has in other events, or may get. Refunds in an event of zero
- * units count as well: they offset other usage, which was not sent.
+ * units offset other usage, which was not sent, so they count as well.
  */
 export const sumSentRefunds = (db: CommonQueryMethods, meterEventId: bigint): Promise<number> =>
   db.oneFirst(sql.type(unitsRow)`

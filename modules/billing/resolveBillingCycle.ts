@@ -16,8 +16,8 @@ import type { BillingContext } from "./context.ts";
 const MIRROR_MAXIMUM_AGE_MS = HOUR_MS;
 
 /**
- * Returns the current billing cycles of different streams, by `ownerKey`, without those that need a call to Stripe: the period of the
- * account's Stripe subscription, or, without one, the month from the account's billing day.
+ * Returns the current billing cycles of different streams, by `ownerKey`, without those that need a call to Stripe: the
+ * period of the account's subscription, or, without one, the month from its billing day.
  */
 export const findBillingCycles = async (
   { db, clock, billing }: Pick<BillingContext, "clock" | "billing"> & { db: CommonQueryMethods },
@@ -53,10 +53,9 @@ export const findBillingCycles = async (
 };
 
 /**
- * Returns a stream's current billing cycle. A period that is not stored, or no longer current, is read from Stripe, so it is no
- * part of a transaction. The cycle is null after the subscription has ended: Stripe has invoiced its usage. It is never guessed.
- * @throws UnavailableError if the period is Stripe's, and Stripe cannot be reached, is not configured, is not what the
- * deployment bills through, or returns a period that is not current
+ * Returns a stream's current billing cycle. What is not stored, or no longer current, is read from Stripe, so it is no part
+ * of a transaction. The cycle is null after the subscription has ended: Stripe has invoiced its usage. It is never guessed.
+ * @throws UnavailableError if Stripe cannot be used, or returns a period that is not current
  * @throws Error if the subscription has no price for the kind, or several with different periods
  */
 export const resolveBillingCycle = async (

@@ -1,10 +1,6 @@
 import { z } from "zod";
 import { KINDS, MODES } from "../records/owner.rules.ts";
 
-/*
- * The statement of an organization as its clients see it.
- */
-
 const units = (description: string) => z.int().meta({ description });
 
 const sums = {

@@ -1,13 +1,16 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
-import type { Period } from "./usage.rules.ts";
-import { secondOf } from "../../runtime/durations.rules.ts";
+import type { Span } from "./usage.rules.ts";
 import { sql } from "../../db/sql.ts";
-import { ofStream } from "./streams.sql.ts";
+import { inSpan, ofStream } from "./streams.sql.ts";
 
 const sum = z.bigint().transform(Number);
 
+/**
+ * Registered minus refunded units are the sum of the others. `documented` ones are billed or returned by a document, also
+ * if they were delivered late.
+ */
 const usageSums = z.strictObject({
   registered: sum,
   refunded: sum,
@@ -19,21 +22,10 @@ const usageSums = z.strictObject({
   pending: sum,
 });
 
-/**
- * The units of a kind. Registered minus refunded units are the sum of the others. `closed` ones are never billed; `documented` ones are billed or returned by a document, also if they were delivered late.
- */
-type UsageSums = Readonly<z.output<typeof usageSums>>;
-
-/** Sums in a period, and by the day of the registration, UTC, `YYYY-MM-DD`. */
-export type SumsByDay = {
-  readonly total: UsageSums;
-  readonly days: readonly ({ readonly day: string } & UsageSums)[];
-};
-
 const usageRow = usageSums.extend({ day: z.string().nullable() });
 
 /** A query of the usage of a stream in a period, with the states of its events: usage facts, and events without, of differences. */
-const factsWithStates = (stream: Owner, { start, end }: Period): FragmentSqlToken => sql.fragment`
+const factsWithStates = (stream: Owner, span: Span): FragmentSqlToken => sql.fragment`
   SELECT
     meter_event.second,
     coalesce(usage_fact.quantity, meter_event.quantity) AS quantity,
@@ -44,27 +36,24 @@ const factsWithStates = (stream: Owner, { start, end }: Period): FragmentSqlToke
   FROM meter_event
   LEFT JOIN usage_fact ON usage_fact.meter_event_id = meter_event.id
   WHERE ${ofStream("meter_event", stream)}
-    AND meter_event.second >= ${secondOf(start)}
-    AND meter_event.second < ${secondOf(end)}
+    AND ${inSpan(sql.fragment`meter_event.second`, span)}
     AND meter_event.failure IS DISTINCT FROM 'difference'
   UNION ALL
   SELECT second, quantity, false, NULL, 'pending', false
   FROM usage_fact
   WHERE ${ofStream("usage_fact", stream)}
-    AND second >= ${secondOf(start)}
-    AND second < ${secondOf(end)}
+    AND ${inSpan(sql.fragment`second`, span)}
     AND meter_event_id IS NULL
 `;
 
 const sumOf = (condition: FragmentSqlToken): FragmentSqlToken =>
   sql.fragment`coalesce(sum(quantity) FILTER (WHERE ${condition}), 0)::bigint`;
 
-/** Sums the usage of a stream in a period. Refunds count on the day of their registration, as at the processor. */
-export const sumUsageByDay = async (
-  db: CommonQueryMethods,
-  stream: Owner,
-  period: Period,
-): Promise<SumsByDay> => {
+/**
+ * Sums the usage of a stream in a span, and by the day of the registration, UTC, `YYYY-MM-DD`. Refunds count on that day, too,
+ * as at the processor.
+ */
+export const sumUsageByDay = async (db: CommonQueryMethods, stream: Owner, span: Span) => {
   const rows = await db.any(sql.type(usageRow)`
     SELECT
       to_char(to_timestamp(second) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
@@ -76,7 +65,7 @@ export const sumUsageByDay = async (
       ${sumOf(sql.fragment`document_kind = 'none' OR (state = 'closed' AND document_kind IS NULL)`)} AS closed,
       ${sumOf(sql.fragment`document_kind <> 'none'`)} AS documented,
       ${sumOf(sql.fragment`state = 'pending'`)} AS pending
-    FROM (${factsWithStates(stream, period)}) AS fact
+    FROM (${factsWithStates(stream, span)}) AS fact
     GROUP BY GROUPING SETS ((1), ())
     ORDER BY 1
   `);

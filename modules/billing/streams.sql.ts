@@ -1,11 +1,10 @@
 import type { DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
+import { jsonRows } from "../../db/jsonRows.ts";
 import { safeInteger, nothing, sql } from "../../db/sql.ts";
 import type { Span } from "./usage.rules.ts";
 
-/** The condition that a row belongs to a stream. */
 export const ofStream = (
   table: "meter_event" | "usage_fact",
   { accountId, mode, kind }: Owner,
@@ -20,35 +19,38 @@ export const inSpan = (second: FragmentSqlToken, span: Span | null): FragmentSql
     ? sql.fragment`true`
     : sql.fragment`${second} >= ${span.start} AND ${second} < ${span.end}`;
 
-/** The key of a stream's lock. */
-const lockKey = (accountId: FragmentSqlToken, mode: FragmentSqlToken, kind: FragmentSqlToken) =>
-  sql.fragment`hashtextextended('usage/' || ${accountId} || '/' || ${mode} || '/' || ${kind}, 0)`;
+const STREAM = { accountId: "uuid", mode: "text", kind: "text" } as const;
+
+/** The streams as a table `stream`, with their places among them, counted from 1. */
+export const streamsTable = (streams: readonly Owner[]): FragmentSqlToken =>
+  sql.fragment`(${jsonRows(STREAM, streams)}) AS stream`;
+
+/** The key of the lock of a stream of the query. */
+const lockKey = sql.fragment`
+  hashtextextended('usage/' || stream.account_id || '/' || stream.mode || '/' || stream.kind, 0)
+`;
 
 /**
- * Locks streams until the transaction ends. Sealing, retrying and closing need the lock. All transactions lock streams in the
- * same order, so they cannot wait for each other.
+ * Locks streams until the transaction ends, as sealing, retrying and closing must. All transactions lock streams in the same
+ * order, so they cannot wait for each other.
  */
 export const lockStreams = async (
   transaction: DatabaseTransactionConnection,
   streams: readonly Owner[],
 ): Promise<void> => {
-  const byKey = new Map(streams.map((stream) => [ownerKey(stream), stream]));
-  for (const [, { accountId, mode, kind }] of [...byKey].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
-    const key = lockKey(
-      sql.fragment`${accountId}::text`,
-      sql.fragment`${mode}::text`,
-      sql.fragment`${kind}::text`,
-    );
-    await transaction.query(sql.prepared("lock_stream", nothing)`
-      SELECT FROM (SELECT pg_advisory_xact_lock(${key})) AS locked
-    `);
-  }
+  await transaction.query(sql.prepared("lock_streams", nothing)`
+    SELECT
+    FROM (
+      SELECT pg_advisory_xact_lock(${lockKey})
+      FROM (SELECT * FROM ${streamsTable(streams)} ORDER BY account_id, mode, kind) AS stream
+    ) AS locked
+  `);
 };
 
 /**
- * Locks minutes of the processor's sums until the transaction ends. A decision about usage that depends on a sum needs the
- * lock: streams are locked by account, but several accounts may have usage of the customer in that minute. Must run after
- * the locks of streams.
+ * Locks minutes of the processor's sums until the transaction ends. A decision that depends on a sum needs the lock:
+ * streams are locked by account, but several accounts may have usage of the customer in that minute. Must run after the
+ * locks of streams.
  * @param keys name the kind, customer and minute
  */
 export const lockMinutes = async (
@@ -62,45 +64,21 @@ export const lockMinutes = async (
   }
 };
 
-/** Parameters that have the values of each stream, and its place among them, counted from 1. */
-export const streamsTable = (streams: readonly Owner[]): FragmentSqlToken => sql.fragment`
-  unnest(
-    ${sql.array(
-      streams.map(({ accountId }) => accountId),
-      "uuid",
-    )},
-    ${sql.array(
-      streams.map(({ mode }) => mode),
-      "text",
-    )},
-    ${sql.array(
-      streams.map(({ kind }) => kind),
-      "text",
-    )}
-  ) WITH ORDINALITY AS stream (account_id, mode, kind, place)
-`;
-
 const placeRow = z.strictObject({ place: safeInteger });
 
 /**
- * Locks the streams that no other transaction has locked, until this transaction ends. It never waits, so it cannot be
+ * Locks streams until this transaction ends, and returns those that no other has locked. It never waits, so it cannot be
  * part of a deadlock, and an operator's work on one stream does not delay the others.
- * @returns the streams that were locked
  */
 export const tryLockStreams = async <Stream extends Owner>(
   transaction: DatabaseTransactionConnection,
   streams: readonly Stream[],
-): Promise<ReadonlySet<Stream>> => {
-  const key = lockKey(
-    sql.fragment`stream.account_id`,
-    sql.fragment`stream.mode`,
-    sql.fragment`stream.kind`,
-  );
+): Promise<readonly Stream[]> => {
   const places = await transaction.anyFirst(sql.type(placeRow)`
     SELECT place
     FROM ${streamsTable(streams)}
-    WHERE pg_try_advisory_xact_lock(${key})
+    WHERE pg_try_advisory_xact_lock(${lockKey})
   `);
   const locked = new Set(places);
-  return new Set(streams.filter((_, index) => locked.has(index + 1)));
+  return streams.filter((_, index) => locked.has(index + 1));
 };

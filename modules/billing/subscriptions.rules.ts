@@ -6,7 +6,6 @@ import type { Period } from "./usage.rules.ts";
 /** What a unit costs, as a decimal number of the currency's smallest unit, such as "45" cents. */
 export type UnitPrice = { readonly amount: string; readonly currency: string };
 
-/** What the processor reports of an organization's subscription. */
 export type SubscriptionState = {
   /** The processor's customer that it bills; null if the processor does not know the subscription. */
   readonly customerId: string | null;
@@ -48,8 +47,7 @@ type SubscriptionProblem = {
 };
 
 /**
- * Returns what is wrong with an organization's subscription. A kind without a price is a problem once the organization
- * has used it.
+ * Returns what is wrong with an organization's subscription. A kind without a price is a problem once it is used.
  * @param lostDonationItems whether the organization subscribed to donations and the items are gone
  */
 export const listSubscriptionProblems = ({

@@ -2,12 +2,11 @@ import type { Owner } from "../records/owner.rules.ts";
 import { secondOf, DAY_MS } from "../../runtime/durations.rules.ts";
 
 /**
- * The most units in one usage fact or meter event: Stripe accepts at most 15 digits. The CHECK usage_fact_quantity in
- * db/migrations/0003_billing.sql enforces the same limit for facts.
+ * The most units in one usage fact or meter event: Stripe accepts at most 15 digits. The CHECK usage_fact_quantity enforces
+ * the same limit for facts.
  */
 export const MAXIMUM_QUANTITY = 999_999_999_999_999;
 
-/** Returns when a second starts. */
 export const timeOf = (second: number): Date => new Date(second * 1000);
 
 /**
@@ -81,10 +80,7 @@ const startOfCycle = (year: number, month: number, billingDay: number): Date => 
   return new Date(Date.UTC(year, month, Math.min(billingDay, lastDay)));
 };
 
-/**
- * Returns the monthly cycle, in UTC, that contains a time. It starts at 00:00 on the billing day, or on the last day of a
- * shorter month.
- */
+/** Returns the monthly cycle, in UTC, of a time, from the billing day, or the last day of a shorter month, at 00:00. */
 export const monthlyCycle = (billingDay: number, time: Date): Period => {
   const year = time.getUTCFullYear();
   const month = time.getUTCMonth();

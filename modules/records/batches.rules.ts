@@ -1,6 +1,5 @@
 import { BatchRejectedError, DomainError, OutageError } from "../../runtime/errors.rules.ts";
 
-/** The most items of one batch. */
 export const MAXIMUM_ITEMS = 1000;
 
 /** The result of an item of a batch, or why it was rejected. */
@@ -9,7 +8,6 @@ export type Outcome<Done> = Done | DomainError;
 export const isAccepted = <Done>(outcome: Outcome<Done>): outcome is Done =>
   !(outcome instanceof DomainError);
 
-/** Returns an error that rejects an item. Throws any other. */
 export const asRejection = (error: unknown): DomainError => {
   if (error instanceof DomainError) {
     return error;
@@ -40,7 +38,6 @@ export const resultOfOne = <Done>([outcome]: readonly Outcome<Done>[]): Done => 
   throw outcome.cause instanceof OutageError ? outcome.cause : outcome;
 };
 
-/** Returns the rejected items of a batch by their index. */
 export const rejectionsOf = (outcomes: readonly unknown[]): ReadonlyMap<number, DomainError> =>
   new Map(
     outcomes.flatMap((outcome, index) =>
@@ -48,10 +45,7 @@ export const rejectionsOf = (outcomes: readonly unknown[]): ReadonlyMap<number, 
     ),
   );
 
-/**
- * Checks a batch that is to be recorded as a whole.
- * @throws BatchRejectedError if an item is rejected
- */
+/** @throws BatchRejectedError if an item is rejected */
 export const requireAll = (outcomes: readonly unknown[]): void => {
   const rejections = rejectionsOf(outcomes);
   if (rejections.size > 0) {
@@ -60,7 +54,7 @@ export const requireAll = (outcomes: readonly unknown[]): void => {
 };
 
 /**
- * Returns the outcomes of given items: of those that were not rejected already, what was decided of them in their order.
+ * Returns the outcomes of given items: why one was rejected already, or else what was decided of the others, in their order.
  * @param decided a symbol stands for an item that was not decided
  */
 export const completeOutcomes = <Item, Result>(

@@ -7,5 +7,4 @@ export const modeColumn = z.enum(MODES);
 
 export const kindColumn = z.enum(KINDS);
 
-/** The columns that identify an owner. */
 export const ownerColumns = { accountId: z.uuid(), mode: modeColumn, kind: kindColumn };

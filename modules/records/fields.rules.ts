@@ -4,7 +4,6 @@ import { mustBe } from "../../runtime/describeIssues.rules.ts";
 /** A JSON object that a client attaches to its records, to filter by. */
 export type Metadata = Readonly<Record<string, unknown>>;
 
-/** How the API description names it. */
 const METADATA = { id: "Metadata", description: "A JSON object." };
 
 const METADATA_DEPTH = 8;
@@ -84,7 +83,6 @@ export const date = () =>
     .date({ error: mustBe(DATE_MUST_BE) })
     .refine((value) => !value.startsWith("0000"), `must be ${DATE_MUST_BE}`);
 
-/** What is wrong with a value of metadata, and where. */
 type Problem = { readonly path: readonly string[]; readonly message: string };
 
 const problemOf = (message: string): Problem => ({ path: [], message });
@@ -109,7 +107,6 @@ const findNameProblem = (name: string): Problem | null => {
   return isStorable(name) ? null : problemOf(`${NOT_STORABLE} in its name`);
 };
 
-/** Returns a problem in metadata. */
 const findProblem = (metadata: object): Problem | null => {
   let digits = 0;
   /** It reads no deeper than the levels that are allowed, so that deep nesting cannot exhaust the stack. */
@@ -151,10 +148,7 @@ const findProblem = (metadata: object): Problem | null => {
 const isObject = (value: unknown): value is Metadata =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/**
- * A JSON object of limited size and depth. `z.record` would silently drop a pair named `__proto__`, and copies all
- * others.
- */
+/** A JSON object of limited size and depth. `z.record` would drop a pair named `__proto__`, and copies all others. */
 export const metadata = () =>
   z
     .unknown()
@@ -170,5 +164,4 @@ export const metadata = () =>
     })
     .meta(METADATA);
 
-/** Metadata that was stored. */
 export const storedMetadata = z.record(z.string(), z.unknown()).meta(METADATA);

@@ -17,7 +17,6 @@ export const OPERATIONS = [
 ] as const;
 export type Operation = (typeof OPERATIONS)[number];
 
-/** The operation that registers units of a kind. */
 export const REGISTER_OPERATIONS = { tree: "plant", bottle: "plastic" } as const satisfies Record<
   Kind,
   Operation

@@ -6,8 +6,8 @@ import type { AccountMode } from "./owner.rules.ts";
 import { sql } from "../../db/sql.ts";
 
 /*
- * The idempotency keys of all writes are one table, whose primary key is a hash of the key and its scope. So a look-up of a key
- * is a search of the primary key, which is all that the planner can do (ADR 102).
+ * The primary key is a hash of the key and its scope, so a look-up of a key is a search of the primary key, which is all
+ * that the planner can do (ADR 102).
  */
 
 type Expression = FragmentSqlToken | IdentifierSqlToken;
@@ -19,7 +19,6 @@ type KeyScope = {
   readonly operation: Expression;
 };
 
-/** The hash under which a key is stored. */
 export const keyHash = (
   { accountId, mode, operation }: KeyScope,
   key: Expression,
@@ -27,21 +26,18 @@ export const keyHash = (
   idempotency_key_hash((SELECT idempotency_secret FROM deployment), ${accountId}, ${mode}, ${operation}, ${key})
 `;
 
-/** The scope of the keys of an account in a mode. */
 export const scopeOf = ({ accountId, mode }: AccountMode, operation: Operation): KeyScope => ({
   accountId: sql.fragment`${accountId}::uuid`,
   mode: sql.fragment`${mode}::text`,
   operation: sql.fragment`${operation}::text`,
 });
 
-/** The scope of a row's key. */
 export const scopeOfRow = (table: string): KeyScope => ({
   accountId: sql.identifier([table, "account_id"]),
   mode: sql.identifier([table, "mode"]),
   operation: sql.identifier([table, "operation"]),
 });
 
-/** The operation that registers units of a row's kind. */
 export const registerOperation = (kind: Expression): FragmentSqlToken => sql.fragment`
   CASE ${kind} ${sql.join(
     KINDS.map(
@@ -68,8 +64,8 @@ export const knownKeys = (
 ) AS known`;
 
 /**
- * Defines the query `claimed`, which inserts the keys of the query `entry` unless they are known. Waits for other transactions
- * that insert one of the keys. An entry has the columns `id`, which is that of its record, and `idempotency_key`.
+ * Defines the query `claimed`, which inserts the keys of the query `entry`, with `id` and `idempotency_key`, unless they
+ * are known. Waits for other transactions that insert one of the keys.
  * @param join joins what is inserted before the keys
  */
 export const claimedKeys = (

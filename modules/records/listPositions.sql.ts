@@ -2,8 +2,7 @@ import type { FragmentSqlToken } from "slonik";
 import { inMicroseconds, sql, timestamp } from "../../db/sql.ts";
 
 /*
- * The pages of lists by the time of creation and the id. A page begins after the last record of the previous one, wherever
- * that is meanwhile, so new records move no page.
+ * A page begins after the last record of the previous one, wherever that is meanwhile, so new records move no page.
  */
 
 /** Where a page of a list ended. */
@@ -14,14 +13,10 @@ export type ListPosition = {
   readonly id: string | null;
 };
 
-/** Returns the position of a row, which has `positionColumn`. */
-export const positionOf = ({
-  id,
-  position,
-}: {
+export const positionOf = (row: {
   readonly id: string;
   readonly position: string;
-}): ListPosition => ({ createdAt: position, id });
+}): ListPosition => ({ createdAt: row.position, id: row.id });
 
 type ListedTable = "registration" | "donation";
 

@@ -25,7 +25,6 @@ export const dollarsToCents = (dollars: number): number | null => {
   return sign === "-" && cents !== 0 ? -cents : cents;
 };
 
-/** Returns the amount in dollars, exact to the cent. */
 export const centsToDollars = (cents: number): number => cents / 100;
 
 /** Formats an amount with its currency: `$1,234.50`, `-$5.00`. What an unlimited number of units would cost is a bigint. */

@@ -4,11 +4,10 @@ import { KINDS, MODES } from "./owner.rules.ts";
 import type { AccountMode, Kind } from "./owner.rules.ts";
 import { isUuid } from "./fields.rules.ts";
 import { isRecordId } from "./recordIds.rules.ts";
+import { jsonRows } from "../../db/jsonRows.ts";
 import { afterLookup, sql, values } from "../../db/sql.ts";
 
 /*
- * The records of an owner: all of them, and those with an id or a key.
- *
  * The planner has no statistics of an account that is newer than they are, and takes it for one without records. To read
  * all of them then seems as cheap as to find one by its id, however many there are. So look-ups by an id compare the owner
  * where the planner sees no condition of an index (ADR 102).
@@ -19,7 +18,6 @@ export type RecordTable = "registration" | "donation";
 /** Whose records a condition selects. Without a kind, registrations of all kinds. */
 export type RecordOwner = AccountMode & { readonly kind?: Kind };
 
-/** The condition that a record belongs to an owner. `value` returns a value as SQL. */
 const belongsTo = (
   table: RecordTable,
   { accountId, mode, kind }: RecordOwner,
@@ -59,7 +57,7 @@ const AFTER_LAST_ID = "9223372036854775807";
 /**
  * The condition and the order of the rows of an account, or of all (null), the newest first, in a table with an index of the
  * account and the row's id. With an equality, the primary key seems cheaper than this index for an account with a few percent
- * of the rows. Then all rows that other accounts have added since would be read first.
+ * of the rows: all rows that others have added since would be read first.
  * @param before only rows with a lower id; null for all
  */
 export const newestOf = (
@@ -141,16 +139,6 @@ export const ownedWithId = (
   `;
 };
 
-/** The condition that a record of the owner has one of these ids of its own. */
-export const ownedWithOwnIds = (
-  table: RecordTable,
-  owner: RecordOwner,
-  ids: readonly string[],
-): FragmentSqlToken => sql.fragment`
-  ${sql.identifier([table, "id"])} = ANY(ARRAY(SELECT unnest((SELECT ${sql.array([...ids], "uuid")}))))
-  AND ${isFoundOwn(table, owner)}
-`;
-
 /** A record as its owner names it: by its own id, or by the one that it was imported with. */
 export type NamedRecord = RecordOwner & { readonly id: string };
 
@@ -160,32 +148,28 @@ const NAMED_SCOPE: ImportScope = {
   kind: sql.fragment`named.kind`,
 };
 
-/** A query of the records that exist of those that are named, with their ids and their places in the list. */
+const NAMED = {
+  accountId: "uuid",
+  mode: "text",
+  kind: "text",
+  ownId: "uuid",
+  importedId: "text",
+} as const;
+
+/** A query of the records that exist of those that are named, with their ids and their indexes in the list as `place`. */
 export const namedIds = (table: RecordTable, named: readonly NamedRecord[]): FragmentSqlToken => {
-  const input = JSON.stringify(
-    named.map(({ accountId, mode, kind, id }, place) => [
-      place,
-      accountId,
-      mode,
-      table === "donation" ? table : kind,
-      isUuid(id) ? id : null,
-      isRecordId(id) ? id : null,
-    ]),
-  );
+  const given = named.map(({ accountId, mode, kind, id }) => ({
+    accountId,
+    mode,
+    kind: table === "donation" ? table : kind,
+    ownId: isUuid(id) ? id : null,
+    importedId: isRecordId(id) ? id : null,
+  }));
   const name = sql.identifier([table]);
   const kindOf = table === "donation" ? sql.fragment`'donation'` : sql.fragment`kind`;
   // The LIMIT makes it a look-up for each id.
   return sql.fragment`
-    WITH named AS MATERIALIZED (
-      SELECT
-        (value ->> 0)::integer AS place,
-        (value ->> 1)::uuid AS account_id,
-        value ->> 2 AS mode,
-        value ->> 3 AS kind,
-        (value ->> 4)::uuid AS own_id,
-        value ->> 5 AS imported_id
-      FROM json_array_elements(${input}::json) AS value
-    ),
+    WITH named AS MATERIALIZED (${jsonRows(NAMED, given)}),
     found AS (
       SELECT named.place, own.id
       FROM named
@@ -197,15 +181,15 @@ export const namedIds = (table: RecordTable, named: readonly NamedRecord[]): Fra
       SELECT named.place, ${importedRecord(table, NAMED_SCOPE, sql.fragment`named.imported_id`)}
       FROM named
     )
-    SELECT place, id FROM found WHERE id IS NOT NULL
+    SELECT (place - 1)::integer AS place, id FROM found WHERE id IS NOT NULL
   `;
 };
 
 const idRow = z.strictObject({ id: z.uuid() });
 
 /**
- * Lists the ids of the records with an id, their own or the one that they were imported with, in all modes of an account, or
- * of all (null). Costs an index search per account, mode and kind.
+ * Lists the ids of the records with an id of their own or of their import, in all modes of an account, or of all (null).
+ * Costs an index search per account, mode and kind.
  */
 export const listRecordIds = (
   db: CommonQueryMethods,

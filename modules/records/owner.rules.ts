@@ -8,7 +8,6 @@ export type Mode = (typeof MODES)[number];
 /** The owner of records. Records of other accounts and of the other mode are invisible to it. */
 export type AccountMode = { readonly accountId: string; readonly mode: Mode };
 
-/** Returns a string that identifies an account and mode. */
 export const accountModeKey = ({ accountId, mode }: AccountMode): string => `${accountId}/${mode}`;
 
 /** Returns the account and mode alone, of a caller or a record that has other fields. */
@@ -21,7 +20,6 @@ export const accountModeOf = ({ accountId, mode }: AccountMode): AccountMode => 
 export const KINDS = ["tree", "bottle"] as const;
 export type Kind = (typeof KINDS)[number];
 
-/** The kinds of records: impact actions, and donations. */
 export const RECORD_KINDS = [...KINDS, "donation"] as const;
 export type RecordKind = (typeof RECORD_KINDS)[number];
 
@@ -31,6 +29,5 @@ export const PLANTED_KIND = "tree" satisfies Kind;
 /** An account in one mode, for one kind: the owner of registrations and totals, and of one usage stream. */
 export type Owner = AccountMode & { readonly kind: Kind };
 
-/** Returns a text that names the owner, and no other. */
 export const ownerKey = ({ accountId, mode, kind }: Owner): string =>
   `${accountId}/${mode}/${kind}`;

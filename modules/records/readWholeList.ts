@@ -3,9 +3,7 @@ export type ListPart<Position> = { readonly after: Position | null; readonly lim
 
 /**
  * Yields a list in pages. No connection is held between two pages.
- * @param positionOf returns the position of a row, which the next page follows
  * @param options.start the position that the first page follows; null for the beginning
- * @param options.rows of one page
  */
 export async function* readWholeList<Row, Position>(
   list: (part: ListPart<Position>) => Promise<readonly Row[]>,

@@ -1,10 +1,7 @@
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { isUuid, text } from "./fields.rules.ts";
 
-/*
- * Records have UUIDs. An imported record also has the id of the system that it came from, which its clients have stored:
- * they see and send that one.
- */
+/* An imported record also has the id of the system that it came from: its clients have stored it, and see and send that one. */
 
 const IMPORTED_ID_CHARACTERS = 64;
 
@@ -13,31 +10,24 @@ export const importedId = () => text(IMPORTED_ID_CHARACTERS).min(1, "must not be
 
 const IMPORTED_ID = importedId();
 
-/** Returns whether a text can be the id of a record. */
 export const isRecordId = (given: string): boolean =>
   isUuid(given) || IMPORTED_ID.safeParse(given).success;
 
-/** Returns the id of a record as clients see it. */
-export const shownIdOf = ({
-  id,
-  importedId: imported,
-}: {
+export const shownIdOf = (record: {
   readonly id: string;
   /** Null if the record was created here. */
   readonly importedId: string | null;
-}): string => imported ?? id;
+}): string => record.importedId ?? record.id;
 
 type RecordKind = "registration" | "donation" | "record";
 
-/** Returns the error for a record that an operator names. */
 export const recordNotFound = (kind: RecordKind, given: string): DomainError =>
   new DomainError("record_not_found", `${kind} ${given} not found; search with \`impact find\``);
 
 /**
- * Returns the id of the only record that an operator names by its id or by the id that it was imported with.
+ * Returns the id of the only record that an operator names.
  * @param found the ids of the records that have the given one
- * @throws DomainError record_not_found, or request_invalid if there are several: an imported record may have
- * the id of another account's
+ * @throws DomainError record_not_found, or request_invalid if another account has imported a record with the same id
  */
 export const requireOneRecord = (
   kind: RecordKind,

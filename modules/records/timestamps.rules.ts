@@ -1,6 +1,6 @@
 /**
- * ISO 8601 in its extended and its basic form, also without a time, seconds or an offset. A `+` that is not percent-encoded
- * in a URL arrives as a space.
+ * ISO 8601, extended or basic, also without a time, seconds or an offset. A `+` that is not percent-encoded in a URL
+ * arrives as a space.
  */
 const TIMESTAMP =
   /^(\d{4})-?(\d{2})-?(\d{2})(?:[Tt ](\d{2})(?::?(\d{2})(?::?(\d{2})(?:[.,](\d+))?)?)?(?:([Zz])|([ +-])(\d{2})(?::?(\d{2}))?)?)?$/u;
@@ -12,8 +12,8 @@ const HOUR_PATTERN = String.raw`([01]\d|2[0-3])`;
 export const TIMESTAMP_PATTERN = String.raw`^${DAY_PATTERN}([Tt ]${HOUR_PATTERN}(:?[0-5]\d(:?[0-5]\d([.,]\d+)?)?)?([Zz]|[ +\-]${HOUR_PATTERN}(:?[0-5]\d)?)?)?$`;
 
 /**
- * Returns a timestamp in UTC to the microsecond, which a Date cannot hold; null if the text is none. Without an offset, it is
- * in UTC, like the days of filters.
+ * Returns a timestamp in UTC to the microsecond, which a Date cannot hold, or null. Without an offset, it is in UTC, like
+ * the days of filters.
  * @param rounding of digits after the microseconds
  */
 export const readTimestamp = (text: string, rounding: "up" | "down"): string | null => {
@@ -47,7 +47,6 @@ export const readTimestamp = (text: string, rounding: "up" | "down"): string | n
 export const toMicroseconds = (timestamp: string): number =>
   new Date(timestamp).getTime() * 1000 + Number(timestamp.slice(23, 26));
 
-/** Returns the timestamp of microseconds since 1970. */
 export const fromMicroseconds = (microseconds: number): string =>
   new Date(Math.floor(microseconds / 1000))
     .toISOString()

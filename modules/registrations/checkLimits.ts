@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection } from "slonik";
 import { lockAccountLimits, updateCountedUnits } from "../accounts/accountLimits.sql.ts";
 import type { LockedLimit } from "../accounts/accountLimits.sql.ts";
 import { listKnownKeys } from "./registrations.sql.ts";
@@ -9,24 +9,25 @@ import type { DomainError } from "../../runtime/errors.rules.ts";
 import type { NewRegistration } from "./registrations.rules.ts";
 import { totalTooLarge } from "./totals.sql.ts";
 
-const keyOf = (owner: Owner, idempotencyKey: string): string =>
-  `${ownerKey(owner)}/${idempotencyKey}`;
+type Keyed = Owner & { readonly idempotencyKey: string | null };
+
+const keyOf = (entry: Keyed): string | null =>
+  entry.idempotencyKey === null ? null : `${ownerKey(entry)}/${entry.idempotencyKey}`;
 
 /**
- * Returns why entries are rejected, each decided after those before it. Those that repeat a key record nothing, so they are
- * not rejected.
- * @param knownKeys by `keyOf`
+ * Returns why entries are rejected, each decided after those before it. One that repeats a key records nothing, so it is not
+ * rejected.
  * @param check returns why an entry is rejected, or null, and counts it then
  */
-export const findRejections = <Entry extends Owner & { readonly idempotencyKey: string | null }>(
+export const findRejections = <Entry extends Keyed>(
   entries: readonly Entry[],
-  knownKeys: Iterable<string>,
+  knownKeys: readonly Keyed[],
   check: (entry: Entry) => DomainError | null,
 ): ReadonlyMap<Entry, DomainError> => {
-  const keys = new Set(knownKeys);
+  const keys = new Set(knownKeys.map(keyOf));
   const rejections = new Map<Entry, DomainError>();
   for (const entry of entries) {
-    const key = entry.idempotencyKey === null ? null : keyOf(entry, entry.idempotencyKey);
+    const key = keyOf(entry);
     if (key !== null && keys.has(key)) {
       continue;
     }
@@ -40,14 +41,11 @@ export const findRejections = <Entry extends Owner & { readonly idempotencyKey: 
   return rejections;
 };
 
-/**
- * Compares entries with the limits of their accounts.
- * @param room how many units may be added to the total of their owner
- */
+/** @param room how many units may be added to the total of their owner */
 const findExcesses = <Entry extends NewRegistration>(
   entries: readonly Entry[],
   limits: readonly LockedLimit[],
-  knownKeys: readonly string[],
+  knownKeys: readonly Keyed[],
   room: number,
 ): ReadonlyMap<Entry, DomainError> => {
   const uses = new Map(limits.map((each) => [accountModeKey(each), each]));
@@ -67,37 +65,13 @@ const findExcesses = <Entry extends NewRegistration>(
   });
 };
 
-/** Returns those of the entries' idempotency keys that are in use, by `keyOf`. */
-export const listUsedKeys = async (
-  db: CommonQueryMethods,
-  entries: readonly (Owner & { readonly idempotencyKey: string | null })[],
-): Promise<readonly string[]> => {
-  const used: string[] = [];
-  for (const own of Map.groupBy(entries, ownerKey).values()) {
-    const [owner] = own;
-    const keys = own.flatMap(({ idempotencyKey }) => idempotencyKey ?? []);
-    if (owner && keys.length > 0) {
-      const known = await listKnownKeys(db, owner, keys);
-      used.push(...known.map((key) => keyOf(owner, key)));
-    }
-  }
-  return used;
-};
-
 type Registration = AccountMode & { readonly isLimited: boolean; readonly count: number };
 
-/**
- * Locks the limits of the accounts that have some.
- * @returns the limits, and a function that counts what was registered
- */
 export const lockLimits = async (
   transaction: DatabaseTransactionConnection,
   registrations: readonly Registration[],
   now: Date,
-): Promise<{
-  readonly limits: readonly LockedLimit[];
-  readonly countRegistered: (registered: readonly Registration[]) => Promise<void>;
-}> => {
+) => {
   const accounts = new Map(
     registrations
       .filter(({ isLimited }) => isLimited)
@@ -107,7 +81,8 @@ export const lockLimits = async (
     accounts.size === 0 ? [] : await lockAccountLimits(transaction, [...accounts.values()], now);
   return {
     limits,
-    countRegistered: async (registered) => {
+    /** Counts what was registered. */
+    countRegistered: async (registered: readonly Registration[]): Promise<void> => {
       const counted = limits.map(({ accountId, mode, countToday }) => ({
         accountId,
         mode,
@@ -125,22 +100,18 @@ export const lockLimits = async (
 /**
  * Locks the limits of accounts, and compares entries with them in their order.
  * @param room how many units may be added to the total of the entries' one owner; infinite if nothing but the limits counts
- * @returns the entries that exceed a limit, and a function that counts what was registered
  */
 export const checkLimits = async <Given extends NewRegistration>(
   transaction: DatabaseTransactionConnection,
   entries: readonly Given[],
   now: Date,
   room: number,
-): Promise<{
-  readonly rejections: ReadonlyMap<Given, DomainError>;
-  readonly countRegistered: (registered: readonly Given[]) => Promise<void>;
-}> => {
+) => {
   const limited = room === Infinity ? entries.filter(({ isLimited }) => isLimited) : entries;
   const { limits, countRegistered } = await lockLimits(transaction, limited, now);
   let rejections = findExcesses(limited, limits, [], room);
   if (rejections.size > 0) {
-    const knownKeys = await listUsedKeys(transaction, limited);
+    const knownKeys = await listKnownKeys(transaction, limited);
     rejections = findExcesses(limited, limits, knownKeys, room);
   }
   return { rejections, countRegistered };

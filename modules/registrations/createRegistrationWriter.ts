@@ -1,60 +1,31 @@
+import type { Caller } from "../accounts/apiKeys.sql.ts";
+import { findSuspension } from "../accounts/accounts.rules.ts";
 import { ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
-import type { InsertedRegistrations, RegistrationEntry } from "./registrations.sql.ts";
-import { insertRegistrations, listByIdempotencyKeys } from "./registrations.sql.ts";
+import type { RegistrationEntry } from "./registrations.sql.ts";
+import { insertRegistrations, listByIdempotencyKeys, listKnownKeys } from "./registrations.sql.ts";
 import { readTotals } from "./totals.sql.ts";
-import { isAccepted, requireAll, resultOfOne } from "../records/batches.rules.ts";
+import { completeOutcomes, isAccepted, requireAll, resultOfOne } from "../records/batches.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
-import type { DomainError } from "../../runtime/errors.rules.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 import { registrationOf } from "./registrations.rules.ts";
 import type { NewRegistration, Registration, Totals } from "./registrations.rules.ts";
 import type { BatchObserver } from "../../db/batching/groupCommit.ts";
 import { GroupCommit } from "../../db/batching/groupCommit.ts";
 import type { Context } from "../../runtime/context.ts";
-import { checkLimits } from "./checkLimits.ts";
+import { checkLimits, findRejections } from "./checkLimits.ts";
 import { newId } from "../../runtime/newId.ts";
 
-/** A registration with its owner's totals, as if registrations were recorded one by one in their order of arrival. */
-export type Registered = {
-  readonly registration: Registration;
-  readonly totals: Totals;
-  /** Whether the idempotency key was known and this is the original record. */
-  readonly replayed: boolean;
-};
-
-/** What was recorded for an item of a batch. The original of a replay is read later: a batch may repeat a thousand large ones. */
-export type WrittenItem = Omit<Registered, "registration"> & {
+/** What was recorded for an item of a batch. What a replay returns is read later: a batch may repeat a thousand large ones. */
+type WrittenItem = {
+  /** Null for a replay. */
   readonly registration: Registration | null;
+  /** Whether the idempotency key was known, so that the original record is returned. */
+  readonly replayed: boolean;
   readonly idempotencyKey: string | null;
+  /** As if the items were recorded one by one. Null for a replay whose owner has no new item in the batch. */
+  readonly totals: Totals | null;
 };
-
-export type RegistrationWriter = {
-  /**
-   * Records impact actions of one owner with their usage facts and totals, in their order: one together with those of others
-   * that wait, several in a transaction of their own.
-   * @param isAtomic whether nothing is recorded if any of several is beyond a limit of the account
-   * @throws DomainError request_invalid if the owner's total would exceed a safe integer and all or nothing is recorded
-   * @throws BatchRejectedError
-   */
-  readonly write: (
-    owner: Owner,
-    entries: readonly NewRegistration[],
-    isAtomic: boolean,
-  ) => Promise<readonly Outcome<WrittenItem>[]>;
-  /**
-   * Records one impact action.
-   * @throws DomainError request_invalid or daily_limit_reached beyond a limit of the account
-   */
-  readonly register: (entry: NewRegistration) => Promise<Registered>;
-  /** Resolves when all waiting registrations have been recorded. */
-  readonly drain: () => Promise<void>;
-  readonly queueLength: () => number;
-};
-
-/** The totals are null if it is a replay and its owner has no new entry in the batch. */
-type EntryOutcome = Outcome<
-  WrittenItem | (Omit<WrittenItem, "totals"> & { readonly totals: null })
->;
 
 /**
  * Returns the outcomes of a batch, with the totals after each entry. The statement returns only the final totals of owners
@@ -62,12 +33,12 @@ type EntryOutcome = Outcome<
  */
 const outcomesInOrder = (
   entries: readonly RegistrationEntry[],
-  { insertedIds, totals }: InsertedRegistrations,
+  { insertedIds, totals }: Awaited<ReturnType<typeof insertRegistrations>>,
   rejections: ReadonlyMap<RegistrationEntry, DomainError>,
   createdAt: Date,
-): readonly EntryOutcome[] => {
+): readonly Outcome<WrittenItem>[] => {
   const running = new Map(totals);
-  const outcomes = entries.toReversed().map((entry): EntryOutcome => {
+  const outcomes = entries.toReversed().map((entry): Outcome<WrittenItem> => {
     const rejection = rejections.get(entry);
     if (rejection) {
       return rejection;
@@ -76,11 +47,11 @@ const outcomesInOrder = (
     const owner = ownerKey(entry);
     const after = running.get(owner) ?? null;
     if (after === null || insertedIds?.has(id) === false) {
-      return { registration: null, totals: after, replayed: true, idempotencyKey };
+      return { registration: null, replayed: true, idempotencyKey, totals: after };
     }
     running.set(owner, { all: after.all - count, month: after.month - count });
     const registration = registrationOf(entry, createdAt);
-    return { registration, totals: after, replayed: false, idempotencyKey };
+    return { registration, replayed: false, idempotencyKey, totals: after };
   });
   return outcomes.toReversed();
 };
@@ -96,7 +67,7 @@ const insert = async (
   entries: readonly RegistrationEntry[],
   isAtomic = false,
   room = Infinity,
-): Promise<readonly EntryOutcome[]> => {
+): Promise<readonly Outcome<WrittenItem>[]> => {
   const createdAt = clock.now();
   const fits = room === Infinity || entries.reduce((sum, { count }) => sum + count, 0) <= room;
   if (fits && !entries.some(({ isLimited }) => isLimited)) {
@@ -120,9 +91,14 @@ const insert = async (
   });
 };
 
+export type Registered = Pick<WrittenItem, "replayed"> & {
+  readonly registration: Registration;
+  readonly totals: Totals;
+};
+
 /** Returns what was recorded. The originals of replays are read now: the insert waited for the transactions that had their keys. */
 export const readRegistered = async (
-  { db }: Pick<Context, "db">,
+  { db, clock }: Context,
   owner: Owner,
   items: readonly WrittenItem[],
 ): Promise<readonly Registered[]> => {
@@ -131,66 +107,98 @@ export const readRegistered = async (
   );
   const originals = keys.length === 0 ? [] : await listByIdempotencyKeys(db, owner, keys);
   const byKey = new Map(originals.map((original) => [original.idempotencyKey, original]));
+  const isUnchanged = items.some(({ totals }) => totals === null);
+  const current = isUnchanged ? await readTotals(db, owner, clock.now()) : { all: 0, month: 0 };
   return items.map(({ registration: written, totals, replayed, idempotencyKey }) => {
     const registration = written ?? byKey.get(idempotencyKey);
     if (!registration) {
       throw new Error("An item was not recorded, and its idempotency key is unknown.");
     }
-    return { registration, totals, replayed };
+    return { registration, totals: totals ?? current, replayed };
   });
 };
 
-/** Records registrations by group commit. */
 export const createRegistrationWriter = ({
   observeBatch,
   ...context
 }: Context & {
   readonly observeBatch?: BatchObserver;
-}): RegistrationWriter => {
+}) => {
   const { db, clock } = context;
 
-  const queue = new GroupCommit<RegistrationEntry, EntryOutcome>({
+  const queue = new GroupCommit<RegistrationEntry, Outcome<WrittenItem>>({
     write: (entries) => insert(context, entries),
     accountOf: ({ accountId }) => accountId,
     observeBatch,
   });
 
-  const insertAlone = async (
+  /**
+   * Records impact actions of one owner with their usage facts and totals, in their order: one together with those of others
+   * that wait, several in a transaction of their own.
+   * @param isAtomic whether nothing is recorded if any of several is beyond a limit of the account
+   * @throws DomainError request_invalid if the owner's total would exceed a safe integer and all or nothing is recorded
+   * @throws BatchRejectedError
+   */
+  const write = async (
     owner: Owner,
-    batch: readonly RegistrationEntry[],
+    entries: readonly NewRegistration[],
     isAtomic: boolean,
-  ): Promise<readonly EntryOutcome[]> => {
-    const room = isAtomic
-      ? Infinity
-      : Number.MAX_SAFE_INTEGER - (await readTotals(db, owner, clock.now())).all;
-    return insert(context, batch, isAtomic, room);
-  };
-
-  const write: RegistrationWriter["write"] = async (owner, entries, isAtomic) => {
+  ): Promise<readonly Outcome<WrittenItem>[]> => {
     const batch = entries.map((entry) => ({ ...entry, id: newId() }));
     const [first] = batch;
-    const outcomes =
-      first && batch.length === 1
-        ? [await queue.submit(first)]
-        : await queue.runAlone(owner.accountId, batch.length, () =>
-            insertAlone(owner, batch, isAtomic),
-          );
-    const isUnchanged = outcomes.some((each) => isAccepted(each) && each.totals === null);
-    const totals = isUnchanged ? await readTotals(db, owner, clock.now()) : { all: 0, month: 0 };
-    return outcomes.map((outcome) =>
-      isAccepted(outcome) && outcome.totals === null
-        ? Object.assign({}, outcome, { totals })
-        : outcome,
-    );
+    return first && batch.length === 1
+      ? [await queue.submit(first)]
+      : queue.runAlone(owner.accountId, batch.length, async () => {
+          const room = isAtomic
+            ? Infinity
+            : Number.MAX_SAFE_INTEGER - (await readTotals(db, owner, clock.now())).all;
+          return insert(context, batch, isAtomic, room);
+        });
   };
 
   return {
     write,
-    register: async (entry) => {
+    /** @throws DomainError request_invalid or daily_limit_reached beyond a limit of the account */
+    register: async (entry: NewRegistration): Promise<Registered> => {
       const written = resultOfOne(await write(entry, [entry], false));
       return resultOfOne(await readRegistered(context, entry, [written]));
     },
     drain: queue.drain,
     queueLength: queue.queueLength,
   };
+};
+
+export type RegistrationWriter = ReturnType<typeof createRegistrationWriter>;
+
+/**
+ * Records impact actions of one kind in one transaction, in their order and within the account's limits. An item with a known
+ * idempotency key, or with that of an earlier item, returns the original record. If an item is refused, or the organization
+ * is suspended, it can do nothing else.
+ * @param given each registration, or why it is rejected already
+ * @param isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
+ * @throws BatchRejectedError
+ * @throws DomainError request_invalid if the owner's total would exceed a safe integer, and all or nothing is recorded
+ */
+export const registerAll = async (
+  { db, writer }: Pick<Context, "db"> & { readonly writer: RegistrationWriter },
+  { suspendingSubscription }: Pick<Caller, "suspendingSubscription">,
+  owner: Owner,
+  given: readonly Outcome<NewRegistration>[],
+  isAtomic: boolean,
+): Promise<readonly Outcome<WrittenItem>[]> => {
+  const requests = given.filter(isAccepted);
+  const suspension = findSuspension(suspendingSubscription, owner.kind);
+  const suspended =
+    suspension === null ? null : new DomainError("subscription_inactive", suspension);
+  const refusalOf = ({ refusal = null }: NewRegistration) => refusal ?? suspended;
+  // Those that repeat an earlier request are not refused.
+  const refused = requests.filter((request) => refusalOf(request) !== null);
+  const refusals = findRejections(requests, await listKnownKeys(db, refused), refusalOf);
+  const decided = given.map((item) => (isAccepted(item) ? (refusals.get(item) ?? item) : item));
+  if (isAtomic) {
+    requireAll(decided);
+  }
+  const accepted = decided.filter(isAccepted);
+  const written = accepted.length === 0 ? [] : await writer.write(owner, accepted, isAtomic);
+  return completeOutcomes(decided, written);
 };

@@ -5,12 +5,11 @@ import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Registration } from "./registrations.rules.ts";
 
 /**
- * How long sending a refund may be delayed, for example by an outage of the processor. Stripe accepts usage of the past
- * 35 days; this margin leaves slightly more than the longest month.
+ * How long sending a refund may be delayed, for example by an outage of the processor. It leaves slightly more than the
+ * longest month of the 35 days for which Stripe accepts usage.
  */
 const SENDING_MARGIN_MS = 3 * DAY_MS;
 
-/** The properties of a registration that decide about its refund. */
 export type RefundableRegistration = Pick<Registration, "count" | "refundedCount" | "createdAt"> & {
   readonly kind: Kind;
   /** False for an imported registration, which another system billed, and for a store's. */
@@ -52,7 +51,7 @@ const requireRefundableUsage = (
 };
 
 /**
- * Returns how many units to refund: the requested count, or all that remain.
+ * @param requestedCount null: all that remain
  * @param window null for a registration without usage, of which it decides nothing
  * @throws DomainError usage_not_on_file, outside_billing_cycle, or request_invalid if fewer units remain
  */

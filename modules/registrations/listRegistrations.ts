@@ -6,19 +6,24 @@ import { findListPosition, PAGE_ROWS, readPage } from "./registrationPages.sql.t
 import { readTotals } from "./totals.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { RegistrationFilter, Totals, Registration } from "./registrations.rules.ts";
-import type { ListContext } from "./context.ts";
+import type { Context } from "../../runtime/context.ts";
 
 /**
- * How many bytes of JSON one page has at most. They count against the memory of a client that reads slowly; one
- * registration may have more, 725 KiB.
+ * They count against the memory of a client that reads slowly. One registration may have more, 725 KiB.
  */
 const PAGE_BYTES = 768 * 1024;
 /** How many registrations a step of a long list or search reads. PostgreSQL needs about 3 ms for them. */
 const STEP_ROWS = 500;
 
+export type ListContext = Context & {
+  /** Connections for the pages of lists, which may read many records. */
+  readonly lists: CommonQueryMethods;
+  /** For the pages after the first of a list, if they yield to recording. */
+  readonly bulkLists?: CommonQueryMethods;
+};
+
 const AFTER_UNKNOWN = "after: is not the id of a registration in this list";
 
-/** Which part of a list to read. */
 export type ListPart = {
   /** The id of the registration that the part follows; null for the list's beginning. */
   readonly startingAfter: string | null;
@@ -26,30 +31,23 @@ export type ListPart = {
   readonly limit: number | null;
 };
 
-/** What one query of a list has read. */
 export type SearchedPage<Row, Last> = {
-  /** The rows that match; there may be none. */
   readonly rows: Iterable<Row>;
   /** The last row, whether it matches or not; null if none was read, or if it is known that none follows. */
   readonly last: Last | null;
 };
 
 /**
- * Lists an owner's registrations, newest first; a page in which the filter matches nothing is empty. Memory use is constant,
- * and no connection is held between two pages, so a slow client blocks nothing. Each page reads a bounded number of
- * registrations, also with a filter that few of them match.
+ * Lists an owner's registrations, newest first; a page in which the filter matches nothing is empty. Memory use is
+ * constant, and no connection is held between two pages, so a slow client blocks nothing. Each page reads a bounded number
+ * of registrations.
  */
 export const listRegistrations = (
   { lists, bulkLists = lists, clock }: ListContext,
   owner: Owner,
   filter: RegistrationFilter,
   { startingAfter, limit }: ListPart,
-): {
-  /** May throw a DomainError request_invalid: the owner has no registration `startingAfter`. */
-  readonly pages: AsyncGenerator<SearchedPage<Registration, { readonly id: string }>, void, void>;
-  /** Returns the owner's totals, which ignore the filter. To be called when the first page has been read, which may have them. */
-  readonly readTotals: () => Promise<Totals>;
-} => {
+) => {
   let totals: Totals | null = null;
   const read = async (
     db: CommonQueryMethods,
@@ -67,7 +65,11 @@ export const listRegistrations = (
     totals ??= others.totals;
     return page;
   };
-  async function* readPages(): ReturnType<typeof listRegistrations>["pages"] {
+  async function* readPages(): AsyncGenerator<
+    SearchedPage<Registration, { readonly id: string }>,
+    void,
+    void
+  > {
     const start =
       startingAfter === null ? null : await findListPosition(lists, owner, startingAfter);
     if (startingAfter !== null && start === null) {
@@ -82,7 +84,10 @@ export const listRegistrations = (
     }
   }
   return {
+    /** May throw a DomainError request_invalid: the owner has no registration `startingAfter`. */
     pages: readPages(),
-    readTotals: async () => totals ?? (await readTotals(lists, owner, clock.now())),
+    /** Returns the owner's totals, which ignore the filter. To be called when the first page has been read, which may have them. */
+    readTotals: async (): Promise<Totals> =>
+      totals ?? (await readTotals(lists, owner, clock.now())),
   };
 };

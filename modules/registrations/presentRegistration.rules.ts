@@ -5,10 +5,6 @@ import { storedMetadata } from "../records/fields.rules.ts";
 import { shownIdOf } from "../records/recordIds.rules.ts";
 import type { Registration } from "./registrations.rules.ts";
 
-/*
- * A registration as clients see it: in responses, lists, files and events.
- */
-
 export const registrationJson = z
   .strictObject({
     id: z.string().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
@@ -34,7 +30,6 @@ export const registrationJson = z
   })
   .meta({ id: "Registration" });
 
-/** The columns of CSV. */
 export const REGISTRATION_COLUMNS = Object.keys(registrationJson.shape);
 
 export const presentRegistration = (
@@ -51,7 +46,6 @@ export const presentRegistration = (
   refunded_count: registration.refundedCount,
 });
 
-/** Returns the data of the event that a registration was created. */
 export const registrationCreated = (
   kind: Kind,
   registration: Registration,

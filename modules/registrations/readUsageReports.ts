@@ -1,41 +1,26 @@
 import type { CommonQueryMethods } from "slonik";
-import type { AccountPeriod } from "../billing/billingPeriods.sql.ts";
 import { listBillingPeriods } from "../billing/billingPeriods.sql.ts";
 import { listInvoicedUsage } from "../billing/invoices/invoicedUsage.sql.ts";
 import { findKnownSubscription } from "../billing/processorEvents/stripeSubscriptions.sql.ts";
-import type { InvoicedUsage } from "../billing/invoices/invoiceReports.rules.ts";
 import { findInvoiceOf } from "../billing/invoices/invoiceReports.rules.ts";
 import { listMeterEventsOf } from "../billing/meterEventReports.sql.ts";
-import type { ListedMeterEvent } from "../billing/meterEventReports.sql.ts";
 import { findListPosition } from "./registrationPages.sql.ts";
 import type { RegistrationUsage } from "./registrationUsage.sql.ts";
 import { findRegistrationUsage, listRegistrationUsage } from "./registrationUsage.sql.ts";
-import type { Account } from "../accounts/accounts.sql.ts";
 import type { AccountMode, Kind, Owner } from "../records/owner.rules.ts";
 import type { Period } from "../billing/usage.rules.ts";
 import { isWithin, monthlyCycle } from "../billing/usage.rules.ts";
-import type { UsageReport, UsageReportState } from "../billing/billingStatus.rules.ts";
+import type { UsageReport } from "../billing/billingStatus.rules.ts";
 import { usageStateOf } from "../billing/billingStatus.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Billing } from "../billing/createBilling.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 import { shownIdOf } from "../records/recordIds.rules.ts";
 import type { BillingContext } from "../billing/context.ts";
-import type { ListContext } from "./context.ts";
 import { listRegistrations } from "./listRegistrations.ts";
-import type { ListPart, SearchedPage } from "./listRegistrations.ts";
+import type { ListContext, ListPart, SearchedPage } from "./listRegistrations.ts";
 
-type AccountBilling = {
-  readonly account: Account;
-  readonly periods: readonly AccountPeriod[];
-  readonly invoiced: readonly InvoicedUsage[];
-  readonly trial: Period | null;
-};
-
-const readAccountBilling = async (
-  db: CommonQueryMethods,
-  { accountId, mode }: AccountMode,
-): Promise<AccountBilling> => {
+const readAccountBilling = async (db: CommonQueryMethods, { accountId, mode }: AccountMode) => {
   const account = await getAccount(db, accountId);
   const isInvoiced = mode === "live" && account.stripeCustomerId !== null;
   return {
@@ -45,6 +30,8 @@ const readAccountBilling = async (
     trial: isInvoiced ? ((await findKnownSubscription(db, accountId))?.trial ?? null) : null,
   };
 };
+
+type AccountBilling = Awaited<ReturnType<typeof readAccountBilling>>;
 
 const periodOf = (
   { account, periods }: AccountBilling,
@@ -88,8 +75,7 @@ const presentUsage = (
 };
 
 /**
- * Reads how far the billing of one registration has come.
- * @param kinds where to look for it, in this order
+ * @param kinds where to look for the registration, in this order
  * @throws DomainError record_not_found
  */
 export const readUsageReport = async (
@@ -109,22 +95,19 @@ export const readUsageReport = async (
   throw new DomainError("record_not_found", "failed to find registration");
 };
 
-/** How far the usage of a registration has come, and its meter events. */
-export type UsageWithEvents = {
-  readonly state: UsageReportState;
-  readonly events: readonly ListedMeterEvent[];
-};
-
+/** Returns how far the usage of a registration has come, and its meter events. */
 export const readUsageEvents = async (
   db: CommonQueryMethods,
   registration: Owner & { readonly id: string },
-): Promise<UsageWithEvents> => {
+) => {
   const usage = await findRegistrationUsage(db, registration, registration.id);
   return {
     state: usage === null ? "not_billed" : usageStateOf(usage, usage.states),
     events: await listMeterEventsOf(db, { registrationId: registration.id }),
   };
 };
+
+export type UsageWithEvents = Awaited<ReturnType<typeof readUsageEvents>>;
 
 type Range = { readonly from?: Date | undefined; readonly until?: Date | undefined };
 

@@ -1,11 +1,8 @@
-import type { CommonQueryMethods } from "slonik";
 import { GroupCommit } from "../../db/batching/groupCommit.ts";
 import { createLookups } from "../../db/batching/joinCalls.ts";
-import type { LookUp } from "../../db/batching/joinCalls.ts";
 import { refundIdOf } from "../../runtime/temporalNames.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { BillingContext } from "../billing/context.ts";
-import { readRefundProgress } from "../billing/registrationFacts.sql.ts";
 import { resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
 import type { BillingCycle } from "../billing/usage.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
@@ -17,27 +14,11 @@ import { listRegistrationsByIds } from "./registrations.sql.ts";
 import { WINDOW_UNKNOWN, writeRefunds } from "./writeRefunds.ts";
 import type { RefundedItem, RefundEntry, RefundOutcome, RefundRequest } from "./writeRefunds.ts";
 
-/** Writes the refunds of a process, and reads the registrations that they change. */
-export type RefundWriter = {
-  /**
-   * Refunds units of one account's registrations, in the order of the calls: one together with those of other accounts that
-   * wait, several in a transaction of their own.
-   * @throws BatchRejectedError for several, if `isAtomic` and one is rejected
-   */
-  readonly write: (
-    entries: readonly RefundEntry[],
-    isAtomic: boolean,
-  ) => Promise<readonly RefundOutcome[]>;
-  /** As `resolveBillingCycle`. Calls of an owner at the same time share one to the processor, which can take seconds. */
-  readonly readWindow: (owner: Owner) => Promise<BillingCycle>;
-  /** Returns a registration of any owner. Calls at the same time share a statement. */
-  readonly readRegistration: LookUp<Registration>;
-};
-
 /** A refund takes long, and the first one of a batch waits for the last. */
 const MAXIMUM_BATCH = 100;
 
-export const createRefundWriter = (context: BillingContext): RefundWriter => {
+/** Creates what writes the refunds of a process, and reads the registrations that they change. */
+export const createRefundWriter = (context: BillingContext) => {
   const queue = new GroupCommit<RefundEntry, RefundOutcome>({
     write: (entries, { isAlone }) => writeRefunds(context, entries, { skipsLocked: !isAlone }),
     accountOf: ({ accountId }) => accountId,
@@ -45,7 +26,15 @@ export const createRefundWriter = (context: BillingContext): RefundWriter => {
   });
   const reading = new Map<string, Promise<BillingCycle>>();
   return {
-    write: async (entries, isAtomic) => {
+    /**
+     * Refunds units of one account's registrations: one together with those of other accounts that wait, several in a
+     * transaction of their own.
+     * @throws BatchRejectedError for several, if `isAtomic` and one is rejected
+     */
+    write: async (
+      entries: readonly RefundEntry[],
+      isAtomic: boolean,
+    ): Promise<readonly RefundOutcome[]> => {
       const [first] = entries;
       if (first === undefined) {
         return [];
@@ -56,7 +45,8 @@ export const createRefundWriter = (context: BillingContext): RefundWriter => {
             writeRefunds(context, entries, { isAtomic }),
           );
     },
-    readWindow: (owner) => {
+    /** As `resolveBillingCycle`. Calls of an owner at the same time share one to the processor, which can take seconds. */
+    readWindow: (owner: Owner): Promise<BillingCycle> => {
       const name = ownerKey(owner);
       const window =
         reading.get(name) ??
@@ -64,6 +54,7 @@ export const createRefundWriter = (context: BillingContext): RefundWriter => {
       reading.set(name, window);
       return window;
     },
+    /** Returns a registration of any owner. Calls at the same time share a statement. */
     readRegistration: createLookups(async (ids) => {
       const found = await listRegistrationsByIds(context.db, ids);
       return new Map(found.map((registration) => [registration.id, registration]));
@@ -71,14 +62,15 @@ export const createRefundWriter = (context: BillingContext): RefundWriter => {
   };
 };
 
+export type RefundWriter = ReturnType<typeof createRefundWriter>;
+
 /**
- * Refunds units of one owner's registrations in one transaction, in their order: it changes the records and the totals and
- * adds negative usage facts. An idempotency key of a client or an operator belongs to the refund that it was first used for:
- * a repeated call returns that refund, whatever else it contains, even if the registration could no longer be refunded.
+ * Refunds units of one owner's registrations in one transaction, in their order. An idempotency key of a client or an
+ * operator belongs to the refund that it was first used for: a repeated call returns that refund, whatever else it
+ * contains, even if the registration could no longer be refunded.
  * @param context.refunds if several calls run at the same time
  * @param given each refund, or why it is rejected already
  * @param options.isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
- * @param options.isDryRun whether nothing is recorded at all
  * @throws BatchRejectedError
  * @throws UnavailableError if the processor has the billing cycle and cannot be used
  */
@@ -117,7 +109,6 @@ export const refundAll = async (
 };
 
 /**
- * Refunds units of a registration as a batch of one.
  * @throws DomainError record_not_found, usage_not_on_file, outside_billing_cycle or request_invalid
  * @throws UnavailableError if the processor has the billing cycle and cannot be used
  */
@@ -128,7 +119,6 @@ export const refundRegistration = async (
   options: { readonly isDryRun?: boolean } = {},
 ): Promise<RefundedItem> => resultOfOne(await refundAll(context, owner, [request], options));
 
-/** A refund as its client sees it. */
 export type Refunded = Pick<RefundedItem, "refundedCount" | "total"> & {
   /** The registration after the refund; in a replay, as it is now. */
   readonly registration: Registration;
@@ -136,7 +126,6 @@ export type Refunded = Pick<RefundedItem, "refundedCount" | "total"> & {
   readonly refundId: string;
 };
 
-/** Returns the refunds with what clients have attached to their registrations. */
 export const readRefunded = (
   { readRegistration }: Pick<RefundWriter, "readRegistration">,
   items: readonly RefundedItem[],
@@ -155,18 +144,3 @@ export const readRefunded = (
       };
     }),
   );
-
-/** `failed`: an operator must retry or waive its usage. */
-export type RefundState = "pending" | "settled" | "failed";
-
-/** Returns how far the refunds of a registration are with the processor, all of them together. */
-export const checkRefund = async (
-  { db }: { readonly db: CommonQueryMethods },
-  registrationId: string,
-): Promise<RefundState> => {
-  const { isPending, hasFailed } = await readRefundProgress(db, registrationId);
-  if (isPending) {
-    return "pending";
-  }
-  return hasFailed ? "failed" : "settled";
-};

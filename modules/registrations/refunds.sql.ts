@@ -11,14 +11,13 @@ import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { maximumQuantity } from "../billing/registrationFacts.sql.ts";
 import { keptOrderedCount } from "../planting/orders.sql.ts";
 import { hasUsage } from "../billing/registrationFacts.sql.ts";
-import { registrationRow } from "./registrationColumns.sql.ts";
+import { coreRow } from "./registrationColumns.sql.ts";
 import { namedIds } from "../records/ownedRecords.sql.ts";
 import type { NamedRecord } from "../records/ownedRecords.sql.ts";
 import { REFUND_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import type { Operation } from "../records/idempotencyKeys.rules.ts";
 import { claimedKeys, keyHash, recordOfKey, scopeOfRow } from "../records/idempotencyKeys.sql.ts";
 
-/** A call that refunds units of a registration. */
 type NewRefund = Owner & {
   readonly id: string;
   readonly registrationId: string;
@@ -119,15 +118,12 @@ export const insertRefunds = async (
   };
 };
 
-const lockedRegistration = registrationRow
-  .pick({ id: true, importedId: true, count: true, refundedCount: true, createdAt: true })
-  .extend({
-    hasUsage: z.boolean(),
-    /** What a store has paid for each unit; null for an organization's or an imported one. */
-    unitPriceCents: z.int().nullable(),
-  });
+const lockedRegistration = coreRow.extend({
+  hasUsage: z.boolean(),
+  /** What a store has paid for each unit; null for an organization's or an imported one. */
+  unitPriceCents: z.int().nullable(),
+});
 
-/** A registration that is locked. */
 export type LockedRegistration = Readonly<z.output<typeof lockedRegistration>>;
 
 const lockedRow = z.strictObject({
@@ -137,8 +133,7 @@ const lockedRow = z.strictObject({
 
 /**
  * Locks registrations until the transaction ends.
- * @param skipsLocked whether those that another transaction has locked are not waited for
- * @returns those that exist by their places in the list; null for one that is not locked
+ * @returns those that exist by their index in the list; null for one that `skipsLocked` skips
  */
 export const lockRegistrations = async (
   transaction: DatabaseTransactionConnection,
@@ -180,30 +175,22 @@ const keyedRow = z.strictObject({
   count: safeInteger,
 });
 
-const KEY = {
-  index: "int8",
-  accountId: "uuid",
-  mode: "text",
-  operation: "text",
-  key: "text",
-} as const;
+const KEY = { accountId: "uuid", mode: "text", operation: "text", idempotencyKey: "text" } as const;
 
-/** Returns the refunds that keys of clients or of operators belong to, by their place in the list. */
+/** Returns the refunds that keys of clients or of operators belong to, by their index in the list. */
 export const listRefundsByKeys = async (
   db: CommonQueryMethods,
   keys: readonly (Owner & { readonly idempotencyKey: string | null })[],
   byOperator: boolean,
 ): Promise<ReadonlyMap<number, { readonly registrationId: string; readonly count: number }>> => {
-  const wanted = keys.flatMap(({ idempotencyKey: key, ...owner }, index) =>
-    key === null ? [] : [{ ...owner, index, key, operation: operationOf(owner, byOperator) }],
-  );
+  const wanted = keys.map((key) => ({ ...key, operation: operationOf(key, byOperator) }));
   const rows = await db.any(sql.prepared("list_refunds_by_keys", keyedRow)`
-    SELECT given.index::integer AS place, refund.registration_id AS "registrationId", refund.count
+    SELECT (given.place - 1)::integer AS place, refund.registration_id AS "registrationId", refund.count
     FROM (${jsonRows(KEY, wanted)}) AS given
     CROSS JOIN LATERAL (
       SELECT *
       FROM refund
-      WHERE refund.id = ${recordOfKey(keyHash(scopeOfRow("given"), sql.identifier(["given", "key"])))}
+      WHERE refund.id = ${recordOfKey(keyHash(scopeOfRow("given"), sql.identifier(["given", "idempotency_key"])))}
       LIMIT 1
     ) AS refund
   `);
@@ -224,7 +211,7 @@ export type WaitingRefunds = Readonly<z.output<typeof waitingRefundsRow>>;
  * limits equally, the oldest refunds of each first, so that none waits for the refunds of another. The query steps through
  * the index from account to account, so its cost does not grow with what waits beyond the limits.
  * @param limits the maximum of registrations, which is also that of accounts, and the maximum of refunds
- * @param after the last account of the page before, in the order of their ids; null for the first page
+ * @param after the last account of the page before; null for the first page
  */
 export const listWaitingRefunds = (
   db: CommonQueryMethods,
@@ -278,10 +265,7 @@ export const listWaitingRefunds = (
     LIMIT ${limits.registrations}
   `);
 
-/**
- * Records that the workflow of refunds was started.
- * @param ids those that were listed before the start. The workflow may have missed one that was recorded since
- */
+/** @param ids those that were listed before the workflow started. It may have missed one that was recorded since */
 export const markRefundsDispatched = async (
   db: CommonQueryMethods,
   ids: readonly string[],

@@ -37,7 +37,6 @@ const metadataCondition = (
 
 const positionRow = z.strictObject({ position: z.string(), id: z.uuid() });
 
-/** Returns the position of one of the owner's registrations, or null. */
 export const findListPosition = async (
   db: CommonQueryMethods,
   owner: Owner,
@@ -51,7 +50,6 @@ export const findListPosition = async (
   return row && positionOf(row);
 };
 
-/** One page of a list. */
 export type ListPage = {
   /** Those that match. They are read one by one as they are needed; until then the page holds their text. */
   readonly registrations: Iterable<Registration>;
@@ -61,10 +59,7 @@ export type ListPage = {
   readonly isLast: boolean;
 };
 
-/**
- * How many registrations a page reads, matching or not, and how many bytes of JSON it has. A single registration with
- * more bytes is a page of its own.
- */
+/** How much a page reads, matching or not. A single registration with more bytes of JSON is a page of its own. */
 type PageLimits = { readonly rows: number; readonly bytes: number };
 
 /**
@@ -136,7 +131,6 @@ const inOrderOfIndex = (
   `;
 };
 
-/** The registrations with an id, of which there are few. */
 const withId = (
   owner: Owner,
   filter: RegistrationFilter & { readonly id: string },
@@ -196,25 +190,18 @@ const pageRow = z.strictObject({
 });
 
 /**
- * Reads one page of a list, newest first, and the owner's totals as of a time. The last row that was read may not match.
- * Registrations are one text until they are needed: a client that reads slowly holds that, and no objects.
- * @param limits at most `PAGE_ROWS` rows
+ * Reads one page of a list, newest first, and the owner's totals as of a time. Registrations are one text until they are
+ * needed: a client that reads slowly holds that, and no objects.
+ * @param part.limits at most `PAGE_ROWS` rows
  * @returns the page null if nothing follows
  */
 export const readPage = async (
   db: CommonQueryMethods,
   owner: Owner,
   filter: RegistrationFilter,
-  {
-    after,
-    limits,
-    now,
-  }: {
-    readonly after: ListPosition | null;
-    readonly limits: PageLimits;
-    readonly now: Date;
-  },
+  part: { readonly after: ListPosition | null; readonly limits: PageLimits; readonly now: Date },
 ): Promise<{ readonly totals: Totals; readonly page: ListPage | null }> => {
+  const { after, limits, now } = part;
   const { id: givenId } = filter;
   const rows =
     givenId === undefined

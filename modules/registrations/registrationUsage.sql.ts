@@ -3,30 +3,25 @@ import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import { PROCESSORS } from "../billing/usage.rules.ts";
 import { FACT_STATES } from "../billing/billingStatus.rules.ts";
-import { ownedWithId, ownedWithOwnIds } from "../records/ownedRecords.sql.ts";
+import { isFoundOwn, ownedWithId } from "../records/ownedRecords.sql.ts";
 import { countedRefunds, usageOfRegistration } from "../billing/registrationFacts.sql.ts";
-import { sql } from "../../db/sql.ts";
-import { coreColumns, coreRow } from "./registrations.sql.ts";
+import { columnsOf, sql } from "../../db/sql.ts";
+import { coreRow } from "./registrationColumns.sql.ts";
 
-const usageRow = z.strictObject({
-  ...coreRow,
-  /**
-   * The different states of its usage facts. Those of many refunds are listed only if they are unsealed, pending, failed or
-   * closed.
-   */
+const usageRow = coreRow.extend({
+  /** The different states of its usage facts. Of many refunds, `delivered` is left out. */
   states: z.array(z.enum(FACT_STATES)),
   isLate: z.boolean(),
   /** Who bills it; null until its usage is sealed. */
   processor: z.enum(PROCESSORS).nullable(),
 });
 
-/** A registration with the states of its usage. */
 export type RegistrationUsage = Readonly<z.output<typeof usageRow>>;
 
 /** Selects the registrations for which a condition holds, with their usage, newest first. */
 const usageOf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   SELECT
-    ${coreColumns},
+    ${columnsOf("registration", coreRow)},
     usage.states,
     usage.is_late AS "isLate",
     usage.processor
@@ -43,7 +38,6 @@ const usageOf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   ORDER BY registration.created_at DESC, registration.id DESC
 `;
 
-/** Returns one of the owner's registrations with its usage, or null. */
 export const findRegistrationUsage = (
   db: CommonQueryMethods,
   owner: Owner,
@@ -60,5 +54,8 @@ export const listRegistrationUsage = (
   ids: readonly string[],
 ): Promise<readonly RegistrationUsage[]> =>
   db.any(sql.prepared("list_registration_usage", usageRow)`
-    ${usageOf(ownedWithOwnIds("registration", owner, ids))}
+    ${usageOf(sql.fragment`
+      registration.id = ANY(ARRAY(SELECT unnest((SELECT ${sql.array([...ids], "uuid")}))))
+      AND ${isFoundOwn("registration", owner)}
+    `)}
   `);

@@ -4,7 +4,6 @@ import type { DomainError } from "../../runtime/errors.rules.ts";
 import type { Metadata } from "../records/fields.rules.ts";
 import { emptyAsNull, shortText } from "../records/fields.rules.ts";
 
-/** A recorded impact action. */
 export type Registration = {
   readonly id: string;
   /** The id in the system that the registration was imported from; null if it was registered here. */
@@ -14,13 +13,11 @@ export type Registration = {
   readonly refundedCount: number;
   readonly fractionalCount: number;
   readonly createdAt: Date;
-  /** Null if the client gave none. */
   readonly idempotencyKey: string | null;
   readonly attribution: string;
   readonly metadata: Metadata;
 };
 
-/** A registration that a client requests. */
 export type NewRegistration = Owner &
   Pick<
     Registration,
@@ -32,21 +29,10 @@ export type NewRegistration = Owner &
     readonly refusal?: DomainError | null;
   };
 
-/** Returns what is recorded for an entry. */
 export const registrationOf = (
   entry: NewRegistration & { readonly id: string },
   createdAt: Date,
-): Registration => ({
-  id: entry.id,
-  importedId: null,
-  count: entry.count,
-  refundedCount: 0,
-  fractionalCount: entry.fractionalCount,
-  createdAt,
-  idempotencyKey: entry.idempotencyKey,
-  attribution: entry.attribution,
-  metadata: entry.metadata,
-});
+): Registration => ({ ...entry, importedId: null, refundedCount: 0, createdAt });
 
 /** Registered units minus refunded ones. */
 export type Totals = {

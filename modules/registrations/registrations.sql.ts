@@ -1,36 +1,26 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
-import type { NewRegistration, Registration, Totals } from "./registrations.rules.ts";
+import type { NewRegistration, Registration } from "./registrations.rules.ts";
 import { monthOf } from "./registrations.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
-import { claimedKeys, knownKeys, registerOperation } from "../records/idempotencyKeys.sql.ts";
+import {
+  claimedKeys,
+  keyHash,
+  knownKeys,
+  recordOfKey,
+  registerOperation,
+} from "../records/idempotencyKeys.sql.ts";
 import { ownedWithId } from "../records/ownedRecords.sql.ts";
-import { accountTypeColumn, kindColumn, modeColumn } from "../records/columns.sql.ts";
-import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { accountTypeColumn, ownerColumns } from "../records/columns.sql.ts";
+import { jsonRows } from "../../db/jsonRows.ts";
+import { columnsOf, sql, timestamp } from "../../db/sql.ts";
 import { maximumJsonBytes } from "./presentRegistration.rules.ts";
-import { registrationColumns, registrationRow } from "./registrationColumns.sql.ts";
+import { coreRow, registrationColumns, registrationRow } from "./registrationColumns.sql.ts";
 import { asTotalError, totalAdditions } from "./totals.sql.ts";
 import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
 import { maximumQuantity } from "../billing/registrationFacts.sql.ts";
-
-/** The columns that every reader of a registration needs. */
-export const coreRow = {
-  id: z.uuid(),
-  importedId: z.string().nullable(),
-  count: safeInteger,
-  refundedCount: safeInteger,
-  createdAt: z.date(),
-};
-
-export const coreColumns = sql.fragment`
-  registration.id,
-  registration.imported_id AS "importedId",
-  registration.count,
-  registration.refunded_count AS "refundedCount",
-  registration.created_at AS "createdAt"
-`;
 
 /** A registration to insert. The ids of a batch ascend in the order of arrival. */
 export type RegistrationEntry = NewRegistration & { readonly id: string };
@@ -45,21 +35,13 @@ const insertedRow = z.strictObject({
   totals: z.array(z.int()),
 });
 
-/** The result of a batch: the ids of its new registrations, or null if all are new, and the totals of their owners after it. */
-export type InsertedRegistrations = {
-  readonly insertedIds: ReadonlySet<string> | null;
-  /** By `ownerKey`. */
-  readonly totals: ReadonlyMap<string, Totals>;
-};
-
-/** The scope of an entry's idempotency key. */
+/** The scope of the idempotency key of an entry of the query. */
 const ENTRY_SCOPE = {
-  accountId: sql.identifier(["account_id"]),
-  mode: sql.identifier(["mode"]),
-  operation: registerOperation(sql.identifier(["kind"])),
+  accountId: sql.fragment`entry.account_id`,
+  mode: sql.fragment`entry.mode`,
+  operation: registerOperation(sql.fragment`entry.kind`),
 };
 
-/** A query of the entries. */
 const entryRows = (entries: readonly RegistrationEntry[]): FragmentSqlToken => {
   const input = JSON.stringify(
     entries.map((entry) => [
@@ -96,13 +78,14 @@ const entryRows = (entries: readonly RegistrationEntry[]): FragmentSqlToken => {
  * exists, in this batch or in another transaction, is skipped: its key is inserted first, which waits for other transactions.
  *
  * Orders, keys and totals are inserted in a fixed order, so that two batches that share some cannot deadlock.
+ * @returns the ids of new registrations, or null if all are new, and the totals of their owners by `ownerKey` afterwards
  * @throws DomainError request_invalid if a total would exceed a safe integer
  */
 export const insertRegistrations = async (
   db: CommonQueryMethods,
   entries: readonly RegistrationEntry[],
   createdAt: Date,
-): Promise<InsertedRegistrations> => {
+) => {
   try {
     const row = await db.one(sql.prepared("insert_registrations", insertedRow)`
       WITH entry AS MATERIALIZED (
@@ -169,26 +152,32 @@ export const insertRegistrations = async (
   }
 };
 
-const keyRow = z.strictObject({ key: z.string() });
+const keyRow = z.strictObject({ ...ownerColumns, idempotencyKey: z.string() });
 
-/** Returns those of the keys that registrations of the owner have. */
-export const listKnownKeys = (
+const KEY = { accountId: "uuid", mode: "text", kind: "text", idempotencyKey: "text" } as const;
+
+/** Returns those of the entries' keys that registrations have. */
+export const listKnownKeys = async (
   db: CommonQueryMethods,
-  owner: Owner,
-  keys: readonly string[],
-): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(keyRow)`
-    SELECT known.key FROM ${knownKeys(owner, REGISTER_OPERATIONS[owner.kind], keys)}
-  `);
+  entries: readonly (Owner & { readonly idempotencyKey: string | null })[],
+): Promise<readonly Readonly<z.output<typeof keyRow>>[]> => {
+  const keyed = entries.filter(({ idempotencyKey }) => idempotencyKey !== null);
+  return keyed.length === 0
+    ? []
+    : db.any(sql.type(keyRow)`
+        SELECT account_id AS "accountId", mode, kind, idempotency_key AS "idempotencyKey"
+        FROM (${jsonRows(KEY, keyed)}) AS entry
+        WHERE ${recordOfKey(keyHash(ENTRY_SCOPE, sql.fragment`entry.idempotency_key`))} IS NOT NULL
+      `);
+};
 
-/** Returns the registrations that the keys belong to. */
 export const listByIdempotencyKeys = (
   db: CommonQueryMethods,
   owner: Owner,
   idempotencyKeys: readonly string[],
 ): Promise<readonly Registration[]> =>
   db.any(sql.prepared("list_by_idempotency_keys", registrationRow)`
-    SELECT ${registrationColumns()}
+    SELECT ${registrationColumns}
     FROM registration
     WHERE registration.id = ANY(ARRAY(
       SELECT record_id FROM ${knownKeys(owner, REGISTER_OPERATIONS[owner.kind], idempotencyKeys)}
@@ -201,32 +190,26 @@ export const listRegistrationsByIds = (
   ids: readonly string[],
 ): Promise<readonly Registration[]> =>
   db.any(sql.prepared("list_registrations_by_ids", registrationRow)`
-    SELECT ${registrationColumns()}
+    SELECT ${registrationColumns}
     FROM registration
     WHERE registration.id = ANY(ARRAY(SELECT unnest((SELECT ${sql.array([...ids], "uuid")}))))
   `);
 
-const accountRegistrationRow = z.strictObject({
-  ...coreRow,
-  accountId: z.uuid(),
+const accountRegistrationRow = coreRow.extend({
+  ...ownerColumns,
   accountName: z.string(),
   accountType: accountTypeColumn,
-  mode: modeColumn,
-  kind: kindColumn,
   isPrepaid: z.boolean(),
 });
-
-/** A registration and the account that owns it. */
-export type AccountRegistration = Readonly<z.output<typeof accountRegistrationRow>>;
 
 /** Looks a registration up for an operator, in all accounts and modes. */
 export const findRegistration = (
   db: CommonQueryMethods,
   id: string,
-): Promise<AccountRegistration | null> =>
+): Promise<Readonly<z.output<typeof accountRegistrationRow>> | null> =>
   db.maybeOne(sql.type(accountRegistrationRow)`
     SELECT
-      ${coreColumns},
+      ${columnsOf("registration", coreRow)},
       registration.account_id AS "accountId",
       account.name AS "accountName",
       account.type AS "accountType",
@@ -238,14 +221,13 @@ export const findRegistration = (
     WHERE registration.id = ${id}
   `);
 
-/** Returns one of the owner's registrations, or null. */
 export const findOwnRegistration = (
   db: CommonQueryMethods,
   owner: Owner,
   id: string,
 ): Promise<Registration | null> =>
   db.maybeOne(sql.prepared("find_own_registration", registrationRow)`
-    SELECT ${registrationColumns()}
+    SELECT ${registrationColumns}
     FROM registration
     WHERE ${ownedWithId("registration", owner, id)}
   `);

@@ -73,8 +73,8 @@ export const totalAdditions = (sums: FragmentSqlToken): FragmentSqlToken => sql.
 `;
 
 /**
- * The same for refunded units. It comes last in a transaction: registrations of the owners wait for these rows, and in a batch
- * with them those of other accounts.
+ * The same for refunded units. It comes last in a transaction: registrations of these owners, and in a batch those of
+ * others, wait for these rows.
  */
 export const totalSubtractions = (sums: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   locked_total AS MATERIALIZED (

@@ -26,11 +26,9 @@ export type RefundRequest = {
   /** Null refunds all units that remain. */
   readonly count: number | null;
   readonly reason: string | null;
-  /** Null for a refund without a key. */
   readonly idempotencyKey: string | null;
 };
 
-/** A refund to write. */
 export type RefundEntry = Owner &
   RefundRequest & {
     /** Null if it was not read from the processor. */
@@ -82,7 +80,6 @@ type Options = {
   readonly isDryRun?: boolean;
 };
 
-/** Decides refunds in their order, each as if it were a call of its own. */
 const decideAll = async (
   { clock, billing, actor }: RefundContext,
   transaction: DatabaseTransactionConnection,
@@ -120,18 +117,16 @@ const decideAll = async (
       return refundNotFound(entry);
     }
     const before = refunded.get(registration.id) ?? registration.refundedCount;
+    const decisionOf = (refundedCount: number, replayed: boolean): Decision => {
+      const refundedSoFar = before + (replayed ? 0 : refundedCount);
+      return { entry, registration, refundedCount, refundedSoFar, replayed };
+    };
     const { idempotencyKey } = entry;
     const key = idempotencyKey === null ? null : `${ownerKey(entry)}/${idempotencyKey}`;
     const earlier = key === null ? undefined : (known.get(place) ?? keys.get(key));
     if (earlier) {
       return earlier.registrationId === registration.id
-        ? {
-            entry,
-            registration,
-            refundedCount: earlier.count,
-            refundedSoFar: before,
-            replayed: true,
-          }
+        ? decisionOf(earlier.count, true)
         : refundKeyIsTaken();
     }
     const window = entry.window ?? windows.get(ownerKey(entry)) ?? null;
@@ -145,13 +140,7 @@ const decideAll = async (
       if (key !== null) {
         keys.set(key, { registrationId: registration.id, count });
       }
-      return {
-        entry,
-        registration,
-        refundedCount: count,
-        refundedSoFar: before + count,
-        replayed: false,
-      };
+      return decisionOf(count, false);
     });
   });
 };
@@ -229,7 +218,6 @@ const recordAll = async (
 
 /**
  * Refunds units of registrations in one transaction, in their order, each as if it were a call of its own.
- * @param context.actor who refunds, if it is not the client
  * @throws BatchRejectedError
  * @throws DomainError request_invalid if a concurrent call has just used one of the keys for another registration
  */

@@ -43,6 +43,10 @@ export const idIn = (body: Readonly<Record<string, unknown>>, kind: Kind): strin
   return registration.id;
 };
 
+export const statusesOf = <Status>(
+  responses: readonly { readonly status: Status }[],
+): readonly Status[] => responses.map(({ status }) => status);
+
 /** Declares each test for trees and for bottles. */
 export const eachKind =
   <Context>(test: TestFn<Context>) =>

@@ -4,7 +4,6 @@ import type { StandaloneContext } from "../../api/context.ts";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
 import type { Page } from "../../api/http/createApp.ts";
 import type { Listener } from "../../runtime/server/openDoor.ts";
-import type { CreatedOrganization } from "../../modules/accounts/manageOrganizations.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import type { ReadWebhook } from "../../modules/billing/stripe/createWebhookReader.ts";
 import { createDeploymentName } from "../../modules/billing/holdUsage.ts";
@@ -124,8 +123,16 @@ export const startApiOf = async (
   }: Partial<StandaloneApiOptions> & {
     readonly organization?: Parameters<typeof createTestOrganization>[1];
   } = {},
-): Promise<Api & CreatedOrganization & { readonly key: string }> => {
+) => {
   const api = await startStandaloneApi(t, { db, ...options });
   const created = await createTestOrganization(db, organization);
-  return { ...api, ...created, key: created.apiKeyProd };
+  const key = created.apiKeyProd;
+  return {
+    ...api,
+    ...created,
+    key,
+    /** Calls with the production key. */
+    get: (path: string) => api.call("GET", path, { key }),
+    post: (path: string, body?: unknown) => api.call("POST", path, { key, body }),
+  };
 };

@@ -244,7 +244,11 @@ const describeLookups = async (
       readPage(single, trees, { id: registrationId }, firstPage),
     "a registration of the list, by its imported id": (single) =>
       readPage(single, trees, { id: importedId }, firstPage),
-    "keys of registrations": (single) => listKnownKeys(single, trees, keys),
+    "keys of registrations": (single) =>
+      listKnownKeys(
+        single,
+        keys.map((idempotencyKey) => ({ ...trees, idempotencyKey })),
+      ),
     "registrations by keys": (single) => listByIdempotencyKeys(single, trees, keys),
     "registrations by ids": (single) => listRegistrationsByIds(single, [registrationId]),
     "a registration": (single) => findOwnRegistration(single, trees, registrationId),

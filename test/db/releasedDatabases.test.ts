@@ -73,9 +73,7 @@ const writeDatabase = async (
     );
   }
   // An upgrade is no restore on another server, after which usage would be held.
-  await client.query(
-    "UPDATE deployment SET system_identifier = NULL, timeline = NULL, database_oid = NULL, table_oid = NULL",
-  );
+  await client.query("UPDATE deployment SET server = NULL");
   for (const [name, last] of Object.entries(sequences)) {
     await client.query("SELECT setval($1, $2)", [name, last]);
   }

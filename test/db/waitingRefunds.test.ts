@@ -4,8 +4,8 @@ import { listWaitingRefunds } from "../../modules/registrations/refunds.sql.ts";
 import { sql } from "../../db/sql.ts";
 import type { UsageReportState } from "../../modules/billing/billingStatus.rules.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
-import { checkRefund } from "../../modules/registrations/refundRegistration.ts";
-import type { RefundState } from "../../modules/registrations/refundRegistration.ts";
+import { readRefundState } from "../../modules/billing/registrationFacts.sql.ts";
+import type { RefundState } from "../../modules/billing/registrationFacts.sql.ts";
 import { readUsageReport } from "../../modules/registrations/readUsageReports.ts";
 import { openPageCount } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -157,7 +157,7 @@ test.serial(
     const owner = { accountId, mode: "live" } as const;
     const billing = createBilling({ db: single, stripe: null });
     for (const { id, state, usage } of registered) {
-      t.is(await readAtMost(MAXIMUM_PAGES, (db) => checkRefund({ db }, id), state), state);
+      t.is(await readAtMost(MAXIMUM_PAGES, (db) => readRefundState(db, id), state), state);
       const read = (db: DatabasePool) => readUsageReport({ db, billing }, owner, id, ["tree"]);
       t.is((await readAtMost(MAXIMUM_PAGES, read, usage)).state, usage);
     }
@@ -185,7 +185,7 @@ test.serial(
     for (const { ids, state } of seconds) {
       const check = async (db: DatabasePool): Promise<void> => {
         for (const id of ids.slice(0, 20)) {
-          t.is(await checkRefund({ db }, id), state);
+          t.is(await readRefundState(db, id), state);
         }
       };
       await readAtMost(20 * MAXIMUM_PAGES, check, state);
@@ -194,7 +194,7 @@ test.serial(
 );
 
 test.serial("refunds of a registration that was deleted are settled", async (t) => {
-  t.is(await checkRefund(t.context, crypto.randomUUID()), "settled");
+  t.is(await readRefundState(t.context.db, crypto.randomUUID()), "settled");
 });
 
 test.serial(

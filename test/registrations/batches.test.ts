@@ -4,7 +4,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import { updateOrganization } from "../../modules/accounts/manageOrganizations.ts";
 import { batchIn, rejectionIn } from "../api/batches.ts";
-import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../api/contract.ts";
+import { eachKind, idIn, KIND_NAMES, registrationsIn, statusesOf } from "../api/contract.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -30,17 +30,14 @@ forBothKinds(
   async (t, kind) => {
     const { path, total, month, details } = KIND_NAMES[kind];
     const clock = createMovableClock("2026-03-10T09:08:07.006Z");
-    const { call, key, id: accountId } = await startApiOf(t, { clock });
-    await call("POST", path, { key, body: { count: 2 } });
+    const { id: accountId, get, post } = await startApiOf(t, { clock });
+    await post(path, { count: 2 });
 
-    const response = await call("POST", `${path}/batch`, {
-      key,
-      body: {
-        items: [
-          { count: 3, attribution: "a", metadata: { n: 1 }, idempotency_key: "order-1" },
-          { count: 4, attribution: null },
-        ],
-      },
+    const response = await post(`${path}/batch`, {
+      items: [
+        { count: 3, attribution: "a", metadata: { n: 1 }, idempotency_key: "order-1" },
+        { count: 4, attribution: null },
+      ],
     });
 
     t.is(response.status, 200);
@@ -71,7 +68,7 @@ forBothKinds(
         refunded_count: 0,
       },
     ]);
-    const list = await call("GET", path, { key });
+    const list = await get(path);
     t.deepEqual(
       registrationsIn(list.body, kind).map(({ count }) => count),
       [4, 3, 2],
@@ -86,14 +83,11 @@ forBothKinds(
 );
 
 test("a batch with wrong items records nothing and names them; with atomic=false it records the others once, however often it is sent", async (t) => {
-  const { call, key, id: accountId } = await startApiOf(t);
+  const { id: accountId, post } = await startApiOf(t);
   const items = mixedItems(1000);
-  const send = async () =>
-    batchIn(await call("POST", "/plant/trees/batch?atomic=false", { key, body: { items } }));
+  const send = async () => batchIn(await post("/plant/trees/batch?atomic=false", { items }));
 
-  const { error, errors } = rejectionIn(
-    await call("POST", "/plant/trees/batch", { key, body: { items } }),
-  );
+  const { error, errors } = rejectionIn(await post("/plant/trees/batch", { items }));
   t.regex(
     error,
     /^nothing was recorded, because 10 of 1,000 items are rejected: items\.7: count: /u,
@@ -128,23 +122,17 @@ test("a batch with wrong items records nothing and names them; with atomic=false
 });
 
 test("a key that is known or that an earlier item has returns the original record, marked as replayed", async (t) => {
-  const { call, key } = await startApiOf(t);
-  const known = await call("POST", "/plant/trees", {
-    key,
-    body: { count: 5, idempotency_key: "known" },
-  });
+  const { post } = await startApiOf(t);
+  const known = await post("/plant/trees", { count: 5, idempotency_key: "known" });
 
   const { results } = batchIn(
-    await call("POST", "/plant/trees/batch", {
-      key,
-      body: {
-        items: [
-          { count: 1, idempotency_key: "new" },
-          { count: 9, idempotency_key: "known" },
-          { count: 7, idempotency_key: "new" },
-          { count: 2 },
-        ],
-      },
+    await post("/plant/trees/batch", {
+      items: [
+        { count: 1, idempotency_key: "new" },
+        { count: 9, idempotency_key: "known" },
+        { count: 7, idempotency_key: "new" },
+        { count: 2 },
+      ],
     }),
   );
 
@@ -191,10 +179,7 @@ test("a batch of a suspended organization returns only repeated registrations", 
     }),
   );
 
-  t.deepEqual(
-    results.map(({ status }) => status),
-    [200, 403],
-  );
+  t.deepEqual(statusesOf(results), [200, 403]);
 });
 
 test("once fractions are not counted any more, items with one return only records of earlier requests", async (t) => {

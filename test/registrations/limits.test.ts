@@ -11,7 +11,7 @@ import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf, setLimits } from "../support/factories.ts";
-import { eachKind, KIND_NAMES, registrationsIn } from "../api/contract.ts";
+import { eachKind, KIND_NAMES, registrationsIn, statusesOf } from "../api/contract.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 
 const test = testWithDatabase();
@@ -53,13 +53,13 @@ const setUpProcesses = async (
 
 test("a day's limit counts trees and bottles together, until the next day in UTC", async (t) => {
   const clock = createMovableClock("2025-06-01T23:59:00Z");
-  const { call, id, key, apiKeyTest } = await startApiOf(t, { clock });
+  const { call, id, apiKeyTest, post } = await startApiOf(t, { clock });
   await setLimits(t.context.db, id, { countPerDay: 10 });
-  const plant = (count: number) => call("POST", "/plant/trees", { key, body: { count } });
+  const plant = (count: number) => post("/plant/trees", { count });
 
   t.is((await plant(6)).status, 200);
   await ageLimits(t.context.db, id);
-  t.is((await call("POST", "/rescue/plastic_bottles", { key, body: { count: 2 } })).status, 200);
+  t.is((await post("/rescue/plastic_bottles", { count: 2 })).status, 200);
   const refused = await plant(3);
   t.is(refused.status, 403);
   t.deepEqual(refused.body, { error: dailyLimitMessage(10, 8) });
@@ -109,15 +109,15 @@ for (const isOld of [false, true]) {
 }
 
 test("a refund does not make room for more units on its day", async (t) => {
-  const { call, id, key } = await startApiOf(t);
+  const { id, post } = await startApiOf(t);
   await setLimits(t.context.db, id, { countPerDay: 5 });
   const body = { count: 5, idempotency_key: "order-1" };
-  const planted = await call("POST", "/plant/trees", { key, body });
+  const planted = await post("/plant/trees", body);
   const [{ id: treeId } = { id: "" }] = registrationsIn(planted.body, "tree");
 
-  t.is((await call("POST", "/refund/trees", { key, body: { id: treeId } })).status, 200);
+  t.is((await post("/refund/trees", { id: treeId })).status, 200);
 
-  t.is((await call("POST", "/plant/trees", { key, body: { count: 1 } })).status, 403);
+  t.is((await post("/plant/trees", { count: 1 })).status, 403);
 });
 
 test("accounts without limits are written beside one that has reached its own", async (t) => {
@@ -223,15 +223,15 @@ test("a batch that is wrong as a whole is refused, and records nothing", async (
 });
 
 test("metadata may fill a batch far beyond the size of a single request", async (t) => {
-  const { call, key } = await startApiOf(t);
+  const { post } = await startApiOf(t);
   const items = Array.from({ length: 60 }, (_, index) => ({
     count: 1,
     idempotency_key: `large-${index}`,
     metadata: { text: "x".repeat(16_000) },
   }));
 
-  const first = await call("POST", BATCH, { key, body: { items } });
-  const again = await call("POST", BATCH, { key, body: { items } });
+  const first = await post(BATCH, { items });
+  const again = await post(BATCH, { items });
 
   t.is(batchIn(first).succeeded, 60);
   t.deepEqual(
@@ -242,9 +242,9 @@ test("metadata may fill a batch far beyond the size of a single request", async 
 
 test("items beyond the limit of a day are rejected by their index, except repeated ones", async (t) => {
   const { db } = t.context;
-  const { call, key, id: accountId } = await startApiOf(t);
+  const { id: accountId, post } = await startApiOf(t);
   await setLimits(db, accountId, { countPerDay: 100 });
-  await call("POST", "/plant/trees", { key, body: { count: 40, idempotency_key: "first" } });
+  await post("/plant/trees", { count: 40, idempotency_key: "first" });
   const body = {
     items: [
       { count: 101 },
@@ -258,10 +258,10 @@ test("items beyond the limit of a day are rejected by their index, except repeat
     ],
   };
 
-  const whole = rejectionIn(await call("POST", BATCH, { key, body }));
+  const whole = rejectionIn(await post(BATCH, body));
   const onAnotherDay = { items: body.items.slice(1, -1) };
-  t.is((await call("POST", BATCH, { key, body: onAnotherDay })).status, 403);
-  const parts = batchIn(await call("POST", `${BATCH}?atomic=false`, { key, body }));
+  t.is((await post(BATCH, onAnotherDay)).status, 403);
+  const parts = batchIn(await post(`${BATCH}?atomic=false`, body));
 
   t.deepEqual(whole.errors.slice(0, 3), [
     {
@@ -280,16 +280,13 @@ test("items beyond the limit of a day are rejected by their index, except repeat
       error: dailyLimitMessage(100, 100),
     },
   ]);
-  t.deepEqual(
-    parts.results.map(({ status }) => status),
-    [400, 200, 403, 200, 200, 403, 400],
-  );
+  t.deepEqual(statusesOf(parts.results), [400, 200, 403, 200, 200, 403, 400]);
   t.is((await readAccountSums(db, accountId)).total, 100n);
 });
 
 test("of a batch that would increase the total beyond what JSON carries, nothing is recorded, or only the items that do not", async (t) => {
-  const { call, key, id } = await startApiOf(t);
-  await call("POST", "/plant/trees", { key, body: { count: 1, idempotency_key: "first" } });
+  const { id, post } = await startApiOf(t);
+  await post("/plant/trees", { count: 1, idempotency_key: "first" });
   const items = [
     { count: 5 },
     { count: Number.MAX_SAFE_INTEGER },
@@ -298,16 +295,13 @@ test("of a batch that would increase the total beyond what JSON carries, nothing
   ];
   const message = /^count: would increase the account's total/u;
 
-  const whole = await call("POST", BATCH, { key, body: { items } });
+  const whole = await post(BATCH, { items });
   t.is(whole.status, 400);
   t.regex(String(whole.body["error"]), message);
   t.is((await readAccountSums(t.context.db, id)).registrations, 1);
 
-  const parts = batchIn(await call("POST", `${BATCH}?atomic=false`, { key, body: { items } }));
-  t.deepEqual(
-    parts.results.map(({ status }) => status),
-    [200, 400, 200, 200],
-  );
+  const parts = batchIn(await post(`${BATCH}?atomic=false`, { items }));
+  t.deepEqual(statusesOf(parts.results), [200, 400, 200, 200]);
   t.regex(String(parts.results[1]?.body["error"]), message);
   t.like(await readAccountSums(t.context.db, id), { registrations: 3, total: 13n, usage: 13n });
 });
@@ -333,9 +327,9 @@ forBothKinds("fractional counts are stored if they are enabled", async (t, kind)
 });
 
 test("a refused request uses nothing of a limit, and its error is not that of a limit", async (t) => {
-  const { call, id, key } = await startApiOf(t);
+  const { id, post } = await startApiOf(t);
   await setLimits(t.context.db, id, { countPerDay: 2 });
-  const register = (body: object) => call("POST", "/plant/trees", { key, body });
+  const register = (body: object) => post("/plant/trees", body);
 
   const refused = await register({ count: 3, fractional_count: 0, idempotency_key: "a" });
   t.is(refused.status, 400);

@@ -1,3 +1,4 @@
+import { statusesOf } from "../api/contract.ts";
 import test from "ava";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { GroupCommit, LOCKED } from "../../db/batching/groupCommit.ts";
@@ -182,10 +183,7 @@ test("jobs of several accounts take turns, and a job that fails fails alone", as
   const results = await Promise.allSettled([run("a", 1), run("a", 2), run("a", 3), run("b", 1)]);
 
   t.deepEqual(order, ["a1", "b1", "a2", "a3"]);
-  t.deepEqual(
-    results.map(({ status }) => status),
-    ["rejected", "fulfilled", "fulfilled", "rejected"],
-  );
+  t.deepEqual(statusesOf(results), ["rejected", "fulfilled", "fulfilled", "rejected"]);
 });
 
 test("the entries of a locked account are written alone and in their order, beside those of others", async (t) => {

@@ -1,7 +1,6 @@
 import { validate, version } from "uuid";
 import { systemClock } from "../../runtime/clock.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
-import { monthOf } from "../../modules/registrations/registrations.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { readAccountSums } from "../support/accountSums.ts";
@@ -22,12 +21,6 @@ test("ids are different UUIDs of version 7 that ascend and begin with the time",
   t.deepEqual(ids.toSorted(), ids);
   t.true(timeOf(ids[0]) >= startedAtMs);
   t.true(timeOf(ids.at(-1)) <= Date.now());
-});
-
-test("the month of a time is its month in UTC, to the last millisecond", (t) => {
-  t.is(monthOf(new Date("2026-02-28T23:59:59.999Z")), "2026-02");
-  t.is(monthOf(new Date("2026-03-01T00:00:00.000Z")), "2026-03");
-  t.is(monthOf(new Date("2027-01-01T00:30:00.000+01:00")), "2026-12");
 });
 
 const createWriter = ({ db }: DatabaseContext) =>
@@ -151,15 +144,4 @@ test("entries of an owner at its limit do not split the batches of other owners"
   t.is(results.filter(({ status }) => status === "rejected").length, 20);
   t.deepEqual(batches, [20, 1]);
   t.true(replayed.replayed);
-});
-
-test("a count with more digits than the processor accepts makes several facts that add up to it", async (t) => {
-  const writer = createWriter(t.context);
-  const { id } = await createTestOrganization(t.context.db);
-
-  await writer.register(registrationOf(id, { count: Number.MAX_SAFE_INTEGER }));
-
-  const sums = await readAccountSums(t.context.db, id);
-  t.is(sums.facts, 10);
-  t.is(sums.usage, BigInt(Number.MAX_SAFE_INTEGER));
 });

@@ -87,7 +87,7 @@ forBothKinds(
   "invalid registrations are rejected by field name and record nothing",
   async (t, kind) => {
     const { path, total } = KIND_NAMES[kind];
-    const { call, key } = await startApiOf(t);
+    const { call, key, get } = await startApiOf(t);
     for (const [wrong, given, message] of REGISTRATIONS) {
       const { status, body } = await call("POST", path, {
         key,
@@ -101,7 +101,7 @@ forBothKinds(
         t.regex(String(body["error"]), message, wrong);
       }
     }
-    t.is((await call("GET", path, { key })).body[total], 0);
+    t.is((await get(path)).body[total], 0);
   },
 );
 
@@ -142,14 +142,14 @@ forBothKinds(
   "an empty filter is no filter, and one that is not known is ignored",
   async (t, kind) => {
     const { path, details } = KIND_NAMES[kind];
-    const { call, key } = await startApiOf(t);
-    await call("POST", path, { key, body: { count: 1, attribution: "a" } });
+    const { get, post } = await startApiOf(t);
+    await post(path, { count: 1, attribution: "a" });
 
     for (const query of [
       "attribution_key=&without_attribution=&id=&id=&created_at=&end_at=&metadata=&first=&after=",
       "page=2&page=3&page_size=1&limit=0&starting_after=x&attribution=b&__proto__=a&=x&_=1&utm_id=x",
     ]) {
-      const { status, headers, body } = await call("GET", `${path}?${query}`, { key });
+      const { status, headers, body } = await get(`${path}?${query}`);
 
       t.is(status, 200);
       t.like(body, { [details]: [{ attribution: "a" }] });
@@ -160,7 +160,7 @@ forBothKinds(
 
 forBothKinds("invalid filters are rejected by parameter name", async (t, kind) => {
   const { path } = KIND_NAMES[kind];
-  const { call, key } = await startApiOf(t);
+  const { call, key, get } = await startApiOf(t);
   const filters: readonly (readonly [string, string])[] = [
     [`id=${UUID}&id=${UUID}`, "id: must be given at most once"],
     ["created_at=2026-02-30", `created_at: ${DATE}`],
@@ -180,7 +180,7 @@ forBothKinds("invalid filters are rejected by parameter name", async (t, kind) =
     ["attribution_key=%zz", "the query string is not well-formed percent-encoded UTF-8"],
   ];
   for (const [query, message] of filters) {
-    const { status, body } = await call("GET", `${path}?${query}`, { key });
+    const { status, body } = await get(`${path}?${query}`);
 
     t.is(status, 400, query);
     t.is(body["error"], message, query);

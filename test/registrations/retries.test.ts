@@ -1,3 +1,4 @@
+import { statusesOf } from "../api/contract.ts";
 import type { ExecutionContext } from "ava";
 import { sql } from "../../db/sql.ts";
 import { batchIn } from "../api/batches.ts";
@@ -45,10 +46,7 @@ test.serial(
     await release();
 
     const responses = await Promise.all([first, ...retries]);
-    t.deepEqual(
-      responses.map(({ status }) => status),
-      [200, 200, 200],
-    );
+    t.deepEqual(statusesOf(responses), [200, 200, 200]);
     t.is(
       responses.filter(({ headers }) => headers.get("Idempotent-Replayed") === "true").length,
       2,
@@ -110,11 +108,10 @@ const GIFT = { amount_cents: 500, ein: "530196605", idempotency_key: "gift-1" };
 
 test("a donation that could not be made by now is a replay if it was made before, and the others of its batch are refused", async (t) => {
   const { db } = t.context;
-  const { call, id, key } = await startApiOf(t);
-  await call("POST", "/charities/subscribe", { key });
+  const { id, post } = await startApiOf(t);
+  await post("/charities/subscribe");
   const donate = async (items: readonly object[]) =>
-    batchIn(await call("POST", "/charities/donate/batch?atomic=false", { key, body: { items } }))
-      .results;
+    batchIn(await post("/charities/donate/batch?atomic=false", { items })).results;
   const [original] = await donate([GIFT]);
 
   const [replay] = await donate([{ ...GIFT, ein: "000000000" }]);
@@ -125,8 +122,5 @@ test("a donation that could not be made by now is a replay if it was made before
     UPDATE donor SET processor = NULL WHERE account_id = ${id}
   `);
   const results = await donate([GIFT, { ...GIFT, idempotency_key: "gift-2" }]);
-  t.deepEqual(
-    results.map(({ status }) => status),
-    [200, 400],
-  );
+  t.deepEqual(statusesOf(results), [200, 400]);
 });

@@ -139,7 +139,7 @@ test("without a subscription, the period is the month from the billing day", asy
 
 test("a registration keeps its usage when a restore reuses numbers of transactions and batches", async (t) => {
   const { db } = t.context;
-  const { call, id: accountId, key } = await startApiOf(t);
+  const { id: accountId, get } = await startApiOf(t);
   const register = async (time: string) => {
     const writer = createRegistrationWriter({ db, clock: { now: () => new Date(time) } });
     const { registration } = await writer.register(registrationOf(accountId));
@@ -157,13 +157,13 @@ test("a registration keeps its usage when a restore reuses numbers of transactio
     DELETE FROM usage_fact WHERE account_id = ${accountId} AND second % 2 = 0
   `);
 
-  t.like((await call("GET", `/usage/${before}`, { key })).body, { state: "not_billed" });
-  t.like((await call("GET", `/usage/${after}`, { key })).body, { state: "pending" });
+  t.like((await get(`/usage/${before}`)).body, { state: "not_billed" });
+  t.like((await get(`/usage/${after}`)).body, { state: "pending" });
 });
 
 test("imported registrations are not billed, and are found by the ids that they came with", async (t) => {
   const { db } = t.context;
-  const { call, id: accountId, key } = await startApiOf(t);
+  const { id: accountId, get } = await startApiOf(t);
   for (const kind of ["tree", "bottle"]) {
     await db.query(sql.typeAlias("void")`
       INSERT INTO registration (id, account_id, mode, kind, count, created_at, imported_id)
@@ -173,8 +173,8 @@ test("imported registrations are not billed, and are found by the ids that they 
   const path = `/usage/${encodeURIComponent("old/1")}`;
 
   const expected = { registration_id: "old/1", state: "not_billed", period: null };
-  t.like((await call("GET", path, { key })).body, { ...expected, kind: "tree" });
-  t.like((await call("GET", `${path}?kind=bottle`, { key })).body, { ...expected, kind: "bottle" });
+  t.like((await get(path)).body, { ...expected, kind: "tree" });
+  t.like((await get(`${path}?kind=bottle`)).body, { ...expected, kind: "bottle" });
 });
 
 test("a list has trees, then bottles, newest first, across pages, and only of the key's mode and account", async (t) => {

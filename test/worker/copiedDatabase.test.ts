@@ -219,7 +219,7 @@ test("a database is a copy only if it looks like one, or is held, and is not in 
 test("a process that knows its name goes on when its database is promoted or copied", async (t) => {
   const { name, original } = await fork(t);
   const getName = await createDeploymentName({ db: original.db, clock: systemClock });
-  await original.db.query(sql.typeAlias("void")`UPDATE deployment SET timeline = 'FFFFFFFF'`);
+  await original.db.query(sql.typeAlias("void")`UPDATE deployment SET server = 'elsewhere'`);
 
   t.is(await getName(), name);
   await t.throwsAsync(getDeploymentName({ db: original.db, clock: systemClock }), {

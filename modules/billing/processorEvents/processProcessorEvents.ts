@@ -16,7 +16,6 @@ import {
   beginProcessing,
   deleteProcessorEvent,
   insertProcessorEvent,
-  recordProcessingError,
 } from "./processorEvents.sql.ts";
 import type { StoredProcessorEvent } from "./processorEvents.sql.ts";
 import { decideLateRefusal, isGivenUp, subjectOf } from "./processorEvents.rules.ts";
@@ -134,12 +133,10 @@ const processOne = async (
   } catch (error) {
     // A worker that stops says nothing about the event.
     signal.throwIfAborted();
-    const reason = error instanceof Error ? error.message : String(error);
     if (error instanceof ProcessorEventUnreadableError || isGivenUp(receivedAt, clock.now())) {
+      const reason = error instanceof Error ? error.message : String(error);
       context.observeFailedEvent({ id, type, reason });
       await deleteProcessorEvent(db, id);
-    } else {
-      await recordProcessingError(db, id, reason);
     }
   }
 };

@@ -16,9 +16,7 @@ export const insertProcessorEvent = async (
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     INSERT INTO processor_event (id, type, object_id, received_at, next_attempt_at)
-    VALUES (
-      ${id}, ${type}, ${objectId}, ${timestamp(receivedAt)}, ${timestamp(receivedAt)}
-    )
+    VALUES (${id}, ${type}, ${objectId}, ${timestamp(receivedAt)}, ${timestamp(receivedAt)})
     ON CONFLICT (id) DO NOTHING
   `);
 };
@@ -84,17 +82,6 @@ export const beginProcessing = (
     )
     RETURNING ${columns}
   `);
-
-/** Records why an attempt to process an event has failed. */
-export const recordProcessingError = async (
-  db: CommonQueryMethods,
-  id: string,
-  error: string,
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    UPDATE processor_event SET last_error = ${error} WHERE id = ${id}
-  `);
-};
 
 /** Deletes an event that is processed or given up. Returns whether it waited. */
 export const deleteProcessorEvent = async (

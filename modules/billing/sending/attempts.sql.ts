@@ -1,5 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import { jsonRows } from "../../../db/jsonRows.ts";
 import { afterLookup, sql, timestamp } from "../../../db/sql.ts";
 import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
@@ -7,13 +8,13 @@ import type { SendResult } from "./decideNextStep.rules.ts";
 import { isResumable, leaseEnd } from "./waitingStreams.sql.ts";
 
 /*
- * The attempts to send meter events. Each statement is about many events, which costs little more than about one. Rows are
- * locked in the order of their ids, so two statements cannot wait for each other.
+ * Each statement is about many events, which costs little more than about one. Rows are locked in the order of their ids,
+ * so two statements cannot wait for each other.
  */
 
 /**
- * Records further attempts to send meter events before they are made, and leases the events to them. An event whose last
- * attempt is recorded meanwhile is left out. Must run under the streams' locks, so that no other event of theirs is sent.
+ * Records further attempts before they are made, and leases the events to them. An event whose last attempt is recorded
+ * meanwhile is left out. Must run under the streams' locks, so that no other event of theirs is sent.
  */
 export const beginAttempts = async (
   transaction: DatabaseTransactionConnection,
@@ -56,31 +57,33 @@ export type RecordedOutcome = {
   readonly now: Date;
 };
 
+const OUTCOME = {
+  id: "int8",
+  attempts: "int8",
+  state: "text",
+  failure: "text",
+  cause: "text",
+  reason: "text",
+  outcomeUnknown: "bool",
+  newKey: "bool",
+  afterMs: "float8",
+  now: "timestamptz",
+} as const;
+
 const idRow = z.strictObject({ id: z.bigint() });
 
-/**
- * Records outcomes and releases the leases.
- * @returns the ids of the recorded events; the others' attempts have been followed by another one
- */
+/** Records outcomes and releases the leases. Returns the ids of the events whose attempt no other one has followed. */
 export const recordOutcomes = (
   db: CommonQueryMethods,
   outcomes: readonly RecordedOutcome[],
 ): Promise<readonly bigint[]> =>
   db.anyFirst(sql.type(idRow)`
-    WITH outcome AS MATERIALIZED (
-      SELECT *
-      FROM json_to_recordset(${JSON.stringify(
-        outcomes.map(({ event: { id, attempts }, result, now }) => ({
-          ...result,
-          id: String(id),
-          attempts,
-          now,
-        })),
-      )}) AS outcome (
-        id bigint, attempts integer, state text, failure text, cause text, reason text, "outcomeUnknown" boolean,
-        "newKey" boolean, "afterMs" double precision, now timestamptz
-      )
-    ),
+    WITH outcome AS MATERIALIZED (${jsonRows(
+      OUTCOME,
+      outcomes.map(({ event: { id, attempts }, result, now }) =>
+        Object.assign({ id: String(id), attempts, now }, result),
+      ),
+    )}),
     current AS (
       SELECT meter_event.id
       FROM meter_event
@@ -94,11 +97,11 @@ export const recordOutcomes = (
       state = coalesce(outcome.state, 'pending'),
       failure = outcome.failure,
       leased_until = NULL,
-      retry_at = outcome.now + interval '1 millisecond' * outcome."afterMs",
-      may_be_delivered = coalesce(outcome."outcomeUnknown", false)
+      retry_at = outcome.now + interval '1 millisecond' * outcome.after_ms,
+      may_be_delivered = coalesce(outcome.outcome_unknown, false)
         OR (meter_event.may_be_delivered AND outcome.state IS DISTINCT FROM 'delivered'),
       asking_since = CASE WHEN outcome.cause = 'asking' THEN outcome.now ELSE meter_event.asking_since END,
-      key_generation = key_generation + CASE WHEN outcome."newKey" THEN 1 ELSE 0 END,
+      key_generation = key_generation + CASE WHEN outcome.new_key THEN 1 ELSE 0 END,
       last_error = coalesce(outcome.reason, last_error),
       settled_at = CASE WHEN outcome.state IS NOT NULL THEN outcome.now END
     FROM current

@@ -8,7 +8,6 @@ const LOWERED_SHARE = 0.7;
 /** One burst of rejections lowers the rate once. It includes calls that began at the old rate. */
 const LOWERING_INTERVAL_MS = 1500;
 
-/** How much a lowered rate rises again. */
 const RISE_PER_SECOND = 1.1;
 
 /** How often calls are admitted: together, because their attempts are then recorded in one statement. */
@@ -17,10 +16,7 @@ const ADMISSION_MS = 100;
 /** How far ahead calls are admitted, so that a busy process which is late loses nothing of the rate. */
 const AHEAD_MS = 400;
 
-/**
- * @param maximum calls per second, to which a lowered rate rises again
- * @param maximumRunning the most calls at the same time
- */
+/** @param maximum calls per second, to which a lowered rate rises again */
 export const createCallRate = (
   maximum: number,
   maximumRunning: number,
@@ -61,7 +57,6 @@ export const createCallRate = (
       running -= 1;
       nextAtMs -= wasMade ? 0 : 1000 / current(monotonicMs());
     },
-    /** Lowers the rate after a rejected call. */
     lower: (): void => {
       const nowMs = monotonicMs();
       if (nowMs - changedAtMs >= LOWERING_INTERVAL_MS) {
@@ -70,7 +65,6 @@ export const createCallRate = (
         changedAtMs = nowMs;
       }
     },
-    /** Ends all waiting. */
     end: (): void => {
       clearTimeout(timer ?? undefined);
       timer = null;

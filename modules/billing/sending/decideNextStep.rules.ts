@@ -13,27 +13,20 @@ import type { ProcessorName } from "../usage.rules.ts";
  * @param part.waitsFor the event of the usage that it takes back, if the processor does not have that
  * @param part.isUsageClosed whether that usage is never billed, so that there is nothing to take back
  */
-export const stateAtSealing = ({
-  quantity,
-  processor,
-  waitsFor,
-  isUsageClosed,
-}: {
+export const stateAtSealing = (part: {
   readonly quantity: bigint;
   readonly processor: ProcessorName;
   readonly waitsFor: bigint | null;
   readonly isUsageClosed: boolean;
 }): { readonly state: MeterEventState; readonly failure: Failure | null } => {
-  if (isUsageClosed) {
+  if (part.isUsageClosed) {
     return { state: "closed", failure: null };
   }
-  if (waitsFor !== null) {
+  if (part.waitsFor !== null) {
     return { state: "failed", failure: "waits_for_usage" };
   }
-  return {
-    state: quantity === 0n || processor === "ledger" ? "delivered" : "pending",
-    failure: null,
-  };
+  const isSent = part.quantity !== 0n && part.processor !== "ledger";
+  return { state: isSent ? "pending" : "delivered", failure: null };
 };
 
 /**
@@ -58,18 +51,15 @@ export type AttemptOutcome =
       readonly newKey?: boolean;
     };
 
-/** The event stays pending and is attempted again later. */
 export type Delay = {
   readonly kind: "delayed";
   readonly cause: "retry" | "rate_limited" | "misconfigured" | "early" | "asking";
   readonly reason: string;
   readonly afterMs: number;
   readonly outcomeUnknown: boolean;
-  /** Whether the next attempt needs another idempotency key. */
   readonly newKey: boolean;
 };
 
-/** What an attempt has settled. */
 export type Settlement = {
   readonly kind: "settled";
   readonly state: "delivered" | "failed";
@@ -80,7 +70,6 @@ export type Settlement = {
 /** What to do next with a meter event. `ask`: the processor's sums decide before anything is sent. */
 export type NextStep = { readonly kind: "send" | "ask" } | Delay | Settlement;
 
-/** The step that ends an attempt. */
 export type SendResult = Delay | Settlement;
 
 /** Longer than any attempt can take: no call leaves so late that it could outlast the lease. */
@@ -162,7 +151,6 @@ export const afterError = (error: unknown): Delay =>
     outcomeUnknown: true,
   });
 
-/** Why usage for Stripe waits in a process without its key. */
 export const STRIPE_MISSING = "the usage is for Stripe, but Stripe is not configured";
 
 /** The step if this process is not set up for the usage: an operator has to fix that. */
@@ -181,14 +169,11 @@ export type SendingEvent = {
   readonly askingSince: Date | null;
 };
 
-/** Returns whether usage of a second is older than Stripe accepts. */
 export const isTooOldToSend = (second: number, now: Date): boolean =>
   now.getTime() - second * 1000 > ACCEPTED_AGE_MS.stripe;
 
-/** Why usage fails that was not sent in time. */
 export const TOO_OLD = "older than the processor accepts";
 
-/** Returns what to do next with a meter event whose attempt has just begun. */
 export const decideNextStep = (
   { second, attempts, firstAttemptAt, mayBeDelivered, askingSince }: SendingEvent,
   now: Date,
@@ -214,7 +199,6 @@ export const decideNextStep = (
     : failed("refused", AHEAD);
 };
 
-/** Returns what an attempt to send has led to. */
 export const decideResult = (event: SendingEvent, outcome: AttemptOutcome): SendResult => {
   switch (outcome.kind) {
     case "delivered":

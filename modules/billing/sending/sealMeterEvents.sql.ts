@@ -2,6 +2,7 @@ import type { DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../../records/owner.rules.ts";
 import { PROCESSORS, meterEventIdentifierStem } from "../usage.rules.ts";
+import { jsonRows } from "../../../db/jsonRows.ts";
 import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
 import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
@@ -30,9 +31,8 @@ const unsealedRow = z.strictObject({
 export type UnsealedPart = Omit<Readonly<z.output<typeof unsealedRow>>, "place">;
 
 /**
- * Joins, for a fact of a refund, the event of the usage that it takes back: the first one that the processor does not have,
- * or else the first one. Without the OFFSET, the planner reads all sealed facts for each refund where the statistics know of
- * none.
+ * Joins, for a fact of a refund, the event of the usage that it takes back: of several, the first that the processor does
+ * not have. Without the OFFSET, the planner reads all sealed facts for each refund where the statistics know of none.
  */
 const joinUsage = sql.fragment`
   LEFT JOIN LATERAL (
@@ -49,34 +49,36 @@ const joinUsage = sql.fragment`
   ) AS usage ON true
 `;
 
-/** A stream, and where its new usage is billed. */
 export type BilledStream = UnsentStream & { readonly current: BillingTarget };
 
 /** The most facts that are read of the streams which probably send none of them, in all. */
 const MAXIMUM_UNSENT_FACTS = 2000;
 
-const streamTable = (streams: readonly BilledStream[]) => {
+const BILLED_STREAM = {
+  accountId: "uuid",
+  mode: "text",
+  kind: "text",
+  firstSecond: "int8",
+  facts: "int8",
+  processor: "text",
+  customerId: "text",
+} as const;
+
+const streamTable = (streams: readonly BilledStream[]): FragmentSqlToken => {
   const isUnsent = ({ current, hasUnsent = false }: BilledStream) =>
     hasUnsent || current.processor === "ledger";
   const unsentFacts = Math.ceil(MAXIMUM_UNSENT_FACTS / streams.filter(isUnsent).length);
-  return sql.unnest(
-    streams.map((stream, place) => [
-      place,
-      stream.accountId,
-      stream.mode,
-      stream.kind,
-      stream.firstSecond,
-      isUnsent(stream) ? unsentFacts : 1,
-      stream.current.processor,
-      stream.current.customerId,
-    ]),
-    ["int8", "uuid", "text", "text", "int8", "int8", "text", "text"],
-  );
+  const rows = streams.map((stream) => ({
+    ...stream,
+    ...stream.current,
+    facts: isUnsent(stream) ? unsentFacts : 1,
+  }));
+  return sql.fragment`(${jsonRows(BILLED_STREAM, rows)}) AS stream`;
 };
 
 /**
- * Joins the facts of the oldest seconds of each stream of the query. The limits and offsets keep the planner from reading whole
- * tables: it goes through the indexes, stream by stream.
+ * Joins the facts of the oldest seconds of each stream of the query. Because of the limits and offsets, the planner goes
+ * through the indexes, stream by stream, and reads no whole table.
  */
 const oldestFacts = (lastSecond: number): FragmentSqlToken => sql.fragment`
       CROSS JOIN LATERAL (
@@ -110,19 +112,16 @@ const oldestFacts = (lastSecond: number): FragmentSqlToken => sql.fragment`
  * Sums the unsealed facts of each stream's oldest seconds that have any, in groups that each become one meter event. New
  * usage is billed to the current target, and a refund to the target that was billed for the registration. Refunds of usage
  * that the processor does not have are apart, and so is each fact of very many units, so that no event has more than it may.
- * @param streams the streams with the current targets of their usage, and the first second that is looked at. An index entry of
- *   a sealed fact may remain for long, so each earlier second would have to be read again.
- * @param options the last second that is looked at, and the last of the facts that may have been sent in a lost history. Of
- *   these, usage and refunds are summed apart: the processor may have one without the other
+ * @param streams each from its first second on. An index entry of a sealed fact may remain for long, so each earlier second
+ *   would have to be read again
+ * @param options.doubtedFactId the last fact that may have been sent in a lost history. Up to it, usage and refunds are summed
+ *   apart: the processor may have one without the other
  * @returns the groups of each stream in the given order, the oldest second first
  */
 export const listOldestUnsealedFacts = async (
   transaction: DatabaseTransactionConnection,
   streams: readonly BilledStream[],
-  {
-    lastSecond,
-    doubtedFactId,
-  }: { readonly lastSecond: number; readonly doubtedFactId: number | null },
+  options: { readonly lastSecond: number; readonly doubtedFactId: number | null },
 ): Promise<readonly (readonly UnsealedPart[])[]> => {
   const rows = await transaction.any(sql.type(unsealedRow)`
     WITH unsealed AS (
@@ -140,10 +139,9 @@ export const listOldestUnsealedFacts = async (
         coalesce(usage.processor, stream.processor) AS processor,
         CASE WHEN usage.id IS NULL THEN stream.customer_id ELSE usage.customer_id END AS customer_id
       FROM ${streamTable(streams)}
-        AS stream (place, account_id, mode, kind, first_second, facts, processor, customer_id)
-      ${oldestFacts(lastSecond)}
+      ${oldestFacts(options.lastSecond)}
       CROSS JOIN LATERAL (
-        SELECT stream.processor = 'stripe' AND fact.id <= ${doubtedFactId ?? 0} AS is_doubted
+        SELECT stream.processor = 'stripe' AND fact.id <= ${options.doubtedFactId ?? 0} AS is_doubted
       ) AS doubt
       ${joinUsage}
     )
@@ -164,32 +162,42 @@ export const listOldestUnsealedFacts = async (
   `);
   const parts: UnsealedPart[][] = streams.map(() => []);
   for (const { place, ...part } of rows) {
-    parts[place]?.push(part);
+    parts[place - 1]?.push(part);
   }
   return parts;
 };
 
-/** A meter event to insert, with the facts that it sums up. */
-export type SealedEvent = {
+export type SealedEvent = Omit<UnsealedPart, "ids" | "isUsageClosed" | "isDoubted"> & {
   readonly stream: Owner;
   readonly factIds: readonly string[];
-  readonly second: number;
-  readonly quantity: bigint;
-  readonly processor: StoredMeterEvent["processor"];
-  readonly customerId: string | null;
   readonly state: MeterEventState;
   readonly failure: Failure | null;
-  readonly waitsFor: bigint | null;
   /** Since when the processor may have it, if it may have been sent in a lost history: it is asked first. */
   readonly askingSince: Date | null;
 };
 
-const sealedRows = (events: readonly SealedEvent[]): string =>
-  JSON.stringify(
-    events.map(({ stream, factIds: _factIds, quantity, waitsFor, ...event }, place) => ({
+const SEALED = {
+  accountId: "uuid",
+  mode: "text",
+  kind: "text",
+  factIds: "_int8",
+  second: "int8",
+  quantity: "int8",
+  stem: "text",
+  processor: "text",
+  customerId: "text",
+  state: "text",
+  failure: "text",
+  waitsFor: "int8",
+  askingSince: "timestamptz",
+} as const;
+
+const sealedRows = (events: readonly SealedEvent[]): FragmentSqlToken =>
+  jsonRows(
+    SEALED,
+    events.map(({ stream, quantity, waitsFor, ...event }) => ({
       ...stream,
       ...event,
-      place,
       quantity: String(quantity),
       waitsFor: waitsFor === null ? null : String(waitsFor),
       stem: meterEventIdentifierStem(stream, event.second),
@@ -197,9 +205,8 @@ const sealedRows = (events: readonly SealedEvent[]): string =>
   );
 
 /**
- * Inserts the next sealings of seconds and assigns their facts to them. An event to send is leased to its first attempt. Must run
- * under the streams' locks, which keep the sequences free of gaps.
- * @returns the events in their order
+ * Inserts the next sealings of seconds, and leases an event to send to its first attempt. Must run under the streams'
+ * locks, which keep the sequences free of gaps. Returns the events in their order.
  */
 export const insertMeterEvents = async (
   transaction: DatabaseTransactionConnection,
@@ -215,15 +222,12 @@ export const insertMeterEvents = async (
         (
           SELECT coalesce(max(sequence), 0)
           FROM meter_event
-          WHERE account_id = event."accountId"
+          WHERE account_id = event.account_id
             AND mode = event.mode
             AND kind = event.kind
             AND second = event.second
-        ) + row_number() OVER (PARTITION BY "accountId", mode, kind, second ORDER BY place) AS sequence
-      FROM json_to_recordset(${sealedRows(events)}) AS event (
-        place bigint, "accountId" uuid, mode text, kind text, second bigint, quantity bigint, stem text, processor text,
-        "customerId" text, state text, failure text, "waitsFor" bigint, "askingSince" timestamptz
-      )
+        ) + row_number() OVER (PARTITION BY account_id, mode, kind, second ORDER BY place) AS sequence
+      FROM (${sealedRows(events)}) AS event
     ),
     inserted AS (
       INSERT INTO meter_event
@@ -232,10 +236,10 @@ export const insertMeterEvents = async (
           waits_for, asking_since, may_be_delivered, sealed_at, settled_at, attempts, first_attempt_at, leased_until
         )
       SELECT
-        "accountId", mode, kind, second, sequence, quantity, stem || sequence, processor, "customerId", state, failure,
-        "waitsFor",
-        CASE WHEN state = 'pending' THEN "askingSince" END,
-        "askingSince" IS NOT NULL AND state IN ('pending', 'failed'),
+        account_id, mode, kind, second, sequence, quantity, stem || sequence, processor, customer_id, state, failure,
+        waits_for,
+        CASE WHEN state = 'pending' THEN asking_since END,
+        asking_since IS NOT NULL AND state IN ('pending', 'failed'),
         sealed_at,
         CASE WHEN state <> 'pending' THEN sealed_at END,
         CASE WHEN is_sent THEN 1 ELSE 0 END,
@@ -243,17 +247,13 @@ export const insertMeterEvents = async (
         CASE WHEN is_sent THEN leased_until END
       FROM sealing
       CROSS JOIN (VALUES (${timestamp(sealedAt)}, ${timestamp(leaseEnd(sealedAt))})) AS time (sealed_at, leased_until)
-      CROSS JOIN LATERAL (SELECT state = 'pending' AND "askingSince" IS NULL AS is_sent) AS decided
+      CROSS JOIN LATERAL (SELECT state = 'pending' AND asking_since IS NULL AS is_sent) AS decided
       ORDER BY place
       RETURNING *
     ),
     assignment AS MATERIALIZED (
-      SELECT fact.id AS fact_id, inserted.id AS meter_event_id
-      FROM ${sql.unnest(
-        events.flatMap(({ factIds }, index) => factIds.map((id) => [index, id])),
-        ["int8", "int8"],
-      )} AS fact (place, id)
-      JOIN sealing ON sealing.place = fact.place
+      SELECT unnest(sealing.fact_ids) AS fact_id, inserted.id AS meter_event_id
+      FROM sealing
       JOIN inserted ON inserted.identifier = sealing.stem || sealing.sequence
     ),
     assigned AS (
@@ -262,10 +262,7 @@ export const insertMeterEvents = async (
       FROM assignment
       WHERE usage_fact.id = assignment.fact_id
         -- Without it the planner reads all facts to find hundreds of them.
-        AND usage_fact.id = ANY(${sql.array(
-          events.flatMap(({ factIds }) => factIds),
-          "int8",
-        )})
+        AND usage_fact.id = ANY(ARRAY(SELECT fact_id FROM assignment))
     )
     SELECT ${meterEventColumns}
     FROM inserted AS meter_event

@@ -36,7 +36,7 @@ const lacksStripe = ({ stripe }: Billing, processor: ProcessorName): boolean =>
   processor === "stripe" && stripe === null;
 
 /**
- * Decides on the groups of facts of a stream's oldest seconds: up to the first event that is sent. Those about which the
+ * Decides on the groups of facts of a stream's oldest seconds, up to the first event that is sent. Those about which the
  * processor is asked first keep no other from being sent.
  * @returns the events to seal, and the result of the stream unless the last of them is sent
  */
@@ -75,11 +75,10 @@ const decideEvents = (
 };
 
 /**
- * Begins the next attempt of each stream: of the pending event, if it is due, or else of the facts of the oldest second from its
- * first one on, which are sealed now. The attempts are recorded with their lease before they are made. Events that are not
- * sent are sealed along the way; a later call goes on with `more`. A stream that another transaction has locked is skipped.
- *
- * If Stripe is not configured, usage for Stripe waits, so that one worker without the key cannot fail it.
+ * Begins the next attempt of each stream: of the pending event, if it is due, or else of the facts of the oldest second
+ * from its first one on, which are sealed now. The attempts are recorded with their lease before they are made. Events that
+ * are not sent are sealed along the way. In a process without Stripe's key, usage for Stripe waits, so that it cannot fail
+ * there.
  * @returns the streams' results in their order
  */
 export const sealMeterEvents = (
@@ -88,7 +87,7 @@ export const sealMeterEvents = (
   now: Date,
 ): Promise<readonly Sealing[]> =>
   db.transaction(async (transaction) => {
-    const locked = [...(await tryLockStreams(transaction, streams))];
+    const locked = await tryLockStreams(transaction, streams);
     const { hold, processor, doubtedFactId, doubtedUntil } = await readDeployment(transaction);
     if (hold) {
       return streams.map(() => NONE);

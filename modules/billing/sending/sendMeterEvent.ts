@@ -3,7 +3,6 @@ import { inSpan } from "../../../runtime/tracing.ts";
 import type { BillingContext } from "../context.ts";
 import { releaseRefunds } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
-import type { BillingProcessor } from "../stripe/createStripeProcessor.ts";
 import { askAboutEvent } from "../reconciliation/askProcessor.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { CALL_TIMEOUT_MS } from "../usage.rules.ts";
@@ -16,7 +15,7 @@ import {
   misconfigured,
   STRIPE_MISSING,
 } from "./decideNextStep.rules.ts";
-import type { AttemptOutcome, SendResult, Settlement } from "./decideNextStep.rules.ts";
+import type { SendResult, Settlement } from "./decideNextStep.rules.ts";
 
 /** When an attempt's lease began, by two clocks: setting one moves it, and the other may stop with the machine. */
 export type LeaseStart = { readonly at: Date; readonly monotonicMs: number };
@@ -39,16 +38,6 @@ const isTooLate = (start: LeaseStart, context: BillingContext): boolean => {
   return elapsedMs >= LEASE_MS - CALL_TIMEOUT_MS;
 };
 
-const callStripe = (
-  context: BillingContext,
-  stripe: BillingProcessor,
-  event: StoredMeterEvent,
-  { started, signal }: AttemptOptions,
-): Promise<AttemptOutcome> =>
-  inSpan("call stripe", { kind: SpanKind.CLIENT }, () =>
-    stripe.send(event, signal, () => !isTooLate(started, context)),
-  );
-
 type AttemptOptions = { readonly started: LeaseStart; readonly signal: AbortSignal };
 
 /** Makes the attempt as the rules decide. Whatever the processor's sums decide is recorded here. */
@@ -64,7 +53,12 @@ const makeAttempt = async (
   const step = decideNextStep(event, options.started.at);
   switch (step.kind) {
     case "send":
-      return decideResult(event, await callStripe(context, stripe, event, options));
+      return decideResult(
+        event,
+        await inSpan("call stripe", { kind: SpanKind.CLIENT }, () =>
+          stripe.send(event, options.signal, () => !isTooLate(options.started, context)),
+        ),
+      );
     case "ask":
       return askAboutEvent(context, event, options.signal);
     case "settled":
@@ -91,7 +85,6 @@ const recordWithEvent = (
     }
   });
 
-/** Makes an attempt that has begun, and records its outcome. */
 export const finishSending = async (
   context: BillingContext & { readonly record: RecordOutcome },
   event: StoredMeterEvent,

@@ -9,12 +9,9 @@ import { LEASE_MS, MAXIMUM_DELAY_MS } from "./decideNextStep.rules.ts";
 
 const waitingRow = z.strictObject({ ...ownerColumns, second: safeInteger, attempts: z.int() });
 
-/** A stream with unreported usage, the oldest second of it, and the attempts of its pending event. */
-export type WaitingStream = Readonly<z.output<typeof waitingRow>>;
-
 /**
- * Defines a query that steps through an index from stream to stream, so its cost grows with the number of streams, not with
- * their rows: each stream with its first row.
+ * Defines a query of streams, each with its first row. It steps through an index from stream to stream, so its cost grows
+ * with the number of streams, not with their rows.
  * @param rows the rows, as the tail of a SELECT that ends with a condition
  * @param start a condition that only the first stream has to meet
  * @param columns beside those of the stream, in the order of the index
@@ -51,8 +48,10 @@ const unsealedStreams = (start: FragmentSqlToken): FragmentSqlToken =>
     sql.fragment`, second`,
   );
 
-/** Lists the streams with unsealed facts or a pending event, the one with the oldest first. */
-export const listWaitingStreams = (db: CommonQueryMethods): Promise<readonly WaitingStream[]> =>
+/** Lists the streams with unreported usage, and the attempts of their pending event, the one with the oldest second first. */
+export const listWaitingStreams = (
+  db: CommonQueryMethods,
+): Promise<readonly Readonly<z.output<typeof waitingRow>>[]> =>
   db.any(sql.type(waitingRow)`
     WITH RECURSIVE ${unsealedStreams(sql.fragment`true`)}
     SELECT account_id AS "accountId", mode, kind, min(second) AS second, max(attempts) AS attempts
@@ -65,13 +64,11 @@ export const listWaitingStreams = (db: CommonQueryMethods): Promise<readonly Wai
     ORDER BY min(second)
   `);
 
-/** Returns when the lease of an attempt ends that begins at a time. */
 export const leaseEnd = (now: Date): Date => new Date(now.getTime() + LEASE_MS);
 
 /**
- * The condition of a pending event that the sender may attempt: one without an attempt under its identifier, one whose attempt
- * ended with its process, or one whose retry is due. A lease or a delay that would last longer than any does was recorded before
- * the clock was set back; the clocks of two machines differ by less.
+ * The condition of a pending event that the sender may attempt. A lease or a delay that would last longer than any does was
+ * recorded before the clock was set back; the clocks of two machines differ by less.
  */
 export const isResumable = (now: Date): FragmentSqlToken => {
   const until = sql.fragment`coalesce(meter_event.leased_until, meter_event.retry_at)`;
@@ -85,9 +82,8 @@ export const isResumable = (now: Date): FragmentSqlToken => {
 };
 
 /**
- * The next event of a stream of the query, as a table: the one that is being sent, or else one about which the processor is
- * asked now, or else the first one that waits. The offset keeps the planner from reading all pending events for a few
- * streams.
+ * The next event of a stream of the query: the one that is being sent, or else one about which the processor is asked now, or
+ * else the first one. The offset keeps the planner from reading all pending events for a few streams.
  */
 const nextEvent = (now: Date): FragmentSqlToken => {
   const pending = sql.fragment`
@@ -149,28 +145,19 @@ const unsentRow = z.strictObject({ ...ownerColumns, firstSecond: safeInteger });
 export type UnsentStream = Readonly<z.output<typeof unsentRow>> & { readonly hasUnsent?: boolean };
 
 /**
- * Lists the streams with facts that may be sealed and nothing that waits to be sent, in the order of their keys. The query steps
- * through the index from stream to stream and stops at the limit, so a page costs the same however many streams wait.
- * @param after the last stream of the page before; null for the first page
- * @param lastSecond the last second that may be sealed
+ * Lists the streams with facts that may be sealed and nothing that waits to be sent, in the order of their keys. It stops
+ * at the limit, so a page costs the same however many streams wait.
+ * @param page.after the last stream of the page before; null for the first page
  */
 export const listReadyStreams = (
   db: CommonQueryMethods,
-  {
-    after,
-    lastSecond,
-    limit,
-  }: {
-    readonly after: Owner | null;
-    readonly lastSecond: number;
-    readonly limit: number;
-  },
+  page: { readonly after: Owner | null; readonly lastSecond: number; readonly limit: number },
 ): Promise<readonly UnsentStream[]> =>
   db.any(sql.type(unsentRow)`
-    WITH RECURSIVE ${unsealedStreams(isAfter(after))}
+    WITH RECURSIVE ${unsealedStreams(isAfter(page.after))}
     SELECT account_id AS "accountId", mode, kind, second AS "firstSecond"
     FROM unsealed
-    WHERE second <= ${lastSecond}
+    WHERE second <= ${page.lastSecond}
       AND ${isNotHeld}
       AND NOT EXISTS (
         SELECT
@@ -183,27 +170,22 @@ export const listReadyStreams = (
         -- Keeps this a look-up for each stream, so that the scan can stop at the limit.
         OFFSET 0
       )
-    LIMIT ${limit}
+    LIMIT ${page.limit}
   `);
 
 /**
- * Lists the streams whose next event the sender may attempt, in the order of their keys. It steps through the index from
- * stream to stream.
- * @param after the last stream of the page before; null for the first page
+ * Lists the streams whose next event the sender may attempt, in the order of their keys.
+ * @param page.after the last stream of the page before; null for the first page
  */
 export const listResumableStreams = (
   db: CommonQueryMethods,
-  {
-    after,
-    now,
-    limit,
-  }: { readonly after: Owner | null; readonly now: Date; readonly limit: number },
+  page: { readonly after: Owner | null; readonly now: Date; readonly limit: number },
 ): Promise<readonly UnsentStream[]> =>
   db.any(sql.type(unsentRow)`
-    WITH RECURSIVE ${defineStreams("stream", sql.fragment`FROM meter_event WHERE state = 'pending'`, isAfter(after))}
+    WITH RECURSIVE ${defineStreams("stream", sql.fragment`FROM meter_event WHERE state = 'pending'`, isAfter(page.after))}
     SELECT stream.account_id AS "accountId", stream.mode, stream.kind, 0::bigint AS "firstSecond"
     FROM stream
-    CROSS JOIN LATERAL ${nextEvent(now)} AS meter_event
-    WHERE ${isResumable(now)} AND ${isNotHeld}
-    LIMIT ${limit}
+    CROSS JOIN LATERAL ${nextEvent(page.now)} AS meter_event
+    WHERE ${isResumable(page.now)} AND ${isNotHeld}
+    LIMIT ${page.limit}
   `);

@@ -103,7 +103,7 @@ export const createSavedDatabase = async ({
         await owner.query(positions.join("; "));
         if (onNewServer) {
           await owner.query(
-            "UPDATE deployment SET timeline = 'restored', held_on = CASE WHEN held_at IS NOT NULL THEN 'elsewhere' END",
+            "UPDATE deployment SET server = 'restored', held_on = CASE WHEN held_at IS NOT NULL THEN 'elsewhere' END",
           );
         }
         await owner.query("COMMIT");

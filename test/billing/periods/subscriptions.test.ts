@@ -35,7 +35,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
     await updateAccount(db, accountId, { stripeSubscriptionId: null });
   }
   const setup = await setUpBilling(t);
-  const { deps, double, stream } = setup;
+  const { deps, double, stream, subscriptionId } = setup;
   const { accountId } = stream;
   const { url, post } = await startBilledApi(t, setup, {
     readStripeWebhook: createWebhookReader([SECRET]),
@@ -50,15 +50,22 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
       },
       new AbortController().signal,
     );
+  /** Has all subscriptions read, as each night. */
+  const sweep = async (): Promise<void> => {
+    setup.pass(1);
+    await requestSubscriptionReads(db, deps.clock.now());
+    await process();
+  };
   return {
     ...setup,
     setPolicy: (subscriptionPolicy: SubscriptionPolicy) =>
       updateAccount(db, accountId, { subscriptionPolicy }),
     process,
-    /** Has all subscriptions read, as each night. */
-    sweep: async (): Promise<void> => {
-      await requestSubscriptionReads(db, deps.clock.now());
-      await process();
+    sweep,
+    /** Changes the status of the subscription, and has it read. */
+    setStatus: (status: "active" | "past_due" | "unpaid"): Promise<void> => {
+      double.control.changeSubscription({ subscriptionId, status });
+      return sweep();
     },
     watched: async () => (await listWatchedSubscriptions(db, accountId))[0] ?? null,
     plant: (mode: Mode = "live", fields: object = {}) =>
@@ -86,13 +93,11 @@ const removeTrees = ({ control }: StripeDouble, subscriptionId: string): void =>
 };
 
 test("the sweep stores the status, the priced meters and the periods, and keeps past periods", async (t) => {
-  const { sweep, watched, pass, double, subscriptionId, deps, stream } = await setUp(t);
-  pass(1);
+  const { sweep, watched, pass, deps, stream, setStatus } = await setUp(t);
   await sweep();
   t.like(await watched(), { status: "active", meteredKinds: ["tree", "bottle"] });
-  double.control.changeSubscription({ subscriptionId, status: "past_due" });
   pass(32 * DAY);
-  await sweep();
+  await setStatus("past_due");
   t.like(await watched(), { status: "past_due" });
   const periods = await listBillingPeriods(deps.db, stream.accountId);
   t.is(periods.filter(({ kind }) => kind === "tree").length, 2);
@@ -168,12 +173,7 @@ test("webhooks of the subscription and a deleted customer refresh the state", as
 });
 
 test("with the policy suspend, live registrations are rejected while the subscription is not active", async (t) => {
-  const { setPolicy, sweep, plant, pass, double, subscriptionId } = await setUp(t);
-  const setStatus = async (status: "active" | "past_due"): Promise<void> => {
-    double.control.changeSubscription({ subscriptionId, status });
-    pass(1);
-    await sweep();
-  };
+  const { setPolicy, plant, setStatus } = await setUp(t);
   await setStatus("past_due");
   t.is((await plant()).status, 200);
   await setPolicy("suspend");
@@ -203,11 +203,9 @@ test("a webhook that a fast clock has dated is processed", async (t) => {
 });
 
 test("org list, org show and doctor report subscriptions that need attention", async (t) => {
-  const { impact, sweep, pass, double, subscriptionId, stream } = await setUp(t);
+  const { impact, stream, setStatus } = await setUp(t);
   const { accountId: id } = stream;
-  double.control.changeSubscription({ subscriptionId, status: "unpaid" });
-  pass(1);
-  await sweep();
+  await setStatus("unpaid");
   t.like(readJson(await impact("org", "show", id, "--json")), {
     subscription_policy: "alert",
     subscription: { status: "unpaid", metered_kinds: ["tree", "bottle"] },
@@ -220,10 +218,9 @@ test("org list, org show and doctor report subscriptions that need attention", a
 });
 
 test("with the policy suspend, a removed price suspends the registrations of its meter", async (t) => {
-  const { setPolicy, sweep, plant, rescue, pass, double, subscriptionId } = await setUp(t);
+  const { setPolicy, sweep, plant, rescue, double, subscriptionId } = await setUp(t);
   await setPolicy("suspend");
   removeTrees(double, subscriptionId);
-  pass(1);
   await sweep();
   const rejected = await plant();
   t.is(rejected.status, 403);
@@ -253,7 +250,6 @@ test("a removed price is a problem of organizations that use the meter, and only
     );
   };
   removeTrees(double, subscriptionId);
-  pass(1);
   await sweep();
   t.deepEqual(await problemsOf(), []);
   reportElsewhere(3);
@@ -273,13 +269,11 @@ test("a removed price is a problem of organizations that use the meter, and only
 });
 
 test("while registrations are suspended, a repeated request gets its original record", async (t) => {
-  const { setPolicy, sweep, plant, pass, double, subscriptionId, recorded } = await setUp(t);
+  const { setPolicy, plant, recorded, setStatus } = await setUp(t);
   const request = { idempotency_key: "order-1" };
   const first = await plant("live", request);
   await setPolicy("suspend");
-  double.control.changeSubscription({ subscriptionId, status: "past_due" });
-  pass(1);
-  await sweep();
+  await setStatus("past_due");
   const repeated = await plant("live", request);
   t.is(repeated.status, 200);
   t.deepEqual(repeated.body, first.body);

@@ -1,3 +1,4 @@
+import { listAuditEntries } from "../../../modules/accounts/auditEntries.sql.ts";
 import { countUsageAttention } from "../../../modules/billing/meterEventReports.sql.ts";
 import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
 import { holdUsage } from "../../../modules/billing/holdUsage.ts";
@@ -174,8 +175,8 @@ for (const aheadSeconds of [20 * 60, -60 * 60]) {
     const now = operator.control.now() * 1000;
     const { doubtedUntil } = await operator.onClock(aheadSeconds, operator.resume);
     t.true(Math.abs((doubtedUntil?.getTime() ?? 0) - now) < 5000, String(doubtedUntil));
-    const { releasedAt } = await readDeployment(operator.deps().db);
-    t.true(Math.abs((releasedAt?.getTime() ?? 0) - now) < 5000, String(releasedAt));
+    const [ended] = await listAuditEntries(operator.deps().db, { action: "usage.resume" }, 1);
+    t.true(Math.abs((ended?.createdAt.getTime() ?? 0) - now) < 5000, String(ended?.createdAt));
     const hold = await operator.onClock(aheadSeconds, () =>
       holdUsage(operator.deps(), { reason: "test", by: "ada" }),
     );

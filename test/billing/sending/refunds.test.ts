@@ -1,6 +1,6 @@
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
-import { checkRefund } from "../../../modules/registrations/refundRegistration.ts";
+import { readRefundState } from "../../../modules/billing/registrationFacts.sql.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { setUpBilling } from "../billingSetup.ts";
@@ -11,14 +11,14 @@ test("usage that is refunded before it is sent is never sent", async (t) => {
   const { register, refund, drain, sends, events, billed, deps } = await setUpBilling(t);
   const id = await register(8);
   await refund(id);
-  t.is(await checkRefund(deps, id), "pending");
+  t.is(await readRefundState(deps.db, id), "pending");
 
   await drain();
 
   t.is(sends(), 0);
   t.deepEqual(await events(), [{ state: "delivered", quantity: 0 }]);
   t.deepEqual(billed(), {});
-  t.is(await checkRefund(deps, id), "settled");
+  t.is(await readRefundState(deps.db, id), "settled");
 });
 
 test("a refund of reported usage is billed at the registration's second", async (t) => {

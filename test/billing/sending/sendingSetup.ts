@@ -28,9 +28,6 @@ const createOrganization = async ({ deps, double: { control } }: BillingSetup) =
   };
 };
 
-/** An organization with a customer of its own at Stripe. */
-export type BilledOrganization = Awaited<ReturnType<typeof createOrganization>>;
-
 /** Creates organizations. The tests of a file are serial: a sender serves all that waits. */
 export const setUpSending = async (t: ExecutionContext<DatabaseContext>, count: number) => {
   const setup = await setUpBilling(t);
@@ -38,7 +35,8 @@ export const setUpSending = async (t: ExecutionContext<DatabaseContext>, count: 
   const results: { key: string; result: SendResult }[] = [];
   const failures: { key: string; error: unknown }[] = [];
 
-  const organizations: BilledOrganization[] = [];
+  const first = await createOrganization(setup);
+  const organizations = [first];
   while (organizations.length < count) {
     organizations.push(await createOrganization(setup));
   }
@@ -68,7 +66,10 @@ export const setUpSending = async (t: ExecutionContext<DatabaseContext>, count: 
 
   return {
     ...setup,
+    first,
     organizations,
+    /** Returns Stripe's units of each organization over all seconds. */
+    billedUnits: () => organizations.map(({ billed }) => billed()),
     sender,
     results,
     failures,

@@ -4,6 +4,7 @@ import { sql } from "../../../db/sql.ts";
 import { lastSealableSecond } from "../../../modules/billing/usage.rules.ts";
 import { createStreamScan } from "../../../modules/billing/sending/createUsageSender.ts";
 import { createScan } from "../../../db/createScan.ts";
+import { countCalls } from "../../support/countCalls.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { stoppedClock } from "./sendingSetup.ts";
@@ -12,22 +13,6 @@ const test = testWithDatabase();
 
 /** Three pages of a scan. */
 const STREAMS = 1001;
-
-/** Returns the pool, and how often it was asked for rows. */
-const countQueries = (
-  db: DatabasePool,
-): { readonly db: DatabasePool; readonly count: () => number } => {
-  let queries = 0;
-  return {
-    db: new Proxy(db, {
-      get: (target, name) => {
-        queries += name === "any" ? 1 : 0;
-        return Reflect.get(target, name) as unknown;
-      },
-    }),
-    count: () => queries,
-  };
-};
 
 const newClock = () => createMovableClock("2026-03-10T12:00:00.000Z");
 
@@ -49,7 +34,7 @@ const recordUsage = (db: DatabasePool, count: number, second: number): Promise<r
 test("a scan reads all pages, and finds each stream once", async (t) => {
   const clock = newClock();
   const second = lastSealableSecond(clock.now());
-  const { db, count } = countQueries(t.context.db);
+  const { db, count } = countCalls(t.context.db);
   const scan = createStreamScan({ db, clock }, stoppedClock);
   const accountIds = await recordUsage(t.context.db, STREAMS, second);
 

@@ -7,21 +7,18 @@ import { decideNextStep, early } from "../../../modules/billing/sending/decideNe
 import { testWithDatabase } from "../../support/database.ts";
 import { sealAll, setUpSending } from "./sendingSetup.ts";
 import { runSender } from "../../support/runSender.ts";
-import type { BilledOrganization } from "./sendingSetup.ts";
+import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
+import { registrationOf } from "../../support/factories.ts";
+import { sumLedgerUnits } from "../../support/sumLedgerUnits.ts";
+import { eventually } from "../../support/programs.ts";
+import type { SendingSetup } from "./sendingSetup.ts";
 
 // Serial, because a sender serves everything that waits in the database of the file.
 const test = testWithDatabase().serial;
 
-const firstOf = ([first]: readonly BilledOrganization[]): BilledOrganization => {
-  if (!first) {
-    throw new Error("There is no organization.");
-  }
-  return first;
-};
-
 test("usage is billed once if the worker is killed after some calls, and not before the lease is over", async (t) => {
   const setup = await setUpSending(t, 6);
-  const { organizations, deps, pass, reportOnce, sends } = setup;
+  const { organizations, billedUnits, deps, pass, reportOnce, sends } = setup;
   for (const [index, { register }] of organizations.entries()) {
     await register(index + 1);
   }
@@ -40,10 +37,7 @@ test("usage is billed once if the worker is killed after some calls, and not bef
   await reportOnce();
 
   t.is(sends(), 9);
-  t.deepEqual(
-    organizations.map(({ billed }) => billed()),
-    [1, 2, 3, 4, 5, 6],
-  );
+  t.deepEqual(billedUnits(), [1, 2, 3, 4, 5, 6]);
   t.deepEqual(await listWaitingStreams(deps.db), []);
 });
 
@@ -71,7 +65,7 @@ test("after a first attempt by a fast clock, an identifier is trusted no longer 
 
 test("two senders at the same time bill everything once", async (t) => {
   const setup = await setUpSending(t, 30);
-  const { organizations, deps, pass, sender, double } = setup;
+  const { organizations, billedUnits, deps, pass, sender, double } = setup;
   for (let second = 0; second < 3; second += 1) {
     await Promise.all(organizations.map(({ register }) => register(2)));
     pass(1);
@@ -82,7 +76,7 @@ test("two senders at the same time bill everything once", async (t) => {
   await setup.reportAll();
 
   t.deepEqual(
-    organizations.map(({ billed }) => billed()),
+    billedUnits(),
     organizations.map(() => 6),
   );
   t.is(double.control.overlaps(), 0);
@@ -92,8 +86,8 @@ test("two senders at the same time bill everything once", async (t) => {
 test("a stream whose usage the database rejects is reported, and delays none", async (t) => {
   const setup = await setUpSending(t, 3);
   const { owner } = t.context;
-  const { organizations, pass, reportOnce, reportAll, failures } = setup;
-  const poisoned = firstOf(organizations);
+  const { first: poisoned, organizations, billedUnits, pass } = setup;
+  const { reportOnce, reportAll, failures } = setup;
   await owner.query(sql.typeAlias("void")`
     ALTER TABLE meter_event
     ADD CONSTRAINT poison CHECK (account_id <> ${sql.literalValue(poisoned.stream.accountId)}::uuid) NOT VALID
@@ -103,10 +97,7 @@ test("a stream whose usage the database rejects is reported, and delays none", a
 
   await reportOnce();
 
-  t.deepEqual(
-    organizations.map(({ billed }) => billed()),
-    [0, 2, 2],
-  );
+  t.deepEqual(billedUnits(), [0, 2, 2]);
   t.deepEqual(
     failures.map(({ key }) => key),
     [ownerKey(poisoned.stream)],
@@ -118,8 +109,7 @@ test("a stream whose usage the database rejects is reported, and delays none", a
 
 test("an operator who works on a stream delays no other", async (t) => {
   const setup = await setUpSending(t, 3);
-  const { organizations, deps, pass, reportOnce } = setup;
-  const locked = firstOf(organizations);
+  const { first: locked, organizations, billedUnits, deps, pass, reportOnce } = setup;
   await Promise.all(organizations.map(({ register }) => register(2)));
   pass(5);
 
@@ -134,21 +124,16 @@ test("an operator who works on a stream delays no other", async (t) => {
   await reportOnce();
   isDone.resolve();
   await operator;
-  t.deepEqual(
-    organizations.map(({ billed }) => billed()),
-    [0, 2, 2],
-  );
+  t.deepEqual(billedUnits(), [0, 2, 2]);
 
   await reportOnce();
   t.is(locked.billed(), 2);
 });
 
 test("if Stripe rejects only one customer's calls as too many, only its stream waits", async (t) => {
-  const { organizations, pass, reportOnce, double, results } = await setUpSending(t, 4);
-  const [limited, ...others] = organizations;
-  if (!limited) {
-    throw new Error("There is no organization.");
-  }
+  const { first: limited, organizations, ...setup } = await setUpSending(t, 4);
+  const { billedUnits, pass, reportOnce, double, results } = setup;
+  const others = organizations.slice(1);
   double.control.addFault({ kind: "rate_limit", mentioning: limited.customerId, times: 5 });
   await Promise.all(organizations.map(({ register }) => register(2)));
   pass(5);
@@ -156,13 +141,101 @@ test("if Stripe rejects only one customer's calls as too many, only its stream w
     await reportOnce();
     pass(60);
   }
-  t.deepEqual(
-    organizations.map(({ billed }) => billed()),
-    [0, 2, 2, 2],
-  );
+  t.deepEqual(billedUnits(), [0, 2, 2, 2]);
   t.is(results.filter(({ key }) => others.some((o) => ownerKey(o.stream) === key)).length, 3);
 
   await reportOnce();
 
   t.is(limited.billed(), 2);
+});
+
+const delayOf = (setup: SendingSetup, index: number): number | null => {
+  const { results, organizations } = setup;
+  const stream = organizations[index]?.stream;
+  const last = results.findLast(({ key }) => stream && key === ownerKey(stream))?.result;
+  return last?.kind === "delayed" ? last.afterMs : null;
+};
+
+test("while Stripe fails, the sender attempts the event of each stream with growing delays, and afterwards sends all usage in its order", async (t) => {
+  const count = 23;
+  const setup = await setUpSending(t, count);
+  const { organizations, billedUnits, pass, reportOnce, reportAll, double, sends } = setup;
+  const { control } = double;
+  const registerAll = () => Promise.all(organizations.map(({ register }) => register(2)));
+  control.addFault({ kind: "server_error", times: 1_000_000 });
+  await registerAll();
+  pass(5);
+  for (let failure = 0; failure < 3; failure += 1) {
+    await reportOnce();
+    pass(10);
+  }
+  t.is(sends(), 3 * count);
+
+  // The delays double from eight seconds to a minute.
+  for (const longestMs of [8000, 16_000, 32_000, 60_000, 60_000]) {
+    const before = sends();
+    await reportOnce();
+    t.is(sends(), before + count);
+    for (const index of organizations.keys()) {
+      const delayMs = delayOf(setup, index);
+      t.is(delayMs, longestMs);
+    }
+    await reportOnce();
+    t.is(sends(), before + count);
+    await registerAll();
+    pass(60);
+  }
+
+  control.clearFaults();
+  await reportAll();
+  t.deepEqual(
+    billedUnits(),
+    organizations.map(() => 12),
+  );
+  for (const { customerId } of organizations) {
+    const seconds = control
+      .events()
+      .filter((event) => event.customerId === customerId)
+      .map(({ second }) => second);
+    t.is(seconds.length, 6);
+    t.deepEqual(
+      seconds,
+      seconds.toSorted((left, right) => left - right),
+    );
+  }
+  t.is(control.overlaps(), 0);
+});
+
+/** Registers test usage, which the ledger bills, of the first organization. Returns the number of units that are billed. */
+const registerForLedger = async ({ deps, organizations }: SendingSetup) => {
+  const accountId = organizations[0]?.stream.accountId ?? "";
+  const writer = createRegistrationWriter(deps);
+  await writer.register(registrationOf(accountId, { mode: "test", count: 3 }));
+  return () => sumLedgerUnits(deps.db, { accountId, mode: "test", kind: "tree" });
+};
+
+test("calls to Stripe that take long do not delay the usage of the ledger", async (t) => {
+  const setup = await setUpSending(t, 5);
+  const { organizations, billedUnits, pass, double, sender } = setup;
+  const { control } = double;
+  control.addFault({ kind: "hold", times: 4 });
+  await Promise.all(organizations.map(({ register }) => register(2)));
+  pass(5);
+  const own = sender({ maximumRunning: 4 });
+  await own.scan();
+  await eventually(() => control.held() === 4);
+
+  const billedByLedger = await registerForLedger(setup);
+  pass(5);
+  await own.scan();
+
+  await eventually(async () => (await billedByLedger()) === 3);
+  t.is(control.held(), 4);
+  t.is(organizations.filter(({ billed }) => billed() > 0).length, 0);
+  control.release();
+  await runSender(own);
+  t.deepEqual(
+    billedUnits(),
+    organizations.map(() => 2),
+  );
 });

@@ -1,13 +1,14 @@
+import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { createImpactClient } from "../../../clients/typescript/src/index.ts";
 import { sql } from "../../../db/sql.ts";
 import { idIn, registrationsIn } from "../../api/contract.ts";
 import { rawRequest } from "../../api/http/rawRequest.ts";
-import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";
-import type { Api, ApiResponse } from "../../api/startStandaloneApi.ts";
+import { startApiOf } from "../../api/startStandaloneApi.ts";
+import type { ApiResponse } from "../../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestOrganization } from "../../support/factories.ts";
+import type { DatabaseContext } from "../../support/database.ts";
 import { lockTable } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
 
@@ -40,42 +41,55 @@ const nextOf = ({ headers }: ApiResponse): string | null => {
   return url.slice(BASE.length);
 };
 
-/** Follows the links from a page to the last one. */
-const readPages = async ({ call }: Api, key: string, first: string) => {
-  const pages: ApiResponse[] = [];
-  const followed = new Set<string>();
-  let path: string | null = first;
-  while (path !== null) {
-    if (followed.has(path)) {
-      throw new Error(`A link leads back to ${path}.`);
-    }
-    followed.add(path);
-    const page: ApiResponse = await call("GET", path, { key });
-    pages.push(page);
-    path = nextOf(page);
-  }
-  return pages;
+/** Serves an organization with trees. */
+const openPages = async (
+  t: ExecutionContext<DatabaseContext>,
+  rows: number,
+  options: { readonly pageSearchMs?: number } = {},
+) => {
+  const api = await startApiOf(t, { publicBaseUrl: BASE, ...options });
+  await fill(t.context.db, api.id, rows);
+  return {
+    ...api,
+    /** Follows the links from a page to the last one. */
+    readPages: async (first: string) => {
+      const pages: ApiResponse[] = [];
+      const followed = new Set<string>();
+      let path: string | null = first;
+      while (path !== null) {
+        if (followed.has(path)) {
+          throw new Error(`A link leads back to ${path}.`);
+        }
+        followed.add(path);
+        const page: ApiResponse = await api.get(path);
+        pages.push(page);
+        path = nextOf(page);
+      }
+      return pages;
+    },
+  };
 };
 
 const idsOf = ({ body }: ApiResponse): readonly string[] =>
   registrationsIn(body, "tree").map(({ id }) => id);
 
+const lengthsOf = (pages: readonly ApiResponse[]): readonly number[] =>
+  pages.map((page) => idsOf(page).length);
+
 const usageOf = ({ body }: ApiResponse) =>
   z.array(z.looseObject({ registration_id: z.string() })).parse(body["usage"]);
 
 test("a link to the next page has the request's parameters as the client has encoded them", async (t) => {
-  const { db } = t.context;
-  const api = await startStandaloneApi(t, { db, publicBaseUrl: BASE });
-  const { apiKeyProd: key } = await createTestOrganization(db);
+  const { key, post, url } = await openPages(t, 0);
   const attribution = "(a) >\u{6a39}<";
   for (const count of [1, 2]) {
-    await api.call("POST", "/plant/trees", { key, body: { count, attribution } });
+    await post("/plant/trees", { count, attribution });
   }
   const encoded = encodeURIComponent(attribution);
 
   const raw = encoded.replace("%3E", ">").replace("%3C", "<");
   const response = await rawRequest(
-    api.url,
+    url,
     `GET /plant/trees?first=1&attribution_key=${raw} HTTP/1.1\r\nHost: a\r\nAuthorization: ${key}\r\nConnection: close\r\n\r\n`,
   );
   const [, id = ""] = /"id":"(?<id>[^"]+)"/u.exec(response) ?? [];
@@ -84,83 +98,61 @@ test("a link to the next page has the request's parameters as the client has enc
 });
 
 test("pages have every registration once, in the list's order, and the last has no link", async (t) => {
-  const { db } = t.context;
-  const api = await startStandaloneApi(t, { db, publicBaseUrl: BASE });
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
-  await fill(db, id, 250);
-  const whole = await api.call("GET", "/plant/trees", { key });
+  const { get, readPages } = await openPages(t, 250);
+  const whole = await get("/plant/trees");
   t.false(whole.headers.has("link"));
 
-  const pages = await readPages(api, key, "/plant/trees?first=100");
+  const pages = await readPages("/plant/trees?first=100");
 
-  t.deepEqual(
-    pages.map((page) => idsOf(page).length),
-    [100, 100, 50],
-  );
+  t.deepEqual(lengthsOf(pages), [100, 100, 50]);
   t.deepEqual(pages.flatMap(idsOf), idsOf(whole));
   const [{ tree_details: _, ...totals } = {}] = pages.map(({ body }) => body);
   const { tree_details: __, ...wholeTotals } = whole.body;
   t.deepEqual(totals, wholeTotals);
 
-  const exact = await api.call("GET", "/plant/trees?first=250", { key });
+  const exact = await get("/plant/trees?first=250");
   t.deepEqual(exact.body, whole.body);
   t.false(exact.headers.has("link"), "nothing follows");
 });
 
 test("the link keeps the filters, and a page of a metadata filter is full although few match", async (t) => {
-  const { db } = t.context;
-  const api = await startStandaloneApi(t, { db, publicBaseUrl: BASE });
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
-  await fill(db, id, 6000);
+  const { get, readPages } = await openPages(t, 6000);
   const metadata = encodeURIComponent('{"campaign":"rare"}');
   const filter = `metadata=${metadata}&created_at=2026-03-01&end_at=2026-03-01`;
-  const whole = await api.call("GET", `/plant/trees?${filter}`, { key });
+  const whole = await get(`/plant/trees?${filter}`);
 
-  const pages = await readPages(api, key, `/plant/trees?first=25&${filter}&_=1&_=2`);
+  const pages = await readPages(`/plant/trees?first=25&${filter}&_=1&_=2`);
 
-  t.deepEqual(
-    pages.map((page) => idsOf(page).length),
-    [25, 25, 10],
-  );
+  t.deepEqual(lengthsOf(pages), [25, 25, 10]);
   t.deepEqual(pages.flatMap(idsOf), idsOf(whole));
 });
 
 test("a page ends after a long search, with a link to where it ended, and the client's loop goes on", async (t) => {
-  const { db } = t.context;
   // Every search is too long after its first step, of 500 registrations.
-  const api = await startStandaloneApi(t, {
-    db,
-    pageSearchMs: 0,
-    publicBaseUrl: BASE,
-  });
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
-  await fill(db, id, 1200);
+  const { key, get, readPages, url } = await openPages(t, 1200, { pageSearchMs: 0 });
   const rare = `metadata=${encodeURIComponent('{"campaign":"rare"}')}`;
-  const whole = await api.call("GET", `/plant/trees?${rare}`, { key });
+  const whole = await get(`/plant/trees?${rare}`);
   t.is(idsOf(whole).length, 12);
 
-  const pages = await readPages(api, key, `/plant/trees?first=1000&${rare}`);
-  t.deepEqual(
-    pages.map((page) => idsOf(page).length),
-    [5, 5, 2],
-  );
+  const pages = await readPages(`/plant/trees?first=1000&${rare}`);
+  t.deepEqual(lengthsOf(pages), [5, 5, 2]);
   t.deepEqual(pages.flatMap(idsOf), idsOf(whole));
   const none = `metadata=${encodeURIComponent('{"campaign":"none"}')}`;
-  const empty = await readPages(api, key, `/plant/trees?first=1000&${none}`);
+  const empty = await readPages(`/plant/trees?first=1000&${none}`);
   t.deepEqual(empty.map(idsOf), [[], [], []]);
 
   for (const [accept, head] of [
     ["text/csv", /^id,[^\n]*\r\n$/u],
     ["application/x-ndjson", /^$/u],
   ] as const) {
-    const file = await fetch(`${api.url}/plant/trees?first=1000&${none}`, {
+    const file = await fetch(`${url}/plant/trees?first=1000&${none}`, {
       headers: { Authorization: key, accept },
     });
     t.regex(await file.text(), head);
     t.regex(file.headers.get("link") ?? "", /&after=[-0-9a-f]{36}>; rel="next"$/u);
   }
 
-  const impact = createImpactClient({ baseUrl: api.url, apiKey: key });
+  const impact = createImpactClient({ baseUrl: url, apiKey: key });
   const read: string[] = [];
   for await (const tree of impact.listTrees({ metadata: '{"campaign":"rare"}' })) {
     read.push(tree.id);
@@ -175,8 +167,7 @@ test("a page ends after a long search, with a link to where it ended, and the cl
 
 test("a page is cut before its records are too large to hold, and none is lost", async (t) => {
   const { db } = t.context;
-  const api = await startStandaloneApi(t, { db, publicBaseUrl: BASE });
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const { id, readPages } = await openPages(t, 0);
   const metadata = JSON.stringify({ a: "x".repeat(64_000) });
   await db.query(sql.typeAlias("void")`
     INSERT INTO registration (id, account_id, mode, kind, count, created_at, metadata)
@@ -184,34 +175,28 @@ test("a page is cut before its records are too large to hold, and none is lost",
     FROM generate_series(1, 30) AS n
   `);
 
-  const pages = await readPages(api, key, "/plant/trees?first=1000");
+  const pages = await readPages("/plant/trees?first=1000");
 
-  t.deepEqual(
-    pages.map((page) => idsOf(page).length),
-    [12, 12, 6],
-  );
+  t.deepEqual(lengthsOf(pages), [12, 12, 6]);
   t.is(new Set(pages.flatMap(idsOf)).size, 30);
 });
 
 test("after without first returns all that follows, and a new registration moves no page", async (t) => {
-  const { db } = t.context;
-  const api = await startStandaloneApi(t, { db, publicBaseUrl: BASE });
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
-  await fill(db, id, 20);
-  const first = await api.call("GET", "/plant/trees?first=5", { key });
-  const before = idsOf(await api.call("GET", "/plant/trees", { key }));
-  await api.call("POST", "/plant/trees", { key, body: { count: 1 } });
+  const { get, post } = await openPages(t, 20);
+  const first = await get("/plant/trees?first=5");
+  const before = idsOf(await get("/plant/trees"));
+  await post("/plant/trees", { count: 1 });
 
-  const rest = await api.call("GET", `/plant/trees?after=${idsOf(first).at(-1)}`, { key });
+  const rest = await get(`/plant/trees?after=${idsOf(first).at(-1)}`);
 
   t.deepEqual([...idsOf(first), ...idsOf(rest)], before);
   t.false(rest.headers.has("link"));
 });
 
 test("an id of another list, account or system is no place to start", async (t) => {
-  const { call, key, apiKeyTest } = await startApiOf(t);
-  const bottle = await call("POST", "/rescue/plastic_bottles", { key, body: { count: 1 } });
-  const tree = await call("POST", "/plant/trees", { key, body: { count: 1 } });
+  const { call, key, apiKeyTest, post } = await startApiOf(t);
+  const bottle = await post("/rescue/plastic_bottles", { count: 1 });
+  const tree = await post("/plant/trees", { count: 1 });
 
   for (const [reader, id] of [
     [key, idIn(bottle.body, "bottle")],
@@ -233,31 +218,29 @@ test("an id of another list, account or system is no place to start", async (t) 
 
 test("first is an integer of at least 1, and more than 1,000 is 1,000", async (t) => {
   const { db } = t.context;
-  const { call, id, key } = await startApiOf(t);
+  const { id, get } = await startApiOf(t);
   await fill(db, id, 1001);
 
   for (const limit of ["0", "-1", "1.5", "ten", "1e3"]) {
-    const { status, body } = await call("GET", `/plant/trees?first=${limit}`, { key });
+    const { status, body } = await get(`/plant/trees?first=${limit}`);
     t.is(status, 400);
     t.deepEqual(body, { error: "first: must be an integer of at least 1" });
   }
-  t.is(idsOf(await call("GET", "/plant/trees?first=5000", { key })).length, 1000);
-  t.is(idsOf(await call("GET", "/plant/trees?first=", { key })).length, 1001);
+  t.is(idsOf(await get("/plant/trees?first=5000")).length, 1000);
+  t.is(idsOf(await get("/plant/trees?first=")).length, 1001);
 });
 
 test("the billing statuses of trees and bottles have pages across both", async (t) => {
-  const { db } = t.context;
-  const api = await startStandaloneApi(t, { db, publicBaseUrl: BASE });
-  const { apiKeyProd: key } = await createTestOrganization(db);
+  const { get, post, readPages } = await openPages(t, 0);
   for (const path of ["/plant/trees", "/rescue/plastic_bottles"]) {
     for (const count of [1, 2, 3]) {
-      await api.call("POST", path, { key, body: { count } });
+      await post(path, { count });
     }
   }
-  const whole = usageOf(await api.call("GET", "/usage", { key }));
+  const whole = usageOf(await get("/usage"));
   t.is(whole.length, 6);
 
-  const pages = await readPages(api, key, "/usage?limit=2");
+  const pages = await readPages("/usage?limit=2");
 
   t.deepEqual(
     pages.map((page) => usageOf(page).length),
@@ -265,34 +248,27 @@ test("the billing statuses of trees and bottles have pages across both", async (
   );
   t.deepEqual(pages.flatMap(usageOf), whole);
   const [, second] = whole;
-  const bottles = await api.call(
-    "GET",
-    `/usage?kind=bottle&starting_after=${second?.registration_id}`,
-    {
-      key,
-    },
-  );
+  const bottles = await get(`/usage?kind=bottle&starting_after=${second?.registration_id}`);
   t.is(bottles.status, 400, "it is a tree");
 });
 
 test("pages of billing statuses end where a tree and a bottle were imported with the same id", async (t) => {
   const { db } = t.context;
-  const api = await startStandaloneApi(t, { db, publicBaseUrl: BASE });
-  const { id: accountId, apiKeyProd: key } = await createTestOrganization(db);
+  const { id: accountId, key, get, readPages, url } = await openPages(t, 0);
   await db.query(sql.typeAlias("void")`
     INSERT INTO registration (id, account_id, mode, kind, count, created_at, imported_id)
     SELECT gen_random_uuid(), ${accountId}, 'live', kind, 1, now() - number * interval '1 day', 'old-' || number
     FROM generate_series(1, 3) AS number
     CROSS JOIN (VALUES ('tree'), ('bottle')) AS kinds (kind)
   `);
-  const whole = usageOf(await api.call("GET", "/usage", { key }));
+  const whole = usageOf(await get("/usage"));
   t.is(whole.length, 6);
 
   for (const query of ["limit=1", "limit=2", "limit=4"]) {
-    const pages = await readPages(api, key, `/usage?${query}`);
+    const pages = await readPages(`/usage?${query}`);
     t.deepEqual(pages.flatMap(usageOf), whole, query);
   }
-  const impact = createImpactClient({ baseUrl: api.url, apiKey: key });
+  const impact = createImpactClient({ baseUrl: url, apiKey: key });
   const read: unknown[] = [];
   for await (const usage of impact.listUsage({ limit: 1 })) {
     read.push(usage);
@@ -305,11 +281,11 @@ test("pages of billing statuses end where a tree and a bottle were imported with
 
 test.serial("an error after the rows of a page has no link", async (t) => {
   const { db, databaseUrl } = t.context;
-  const { call, id, key } = await startApiOf(t, { publicBaseUrl: BASE });
+  const { id, get } = await startApiOf(t, { publicBaseUrl: BASE });
   await fill(db, id, 2);
   const lock = await lockTable(t, databaseUrl, "impact_total");
 
-  const page = call("GET", "/plant/trees?first=1", { key });
+  const page = get("/plant/trees?first=1");
   // The totals are read after the rows.
   await eventually(async () => (await lock.cancelWaiting()) === 1);
 

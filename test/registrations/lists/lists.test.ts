@@ -1,5 +1,3 @@
-import { request } from "node:http";
-import type { IncomingMessage } from "node:http";
 import { finished } from "node:stream/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
@@ -14,7 +12,7 @@ import { eventually } from "../../support/programs.ts";
 import { eachKind, KIND_NAMES, registrationsIn } from "../../api/contract.ts";
 import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";
 import type { Api } from "../../api/startStandaloneApi.ts";
-import { watchPages } from "./watchPages.ts";
+import { fillTrees, openList, watchPages } from "./listSetup.ts";
 
 const test = testWithDatabase();
 const forBothKinds = eachKind(test);
@@ -71,8 +69,8 @@ test("a metadata filter finds registrations on any page, and reads no more for m
   const { db } = t.context;
   let pages = 0;
   const reads = watchPages(db, { before: () => (pages += 1) });
-  const { url, call, id, key } = await startApiOf(t, { reads });
-  await fill(db, id, 9000);
+  const { url, id, key, get } = await startApiOf(t, { reads });
+  await fillTrees(db, id, 9000);
   const pairs = Object.fromEntries(
     Array.from({ length: 20 }, (_, index) => [`key ${index}`, index]),
   );
@@ -86,7 +84,7 @@ test("a metadata filter finds registrations on any page, and reads no more for m
   const find = async (metadata: unknown) => {
     pages = 0;
     const filter = encodeURIComponent(JSON.stringify(metadata));
-    return call("GET", `/plant/trees?metadata=${filter}`, { key });
+    return get(`/plant/trees?metadata=${filter}`);
   };
 
   t.is(registrationsIn((await find({ more: true })).body, "tree").length, 1);
@@ -107,45 +105,20 @@ test("a metadata filter finds registrations on any page, and reads no more for m
 });
 
 test("an id is found in upper case as well", async (t) => {
-  const { call, key } = await startApiOf(t);
-  const { body } = await call("POST", "/plant/trees", { key, body: { count: 1 } });
+  const { get, post } = await startApiOf(t);
+  const { body } = await post("/plant/trees", { count: 1 });
   const id = registrationsIn(body, "tree")[0]?.id ?? "";
 
-  const found = await call("GET", `/plant/trees?id=${id.toUpperCase()}`, { key });
+  const found = await get(`/plant/trees?id=${id.toUpperCase()}`);
 
   t.deepEqual(found.body, body);
 });
-
-const fill = async (
-  db: DatabasePool,
-  accountId: string,
-  rows: number,
-  metadata: Readonly<Record<string, string>> = { a: "b" },
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO registration (id, account_id, mode, kind, count, created_at, metadata)
-    SELECT gen_random_uuid(), ${accountId}, 'live', 'tree', 1, now() - n / 3 * interval '1 second', ${JSON.stringify(metadata)}
-    FROM generate_series(1, ${rows}) AS n
-  `);
-};
-
-/**
- * Requests the list on a new connection and resolves as soon as the head of the response arrives. A connection that has
- * carried a whole list has a receive window that the next list may fit into, even for a client that reads nothing.
- */
-const openList = (url: string, key: string): Promise<IncomingMessage> =>
-  new Promise((resolve, reject) => {
-    request(`${url}/plant/trees`, { agent: false, headers: { Authorization: key } })
-      .on("response", resolve)
-      .on("error", reject)
-      .end();
-  });
 
 test("a client that stops reading stops the queries, and one that disconnects ends them", async (t) => {
   const { db } = t.context;
   const { id, apiKeyProd: key } = await createTestOrganization(db);
   // Many times what the buffers of the connection hold.
-  await fill(db, id, 20_000, { note: "x".repeat(2000) });
+  await fillTrees(db, id, 20_000, { note: "x".repeat(2000) });
   let pages = 0;
   const reads = watchPages(db, { before: () => (pages += 1) });
   const { url, logged } = await startStandaloneApi(t, { db, reads });
@@ -157,7 +130,6 @@ test("a client that stops reading stops the queries, and one that disconnects en
 
   pages = 0;
   const response = await openList(url, key);
-  response.pause();
   // Without back-pressure the whole list would be read within this time.
   await delay(2 * wholeMs + 500);
   t.true(pages >= 1 && pages < wholePages, `${pages} of ${wholePages} pages were read`);
@@ -186,7 +158,7 @@ const failSecond = (page: number): void => {
 test("an error in the middle of a list breaks the connection instead of ending the document", async (t) => {
   const { db } = t.context;
   const { id, apiKeyProd: key } = await createTestOrganization(db);
-  await fill(db, id, 10_000);
+  await fillTrees(db, id, 10_000);
   const { url, logged } = await startStandaloneApi(t, {
     db,
     reads: watchPages(db, { before: failSecond }),
@@ -238,7 +210,7 @@ test.serial("a list that takes too long is a 503 that says what to do", async (t
 test.serial("lists work again after the database ends idle or active connections", async (t) => {
   const { db, databaseUrl, owner } = t.context;
   const { id, apiKeyProd: key } = await createTestOrganization(db);
-  await fill(db, id, 5);
+  await fillTrees(db, id, 5);
   const api = await startStandaloneApi(t, t.context);
   await fiveListed(t, api, key);
 

@@ -162,17 +162,14 @@ const METADATA = [
 
 test("a whole list, a page and NDJSON write a registration as its POST did", async (t) => {
   const { db } = t.context;
-  const { url, call, key, id } = await startApiOf(t);
+  const { url, key, id, post } = await startApiOf(t);
   const created: unknown[] = [];
   for (const [index, text] of TEXTS.entries()) {
-    const { body, status } = await call("POST", "/plant/trees", {
-      key,
-      body: {
-        count: index === 0 ? 9_007_199_254_740 : 1,
-        attribution: text,
-        idempotency_key: text,
-        metadata: METADATA[index % METADATA.length],
-      },
+    const { body, status } = await post("/plant/trees", {
+      count: index === 0 ? 9_007_199_254_740 : 1,
+      attribution: text,
+      idempotency_key: text,
+      metadata: METADATA[index % METADATA.length],
     });
     t.is(status, 200);
     created.push(...registrationsIn(body, "tree"));

@@ -1,39 +1,21 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { request } from "node:http";
-import type { ClientRequest, IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { Gate } from "../../../runtime/gate.ts";
-import { maximumJsonBytes } from "../../../modules/registrations/presentRegistration.rules.ts";
-import { sql } from "../../../db/sql.ts";
-import type { Metadata } from "../../../modules/records/fields.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
-import { watchPages } from "./watchPages.ts";
+import { fillTrees, openList, watchPages } from "./listSetup.ts";
 
 const test = testWithDatabase();
 
 const MIB = 1024 * 1024;
 const LONG_METADATA = { a: "x".repeat(64_000) };
-
-const fill = async (
-  db: DatabasePool,
-  accountId: string,
-  rows: number,
-  metadata: Metadata,
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO registration (id, account_id, mode, kind, count, created_at, metadata, json_bytes)
-    SELECT
-      gen_random_uuid(), ${accountId}, 'live', 'tree', 1, now() - n * interval '1 second', ${JSON.stringify(metadata)}::jsonb,
-      ${maximumJsonBytes({ idempotencyKey: null, attribution: "", metadata })}
-    FROM generate_series(1, ${rows}) AS n
-  `);
-};
 
 /** Counts the bytes of the pages that are read. */
 const countPages = (db: DatabasePool) => {
@@ -50,19 +32,6 @@ const requestStarts = z.object({
 const sum = (numbers: readonly number[]): number =>
   numbers.reduce((total, number) => total + number, 0);
 
-/** Requests a list and reads none of it; resolves when the response starts, with its status. */
-const openList = (url: string, key: string): Promise<readonly [number, ClientRequest]> =>
-  new Promise((resolve, reject) => {
-    const call = request(url, { agent: false, headers: { Authorization: key } });
-    call.on("response", (response: IncomingMessage) => {
-      response.pause();
-      response.on("error", () => undefined);
-      resolve([response.statusCode ?? 0, call]);
-    });
-    call.on("error", reject);
-    call.end();
-  });
-
 test("fifty clients that stop reading long lists hold less than 48 MiB", async (t) => {
   const { db } = t.context;
   const { reads, pageBytes } = countPages(db);
@@ -76,14 +45,12 @@ test("fifty clients that stop reading long lists hold less than 48 MiB", async (
   };
   subscribe("http.server.request.start", onRequest);
   t.teardown(() => unsubscribe("http.server.request.start", onRequest));
-  const calls: ClientRequest[] = [];
+  const stalled: IncomingMessage[] = [];
   for (let account = 0; account < 10; account += 1) {
     const { id, apiKeyProd: key } = await createTestOrganization(db);
-    await fill(db, id, 700, LONG_METADATA);
+    await fillTrees(db, id, 700, LONG_METADATA);
     for (let list = 0; list < 5; list += 1) {
-      const [status, call] = await openList(`${url}/plant/trees`, key);
-      t.is(status, 200);
-      calls.push(call);
+      stalled.push(await openList(url, key));
     }
   }
   const heldBytes = (): number =>
@@ -102,16 +69,15 @@ test("fifty clients that stop reading long lists hold less than 48 MiB", async (
   t.true(sum(pageBytes) < 50 * 40 * MIB, "no list was read to its end");
   t.true(heldBytes() < 48 * MIB, `${heldBytes()} bytes are held`);
 
-  for (const call of calls) {
-    call.destroy();
-  }
+  t.true(stalled.every(({ statusCode }) => statusCode === 200));
+  stalled.forEach((response) => response.destroy());
   await eventually(() => logged().filter((line) => line["aborted"] === true).length === 50);
 });
 
 test("a client that stops reading is disconnected, and its place is free again", async (t) => {
   const { db } = t.context;
   const { id, apiKeyProd: key } = await createTestOrganization(db);
-  await fill(db, id, 700, LONG_METADATA);
+  await fillTrees(db, id, 700, LONG_METADATA);
   const listGate = new Gate({ places: 10 });
   const { url, call, logged } = await startStandaloneApi(t, {
     db,
@@ -119,8 +85,8 @@ test("a client that stops reading is disconnected, and its place is free again",
     writeTimeoutMs: 3000,
   });
 
-  const [status, stalled] = await openList(`${url}/plant/trees`, key);
-  t.is(status, 200);
+  const stalled = await openList(url, key);
+  t.is(stalled.statusCode, 200);
 
   await eventually(() => listGate.runningCount() === 0);
   t.like(
@@ -140,7 +106,7 @@ for (const [accept, page] of [
   test(`a search of ${accept} ends when its client disconnects, although it has found nothing`, async (t) => {
     const { db } = t.context;
     const { id, apiKeyProd: key } = await createTestOrganization(db);
-    await fill(db, id, 2000, {});
+    await fillTrees(db, id, 2000);
     const listGate = new Gate({ places: 10 });
     let steps = 0;
     const client = new AbortController();
@@ -179,17 +145,11 @@ test("more lists than there are places wait for their turn, and other requests d
   const listGate = new Gate({ places: 4 });
   const { url, call } = await startStandaloneApi(t, { db, listGate });
   const { id, apiKeyProd: key } = await createTestOrganization(db);
-  await fill(db, id, 700, LONG_METADATA);
+  await fillTrees(db, id, 700, LONG_METADATA);
   const other = await createTestOrganization(db);
-  await fill(db, other.id, 700, LONG_METADATA);
-  const stalled = [
-    await openList(`${url}/plant/trees`, key),
-    await openList(`${url}/plant/trees`, key),
-  ];
-  t.deepEqual(
-    stalled.map(([status]) => status),
-    [200, 200],
-  );
+  await fillTrees(db, other.id, 700, LONG_METADATA);
+  t.is((await openList(url, key)).statusCode, 200);
+  t.is((await openList(url, key)).statusCode, 200);
 
   const waiting = Array.from({ length: 300 }, () =>
     call("GET", "/plant/trees?created_at=2100-01-01", { key }),

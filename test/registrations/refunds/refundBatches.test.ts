@@ -1,6 +1,6 @@
 import { systemClock } from "../../../runtime/clock.ts";
 import { batchIn, rejectionIn } from "../../api/batches.ts";
-import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../../api/contract.ts";
+import { eachKind, idIn, KIND_NAMES, registrationsIn, statusesOf } from "../../api/contract.ts";
 import type { Call } from "../../api/startStandaloneApi.ts";
 import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";
 import { readEvents } from "../../events/readEvents.ts";
@@ -29,23 +29,20 @@ forBothKinds(
   "each refund of a batch has the response that its single request would have had",
   async (t, kind) => {
     const { path, refundPath, total, refunded } = KIND_NAMES[kind];
-    const { call, key, id: accountId } = await startApiOf(t);
+    const { id: accountId, post } = await startApiOf(t);
     const register = async (count: number) =>
-      (await call("POST", path, { key, body: { count, metadata: { count } } })).body;
+      (await post(path, { count, metadata: { count } })).body;
     const [first, second] = [await register(10), await register(5)];
     const [id, otherId] = [idIn(first, kind), idIn(second, kind)];
 
-    const response = await call("POST", `${refundPath}/batch`, {
-      key,
-      body: {
-        items: [
-          { id, count: 4, idempotency_key: "return-1" },
-          { id: otherId, reason: "cancelled" },
-          { id: id.toUpperCase(), count: 1 },
-          { id, count: 9, idempotency_key: "return-1" },
-          { id },
-        ],
-      },
+    const response = await post(`${refundPath}/batch`, {
+      items: [
+        { id, count: 4, idempotency_key: "return-1" },
+        { id: otherId, reason: "cancelled" },
+        { id: id.toUpperCase(), count: 1 },
+        { id, count: 9, idempotency_key: "return-1" },
+        { id },
+      ],
     });
 
     t.is(response.status, 200);
@@ -90,10 +87,10 @@ forBothKinds(
 );
 
 test("a batch with refunds that are rejected refunds nothing and names them by their index", async (t) => {
-  const { call, key, id: accountId } = await startApiOf(t);
+  const { call, key, id: accountId, post } = await startApiOf(t);
   const [id = "", otherId = ""] = await plant(call, key, [5, 5]);
   const taken = { id: otherId, count: 1, idempotency_key: "taken" };
-  await call("POST", "/refund/trees", { key, body: taken });
+  await post("/refund/trees", taken);
   const items = [
     { id, count: 3 },
     { id: crypto.randomUUID() },
@@ -102,7 +99,7 @@ test("a batch with refunds that are rejected refunds nothing and names them by t
     { id, count: 2 },
   ];
 
-  const whole = await call("POST", BATCH, { key, body: { items } });
+  const whole = await post(BATCH, { items });
   t.is(whole.status, 400);
   t.deepEqual(rejectionIn(whole).errors, [
     { index: 1, status: 404, error: "failed to find tree registration" },
@@ -115,24 +112,21 @@ test("a batch with refunds that are rejected refunds nothing and names them by t
   ]);
   t.like(await readAccountSums(t.context.db, accountId), { refunded: 1n, total: 9n, usage: 9n });
 
-  const parts = batchIn(await call("POST", `${BATCH}?atomic=false`, { key, body: { items } }));
-  t.deepEqual(
-    parts.results.map(({ status }) => status),
-    [200, 404, 400, 400, 200],
-  );
+  const parts = batchIn(await post(`${BATCH}?atomic=false`, { items }));
+  t.deepEqual(statusesOf(parts.results), [200, 404, 400, 400, 200]);
   t.like(await readAccountSums(t.context.db, accountId), { refunded: 6n, total: 4n, usage: 4n });
 });
 
 test("a thousand refunds are sent again without refunding more, and their events are in order", async (t) => {
   const { db } = t.context;
-  const { call, key, id: accountId } = await startApiOf(t);
+  const { call, key, id: accountId, post } = await startApiOf(t);
   const ids = await plant(
     call,
     key,
     Array.from({ length: 1000 }, () => 3),
   );
   const items = ids.map((id, index) => ({ id, count: 2, idempotency_key: `return-${index}` }));
-  const send = async () => batchIn(await call("POST", BATCH, { key, body: { items } }));
+  const send = async () => batchIn(await post(BATCH, { items }));
 
   const first = await send();
   const again = await send();
@@ -178,7 +172,7 @@ test("equal batches, single refunds and registrations at the same time refund ea
     ),
   );
 
-  t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
+  t.deepEqual([...new Set(statusesOf(responses))], [200]);
   const refunded = 50 + 20;
   t.like(await readAccountSums(db, accountId), {
     refunded: BigInt(refunded),

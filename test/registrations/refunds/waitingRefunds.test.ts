@@ -1,5 +1,5 @@
 import { sql } from "../../../db/sql.ts";
-import { idIn } from "../../api/contract.ts";
+import { idIn, statusesOf } from "../../api/contract.ts";
 import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";
 import { testWithDatabase, openTestPool } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
@@ -43,10 +43,7 @@ for (const { kind, path, bodyOf } of REFUNDS) {
       const refund = call("POST", path, { key, body: bodyOf(id) });
       await eventually(async () => (await lock.countWaiting()) > 0);
       const responses = await Promise.all([register(key), register(otherKey)]);
-      t.deepEqual(
-        responses.map(({ status }) => status),
-        [200, 200],
-      );
+      t.deepEqual(statusesOf(responses), [200, 200]);
 
       await lock.release();
       t.is((await refund).status, 200);
@@ -57,8 +54,8 @@ for (const { kind, path, bodyOf } of REFUNDS) {
 
 test("a refund that waits for the totals subtracts from what they have become", async (t) => {
   const { db } = t.context;
-  const { call, id: accountId, key } = await startApiOf(t);
-  const { body } = await call("POST", "/plant/trees", { key, body: { count: 5 } });
+  const { id: accountId, get, post } = await startApiOf(t);
+  const { body } = await post("/plant/trees", { count: 5 });
 
   const [refund] = await runBehindLocks<[{ readonly body: unknown }]>(
     db,
@@ -66,17 +63,17 @@ test("a refund that waits for the totals subtracts from what they have become", 
       transaction.query(sql.typeAlias("void")`
         UPDATE impact_total SET total = total + 100 WHERE account_id = ${accountId}
       `),
-    () => call("POST", "/refund/trees", { key, body: { id: idIn(body, "tree"), count: 2 } }),
+    () => post("/refund/trees", { id: idIn(body, "tree"), count: 2 }),
   );
 
   t.like(refund.body, { total_planted_trees: 103 });
-  t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 103);
+  t.is((await get("/plant/trees")).body["total_planted_trees"], 103);
 });
 
 test("refunds of one account wait for each other without a connection, and other accounts do not wait", async (t) => {
   const { databaseUrl } = t.context;
   const db = await openTestPool(t, databaseUrl, 4);
-  const { call, key } = await startApiOf(t, { db });
+  const { call, key, get } = await startApiOf(t, { db });
   const { apiKeyProd: otherKey } = await createTestOrganization(db);
   const register = async (owner: string): Promise<string> =>
     idIn((await call("POST", "/plant/trees", { key: owner, body: { count: 100 } })).body, "tree");
@@ -98,8 +95,8 @@ test("refunds of one account wait for each other without a connection, and other
   });
   await release();
   const responses = await Promise.all(waiting);
-  t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
-  t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 70);
+  t.deepEqual([...new Set(statusesOf(responses))], [200]);
+  t.is((await get("/plant/trees")).body["total_planted_trees"], 70);
 });
 
 test("a refund that waits for Stripe delays neither replays nor refunds of test mode", async (t) => {
@@ -139,10 +136,7 @@ test("refunds at the same time share a call to Stripe, and one after a failed ca
   control.addFault({ kind: "drop", method: "GET", path });
 
   const results = await Promise.allSettled([readWindow(owner), readWindow(owner)]);
-  t.deepEqual(
-    results.map(({ status }) => status),
-    ["rejected", "rejected"],
-  );
+  t.deepEqual(statusesOf(results), ["rejected", "rejected"]);
   const another = await readWindow(owner);
   t.is(another.cycle?.start.toISOString(), "2026-05-15T12:00:00.000Z");
   t.is(control.calls().filter((each) => each.path === path).length, 2);
