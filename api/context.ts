@@ -14,7 +14,6 @@ import {
   openReads,
   openSearches,
 } from "../db/openDatabase.ts";
-import { createListGate } from "./http/requestTurns.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
 import type { RunningServer } from "../runtime/server/startServer.ts";
 import { watchHealth } from "../runtime/server/watchHealth.ts";
@@ -41,6 +40,7 @@ import type { StoreContext } from "../modules/stores/createStoreWriter.ts";
 import { createStoreWriter } from "../modules/stores/createStoreWriter.ts";
 import type { WebhookContext } from "../modules/events/context.ts";
 import { createCharityValidator } from "./endpoints/createCharityValidator.ts";
+import { createListGate } from "./http/listEndpoints.ts";
 import type { Streaming } from "./http/listEndpoints.ts";
 import { PAGE_SEARCH_MS } from "./http/listPages.ts";
 import { WRITE_TIMEOUT_MS } from "./http/streamText.ts";

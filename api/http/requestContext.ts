@@ -1,6 +1,8 @@
 import type { ParameterizedContext } from "koa";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
+import { accountModeKey } from "../../modules/records/owner.rules.ts";
 import type { Gate } from "../../runtime/gate.ts";
+import { passOf } from "../../runtime/server/openDoor.ts";
 
 /** What the middleware adds to a request. */
 export type ApiState = {
@@ -17,6 +19,13 @@ export type ApiState = {
 
 export type RequestContext = ParameterizedContext<ApiState>;
 
+/** A page or file that is served by GET without a key and is not part of the API. */
+export type Page = {
+  readonly path: string;
+  /** Calls `next` if the path turns out to have no page. */
+  readonly run: (ctx: RequestContext, next: () => Promise<unknown>) => Promise<void> | void;
+};
+
 export const callerOf = (ctx: RequestContext): Caller => {
   if (ctx.state.caller === undefined) {
     throw new TypeError("The route needs a caller, but is not authenticated.");
@@ -30,4 +39,16 @@ export const pathParameter = (ctx: RequestContext, name: string): string => {
     throw new TypeError(`The route has no parameter ${name}.`);
   }
   return value;
+};
+
+/** Runs a request at another gate than that of the process, which decides from now on when it runs. */
+export const runAt = <Result>(
+  ctx: RequestContext,
+  gate: Gate,
+  work: () => Promise<Result>,
+): Promise<Result> => {
+  const pass = passOf(ctx.req);
+  pass?.gate.leave(pass);
+  ctx.state.gate = gate;
+  return gate.run(accountModeKey(callerOf(ctx)), work);
 };

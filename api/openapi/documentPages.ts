@@ -1,8 +1,7 @@
 import { readFile } from "node:fs/promises";
-import type { RequestContext } from "../http/requestContext.ts";
+import type { Page, RequestContext } from "../http/requestContext.ts";
 import { send, tag } from "../http/taggedResponses.ts";
 import type { Tagged } from "../http/taggedResponses.ts";
-import type { Page } from "../http/createApp.ts";
 
 /** The page loads files only from this server and sends requests only to it. */
 const CONTENT_SECURITY_POLICY = [

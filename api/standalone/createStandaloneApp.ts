@@ -1,10 +1,10 @@
 import { createApp } from "../http/createApp.ts";
-import type { App, Page } from "../http/createApp.ts";
-import { healthPages } from "../http/healthPages.ts";
-import { authenticate } from "../http/authenticate.ts";
-import { createDocument } from "../openapi/createDocument.ts";
-import { documentPages } from "../openapi/documentPages.ts";
+import type { App } from "../http/createApp.ts";
+import type { Page, RequestContext } from "../http/requestContext.ts";
+import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
+import type { Authenticate } from "../../modules/accounts/createAuthenticator.ts";
 import { createRefundWriter } from "../../modules/registrations/refundRegistration.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 import type { StandaloneContext } from "../context.ts";
 import { stripeWebhook } from "./stripeWebhook.ts";
 import { charityEndpoints } from "./charityEndpoints.ts";
@@ -23,6 +23,18 @@ const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued 
 organization. Trees and bottles are billed and can be refunded. Each organization has a production key and a test key;
 records made with one are not visible to the other, and the test key causes no charges. Dates and months are in UTC.`;
 
+/** Returns the caller whose key is in `Authorization`. Throws an error if the key is not valid. */
+const authenticate =
+  (findCaller: Authenticate) =>
+  async ({ req: { headers } }: RequestContext): Promise<Caller> => {
+    const { authorization: key = "" } = headers;
+    const caller = key === "" ? null : await findCaller(key);
+    if (caller?.accountType !== "organization") {
+      throw new DomainError("key_invalid", "invalid API key");
+    }
+    return caller;
+  };
+
 /** Creates the app of the organizations' interface; a demo adds its own pages. */
 export const createStandaloneApp = (
   context: StandaloneContext,
@@ -40,8 +52,13 @@ export const createStandaloneApp = (
     statsEndpoint({ ...context, db: context.reads }),
     ...dashboardEndpoints(context),
   ];
-  const document = (): object =>
-    createDocument(endpoints, {
+  return createApp({
+    ...context,
+    checkKey: authenticate(authenticator),
+    keyHeaders: ["Authorization"],
+    presentError,
+    endpoints,
+    document: {
       title: "Impact tracking service: standalone API",
       version: "2.0.0",
       description: DESCRIPTION,
@@ -55,19 +72,8 @@ export const createStandaloneApp = (
       security: [["apiKey"]],
       errorBody,
       keyErrors: { key_invalid: "The key is missing or invalid." },
-    });
-  return createApp({
-    ...context,
-    checkKey: authenticate(authenticator),
-    keyHeaders: ["Authorization"],
-    presentError,
-    endpoints,
-    pages: [
-      ...demo,
-      ...healthPages(context.readReadiness),
-      ...documentPages(document),
-      ...dashboardPages(context),
-    ],
+    },
+    pages: [...demo, ...dashboardPages(context)],
     webhooks: [
       ...(readStripeWebhook === null ? [] : [stripeWebhook(context, readStripeWebhook)]),
       ...(plantingCallbackSecrets === null
