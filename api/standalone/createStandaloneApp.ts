@@ -2,11 +2,9 @@ import { createApp } from "../http/createApp.ts";
 import type { App } from "../http/createApp.ts";
 import type { Page, RequestContext } from "../http/requestContext.ts";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
-import type { Authenticate } from "../../modules/accounts/createAuthenticator.ts";
 import { createRefundWriter } from "../../modules/registrations/refundRegistration.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import type { StandaloneContext } from "../context.ts";
-import { stripeWebhook } from "./stripeWebhook.ts";
 import { charityEndpoints } from "./charityEndpoints.ts";
 import { dashboardEndpoints } from "./dashboardEndpoints.ts";
 import { dashboardPages } from "./dashboardPages.ts";
@@ -14,7 +12,7 @@ import { errorBody, presentError } from "./standaloneErrors.ts";
 import { statsEndpoint } from "./statsEndpoint.ts";
 import { eventEndpoints } from "./eventEndpoints.ts";
 import { evidenceEndpoints } from "./evidenceEndpoints.ts";
-import { plantingWebhook } from "./plantingWebhook.ts";
+import { signedWebhooks } from "./signedWebhooks.ts";
 import { registrationEndpoints } from "./registrationEndpoints.ts";
 import { statementEndpoint, usageEndpoints } from "./usageEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
@@ -23,24 +21,11 @@ const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued 
 organization. Trees and bottles are billed and can be refunded. Each organization has a production key and a test key;
 records made with one are not visible to the other, and the test key causes no charges. Dates and months are in UTC.`;
 
-/** Returns the caller whose key is in `Authorization`. Throws an error if the key is not valid. */
-const authenticate =
-  (findCaller: Authenticate) =>
-  async ({ req: { headers } }: RequestContext): Promise<Caller> => {
-    const { authorization: key = "" } = headers;
-    const caller = key === "" ? null : await findCaller(key);
-    if (caller?.accountType !== "organization") {
-      throw new DomainError("key_invalid", "invalid API key");
-    }
-    return caller;
-  };
-
 /** Creates the app of the organizations' interface; a demo adds its own pages. */
 export const createStandaloneApp = (
   context: StandaloneContext,
   demo: readonly Page[] = [],
 ): App => {
-  const { authenticator, plantingCallbackSecrets, readStripeWebhook } = context;
   const endpoints = [
     ...registrationEndpoints({ ...context, refunds: createRefundWriter(context) }),
     ...charityEndpoints(context),
@@ -52,9 +37,17 @@ export const createStandaloneApp = (
     statsEndpoint({ ...context, db: context.reads }),
     ...dashboardEndpoints(context),
   ];
+  const checkKey = async ({ req: { headers } }: RequestContext): Promise<Caller> => {
+    const { authorization: key = "" } = headers;
+    const caller = key === "" ? null : await context.authenticator(key);
+    if (caller?.accountType !== "organization") {
+      throw new DomainError("key_invalid", "invalid API key");
+    }
+    return caller;
+  };
   return createApp({
     ...context,
-    checkKey: authenticate(authenticator),
+    checkKey,
     keyHeaders: ["Authorization"],
     presentError,
     endpoints,
@@ -74,11 +67,6 @@ export const createStandaloneApp = (
       keyErrors: { key_invalid: "The key is missing or invalid." },
     },
     pages: [...demo, ...dashboardPages(context)],
-    webhooks: [
-      ...(readStripeWebhook === null ? [] : [stripeWebhook(context, readStripeWebhook)]),
-      ...(plantingCallbackSecrets === null
-        ? []
-        : [plantingWebhook(context, plantingCallbackSecrets)]),
-    ],
+    webhooks: signedWebhooks(context),
   });
 };
