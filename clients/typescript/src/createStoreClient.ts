@@ -1,11 +1,10 @@
 import { createList, createMethods } from "./createMethods.ts";
-import type { List, Methods, ReadNext } from "./createMethods.ts";
+import type { List, Methods, QueryOf, ReadNext, ResultOf } from "./createMethods.ts";
 import { checkHeaderValue, createTransport } from "./createTransport.ts";
 import type { CallOptions, TransportOptions } from "./createTransport.ts";
 import { ImpactError } from "./errors.ts";
 import { OPERATIONS } from "./generated/store.ts";
 import type { components, operations } from "./generated/store.ts";
-import type { QueryOf, ResultOf } from "./operationTypes.ts";
 
 export type StoreClientOptions = TransportOptions & {
   /** The store's key, `PROD-…` or `TEST-…`. Never use it in a browser, where anyone can read it. */
