@@ -73,7 +73,9 @@ const JSON_VALUES: Readonly<Record<string, (bytes: number) => string>> = {
 };
 
 const operation = z.object({
-  parameters: z.array(z.object({ name: z.string(), in: z.string() })).default([]),
+  parameters: z
+    .array(z.object({ name: z.string(), in: z.string(), schema: z.unknown() }))
+    .default([]),
   requestBody: z
     .object({
       content: z.record(z.string(), z.object({ schema: z.record(z.string(), z.unknown()) })),
@@ -86,16 +88,16 @@ const description = z.object({
   components: z.object({ schemas: z.record(z.string(), z.unknown()) }),
 });
 
-const fieldNames = (
+/** Returns the schemas of the fields of an operation's body. */
+const fieldsOf = (
   { requestBody }: z.output<typeof operation>,
   schemas: Readonly<Record<string, unknown>>,
-): readonly string[] => {
+): Readonly<Record<string, unknown>> => {
   const schema = requestBody?.content["application/json"]?.schema ?? {};
   const reference = z.string().safeParse(schema["$ref"]).data?.split("/").at(-1);
-  const { properties } = z
+  return z
     .object({ properties: z.record(z.string(), z.unknown()).default({}) })
-    .parse(reference === undefined ? schema : schemas[reference]);
-  return Object.keys(properties);
+    .parse(reference === undefined ? schema : schemas[reference]).properties;
 };
 
 const metadataQuery = (bytes: number): string => {
@@ -167,12 +169,10 @@ const fieldAttacks = (
   ];
 };
 
-/** The headers that the service, its libraries or Node read. */
+/** The headers that both interfaces, their libraries or Node read. */
 const HEADERS = [
   "Authorization",
   "api_key",
-  "shop_name",
-  "user_id",
   "Idempotency-Key",
   "X-Request-Id",
   "Content-Type",
@@ -218,7 +218,7 @@ const attacksOnHeader = (where: Message, header: string): readonly Attack[] => {
   ];
 };
 
-const headerAttacks = (where: Message, headers = HEADERS): readonly Attack[] =>
+const headerAttacks = (where: Message, headers: readonly string[]): readonly Attack[] =>
   headers.flatMap((header) => attacksOnHeader(where, header));
 
 /** Attacks on what responds in the format that a client prefers. */
@@ -232,6 +232,21 @@ const pathAttacks = (path: string): readonly Attack[] =>
     build: (bytes) => ({ method: "GET", path: path + fill(unit, bytes), headers: [], body: "" }),
   }));
 
+/** What no parser reads. The items of a batch are parsed only if there are as few as none of the texts has. */
+const UNREAD: ReadonlySet<string> = new Set(["description", "examples", "example", "$ref"]);
+
+/** The schemas of parameters and bodies that have been attacked: what has the same schema has the same parser. */
+const attacked = new Set<string>();
+
+const isNew = (...schemas: readonly unknown[]): boolean => {
+  const text = JSON.stringify(schemas, (name, part: unknown) =>
+    UNREAD.has(name) ? undefined : part,
+  );
+  const known = attacked.has(text);
+  attacked.add(text);
+  return !known;
+};
+
 const attacksOnOperation = (
   template: string,
   verb: string,
@@ -241,10 +256,14 @@ const attacksOnOperation = (
   const path = template.replaceAll(/\{\w+\}/gu, "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11");
   const where = { method: verb.toUpperCase(), path, body: "" };
   const query = each.parameters.filter((parameter) => parameter.in === "query");
+  const fields = fieldsOf(each, schemas);
+  const beginning = template.replace(/\{.*$/u, "");
   return [
-    ...query.flatMap(({ name }) => parameterAttacks(where, name)),
-    ...(verb === "post" ? fieldAttacks(where, fieldNames(each, schemas)) : []),
-    ...(template.includes("{") ? pathAttacks(template.replace(/\{.*$/u, "")) : []),
+    ...(isNew(query) ? query.flatMap(({ name }) => parameterAttacks(where, name)) : []),
+    ...(verb === "post" && isNew(Object.keys(fields), fields)
+      ? fieldAttacks(where, Object.keys(fields))
+      : []),
+    ...(beginning !== template && isNew(beginning) ? pathAttacks(beginning) : []),
   ];
 };
 
@@ -364,7 +383,7 @@ test.serial("the standalone interface parses every input in linear time", async 
     ["Authorization", apiKeyProd],
     [
       ...attacksOn(await read(url)),
-      ...headerAttacks(post),
+      ...headerAttacks(post, HEADERS),
       // What these read besides the headers of every request.
       ...headerAttacks({ ...post, path: "/planting/callback" }, [
         "Planting-Signature",
@@ -393,9 +412,10 @@ test.serial("the store interface parses every input in linear time", async (t) =
   const post = { method: "POST", path: "/app/api/plant", headers: JSON_TYPE, body: '{"trees":1}' };
   const problems = await findProblems(t, url, Object.entries(live).flat(), [
     ...attacksOn(await read(url)),
-    ...headerAttacks(post),
+    // What this interface reads in its own way.
+    ...headerAttacks(post, ["api_key", "shop_name", "user_id", "Idempotency-Key"]),
     ...queryAttacks("/app/api/charity/donations"),
-    ...["/", "/docs/", "/app/api/plant"].flatMap(acceptAttacks),
+    ...acceptAttacks("/app/api/plant"),
     ...pathAttacks("/"),
   ]);
   t.deepEqual(problems, []);
