@@ -126,7 +126,6 @@ const openConnections = async (config: Config, tracing: RunningTracing | undefin
 const secretsOf = (given: string | undefined): readonly string[] | null =>
   given?.split(",") ?? null;
 
-/** Creates everything that the API's interfaces use. */
 export const openApiContext = async (
   config: Config,
   logger: Logger,

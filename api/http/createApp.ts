@@ -28,7 +28,6 @@ export type Webhook = {
   readonly run: (ctx: RequestContext) => Promise<void>;
 };
 
-/** The app of one interface. */
 export type App = { readonly callback: () => Listener };
 
 /** In which the requests of one key to an endpoint are limited. */

@@ -29,10 +29,6 @@ export const rangeOfDays = (first: string | undefined, last: string | undefined)
   until: last === undefined ? undefined : startOfNextDay(last),
 });
 
-/*
- * Pages of lists that are otherwise sent whole.
- */
-
 const MAXIMUM_LIMIT = 1000;
 /** Of lists that are always sent in pages, for requests without a limit. */
 const DEFAULT_LIMIT = 100;

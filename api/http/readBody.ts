@@ -104,19 +104,16 @@ const UTF_8 = String.raw`(?:utf-?8|"\\?u\\?t\\?f(?:\\?-)?\\?8")`;
 const EQUALS = "[ \\t]*=[ \\t]*";
 const PARAMETER = `(?:charset${EQUALS}${UTF_8}|(?!charset${EQUALS})${TOKEN}${EQUALS}(?:${TOKEN}|${QUOTED}))`;
 
-/** Parameters may be empty. Matches in time proportional to the header's length, which Node's MIMEType does not. */
+/** In any spelling and with any other parameters, which may be empty. Matches in time proportional to the header's length, which Node's MIMEType does not. */
 const JSON_IN_UTF_8 = new RegExp(
   `^application/json(?:[ \\t]*;(?:[ \\t]*${PARAMETER})?)*[ \\t]*$`,
   "iu",
 );
 
-/** Returns whether a Content-Type is `application/json` in UTF-8, in any spelling and with any other parameters. */
-export const isJsonInUtf8 = (header: string): boolean => JSON_IN_UTF_8.test(header);
-
 /** @throws HttpError request_malformed */
 const requireJson = (headers: IncomingHttpHeaders): void => {
   const { "content-type": type = "", "content-encoding": coding = "identity" } = headers;
-  if (!isJsonInUtf8(type)) {
+  if (!JSON_IN_UTF_8.test(type)) {
     throw malformed(
       "the body must be JSON in UTF-8, sent with the header Content-Type: application/json",
     );

@@ -94,11 +94,7 @@ const sendFile = (type: string, url: string): ((ctx: RequestContext) => Promise<
   };
 };
 
-/**
- * The API description as JSON and as a page.
- *
- * @param createDocument called for the first request: it takes 60 ms of CPU time, which most processes never need
- */
+/** @param createDocument called for the first request: it takes 60 ms of CPU time, which most processes never need */
 export const documentPages = (createDocument: () => object): readonly Page[] => {
   let sendJson: ((ctx: RequestContext) => void) | undefined;
   return [

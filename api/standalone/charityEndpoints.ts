@@ -246,7 +246,6 @@ const subscribeEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint 
     },
   });
 
-/** The endpoints of charities and donations. */
 export const charityEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
   charitySearchEndpoint(context, {
     path: "/charities/search",

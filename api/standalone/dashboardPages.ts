@@ -71,7 +71,6 @@ const renderFormats = (view: DashboardView): Formats<Format> => {
   };
 };
 
-/** The public pages and pictures. */
 export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
   const { db, publicBaseUrl } = context;
   const dashboards = createPageCache(async (slug) => {

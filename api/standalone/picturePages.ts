@@ -58,7 +58,6 @@ const logoPage = (db: CommonQueryMethods): Page => {
   };
 };
 
-/** The pictures of the public pages. */
 export const picturePages = (db: CommonQueryMethods): readonly Page[] => [
   {
     path: "/dashboard/world.svg",

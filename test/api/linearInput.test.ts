@@ -191,6 +191,17 @@ const HEADERS = [
 /** Node reads the bytes of a header as Latin-1. */
 const HEADER_UNITS = UNITS.concat("\u00C3\u00A9", "\u00E9", "application/json;", "no-cache ");
 
+/** Texts of which the middle part is repeated. */
+const REPETITIONS = [
+  ['"', ",", ""],
+  ['a/b;x="', ";", ""],
+  ["application/json", " ", "x"],
+  ["application/json;", " ", "="],
+  ["application/json;", "a", ""],
+  ['application/json;a="', "\\a", ""],
+  ["application/json", "; ", "="],
+] as const;
+
 const attacksOnHeader = (where: Message, header: string): readonly Attack[] => {
   const attack = (name: string, lines: (bytes: number) => readonly string[]): Attack => ({
     name: `${where.method} ${where.path}: ${header} ${name}`,
@@ -205,12 +216,11 @@ const attacksOnHeader = (where: Message, header: string): readonly Attack[] => {
       header,
       Buffer.from(differentCharacters(bytes)).toString("latin1"),
     ]),
-    attack("as JSON with spaces", (bytes) => [header, `application/json${fill(" ", bytes)}`]),
-    // A parser that looks for the end of a quoted text after each separator.
-    ...['",', 'a/b;x=";'].map((text) =>
-      attack(`of ${text} repeated`, (bytes) => [
+    // A parser that looks for the end of a quoted text after each separator, and patterns of media types.
+    ...REPETITIONS.map(([start, unit, end]) =>
+      attack(`of ${start} and ${unit} repeated`, (bytes) => [
         header,
-        text.slice(0, -1) + text.slice(-1).repeat(bytes),
+        start + unit.repeat(bytes / unit.length) + end,
       ]),
     ),
     // Node accepts at most a thousand lines.

@@ -102,9 +102,7 @@ test("a write to a database that has become read-only is a 503, and lists are re
     ALTER DATABASE ${sql.identifier([new URL(databaseUrl).pathname.slice(1)])}
     SET default_transaction_read_only = on
   `);
-  const { call, logged } = await startStandaloneApi(t, {
-    db: await openTestPool(t, databaseUrl),
-  });
+  const { call, logged } = await startStandaloneApi(t, { db: await openTestPool(t, databaseUrl) });
 
   for (const [path, body] of [
     ["/plant/trees", { count: 1 }],
@@ -276,13 +274,6 @@ const pollReadiness = async (
   });
   return response.body;
 };
-
-test("the service is ready if the database and Temporal respond", async (t) => {
-  const health = await watch(t, {});
-  const { call } = await startStandaloneApi(t, { db: t.context.db, readReadiness: health.read });
-
-  t.deepEqual(await pollReadiness(call, 200, READY), READY);
-});
 
 test("the service is ready without Temporal and reports it as unreachable; a worker is not", async (t) => {
   const { db } = t.context;
