@@ -68,6 +68,7 @@ const JSON_VALUES: Readonly<Record<string, (bytes: number) => string>> = {
       .map((name) => `"${name}":0`)
       .join()}}`,
   "a repeated name": (bytes) => `{${'"a":0,'.repeat(bytes / 6)}"a":0}`,
+  "a name like that of the key": (bytes) => `{"${"idempot".repeat(bytes / 7)}":0}`,
   "long number": (bytes) => "1".repeat(bytes),
   "long fraction": (bytes) => `0.${"1".repeat(bytes)}`,
 };
