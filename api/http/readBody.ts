@@ -15,9 +15,6 @@ export const BODY_KIB = 1024;
 const malformed = (message: string, cause?: unknown): HttpError =>
   new HttpError("request_malformed", message, { cause });
 
-const bodyTooLarge = (limitKib: number): HttpError =>
-  new HttpError("body_too_large", `the body must be at most ${limitKib} KiB`);
-
 /** The memory that the smallest chunk takes: a client may send a byte at a time. */
 const CHUNK_BYTES = 512;
 
@@ -40,7 +37,7 @@ const receiveBody = async <Result>(
   let bytes = 0;
   const hold = (): void => {
     if (Math.max(bytes, announcedBytes) > limitKib * 1024) {
-      throw bodyTooLarge(limitKib);
+      throw new HttpError("body_too_large", `the body must be at most ${limitKib} KiB`);
     }
     pass?.gate.hold(pass, Math.max(announcedBytes, bytes, chunks.length * CHUNK_BYTES));
   };
