@@ -170,6 +170,28 @@ const fillPath = (path: string, values: unknown[]): string =>
 const itemsIn = <Page>(page: Page): readonly ItemOf<Page>[] =>
   Object.values(page as object).find(Array.isArray) ?? [];
 
+type Dated = { readonly id?: unknown; readonly created_at?: string };
+
+/**
+ * Returns whether a record was on an earlier page, or is newer than those. Pages that are counted move: what is recorded
+ * meanwhile moves records of a page to the next. The newest come first, so only the ids of one time are remembered.
+ */
+const createRepetitionCheck = (): ((record: Dated) => boolean) => {
+  let time: string | null = null;
+  let ids = new Set<unknown>();
+  return ({ id, created_at: createdAt = "" }) => {
+    if (time !== null && (createdAt > time || ids.has(id))) {
+      return true;
+    }
+    if (createdAt !== time) {
+      time = createdAt;
+      ids = new Set();
+    }
+    ids.add(id);
+    return false;
+  };
+};
+
 /**
  * Returns the method of a list.
  * @param defaults the query of its pages
@@ -193,13 +215,10 @@ export const createList =
       }
     }
     async function* records(): AsyncGenerator<ItemOf<ResultOf<Operation>>, void, void> {
-      // Pages that are counted move: what is recorded meanwhile moves the last record of a page to the next.
-      const seen = "page_size" in defaults ? new Set<unknown>() : null;
+      const isRepeated = "page_size" in defaults ? createRepetitionCheck() : () => false;
       for await (const page of pages()) {
         for (const item of itemsIn(page)) {
-          const { id } = item as { readonly id?: unknown };
-          if (!seen?.has(id)) {
-            seen?.add(id);
+          if (!isRepeated(item as Dated)) {
             yield item;
           }
         }
