@@ -1,5 +1,4 @@
 import Router from "@koa/router";
-import type { RouterContext } from "@koa/router";
 import Koa from "koa";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { accountModeKey } from "../../modules/records/owner.rules.ts";
@@ -70,11 +69,6 @@ const healthPages = (readReadiness: HttpContext["readReadiness"]): readonly Page
     },
   },
 ];
-
-const setRoute = (ctx: RouterContext<ApiState>, path: string): void => {
-  ctx.state.route = path;
-  ctx.state.parameters = ctx.params;
-};
 
 type AppOptions = Pick<
   HttpContext,
@@ -156,13 +150,13 @@ export const createApp = (options: AppOptions): App => {
   const router = new Router<ApiState>({ sensitive: true });
   for (const endpoint of endpoints) {
     router[endpoint.method](endpoint.path, (ctx) => {
-      setRoute(ctx, endpoint.path);
+      ctx.state.route = endpoint.path;
       return runEndpoint(ctx, endpoint);
     });
   }
   for (const { path, run } of webhooks) {
     router.post(path, (ctx) => {
-      setRoute(ctx, path);
+      ctx.state.route = path;
       return runForVisitor(ctx, path, () => run(ctx));
     });
   }
@@ -175,7 +169,7 @@ export const createApp = (options: AppOptions): App => {
     ...documentPages(() => createDocument(endpoints, document)),
   ]) {
     pageRouter.get(path, (ctx, next) => {
-      setRoute(ctx, path);
+      ctx.state.route = path;
       return runForVisitor(ctx, path, () => run(ctx, next));
     });
   }

@@ -9,15 +9,16 @@ export type ApiState = {
   requestId: string;
   /** The pattern of the route that matched; absent for unknown paths. */
   route?: string;
-  /** The values of the route's path parameters. */
-  parameters?: Readonly<Record<string, string>>;
   /** Absent on routes that need no key. */
   caller?: Caller;
   /** Where the request has a place until its client has read the response; then a stalled client leaves it to others. */
   gate?: Gate;
 };
 
-export type RequestContext = ParameterizedContext<ApiState>;
+export type RequestContext = ParameterizedContext<
+  ApiState,
+  { readonly params?: Readonly<Record<string, string>> }
+>;
 
 /** A page or file that is served by GET without a key and is not part of the API. */
 export type Page = {
@@ -34,7 +35,7 @@ export const callerOf = (ctx: RequestContext): Caller => {
 };
 
 export const pathParameter = (ctx: RequestContext, name: string): string => {
-  const value = ctx.state.parameters?.[name];
+  const value = ctx.params?.[name];
   if (value === undefined) {
     throw new TypeError(`The route has no parameter ${name}.`);
   }
