@@ -4,7 +4,7 @@ import { describeIssues } from "../../runtime/describeIssues.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { idempotencyKey } from "../../modules/registrations/registrations.rules.ts";
 import type { RequestContext } from "./requestContext.ts";
-import { decodeHeader, parseRequest, queryObject } from "./parseRequest.ts";
+import { parseRequest, queryObject } from "./parseRequest.ts";
 
 /*
  * The header Idempotency-Key. On the store interface it is the only way to give a key. On the standalone interface it
@@ -38,10 +38,11 @@ export const readIdempotencyKey = (ctx: RequestContext): string | null => {
     return null;
   }
   // Two different keys must not become one.
-  if (!isUtf8(Buffer.from(given, "latin1"))) {
+  const bytes = Buffer.from(given, "latin1");
+  if (!isUtf8(bytes)) {
     throw invalidRequest("Idempotency-Key: must be well-formed UTF-8");
   }
-  const headers = { "Idempotency-Key": unquote(decodeHeader(given)) };
+  const headers = { "Idempotency-Key": unquote(bytes.toString()) };
   return parseRequest(headerSchema, headers, "parameter")["Idempotency-Key"];
 };
 
