@@ -50,8 +50,8 @@ const runAs = async (
 };
 
 /**
- * `/healthz`: the process responds. `/readyz`: so do the services it depends on, as of the latest check; so a probe's timeout
- * says something about this process only.
+ * `/healthz`: the process responds. `/readyz`: so do the services it depends on, as of the latest check. A probe's timeout
+ * therefore says something about this process only.
  */
 const healthPages = (readReadiness: HttpContext["readReadiness"]): readonly Page[] => [
   {

@@ -31,7 +31,7 @@ export const withoutAttribution = () =>
     .optional()
     .meta({ description: "`true` lists only records without an attribution." });
 
-/** Rejects a query with both this parameter and `without_attribution`. */
+/** Returns what `refine` needs to reject a query with both this parameter and `without_attribution`. */
 export const oneAttribution = (
   name: string,
 ): [(query: Readonly<Record<string, unknown>>) => boolean, { path: string[]; error: string }] => [
