@@ -14,7 +14,6 @@ import {
   openReads,
   openSearches,
 } from "../db/openDatabase.ts";
-import { createListGate } from "./http/requestTurns.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
 import type { RunningServer } from "../runtime/server/startServer.ts";
 import { watchHealth } from "../runtime/server/watchHealth.ts";
@@ -41,6 +40,7 @@ import type { StoreContext } from "../modules/stores/createStoreWriter.ts";
 import { createStoreWriter } from "../modules/stores/createStoreWriter.ts";
 import type { WebhookContext } from "../modules/events/manageWebhookEndpoints.ts";
 import { createCharityValidator } from "./endpoints/createCharityValidator.ts";
+import { createListGate } from "./http/listEndpoints.ts";
 import type { Streaming } from "./http/listEndpoints.ts";
 import { PAGE_SEARCH_MS } from "./http/listPages.ts";
 import { WRITE_TIMEOUT_MS } from "./http/streamText.ts";
@@ -102,10 +102,8 @@ export type ApiContext = StandaloneContext &
     readonly end: () => Promise<void>;
   };
 
-type Tracing = RunningTracing | undefined;
-
 /** Opens all pools, so that no kind of work uses up the connections of another. */
-const openConnections = async (config: Config, tracing: Tracing) => {
+const openConnections = async (config: Config, tracing: RunningTracing | undefined) => {
   const interceptors = tracing === undefined ? [] : [tracing.statementSpans];
   const pools = {
     db: await openDatabase(config, interceptors),
@@ -125,40 +123,14 @@ const openConnections = async (config: Config, tracing: Tracing) => {
   };
 };
 
-/** What collects writes in memory. */
-const createWriters = (
-  context: Context,
-  { metrics, logger }: { readonly metrics: ApiMetrics; readonly logger: Logger },
-) => {
-  const { observeBatch } = metrics;
-  const writer = createRegistrationWriter({ ...context, observeBatch });
-  const storeWriter = createStoreWriter({ ...context, observeBatch });
-  return {
-    writer,
-    storeWriter,
-    noteUse: noteKeyUses({
-      ...context,
-      onError: (error) => {
-        logger.warn({ err: error }, "the last uses of keys cannot be stored; retrying");
-      },
-    }),
-    queueLength: () => writer.queueLength() + storeWriter.queueLength(),
-    /** Stores everything for the last time. */
-    end: async (): Promise<void> => {
-      await Promise.all([writer.drain(), storeWriter.drain()]);
-    },
-  };
-};
-
 /** Returns secrets that are separated by commas, or null if there are none. */
 const secretsOf = (given: string | undefined): readonly string[] | null =>
   given?.split(",") ?? null;
 
-/** Creates everything that the API's interfaces use. */
 export const openApiContext = async (
   config: Config,
   logger: Logger,
-  tracing: Tracing,
+  tracing: RunningTracing | undefined,
 ): Promise<ApiContext> => {
   const connections = await openConnections(config, tracing);
   const { db, searches, reads, lists, bulkReads, bulkLists, healthChecks } = connections;
@@ -174,11 +146,18 @@ export const openApiContext = async (
   });
   addHealthMetrics(metrics.registry, health.read);
   addPoolMetrics(metrics.registry, { main: db, searches, reads, lists });
-  const { noteUse, ...writers } = createWriters(context, { metrics, logger });
+  const writer = createRegistrationWriter({ ...context, observeBatch: metrics.observeBatch });
+  const storeWriter = createStoreWriter({ ...context, observeBatch: metrics.observeBatch });
+  const noteUse = noteKeyUses({
+    ...context,
+    onError: (error) => {
+      logger.warn({ err: error }, "the last uses of keys cannot be stored; retrying");
+    },
+  });
   const listGate = createListGate();
   addLoadMetrics(metrics.registry, {
     openLists: () => listGate.runningCount(),
-    queueLength: writers.queueLength,
+    queueLength: () => writer.queueLength() + storeWriter.queueLength(),
   });
   const getDeployment = await createDeploymentName(context);
   const servers: RunningServer[] = [];
@@ -199,11 +178,7 @@ export const openApiContext = async (
       writeTimeoutMs: WRITE_TIMEOUT_MS,
       pageSearchMs: PAGE_SEARCH_MS,
     },
-    charities: createCharities({
-      ...context,
-      searches,
-      config,
-    }),
+    charities: createCharities({ ...context, searches, config }),
     validateCharity: createCharityValidator(temporal, getDeployment),
     planting: createPlanting(config),
     webhookSettings: readWebhookSettings(config),
@@ -216,13 +191,13 @@ export const openApiContext = async (
     platformSecrets: secretsOf(config.STORE_PLATFORM_SECRET),
     readStripeWebhook: await loadWebhookReader(config),
     billing: createBilling({ db, stripe: await loadStripe(config) }),
-    writer: writers.writer,
-    storeWriter: writers.storeWriter,
+    writer,
+    storeWriter,
     metrics,
     health,
     servers,
     end: async () => {
-      await writers.end();
+      await Promise.all([writer.drain(), storeWriter.drain()]);
       health.end();
       await connections.end();
     },

@@ -7,7 +7,7 @@ import type { RunningPart } from "../runtime/runProgram.ts";
 import { serveMetrics } from "../runtime/server/serveMetrics.ts";
 import { createRequestGate } from "../runtime/server/openDoor.ts";
 import { serverUrl, startServer } from "../runtime/server/startServer.ts";
-import type { RunningServer } from "../runtime/server/startServer.ts";
+import type { ServerOptions } from "../runtime/server/startServer.ts";
 import type { RunningTracing } from "../runtime/startTracing.ts";
 import { openApiContext } from "./context.ts";
 import type { ApiContext } from "./context.ts";
@@ -37,32 +37,31 @@ const listen = async (
     maximumConnections: MAXIMUM_CONNECTIONS,
     onRejectedConnection: metrics.observeRejectedConnection,
   };
-  const register = (server: RunningServer): string => {
+  const start = async (
+    app: App,
+    options: Pick<ServerOptions, "port" | "setting" | "presentError">,
+  ): Promise<string> => {
+    const server = await startServer(app.callback(), { ...forClients, ...options });
     servers.push(server);
     return server.url;
   };
   const urls = {
-    standalone: register(
-      await startServer(standalone.callback(), {
-        ...forClients,
-        port: config.PORT,
-        setting: "PORT",
-      }),
-    ),
-    store: register(
-      await startServer(store.callback(), {
-        ...forClients,
-        port: config.STORE_PORT,
-        setting: "STORE_PORT",
-        presentError: presentStoreError,
-      }),
-    ),
+    standalone: await start(standalone, { port: config.PORT, setting: "PORT" }),
+    store: await start(store, {
+      port: config.STORE_PORT,
+      setting: "STORE_PORT",
+      presentError: presentStoreError,
+    }),
   };
   const metricsServer = await serveMetrics(config, "METRICS_PORT", {
     contentType: metrics.registry.contentType,
     read: () => metrics.registry.metrics(),
   });
-  return metricsServer === null ? urls : { ...urls, metrics: register(metricsServer) };
+  if (metricsServer === null) {
+    return urls;
+  }
+  servers.push(metricsServer);
+  return { ...urls, metrics: metricsServer.url };
 };
 
 /** Of `npm start -- --demo`, which starts this program with it. */

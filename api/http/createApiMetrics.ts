@@ -10,7 +10,6 @@ export type ApiMetrics = {
   readonly observeRejectedConnection: () => void;
 };
 
-/** Creates the metrics of the API process. */
 export const createApiMetrics = (): ApiMetrics => {
   const registry = new Registry();
   collectProcessMetrics(registry);

@@ -1,29 +1,25 @@
 import Router from "@koa/router";
-import type { RouterContext } from "@koa/router";
 import Koa from "koa";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { accountModeKey } from "../../modules/records/owner.rules.ts";
+import { runForClient } from "../../runtime/client.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import type { PresentError } from "../../runtime/errorStatus.ts";
 import { Gate } from "../../runtime/gate.ts";
+import { nameClient } from "../../runtime/server/openDoor.ts";
 import type { Listener } from "../../runtime/server/openDoor.ts";
 import { checkHead, rejectUnmatched } from "./requestTargets.ts";
 import { handleErrors } from "./handleErrors.ts";
 import { clientAddress, observeRequest, traceRequest } from "./observeRequests.ts";
-import { CONCURRENT_BATCHES, RATE_WINDOW_MS, runAs, runAt } from "./requestTurns.ts";
 import { BODY_KIB, readBody } from "./readBody.ts";
 import type { HttpContext } from "../context.ts";
-import { callerOf } from "./requestContext.ts";
-import type { RequestContext, ApiState } from "./requestContext.ts";
+import { createDocument } from "../openapi/createDocument.ts";
+import type { DocumentInfo } from "../openapi/createDocument.ts";
+import { documentPages } from "../openapi/documentPages.ts";
+import { callerOf, runAt } from "./requestContext.ts";
+import type { ApiState, Page, RequestContext } from "./requestContext.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { HttpError } from "./httpError.ts";
-
-/** A page or file that is served by GET without a key and is not part of the API. */
-export type Page = {
-  readonly path: string;
-  /** Calls `next` if the path turns out to have no page. */
-  readonly run: (ctx: RequestContext, next: () => Promise<unknown>) => Promise<void> | void;
-};
 
 /** A route that another company calls with a signed body. It is not part of the API's description. */
 export type Webhook = {
@@ -31,17 +27,52 @@ export type Webhook = {
   readonly run: (ctx: RequestContext) => Promise<void>;
 };
 
-/** The app of one interface. */
 export type App = { readonly callback: () => Listener };
 
-const setRoute = (ctx: RouterContext<ApiState>, path: string): void => {
-  ctx.state.route = path;
-  ctx.state.parameters = ctx.params;
+/** In which the requests of one key to an endpoint are limited. */
+const RATE_WINDOW_MS = 1000;
+
+/** Each may take some ten megabytes until its response has been read. */
+const CONCURRENT_BATCHES = 16;
+
+/** Runs a request as one of a client, for whose turn it may wait before its body is read, and its queries as those of a group. */
+const runAs = async (
+  { req }: RequestContext,
+  client: string,
+  group: string,
+  work: () => Promise<unknown>,
+): Promise<void> => {
+  const turn = nameClient(req, client);
+  if (turn !== null) {
+    await turn;
+  }
+  await runForClient(group, work);
 };
+
+/**
+ * `/healthz`: the process responds. `/readyz`: so do the services it depends on, as of the latest check. A probe's timeout
+ * therefore says something about this process only.
+ */
+const healthPages = (readReadiness: HttpContext["readReadiness"]): readonly Page[] => [
+  {
+    path: "/healthz",
+    run: (ctx) => {
+      ctx.body = { status: "ok" };
+    },
+  },
+  {
+    path: "/readyz",
+    run: (ctx) => {
+      const readiness = readReadiness();
+      ctx.status = readiness.status === "ok" ? 200 : 503;
+      ctx.body = readiness;
+    },
+  },
+];
 
 type AppOptions = Pick<
   HttpContext,
-  "logger" | "observe" | "takePermit" | "trustedProxies" | "isTraced"
+  "logger" | "observe" | "takePermit" | "trustedProxies" | "isTraced" | "readReadiness"
 > & {
   /** Returns the caller whose key a request has. Throws an error if it has no valid one. */
   readonly checkKey: (ctx: RequestContext) => Promise<Caller>;
@@ -49,6 +80,7 @@ type AppOptions = Pick<
   readonly keyHeaders: readonly string[];
   readonly presentError: PresentError;
   readonly endpoints: readonly Endpoint[];
+  readonly document: DocumentInfo;
   readonly pages?: readonly Page[];
   readonly webhooks?: readonly Webhook[];
 };
@@ -96,7 +128,7 @@ const createPipeline = ({
 /** Creates the app of one interface. */
 export const createApp = (options: AppOptions): App => {
   const { logger, observe, trustedProxies = 0, presentError } = options;
-  const { endpoints, pages = [], webhooks = [] } = options;
+  const { endpoints, document, pages = [], webhooks = [] } = options;
   const app = new Koa<ApiState>();
   // Koa reports responses that it cannot write; errors of handlers never get here.
   app.on("error", (error: NodeJS.ErrnoException) => {
@@ -118,22 +150,26 @@ export const createApp = (options: AppOptions): App => {
   const router = new Router<ApiState>({ sensitive: true });
   for (const endpoint of endpoints) {
     router[endpoint.method](endpoint.path, (ctx) => {
-      setRoute(ctx, endpoint.path);
+      ctx.state.route = endpoint.path;
       return runEndpoint(ctx, endpoint);
     });
   }
   for (const { path, run } of webhooks) {
     router.post(path, (ctx) => {
-      setRoute(ctx, path);
+      ctx.state.route = path;
       return runForVisitor(ctx, path, () => run(ctx));
     });
   }
   app.use(router.routes());
   // The links of a page are relative, so a trailing slash would change what they mean.
   const pageRouter = new Router<ApiState>({ sensitive: true, strict: true });
-  for (const { path, run } of pages) {
+  for (const { path, run } of [
+    ...healthPages(options.readReadiness),
+    ...pages,
+    ...documentPages(() => createDocument(endpoints, document)),
+  ]) {
     pageRouter.get(path, (ctx, next) => {
-      setRoute(ctx, path);
+      ctx.state.route = path;
       return runForVisitor(ctx, path, () => run(ctx, next));
     });
   }

@@ -2,12 +2,12 @@ import type { z } from "zod";
 import { EXPORT_FORMATS, formatHead, formatRows } from "../../runtime/formatRows.ts";
 import type { ExportFormat } from "../../runtime/formatRows.ts";
 import { inChunks } from "../../runtime/inChunks.ts";
-import type { Gate } from "../../runtime/gate.ts";
+import { Gate } from "../../runtime/gate.ts";
+import { runAt } from "./requestContext.ts";
 import type { RequestContext } from "./requestContext.ts";
 import { keyEndpoint } from "./endpoint.ts";
 import type { Endpoint, KeyDefinition } from "./endpoint.ts";
 import { parseQueryString } from "./parseRequest.ts";
-import { runAt } from "./requestTurns.ts";
 import { streamText } from "./streamText.ts";
 
 /** How lists are sent. */
@@ -19,6 +19,11 @@ export type Streaming = {
   /** A page of a list ends after a search of this time. */
   readonly pageSearchMs: number;
 };
+
+/** Of lists that are sent at the same time. Each may hold a megabyte until its client has read it. */
+const MAXIMUM_LISTS = 64;
+
+export const createListGate = (): Gate => new Gate({ places: MAXIMUM_LISTS });
 
 const FORMATS = ["csv", "excel", "ndjson"] as const satisfies readonly ExportFormat[];
 const JSON_TYPES = new Set(["*/*", "application/*", "application/json"]);

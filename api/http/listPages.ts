@@ -1,24 +1,33 @@
 import { z } from "zod";
+import { date } from "../../modules/records/fields.rules.ts";
+import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { rowsOf } from "../../runtime/presentPages.ts";
 import type { RequestContext } from "./requestContext.ts";
-import { DAY_MS } from "../../runtime/durations.rules.ts";
 
 /** Returns the start of a day, `YYYY-MM-DD`, in UTC. */
-export const startOfDay = (date: string): Date => new Date(`${date}T00:00:00.000Z`);
+export const startOfDay = (day: string): Date => new Date(`${day}T00:00:00.000Z`);
 
 /** Returns the start of the day after; undefined for 9999-12-31, because no later day can be written. */
-export const startOfNextDay = (date: string): Date | undefined =>
-  date === "9999-12-31" ? undefined : new Date(startOfDay(date).getTime() + DAY_MS);
+export const startOfNextDay = (day: string): Date | undefined =>
+  day === "9999-12-31" ? undefined : new Date(startOfDay(day).getTime() + DAY_MS);
+
+/** The parameter with the first day of a range. */
+export const firstDay = (description = "First day, UTC.") =>
+  date()
+    .optional()
+    .meta({ description, examples: ["2025-06-01"] });
+
+/** The parameter with the last day of a range, which belongs to it. */
+export const lastDay = (description = "Last day, UTC.") =>
+  date()
+    .optional()
+    .meta({ description, examples: ["2025-06-30"] });
 
 /** Returns the times from the start of the first day to the end of the last; either may be open. */
 export const rangeOfDays = (first: string | undefined, last: string | undefined) => ({
   from: first === undefined ? undefined : startOfDay(first),
   until: last === undefined ? undefined : startOfNextDay(last),
 });
-
-/*
- * Pages of lists that are otherwise sent whole.
- */
 
 const MAXIMUM_LIMIT = 1000;
 /** Of lists that are always sent in pages, for requests without a limit. */

@@ -15,9 +15,6 @@ export const BODY_KIB = 1024;
 const malformed = (message: string, cause?: unknown): HttpError =>
   new HttpError("request_malformed", message, { cause });
 
-const bodyTooLarge = (limitKib: number): HttpError =>
-  new HttpError("body_too_large", `the body must be at most ${limitKib} KiB`);
-
 /** The memory that the smallest chunk takes: a client may send a byte at a time. */
 const CHUNK_BYTES = 512;
 
@@ -40,7 +37,7 @@ const receiveBody = async <Result>(
   let bytes = 0;
   const hold = (): void => {
     if (Math.max(bytes, announcedBytes) > limitKib * 1024) {
-      throw bodyTooLarge(limitKib);
+      throw new HttpError("body_too_large", `the body must be at most ${limitKib} KiB`);
     }
     pass?.gate.hold(pass, Math.max(announcedBytes, bytes, chunks.length * CHUNK_BYTES));
   };
@@ -104,19 +101,16 @@ const UTF_8 = String.raw`(?:utf-?8|"\\?u\\?t\\?f(?:\\?-)?\\?8")`;
 const EQUALS = "[ \\t]*=[ \\t]*";
 const PARAMETER = `(?:charset${EQUALS}${UTF_8}|(?!charset${EQUALS})${TOKEN}${EQUALS}(?:${TOKEN}|${QUOTED}))`;
 
-/** Parameters may be empty. Matches in time proportional to the header's length, which Node's MIMEType does not. */
+/** In any spelling and with any other parameters, which may be empty. Matches in time proportional to the header's length, which Node's MIMEType does not. */
 const JSON_IN_UTF_8 = new RegExp(
   `^application/json(?:[ \\t]*;(?:[ \\t]*${PARAMETER})?)*[ \\t]*$`,
   "iu",
 );
 
-/** Returns whether a Content-Type is `application/json` in UTF-8, in any spelling and with any other parameters. */
-export const isJsonInUtf8 = (header: string): boolean => JSON_IN_UTF_8.test(header);
-
 /** @throws HttpError request_malformed */
 const requireJson = (headers: IncomingHttpHeaders): void => {
   const { "content-type": type = "", "content-encoding": coding = "identity" } = headers;
-  if (!isJsonInUtf8(type)) {
+  if (!JSON_IN_UTF_8.test(type)) {
     throw malformed(
       "the body must be JSON in UTF-8, sent with the header Content-Type: application/json",
     );

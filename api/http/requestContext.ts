@@ -1,21 +1,31 @@
 import type { ParameterizedContext } from "koa";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
+import { accountModeKey } from "../../modules/records/owner.rules.ts";
 import type { Gate } from "../../runtime/gate.ts";
+import { passOf } from "../../runtime/server/openDoor.ts";
 
 /** What the middleware adds to a request. */
 export type ApiState = {
   requestId: string;
   /** The pattern of the route that matched; absent for unknown paths. */
   route?: string;
-  /** The values of the route's path parameters. */
-  parameters?: Readonly<Record<string, string>>;
   /** Absent on routes that need no key. */
   caller?: Caller;
   /** Where the request has a place until its client has read the response; then a stalled client leaves it to others. */
   gate?: Gate;
 };
 
-export type RequestContext = ParameterizedContext<ApiState>;
+export type RequestContext = ParameterizedContext<
+  ApiState,
+  { readonly params?: Readonly<Record<string, string>> }
+>;
+
+/** A page or file that is served by GET without a key and is not part of the API. */
+export type Page = {
+  readonly path: string;
+  /** Calls `next` if the path turns out to have no page. */
+  readonly run: (ctx: RequestContext, next: () => Promise<unknown>) => Promise<void> | void;
+};
 
 export const callerOf = (ctx: RequestContext): Caller => {
   if (ctx.state.caller === undefined) {
@@ -25,9 +35,21 @@ export const callerOf = (ctx: RequestContext): Caller => {
 };
 
 export const pathParameter = (ctx: RequestContext, name: string): string => {
-  const value = ctx.state.parameters?.[name];
+  const value = ctx.params?.[name];
   if (value === undefined) {
     throw new TypeError(`The route has no parameter ${name}.`);
   }
   return value;
+};
+
+/** Runs a request at another gate than that of the process, which decides from now on when it runs. */
+export const runAt = <Result>(
+  ctx: RequestContext,
+  gate: Gate,
+  work: () => Promise<Result>,
+): Promise<Result> => {
+  const pass = passOf(ctx.req);
+  pass?.gate.leave(pass);
+  ctx.state.gate = gate;
+  return gate.run(accountModeKey(callerOf(ctx)), work);
 };

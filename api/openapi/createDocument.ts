@@ -37,20 +37,12 @@ const parameterOf = (
   { required, schema = TEXT }: { readonly required: boolean; readonly schema?: Json },
 ): Json => ({ name, in: place, description, required, schema });
 
-const queryParametersOf = (query: z.ZodType | undefined, collect: Collect): readonly Json[] => {
-  if (query === undefined) {
-    return [];
-  }
-  const { properties, required } = z
-    .object({
-      properties: z.record(z.string(), z.looseObject({ description: z.string() })),
-      required: z.array(z.string()).default([]),
-    })
-    .parse(collect(query, "input"));
-  return Object.entries(properties).map(([name, { description, ...schema }]) =>
-    parameterOf("query", name, description, { required: required.includes(name), schema }),
-  );
-};
+const queryParametersOf = (query: z.ZodType | undefined, collect: Collect): readonly Json[] =>
+  Object.entries(query instanceof z.ZodObject ? query.shape : {}).map(([name, parameter]) => {
+    const { description, ...schema } = collect(parameter, "input");
+    const required = !z.safeParse(parameter, undefined).success;
+    return parameterOf("query", name, String(description), { required, schema });
+  });
 
 const IDEMPOTENCY_KEY_HEADER = {
   "Idempotency-Key": {

@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 
-/** A JSON schema. */
 export type Json = { readonly [name: string]: unknown };
 
 type Io = "input" | "output";

@@ -1,8 +1,7 @@
 import { readFile } from "node:fs/promises";
-import type { RequestContext } from "../http/requestContext.ts";
+import type { Page, RequestContext } from "../http/requestContext.ts";
 import { send, tag } from "../http/taggedResponses.ts";
 import type { Tagged } from "../http/taggedResponses.ts";
-import type { Page } from "../http/createApp.ts";
 
 /** The page loads files only from this server and sends requests only to it. */
 const CONTENT_SECURITY_POLICY = [
@@ -95,11 +94,7 @@ const sendFile = (type: string, url: string): ((ctx: RequestContext) => Promise<
   };
 };
 
-/**
- * The API description as JSON and as a page.
- *
- * @param createDocument called for the first request: it takes 60 ms of CPU time, which most processes never need
- */
+/** @param createDocument called for the first request: it takes 60 ms of CPU time, which most processes never need */
 export const documentPages = (createDocument: () => object): readonly Page[] => {
   let sendJson: ((ctx: RequestContext) => void) | undefined;
   return [

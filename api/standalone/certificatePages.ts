@@ -4,7 +4,7 @@ import { CERTIFICATE_TOKEN } from "../../modules/dashboard/certificate.rules.ts"
 import { createLookups } from "../../db/batching/joinCalls.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
 import { pathParameter } from "../http/requestContext.ts";
-import type { Page } from "../http/createApp.ts";
+import type { Page } from "../http/requestContext.ts";
 import { JSON_TYPE } from "../http/endpoint.ts";
 import { tag } from "../http/taggedResponses.ts";
 import { presentCertificate } from "../pages/presentCertificate.ts";

@@ -1,5 +1,13 @@
 import type { z } from "zod";
 import { accountModeOf } from "../../modules/records/owner.rules.ts";
+import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import type { CharityIds } from "../../modules/charities/charities.rules.ts";
+import {
+  DONATION_COLUMNS,
+  donationRefundId,
+  presentDonation,
+} from "../../modules/charities/donations.rules.ts";
 import type { DonationFilter } from "../../modules/charities/donations.rules.ts";
 import { donate } from "../../modules/charities/donate.ts";
 import { countDonations, listDonations } from "../../modules/charities/donations.sql.ts";
@@ -17,15 +25,9 @@ import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
 import type { Endpoint, Errors } from "../http/endpoint.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
 import { presentPages } from "../../runtime/presentPages.ts";
-import { DONATION_COLUMNS, presentDonation } from "../../modules/charities/donations.rules.ts";
 import type { StandaloneContext } from "../context.ts";
 import { attributionOf, isBlankId } from "./clientFields.ts";
 import {
-  DONATION_ID_REQUIRED,
-  donationRequestOf,
-  presentDonated,
-  presentDonationRefund,
-  refundRequestOf,
   donateBody,
   donateResponse,
   listQuery,
@@ -41,6 +43,20 @@ const VALIDATION_ERROR: Errors = {
   internal_error:
     "The charity could not be validated, and nothing was recorded. After the message `internal server error` " +
     "donations may be recorded: repeat the request with the same idempotency keys.",
+};
+
+/** @throws DomainError request_invalid if the body names no charity */
+const charityOf = ({
+  ein = null,
+  nonprofit_id: nonprofitId = null,
+}: z.output<typeof donateBody>): CharityIds => {
+  if (nonprofitId !== null) {
+    return { ein, nonprofitId };
+  }
+  if (ein !== null) {
+    return { ein, nonprofitId: null };
+  }
+  throw invalidRequest("one of ein and nonprofit_id is required");
 };
 
 const donateEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
@@ -75,10 +91,28 @@ const donateEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
       metadata: { campaign: "spring" },
       idempotency_key: "order-1001",
     },
-    accept: donationRequestOf,
+    accept: (body) => ({
+      amountCents: body.amount_cents,
+      charity: charityOf(body),
+      charityName: body.charity_name ?? null,
+      idempotencyKey: body.idempotency_key ?? null,
+      attribution: body.attribution ?? "",
+      metadata: body.metadata ?? {},
+    }),
     write: (caller, items, isAtomic) => donate(context, caller, items, isAtomic),
     present: async (caller, done) =>
-      (await readDonations(context, caller, done)).map(presentDonated),
+      (await readDonations(context, caller, done)).map(({ donation, totalDonations }) => {
+        const details = presentDonation(donation);
+        return {
+          donation_id: details.id,
+          amount_cents: details.amount_cents,
+          charity_name: details.charity_name,
+          ein: details.ein,
+          nonprofit_id: details.nonprofit_id,
+          total_donations: totalDonations,
+          donation_details: [details],
+        };
+      }),
   });
 
 const filterOf = (query: z.output<typeof listQuery>): DonationFilter => ({
@@ -163,12 +197,22 @@ const refundEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
     },
     schemas: { item: refundBody, result: refundResponse },
     example: { id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22", reason: "order cancelled" },
-    checkItem: (item) => (isBlankId(item) ? DONATION_ID_REQUIRED : null),
-    accept: refundRequestOf,
+    checkItem: (item) => (isBlankId(item) ? "donation id is required" : null),
+    accept: (body) => ({
+      id: body.id,
+      reason: body.reason ?? null,
+      idempotencyKey: body.idempotency_key ?? null,
+      metadata: body.metadata ?? {},
+    }),
     write: (caller, items, isAtomic) =>
       refundDonations(context, accountModeOf(caller), items, isAtomic),
     present: async (caller, done) =>
-      (await readDonations(context, caller, done)).map(presentDonationRefund),
+      (await readDonations(context, caller, done)).map(({ donation, totalDonations }) => ({
+        refunded_amount_cents: donation.amountCents,
+        total_donations: totalDonations,
+        refund_details: [presentDonation(donation)],
+        refund_id: donationRefundId(shownIdOf(donation)),
+      })),
   });
 
 const subscribeEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint =>
@@ -202,7 +246,6 @@ const subscribeEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint 
     },
   });
 
-/** The endpoints of charities and donations. */
 export const charityEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
   charitySearchEndpoint(context, {
     path: "/charities/search",

@@ -1,5 +1,4 @@
 import { longText, metadata } from "../../modules/records/fields.rules.ts";
-import type { z } from "zod";
 import { booleanParameter } from "../http/parseRequest.ts";
 import { attribution, idempotencyKey } from "../../modules/registrations/registrations.rules.ts";
 
@@ -32,15 +31,19 @@ export const withoutAttribution = () =>
     .optional()
     .meta({ description: "`true` lists only records without an attribution." });
 
-type Without = z.output<ReturnType<typeof withoutAttribution>>;
-
-/** Returns whether the two parameters do not exclude each other. */
-export const isOneAttribution = (given: string | undefined, without: Without): boolean =>
-  given === undefined || without !== "true";
+/** Returns what `refine` needs to reject a query with both this parameter and `without_attribution`. */
+export const oneAttribution = (
+  name: string,
+): [(query: Readonly<Record<string, unknown>>) => boolean, { path: string[]; error: string }] => [
+  (query) => query[name] === undefined || query["without_attribution"] !== "true",
+  { path: ["without_attribution"], error: `excludes ${name}` },
+];
 
 /** Returns the attribution to list, which is empty for records without one; undefined for all. */
-export const attributionOf = (given: string | undefined, without: Without): string | undefined =>
-  without === "true" ? "" : given;
+export const attributionOf = (
+  given: string | undefined,
+  without: "true" | "false" | undefined,
+): string | undefined => (without === "true" ? "" : given);
 
 /** Returns whether a refund names no id, for which the contract has a message. */
 export const isBlankId = (body: unknown): boolean =>

@@ -1,12 +1,10 @@
 import { createApp } from "../http/createApp.ts";
-import type { App, Page } from "../http/createApp.ts";
-import { healthPages } from "../http/healthPages.ts";
-import { authenticate } from "../http/authenticate.ts";
-import { createDocument } from "../openapi/createDocument.ts";
-import { documentPages } from "../openapi/documentPages.ts";
+import type { App } from "../http/createApp.ts";
+import type { Page, RequestContext } from "../http/requestContext.ts";
+import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { createRefundWriter } from "../../modules/registrations/refundRegistration.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 import type { StandaloneContext } from "../context.ts";
-import { stripeWebhook } from "./stripeWebhook.ts";
 import { charityEndpoints } from "./charityEndpoints.ts";
 import { dashboardEndpoints } from "./dashboardEndpoints.ts";
 import { dashboardPages } from "./dashboardPages.ts";
@@ -14,7 +12,7 @@ import { errorBody, presentError } from "./standaloneErrors.ts";
 import { statsEndpoint } from "./statsEndpoint.ts";
 import { eventEndpoints } from "./eventEndpoints.ts";
 import { evidenceEndpoints } from "./evidenceEndpoints.ts";
-import { plantingWebhook } from "./plantingWebhook.ts";
+import { signedWebhooks } from "./signedWebhooks.ts";
 import { registrationEndpoints } from "./registrationEndpoints.ts";
 import { usageEndpoints } from "./usageEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
@@ -28,7 +26,6 @@ export const createStandaloneApp = (
   context: StandaloneContext,
   demo: readonly Page[] = [],
 ): App => {
-  const { authenticator, plantingCallbackSecrets, readStripeWebhook } = context;
   const endpoints = [
     ...registrationEndpoints({ ...context, refunds: createRefundWriter(context) }),
     ...charityEndpoints(context),
@@ -39,8 +36,21 @@ export const createStandaloneApp = (
     statsEndpoint({ ...context, db: context.reads }),
     ...dashboardEndpoints(context),
   ];
-  const document = (): object =>
-    createDocument(endpoints, {
+  const checkKey = async ({ req: { headers } }: RequestContext): Promise<Caller> => {
+    const { authorization: key = "" } = headers;
+    const caller = key === "" ? null : await context.authenticator(key);
+    if (caller?.accountType !== "organization") {
+      throw new DomainError("key_invalid", "invalid API key");
+    }
+    return caller;
+  };
+  return createApp({
+    ...context,
+    checkKey,
+    keyHeaders: ["Authorization"],
+    presentError,
+    endpoints,
+    document: {
       title: "Impact tracking service: standalone API",
       version: "2.0.0",
       description: DESCRIPTION,
@@ -54,24 +64,8 @@ export const createStandaloneApp = (
       security: [["apiKey"]],
       errorBody,
       keyErrors: { key_invalid: "The key is missing or invalid." },
-    });
-  return createApp({
-    ...context,
-    checkKey: authenticate(authenticator),
-    keyHeaders: ["Authorization"],
-    presentError,
-    endpoints,
-    pages: [
-      ...demo,
-      ...healthPages(context.readReadiness),
-      ...documentPages(document),
-      ...dashboardPages(context),
-    ],
-    webhooks: [
-      ...(readStripeWebhook === null ? [] : [stripeWebhook(context, readStripeWebhook)]),
-      ...(plantingCallbackSecrets === null
-        ? []
-        : [plantingWebhook(context, plantingCallbackSecrets)]),
-    ],
+    },
+    pages: [...demo, ...dashboardPages(context)],
+    webhooks: signedWebhooks(context),
   });
 };

@@ -5,8 +5,7 @@ import { findDashboards } from "../../modules/dashboard/dashboards.sql.ts";
 import { createLookups } from "../../db/batching/joinCalls.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
 import { pathParameter } from "../http/requestContext.ts";
-import type { RequestContext } from "../http/requestContext.ts";
-import type { Page } from "../http/createApp.ts";
+import type { Page, RequestContext } from "../http/requestContext.ts";
 import { JSON_TYPE } from "../http/endpoint.ts";
 import { tag } from "../http/taggedResponses.ts";
 import type { Tagged } from "../http/taggedResponses.ts";
@@ -73,7 +72,6 @@ const renderFormats = (view: DashboardView): Formats<Format> => {
   };
 };
 
-/** The public pages and pictures. */
 export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
   const { db, publicBaseUrl } = context;
   const dashboards = createPageCache(async (slug) => {

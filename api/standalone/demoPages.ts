@@ -5,7 +5,7 @@ import { DEFAULT_PROFILE } from "../../modules/accounts/profile.rules.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 import { impactCommand } from "../../runtime/impactCommand.ts";
 import { isLoopback } from "../../runtime/loopback.rules.ts";
-import type { Page } from "../http/createApp.ts";
+import type { Page } from "../http/requestContext.ts";
 import { send, tag } from "../http/taggedResponses.ts";
 import { html } from "../pages/html.ts";
 import type { Markup } from "../pages/html.ts";

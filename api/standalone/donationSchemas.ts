@@ -2,7 +2,6 @@ import { z } from "zod";
 import { ein as einField } from "../../modules/charities/charities.rules.ts";
 import {
   blankAsNull,
-  date,
   emptyAsNull,
   metadata,
   recordId,
@@ -11,21 +10,13 @@ import {
   textOrNumber,
 } from "../../modules/records/fields.rules.ts";
 import { mustBe } from "../../runtime/describeIssues.rules.ts";
-import {
-  donationJson,
-  presentDonation,
-  donationRefundId,
-} from "../../modules/charities/donations.rules.ts";
+import { donationJson } from "../../modules/charities/donations.rules.ts";
 import { MAXIMUM_CENTS } from "../../modules/records/money.rules.ts";
 import { currencyField, page, pageSize, total } from "../endpoints/charities.ts";
 import { attribution, idempotencyKey } from "../../modules/registrations/registrations.rules.ts";
+import { firstDay, lastDay } from "../http/listPages.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
-import { isOneAttribution, withoutAttribution, reasonField, recordFields } from "./clientFields.ts";
-import type { CharityIds } from "../../modules/charities/charities.rules.ts";
-import type { Donation, DonationRequest } from "../../modules/charities/donations.rules.ts";
-import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
-import type { DonationRefundRequest } from "../../modules/charities/refundDonations.ts";
+import { oneAttribution, withoutAttribution, reasonField, recordFields } from "./clientFields.ts";
 
 const AMOUNT_MUST_BE = `an integer from 1 to ${MAXIMUM_CENTS}`;
 
@@ -79,22 +70,12 @@ export const listQuery = queryObject({
     description:
       "Only donations whose metadata_key has this value: a string as it is, a number as its digits, true or false. Requires metadata_key.",
   }),
-  start_date: date()
-    .optional()
-    .meta({ description: "First day, UTC.", examples: ["2025-06-01"] }),
-  end_date: date()
-    .optional()
-    .meta({ description: "Last day, UTC.", examples: ["2025-06-30"] }),
+  start_date: firstDay(),
+  end_date: lastDay(),
   page: page(),
   page_size: pageSize(100),
 })
-  .refine(
-    ({ attribution: given, without_attribution }) => isOneAttribution(given, without_attribution),
-    {
-      path: ["without_attribution"],
-      error: "excludes attribution",
-    },
-  )
+  .refine(...oneAttribution("attribution"))
   .refine(
     ({ metadata_key, metadata_value }) =>
       metadata_value === undefined || metadata_key !== undefined,
@@ -135,69 +116,5 @@ export const refundResponse = z
     refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"] }),
   })
   .meta({ id: "DonationRefund" });
-
-/*
- * Requests for donations and their refunds, alone and in batches.
- */
-
-export const DONATION_ID_REQUIRED = "donation id is required";
-
-const charityOf = ({
-  ein = null,
-  nonprofit_id = null,
-}: z.output<typeof donateBody>): CharityIds => {
-  if (nonprofit_id !== null) {
-    return { ein, nonprofitId: nonprofit_id };
-  }
-  if (ein !== null) {
-    return { ein, nonprofitId: null };
-  }
-  throw invalidRequest("one of ein and nonprofit_id is required");
-};
-
-/** @throws DomainError request_invalid if the body names no charity */
-export const donationRequestOf = (body: z.output<typeof donateBody>): DonationRequest => ({
-  amountCents: body.amount_cents,
-  charity: charityOf(body),
-  charityName: body.charity_name ?? null,
-  idempotencyKey: body.idempotency_key ?? null,
-  attribution: body.attribution ?? "",
-  metadata: body.metadata ?? {},
-});
-
-type Result = { readonly donation: Donation; readonly totalDonations: number };
-
-export const presentDonated = ({
-  donation,
-  totalDonations,
-}: Result): z.output<typeof donateResponse> => {
-  const details = presentDonation(donation);
-  return {
-    donation_id: details.id,
-    amount_cents: details.amount_cents,
-    charity_name: details.charity_name,
-    ein: details.ein,
-    nonprofit_id: details.nonprofit_id,
-    total_donations: totalDonations,
-    donation_details: [details],
-  };
-};
-
-export const refundRequestOf = (body: z.output<typeof refundBody>): DonationRefundRequest => ({
-  id: body.id,
-  reason: body.reason ?? null,
-  idempotencyKey: body.idempotency_key ?? null,
-  metadata: body.metadata ?? {},
-});
-
-export const presentDonationRefund = ({
-  donation,
-  totalDonations,
-}: Result): z.output<typeof refundResponse> => ({
-  refunded_amount_cents: donation.amountCents,
-  total_donations: totalDonations,
-  refund_details: [presentDonation(donation)],
-  refund_id: donationRefundId(shownIdOf(donation)),
-});
 
 export const TAG = "charities";

@@ -3,7 +3,7 @@ import { findLogoFiles } from "../../modules/accounts/profiles.sql.ts";
 import { createLookups } from "../../db/batching/joinCalls.ts";
 import { inPublicPath } from "../../runtime/cell.rules.ts";
 import { CHARITY_ICON_PATH } from "../endpoints/charities.ts";
-import type { Page } from "../http/createApp.ts";
+import type { Page } from "../http/requestContext.ts";
 import { HttpError } from "../http/httpError.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import { send } from "../http/taggedResponses.ts";
@@ -58,7 +58,6 @@ const logoPage = (db: CommonQueryMethods): Page => {
   };
 };
 
-/** The pictures of the public pages. */
 export const picturePages = (db: CommonQueryMethods): readonly Page[] => [
   {
     path: "/dashboard/world.svg",

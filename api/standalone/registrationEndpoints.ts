@@ -1,5 +1,11 @@
+import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
-import type { Kind } from "../../modules/records/owner.rules.ts";
+import type { Kind, Owner } from "../../modules/records/owner.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import {
+  findFractionalCountProblem,
+  fractionalCountOf,
+} from "../../modules/registrations/registrations.rules.ts";
 import type { Totals } from "../../modules/registrations/registrations.rules.ts";
 import {
   presentRegistration,
@@ -14,27 +20,18 @@ import { readRefunded, refundAll } from "../../modules/registrations/refundRegis
 import { presentSearched } from "../../runtime/presentPages.ts";
 import type { RefundWriter } from "../../modules/registrations/refundRegistration.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
-import { LINK_HEADER, pagedList } from "../http/listPages.ts";
+import { LINK_HEADER, pagedList, rangeOfDays } from "../http/listPages.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { DAILY_LIMIT_ERROR, QUEUE_ERROR } from "../http/errorResponses.ts";
 import type { StandaloneContext } from "../context.ts";
-import { isBlankId } from "./clientFields.ts";
+import { attributionOf, isBlankId } from "./clientFields.ts";
 import { PROCESSOR_ERROR } from "./standaloneErrors.ts";
-import { KIND_NAMES } from "./standaloneKinds.ts";
-import {
-  listFilter,
-  newRegistrationOf,
-  ownerOf,
-  presentRegistered,
-  listQuery,
-  SCHEMAS,
-  idRequiredMessage,
-  presentRefunded,
-  refundRequestOf,
-} from "./registrationSchemas.ts";
+import { KIND_NAMES, listQuery, SCHEMAS } from "./registrationSchemas.ts";
 import { writeEndpoints } from "./writeEndpoints.ts";
 
 type EndpointContext = StandaloneContext & { readonly refunds: RefundWriter };
+
+const ownerOf = ({ accountId, mode }: Caller, kind: Kind): Owner => ({ accountId, mode, kind });
 
 const registerEndpoints = (kind: Kind, context: EndpointContext): readonly Endpoint[] => {
   const names = KIND_NAMES[kind];
@@ -65,12 +62,29 @@ const registerEndpoints = (kind: Kind, context: EndpointContext): readonly Endpo
       metadata: { campaign: "spring" },
       idempotency_key: "order-1001",
     },
-    accept: (item, caller) => newRegistrationOf(caller, kind, item),
+    accept: (body, caller) => {
+      const problem = findFractionalCountProblem(body.fractional_count, caller);
+      return {
+        ...ownerOf(caller, kind),
+        count: body.count,
+        fractionalCount: fractionalCountOf(body.fractional_count, body.count, caller),
+        idempotencyKey: body.idempotency_key ?? null,
+        attribution: body.attribution ?? "",
+        metadata: body.metadata ?? {},
+        isLimited: caller.isLimited,
+        // The organization may have counted fractions when it sent the request for the first time.
+        refusal: problem === null ? null : invalidRequest(problem),
+      };
+    },
     write: (caller, items, isAtomic) =>
       registerAll(context, caller, ownerOf(caller, kind), items, isAtomic),
     present: async (caller, done) =>
-      (await readRegistered(context, ownerOf(caller, kind), done)).map((registered) =>
-        presentRegistered(kind, registered),
+      (await readRegistered(context, ownerOf(caller, kind), done)).map(
+        ({ registration, totals }) => ({
+          [names.totalField]: totals.all,
+          [names.monthField]: totals.month,
+          [names.detailsField]: [presentRegistration(registration)],
+        }),
       ),
   });
 };
@@ -100,7 +114,12 @@ const listOf = (kind: Kind, context: EndpointContext): Endpoint => {
       exported: { name: names.plural, columns: REGISTRATION_COLUMNS },
       handle: ({ ctx, caller, query }) => {
         const owner = ownerOf(caller, kind);
-        const filter = listFilter(query);
+        const filter = {
+          id: query.id,
+          attribution: attributionOf(query.attribution_key, query.without_attribution),
+          metadata: query.metadata,
+          ...rangeOfDays(query.created_at, query.end_at),
+        };
         const { after: startingAfter = null, first: limit = null } = query;
         const { pages, readTotals } = listRegistrations(context, owner, filter, {
           startingAfter,
@@ -155,12 +174,22 @@ const refundEndpoints = (
       reason: "order cancelled",
       idempotency_key: "return-1001-1",
     },
-    checkItem: (item) => (isBlankId(item) ? idRequiredMessage(kind) : null),
-    accept: refundRequestOf,
+    checkItem: (item) => (isBlankId(item) ? `${names.noun} id is required` : null),
+    accept: (body) => ({
+      id: body.id,
+      count: body.count ?? null,
+      reason: body.reason ?? null,
+      idempotencyKey: body.idempotency_key ?? null,
+    }),
     write: (caller, items, isAtomic) =>
       refundAll({ db, clock, billing, refunds }, ownerOf(caller, kind), items, { isAtomic }),
     present: async (_caller, done) =>
-      (await readRefunded(refunds, done)).map((refund) => presentRefunded(kind, refund)),
+      (await readRefunded(refunds, done)).map((refund) => ({
+        [names.refundedField]: refund.refundedCount,
+        [names.totalField]: refund.total,
+        refund_details: [presentRegistration(refund.registration)],
+        refund_id: refund.refundId,
+      })),
   });
 };
 

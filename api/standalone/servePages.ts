@@ -1,8 +1,7 @@
 import { LRUCache } from "lru-cache";
 import { DEFAULT_PROFILE } from "../../modules/accounts/profile.rules.ts";
-import type { Page } from "../http/createApp.ts";
 import { HttpError } from "../http/httpError.ts";
-import type { RequestContext } from "../http/requestContext.ts";
+import type { Page, RequestContext } from "../http/requestContext.ts";
 import { send, tag } from "../http/taggedResponses.ts";
 import type { Tagged } from "../http/taggedResponses.ts";
 import { html } from "../pages/html.ts";

@@ -3,11 +3,12 @@ import type { Grouping } from "../../modules/dashboard/statistics.rules.ts";
 import { INTERVALS, MAXIMUM_GROUPS, rangeOf } from "../../modules/dashboard/statistics.rules.ts";
 import { RECORD_KINDS } from "../../modules/records/owner.rules.ts";
 import type { RecordKind } from "../../modules/records/owner.rules.ts";
-import { date, text } from "../../modules/records/fields.rules.ts";
+import { text } from "../../modules/records/fields.rules.ts";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import { listStatistics } from "../../modules/dashboard/statistics.sql.ts";
 import type { StatisticsRow } from "../../modules/dashboard/statistics.sql.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
+import { firstDay, lastDay } from "../http/listPages.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { READ_ERROR } from "../http/errorResponses.ts";
@@ -27,15 +28,8 @@ const groupBy = () =>
 
 const statsQuery = queryObject({
   kind: oneOf(RECORD_KINDS).meta({ description: "What to count." }),
-  from: date()
-    .optional()
-    .meta({
-      description: "First day. Defaults to 30 days, or to 12 months, until `to`.",
-      examples: ["2025-06-01"],
-    }),
-  to: date()
-    .optional()
-    .meta({ description: "Last day. Defaults to today.", examples: ["2025-06-30"] }),
+  from: firstDay("First day. Defaults to 30 days, or to 12 months, until `to`."),
+  to: lastDay("Last day. Defaults to today."),
   interval: oneOf(INTERVALS).default("day").meta({
     description: "At most 366 days can be counted by day, and 1,830 by month.",
   }),

@@ -171,8 +171,8 @@ const batchDescription = (
   tag,
   summary: `${summary}: up to ${grouped(MAXIMUM_ITEMS)} requests in one`,
   details:
-    "Processes the items in one transaction and in their order. Each item is the body of a single request, with an " +
-    `idempotency_key of its own: a known one, or that of an earlier item, returns the original record.${details}`,
+    "Processes the items in one transaction and in their order. Each item is the body of a single request and can have " +
+    `an idempotency_key: a known one, or that of an earlier item, returns the original record.${details}`,
   errors: {
     request_invalid:
       "The request is invalid, or items are rejected and nothing was recorded; `errors` names them all.",
@@ -200,7 +200,7 @@ const readBodies = async <Done extends { readonly replayed: boolean }, Body>(
   }
 };
 
-/** Yields the response. It starts with the first results, so that an error until then is an error response. */
+/** The response starts with the first results, so that an error until then is an error response. */
 async function* presentOutcomes<Done extends { readonly replayed: boolean }>(
   outcomes: readonly Outcome<Done>[],
   present: (done: readonly Done[]) => Promise<readonly unknown[]>,

@@ -1,9 +1,6 @@
 import { KINDS } from "../../modules/records/owner.rules.ts";
-import { healthPages } from "../http/healthPages.ts";
 import { createApp } from "../http/createApp.ts";
 import type { App } from "../http/createApp.ts";
-import { createDocument } from "../openapi/createDocument.ts";
-import { documentPages } from "../openapi/documentPages.ts";
 import {
   certificateUrlEndpoint,
   orderCertificateUrlEndpoint,
@@ -54,8 +51,13 @@ export const createStoreApp = (context: StoreAppContext): App => {
     orderCertificateUrlEndpoint(context),
     ...webhookEndpoints(context, { accountType: "store", prefix: "/app/api" }),
   ];
-  const document = (): object =>
-    createDocument(endpoints, {
+  return createApp({
+    ...context,
+    checkKey: authenticateStore(context),
+    keyHeaders: STORE_KEY_HEADERS,
+    presentError: presentStoreError,
+    endpoints,
+    document: {
       title: "Impact tracking service: store-platform API",
       version: "1.0.0",
       description: DESCRIPTION,
@@ -80,14 +82,7 @@ export const createStoreApp = (context: StoreAppContext): App => {
       ],
       errorBody,
       keyErrors: KEY_ERRORS,
-    });
-  return createApp({
-    ...context,
-    checkKey: authenticateStore(context),
-    keyHeaders: STORE_KEY_HEADERS,
-    presentError: presentStoreError,
-    endpoints,
-    pages: [...healthPages(context.readReadiness), ...documentPages(document)],
+    },
     webhooks: platformSecrets === null ? [] : [platformWebhook(context, platformSecrets)],
   });
 };

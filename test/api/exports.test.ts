@@ -1,11 +1,12 @@
+import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { sql } from "../../db/sql.ts";
 import { accountModeKey } from "../../modules/records/owner.rules.ts";
 import { Gate } from "../../runtime/gate.ts";
 import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { insertDonationTotals } from "../charities/donations/donationSetup.ts";
-import { createTestOrganization } from "../support/factories.ts";
 import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { registrationsIn } from "./contract.ts";
 import { apiDescription } from "./responseChecker.ts";
@@ -29,6 +30,19 @@ const download = async (
 ): Promise<File> => {
   const response = await fetch(url, { headers: { ...headers, accept } });
   return { status: response.status, headers: response.headers, text: await response.text() };
+};
+
+/** Starts an API, and returns it with what downloads a list of a new organization. */
+const startExports = async (
+  t: ExecutionContext<DatabaseContext>,
+  options: Parameters<typeof startApiOf>[1] = {},
+) => {
+  const api = await startApiOf(t, options);
+  return {
+    ...api,
+    list: (path: string, accept: string) =>
+      download(api.url + path, accept, { Authorization: api.key }),
+  };
 };
 
 const requireEmpty = (row: readonly string[] | undefined): void => {
@@ -81,7 +95,7 @@ const donate = async (
 
 test("trees are exported as NDJSON and CSV with the rows of the JSON list, across pages", async (t) => {
   const { db } = t.context;
-  const { url, call, id, key } = await startApiOf(t);
+  const { url, call, id, key, list } = await startExports(t);
   await db.query(sql.typeAlias("void")`
     INSERT INTO registration (id, account_id, mode, kind, count, created_at, attribution)
     SELECT gen_random_uuid(), ${id}, 'live', 'tree', n, now() - n * interval '1 second', 'a' || n
@@ -89,12 +103,12 @@ test("trees are exported as NDJSON and CSV with the rows of the JSON list, acros
   `);
   const listed = registrationsIn((await call("GET", "/plant/trees", { key })).body, "tree");
 
-  const ndjson = await download(`${url}/plant/trees`, NDJSON, { Authorization: key });
+  const ndjson = await list("/plant/trees", NDJSON);
   t.is(ndjson.headers.get("content-type"), "application/x-ndjson; charset=utf-8");
   t.is(ndjson.headers.get("content-disposition"), 'attachment; filename="trees.ndjson"');
   t.deepEqual(parseLines(ndjson.text), listed);
 
-  const csv = await download(`${url}/plant/trees`, CSV, { Authorization: key });
+  const csv = await list("/plant/trees", CSV);
   t.is(csv.headers.get("content-type"), "text/csv; charset=utf-8; header=present");
   t.is(csv.headers.get("content-disposition"), 'attachment; filename="trees.csv"');
   const excel = await fetch(`${url}/plant/trees`, {
@@ -114,7 +128,7 @@ test("trees are exported as NDJSON and CSV with the rows of the JSON list, acros
 });
 
 test("any text survives CSV, but for an apostrophe before what a spreadsheet would run", async (t) => {
-  const { url, call, key } = await startApiOf(t);
+  const { call, key, list } = await startExports(t);
   const texts = [
     'say "hi", then\r\ngo',
     "\u0001\u0002\u001E",
@@ -150,7 +164,7 @@ test("any text survives CSV, but for an apostrophe before what a spreadsheet wou
     await call("POST", "/plant/trees", { key, body: { count: 1, attribution, metadata } });
   }
 
-  const { text } = await download(`${url}/plant/trees`, CSV, { Authorization: key });
+  const { text } = await list("/plant/trees", CSV);
 
   const [head = [], ...rows] = parseCsv(text);
   const column = (name: string) => rows.map((row) => row[head.indexOf(name)]);
@@ -185,36 +199,30 @@ test.serial("HEAD reads no list that is also a file", async (t) => {
 });
 
 test("filters and pages select what is exported", async (t) => {
-  const { url, call } = await startStandaloneApi(t, {
-    db: t.context.db,
-    publicBaseUrl: "https://impact.example",
-  });
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key, list } = await startExports(t, { publicBaseUrl: "https://impact.example" });
   for (const attribution of ["a", "b", "a", "a"]) {
     await call("POST", "/plant/trees", { key, body: { count: 1, attribution } });
   }
   const path = "/plant/trees?attribution_key=a&first=2";
 
-  const first = await download(url + path, CSV, { Authorization: key });
+  const first = await list(path, CSV);
 
   t.is(parseCsv(first.text).length, 3);
   const [, next = ""] = /^<https:\/\/impact\.example([^>]+)>; rel="next"$/u.exec(
     first.headers.get("link") ?? "",
   ) ?? [""];
-  const second = await download(url + next, CSV, { Authorization: key });
+  const second = await list(next, CSV);
   t.is(parseCsv(second.text).length, 2);
   t.false(second.headers.has("link"));
-  const none = await download(`${url}/plant/trees?attribution_key=c`, CSV, { Authorization: key });
+  const none = await list("/plant/trees?attribution_key=c", CSV);
   t.is(parseCsv(none.text).length, 1, "only the names");
-  const empty = await download(`${url}/plant/trees?attribution_key=c`, NDJSON, {
-    Authorization: key,
-  });
+  const empty = await list("/plant/trees?attribution_key=c", NDJSON);
   t.is(empty.text, "");
   t.is(empty.status, 200);
 });
 
 test("a list is JSON unless the client names another format", async (t) => {
-  const { url, key } = await startApiOf(t);
+  const { list } = await startExports(t);
   for (const accept of [
     "*/*",
     "text/*",
@@ -224,9 +232,7 @@ test("a list is JSON unless the client names another format", async (t) => {
     "nonsense",
     "",
   ]) {
-    const { status, headers, text } = await download(`${url}/plant/trees`, accept, {
-      Authorization: key,
-    });
+    const { status, headers, text } = await list("/plant/trees", accept);
     t.is(status, 200, accept);
     t.is(headers.get("content-type"), "application/json; charset=utf-8", accept);
     t.false(headers.has("content-disposition"), accept);
@@ -235,16 +241,14 @@ test("a list is JSON unless the client names another format", async (t) => {
 });
 
 test("errors of exports are JSON and no files", async (t) => {
-  const { url, key } = await startApiOf(t);
+  const { list } = await startExports(t);
 
   for (const [query, expected] of [
     ["?created_at=yesterday", 400],
     ["?after=nothing", 400],
     ["?after=nothing&first=1", 400],
   ] as const) {
-    const { status, headers, text } = await download(`${url}/plant/trees${query}`, CSV, {
-      Authorization: key,
-    });
+    const { status, headers, text } = await list(`/plant/trees${query}`, CSV);
     t.is(status, expected);
     t.is(headers.get("content-type"), "application/json; charset=utf-8");
     t.false(headers.has("content-disposition"));
@@ -254,7 +258,7 @@ test("errors of exports are JSON and no files", async (t) => {
 
 test("an error after the first rows of an export is no file", async (t) => {
   const { db } = t.context;
-  const { url, id, key } = await startApiOf(t);
+  const { id, list } = await startExports(t);
   // The bottles follow the trees on a page of their own. Its date cannot be presented.
   await db.query(sql.typeAlias("void")`
     INSERT INTO registration (id, account_id, mode, kind, count, created_at)
@@ -264,9 +268,7 @@ test("an error after the first rows of an export is no file", async (t) => {
   `);
 
   for (const accept of [CSV, NDJSON]) {
-    const { status, headers, text } = await download(`${url}/usage`, accept, {
-      Authorization: key,
-    });
+    const { status, headers, text } = await list("/usage", accept);
 
     t.is(status, 500);
     t.is(text, '{"error":"internal server error"}');
@@ -289,7 +291,7 @@ test("the billing statuses are exported with the bounds of their periods in colu
 
 test("donations are exported whole, or as the page that is asked for", async (t) => {
   const { db } = t.context;
-  const { url, call, id, key } = await startApiOf(t);
+  const { call, id, key, list } = await startExports(t);
   const large = JSON.stringify({ text: "x".repeat(15_000) });
   await donate(
     db,
@@ -298,11 +300,9 @@ test("donations are exported whole, or as the page that is asked for", async (t)
   );
   const { body } = await call("GET", "/charities/donations?page_size=100", { key });
 
-  const whole = await download(`${url}/charities/donations`, NDJSON, { Authorization: key });
+  const whole = await list("/charities/donations", NDJSON);
   t.deepEqual(parseLines(whole.text), rowsIn(body, "donations"));
-  const page = await download(`${url}/charities/donations?page=2&page_size=25`, CSV, {
-    Authorization: key,
-  });
+  const page = await list("/charities/donations?page=2&page_size=25", CSV);
   const [head = [], ...rows] = parseCsv(page.text);
   t.is(rows.length, 25);
   t.is(rows[0]?.[head.indexOf("amount_cents")], "125");
@@ -341,13 +341,11 @@ test("a store's records, donations and ledger are exported whole, or up to a lim
 
 test("an export waits for its turn among the lists", async (t) => {
   const listGate = new Gate({ places: 2 });
-  const { url, id, key } = await startApiOf(t, { listGate });
+  const { id, list } = await startExports(t, { listGate });
   const gate = Promise.withResolvers<null>();
   const held = listGate.run(accountModeKey({ accountId: id, mode: "live" }), () => gate.promise);
 
-  const exports = ["/plant/trees", "/charities/donations", "/usage"].map((path) =>
-    download(url + path, CSV, { Authorization: key }),
-  );
+  const exports = ["/plant/trees", "/charities/donations", "/usage"].map((path) => list(path, CSV));
   await eventually(() => listGate.waitingCount() > 0);
   gate.resolve(null);
   await held;

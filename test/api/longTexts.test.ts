@@ -130,10 +130,7 @@ test("a store's records have room for texts, are shown as sent, and are found an
   const headers = { ...store.live, "Idempotency-Key": encodeURIComponent(randomText(80)) };
 
   const planted = await post("/app/api/plant", headers, { trees: 2, ...customer, notes });
-  t.like(planted.body, {
-    customer_name: customer.customer_name,
-    order_id: customer.order_id,
-  });
+  t.like(planted.body, { customer_name: customer.customer_name, order_id: customer.order_id });
   t.is(
     (await post("/app/api/plant", headers, { trees: 2, ...customer, notes })).text,
     planted.text,

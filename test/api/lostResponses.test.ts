@@ -185,9 +185,7 @@ for (const [name, { path, body, ...write }] of Object.entries(STORE_WRITES)) {
     const { db, databaseUrl } = t.context;
     const { url, loseResponse } = await startRelay(t, databaseUrl);
     const processes = {
-      interrupted: await startStoreApi(t, {
-        db: await openTestPool(t, url),
-      }),
+      interrupted: await startStoreApi(t, { db: await openTestPool(t, url) }),
       other: await startStoreApi(t, { db }),
     };
     const store = await createTestStore(db, { balanceCents: 10_000 });

@@ -74,10 +74,7 @@ const CONTRACT = {
 };
 
 test("the descriptions have every endpoint and status of the contract", async (t) => {
-  const descriptions = {
-    standalone: await describeStandalone(t),
-    store: await describeStore(t),
-  };
+  const descriptions = { standalone: await describeStandalone(t), store: await describeStore(t) };
   for (const name of ["standalone", "store"] as const) {
     const operations = new Map(operationsIn(descriptions[name]));
     for (const [endpoint, statuses] of Object.entries(CONTRACT[name])) {

@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { StandaloneContext } from "../../api/context.ts";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
-import type { Page } from "../../api/http/createApp.ts";
+import type { Page } from "../../api/http/requestContext.ts";
 import type { Listener } from "../../runtime/server/openDoor.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import type { ReadWebhook } from "../../modules/billing/stripe/createWebhookReader.ts";

@@ -1,8 +1,8 @@
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import type { HttpContext } from "../../api/context.ts";
+import { createListGate } from "../../api/http/listEndpoints.ts";
 import type { Streaming } from "../../api/http/listEndpoints.ts";
-import { createListGate } from "../../api/http/requestTurns.ts";
 import { takePermit } from "../../db/rateLimits.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";

@@ -8,7 +8,7 @@ import {
   ImpactTimeoutError,
 } from "../../clients/typescript/src/index.ts";
 import type { ImpactClient } from "../../clients/typescript/src/index.ts";
-import { backoffMs, readRetryAfterMs } from "../../clients/typescript/src/retries.ts";
+import { backoffMs, readRetryAfterMs } from "../../clients/typescript/src/createTransport.ts";
 import { serveRequests } from "../support/server.ts";
 import { startApiOf } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";

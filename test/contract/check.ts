@@ -12,15 +12,29 @@ export type Check = {
   readonly run: (service: Service) => Promise<void>;
 };
 
-type Declare = (name: string, run: Check["run"]) => Check;
+/** The requests of a check, bound to the service. */
+export type Scene = { readonly service: Service };
 
-/** Returns functions that declare checks of one section. */
-export const checksOf = (
+type Declare<Helpers> = (name: string, run: (scene: Scene & Helpers) => Promise<void>) => Check;
+
+/**
+ * Returns functions that declare checks of one section.
+ * @param helpersOf returns what the checks are given besides the service
+ */
+export const checksOf = <Helpers extends object>(
   section: string,
-): { readonly contract: Declare; readonly decision: Declare } => ({
-  contract: (name, run) => ({ section, name, isDecision: false, run }),
-  decision: (name, run) => ({ section, name, isDecision: true, run }),
-});
+  helpersOf: (service: Service) => Helpers,
+) => {
+  const declare =
+    (isDecision: boolean): Declare<Helpers> =>
+    (name, run) => ({
+      section,
+      name,
+      isDecision,
+      run: (service) => run({ service, ...helpersOf(service) }),
+    });
+  return { contract: declare(false), decision: declare(true) };
+};
 
 /** Returns a value that no other check and no other run uses. */
 export const unique = (prefix: string): string => `${prefix}-${crypto.randomUUID()}`;

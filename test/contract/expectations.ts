@@ -1,6 +1,7 @@
 import { inspect, isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { Difference } from "./client.ts";
+import type { Scene } from "./check.ts";
 import type { Answer, Service } from "./client.ts";
 
 const show = (value: unknown): string =>
@@ -141,7 +142,7 @@ const rejectsOn =
     expectRefusal: (answer: Answer, message?: RegExp) => void,
   ) =>
   (path: string, { bodies = [], queries = [] }: Requests, message?: RegExp) =>
-  async (service: Service): Promise<void> => {
+  async ({ service }: Scene): Promise<void> => {
     const { get, post } = clientOf(service);
     for (const body of bodies) {
       expectRefusal(await post(path, body), message);

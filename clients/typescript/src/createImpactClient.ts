@@ -1,11 +1,9 @@
 import { createMethods } from "./createMethods.ts";
-import type { Methods, ReadNext } from "./createMethods.ts";
-import { checkHeaderValue, createTransport } from "./createTransport.ts";
+import type { Methods, QueryOf, ReadNext } from "./createMethods.ts";
+import { checkHeaderValue, createTransport, wait } from "./createTransport.ts";
 import type { CallOptions, TransportOptions } from "./createTransport.ts";
 import { OPERATIONS } from "./generated/standalone.ts";
 import type { components, operations } from "./generated/standalone.ts";
-import type { QueryOf } from "./operationTypes.ts";
-import { wait } from "./retries.ts";
 
 export type ImpactClientOptions = TransportOptions & {
   /** `api_key_prod` or `api_key_test`. Never use it in a browser, where anyone can read it. */

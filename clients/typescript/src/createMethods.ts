@@ -1,6 +1,5 @@
 import type { CallOptions, Reply, Send, TransportRequest } from "./createTransport.ts";
 import { ImpactError } from "./errors.ts";
-import type { ArgumentsOf, ItemOf, OperationTable, QueryOf, ResultOf } from "./operationTypes.ts";
 
 export type WriteOptions = CallOptions & {
   /**
@@ -10,6 +9,70 @@ export type WriteOptions = CallOptions & {
    */
   readonly idempotencyKey?: string;
 };
+
+type JsonOf<Message> = Message extends {
+  readonly content: { readonly "application/json": infer Json };
+}
+  ? Json
+  : never;
+
+type BodyOf<Operation> = Operation extends { readonly requestBody?: infer Request }
+  ? JsonOf<Request>
+  : never;
+
+export type QueryOf<Operation> = Operation extends {
+  readonly parameters: { readonly query?: infer Query };
+}
+  ? Exclude<Query, undefined>
+  : never;
+
+type PathOf<Operation> = Operation extends {
+  readonly parameters: { readonly path: infer Path };
+}
+  ? Path
+  : never;
+
+export type ResultOf<Operation> = Operation extends {
+  readonly responses: { readonly 200: infer Response };
+}
+  ? JsonOf<Response>
+  : never;
+
+/** One record of a list. */
+type ItemOf<Result> = {
+  [Field in keyof Result]: Result[Field] extends readonly (infer Item)[] ? Item : never;
+}[keyof Result];
+
+type PathArguments<Path> = [Path] extends [never] ? [] : [id: string];
+
+type PartArguments<Value> = [Value] extends [never]
+  ? []
+  : object extends Value
+    ? [value?: Value]
+    : [value: Value];
+
+/** The arguments of an operation's method: the names in its path, its body, its query and the options, if it has them. */
+type ArgumentsOf<Operation> = [
+  ...PathArguments<PathOf<Operation>>,
+  ...PartArguments<BodyOf<Operation>>,
+  ...PartArguments<QueryOf<Operation>>,
+  options?: WriteOptions,
+];
+
+/** How an operation is called; generated. */
+type OperationTable = Readonly<
+  Record<
+    string,
+    {
+      readonly method: string;
+      readonly path: string;
+      /** What the operation takes idempotency keys for. */
+      readonly key: "request" | "items" | null;
+      /** What its method accepts after the names in the path. */
+      readonly takes: readonly ("body" | "query")[];
+    }
+  >
+>;
 
 /** The records of a list. A loop over it reads page after page. */
 export type List<Page> = AsyncIterable<ItemOf<Page>> & {
@@ -29,7 +92,7 @@ type ListMethod<Operation> = (
 export type Methods<Operations, Lists extends keyof Operations> = {
   readonly [Id in keyof Operations]: Id extends Lists
     ? ListMethod<Operations[Id]>
-    : (...given: ArgumentsOf<Operations[Id], WriteOptions>) => Promise<ResultOf<Operations[Id]>>;
+    : (...given: ArgumentsOf<Operations[Id]>) => Promise<ResultOf<Operations[Id]>>;
 };
 
 const KEY_FIELD = "idempotency_key";
@@ -107,6 +170,28 @@ const fillPath = (path: string, values: unknown[]): string =>
 const itemsIn = <Page>(page: Page): readonly ItemOf<Page>[] =>
   Object.values(page as object).find(Array.isArray) ?? [];
 
+type Dated = { readonly id?: unknown; readonly created_at?: string };
+
+/**
+ * Returns whether a record was on an earlier page, or is newer than those. Pages that are counted move: what is recorded
+ * meanwhile moves records of a page to the next. The newest come first, so only the ids of one time are remembered.
+ */
+const createRepetitionCheck = (): ((record: Dated) => boolean) => {
+  let time: string | null = null;
+  let ids = new Set<unknown>();
+  return ({ id, created_at: createdAt = "" }) => {
+    if (time !== null && (createdAt > time || ids.has(id))) {
+      return true;
+    }
+    if (createdAt !== time) {
+      time = createdAt;
+      ids = new Set();
+    }
+    ids.add(id);
+    return false;
+  };
+};
+
 /**
  * Returns the method of a list.
  * @param defaults the query of its pages
@@ -130,13 +215,10 @@ export const createList =
       }
     }
     async function* records(): AsyncGenerator<ItemOf<ResultOf<Operation>>, void, void> {
-      // Pages that are counted move: what is recorded meanwhile moves the last record of a page to the next.
-      const seen = "page_size" in defaults ? new Set<unknown>() : null;
+      const isRepeated = "page_size" in defaults ? createRepetitionCheck() : () => false;
       for await (const page of pages()) {
         for (const item of itemsIn(page)) {
-          const { id } = item as { readonly id?: unknown };
-          if (!seen?.has(id)) {
-            seen?.add(id);
+          if (!isRepeated(item as Dated)) {
             yield item;
           }
         }

@@ -1,11 +1,10 @@
 import { createList, createMethods } from "./createMethods.ts";
-import type { List, Methods, ReadNext } from "./createMethods.ts";
+import type { List, Methods, QueryOf, ReadNext, ResultOf } from "./createMethods.ts";
 import { checkHeaderValue, createTransport } from "./createTransport.ts";
 import type { CallOptions, TransportOptions } from "./createTransport.ts";
 import { ImpactError } from "./errors.ts";
 import { OPERATIONS } from "./generated/store.ts";
 import type { components, operations } from "./generated/store.ts";
-import type { QueryOf, ResultOf } from "./operationTypes.ts";
 
 export type StoreClientOptions = TransportOptions & {
   /** The store's key, `PROD-…` or `TEST-…`. Never use it in a browser, where anyone can read it. */
@@ -44,19 +43,6 @@ const continueWith =
     return hasMore ? { ...query, [parameter]: cursor } : null;
   };
 
-const storeHeader = (
-  shopName: string | undefined,
-  userId: string | undefined,
-): Record<string, string> => {
-  if (userId !== undefined) {
-    return { "user-id": checkHeaderValue("userId", userId) };
-  }
-  if (shopName === undefined) {
-    throw new ImpactError("shopName or userId: one of them must be given");
-  }
-  return { "shop-name": checkHeaderValue("shopName", shopName) };
-};
-
 /** Creates a client of the store-platform interface, for one store. */
 export const createStoreClient = ({
   apiKey,
@@ -64,10 +50,15 @@ export const createStoreClient = ({
   userId,
   ...options
 }: StoreClientOptions): StoreClient => {
+  if (shopName === undefined && userId === undefined) {
+    throw new ImpactError("shopName or userId: one of them must be given");
+  }
   // Names with a dash pass every proxy; some drop names with an underscore.
   const authentication = {
     "api-key": checkHeaderValue("apiKey", apiKey),
-    ...storeHeader(shopName, userId),
+    ...(userId === undefined
+      ? { "shop-name": checkHeaderValue("shopName", shopName ?? "") }
+      : { "user-id": checkHeaderValue("userId", userId) }),
   };
   const send = createTransport(options, authentication);
   const continued = continueWith("after_created_at");

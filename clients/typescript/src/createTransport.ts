@@ -5,13 +5,6 @@ import {
   ImpactTimeoutError,
 } from "./errors.ts";
 import type { CallFacts } from "./errors.ts";
-import {
-  backoffMs,
-  isRetryable,
-  LONGEST_RETRY_AFTER_MS,
-  readRetryAfterMs,
-  wait,
-} from "./retries.ts";
 
 export type TransportOptions = {
   /** Where the interface listens, such as `https://impact.example.com`. A path in it is kept. */
@@ -50,11 +43,69 @@ export type Reply = { readonly data: unknown; readonly headers: Headers };
 /** Sends a request, repeats it if that is allowed, and returns the JSON of the response. */
 export type Send = (request: TransportRequest, options: CallOptions) => Promise<Reply>;
 
-/** Why an attempt got no reply. */
-type Failure = {
-  readonly error: ImpactApiError | ImpactConnectionError;
-  readonly mayRepeat: boolean;
-  readonly retryAfterMs: number;
+/** A service that asks for a longer wait is not asked again by the call. */
+const LONGEST_RETRY_AFTER_MS = 60_000;
+
+const FIRST_BACKOFF_MS = 500;
+const LONGEST_BACKOFF_MS = 8_000;
+
+/** Statuses that say that the request had no effect. A 503 may also be a proxy's, after the service has acted. */
+const NOTHING_DONE: ReadonlySet<number> = new Set([408, 429]);
+
+/** Statuses after which a request may or may not have had its effect. */
+const UNKNOWN: ReadonlySet<number> = new Set([500, 502, 503, 504]);
+
+/**
+ * Returns the wait that the service asks for before a request is sent again; null if it may not be.
+ * @param isRepeatable whether the request has the same effect if it is sent twice
+ */
+const retryAfterOf = (error: unknown, isRepeatable: boolean): number | null => {
+  if (error instanceof ImpactConnectionError) {
+    return isRepeatable ? 0 : null;
+  }
+  const mayRepeat =
+    error instanceof ImpactApiError &&
+    (NOTHING_DONE.has(error.status) || (isRepeatable && UNKNOWN.has(error.status)));
+  return mayRepeat ? (error.retryAfterMs ?? 0) : null;
+};
+
+/**
+ * Returns how long to wait after an attempt: twice as long each time, and at random, so that clients that failed together do
+ * not come back together.
+ * @param attempt the number of the attempt that failed, from 1
+ * @param retryAfterMs what the service asked for; 0 if it asked for nothing
+ */
+export const backoffMs = (attempt: number, retryAfterMs: number, random = Math.random): number => {
+  const longestMs = Math.min(LONGEST_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** (attempt - 1));
+  return Math.max(retryAfterMs, longestMs / 2) + (random() * longestMs) / 2;
+};
+
+/** Reads `Retry-After`, which is a number of seconds or a date; null if there is none. */
+export const readRetryAfterMs = (headers: Headers, nowMs = Date.now()): number | null => {
+  const given = headers.get("Retry-After")?.trim() ?? "";
+  if (/^\d{1,9}$/u.test(given)) {
+    return Number(given) * 1000;
+  }
+  const atMs = Date.parse(given);
+  return Number.isNaN(atMs) ? null : Math.max(0, atMs - nowMs);
+};
+
+/**
+ * Waits.
+ * @throws the signal's reason, if the caller aborts the call
+ */
+export const wait = async (ms: number, signal: AbortSignal | undefined): Promise<void> => {
+  signal?.throwIfAborted();
+  await new Promise<void>((resolve) => {
+    const end = (): void => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = setTimeout(end, ms);
+    signal?.addEventListener("abort", end);
+  });
+  signal?.throwIfAborted();
 };
 
 /** Returns the URL before all paths. No error repeats the URL, which may have a password in it. */
@@ -96,22 +147,6 @@ const queryString = (query: object = {}): string => {
   }
   return parameters.size === 0 ? "" : `?${parameters.toString()}`;
 };
-
-const initOf = (
-  { method, body, headers }: TransportRequest,
-  common: Readonly<Record<string, string>>,
-): RequestInit => ({
-  method,
-  // A redirect would send the key to another address.
-  redirect: "manual",
-  headers: {
-    ...common,
-    ...headers,
-    Accept: "application/json",
-    ...(body && { "Content-Type": "application/json" }),
-  },
-  ...(body && { body: JSON.stringify(body) }),
-});
 
 /** Returns the error of a response that cannot be used. Its body may be that of a proxy before the service. */
 const errorOf = (response: Response, body: unknown, facts: CallFacts): ImpactApiError => {
@@ -170,12 +205,24 @@ export const createTransport = (
       unknown,
       "signal, timeoutMs, maxRetries, onResponse and, of writes, idempotencyKey",
     );
-    const { method, path, query, idempotencyKey = null } = request;
+    const { method, path, query, body, headers, idempotencyKey = null } = request;
     const requestId = crypto.randomUUID();
     const isRepeatable = method === "GET" || idempotencyKey !== null;
-    const init = initOf(request, { ...authentication, "X-Request-Id": requestId });
+    const init = {
+      method,
+      // A redirect would send the key to another address.
+      redirect: "manual",
+      headers: {
+        ...authentication,
+        ...headers,
+        "X-Request-Id": requestId,
+        Accept: "application/json",
+        ...(body && { "Content-Type": "application/json" }),
+      },
+      ...(body && { body: JSON.stringify(body) }),
+    } as const;
 
-    const attempt = async (facts: CallFacts): Promise<Reply | Failure> => {
+    const attempt = async (facts: CallFacts): Promise<Reply> => {
       const expiry = AbortSignal.timeout(timeoutMs);
       let response: Response;
       let data: unknown;
@@ -187,36 +234,32 @@ export const createTransport = (
         data = parseJson(await response.text());
       } catch (cause) {
         signal?.throwIfAborted();
-        const error = expiry.aborted
+        throw expiry.aborted
           ? new ImpactTimeoutError(`no complete response within ${timeoutMs} ms`, facts)
           : new ImpactConnectionError("the connection failed", facts, { cause });
-        return { error, mayRepeat: isRepeatable, retryAfterMs: 0 };
       }
-      const { ok, status } = response;
-      if (ok) {
-        onResponse?.({ status, headers: response.headers });
+      if (response.ok) {
+        onResponse?.({ status: response.status, headers: response.headers });
       }
-      if (ok && data !== undefined) {
-        return { data, headers: response.headers };
+      if (!response.ok || data === undefined) {
+        throw errorOf(response, data, facts);
       }
-      const error = errorOf(response, data, facts);
-      const mayRepeat = isRetryable(error.status, isRepeatable);
-      return { error, mayRepeat, retryAfterMs: error.retryAfterMs ?? 0 };
+      return { data, headers: response.headers };
     };
 
     for (let attempts = 1; ; attempts += 1) {
       signal?.throwIfAborted();
-      const outcome = await attempt({ requestId, idempotencyKey, attempts });
-      if ("data" in outcome) {
-        return outcome;
+      try {
+        return await attempt({ requestId, idempotencyKey, attempts });
+      } catch (error) {
+        const retryAfterMs = retryAfterOf(error, isRepeatable);
+        // Written so that NaN retries nothing.
+        const mayRetry = retryAfterMs !== null && attempts <= maxRetries;
+        if (!mayRetry || retryAfterMs > LONGEST_RETRY_AFTER_MS) {
+          throw error;
+        }
+        await wait(backoffMs(attempts, retryAfterMs), signal);
       }
-      const { error, mayRepeat, retryAfterMs } = outcome;
-      // Written so that NaN retries nothing.
-      const mayRetry = mayRepeat && attempts <= maxRetries;
-      if (!mayRetry || retryAfterMs > LONGEST_RETRY_AFTER_MS) {
-        throw error;
-      }
-      await wait(backoffMs(attempts, retryAfterMs), signal);
     }
   };
 };

@@ -289,20 +289,18 @@ test("a request's log line has the key's id and the client's address, and not th
   t.false(text.includes("secret"));
 });
 
-test("without trusted proxies, X-Forwarded-For is ignored", async (t) => {
-  const { clientAddress } = await logRequest(t, 0, "203.0.113.7");
-  t.regex(clientAddress, /127\.0\.0\.1$/u);
-});
-
 test("the address is the one that the first trusted proxy saw, whatever the client claims", async (t) => {
   const claimed = "10.0.0.1, 203.0.113.7";
-  t.is((await logRequest(t, 1, claimed)).clientAddress, "203.0.113.7");
-  t.is((await logRequest(t, 2, `${claimed}, 192.0.2.9`)).clientAddress, "203.0.113.7");
-});
-
-test("a header with fewer addresses than proxies is ignored, and a long one is cut", async (t) => {
-  t.regex((await logRequest(t, 2, "203.0.113.7")).clientAddress, /127\.0\.0\.1$/u);
-  t.is((await logRequest(t, 1, "x".repeat(9000))).clientAddress.length, 45);
+  for (const [trustedProxies, forwardedFor, address] of [
+    [0, "203.0.113.7", /127\.0\.0\.1$/u],
+    [1, claimed, /^203\.0\.113\.7$/u],
+    [2, `${claimed}, 192.0.2.9`, /^203\.0\.113\.7$/u],
+    // Fewer addresses than proxies.
+    [2, "203.0.113.7", /127\.0\.0\.1$/u],
+    [1, "x".repeat(9000), /^x{45}$/u],
+  ] as const) {
+    t.regex((await logRequest(t, trustedProxies, forwardedFor)).clientAddress, address);
+  }
 });
 
 test("probes are logged at the level debug, unless they fail", async (t) => {

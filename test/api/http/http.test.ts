@@ -1,4 +1,3 @@
-import { isJsonInUtf8 } from "../../../api/http/readBody.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { createEmptyDatabase, openTestPool, testWithDatabase } from "../../support/database.ts";
@@ -146,22 +145,6 @@ test("every spelling of a JSON content type in UTF-8 is accepted", async (t) => 
     });
     t.is(status, 200, contentType);
   }
-});
-
-test("a content type is read in time proportional to its length", (t) => {
-  const long = 100_000;
-  const startedAt = performance.now();
-  for (const header of [
-    `application/json${" ".repeat(long)}x`,
-    `application/json;${" ".repeat(long)}=`,
-    `application/json;${"a".repeat(long)}`,
-    `application/json;a="${"\\a".repeat(long)}`,
-    `application/json${"; ".repeat(long)}=`,
-  ]) {
-    t.false(isJsonInUtf8(header));
-  }
-  // Quadratic time would be minutes.
-  t.true(performance.now() - startedAt < 30_000);
 });
 
 test("a compressed body is a 400 that says so", async (t) => {
@@ -352,41 +335,29 @@ test("different keys in the header Idempotency-Key and the field are a 400 that 
   t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 0);
 });
 
-const BODY = '{"count":1}';
+test("a key in the header Idempotency-Key that is too long, not UTF-8 or given twice is a 400 that records nothing", async (t) => {
+  const { url, call, key } = await startApiOf(t);
+  const body = '{"count":1}';
 
-const rejects = test.macro({
-  exec: async (t, headers: string, error: RegExp) => {
-    const { url, call, key } = await startApiOf(t);
-
+  for (const [headers, error] of [
+    [`Idempotency-Key: ${"k".repeat(1001)}`, /Idempotency-Key: must be at most 1000 characters/u],
+    ["Idempotency-Key: \xff\xfe", /must be well-formed UTF-8/u],
+    ["Idempotency-Key: one\r\nIdempotency-Key: two", /must be given at most once/u],
+  ] as const) {
     const response = await rawRequest(
       url,
       Buffer.from(
         `POST /plant/trees HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: ${key}\r\n` +
-          `Content-Type: application/json\r\nContent-Length: ${BODY.length}\r\n${headers}\r\n\r\n${BODY}`,
+          `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n${headers}\r\n\r\n${body}`,
         "latin1",
       ),
     );
 
     t.regex(response, /^HTTP\/1\.1 400 /u);
     t.regex(response, error);
-    t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 0);
-  },
-  title: (wrong = "") => `${wrong} in the header Idempotency-Key is a 400 that records nothing`,
+  }
+  t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 0);
 });
-
-test(
-  "a key of 256 characters",
-  rejects,
-  `Idempotency-Key: ${"k".repeat(1001)}`,
-  /Idempotency-Key: must be at most 1000 characters/u,
-);
-test("text that is not UTF-8", rejects, "Idempotency-Key: \xff\xfe", /must be well-formed UTF-8/u);
-test(
-  "a second key",
-  rejects,
-  "Idempotency-Key: one\r\nIdempotency-Key: two",
-  /must be given at most once/u,
-);
 
 test("donations and their refunds honor the header Idempotency-Key", async (t) => {
   const { call, test: key } = await startDonationApi(t);

@@ -8,19 +8,19 @@ import {
   queriesOf,
   rejects,
 } from "../../expectations.ts";
-import { digitsOf, EIN, search } from "./donations.ts";
+import { digitsOf, donationsOf, EIN } from "./donations.ts";
 
 const PATH = "/charities/search";
-const { contract } = checksOf(`GET ${PATH}`);
+const { contract } = checksOf(`GET ${PATH}`, donationsOf);
 
 export const charitySearchChecks: readonly Check[] = [
-  contract("without parameters it returns the first page of 20", async (service) => {
-    const { charities, total_items: items, total_pages: pages } = await search(service);
+  contract("without parameters it returns the first page of 20", async (t) => {
+    const { charities, total_items: items, total_pages: pages } = await t.search();
     expectEqual("charities", charities.length, Math.min(20, items));
     expectEqual("total_pages", pages, Math.ceil(items / 20));
   }),
-  contract("a name finds charities that have it", async (service) => {
-    const { charities, total_items: items } = await search(service, { name: "red cross" });
+  contract("a name finds charities that have it", async (t) => {
+    const { charities, total_items: items } = await t.search({ name: "red cross" });
     expectThat(charities.length > 0, "charities must be found", charities);
     expectThat(items >= charities.length, "total_items counts them", items);
     expectThat(
@@ -29,28 +29,28 @@ export const charitySearchChecks: readonly Check[] = [
       charities.map(({ name }) => name),
     );
   }),
-  contract("an EIN finds its charity", async (service) => {
-    const { charities, total_items: items } = await search(service, { ein: EIN });
+  contract("an EIN finds its charity", async (t) => {
+    const { charities, total_items: items } = await t.search({ ein: EIN });
     expectEqual("total_items", items, charities.length);
     expectThat(charities.length > 0, "the charity must be found", items);
     for (const charity of charities) {
       expectEqual("ein", digitsOf(charity.ein), digitsOf(EIN));
     }
   }),
-  contract("page_size limits a page", async (service) => {
+  contract("page_size limits a page", async (t) => {
     for (const size of [1, 2, 19, 20]) {
-      const result = await search(service, { page_size: String(size) });
+      const result = await t.search({ page_size: String(size) });
       expectEqual("charities", result.charities.length, Math.min(size, result.total_items));
       expectEqual("total_pages", result.total_pages, Math.ceil(result.total_items / size));
     }
   }),
-  contract("pages have every charity once, and a page after the last has none", async (service) => {
+  contract("pages have every charity once, and a page after the last has none", async (t) => {
     const parameters = { name: "red", page_size: "3" };
-    const first = await search(service, parameters);
+    const first = await t.search(parameters);
     const ids: string[] = [];
     const readPages = Math.min(first.total_pages, 12);
     for (let page = 1; page <= readPages; page += 1) {
-      const { charities } = await search(service, { ...parameters, page: String(page) });
+      const { charities } = await t.search({ ...parameters, page: String(page) });
       expectThat(
         charities.length > 0,
         `page ${page} of ${first.total_pages} has charities`,
@@ -62,29 +62,27 @@ export const charitySearchChecks: readonly Check[] = [
     if (readPages === first.total_pages) {
       expectEqual("charities", ids.length, first.total_items);
     }
-    const beyond = await search(service, { ...parameters, page: String(first.total_pages + 1) });
+    const beyond = await t.search({ ...parameters, page: String(first.total_pages + 1) });
     expectEqual("charities after the last page", beyond.charities, []);
     expectEqual("total_items", beyond.total_items, first.total_items);
   }),
   contract(
     "a page or page_size that is no positive integer is a 400",
-    rejects(PATH, {
-      queries: queriesOf(["page", "page_size"], ["0", "-1", "1.5", "x", "1e1x"]),
-    }),
+    rejects(PATH, { queries: queriesOf(["page", "page_size"], ["0", "-1", "1.5", "x", "1e1x"]) }),
   ),
-  contract("a page never has more than 20 charities", async (service) => {
-    const answer = await service.organization().get(`${PATH}?page_size=21`);
+  contract("a page never has more than 20 charities", async (t) => {
+    const answer = await t.service.organization().get(`${PATH}?page_size=21`);
     expectStatus(answer, 200, 400);
     if (answer.status === 200) {
       expectThat(
-        (await search(service, { page_size: "21" })).charities.length <= 20,
+        (await t.search({ page_size: "21" })).charities.length <= 20,
         "at most 20",
         answer.text,
       );
     }
   }),
-  contract("a name that no charity has finds nothing", async (service) => {
-    const found = await search(service, { name: "qzxv jkwq vvxz" });
+  contract("a name that no charity has finds nothing", async (t) => {
+    const found = await t.search({ name: "qzxv jkwq vvxz" });
     expectFields(found, { charities: [], total_items: 0 });
     expectThat(found.total_pages <= 1, "no further page", found.total_pages);
   }),

@@ -11,20 +11,11 @@ import {
   NO_OBJECTS,
   rejects,
 } from "../../expectations.ts";
-import {
-  digitsOf,
-  donate,
-  EIN,
-  listDonations,
-  readDonated,
-  refundDonation,
-  search,
-  UNKNOWN_EIN,
-} from "./donations.ts";
+import { digitsOf, donationsOf, EIN, readDonated, UNKNOWN_EIN } from "./donations.ts";
 
 const PATH = "/charities/donate";
-const { contract, decision } = checksOf(`POST ${PATH}`);
-const subscribe = checksOf("POST /charities/subscribe");
+const { contract, decision } = checksOf(`POST ${PATH}`, donationsOf);
+const subscribe = checksOf("POST /charities/subscribe", donationsOf);
 
 /** Donations of a dollar to a charity, with these fields. */
 const gifts = (...fields: readonly object[]) => ({
@@ -36,46 +27,42 @@ const withCents = (cents: unknown) => ({ amount_cents: cents, amount: 100 });
 const subscribed = z.looseObject({ success: z.boolean(), message: z.string() });
 
 export const donateChecks: readonly Check[] = [
-  contract("records a donation with the contract's fields", async (service) => {
+  contract("records a donation with the contract's fields", async (t) => {
     const attribution = unique("donation");
     const metadata = { order: "A-1", nested: { n: 1 } };
-    const { record } = await donate(service, { amount_cents: 1234, attribution, metadata });
+    const { record } = await t.donate({ amount_cents: 1234, attribution, metadata });
     expectFields(record, { amount_cents: 1234, attribution, metadata, refunded: false });
     expectEqual("ein", digitsOf(record.ein), digitsOf(EIN));
   }),
-  contract("a charity is named by ein, by nonprofit_id or by both", async (service) => {
-    const { charities } = await search(service, { ein: EIN });
+  contract("a charity is named by ein, by nonprofit_id or by both", async (t) => {
+    const { charities } = await t.search({ ein: EIN });
     const nonprofitId = charities[0]?.nonprofit_id ?? "";
     for (const given of [
       {},
       { ein: undefined, nonprofit_id: nonprofitId },
       { nonprofit_id: nonprofitId },
     ]) {
-      const { record } = await donate(service, given);
+      const { record } = await t.donate(given);
       expectFields(record, { nonprofit_id: nonprofitId, ein: charities[0]?.ein });
     }
   }),
-  contract("charity_name is kept if given and filled in if not", async (service) => {
-    const { charities } = await search(service, { ein: EIN });
-    expectEqual("filled in", (await donate(service)).charity_name, charities[0]?.name);
-    const given = await donate(service, { charity_name: "Our favourite" });
+  contract("charity_name is kept if given and filled in if not", async (t) => {
+    const { charities } = await t.search({ ein: EIN });
+    expectEqual("filled in", (await t.donate()).charity_name, charities[0]?.name);
+    const given = await t.donate({ charity_name: "Our favourite" });
     expectEqual("given", given.charity_name, "Our favourite");
   }),
-  contract("idempotency_key is returned if given", async (service) => {
+  contract("idempotency_key is returned if given", async (t) => {
     const key = unique("key");
-    const { record } = await donate(service, { idempotency_key: key });
+    const { record } = await t.donate({ idempotency_key: key });
     expectEqual("idempotency_key", record.idempotency_key, key);
-    expectThat(!(await donate(service)).record.idempotency_key, "none without one", record);
+    expectThat(!(await t.donate()).record.idempotency_key, "none without one", record);
   }),
-  contract("an amount_cents that is not an integer above 0 is a 400", async (service) => {
-    const before = await donate(service);
+  contract("an amount_cents that is not an integer above 0 is a 400", async (t) => {
+    const before = await t.donate();
     const wrong = [0, -1, 1.5, "100", "", true, null, [], {}, undefined];
-    await rejects(PATH, gifts(...wrong.map(withCents)), /amount_cents/u)(service);
-    expectEqual(
-      "total_donations",
-      (await donate(service)).total_donations,
-      before.total_donations + 1,
-    );
+    await rejects(PATH, gifts(...wrong.map(withCents)), /amount_cents/u)(t);
+    expectEqual("total_donations", (await t.donate()).total_donations, before.total_donations + 1);
   }),
   contract(
     "neither ein nor nonprofit_id is a 400",
@@ -115,14 +102,14 @@ export const donateChecks: readonly Check[] = [
   ),
   contract(
     "a repeated idempotency_key returns the first donation, marked by a header",
-    async (service) => {
+    async (t) => {
       const body = {
         amount_cents: 700,
         ein: EIN,
         attribution: unique("replay"),
         idempotency_key: unique("key"),
       };
-      const first = await service.organization().post(PATH, body);
+      const first = await t.service.organization().post(PATH, body);
       const created = readDonated(first);
       expectThat(
         first.headers.get("idempotent-replayed") !== "true",
@@ -130,7 +117,7 @@ export const donateChecks: readonly Check[] = [
         "true",
       );
       for (const repeated of [body, { ...body, amount_cents: 1, attribution: "other" }]) {
-        const replay = await service.organization().post(PATH, repeated);
+        const replay = await t.service.organization().post(PATH, repeated);
         expectEqual("Idempotent-Replayed", replay.headers.get("idempotent-replayed"), "true");
         expectEqual("donation", readDonated(replay).record, created.record);
         expectEqual(
@@ -139,63 +126,57 @@ export const donateChecks: readonly Check[] = [
           created.total_donations,
         );
       }
-      const { total_items: items } = await listDonations(service, {
-        attribution: body.attribution,
-      });
+      const { total_items: items } = await t.listDonations({ attribution: body.attribution });
       expectEqual("donations", items, 1);
     },
   ),
-  contract("overlapping requests with one idempotency_key record one donation", async (service) => {
+  contract("overlapping requests with one idempotency_key record one donation", async (t) => {
     const body = { attribution: unique("race"), idempotency_key: unique("key") };
-    const ids = await atOnce(15, async () => (await donate(service, body)).donation_id);
+    const ids = await atOnce(15, async () => (await t.donate(body)).donation_id);
     expectEqual("ids", new Set(ids).size, 1);
     expectEqual(
       "donations",
-      (await listDonations(service, { attribution: body.attribution })).total_items,
+      (await t.listDonations({ attribution: body.attribution })).total_items,
       1,
     );
   }),
-  contract("another organization's idempotency_key is unrelated", async (service) => {
+  contract("another organization's idempotency_key is unrelated", async (t) => {
     const body = { idempotency_key: unique("key") };
-    const own = await donate(service, body);
-    const other = await donate(service, body, "otherTest");
+    const own = await t.donate(body);
+    const other = await t.donate(body, "otherTest");
     expectThat(own.donation_id !== other.donation_id, "ids must differ", other.donation_id);
   }),
-  contract("a live donation before the subscription is a 400", async (service) => {
-    const client = service.organization("unsubscribedProd");
+  contract("a live donation before the subscription is a 400", async (t) => {
+    const client = t.service.organization("unsubscribedProd");
     const answer = await client.post(PATH, { amount_cents: 100, ein: EIN });
     expectError(answer, 400, /donation subscription not active/u);
   }),
   subscribe.contract(
     "provisions the subscription, after which live donations succeed",
-    async (service) => {
-      const answer = await service.organization("prod").post("/charities/subscribe");
+    async (t) => {
+      const answer = await t.service.organization("prod").post("/charities/subscribe");
       expectEqual("success", expectBody(answer, subscribed).success, true);
-      const { donation_id: id } = await donate(service, { amount_cents: 100 }, "prod");
-      expectEqual(
-        "live donation with the test key",
-        (await refundDonation(service, { id })).status,
-        404,
-      );
-      expectStatus(await refundDonation(service, { id }, "prod"), 200);
+      const { donation_id: id } = await t.donate({ amount_cents: 100 }, "prod");
+      expectEqual("live donation with the test key", (await t.refundDonation({ id })).status, 404);
+      expectStatus(await t.refundDonation({ id }, "prod"), 200);
     },
   ),
-  subscribe.contract("may be repeated, and works with the test key", async (service) => {
+  subscribe.contract("may be repeated, and works with the test key", async (t) => {
     for (const body of [undefined, undefined, {}]) {
-      expectBody(await service.organization().post("/charities/subscribe", body), subscribed);
+      expectBody(await t.service.organization().post("/charities/subscribe", body), subscribed);
     }
   }),
-  decision("an EIN may lack its dash or be a number, and null is none", async (service) => {
-    const { charities } = await search(service, { ein: EIN });
+  decision("an EIN may lack its dash or be a number, and null is none", async (t) => {
+    const { charities } = await t.search({ ein: EIN });
     const byId = { ein: null, nonprofit_id: charities[0]?.nonprofit_id };
     for (const given of [{ ein: digitsOf(EIN) }, { ein: Number(digitsOf(EIN)) }, byId]) {
-      expectEqual("ein", (await donate(service, given)).ein, EIN);
+      expectEqual("ein", (await t.donate(given)).ein, EIN);
     }
   }),
-  decision("an EIN with a typographic hyphen is accepted or explained", async (service) => {
+  decision("an EIN with a typographic hyphen is accepted or explained", async (t) => {
     for (const hyphen of ["\u2010", "\u2011", "\u2013", " "]) {
       const body = { amount_cents: 100, ein: EIN.replace("-", hyphen) };
-      const answer = await service.organization().post(PATH, body);
+      const answer = await t.service.organization().post(PATH, body);
       if (answer.status === 200) {
         expectEqual("ein", digitsOf(readDonated(answer).ein), digitsOf(EIN));
       } else {
@@ -203,7 +184,7 @@ export const donateChecks: readonly Check[] = [
       }
     }
   }),
-  decision("unknown fields, query parameters and null are ignored", async (service) => {
+  decision("unknown fields, query parameters and null are ignored", async (t) => {
     const body = {
       amount_cents: 100,
       ein: EIN,
@@ -213,7 +194,7 @@ export const donateChecks: readonly Check[] = [
       charity_name: null,
       idempotency_key: null,
     };
-    readDonated(await service.organization().post(`${PATH}?amount_cents=9&foo=1`, body));
+    readDonated(await t.service.organization().post(`${PATH}?amount_cents=9&foo=1`, body));
   }),
   decision(
     "a misspelt idempotency_key is a 400 that names the right one",

@@ -40,17 +40,6 @@ export const readDonated = (
   return { ...body, record };
 };
 
-export const donate = async (
-  service: Service,
-  body: Readonly<Record<string, unknown>> = {},
-  key: StandaloneKey = "test",
-) =>
-  readDonated(
-    await service
-      .organization(key)
-      .post("/charities/donate", { amount_cents: 250, ein: EIN, ...body }),
-  );
-
 const donationList = z.looseObject({
   total_items: z.int().min(0),
   total_pages: z.int().min(0),
@@ -59,34 +48,49 @@ const donationList = z.looseObject({
   donations: z.array(donation),
 });
 
-export const listDonations = async (
-  service: Service,
-  parameters: Readonly<Record<string, string>> = {},
-  key: StandaloneKey = "test",
-): Promise<z.output<typeof donationList>> => {
-  const query = new URLSearchParams(parameters).toString();
-  return expectBody(
-    await service.organization(key).get(`/charities/donations?${query}`),
-    donationList,
-  );
-};
-
-export const refundDonation = (
-  service: Service,
-  body: unknown,
-  key: StandaloneKey = "test",
-): Promise<Answer> => service.organization(key).post("/refund/donations", body);
-
 const searchResult = z.looseObject({
   total_items: z.int().min(0),
   total_pages: z.int().min(0),
   charities: z.array(charity),
 });
 
-export const search = async (
-  service: Service,
-  parameters: Readonly<Record<string, string>> = {},
-): Promise<z.output<typeof searchResult>> => {
-  const query = new URLSearchParams(parameters).toString();
-  return expectBody(await service.organization().get(`/charities/search?${query}`), searchResult);
+type Query = Readonly<Record<string, string>>;
+
+const withQuery = (path: string, query: Query): string =>
+  `${path}?${new URLSearchParams(query).toString()}`;
+
+/** Returns the requests of donations. */
+export const donationsOf = (service: Service) => {
+  const listDonations = async (query: Query = {}, key: StandaloneKey = "test") =>
+    expectBody(
+      await service.organization(key).get(withQuery("/charities/donations", query)),
+      donationList,
+    );
+  return {
+    listDonations,
+    /** Expects a list to have exactly the donations with these ids, in any order. */
+    expectIds: async (query: Query, ids: readonly string[]): Promise<void> => {
+      const body = await listDonations({ page_size: "100", ...query });
+      const what = JSON.stringify(query);
+      expectEqual(
+        `ids in GET /charities/donations ${what}`,
+        body.donations.map(({ id }) => id).toSorted(),
+        ids.toSorted(),
+      );
+      expectEqual(`total_items with ${what}`, body.total_items, ids.length);
+    },
+    donate: async (body: Readonly<Record<string, unknown>> = {}, key: StandaloneKey = "test") =>
+      readDonated(
+        await service
+          .organization(key)
+          .post("/charities/donate", { amount_cents: 250, ein: EIN, ...body }),
+      ),
+    refundDonation: (body: unknown, key: StandaloneKey = "test"): Promise<Answer> =>
+      service.organization(key).post("/refund/donations", body),
+    search: async (query: Query = {}) =>
+      expectBody(
+        await service.organization().get(withQuery("/charities/search", query)),
+        searchResult,
+      ),
+  };
 };

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { atOnce, checksOf, countStatuses, unique } from "../../check.ts";
 import type { Check } from "../../check.ts";
 import { Difference } from "../../client.ts";
+import type { Service, StandaloneKey } from "../../client.ts";
 import {
   expectBody,
   expectEqual,
@@ -14,7 +15,7 @@ import {
 } from "../../expectations.ts";
 import { EVIDENCE_SHAPES, evidenceSummary, registeredEvidence, treeEvidence } from "../shapes.ts";
 import type { Milestone } from "../shapes.ts";
-import { register } from "./registrations.ts";
+import { registrationsOf } from "./registrations.ts";
 
 export const STAGES = [
   "registered",
@@ -89,42 +90,42 @@ export const expectStage = (timeline: readonly Milestone[], stage: string): void
   );
 };
 
-const summary = checksOf("GET /evidence");
-const tree = checksOf("GET /evidence/tree/{id}");
+const evidenceScene = (service: Service) => ({
+  ...registrationsOf(service, "tree"),
+  readSummary: (key: StandaloneKey = "test", headers = {}) =>
+    service.organization(key).get("/evidence", headers),
+  readTree: (id: string, query = "") => service.organization().get(`/evidence/tree/${id}${query}`),
+});
+
+const summary = checksOf("GET /evidence", evidenceScene);
+const tree = checksOf("GET /evidence/tree/{id}", evidenceScene);
+
+const NOT_FOUND = "failed to find tree";
 
 export const evidenceChecks: readonly Check[] = [
-  summary.contract("returns the summary with the contract's fields", async (service) => {
-    expectBody(await service.organization().get("/evidence"), evidenceSummary);
+  summary.contract("returns the summary with the contract's fields", async (t) => {
+    expectBody(await t.readSummary(), evidenceSummary);
   }),
-  summary.contract(
-    "repeated calls return identical content, whatever is registered",
-    async (service) => {
-      const first = await service.organization().get("/evidence");
-      await register(service, "tree", { count: 1000 });
-      const second = await service.organization().get("/evidence");
-      expectEqual("second response", second.text, first.text);
-    },
-  ),
-  summary.contract("the data are those of all organizations", async (service) => {
-    const first = await service.organization().get("/evidence");
-    const other = await service.organization("otherTest").get("/evidence");
+  summary.contract("repeated calls return identical content, whatever is registered", async (t) => {
+    const first = await t.readSummary();
+    await t.register({ count: 1000 });
+    const second = await t.readSummary();
+    expectEqual("second response", second.text, first.text);
+  }),
+  summary.contract("the data are those of all organizations", async (t) => {
+    const first = await t.readSummary();
+    const other = await t.readSummary("otherTest");
     expectEqual("response to another organization", other.text, first.text);
   }),
-  summary.decision(
-    "If-None-Match gets a 304, also with Cache-Control: no-cache",
-    async (service) => {
-      const etag = (await service.organization().get("/evidence")).headers.get("etag");
-      expectThat(etag !== null, "the response has an ETag", etag);
-      const headers = { "If-None-Match": etag ?? "", "Cache-Control": "no-cache" };
-      expectStatus(await service.organization().get("/evidence", headers), 304);
-    },
-  ),
-  tree.contract("a new tree has a timeline whose first milestone is completed", async (service) => {
-    const { record } = await register(service, "tree", {
-      count: 12,
-      attribution: unique("evidence"),
-    });
-    const answer = await service.organization().get(`/evidence/tree/${record.id}`);
+  summary.decision("If-None-Match gets a 304, also with Cache-Control: no-cache", async (t) => {
+    const etag = (await t.readSummary()).headers.get("etag");
+    expectThat(etag !== null, "the response has an ETag", etag);
+    const headers = { "If-None-Match": etag ?? "", "Cache-Control": "no-cache" };
+    expectStatus(await t.readSummary("test", headers), 304);
+  }),
+  tree.contract("a new tree has a timeline whose first milestone is completed", async (t) => {
+    const { record } = await t.register({ count: 12, attribution: unique("evidence") });
+    const answer = await t.readTree(record.id);
     const body = expectBody(answer, treeEvidence);
     const ids = { tree_id: record.id, record_id: record.id };
     expectFields(body, ids);
@@ -139,60 +140,46 @@ export const evidenceChecks: readonly Check[] = [
     );
   }),
   ...STAGES.map((stage) =>
-    tree.contract(`evidence_stage=${stage} simulates that stage`, async (service) => {
-      const { record } = await register(service, "tree", { count: 12 });
-      const answer = await service
-        .organization()
-        .get(`/evidence/tree/${record.id}?evidence_stage=${stage}`);
+    tree.contract(`evidence_stage=${stage} simulates that stage`, async (t) => {
+      const { record } = await t.register({ count: 12 });
+      const answer = await t.readTree(record.id, `?evidence_stage=${stage}`);
       const body = expectBody(answer, treeEvidence);
       expectFields(body, { tree_id: record.id, record_id: record.id });
       expectTimeline(body.timeline, true);
       expectStage(body.timeline, stage);
     }),
   ),
-  tree.contract("100 overlapping requests are all answered", async (service) => {
-    const { record } = await register(service, "tree", { count: 1 });
-    const answers = await atOnce(100, () =>
-      service.organization().get(`/evidence/tree/${record.id}`),
-    );
+  tree.contract("100 overlapping requests are all answered", async (t) => {
+    const { record } = await t.register({ count: 1 });
+    const answers = await atOnce(100, () => t.readTree(record.id));
     expectEqual("statuses", countStatuses(answers), { 200: 100 });
   }),
-  tree.contract("another evidence_stage is a 400", async (service) => {
-    const { record } = await register(service, "tree", { count: 1 });
+  tree.contract("another evidence_stage is a 400", async (t) => {
+    const { record } = await t.register({ count: 1 });
     const others = ["allocated", "pending", "PLANTED", "planted,registered", "1"];
     const queries = queriesOf(["evidence_stage"], others);
-    await rejects(`/evidence/tree/${record.id}`, { queries })(service);
+    await rejects(`/evidence/tree/${record.id}`, { queries })(t);
   }),
-  tree.contract("an unknown tree is a 404 with its message", async (service) => {
+  tree.contract("an unknown tree is a 404 with its message", async (t) => {
     for (const id of [crypto.randomUUID(), "unknown", "1", "%20", "a%2Fb", "x".repeat(300)]) {
-      expectError(
-        await service.organization().get(`/evidence/tree/${id}`),
-        404,
-        "failed to find tree",
-      );
+      expectError(await t.readTree(id), 404, NOT_FOUND);
     }
   }),
-  tree.contract("another organization's tree is a 404", async (service) => {
-    const { record } = await register(service, "tree", { count: 1 }, "otherTest");
+  tree.contract("another organization's tree is a 404", async (t) => {
+    const { record } = await t.register({ count: 1 }, "otherTest");
     for (const query of ["", "?evidence_stage=planted"]) {
-      const answer = await service.organization().get(`/evidence/tree/${record.id}${query}`);
-      expectError(answer, 404, "failed to find tree");
+      const answer = await t.readTree(record.id, query);
+      expectError(answer, 404, NOT_FOUND);
     }
   }),
-  tree.contract("a bottle is a 404", async (service) => {
-    const { record } = await register(service, "bottle", { count: 1 });
-    expectError(
-      await service.organization().get(`/evidence/tree/${record.id}`),
-      404,
-      "failed to find tree",
-    );
+  tree.contract("a bottle is a 404", async (t) => {
+    const { record } = await registrationsOf(t.service, "bottle").register({ count: 1 });
+    expectError(await t.readTree(record.id), 404, NOT_FOUND);
   }),
-  tree.decision("the status of a simulation is its stage", async (service) => {
-    const { record } = await register(service, "tree", { count: 1 });
+  tree.decision("the status of a simulation is its stage", async (t) => {
+    const { record } = await t.register({ count: 1 });
     for (const stage of STAGES) {
-      const answer = await service
-        .organization()
-        .get(`/evidence/tree/${record.id}?evidence_stage=${stage}`);
+      const answer = await t.readTree(record.id, `?evidence_stage=${stage}`);
       expectEqual("status", expectBody(answer, treeEvidence).status, stage);
     }
   }),

@@ -23,19 +23,20 @@ const ENDPOINTS: readonly (readonly [method: string, path: string, body?: unknow
 const INVALID = "invalid API key";
 
 const endpointChecks = ([method, path, body]: (typeof ENDPOINTS)[number]): readonly Check[] => {
-  const { contract } = checksOf(`${method} ${path}`);
-  const as = (service: Service, headers: Readonly<Record<string, string>>): Promise<Answer> =>
-    service.request("standalone", method, path, { headers, body });
+  const { contract } = checksOf(`${method} ${path}`, (service) => ({
+    send: (headers: Readonly<Record<string, string>>): Promise<Answer> =>
+      service.request("standalone", method, path, { headers, body }),
+  }));
   return [
     path === "/dashboard_url"
-      ? contract("a missing key is a 401 with its message", async (service) => {
-          expectError(await as(service, {}), 401, "missing Authorization header");
+      ? contract("a missing key is a 401 with its message", async (t) => {
+          expectError(await t.send({}), 401, "missing Authorization header");
         })
-      : contract("a missing key is a 403 with the message invalid API key", async (service) => {
-          expectError(await as(service, {}), 403, INVALID);
+      : contract("a missing key is a 403 with the message invalid API key", async (t) => {
+          expectError(await t.send({}), 403, INVALID);
         }),
-    contract("an invalid key is a 403 with the message invalid API key", async (service) => {
-      const key = service.setting("IMPACT_TEST_KEY");
+    contract("an invalid key is a 403 with the message invalid API key", async (t) => {
+      const key = t.service.setting("IMPACT_TEST_KEY");
       for (const invalid of [
         "invalid",
         "TEST-invalid",
@@ -47,11 +48,11 @@ const endpointChecks = ([method, path, body]: (typeof ENDPOINTS)[number]): reado
         key.slice(0, -1),
         `${key},${key}`,
       ]) {
-        expectError(await as(service, { Authorization: invalid }), 403, INVALID);
+        expectError(await t.send({ Authorization: invalid }), 403, INVALID);
       }
     }),
-    contract("a key with the prefix Bearer is a 403", async (service) => {
-      const key = service.setting("IMPACT_TEST_KEY");
+    contract("a key with the prefix Bearer is a 403", async (t) => {
+      const key = t.service.setting("IMPACT_TEST_KEY");
       for (const prefix of [
         "Bearer ",
         "bearer ",
@@ -61,31 +62,31 @@ const endpointChecks = ([method, path, body]: (typeof ENDPOINTS)[number]): reado
         "Token ",
         "Basic ",
       ]) {
-        expectError(await as(service, { Authorization: prefix + key }), 403, INVALID);
+        expectError(await t.send({ Authorization: prefix + key }), 403, INVALID);
       }
     }),
-    contract("a key of the store interface is a 403", async (service) => {
-      const key = service.setting("STORE_TEST_KEY");
-      expectError(await as(service, { Authorization: key }), 403, INVALID);
+    contract("a key of the store interface is a 403", async (t) => {
+      const key = t.service.setting("STORE_TEST_KEY");
+      expectError(await t.send({ Authorization: key }), 403, INVALID);
     }),
   ];
 };
 
-const authentication = checksOf("Authentication");
+const authentication = checksOf("Authentication", () => ({}));
 
 export const keyChecks: readonly Check[] = [
   ...ENDPOINTS.flatMap((endpoint) => endpointChecks(endpoint)),
-  authentication.contract("a key in another header or in the URL is missing", async (service) => {
-    const key = service.setting("IMPACT_TEST_KEY");
+  authentication.contract("a key in another header or in the URL is missing", async (t) => {
+    const key = t.service.setting("IMPACT_TEST_KEY");
     const anonymous = (path: string, headers = {}): Promise<Answer> =>
-      service.request("standalone", "GET", path, { headers });
+      t.service.request("standalone", "GET", path, { headers });
     expectError(await anonymous("/plant/trees", { api_key: key }), 403, INVALID);
     expectError(await anonymous("/plant/trees", { "X-API-Key": key }), 403, INVALID);
     expectError(await anonymous(`/plant/trees?api_key=${encodeURIComponent(key)}`), 403, INVALID);
   }),
-  authentication.contract("an invalid body without a key is a 403", async (service) => {
+  authentication.contract("an invalid body without a key is a 403", async (t) => {
     for (const body of ["{", { count: -1 }, ""]) {
-      const answer = await service.request("standalone", "POST", "/plant/trees", { body });
+      const answer = await t.service.request("standalone", "POST", "/plant/trees", { body });
       expectError(answer, 403, INVALID);
     }
   }),
@@ -99,23 +100,24 @@ const LIMITED_ENDPOINTS: readonly (readonly [method: string, path: string, body?
   ["POST", "/charities/subscribe"],
 ];
 
-/** Sends requests at once without repeating those that exceed the limit. */
-const burst = (
-  service: Service,
-  count: number,
-  [method, path, body]: (typeof LIMITED_ENDPOINTS)[number],
-): Promise<Answer[]> => {
-  const headers = { Authorization: service.setting("IMPACT_TEST_KEY") };
-  return atOnce(count, () => service.request("standalone", method, path, { headers, body }));
-};
+const limitScene = (service: Service) => ({
+  /** Sends requests at once without repeating those that exceed the limit. */
+  burst: (
+    count: number,
+    [method, path, body]: (typeof LIMITED_ENDPOINTS)[number],
+  ): Promise<Answer[]> => {
+    const headers = { Authorization: service.setting("IMPACT_TEST_KEY") };
+    return atOnce(count, () => service.request("standalone", method, path, { headers, body }));
+  },
+});
 
 const limitChecks = (endpoint: (typeof LIMITED_ENDPOINTS)[number]): readonly Check[] => {
   const [method, path] = endpoint;
-  const { contract } = checksOf(`${method} ${path}`);
+  const { contract } = checksOf(`${method} ${path}`, limitScene);
   return [
-    contract("more than 20 requests a second are a 429 with Retry-After: 1", async (service) => {
+    contract("more than 20 requests a second are a 429 with Retry-After: 1", async (t) => {
       const startMs = Date.now();
-      const answers = await burst(service, 150, endpoint);
+      const answers = await t.burst(150, endpoint);
       const seconds = Math.ceil((Date.now() - startMs) / 1000);
       const limited = answers.filter(({ status }) => status === 429);
       const accepted = answers.length - limited.length;
@@ -130,27 +132,27 @@ const limitChecks = (endpoint: (typeof LIMITED_ENDPOINTS)[number]): readonly Che
         expectEqual("Retry-After", answer.headers.get("retry-after"), "1");
       }
     }),
-    contract("20 requests a second are accepted", async (service) => {
+    contract("20 requests a second are accepted", async (t) => {
       // The limit's second may have begun in an earlier check.
       await new Promise((resolve) => {
         setTimeout(resolve, 2100);
       });
-      const answers = await burst(service, 20, endpoint);
+      const answers = await t.burst(20, endpoint);
       expectEqual("429s", answers.filter(({ status }) => status === 429).length, 0);
     }),
   ];
 };
 
-const rateLimits = checksOf("Rate limits");
+const rateLimits = checksOf("Rate limits", limitScene);
 
 export const rateLimitChecks: readonly Check[] = [
   ...LIMITED_ENDPOINTS.flatMap((endpoint) => limitChecks(endpoint)),
-  rateLimits.contract("each key and endpoint has its own limit", async (service) => {
-    await burst(service, 60, ["GET", "/charities/search"]);
-    const [own] = await burst(service, 1, ["GET", "/charities/donations"]);
+  rateLimits.contract("each key and endpoint has its own limit", async (t) => {
+    await t.burst(60, ["GET", "/charities/search"]);
+    const [own] = await t.burst(1, ["GET", "/charities/donations"]);
     expectEqual("status of another endpoint", own?.status, 200);
-    const headers = { Authorization: service.setting("IMPACT_OTHER_TEST_KEY") };
-    const other = await service.request("standalone", "GET", "/charities/search", { headers });
+    const headers = { Authorization: t.service.setting("IMPACT_OTHER_TEST_KEY") };
+    const other = await t.service.request("standalone", "GET", "/charities/search", { headers });
     expectEqual("status with another key", other.status, 200);
   }),
 ];

@@ -9,91 +9,87 @@ import {
   NO_OBJECTS,
   rejects,
 } from "../../expectations.ts";
-import { list, readRefunded, refund, register } from "./registrations.ts";
+import { registrationsOf } from "./registrations.ts";
 import type { Kind } from "./registrations.ts";
 
 export const refundChecks = (kind: Kind): readonly Check[] => {
   const { refundPath, idRequired } = KIND_NAMES[kind];
-  const { contract, decision } = checksOf(`POST ${refundPath}`);
+  const { contract, decision } = checksOf(`POST ${refundPath}`, (service) =>
+    registrationsOf(service, kind),
+  );
   return [
-    contract("a refund without a count takes back the whole registration", async (service) => {
-      const { record, total } = await register(service, kind, {
-        count: 7,
-        attribution: unique("refund"),
-      });
-      const refunded = readRefunded(
-        kind,
-        await refund(service, kind, { id: record.id, reason: "cancelled" }),
-      );
+    contract("a refund without a count takes back the whole registration", async (t) => {
+      const { record, total } = await t.register({ count: 7, attribution: unique("refund") });
+      const refunded = t.readRefunded(await t.refund({ id: record.id, reason: "cancelled" }));
       const { id, attribution } = record;
       expectFields(refunded, { refunded: 7, total: total - 7, refundId: `refund-${id}` });
       expectFields(refunded.record, { id, attribution, refunded: true });
-      expectEqual("total of the list", (await list(service, kind)).total, total - 7);
+      expectEqual("total of the list", (await t.list()).total, total - 7);
     }),
-    contract("a refund with a count takes back that many units", async (service) => {
-      const { record, total } = await register(service, kind, { count: 5 });
-      const refunded = readRefunded(kind, await refund(service, kind, { id: record.id, count: 2 }));
+    contract("a refund with a count takes back that many units", async (t) => {
+      const { record, total } = await t.register({ count: 5 });
+      const refunded = t.readRefunded(await t.refund({ id: record.id, count: 2 }));
       expectFields(refunded, { refunded: 2, total: total - 2, refundId: `refund-${record.id}` });
       expectEqual("refunded", refunded.record.refunded, true);
     }),
-    contract("a missing id is a 400 with its message", async (service) => {
+    contract("a missing id is a 400 with its message", async (t) => {
       for (const body of [{}, { count: 1 }, { reason: "none" }, { id: "" }, { id: null }]) {
-        expectError(await refund(service, kind, body), 400, idRequired);
+        expectError(await t.refund(body), 400, idRequired);
       }
     }),
     contract(
       "a body that is not a JSON object is a 400",
       rejects(refundPath, { bodies: NO_OBJECTS }),
     ),
-    contract("a count that is not an integer of at least 1 is a 400", async (service) => {
-      const { record, total } = await register(service, kind, { count: 5 });
+    contract("a count that is not an integer of at least 1 is a 400", async (t) => {
+      const { record, total } = await t.register({ count: 5 });
       const wrong = [0, -1, 1.5, "1", true, [], {}];
       const bodies = wrong.map((count) => ({ id: record.id, count }));
-      await rejects(refundPath, { bodies }, /count/u)(service);
-      expectEqual("total", (await list(service, kind)).total, total);
+      await rejects(refundPath, { bodies }, /count/u)(t);
+      expectEqual("total", (await t.list()).total, total);
     }),
-    contract("a reason that is not a text is a 400", async (service) => {
-      const { record } = await register(service, kind, { count: 1 });
+    contract("a reason that is not a text is a 400", async (t) => {
+      const { record } = await t.register({ count: 1 });
       const bodies = [true, {}, []].map((reason) => ({ id: record.id, reason }));
-      await rejects(refundPath, { bodies }, /reason/u)(service);
+      await rejects(refundPath, { bodies }, /reason/u)(t);
     }),
     contract(
       "an idempotency_key of a refunded registration still returns that registration",
-      async (service) => {
+      async (t) => {
         const body = { count: 3, idempotency_key: unique("key") };
-        const { record, total } = await register(service, kind, body);
-        expectStatus(await refund(service, kind, { id: record.id }), 200);
-        const replayed = await register(service, kind, body);
+        const { record, total } = await t.register(body);
+        expectStatus(await t.refund({ id: record.id }), 200);
+        const replayed = await t.register(body);
         expectEqual("id", replayed.record.id, record.id);
         expectEqual("total", replayed.total, total - 3);
       },
     ),
-    contract("another organization's registration cannot be refunded", async (service) => {
-      const { record, total } = await register(service, kind, { count: 1 }, "otherTest");
-      const answer = await refund(service, kind, { id: record.id });
+    contract("another organization's registration cannot be refunded", async (t) => {
+      const { record, total } = await t.register({ count: 1 }, "otherTest");
+      const answer = await t.refund({ id: record.id });
       expectStatus(answer, 400, 403, 404);
-      expectEqual("the other total", (await list(service, kind, {}, "otherTest")).total, total);
+      expectEqual("the other total", (await t.list({}, "otherTest")).total, total);
     }),
     decision(
       "partial refunds add up, the count stays, and more than remains is a 400",
-      async (service) => {
-        const { record, total } = await register(service, kind, { count: 5 });
-        readRefunded(kind, await refund(service, kind, { id: record.id, count: 2 }));
-        expectError(await refund(service, kind, { id: record.id, count: 4 }), 400, /^count: /u);
-        const rest = readRefunded(kind, await refund(service, kind, { id: record.id, count: 2 }));
+      async (t) => {
+        const { record, total } = await t.register({ count: 5 });
+        t.readRefunded(await t.refund({ id: record.id, count: 2 }));
+        expectError(await t.refund({ id: record.id, count: 4 }), 400, /^count: /u);
+        const rest = t.readRefunded(await t.refund({ id: record.id, count: 2 }));
         expectEqual("total", rest.total, total - 4);
         expectEqual("count", rest.record.count, 5);
-        expectError(await refund(service, kind, { id: record.id, count: 2 }), 400);
+        expectError(await t.refund({ id: record.id, count: 2 }), 400);
       },
     ),
-    decision("unknown fields, metadata and null are ignored", async (service) => {
-      const { record } = await register(service, kind, { count: 1 });
+    decision("unknown fields, metadata and null are ignored", async (t) => {
+      const { record } = await t.register({ count: 1 });
       const body = { id: record.id, metadata: { a: 1 }, foo: true, count: null, reason: null };
-      readRefunded(kind, await service.organization().post(`${refundPath}?id=other&count=9`, body));
+      t.readRefunded(await t.service.organization().post(`${refundPath}?id=other&count=9`, body));
     }),
-    decision("a misspelt idempotency_key is a 400 that names the right one", async (service) => {
-      const { record } = await register(service, kind, { count: 2 });
-      const answer = await refund(service, kind, { id: record.id, count: 1, idempotencyKey: "x" });
+    decision("a misspelt idempotency_key is a 400 that names the right one", async (t) => {
+      const { record } = await t.register({ count: 2 });
+      const answer = await t.refund({ id: record.id, count: 1, idempotencyKey: "x" });
       expectError(answer, 400, /\bidempotency_key\b/u);
     }),
   ];

@@ -10,118 +10,104 @@ import {
   expectError,
 } from "../../expectations.ts";
 import { KIND_NAMES } from "../../../api/contract.ts";
-import { expectListed, list, refund, register } from "./registrations.ts";
+import { registrationsOf } from "./registrations.ts";
 import type { Kind } from "./registrations.ts";
 
 export const registerChecks = (kind: Kind): readonly Check[] => {
   const { path } = KIND_NAMES[kind];
-  const { contract } = checksOf(`POST ${path}`);
+  const { contract } = checksOf(`POST ${path}`, (service) => registrationsOf(service, kind));
   return [
-    contract("returns the record with the contract's fields", async (service) => {
+    contract("returns the record with the contract's fields", async (t) => {
       const attribution = unique("shape");
       const metadata = { campaign: "spring", nested: { list: [1, 2.5, null, true], "": "" } };
-      const { record } = await register(service, kind, { count: 3, attribution, metadata });
+      const { record } = await t.register({ count: 3, attribution, metadata });
       expectFields(record, { count: 3, attribution, metadata, refunded: false });
       const ageMs = Math.abs(Date.now() - Date.parse(record.created_at));
       expectThat(ageMs < 300_000, "created_at must be the present time", record.created_at);
     }),
-    contract("without optional fields, idempotency_key is the empty string", async (service) => {
-      const { record } = await register(service, kind, { count: 1 });
+    contract("without optional fields, idempotency_key is the empty string", async (t) => {
+      const { record } = await t.register({ count: 1 });
       expectEqual("idempotency_key", record.idempotency_key, "");
     }),
-    contract("both totals rise by the count", async (service) => {
-      const before = await register(service, kind, { count: 1 });
-      const after = await register(service, kind, { count: 17 });
+    contract("both totals rise by the count", async (t) => {
+      const before = await t.register({ count: 1 });
+      const after = await t.register({ count: 17 });
       expectEqual("all-time total", after.total, before.total + 17);
       if (before.record.created_at.slice(0, 7) === after.record.created_at.slice(0, 7)) {
         expectEqual("month total", after.month, before.month + 17);
       }
       expectThat(after.total >= after.month, "the all-time total includes the month", after);
     }),
-    contract("each request without a key creates a record", async (service) => {
-      const first = await register(service, kind, { count: 1, attribution: "same" });
-      const second = await register(service, kind, { count: 1, attribution: "same" });
+    contract("each request without a key creates a record", async (t) => {
+      const first = await t.register({ count: 1, attribution: "same" });
+      const second = await t.register({ count: 1, attribution: "same" });
       expectThat(first.record.id !== second.record.id, "ids must differ", second.record.id);
     }),
     contract(
       "a repeated idempotency_key returns the first record and counts nothing",
-      async (service) => {
+      async (t) => {
         const idempotencyKey = unique("key");
         const body = { count: 2, attribution: unique("replay"), idempotency_key: idempotencyKey };
-        const first = await register(service, kind, body);
+        const first = await t.register(body);
         expectEqual("idempotency_key", first.record.idempotency_key, idempotencyKey);
-        const repeated = await register(service, kind, body);
+        const repeated = await t.register(body);
         expectEqual("response", repeated, first);
-        await expectListed(service, kind, { attribution_key: body.attribution }, [first.record.id]);
+        await t.expectListed({ attribution_key: body.attribution }, [first.record.id]);
       },
     ),
-    contract(
-      "a repeated idempotency_key with another body returns the first record",
-      async (service) => {
-        const idempotencyKey = unique("key");
-        const first = await register(service, kind, { count: 2, idempotency_key: idempotencyKey });
-        const other = { count: 99, attribution: "other", metadata: { a: 1 } };
-        const repeated = await register(service, kind, {
-          ...other,
-          idempotency_key: idempotencyKey,
-        });
-        expectEqual("response", repeated, first);
-      },
-    ),
-    contract(
-      "20 overlapping requests with one idempotency_key create one record",
-      async (service) => {
-        const body = { count: 5, attribution: unique("race"), idempotency_key: unique("key") };
-        const before = await list(service, kind, { attribution_key: body.attribution });
-        const ids = await atOnce(20, async () => (await register(service, kind, body)).record.id);
-        expectEqual("ids", new Set(ids).size, 1);
-        const after = await list(service, kind, { attribution_key: body.attribution });
-        expectEqual("records", after.records.length, 1);
-        expectEqual("total", after.total, before.total + 5);
-      },
-    ),
-    contract("another organization's idempotency_key is unrelated", async (service) => {
+    contract("a repeated idempotency_key with another body returns the first record", async (t) => {
       const idempotencyKey = unique("key");
-      const own = await register(service, kind, { count: 1, idempotency_key: idempotencyKey });
-      const other = await register(
-        service,
-        kind,
-        { count: 2, idempotency_key: idempotencyKey },
-        "otherTest",
-      );
+      const first = await t.register({ count: 2, idempotency_key: idempotencyKey });
+      const other = { count: 99, attribution: "other", metadata: { a: 1 } };
+      const repeated = await t.register({ ...other, idempotency_key: idempotencyKey });
+      expectEqual("response", repeated, first);
+    }),
+    contract("20 overlapping requests with one idempotency_key create one record", async (t) => {
+      const body = { count: 5, attribution: unique("race"), idempotency_key: unique("key") };
+      const before = await t.list({ attribution_key: body.attribution });
+      const ids = await atOnce(20, async () => (await t.register(body)).record.id);
+      expectEqual("ids", new Set(ids).size, 1);
+      const after = await t.list({ attribution_key: body.attribution });
+      expectEqual("records", after.records.length, 1);
+      expectEqual("total", after.total, before.total + 5);
+    }),
+    contract("another organization's idempotency_key is unrelated", async (t) => {
+      const idempotencyKey = unique("key");
+      const own = await t.register({ count: 1, idempotency_key: idempotencyKey });
+      const other = await t.register({ count: 2, idempotency_key: idempotencyKey }, "otherTest");
       expectThat(own.record.id !== other.record.id, "ids must differ", other.record.id);
       expectEqual("count", other.record.count, 2);
     }),
-    contract("the production key records too, apart from test records", async (service) => {
-      const before = await list(service, kind);
-      const { record } = await register(service, kind, { count: 1 }, "prod");
-      const after = await list(service, kind, { id: record.id });
+    contract("the production key records too, apart from test records", async (t) => {
+      const before = await t.list();
+      const { record } = await t.register({ count: 1 }, "prod");
+      const after = await t.list({ id: record.id });
       expectEqual("test total", after.total, before.total);
       expectEqual("live record with the test key", after.records, []);
-      expectStatus(await refund(service, kind, { id: record.id }, "prod"), 200);
+      expectStatus(await t.refund({ id: record.id }, "prod"), 200);
     }),
-    contract("a count that is not an integer of at least 1 is a 400", async (service) => {
-      const before = await list(service, kind);
+    contract("a count that is not an integer of at least 1 is a 400", async (t) => {
+      const before = await t.list();
       const wrong = [0, -1, 1.5, "3", "", "three", true, null, [], [1], {}, -(2 ** 53 - 1), 1e300];
       const bodies = [{}, ...wrong.map((count) => ({ count }))];
-      await rejects(path, { bodies }, /count/u)(service);
-      expectEqual("total", (await list(service, kind)).total, before.total);
+      await rejects(path, { bodies }, /count/u)(t);
+      expectEqual("total", (await t.list()).total, before.total);
     }),
-    contract("wrong types of the optional fields are a 400", async (service) => {
+    contract("wrong types of the optional fields are a 400", async (t) => {
       for (const [field, wrong] of [
         ["attribution", [true, {}, []]],
         ["idempotency_key", [true, {}, []]],
         ["metadata", ["text", 7, true, [], [{}], '{"a":1}']],
       ] as const) {
         const bodies = wrong.map((value) => ({ count: 1, [field]: value }));
-        await rejects(path, { bodies }, field === "metadata" ? /metadata/u : undefined)(service);
+        await rejects(path, { bodies }, field === "metadata" ? /metadata/u : undefined)(t);
       }
     }),
     contract(
       "no body, and one that is not a JSON object, is a 400",
       rejects(path, { bodies: [undefined, ...NO_OBJECTS, '{"count":01}'] }),
     ),
-    contract("texts of every script come back as they were sent", async (service) => {
+    contract("texts of every script come back as they were sent", async (t) => {
       for (const attribution of [
         "Zoë – 日本語 🌳",
         " padded ",
@@ -131,27 +117,27 @@ export const registerChecks = (kind: Kind): readonly Check[] => {
         "%20+#?/",
       ]) {
         const metadata = { [attribution]: attribution };
-        const { record } = await register(service, kind, { count: 1, attribution, metadata });
+        const { record } = await t.register({ count: 1, attribution, metadata });
         expectFields(record, { attribution, metadata });
       }
     }),
-    contract("300 requests at once are all recorded", async (service) => {
+    contract("300 requests at once are all recorded", async (t) => {
       const attribution = unique("burst");
-      const before = await list(service, kind, { attribution_key: attribution });
-      await atOnce(300, () => register(service, kind, { count: 2, attribution }));
-      const after = await list(service, kind, { attribution_key: attribution });
+      const before = await t.list({ attribution_key: attribution });
+      await atOnce(300, () => t.register({ count: 2, attribution }));
+      const after = await t.list({ attribution_key: attribution });
       expectEqual("records", after.records.length, 300);
       expectEqual("distinct ids", new Set(after.records.map(({ id }) => id)).size, 300);
       expectEqual("total", after.total, before.total + 600);
     }),
-    contract("a count of 3,000,000,000 is recorded and totalled exactly", async (service) => {
-      const before = await list(service, kind);
-      const { record, total } = await register(service, kind, { count: 3_000_000_000 });
+    contract("a count of 3,000,000,000 is recorded and totalled exactly", async (t) => {
+      const before = await t.list();
+      const { record, total } = await t.register({ count: 3_000_000_000 });
       try {
         expectEqual("count", record.count, 3_000_000_000);
         expectEqual("total", total, before.total + 3_000_000_000);
       } finally {
-        expectStatus(await refund(service, kind, { id: record.id }), 200);
+        expectStatus(await t.refund({ id: record.id }), 200);
       }
     }),
   ];
@@ -160,32 +146,32 @@ export const registerChecks = (kind: Kind): readonly Check[] => {
 /** What this project decided about registrations, because the contract leaves it open. */
 export const registerDecisionChecks = (kind: Kind): readonly Check[] => {
   const { path } = KIND_NAMES[kind];
-  const { decision } = checksOf(`POST ${path}`);
+  const { decision } = checksOf(`POST ${path}`, (service) => registrationsOf(service, kind));
   return [
-    decision("totals reach 2^53-1; a registration beyond it is a 400", async (service) => {
-      const before = await list(service, kind);
+    decision("totals reach 2^53-1; a registration beyond it is a 400", async (t) => {
+      const before = await t.list();
       const count = Number.MAX_SAFE_INTEGER - before.total;
-      const { record, total } = await register(service, kind, { count });
+      const { record, total } = await t.register({ count });
       try {
         expectEqual("count", record.count, count);
         expectEqual("total", total, Number.MAX_SAFE_INTEGER);
-        expectError(await service.organization().post(path, { count: 1 }), 400, /^count: /u);
+        expectError(await t.service.organization().post(path, { count: 1 }), 400, /^count: /u);
       } finally {
-        expectStatus(await refund(service, kind, { id: record.id }), 200);
+        expectStatus(await t.refund({ id: record.id }), 200);
       }
-      expectEqual("total", (await list(service, kind)).total, before.total);
+      expectEqual("total", (await t.list()).total, before.total);
     }),
-    decision("null in an optional field is the same as none", async (service) => {
+    decision("null in an optional field is the same as none", async (t) => {
       const body = { count: 1, attribution: null, metadata: null, idempotency_key: null };
-      const { record } = await register(service, kind, body);
+      const { record } = await t.register(body);
       expectFields(record, { idempotency_key: "", attribution: "", metadata: {} });
     }),
-    decision("an empty idempotency_key is none", async (service) => {
-      const first = await register(service, kind, { count: 1, idempotency_key: "" });
-      const second = await register(service, kind, { count: 1, idempotency_key: "" });
+    decision("an empty idempotency_key is none", async (t) => {
+      const first = await t.register({ count: 1, idempotency_key: "" });
+      const second = await t.register({ count: 1, idempotency_key: "" });
       expectThat(first.record.id !== second.record.id, "ids must differ", second.record.id);
     }),
-    decision("keys are compared byte by byte", async (service) => {
+    decision("keys are compared byte by byte", async (t) => {
       const key = unique("Key");
       const keys = [
         key,
@@ -198,34 +184,32 @@ export const registerDecisionChecks = (kind: Kind): readonly Check[] => {
       ];
       const ids = new Set<string>();
       for (const idempotencyKey of keys) {
-        ids.add(
-          (await register(service, kind, { count: 1, idempotency_key: idempotencyKey })).record.id,
-        );
+        ids.add((await t.register({ count: 1, idempotency_key: idempotencyKey })).record.id);
       }
       expectEqual("distinct records", ids.size, keys.length);
     }),
-    decision("a key of the other kind or mode is unrelated", async (service) => {
+    decision("a key of the other kind or mode is unrelated", async (t) => {
       const body = { count: 1, idempotency_key: unique("key") };
       const other = kind === "tree" ? "bottle" : "tree";
-      const first = await register(service, kind, body);
-      const second = await register(service, other, body);
-      const live = await register(service, kind, body, "prod");
+      const first = await t.register(body);
+      const second = await registrationsOf(t.service, other).register(body);
+      const live = await t.register(body, "prod");
       expectEqual("records", new Set([first, second, live].map(({ record }) => record.id)).size, 3);
-      expectStatus(await refund(service, kind, { id: live.record.id }, "prod"), 200);
+      expectStatus(await t.refund({ id: live.record.id }, "prod"), 200);
     }),
-    decision("a replay after a refund returns the record as it is now", async (service) => {
+    decision("a replay after a refund returns the record as it is now", async (t) => {
       const body = { count: 2, idempotency_key: unique("key") };
-      const { record } = await register(service, kind, body);
-      expectStatus(await refund(service, kind, { id: record.id }), 200);
-      expectFields((await register(service, kind, body)).record, { id: record.id, refunded: true });
+      const { record } = await t.register(body);
+      expectStatus(await t.refund({ id: record.id }), 200);
+      expectFields((await t.register(body)).record, { id: record.id, refunded: true });
     }),
     decision(
       "a replay carries Idempotent-Replayed: true, the first response does not",
-      async (service) => {
+      async (t) => {
         const body = { count: 1, idempotency_key: unique("key") };
-        const first = await service.organization().post(path, body);
+        const first = await t.service.organization().post(path, body);
         expectEqual("header of the first response", first.headers.get("idempotent-replayed"), null);
-        const second = await service.organization().post(path, body);
+        const second = await t.service.organization().post(path, body);
         expectEqual("header of the replay", second.headers.get("idempotent-replayed"), "true");
       },
     ),

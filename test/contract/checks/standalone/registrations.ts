@@ -37,60 +37,49 @@ const only = <Item>(answer: Answer, items: readonly Item[]): Item => {
   return item;
 };
 
-export const register = async (
-  service: Service,
-  kind: Kind,
-  body: Readonly<Record<string, unknown>>,
-  key: StandaloneKey = "test",
-) => {
-  const answer = await service.organization(key).post(KIND_NAMES[kind].path, body);
-  const { total, month, records } = readBody(answer, KIND_NAMES[kind], registration);
-  return { total, month, record: only(answer, records) };
-};
-
-/** Returns the records and the totals of a list with query parameters. */
-export const list = async (
-  service: Service,
-  kind: Kind,
-  parameters: Readonly<Record<string, string>> = {},
-  key: StandaloneKey = "test",
-) => {
-  const query = new URLSearchParams(parameters).toString();
-  const path = `${KIND_NAMES[kind].path}${query && `?${query}`}`;
-  const answer = await service.organization(key).get(path);
-  return readBody(answer, KIND_NAMES[kind], listedRegistration);
-};
-
-/** Expects a list to have exactly the records with these ids, in any order. */
-export const expectListed = async (
-  service: Service,
-  kind: Kind,
-  parameters: Readonly<Record<string, string>>,
-  ids: readonly string[],
-): Promise<void> => {
-  const { records } = await list(service, kind, parameters);
-  expectEqual(
-    `ids in GET ${KIND_NAMES[kind].path} ${JSON.stringify(parameters)}`,
-    records.map(({ id }) => id).toSorted(),
-    ids.toSorted(),
-  );
-};
-
-/** Returns what the response to a refund says, which must be a 200 of one registration. */
-export const readRefunded = (kind: Kind, answer: Answer) => {
-  const names = { total: KIND_NAMES[kind].total, details: "refund_details" };
-  const { body, total, records } = readBody(answer, names, registration);
+/** Returns the requests of one kind. */
+export const registrationsOf = (service: Service, kind: Kind) => {
+  const names = KIND_NAMES[kind];
+  /** Returns the records and the totals of a list with query parameters. */
+  const list = async (
+    parameters: Readonly<Record<string, string>> = {},
+    key: StandaloneKey = "test",
+  ) => {
+    const query = new URLSearchParams(parameters).toString();
+    const answer = await service.organization(key).get(`${names.path}${query && `?${query}`}`);
+    return readBody(answer, names, listedRegistration);
+  };
   return {
-    refunded: body[KIND_NAMES[kind].refunded],
-    total,
-    record: only(answer, records),
-    refundId: body["refund_id"],
+    list,
+    register: async (body: Readonly<Record<string, unknown>>, key: StandaloneKey = "test") => {
+      const answer = await service.organization(key).post(names.path, body);
+      const { total, month, records } = readBody(answer, names, registration);
+      return { total, month, record: only(answer, records) };
+    },
+    /** Expects a list to have exactly the records with these ids, in any order. */
+    expectListed: async (
+      parameters: Readonly<Record<string, string>>,
+      ids: readonly string[],
+    ): Promise<void> => {
+      const { records } = await list(parameters);
+      expectEqual(
+        `ids in GET ${names.path} ${JSON.stringify(parameters)}`,
+        records.map(({ id }) => id).toSorted(),
+        ids.toSorted(),
+      );
+    },
+    refund: (body: unknown, key: StandaloneKey = "test"): Promise<Answer> =>
+      service.organization(key).post(names.refundPath, body),
+    /** Returns what the response to a refund says, which must be a 200 of one registration. */
+    readRefunded: (answer: Answer) => {
+      const fields = { total: names.total, details: "refund_details" };
+      const { body, total, records } = readBody(answer, fields, registration);
+      return {
+        refunded: body[names.refunded],
+        total,
+        record: only(answer, records),
+        refundId: body["refund_id"],
+      };
+    },
   };
 };
-
-export const refund = (
-  service: Service,
-  kind: Kind,
-  body: unknown,
-  key: StandaloneKey = "test",
-): Promise<Answer> => service.organization(key).post(KIND_NAMES[kind].refundPath, body);

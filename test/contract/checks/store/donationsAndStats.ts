@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { atOnce, checksOf, countStatuses, unique } from "../../check.ts";
 import type { Check } from "../../check.ts";
-import type { Answer, Service, StoreKey } from "../../client.ts";
+import type { Answer, Service } from "../../client.ts";
 import {
   expectBody,
   expectEqual,
@@ -11,7 +11,7 @@ import {
   NO_OBJECTS,
   storeRejects,
 } from "../../expectations.ts";
-import { readStats, reverse, write } from "./storeRecords.ts";
+import { storeOf, storeRecordsOf } from "./storeRecords.ts";
 
 const PATH = "/app/api/charity/donate";
 const CHARITY = "53-0196605";
@@ -23,31 +23,33 @@ const donated = z.looseObject({
   mode: z.enum(["PROD", "TEST"]),
 });
 
-const post = (
-  service: Service,
-  body: Readonly<Record<string, unknown>>,
-  key: StoreKey = "test",
-): Promise<Answer> => service.store(key).post(PATH, { charity_id: CHARITY, ...body });
+const storeScene = (service: Service) => ({
+  ...storeOf(service),
+  plant: storeRecordsOf(service, "tree").write,
+  rescue: storeRecordsOf(service, "bottle").write,
+  post: (body: Readonly<Record<string, unknown>>): Promise<Answer> =>
+    service.store().post(PATH, { charity_id: CHARITY, ...body }),
+});
 
 const amounts = (...given: readonly unknown[]) => ({
   bodies: given.map((amount) => ({ charity_id: CHARITY, amount_dollars: amount })),
 });
 
-const donations = checksOf(`POST ${PATH}`);
-const stats = checksOf("GET /app/api/impact/stats");
+const donations = checksOf(`POST ${PATH}`, storeScene);
+const stats = checksOf("GET /app/api/impact/stats", storeScene);
 
 export const storeDonationChecks: readonly Check[] = [
-  donations.contract("returns the charity, the amount and the mode", async (service) => {
+  donations.contract("returns the charity, the amount and the mode", async (t) => {
     const body = { amount_dollars: 2.5, customer_name: "Ann", order_id: "#1" };
-    const answer = expectBody(await post(service, body), donated);
+    const answer = expectBody(await t.post(body), donated);
     expectFields(answer, { charity_id: CHARITY, amount: 2.5, mode: "TEST" });
   }),
-  donations.contract("amount and donation_amount mean amount_dollars", async (service) => {
+  donations.contract("amount and donation_amount mean amount_dollars", async (t) => {
     for (const name of ["amount_dollars", "amount", "donation_amount"]) {
       const customer = { customer_name: unique("alias") };
-      const answer = await post(service, { [name]: 3, ...customer });
+      const answer = await t.post({ [name]: 3, ...customer });
       expectEqual("amount", expectBody(answer, donated).amount, 3);
-      expectFields(await readStats(service, customer), { donations: 3 });
+      expectFields(await t.readStats(customer), { donations: 3 });
     }
   }),
   donations.contract(
@@ -67,44 +69,41 @@ export const storeDonationChecks: readonly Check[] = [
     "a body that is not a JSON object is a 400 INVALID_PARAMETER",
     storeRejects(PATH, { bodies: NO_OBJECTS }),
   ),
-  donations.contract("cents are exact", async (service) => {
+  donations.contract("cents are exact", async (t) => {
     const customer = { customer_name: unique("cents") };
     for (const amount of [0.1, 0.2, 0.01, 19.99]) {
-      const answer = await post(service, { amount_dollars: amount, ...customer });
+      const answer = await t.post({ amount_dollars: amount, ...customer });
       expectEqual("amount", expectBody(answer, donated).amount, amount);
     }
-    expectFields(await readStats(service, customer), { donations: 20.3 });
+    expectFields(await t.readStats(customer), { donations: 20.3 });
   }),
   donations.decision(
     "60 donations at once are all recorded, and invalid ones are no 429 either",
-    async (service) => {
+    async (t) => {
       const customer = { customer_name: unique("burst") };
-      const donate = (amount: number) => post(service, { amount_dollars: amount, ...customer });
+      const donate = (amount: number) => t.post({ amount_dollars: amount, ...customer });
       expectEqual("statuses", countStatuses(await atOnce(60, () => donate(1))), { 200: 60 });
-      expectFields(await readStats(service, customer), { donations: 60 });
+      expectFields(await t.readStats(customer), { donations: 60 });
       expectEqual("statuses", countStatuses(await atOnce(40, () => donate(-1))), { 400: 40 });
     },
   ),
-  donations.decision("an amount has at most $999,999,999.99", async (service) => {
+  donations.decision("an amount has at most $999,999,999.99", async (t) => {
     const customer = { customer_name: unique("maximum") };
-    expectStatus(await post(service, { amount_dollars: 999_999_999.99, ...customer }), 200);
-    expectStatus(await reverse(service, { type: "donation", quantity: 1, ...customer }), 200);
-    await storeRejects(PATH, amounts(1e9, 1e15, 1e300))(service);
+    expectStatus(await t.post({ amount_dollars: 999_999_999.99, ...customer }), 200);
+    expectStatus(await t.reverse({ type: "donation", quantity: 1, ...customer }), 200);
+    await storeRejects(PATH, amounts(1e9, 1e15, 1e300))(t);
   }),
 ];
 
 export const statsChecks: readonly Check[] = [
-  stats.contract("without a filter the totals cover the store", async (service) => {
-    const before = await readStats(service);
+  stats.contract("without a filter the totals cover the store", async (t) => {
+    const before = await t.readStats();
     expectEqual("customer_scoped", before.customer_scoped, false);
-    await write(service, "tree", { trees: 4 });
-    await write(service, "bottle", { bottles: 5 });
-    expectStatus(await post(service, { amount_dollars: 1.25 }), 200);
-    const after = await readStats(service);
-    expectFields(after, {
-      trees: before.trees + 4,
-      plastic_bottles: before.plastic_bottles + 5,
-    });
+    await t.plant({ trees: 4 });
+    await t.rescue({ bottles: 5 });
+    expectStatus(await t.post({ amount_dollars: 1.25 }), 200);
+    const after = await t.readStats();
+    expectFields(after, { trees: before.trees + 4, plastic_bottles: before.plastic_bottles + 5 });
     expectEqual(
       "donations in cents",
       Math.round(after.donations * 100),
@@ -115,26 +114,26 @@ export const statsChecks: readonly Check[] = [
       after.co2_kg,
     ]);
   }),
-  stats.contract("with a filter they cover the customer", async (service) => {
+  stats.contract("with a filter they cover the customer", async (t) => {
     const name = unique("Customer");
-    await write(service, "tree", { trees: 4, customer_name: name });
-    await write(service, "bottle", { bottles: 5, customer_name: name });
-    expectStatus(await post(service, { amount_dollars: 1.5, customer_name: name }), 200);
+    await t.plant({ trees: 4, customer_name: name });
+    await t.rescue({ bottles: 5, customer_name: name });
+    expectStatus(await t.post({ amount_dollars: 1.5, customer_name: name }), 200);
     for (const filter of [
       { customer_name: name },
       { customer_name: name.toLowerCase().slice(1) },
       { customer: name },
     ]) {
       const units = { trees: 4, plastic_bottles: 5, donations: 1.5 };
-      const found = await readStats(service, filter);
+      const found = await t.readStats(filter);
       expectFields(found, { ...units, customer_scoped: true }, filter);
     }
   }),
-  stats.contract("a customer without records has nothing", async (service) => {
+  stats.contract("a customer without records has nothing", async (t) => {
     const nothing = { trees: 0, plastic_bottles: 0, donations: 0, co2_kg: 0 };
     for (const name of ["customer_name", "customer_email", "email", "customer_id", "customer"]) {
       const filter = { [name]: unique("none") };
-      const found = await readStats(service, filter);
+      const found = await t.readStats(filter);
       expectFields(found, { ...nothing, customer_scoped: true }, filter);
     }
   }),

@@ -27,15 +27,15 @@ const verified = z.looseObject({
 });
 
 const endpointChecks = ([method, path, body]: (typeof ENDPOINTS)[number]): readonly Check[] => {
-  const { contract } = checksOf(`${method} ${path}`);
+  const { contract } = checksOf(`${method} ${path}`, () => ({}));
   const declare = (
     name: string,
     code: string,
     headersOf: (setting: (name: string) => string) => readonly Readonly<Record<string, string>>[],
   ): Check =>
-    contract(name, async (service) => {
-      for (const headers of headersOf(service.setting)) {
-        const answer = await service.request("store", method, path, { headers, body });
+    contract(name, async (t) => {
+      for (const headers of headersOf(t.service.setting)) {
+        const answer = await t.service.request("store", method, path, { headers, body });
         expectStoreError(answer, 401, code);
       }
     });
@@ -74,41 +74,38 @@ const endpointChecks = ([method, path, body]: (typeof ENDPOINTS)[number]): reado
   ];
 };
 
-const { contract } = checksOf("GET /app/api/verify");
+const { contract } = checksOf("GET /app/api/verify", () => ({}));
 
 export const storeKeyChecks: readonly Check[] = [
   ...ENDPOINTS.flatMap((endpoint) => endpointChecks(endpoint)),
   ...(["test", "prod"] as const).map((key) =>
-    contract(
-      `with a ${key} key it returns the store, the mode and the features`,
-      async (service) => {
-        const body = expectBody(await service.store(key).get("/app/api/verify"), verified);
-        expectEqual("key_mode", body.key_mode, key.toUpperCase());
-        expectEqual("shop_domain", body.shop_domain, service.setting("STORE_SHOP"));
-      },
-    ),
+    contract(`with a ${key} key it returns the store, the mode and the features`, async (t) => {
+      const body = expectBody(await t.service.store(key).get("/app/api/verify"), verified);
+      expectEqual("key_mode", body.key_mode, key.toUpperCase());
+      expectEqual("shop_domain", body.shop_domain, t.service.setting("STORE_SHOP"));
+    }),
   ),
-  contract("user_id names the store, whatever shop_name is", async (service) => {
+  contract("user_id names the store, whatever shop_name is", async (t) => {
     const headers = {
-      api_key: service.setting("STORE_TEST_KEY"),
-      user_id: service.setting("STORE_USER_ID"),
+      api_key: t.service.setting("STORE_TEST_KEY"),
+      user_id: t.service.setting("STORE_USER_ID"),
     };
     for (const shop of [
       {},
       { shop_name: "unknown-store.example" },
-      { shop_name: service.setting("STORE_OTHER_SHOP") },
+      { shop_name: t.service.setting("STORE_OTHER_SHOP") },
     ]) {
-      const answer = await service.request("store", "GET", "/app/api/verify", {
+      const answer = await t.service.request("store", "GET", "/app/api/verify", {
         headers: { ...headers, ...shop },
       });
       expectEqual(
         "shop_domain",
         expectBody(answer, verified).shop_domain,
-        service.setting("STORE_SHOP"),
+        t.service.setting("STORE_SHOP"),
       );
     }
   }),
-  contract("unknown parameters and headers are no obstacle", async (service) => {
-    expectStatus(await service.store().get("/app/api/verify?foo=1", { "X-Other": "1" }), 200);
+  contract("unknown parameters and headers are no obstacle", async (t) => {
+    expectStatus(await t.service.store().get("/app/api/verify?foo=1", { "X-Other": "1" }), 200);
   }),
 ];

@@ -27,24 +27,7 @@ export type StoreKind = keyof typeof STORE_KINDS;
 
 export type StoreRecord = z.output<typeof storeRecord>;
 
-/** Registers units and expects the contract's response. */
-export const write = async (
-  service: Service,
-  kind: StoreKind,
-  body: Readonly<Record<string, unknown>>,
-  key: StoreKey = "test",
-): Promise<Answer> => {
-  const { path, field, result } = STORE_KINDS[kind];
-  const answer = await service.store(key).post(path, { [field]: 1, ...body });
-  const { [result]: units } = expectBody(
-    answer,
-    z.looseObject({ status: z.string().min(1), [result]: z.int().min(1) }),
-  );
-  expectEqual(result, units, body[field] ?? 1);
-  return answer;
-};
-
-export type StorePage = {
+type StorePage = {
   readonly records: readonly StoreRecord[];
   readonly count: number;
   readonly hasMore: boolean;
@@ -70,48 +53,6 @@ const readPage = (kind: StoreKind, answer: Answer): StorePage => {
   };
 };
 
-export const listPage = async (
-  service: Service,
-  kind: StoreKind,
-  parameters: Readonly<Record<string, string>> = {},
-  key: StoreKey = "test",
-): Promise<StorePage> => {
-  const query = new URLSearchParams(parameters).toString();
-  return readPage(kind, await service.store(key).get(`${STORE_KINDS[kind].path}?${query}`));
-};
-
-/** Returns the only record that a query lists. */
-export const findRecord = async (
-  service: Service,
-  kind: StoreKind,
-  parameters: Readonly<Record<string, string>>,
-  key: StoreKey = "test",
-): Promise<StoreRecord> => {
-  const { records } = await listPage(service, kind, parameters, key);
-  const [record] = records;
-  if (record === undefined || records.length > 1) {
-    throw new Difference(
-      `GET ${STORE_KINDS[kind].path} ${JSON.stringify(parameters)}: expected one record, got ${records.length}`,
-    );
-  }
-  return record;
-};
-
-/** Expects a query to list as many records as given. */
-export const expectCount = async (
-  service: Service,
-  kind: StoreKind,
-  parameters: Readonly<Record<string, string>>,
-  expected: number,
-): Promise<void> => {
-  const { records } = await listPage(service, kind, parameters);
-  expectEqual(
-    `records of GET ${STORE_KINDS[kind].path} ${JSON.stringify(parameters)}`,
-    records.length,
-    expected,
-  );
-};
-
 const stats = z.looseObject({
   trees: z.int().min(0),
   plastic_bottles: z.int().min(0),
@@ -119,18 +60,6 @@ const stats = z.looseObject({
   co2_kg: z.number(),
   customer_scoped: z.boolean(),
 });
-
-export const readStats = async (
-  service: Service,
-  parameters: Readonly<Record<string, string>> = {},
-  key: StoreKey = "test",
-): Promise<z.output<typeof stats>> => {
-  const query = new URLSearchParams(parameters).toString();
-  return expectBody(await service.store(key).get(`/app/api/impact/stats?${query}`), stats);
-};
-
-export const reverse = (service: Service, body: unknown, key: StoreKey = "test"): Promise<Answer> =>
-  service.store(key).post("/app/api/refund", body);
 
 const reversed = z.looseObject({
   status: z.string().min(1),
@@ -141,3 +70,61 @@ const reversed = z.looseObject({
 
 export const readReversed = (answer: Answer): z.output<typeof reversed> =>
   expectBody(answer, reversed);
+
+type Query = Readonly<Record<string, string>>;
+
+/** Returns the requests of a store that concern all kinds. */
+export const storeOf = (service: Service) => ({
+  readStats: async (query: Query = {}, key: StoreKey = "test"): Promise<z.output<typeof stats>> =>
+    expectBody(
+      await service
+        .store(key)
+        .get(`/app/api/impact/stats?${new URLSearchParams(query).toString()}`),
+      stats,
+    ),
+  reverse: (body: unknown, key: StoreKey = "test"): Promise<Answer> =>
+    service.store(key).post("/app/api/refund", body),
+});
+
+/** Returns the requests of a store, and those of one kind. */
+export const storeRecordsOf = (service: Service, kind: StoreKind) => {
+  const { path, field, result } = STORE_KINDS[kind];
+  const listPage = async (query: Query = {}, key: StoreKey = "test"): Promise<StorePage> =>
+    readPage(
+      kind,
+      await service.store(key).get(`${path}?${new URLSearchParams(query).toString()}`),
+    );
+  return {
+    ...storeOf(service),
+    listPage,
+    /** Registers units and expects the contract's response. */
+    write: async (
+      body: Readonly<Record<string, unknown>>,
+      key: StoreKey = "test",
+    ): Promise<Answer> => {
+      const answer = await service.store(key).post(path, { [field]: 1, ...body });
+      const { [result]: units } = expectBody(
+        answer,
+        z.looseObject({ status: z.string().min(1), [result]: z.int().min(1) }),
+      );
+      expectEqual(result, units, body[field] ?? 1);
+      return answer;
+    },
+    /** Returns the only record that a query lists. */
+    findRecord: async (query: Query, key: StoreKey = "test"): Promise<StoreRecord> => {
+      const { records } = await listPage(query, key);
+      const [record] = records;
+      if (record === undefined || records.length > 1) {
+        throw new Difference(
+          `GET ${path} ${JSON.stringify(query)}: expected one record, got ${records.length}`,
+        );
+      }
+      return record;
+    },
+    /** Expects a query to list as many records as given. */
+    expectCount: async (query: Query, expected: number): Promise<void> => {
+      const { records } = await listPage(query);
+      expectEqual(`records of GET ${path} ${JSON.stringify(query)}`, records.length, expected);
+    },
+  };
+};

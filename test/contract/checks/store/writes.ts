@@ -10,51 +10,46 @@ import {
   NO_OBJECTS,
   storeRejects,
 } from "../../expectations.ts";
-import {
-  expectCount,
-  findRecord,
-  listPage,
-  readStats,
-  STORE_KINDS,
-  write,
-} from "./storeRecords.ts";
+import { STORE_KINDS, storeOf, storeRecordsOf } from "./storeRecords.ts";
 import type { StoreKind } from "./storeRecords.ts";
-import type { Answer, Service } from "../../client.ts";
+import type { Answer } from "../../client.ts";
 
 const echoed = z.looseObject({ customer_name: z.string(), order_id: z.string() });
 
 export const storeWriteChecks = (kind: StoreKind): readonly Check[] => {
   const { path, field, stat } = STORE_KINDS[kind];
-  const { contract, decision } = checksOf(`POST ${path}`);
+  const { contract, decision } = checksOf(`POST ${path}`, (service) =>
+    storeRecordsOf(service, kind),
+  );
   return [
-    contract("returns the units, the customer and the order", async (service) => {
+    contract("returns the units, the customer and the order", async (t) => {
       const customer = unique("Ann Lee");
       const body = { [field]: 3, customer_name: customer, order_id: "#1001", notes: "a gift" };
-      const answer = expectBody(await write(service, kind, body), echoed);
+      const answer = expectBody(await t.write(body), echoed);
       const named = { customer_name: customer, order_id: "#1001" };
       expectFields(answer, named);
-      const record = await findRecord(service, kind, { customer_name: customer });
+      const record = await t.findRecord({ customer_name: customer });
       expectFields(record, { count: 3, ...named });
       const ageMs = Math.abs(Date.now() - Date.parse(record.created_at));
       expectThat(ageMs < 300_000, "created_at must be the present time", record.created_at);
     }),
-    contract("only the units are required", async (service) => {
-      await write(service, kind, {});
+    contract("only the units are required", async (t) => {
+      await t.write({});
     }),
-    contract("each request without an Idempotency-Key is recorded", async (service) => {
+    contract("each request without an Idempotency-Key is recorded", async (t) => {
       const customer = unique("twice");
-      await write(service, kind, { customer_name: customer });
-      await write(service, kind, { customer_name: customer });
-      await expectCount(service, kind, { customer_name: customer }, 2);
+      await t.write({ customer_name: customer });
+      await t.write({ customer_name: customer });
+      await t.expectCount({ customer_name: customer }, 2);
     }),
     contract(
       "a quantity that is not an integer of at least 1 is a 400 INVALID_PARAMETER",
-      async (service) => {
-        const before = await readStats(service);
+      async (t) => {
+        const before = await t.readStats();
         const wrong = [0, -1, -(2 ** 53 - 1), 1.5, "3", "", true, null, [], {}, 1e300];
         const bodies = [{}, { count: 1 }, ...wrong.map((units) => ({ [field]: units }))];
-        await storeRejects(path, { bodies })(service);
-        expectEqual(stat, (await readStats(service))[stat], before[stat]);
+        await storeRejects(path, { bodies })(t);
+        expectEqual(stat, (await t.readStats())[stat], before[stat]);
       },
     ),
     contract(
@@ -69,21 +64,21 @@ export const storeWriteChecks = (kind: StoreKind): readonly Check[] => {
         ),
       }),
     ),
-    contract("test records do not appear with the production key", async (service) => {
+    contract("test records do not appear with the production key", async (t) => {
       const customer = unique("mode");
-      await write(service, kind, { customer_name: customer });
-      const { records } = await listPage(service, kind, { customer_name: customer }, "prod");
+      await t.write({ customer_name: customer });
+      const { records } = await t.listPage({ customer_name: customer }, "prod");
       expectEqual("records", records, []);
     }),
-    contract("another store's records do not appear", async (service) => {
+    contract("another store's records do not appear", async (t) => {
       const customer = unique("foreign");
-      await write(service, kind, { customer_name: customer }, "otherTest");
-      await expectCount(service, kind, { customer_name: customer }, 0);
+      await t.write({ customer_name: customer }, "otherTest");
+      await t.expectCount({ customer_name: customer }, 0);
     }),
-    decision("300 requests at once are all recorded", async (service) => {
+    decision("300 requests at once are all recorded", async (t) => {
       const customer = unique("burst");
-      await atOnce(300, () => write(service, kind, { [field]: 2, customer_name: customer }));
-      expectEqual(stat, (await readStats(service, { customer_name: customer }))[stat], 600);
+      await atOnce(300, () => t.write({ [field]: 2, customer_name: customer }));
+      expectEqual(stat, (await t.readStats({ customer_name: customer }))[stat], 600);
     }),
   ];
 };
@@ -119,41 +114,38 @@ const WRITES: readonly Write[] = [
   },
 ];
 
-/** Returns a customer with enough to refund. */
-const newCustomer = async (service: Service, path: string): Promise<string> => {
-  const customer = unique("idempotent");
-  if (path === "/app/api/refund") {
-    await write(service, "tree", { trees: 10, customer_name: customer });
-  }
-  return customer;
-};
-
 const writeChecks = ({ path, body, expected }: Write): readonly Check[] => {
-  const { contract } = checksOf(`POST ${path}`);
-  const post = (service: Service, given: unknown, key: string): Promise<Answer> =>
-    service.store().post(path, given, { "Idempotency-Key": key });
-  const expectOnce = async (service: Service, customer: string): Promise<void> => {
-    expectFields(await readStats(service, { customer_name: customer }), expected);
-  };
+  const { contract } = checksOf(`POST ${path}`, (service) => ({
+    /** Returns a customer with enough to refund. */
+    newCustomer: async (): Promise<string> => {
+      const customer = unique("idempotent");
+      if (path === "/app/api/refund") {
+        await storeRecordsOf(service, "tree").write({ trees: 10, customer_name: customer });
+      }
+      return customer;
+    },
+    post: (customer: string, key: string): Promise<Answer> =>
+      service.store().post(path, body(customer), { "Idempotency-Key": key }),
+    expectOnce: async (customer: string): Promise<void> => {
+      expectFields(await storeOf(service).readStats({ customer_name: customer }), expected);
+    },
+  }));
   return [
-    contract("a repeated Idempotency-Key is not executed again", async (service) => {
-      const customer = await newCustomer(service, path);
+    contract("a repeated Idempotency-Key is not executed again", async (t) => {
+      const customer = await t.newCustomer();
       const key = unique("key");
       for (let attempt = 0; attempt < 3; attempt += 1) {
-        expectStatus(await post(service, body(customer), key), 200);
+        expectStatus(await t.post(customer, key), 200);
       }
-      await expectOnce(service, customer);
+      await t.expectOnce(customer);
     }),
-    contract(
-      "ten overlapping requests with one Idempotency-Key are executed once",
-      async (service) => {
-        const customer = await newCustomer(service, path);
-        const key = unique("key");
-        const answers = await atOnce(10, () => post(service, body(customer), key));
-        expectEqual("statuses", countStatuses(answers), { 200: 10 });
-        await expectOnce(service, customer);
-      },
-    ),
+    contract("ten overlapping requests with one Idempotency-Key are executed once", async (t) => {
+      const customer = await t.newCustomer();
+      const key = unique("key");
+      const answers = await atOnce(10, () => t.post(customer, key));
+      expectEqual("statuses", countStatuses(answers), { 200: 10 });
+      await t.expectOnce(customer);
+    }),
   ];
 };
 
