@@ -13,7 +13,7 @@ import type { ImportContext } from "./importRecords.ts";
 import { contentErrorReason, isContentError } from "../../db/databaseErrors.ts";
 import { deleteSummaries } from "../planting/summary.sql.ts";
 import { deletePlantingOrders, lockPlantingOrder } from "../planting/orders.sql.ts";
-import { addToTally } from "../planting/tallies.sql.ts";
+import { addToTallies } from "../planting/tallies.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rules.ts";
 import { treeIdentity } from "./importedRecords.rules.ts";
@@ -91,7 +91,7 @@ const resizeOrder = async (
     treeCount: before.treeCount + sign * treeCount,
     refundedCount: before.refundedCount + sign * refundedCount,
   };
-  await addToTally(transaction, before, tallyChanges([{ before, after }]));
+  await addToTallies(transaction, tallyChanges([{ before, after }]));
   await (after.treeCount === 0
     ? deletePlantingOrders(transaction, [id])
     : updateOrderSize(transaction, after));

@@ -15,7 +15,7 @@ import { decideFacts, latestStage, PLANTING_STAGES } from "./order.rules.ts";
 import { updatePlantingOrderProgress } from "./orders.sql.ts";
 import { listSiteIds, storeSites } from "./sites.sql.ts";
 import { deleteSummaries } from "./summary.sql.ts";
-import { addToTally } from "./tallies.sql.ts";
+import { addToTallies } from "./tallies.sql.ts";
 import { tallyChanges, withImpactFactors } from "./tally.rules.ts";
 
 /** The outcome of a reported fact. A fact that was withdrawn stays withdrawn, however often it is reported. */
@@ -198,7 +198,7 @@ export const changeFacts = async (
     return { order: before, facts, recorded, changes };
   }
   await updatePlantingOrderProgress(transaction, order);
-  await addToTally(transaction, order, tallyChanges([{ before, after: order }]));
+  await addToTallies(transaction, tallyChanges([{ before, after: order }]));
   // The next request renews the summary.
   if (reached.some((stage) => stage === "planted" || stage === "planted_and_verified")) {
     await deleteSummaries(transaction, order);
