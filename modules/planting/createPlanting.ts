@@ -65,9 +65,7 @@ export const createPlanting = (
     fetchUpdates: () => Promise.resolve({ facts: [], nextPollMs: null }),
   };
   const treeMapper =
-    apiKey === undefined
-      ? []
-      : [createTreeMapperPartner({ name, access: { apiKey, apiBase }, onUnusable })];
+    apiKey === undefined ? [] : [createTreeMapperPartner(name, { apiKey, apiBase }, onUnusable)];
   const findPartner = (kind: string): PlantingPartner | null =>
     [simulation, manual, ...treeMapper].find((candidate) => candidate.kind === kind) ?? null;
   const live = findPartner(partner);
