@@ -39,16 +39,6 @@ export const listFacts = (
     ORDER BY id
   `);
 
-const orderIdRow = z.strictObject({ orderId: z.int() });
-
-/** Returns the order of a fact. */
-export const findFactOrder = (db: CommonQueryMethods, id: number): Promise<number | null> =>
-  db.maybeOneFirst(sql.type(orderIdRow)`
-    SELECT order_id AS "orderId"
-    FROM planting_fact
-    WHERE id = ${id}
-  `);
-
 const idRow = z.strictObject({ id: safeInteger });
 
 /**
@@ -97,12 +87,7 @@ export const storeDecision = async (
 /** Marks a fact as withdrawn, unless it is already. Its content and its proof stay. */
 export const withdrawFact = async (
   transaction: DatabaseTransactionConnection,
-  {
-    id,
-    reason,
-    operator,
-    at,
-  }: {
+  given: {
     readonly id: number;
     readonly reason: string;
     readonly operator: string;
@@ -111,7 +96,7 @@ export const withdrawFact = async (
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_fact
-    SET state = 'withdrawn', reason = ${reason}, withdrawn_by = ${operator}, withdrawn_at = ${timestamp(at)}
-    WHERE id = ${id} AND state <> 'withdrawn'
+    SET state = 'withdrawn', reason = ${given.reason}, withdrawn_by = ${given.operator}, withdrawn_at = ${timestamp(given.at)}
+    WHERE id = ${given.id} AND state <> 'withdrawn'
   `);
 };

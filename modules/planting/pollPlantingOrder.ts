@@ -1,14 +1,16 @@
 import { listFacts } from "./facts.sql.ts";
-import { markPlantingOrderPolled } from "./orderWorkflows.sql.ts";
-import { findPlantingOrder } from "./orders.sql.ts";
-import type { OrderStage } from "./order.rules.ts";
+import { findPlantingOrder, markPlantingOrderPolled } from "./orders.sql.ts";
 import type { PlantingOrder } from "./orders.sql.ts";
 import { isTimelineComplete } from "./timeline.rules.ts";
 import type { PartnerOrder, PlantingPartner } from "./partner.ts";
 import type { PlantingContext } from "./context.ts";
-import { claimTrees } from "./claimTrees.ts";
+import type { DatabasePool } from "slonik";
+import { Gate } from "../../runtime/gate.ts";
+import { creditOrder, lockClaims } from "./claims.sql.ts";
+import type { RecordedTrees } from "./claims.sql.ts";
 import { recordPlantingFacts } from "./recordPlantingFacts.ts";
 import { ORDER_STAGES, requireOrder } from "./order.rules.ts";
+import type { OrderStage } from "./order.rules.ts";
 
 const readPlantingOrder = async (
   { db, planting }: PlantingContext,
@@ -60,6 +62,24 @@ export const placePlantingOrder = async (
     "partner",
   );
 };
+
+/** Calls wait for each other here. In the database, each would do so with a connection, and leave none for billing. */
+const claims = new Gate({ places: 1, maximumWaitMs: Infinity });
+
+/** As `creditOrder`. Concurrent calls for one partner wait for each other. */
+export const claimTrees = (
+  { db }: { readonly db: DatabasePool },
+  order: Pick<PlantingOrder, "id" | "partner" | "treeCount">,
+  records: readonly RecordedTrees[],
+  signal: AbortSignal,
+): Promise<readonly RecordedTrees[]> =>
+  claims.run(undefined, () => {
+    signal.throwIfAborted();
+    return db.transaction(async (transaction) => {
+      await lockClaims(transaction, order.partner);
+      return creditOrder(transaction, order, records);
+    });
+  });
 
 /** Returns the stages at which polls of an order return nothing more. Later reports are recorded nevertheless. */
 const listFinalStages = (

@@ -1,4 +1,4 @@
-import { listPlantingOrdersToStart, markPlantingOrdersStarted } from "./orderWorkflows.sql.ts";
+import { listPlantingOrdersToStart, markPlantingOrdersStarted } from "./orders.sql.ts";
 import type { Context } from "../../runtime/context.ts";
 
 /** The interval between two polls of an order if its partner names none. They take months, and there may be very many. */

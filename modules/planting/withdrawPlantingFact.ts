@@ -2,11 +2,9 @@ import type { Actor } from "../accounts/audit.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
-import { findFactOrder } from "./facts.sql.ts";
 import { findWithdrawalProblem } from "./order.rules.ts";
 import type { OrderStage } from "./order.rules.ts";
-import { lockPlantingOrder } from "./orders.sql.ts";
-import { reopenPlantingOrder } from "./orderWorkflows.sql.ts";
+import { lockOrderOfFact, reopenPlantingOrder } from "./orders.sql.ts";
 import { changeFacts } from "./settleFacts.ts";
 import type { FactChange } from "./settleFacts.ts";
 import { deleteSummaries } from "./summary.sql.ts";
@@ -31,8 +29,7 @@ export const withdrawPlantingFact = (
   readonly changes: readonly FactChange[];
 }> =>
   db.transaction(async (transaction) => {
-    const orderId = await findFactOrder(transaction, factId);
-    const before = orderId === null ? null : await lockPlantingOrder(transaction, orderId);
+    const before = await lockOrderOfFact(transaction, factId);
     if (before === null) {
       throw new DomainError(
         "record_not_found",
