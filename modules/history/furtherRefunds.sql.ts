@@ -16,7 +16,7 @@ const refundedUnitsRow = z.strictObject({
 /**
  * Lists those of locked registrations of which more units are refunded than here, and how many. Registrations that were not
  * imported, or were refunded here, or have as many refunded units already, are left as they are.
- * @param refunds what is refunded in total
+ * @param refunds what is refunded in total; of several of one registration, the most counts
  */
 export const listFurtherRefunded = (
   transaction: DatabaseTransactionConnection,
@@ -26,7 +26,7 @@ export const listFurtherRefunded = (
     SELECT
       registration.id,
       registration.kind,
-      given."refundedCount" - registration.refunded_count AS count
+      max(given."refundedCount") - registration.refunded_count AS count
     FROM json_to_recordset(${JSON.stringify(refunds)}) AS given (id uuid, "refundedCount" bigint)
     JOIN registration ON registration.id = given.id
     -- So that each is looked up by its id, whatever the statistics say.
@@ -37,6 +37,7 @@ export const listFurtherRefunded = (
       AND ${isImported(sql.fragment`registration.id`)}
       AND registration.refunded_count < given."refundedCount"
       AND NOT EXISTS (SELECT FROM refund WHERE refund.registration_id = registration.id)
+    GROUP BY registration.id
   `);
 
 /** Raises the refunded units of registrations, and subtracts them from the totals. */
@@ -57,7 +58,11 @@ export const raiseRefundedCounts = async (
   `);
 };
 
-const refundedDonationRow = z.strictObject({ id: z.uuid(), amountCents: safeInteger });
+const refundedDonationRow = z.strictObject({
+  id: z.uuid(),
+  kind: z.literal("donation"),
+  amountCents: safeInteger,
+});
 
 /** Marks imported donations as refunded, subtracts them from the totals, and returns those that were not refunded. */
 export const markImportedDonationsRefunded = (
@@ -80,5 +85,5 @@ export const markImportedDonationsRefunded = (
       RETURNING donation.*
     ),
     ${donationTotalSubtractions(sql.fragment`marked`)}
-    SELECT id, amount_cents AS "amountCents" FROM marked
+    SELECT id, 'donation' AS kind, amount_cents AS "amountCents" FROM marked
   `);

@@ -148,17 +148,18 @@ const decideAll = (
   return joining;
 };
 
-/** Records the evidence of lines with one key in one transaction. */
+/** Records the evidence of lines with one key, or decides about lines in a dry run. */
 const importGroup = async (
   transaction: DatabaseTransactionConnection,
   context: ImportContext,
   group: readonly Placed[],
 ): Promise<void> => {
-  const { clock, owner } = context;
+  const { clock, owner, read } = context;
+  const list = read ? listImportedTrees : lockImportedTrees;
   const ids = group.map(({ treeId }) => treeId);
-  const joining = decideAll(context, group, await lockImportedTrees(transaction, owner, ids));
+  const joining = decideAll(context, group, await list(transaction, owner, ids));
   const [evidence] = joining.values();
-  if (!evidence) {
+  if (!evidence || read) {
     return;
   }
   // Trees whose evidence has gone further leave the orders that they are in.
@@ -183,22 +184,17 @@ export const importEvidence = async (
   context: ImportContext,
   lines: readonly EvidenceLine[],
 ): Promise<void> => {
-  const { db, owner, read, outcomes } = context;
-  const groups = Map.groupBy(lines.flatMap(placedOf), ({ key }) => (read ? "" : key));
+  // A dry run reads all trees of a batch together.
+  const groups = Map.groupBy(lines.flatMap(placedOf), ({ key }) => (context.read ? "" : key));
   for (const group of groups.values()) {
     try {
-      if (read) {
-        const ids = group.map(({ treeId }) => treeId);
-        decideAll(context, group, await listImportedTrees(db, owner, ids));
-      } else {
-        await db.transaction((transaction) => importGroup(transaction, context, group));
-      }
+      await context.db.transaction((transaction) => importGroup(transaction, context, group));
     } catch (error) {
       if (!isContentError(error)) {
         throw error;
       }
       const reason = contentErrorReason(error);
-      group.forEach(({ line }) => outcomes.set(line, { outcome: "bad", reason }));
+      group.forEach(({ line }) => context.outcomes.set(line, { outcome: "bad", reason }));
     }
   }
 };

@@ -114,18 +114,6 @@ const keyScopeOf = (table: RecordTable, { accountId, mode }: AccountMode) => ({
       : registerOperation(sql.identifier(["entry", "kind"])),
 });
 
-/**
- * The values of the entries' `columnsOf`, and of their owner and key. A store's records do not have their keys: these may name
- * customers, and an erasure leaves only their hashes.
- */
-const ownedValues = (table: RecordTable, { accountId, mode, isStore }: ImportOwner) =>
-  sql.fragment`
-    ${columnsOf(table)}, ${accountId}::uuid, ${mode}, ${isStore ? sql.fragment`NULL` : sql.fragment`idempotency_key`}
-  `;
-
-/** The condition that an entry's key was not used since the import looked for it. */
-const hasFreeKey = sql.fragment`idempotency_key IS NULL OR id IN (SELECT record_id FROM claimed)`;
-
 const idRow = z.strictObject({ id: z.uuid() });
 
 /** How records are inserted, besides their columns. */
@@ -202,9 +190,12 @@ export const insertImported = async (
       ${claimedKeys(keyScopeOf(table, owner), joinKeys)},
       inserted AS (
         INSERT INTO ${sql.identifier([table])} (${columnsOf(table)}, account_id, mode, idempotency_key, ${columns})
-        SELECT ${ownedValues(table, owner)}, ${values}
+        SELECT
+          ${columnsOf(table)}, ${owner.accountId}::uuid, ${owner.mode},
+          -- A store's key may name a customer, and an erasure leaves only its hash.
+          CASE WHEN NOT ${owner.isStore} THEN idempotency_key END, ${values}
         FROM entry ${join}
-        WHERE ${hasFreeKey}
+        WHERE idempotency_key IS NULL OR id IN (SELECT record_id FROM claimed)
         ORDER BY ${order}
         RETURNING *
       ),
@@ -258,16 +249,11 @@ const REFUND_DIFFERENCES: Readonly<Record<RecordTable, FragmentSqlToken>> = {
   `,
 };
 
-/** The condition that a record's time may be that of the entry: imported times of a store become unique. */
-const isSpread = ({ isStore }: ImportOwner): FragmentSqlToken => sql.fragment`(
-  ${isStore} AND known.created_at > entry.created_at AND known.created_at < entry.created_at + interval '1 second'
-)`;
-
 /**
  * The fields of an entry in which a record differs. A record without personal data may have been erased, so the data of the
  * entry are no difference.
  */
-const differences = (table: RecordTable, owner: ImportOwner): FragmentSqlToken => {
+const differences = (table: RecordTable, { isStore }: ImportOwner): FragmentSqlToken => {
   const fields = (arePersonal: boolean) =>
     sql.array(
       Object.keys(COLUMNS[table]).filter(
@@ -280,7 +266,11 @@ const differences = (table: RecordTable, owner: ImportOwner): FragmentSqlToken =
     FROM to_jsonb(known) AS record, jsonb_each(to_jsonb(entry)) AS field
     WHERE field.value <> record -> field.key
       AND (field.key = ANY(${fields(false)}) OR field.key = ANY(${fields(true)}) AND ${namesCustomer(table, "known")})
-      AND NOT (field.key = 'created_at' AND ${isSpread(owner)})
+      -- Imported times of a store become unique.
+      AND NOT (
+        ${isStore} AND field.key = 'created_at'
+        AND known.created_at > entry.created_at AND known.created_at < entry.created_at + interval '1 second'
+      )
   )`;
 };
 
