@@ -6,6 +6,7 @@ import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rul
 import { IMPORTED_PARTNER } from "../planting/order.rules.ts";
 import type { PlantingOrder } from "../planting/orders.sql.ts";
 import { lockNextOrdersOf } from "../planting/nextOrders.sql.ts";
+import { jsonRows } from "../../db/jsonRows.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { importedRecord, importScopeOf } from "../records/ownedRecords.sql.ts";
 
@@ -133,6 +134,13 @@ export const updateOrderSize = async (
   `);
 };
 
+const ORDERED_TREE = {
+  id: "uuid",
+  treeOrderId: "int8",
+  treeOrderPublicId: "text",
+  treeAmount: "int8",
+} as const;
+
 /** Puts registrations into an order, with the ids and the amount that another system has shown, if it has. */
 export const assignToOrder = async (
   transaction: DatabaseTransactionConnection,
@@ -145,12 +153,10 @@ export const assignToOrder = async (
     UPDATE registration
     SET
       planting_order_id = ${orderId},
-      tree_order_id = coalesce((value ->> 1)::bigint, nextval('tree_order_id')),
-      tree_order_public_id = value ->> 2,
-      ordered_count = coalesce((value ->> 3)::bigint, registration.count)
-    FROM json_array_elements(${JSON.stringify(
-      trees.map((tree) => [tree.id, tree.treeOrderId, tree.treeOrderPublicId, tree.treeAmount]),
-    )}) AS value
-    WHERE registration.id = (value ->> 0)::uuid
+      tree_order_id = coalesce(given.tree_order_id, nextval('tree_order_id')),
+      tree_order_public_id = given.tree_order_public_id,
+      ordered_count = coalesce(given.tree_amount, registration.count)
+    FROM (${jsonRows(ORDERED_TREE, trees)}) AS given
+    WHERE registration.id = given.id
   `);
 };

@@ -22,6 +22,8 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import { maximumJsonBytes } from "../registrations/presentRegistration.rules.ts";
 import { asTotalError, sumsOf, totalAdditions } from "../registrations/totals.sql.ts";
 import { namesCustomer, PERSONAL_COLUMNS } from "../stores/personalData.sql.ts";
+import { jsonRows } from "../../db/jsonRows.ts";
+import type { ColumnType } from "../../db/jsonRows.ts";
 import { afterLookup, inMicroseconds, literals, sql } from "../../db/sql.ts";
 import type { ImportedRecord, ImportOwner } from "./importedRecords.rules.ts";
 
@@ -41,7 +43,7 @@ const SHARED_COLUMNS = {
 } as const;
 
 /** The columns of a record with their types. */
-const COLUMNS: Readonly<Record<RecordTable, Readonly<Record<string, string>>>> = {
+const COLUMNS: Readonly<Record<RecordTable, Readonly<Record<string, ColumnType>>>> = {
   registration: {
     ...SHARED_COLUMNS,
     kind: "text",
@@ -79,30 +81,21 @@ const columnsOf = (table: RecordTable): ListSqlToken =>
   );
 
 /** The rows of a batch, with their places, their keys, and the id of the record that they may be an export of. */
-const entryRows = (table: RecordTable, batch: readonly ImportedEntry[]): FragmentSqlToken => {
-  const rows = batch.map(({ id, record }, place) => ({
-    ...record,
-    id,
-    place,
-    own_id: record.imported_id !== null && isUuid(record.imported_id) ? record.imported_id : null,
-    json_bytes: maximumJsonBytes({
-      importedId: record.imported_id,
-      idempotencyKey: record.idempotency_key,
-      attribution: record.attribution,
-      metadata: record.metadata,
-    }),
-  }));
-  const types = Object.entries({
-    ...COLUMNS[table],
-    place: "int4",
-    own_id: "uuid",
-    idempotency_key: "text",
-  }).map(([name, type]) => sql.fragment`${sql.identifier([name])} ${sql.identifier([type])}`);
-  return sql.fragment`
-    SELECT *
-    FROM jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) AS entry (${sql.join(types, sql.fragment`, `)})
-  `;
-};
+const entryRows = (table: RecordTable, batch: readonly ImportedEntry[]): FragmentSqlToken =>
+  jsonRows(
+    { ...COLUMNS[table], own_id: "uuid", idempotency_key: "text" },
+    batch.map(({ id, record }) => ({
+      ...record,
+      id,
+      own_id: record.imported_id !== null && isUuid(record.imported_id) ? record.imported_id : null,
+      json_bytes: maximumJsonBytes({
+        importedId: record.imported_id,
+        idempotencyKey: record.idempotency_key,
+        attribution: record.attribution,
+        metadata: record.metadata,
+      }),
+    })),
+  );
 
 /** The scope of an entry's idempotency key. */
 const keyScopeOf = (table: RecordTable, { accountId, mode }: AccountMode) => ({
@@ -304,7 +297,7 @@ export const listKnown = (
     WITH entry AS MATERIALIZED (${entryRows(table, batch)}),
     compared AS (
       SELECT
-        entry.place,
+        entry.place::integer - 1 AS place,
         known.id,
         array_remove(
           ARRAY[CASE WHEN coalesce(known.imported_id, known.id::text) <> entry.imported_id THEN 'id' END]

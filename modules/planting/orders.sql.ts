@@ -5,6 +5,7 @@ import type { OrderStage } from "./order.rules.ts";
 import { TIMELINE_SHAPES } from "../../runtime/config/partnerKinds.rules.ts";
 import { siteShare } from "./tally.rules.ts";
 import { modeColumn } from "../records/columns.sql.ts";
+import { jsonRows } from "../../db/jsonRows.ts";
 import { columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { newestOf } from "../records/ownedRecords.sql.ts";
 
@@ -124,18 +125,8 @@ export const addRefundedToPlantingOrders = (
   transaction.any(sql.prepared("add_refunded_to_planting_orders", refundedOrderRow)`
     WITH refunded AS MATERIALIZED (
       SELECT registration.planting_order_id AS order_id, sum(given.count)::bigint AS count
-      -- The planner does not see the arrays, so that it keeps its plan whatever their length.
-      FROM unnest(
-        (SELECT ${sql.array(
-          refunded.map(({ registrationId }) => registrationId),
-          "uuid",
-        )}),
-        (SELECT ${sql.array(
-          refunded.map(({ count }) => count),
-          "int8",
-        )})
-      ) AS given (id, count)
-      JOIN registration ON registration.id = given.id
+      FROM (${jsonRows({ registrationId: "uuid", count: "int8" }, refunded)}) AS given
+      JOIN registration ON registration.id = given.registration_id
       WHERE registration.planting_order_id IS NOT NULL
       GROUP BY registration.planting_order_id
     ),
