@@ -65,7 +65,6 @@ const describe = (
 
 type Proof = NonNullable<PresentedMilestone["evidence"]>;
 
-/** How an interface shows evidence. */
 type Shown = {
   /** Returns the public URL of a reported one. */
   readonly urlOf: (url: string) => string;
@@ -103,14 +102,13 @@ const presentMedia = (evidence: TreeEvidence, { urlOf }: Shown) => {
     latitude: verified.latitude,
     longitude: verified.longitude,
   }));
-  return (planted?.media ?? photos ?? []).map((medium) => ({
-    id: medium.reference,
-    type: medium.type,
-    url: urlOf(medium.url),
-    thumbnail_url: urlOf(medium.thumbnail_url),
-    latitude: medium.latitude,
-    longitude: medium.longitude,
-  }));
+  return (planted?.media ?? photos ?? []).map(({ reference: id, ...medium }) =>
+    Object.assign(medium, {
+      id,
+      url: urlOf(medium.url),
+      thumbnail_url: urlOf(medium.thumbnail_url),
+    }),
+  );
 };
 
 type Reached = { readonly at: string; readonly proof: Proof };

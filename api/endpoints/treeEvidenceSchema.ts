@@ -160,10 +160,8 @@ export type PresentedTreeEvidence = z.output<typeof treeEvidence>;
  * The parameter and the headers that evidence has on both interfaces.
  */
 
-/** The stage to simulate. */
 export const evidenceStage = () => oneOf(EVIDENCE_STAGES).optional();
 
-/** The headers of all evidence. */
 export const EVIDENCE_HEADERS = {
   ETag: "Identifies this content. Send it as If-None-Match to get a 304 while nothing has changed.",
   "Cache-Control": "How long the response may be cached.",

@@ -34,7 +34,6 @@ const ZIP_START = "PK\x03\x04";
 
 const showsFormat = (byte: number): boolean => !SKIPPED.has(byte);
 
-/** Reads the lines of a file, which holds JSON lines or CSV. */
 async function* readFile(
   input: Input,
   options: ParseOptions,

@@ -110,7 +110,6 @@ const proofsOf = ({ id, content }: StoredFact) => {
   ].map(({ shows, proof }) => ({ fact: String(id), shows, proof }));
 };
 
-/** Shows an order by its number or its public id. */
 const showOne = async ({ io, connections }: CliContext, given: string): Promise<void> => {
   const db = await connections.database();
   const order = await findPlantingOrder(db, /^\d{1,9}$/u.test(given) ? Number(given) : given);

@@ -41,7 +41,6 @@ export const listFurtherRefunded = (
     GROUP BY registration.id
   `);
 
-/** Raises the refunded units of registrations, and subtracts them from the totals. */
 export const raiseRefundedCounts = async (
   transaction: DatabaseTransactionConnection,
   refunded: readonly { readonly id: string; readonly count: number }[],

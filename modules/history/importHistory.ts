@@ -45,7 +45,6 @@ const MISSING = {
   refunded_since: "more of it is refunded in the file",
 } as const;
 
-/** Returns why a line is rejected, or null. */
 const rejectionOf = (
   line: ImportLine,
   result: LineOutcome,

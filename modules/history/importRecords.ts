@@ -58,7 +58,6 @@ const entryOf = ({ accountId, mode }: ImportOwner, line: RecordLine): Entry => {
   return { id: `${id.slice(0, 14)}8${id.slice(15)}`, record, identities, line };
 };
 
-/** Decides about an entry that records have the id or the key of. */
 const decideKnown = ([known, ...others]: readonly [KnownRecord, ...KnownRecord[]]): LineOutcome => {
   if (others.length > 0) {
     return conflict("its id and its idempotency_key belong to two different records");
@@ -142,7 +141,6 @@ const settleKnown = async (
   return unknown;
 };
 
-/** Separates the entries that repeat the id or key of an earlier one. */
 const separateRepetitions = (entries: Entries) => {
   const names = new Set<string>();
   return Object.groupBy(entries, ({ identities }) => {
@@ -272,7 +270,6 @@ const check = async (
   }
 };
 
-/** Imports records, or decides about them in a dry run. */
 export const importRecords = async (
   context: ImportContext,
   lines: readonly RecordLine[],

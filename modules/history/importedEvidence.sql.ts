@@ -26,14 +26,12 @@ const importedTreeRow = z.strictObject({
 /** An imported tree registration, and what is recorded about its planting. */
 export type ImportedTree = Readonly<z.output<typeof importedTreeRow>>;
 
-/** The condition that a registration is one of the imported trees that have the given imported ids. */
 const isImportedTree = (owner: AccountMode, treeIds: readonly string[]): FragmentSqlToken =>
   sql.fragment`registration.id = ANY(ARRAY(
     SELECT ${importedRecord("registration", importScopeOf("registration", { ...owner, kind: PLANTED_KIND }), sql.fragment`given`)}
     FROM unnest(${sql.array([...treeIds], "text")}) AS given
   ))`;
 
-/** Lists the imported tree registrations that have the given imported ids. */
 export const listImportedTrees = (
   db: CommonQueryMethods,
   owner: AccountMode,

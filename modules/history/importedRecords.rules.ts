@@ -23,7 +23,6 @@ import {
 /** Whose history is imported. Stores have unique times, and their keys are not stored with their records. */
 export type ImportOwner = AccountMode & { readonly isStore: boolean };
 
-/** The kinds of records in an import. */
 export const IMPORT_KINDS = [...KINDS, "donation"] as const;
 type ImportKind = (typeof IMPORT_KINDS)[number];
 
@@ -92,7 +91,6 @@ export const LINE_FIELDS: ReadonlySet<string> = new Set([
   ...Object.keys(donationLine.shape),
 ]);
 
-/** What lines are parsed with. */
 export type ParseOptions = {
   readonly now: Date;
   readonly fractionalCounting: boolean;
@@ -155,10 +153,8 @@ const donationOf = ({ id, amount: dollars, currency: _currency, ...line }: Donat
     : { ...line, imported_id: id, nonprofit_id: nonprofitId, refunded: line.refunded === true };
 };
 
-/** A registration that another system recorded and billed. */
 export type ImportedRegistration = Readonly<Exclude<ReturnType<typeof registrationOf>, string>>;
 
-/** A donation that another system recorded. */
 export type ImportedDonation = Readonly<Exclude<ReturnType<typeof donationOf>, string>>;
 
 export type ImportedRecord = ImportedRegistration | ImportedDonation;
@@ -171,7 +167,6 @@ const findForeignField = (line: RegistrationLine | DonationLine): string | null 
   return Object.keys(line.metadata).length > 0 ? "metadata" : null;
 };
 
-/** Returns the record of a line, or what is wrong with it. */
 export const recordOf = (
   line: RegistrationLine | DonationLine,
   options: ParseOptions,

@@ -42,7 +42,6 @@ const SHARED_COLUMNS = {
   order_id: "text",
 } as const;
 
-/** The columns of a record with their types. */
 const COLUMNS: Readonly<Record<RecordTable, Readonly<Record<string, ColumnType>>>> = {
   registration: {
     ...SHARED_COLUMNS,
@@ -97,7 +96,6 @@ const entryRows = (table: RecordTable, batch: readonly ImportedEntry[]): Fragmen
     })),
   );
 
-/** The scope of an entry's idempotency key. */
 const keyScopeOf = (table: RecordTable, { accountId, mode }: AccountMode) => ({
   accountId: sql.fragment`${accountId}::uuid`,
   mode: sql.fragment`${mode}::text`,
@@ -109,7 +107,6 @@ const keyScopeOf = (table: RecordTable, { accountId, mode }: AccountMode) => ({
 
 const idRow = z.strictObject({ id: z.uuid() });
 
-/** How records are inserted, besides their columns. */
 export type InsertOptions = {
   /** Whether the planting partner plants the imported trees. */
   readonly ordersPlanting: boolean;

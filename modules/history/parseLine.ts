@@ -26,7 +26,6 @@ const withoutNulls = (given: Readonly<Record<string, unknown>>): Record<string, 
     ? Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null))
     : { ...given };
 
-/** Parses the fields of one line, or returns all that is wrong with them. */
 const parseRecord = (value: unknown, options: ParseOptions): Parsed => {
   if (!isObject(value)) {
     return { problem: "the line must be a JSON object" };
@@ -48,7 +47,6 @@ const parseRecord = (value: unknown, options: ParseOptions): Parsed => {
   return typeof record === "string" ? { problem: record } : { record };
 };
 
-/** Parses one line of JSON. */
 export const parseJsonLine = (line: string, options: ParseOptions): Parsed => {
   let value: unknown;
   try {

@@ -9,7 +9,6 @@ import type { LeftOut } from "../../runtime/splitReadable.ts";
 import type { Config } from "../../runtime/config/config.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 
-/** The settings of the planting partners. */
 type PlantingConfig = Pick<
   Config,
   | "PLANTING_PARTNER"

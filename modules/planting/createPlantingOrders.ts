@@ -25,20 +25,16 @@ export const createPlantingOrders = async (
   signal: AbortSignal,
   { intervalMs = null }: { readonly intervalMs?: number | null } = {},
 ): Promise<number> => {
-  const createOrder = async ({ id, accountId, mode, buyerName }: NextOrder): Promise<boolean> => {
-    const partner = planting.partnerFor(mode);
-    await closeNextOrder(db, id);
+  const createOrder = async (order: NextOrder): Promise<boolean> => {
+    const partner = planting.partnerFor(order.mode);
+    await closeNextOrder(db, order.id);
     return db.transaction(
       async (transaction) =>
-        (await lockNextOrder(transaction, id)) &&
-        insertPlantingOrder(transaction, {
-          id,
+        (await lockNextOrder(transaction, order.id)) &&
+        insertPlantingOrder(transaction, order, {
           publicId: `po_${newId().replaceAll("-", "")}`,
-          accountId,
-          mode,
           partner: partner.kind,
           partnerName: partner.name,
-          buyerName,
           timeline: partner.timeline,
           createdAt: clock.now(),
         }),

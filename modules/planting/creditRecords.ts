@@ -8,7 +8,6 @@ import type { PlantingPartner } from "./partner.ts";
 
 type Media = PlantingFactOf<"planted">["media"];
 
-/** Trees that a partner has recorded as planted. */
 export type PlantingRecord = {
   readonly reference: string;
   readonly startedAt: Date;

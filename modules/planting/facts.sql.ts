@@ -21,7 +21,6 @@ const factColumns = z.strictObject({
 });
 const factRow = factColumns.extend({ digest: z.string() });
 
-/** A reported fact of an order, with its state. */
 export type StoredFact = Readonly<z.output<typeof factRow>>;
 
 export type FactSource = StoredFact["source"];

@@ -60,7 +60,6 @@ export const factorFor = (forestType: ForestType, at: Date): ImpactFactor => {
   return factor;
 };
 
-/** Projects the kilograms of CO2 that trees at an unknown site store. */
 export const projectGenericCo2Kg = (trees: number, at: Date): number =>
   trees * factorFor("terrestrial", at).kgCo2PerTree;
 

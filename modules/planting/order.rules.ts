@@ -2,7 +2,6 @@ import type { PartnerKind, TimelineShape } from "../../runtime/config/partnerKin
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 
-/** The stages of a planting order, in order. */
 export const PLANTING_STAGES = [
   "funds_distributed",
   "allocated",
@@ -11,11 +10,9 @@ export const PLANTING_STAGES = [
 ] as const;
 export type PlantingStage = (typeof PLANTING_STAGES)[number];
 
-/** The progress of an order. */
 export const ORDER_STAGES = ["created", ...PLANTING_STAGES] as const;
 export type OrderStage = (typeof ORDER_STAGES)[number];
 
-/** Returns whether a partner plants nothing. */
 export const isSimulated = (partner: string): boolean =>
   partner === ("simulated" satisfies PartnerKind);
 
@@ -33,7 +30,6 @@ export const expectedPartner = (
   configured: string,
 ): string | null => partner ?? (isOrderedElsewhere ? null : configured);
 
-/** Returns the stages that must be reached before a stage can be. */
 const prerequisitesOf = (
   stage: PlantingStage,
   timeline: TimelineShape,
@@ -54,7 +50,6 @@ const prerequisitesOf = (
 
 export type ReachedStage = { readonly stage: PlantingStage; readonly occurredAt: Date };
 
-/** What was decided about a reported fact. */
 export type FactDecision =
   | { readonly state: "accepted" | "waiting"; readonly reason: null }
   | { readonly state: "contradiction"; readonly reason: string };
@@ -94,7 +89,6 @@ export const decideFact = (
     : { state: "accepted", reason: null };
 };
 
-/** A recorded fact as far as it is decided. */
 type DecidedFact = ReachedStage & {
   readonly id: number;
   readonly state: FactDecision["state"] | "withdrawn";
@@ -131,7 +125,6 @@ export const decideFacts = (
   }
 };
 
-/** Returns the furthest of the reached stages. */
 export const latestStage = (stages: readonly PlantingStage[]): OrderStage =>
   PLANTING_STAGES.findLast((stage) => stages.includes(stage)) ?? "created";
 
@@ -176,12 +169,10 @@ export const findImportedReferenceId = (partner: string, reference: string): num
   return partner === IMPORTED_PARTNER && Number.isSafeInteger(id) ? id : null;
 };
 
-const ORDER_NOT_FOUND = "failed to find planting order";
-
 /** @throws DomainError record_not_found if there is no order */
 export const requireOrder = <Order>(order: Order | null): Order => {
   if (order === null) {
-    throw new DomainError("record_not_found", ORDER_NOT_FOUND);
+    throw new DomainError("record_not_found", "failed to find planting order");
   }
   return order;
 };

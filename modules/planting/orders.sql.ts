@@ -15,7 +15,6 @@ const storedOrder = z.strictObject({
   publicId: z.string(),
   accountId: z.uuid(),
   mode: modeColumn,
-  /** The kind of the partner's adapter. */
   partner: z.string(),
   partnerName: z.string(),
   buyerName: z.string(),
@@ -35,7 +34,6 @@ const storedOrder = z.strictObject({
 /** With the ids that clients see in evidence and events: of an imported order, those of the other system. */
 const orderRow = storedOrder.extend({ shownId: safeInteger, shownPublicId: z.string() });
 
-/** A batch of an account's trees that a partner plants. */
 export type PlantingOrder = Readonly<z.output<typeof orderRow>>;
 
 /** The ids by which clients know an order: those of the system that it was imported from, if it was. */
@@ -76,7 +74,6 @@ const columns = sql.fragment`
   ${shownOrderPublicId} AS "shownPublicId"
 `;
 
-/** The condition that an order has a number, or a public id. */
 const isNamed = (id: number | string): FragmentSqlToken =>
   typeof id === "number" ? sql.fragment`id = ${id}` : sql.fragment`public_id = ${id}`;
 
@@ -95,7 +92,6 @@ export const lockPlantingOrder = (
     SELECT ${columns} FROM planting_order WHERE ${isNamed(id)} FOR UPDATE
   `);
 
-/** Locks the order of a fact. */
 export const lockOrderOfFact = (
   transaction: DatabaseTransactionConnection,
   factId: number,
@@ -164,12 +160,10 @@ export const updatePlantingOrderProgress = async (
 type PlantingOrderFilter = {
   readonly accountId?: string;
   readonly stage?: PlantingOrder["stage"];
-  /** Only orders with contradictions. */
   readonly contradicted?: boolean;
   readonly limit: number;
 };
 
-/** Lists orders, newest first. */
 export const listPlantingOrders = (
   db: CommonQueryMethods,
   filter: PlantingOrderFilter,

@@ -2,7 +2,7 @@ import { listFacts } from "./facts.sql.ts";
 import { findPlantingOrder, markPlantingOrderPolled } from "./orders.sql.ts";
 import type { PlantingOrder } from "./orders.sql.ts";
 import { isTimelineComplete } from "./timeline.rules.ts";
-import type { PartnerOrder, PlantingPartner } from "./partner.ts";
+import type { PlantingPartner } from "./partner.ts";
 import type { PlantingContext } from "./context.ts";
 import type { DatabasePool } from "slonik";
 import { Gate } from "../../runtime/gate.ts";
@@ -12,14 +12,7 @@ import { recordPlantingFacts } from "./recordPlantingFacts.ts";
 import { ORDER_STAGES, requireOrder } from "./order.rules.ts";
 import type { OrderStage } from "./order.rules.ts";
 
-const readPlantingOrder = async (
-  { db, planting }: PlantingContext,
-  orderId: number,
-): Promise<{
-  readonly order: PlantingOrder;
-  readonly partnerOrder: PartnerOrder;
-  readonly partner: PlantingPartner;
-}> => {
+const readPlantingOrder = async ({ db, planting }: PlantingContext, orderId: number) => {
   const order = requireOrder(await findPlantingOrder(db, orderId));
   const partner = planting.findPartner(order.partner);
   if (!partner) {

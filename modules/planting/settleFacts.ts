@@ -28,7 +28,6 @@ export type RecordedFact = {
 /** Equal facts have equal digests, because the schema parses fields into a fixed order. */
 export const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stringify(fact), "hex");
 
-/** Returns the parts of an order's trees at the sites that a fact names. */
 const sharesOf = async (
   transaction: DatabaseTransactionConnection,
   { partner }: PlantingOrder,
@@ -154,7 +153,6 @@ export const changeFacts = async (
   /** The same object if nothing has changed. */
   readonly order: PlantingOrder;
   readonly facts: readonly StoredFact[];
-  /** The outcomes of the reported facts. */
   readonly recorded: readonly RecordedFact[];
   readonly changes: readonly FactChange[];
 }> => {
@@ -168,16 +166,15 @@ export const changeFacts = async (
   if (withdrawal) {
     await withdrawFact(transaction, withdrawal);
   }
-  const given: { readonly content: PlantingFact; readonly digest: string; newId: number | null }[] =
-    [];
+  const given: { stage: PlantingStage; digest: string; newId: number | null }[] = [];
   for (const content of contents) {
     const digest = digestOf(content);
     const newId = await insertFact(transaction, before.id, { content, digest, source, now });
-    given.push({ content, digest, newId });
+    given.push({ stage: content.stage, digest, newId });
   }
   const { order, facts } = await settleFacts(transaction, before, factsBefore);
 
-  const recorded = given.map(({ content: { stage }, digest, newId }): RecordedFact => {
+  const recorded = given.map(({ stage, digest, newId }): RecordedFact => {
     const {
       id = null,
       state = "waiting",

@@ -41,7 +41,6 @@ const summaryRow = summary.extend({ registeredTrees: safeInteger });
 
 const contentRow = z.strictObject({ content: summary });
 
-/** Finds the stored summary, unless it has expired. */
 export const findSummary = (
   db: CommonQueryMethods,
   { mode, isSimulated: simulated }: SummarizedTrees,

@@ -135,7 +135,6 @@ const PLANTING_TYPES = new Set([
   "enrichment-planting",
 ]);
 
-/** Returns the number of trees that an intervention planted. */
 const treesOf = ({ type, plantedSpecies }: Intervention): number =>
   type === "single-tree-registration"
     ? 1
