@@ -302,6 +302,13 @@ test("a dry run reports what an import would do and changes nothing", async (t) 
     lineOf({ id: "3", idempotency_key: "k2" }),
     lineOf({ id: "4", refunded: true }),
     lineOf({ id: "4" }),
+    lineOf({ id: "a", idempotency_key: "k9" }),
+    // The same record, by its key only.
+    lineOf({ idempotency_key: "k9" }),
+    lineOf({ id: "b", idempotency_key: "k9" }),
+    // The id of a line that is rejected is free.
+    lineOf({ id: "b" }),
+    lineOf({ id: "a" }),
     "x",
     {
       kind: "donation",
@@ -312,7 +319,7 @@ test("a dry run reports what an import would do and changes nothing", async (t) 
       created_at: "2024-05-01T09:30:00Z",
     },
   );
-  const expected = { lines: 12, new: 4, known: 3, conflict: 4, bad: 1 };
+  const expected = { lines: 17, new: 6, known: 4, conflict: 6, bad: 1 };
   const dry = await importText(text, "--dry-run");
   t.is(dry.exitCode, 1);
   t.like(summaryOf(dry), expected);

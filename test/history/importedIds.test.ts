@@ -10,7 +10,6 @@ import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
-import { lineOf } from "./importLine.ts";
 import { linesOf, setUpImport, summaryOf } from "./importScene.ts";
 
 const test = testWithDatabase();
@@ -398,20 +397,4 @@ test("a store's imported donations keep their ids for its clients, and a repeate
   t.is(replay.headers.get("Idempotent-Replayed"), "true");
   t.like(replay.body, { charity_id: "n-0", amount: 1, mode: "PROD" });
   t.like((await get("/app/api/balance", store.live)).body, { balance_cents: 1000 });
-});
-
-test("a dry run decides as the import does about lines that name each other's records", async (t) => {
-  const { importText } = await setUpImport(t);
-  const lines = linesOf(
-    lineOf({ id: "a", idempotency_key: "k" }),
-    // The same record, by its key only.
-    lineOf({ idempotency_key: "k" }),
-    lineOf({ id: "b", idempotency_key: "k" }),
-    // The id of a line that is rejected is free.
-    lineOf({ id: "b" }),
-    lineOf({ id: "a" }),
-  );
-  const expected = { new: 2, known: 1, conflict: 2 };
-  t.like(summaryOf(await importText(lines, "--dry-run")), expected);
-  t.like(summaryOf(await importText(lines)), expected);
 });
