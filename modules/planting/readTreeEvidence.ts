@@ -7,7 +7,7 @@ import { expectedPartner, isSimulated } from "./order.rules.ts";
 import { referenceId } from "./referenceId.ts";
 import { simulateEvidence } from "./simulated/simulateEvidence.ts";
 import type { EvidenceStage, TreeEvidence } from "./timeline.rules.ts";
-import { buildTreeEvidence, isTimelineComplete } from "./timeline.rules.ts";
+import { isTimelineComplete } from "./timeline.rules.ts";
 import { listEvidenceTrees } from "./treeEvidence.sql.ts";
 
 type TreeSelection = AccountMode & { readonly id: string };
@@ -45,12 +45,11 @@ export const createEvidenceReader = ({ db, planting }: EvidenceContext) => {
     }
     const registration = { ...tree, id: shownIdOf(tree) };
     if (stage !== null) {
-      const simulated = simulateEvidence(registration, stage);
-      return { evidence: buildTreeEvidence(simulated), isComplete: false };
+      return { evidence: simulateEvidence(registration, stage), isComplete: false };
     }
     const configured = planting.partnerFor(mode);
     const { partner, isOrderedElsewhere } = tree;
-    const evidence = buildTreeEvidence({
+    const evidence: TreeEvidence = {
       registration,
       partnerName: isOrderedElsewhere ? "Earlier system" : (tree.partnerName ?? configured.name),
       importedFrom: tree.importedFrom,
@@ -60,7 +59,7 @@ export const createEvidenceReader = ({ db, planting }: EvidenceContext) => {
       facts: tree.facts,
       region: tree.region,
       idOf: (kind, reference) => referenceId(partner ?? "", kind, reference),
-    });
+    };
     const { isFinished, timeline, stage: reached } = tree;
     // An imported order is never polled, whatever it has reached.
     const isComplete =

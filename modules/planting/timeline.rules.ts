@@ -26,7 +26,8 @@ export const orderedTrees = z.strictObject({
 });
 export type OrderedTrees = Readonly<z.output<typeof orderedTrees>>;
 
-export type EvidenceFacts = {
+/** The evidence of one tree registration. */
+export type TreeEvidence = {
   readonly registration: {
     readonly id: string;
     readonly createdAt: Date;
@@ -56,21 +57,10 @@ export type EvidenceFacts = {
   ) => number;
 };
 
-export type TreeEvidence = EvidenceFacts & {
-  readonly status: MilestoneEvent;
-  /** `beforeOrder`: all trees were refunded before they were ordered; `afterOrder`: all were refunded later. */
-  readonly fullRefund: "beforeOrder" | "afterOrder" | null;
-};
-
-export const buildTreeEvidence = (evidence: EvidenceFacts): TreeEvidence => {
-  const { registration, order, facts } = evidence;
+/** Returns the furthest milestone that the trees have reached. */
+export const furthestMilestone = ({ facts }: TreeEvidence): MilestoneEvent => {
   const stage = latestStage(PLANTING_STAGES.filter((reached) => facts[reached] !== undefined));
-  const isRefunded = registration.refundedCount >= registration.count;
-  return {
-    ...evidence,
-    status: stage === "created" ? "registered" : stage,
-    fullRefund: isRefunded ? (order ? "afterOrder" : "beforeOrder") : null,
-  };
+  return stage === "created" ? "registered" : stage;
 };
 
 /** The milestones of each timeline: four events, or three steps. */

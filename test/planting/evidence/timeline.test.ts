@@ -4,7 +4,7 @@ import type { PresentedTreeEvidence } from "../../../api/endpoints/treeEvidenceS
 import { treeEvidence } from "../../../api/endpoints/treeEvidenceSchema.ts";
 import type { AcceptedFacts } from "../../../modules/planting/fact.rules.ts";
 import { PLANTING_STAGES } from "../../../modules/planting/order.rules.ts";
-import { buildTreeEvidence, isTimelineComplete } from "../../../modules/planting/timeline.rules.ts";
+import { isTimelineComplete } from "../../../modules/planting/timeline.rules.ts";
 import type { MilestoneEvent } from "../../../modules/planting/timeline.rules.ts";
 import { allFacts, allocation, FACTS, factsOf, ID, order, reach } from "./evidenceFacts.ts";
 import type { GivenFacts } from "./evidenceFacts.ts";
@@ -18,7 +18,7 @@ import {
 const BASE_URL = "https://impact.example";
 
 const present = (given: GivenFacts): PresentedTreeEvidence =>
-  presentTreeEvidence(buildTreeEvidence(factsOf(given)), BASE_URL);
+  presentTreeEvidence(factsOf(given), BASE_URL);
 
 const milestone = (given: GivenFacts, event: MilestoneEvent) =>
   present(given).timeline.find((candidate) => candidate.event === event);
