@@ -5,12 +5,10 @@ import { plantingFact } from "./fact.rules.ts";
 import type { PlantingFact } from "./fact.rules.ts";
 import { columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 
-const STATES = ["accepted", "waiting", "contradiction", "withdrawn"] as const;
-
 const factColumns = z.strictObject({
   id: safeInteger,
   stage: z.enum(PLANTING_STAGES),
-  state: z.enum(STATES),
+  state: z.enum(["accepted", "waiting", "contradiction", "withdrawn"]),
   reason: z.string().nullable(),
   source: z.enum(["partner", "callback", "operator", "import"]),
   occurredAt: z.date(),
@@ -25,16 +23,15 @@ export type StoredFact = Readonly<z.output<typeof factRow>>;
 
 export type FactSource = StoredFact["source"];
 
-/** Lists the facts of an order as they were received, all or those in some states. */
+/** Lists the facts of an order as they were received. */
 export const listFacts = (
   db: CommonQueryMethods,
   orderId: number,
-  states: readonly StoredFact["state"][] = STATES,
 ): Promise<readonly StoredFact[]> =>
   db.any(sql.type(factRow)`
     SELECT ${columnsOf("planting_fact", factColumns)}, encode(digest, 'hex') AS digest
     FROM planting_fact
-    WHERE order_id = ${orderId} AND state = ANY(${sql.array(states, "text")})
+    WHERE order_id = ${orderId}
     ORDER BY id
   `);
 

@@ -20,7 +20,7 @@ const readPlantingOrder = async ({ db, planting }: PlantingContext, orderId: num
       `Planting order ${order.publicId} is with ${order.partner}, which is not configured here.`,
     );
   }
-  const reached = await listFacts(db, orderId, ["accepted"]);
+  const reached = (await listFacts(db, orderId)).filter(({ state }) => state === "accepted");
   return { order, partner, partnerOrder: { ...order, reached } };
 };
 

@@ -1,12 +1,12 @@
 import test from "ava";
 import { parseJsonLine } from "../../modules/history/parseLine.ts";
+import { importedTree } from "./importLine.ts";
 import type { Fields } from "./importLine.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import type {
   ImportedDonation,
   ImportedRegistration,
 } from "../../modules/history/importedRecords.rules.ts";
-import { importedTree } from "./importedTree.ts";
 import { parseEvidence } from "../../modules/history/parseEvidence.ts";
 
 const now = new Date("2026-05-01T12:00:00.000Z");

@@ -150,7 +150,8 @@ export const reportsOf = ({ deps }: PlantingSetup, order: PlantingOrder) => {
     stage: PlantingFact["stage"],
     state: StoredFact["state"] = "accepted",
   ): Promise<number> =>
-    (await listFacts(db, order.id, [state])).findLast((fact) => fact.stage === stage)?.id ?? 0;
+    (await listFacts(db, order.id)).findLast((fact) => fact.stage === stage && fact.state === state)
+      ?.id ?? 0;
   return {
     order,
     allocated: simulateAllocated(order, new Date("2026-05-10T08:00:00.000Z")),

@@ -14,7 +14,7 @@ import type { ExecutionContext } from "ava";
 import { readEvents } from "../../events/readEvents.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import type { DatabasePool } from "slonik";
-import { readSharedSummary } from "../../../modules/planting/readSharedSummary.ts";
+import { readSharedSummary } from "../../../modules/planting/readEvidence.ts";
 import type { PlantingOrder } from "../../../modules/planting/orders.sql.ts";
 import { listLatestMedia } from "../../../modules/planting/sites.sql.ts";
 import { readSummary } from "../../../modules/planting/summary.sql.ts";

@@ -5,7 +5,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { closeNextOrder } from "../../../modules/planting/nextOrders.sql.ts";
-import { createEvidenceReader } from "../../../modules/planting/readTreeEvidence.ts";
+import { createEvidenceReader } from "../../../modules/planting/readEvidence.ts";
 import { insertRegistrations } from "../../../modules/registrations/registrations.sql.ts";
 import type { RegistrationEntry } from "../../../modules/registrations/registrations.sql.ts";
 import { lockRegistrations } from "../../../modules/registrations/refunds.sql.ts";
