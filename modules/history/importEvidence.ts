@@ -12,12 +12,13 @@ import { hashOf } from "./importRecords.ts";
 import type { ImportContext } from "./importRecords.ts";
 import { contentErrorReason, isContentError } from "../../db/databaseErrors.ts";
 import { deleteSummaries } from "../planting/summary.sql.ts";
-import { deletePlantingOrders, lockPlantingOrder } from "../planting/orders.sql.ts";
+import { deletePlantingOrder, lockPlantingOrder } from "../planting/orders.sql.ts";
 import { addToTallies } from "../planting/tallies.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rules.ts";
 import { treeIdentity } from "./importedRecords.rules.ts";
 import type { PlantingOrder } from "../planting/orders.sql.ts";
+import { requireOrder } from "../planting/order.rules.ts";
 import { tallyChanges } from "../planting/tally.rules.ts";
 import { digestOf, changeFacts } from "../planting/settleFacts.ts";
 import { conflict } from "./importLine.ts";
@@ -71,20 +72,14 @@ const sumOf = (trees: readonly ImportedTree[]) => ({
   refundedCount: trees.reduce((sum, { refundedCount }) => sum + refundedCount, 0),
 });
 
-/**
- * Locks an order, and changes how many trees it has, and the tally with it. An order without trees is deleted.
- * @returns the order before
- */
+/** Changes how many trees an order has, and the tally with it. Returns the order before. One without trees is deleted. */
 const resizeOrder = async (
   transaction: DatabaseTransactionConnection,
   id: number,
   trees: readonly ImportedTree[],
   sign: 1 | -1,
 ): Promise<PlantingOrder> => {
-  const before = await lockPlantingOrder(transaction, id);
-  if (!before) {
-    throw new Error(`The planting order ${id} was found, and is gone.`);
-  }
+  const before = requireOrder(await lockPlantingOrder(transaction, id));
   const { treeCount, refundedCount } = sumOf(trees);
   const after = {
     ...before,
@@ -93,7 +88,7 @@ const resizeOrder = async (
   };
   await addToTallies(transaction, tallyChanges([{ before, after }]));
   await (after.treeCount === 0
-    ? deletePlantingOrders(transaction, [id])
+    ? deletePlantingOrder(transaction, id)
     : updateOrderSize(transaction, after));
   return before;
 };

@@ -15,10 +15,7 @@ import type { OperatorContext } from "../accounts/context.ts";
 /** What is stored of a key: its SHA-256 and its first characters. */
 type DigestedKey = { readonly digest: string; readonly hint: string };
 
-/**
- * Returns what is stored of a key of another system.
- * @throws DomainError request_invalid if the key cannot be imported
- */
+/** @throws DomainError request_invalid if the key cannot be imported */
 export const digestImportableKey = (key: string, type: AccountType, mode: Mode): DigestedKey => {
   requireImportableKey(key, type, mode);
   return { digest: digestOf(key), hint: importedKeyHint(key) };

@@ -75,8 +75,7 @@ const decideKnown = ([known, ...others]: readonly [KnownRecord, ...KnownRecord[]
 /**
  * Applies refunds that another system made after its records were imported: totals and planted trees decrease. Nothing is
  * credited here, at the processor or to a store's balance, because the other system did that.
- * @param entries imported records of one table, by their ids here, with what is refunded in total
- * @returns the ids of the records that changed
+ * @returns the ids here of the records that changed
  */
 const applyFurtherRefunds = (
   { db, clock, actor, owner }: ImportContext,
@@ -225,10 +224,7 @@ const write = async (
   await write(context, table, repeated);
 };
 
-/**
- * Returns what `write` would do with an unknown entry.
- * @param earlier the records that earlier lines have created with its ids and keys
- */
+/** @param earlier the records that earlier lines have created with the ids and keys of an entry */
 const decideRepeated = (
   earlier: readonly (State | undefined)[],
   { content, refunded }: State,

@@ -7,7 +7,6 @@ import type { OperatorContext } from "../accounts/context.ts";
 
 /**
  * Lets an old slug redirect to an organization's dashboard.
- * @returns the slug of the dashboard, and whether the old one did not redirect there
  * @throws DomainError record_not_found, or request_invalid if the slug leads to another dashboard
  */
 export const importSlug = (

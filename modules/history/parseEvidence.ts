@@ -267,10 +267,7 @@ const factsOf = (line: Line, source: string): readonly PlantingFact[] | string =
   return PLANTING_STAGES.flatMap((stage) => facts.filter((fact) => fact.stage === stage));
 };
 
-/**
- * Parses a line of evidence, or returns all that is wrong with it.
- * @param options.source the name of the system that has shown the evidence
- */
+/** Parses a line of evidence, or returns all that is wrong with it. */
 export const parseEvidence = (
   fields: Readonly<Record<string, unknown>>,
   { source, now }: { readonly source: string | null; readonly now: Date },

@@ -38,7 +38,6 @@ export type Planting = {
 };
 
 /**
- * Creates the adapters of the planting partners.
  * @param onUnusable called after each download of TreeMapper's records if it has some that no order can use
  * @throws StartupError if the partner is TreeMapper and has no API key
  */

@@ -20,7 +20,6 @@ const SIMULATED_ORDERS_PER_SECOND = 1;
  * orders, and the next call continues after a crash. Simulated orders are created after all others, and are bounded; those
  * whose trees have waited the longest come first.
  * @param intervalMs the time between two runs, which bounds simulated orders
- * @returns the number of orders
  */
 export const createPlantingOrders = async (
   { db, clock, planting }: PlantingContext,

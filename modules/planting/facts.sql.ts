@@ -37,10 +37,7 @@ export const listFacts = (
 
 const idRow = z.strictObject({ id: safeInteger });
 
-/**
- * Inserts a fact that waits. An equal one that was withdrawn waits again if an operator records it.
- * @returns null if an equal fact is already stored
- */
+/** Inserts a fact that waits, or returns null if an equal one is stored. A withdrawn one waits again if an operator records it. */
 export const insertFact = (
   transaction: DatabaseTransactionConnection,
   orderId: number,
@@ -63,10 +60,7 @@ export const insertFact = (
     RETURNING id
   `);
 
-/**
- * Stores what was decided of a fact.
- * @param siteId the site that its photos and videos show; null if it has none
- */
+/** @param siteId the site that the photos and videos of the fact show; null if it has none */
 export const storeDecision = async (
   transaction: DatabaseTransactionConnection,
   { id, state, reason }: Pick<StoredFact, "id" | "state" | "reason">,

@@ -74,10 +74,7 @@ const nextOrderRow = z.strictObject({
 
 export type NextOrder = Readonly<z.output<typeof nextOrderRow>>;
 
-/**
- * Lists the orders that are not created yet, those first that were opened first.
- * @param limit null for all
- */
+/** Lists the orders that are not created yet, those first that were opened first; all if the limit is null. */
 export const listNextOrders = (
   db: CommonQueryMethods,
   modes: readonly Mode[],
@@ -116,10 +113,7 @@ export const lockNextOrder = async (
     SELECT id FROM next_planting_order WHERE id = ${id} FOR UPDATE
   `)) !== null;
 
-/**
- * Creates a locked order of the trees that have joined it and are not refunded.
- * @returns false if there are none
- */
+/** Creates a locked order of the trees that have joined it and are not refunded. Returns false if there are none. */
 export const insertPlantingOrder = async (
   transaction: DatabaseTransactionConnection,
   { id, accountId, mode, buyerName }: NextOrder,

@@ -17,10 +17,8 @@ export const isSimulated = (partner: string): boolean =>
   partner === ("simulated" satisfies PartnerKind);
 
 /**
- * Returns the partner whose trees these are, or will be.
- * @param partner that of their order; null while they have none
+ * Returns the partner whose trees these are, or will be; null if another system has arranged the planting.
  * @param configured the deployment's partner for new orders of their mode
- * @returns null if another system has arranged the planting
  */
 export const expectedPartner = (
   {
@@ -59,10 +57,7 @@ const TOLERANCE_MS = DAY_MS;
 
 const rankOf = ({ stage }: Pick<ReachedStage, "stage">): number => PLANTING_STAGES.indexOf(stage);
 
-/**
- * Decides whether a fact takes effect.
- * @param reached the facts in effect
- */
+/** @param reached the facts in effect */
 export const decideFact = (
   timeline: TimelineShape,
   reached: readonly ReachedStage[],

@@ -187,17 +187,14 @@ export const listPlantingOrders = (
   `);
 };
 
-/** Deletes orders without registrations, with everything that was reported about them. */
-export const deletePlantingOrders = async (
+/** Deletes an order without registrations, with everything that was reported about it. */
+export const deletePlantingOrder = async (
   transaction: DatabaseTransactionConnection,
-  ids: readonly number[],
+  id: number,
 ): Promise<void> => {
-  const orders = sql.array([...ids], "int4");
   await transaction.query(sql.typeAlias("void")`
-    DELETE FROM planting_fact WHERE order_id = ANY(${orders})
-  `);
-  await transaction.query(sql.typeAlias("void")`
-    DELETE FROM planting_order WHERE id = ANY(${orders})
+    WITH deleted AS (DELETE FROM planting_fact WHERE order_id = ${id})
+    DELETE FROM planting_order WHERE id = ${id}
   `);
 };
 
@@ -234,11 +231,7 @@ export const markPlantingOrdersStarted = async (
 
 const isFinishedRow = z.strictObject({ isFinished: z.boolean() });
 
-/**
- * Records a poll of an order.
- * @param finalStages the stages at which polls return nothing more
- * @returns whether the order is finished
- */
+/** Records a poll of an order, and returns whether it is finished: whether it has reached one of the final stages. */
 export const markPlantingOrderPolled = (
   db: CommonQueryMethods,
   id: number,

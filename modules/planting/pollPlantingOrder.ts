@@ -59,7 +59,6 @@ export const placePlantingOrder = async (
 /** Calls wait for each other here. In the database, each would do so with a connection, and leave none for billing. */
 const claims = new Gate({ places: 1, maximumWaitMs: Infinity });
 
-/** As `creditOrder`. Concurrent calls for one partner wait for each other. */
 export const claimTrees = (
   { db }: { readonly db: DatabasePool },
   order: Pick<PlantingOrder, "id" | "partner" | "treeCount">,

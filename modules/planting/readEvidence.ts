@@ -33,9 +33,8 @@ export const createEvidenceReader = ({ db, planting }: EvidenceContext) => {
   });
 
   /**
-   * Returns the evidence of a tree registration, or the evidence that it would have at a stage.
-   * @param stage null for the real evidence
-   * @returns `isComplete`: whether it is expected to stay, because the order is no longer polled and its timeline is complete
+   * Returns the evidence of a tree registration, or that it would have at a stage, and whether it is expected to stay,
+   * because the order is no longer polled and its timeline is complete.
    * @throws DomainError record_not_found when the account has no such registration in this mode
    */
   return async (

@@ -10,11 +10,8 @@ import type { FactChange } from "./settleFacts.ts";
 import { deleteSummaries } from "./summary.sql.ts";
 
 /**
- * Withdraws a reported fact, and stores what follows for its order, in one transaction. A withdrawn fact stays stored with its
- * proof: facts that needed it wait, and contradictions of it are decided again. So a fact that was recorded to replace it takes
- * effect. An operator who records the same fact again undoes it.
- * @param reason why the fact is wrong
- * @returns what has changed: nothing if the fact was withdrawn before
+ * Withdraws a reported fact, which stays stored with its proof: facts that needed it wait, and contradictions of it are decided
+ * again. So a fact that was recorded to replace it takes effect. An operator who records the same fact again undoes it.
  * @throws DomainError record_not_found, or request_invalid if the order would be placed again or stay verified without its
  *   planting
  */

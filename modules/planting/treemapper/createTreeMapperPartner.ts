@@ -204,10 +204,7 @@ const listMedia = (planting: Intervention): ReturnType<PlantingRecord["listMedia
       : [];
   });
 
-/**
- * Downloads the records of a project, oldest first.
- * @param onUnusable called if there are plantings or sites that cannot be read, or plantings without a location
- */
+/** @param onUnusable called if there are plantings or sites that cannot be read, or plantings without a location */
 export const downloadRecords = async (
   access: TreeMapperAccess,
   signal: AbortSignal,
