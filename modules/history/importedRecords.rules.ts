@@ -23,11 +23,8 @@ import {
 /** Whose history is imported. Stores have unique times, and their keys are not stored with their records. */
 export type ImportOwner = AccountMode & { readonly isStore: boolean };
 
-export const IMPORT_KINDS = [...KINDS, "donation"] as const;
-type ImportKind = (typeof IMPORT_KINDS)[number];
-
 /** What a line of an import can be: a record, or the evidence of trees. */
-export const LINE_KINDS = [...IMPORT_KINDS, "evidence"] as const;
+export const LINE_KINDS = [...KINDS, "donation", "evidence"] as const;
 export type LineKind = (typeof LINE_KINDS)[number];
 
 const CREATED_AT_MUST_BE = "must be a time with an offset, such as 2025-06-01T12:00:00Z";
@@ -184,7 +181,8 @@ export const recordOf = (
   return line.kind === "donation" ? donationOf(line) : registrationOf(line, options);
 };
 
-const idIdentity = (kind: ImportKind, id: string): string => JSON.stringify([kind, "id", id]);
+const idIdentity = (kind: ImportedRecord["kind"], id: string): string =>
+  JSON.stringify([kind, "id", id]);
 
 /** Returns the scoped id of a tree registration. */
 export const treeIdentity = (id: string): string => idIdentity(PLANTED_KIND, id);
