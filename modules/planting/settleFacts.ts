@@ -28,20 +28,15 @@ export type RecordedFact = {
 /** Equal facts have equal digests, because the schema parses fields into a fixed order. */
 export const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stringify(fact), "hex");
 
-const sharesOf = async (
-  transaction: DatabaseTransactionConnection,
-  { partner }: PlantingOrder,
+const sharesOf = (
   { content }: StoredFact,
-): Promise<readonly SiteShare[]> => {
-  const sites = sitesOf(content);
-  const siteIds = await listSiteIds(
-    transaction,
-    partner,
-    sites.map(({ reference }) => reference),
-  );
+  siteIds: ReadonlyMap<string, number>,
+): readonly SiteShare[] => {
   const allocations = content.stage === "allocated" ? content.allocations : [];
   const bySite = new Map<number, SiteShare>();
-  for (const [index, { reference, region, forest_type: forestType }] of sites.entries()) {
+  for (const [index, { reference, region, forest_type: forestType }] of sitesOf(
+    content,
+  ).entries()) {
     const siteId = siteIds.get(reference) ?? 0;
     const known = bySite.get(siteId) ?? { siteId, region, forestType, weight: 0, factorId: null };
     bySite.set(siteId, { ...known, weight: known.weight + (allocations[index]?.trees ?? 1) });
@@ -54,6 +49,9 @@ const timeOf = (fact: PlantingFact | undefined): Date | null =>
 
 const inEffect = (facts: readonly StoredFact[]): readonly StoredFact[] =>
   facts.filter(({ state }) => state === "accepted");
+
+const referencesOf = (facts: readonly StoredFact[]): readonly string[] =>
+  facts.flatMap(({ content }) => sitesOf(content).map(({ reference }) => reference));
 
 /** Derives an order from the facts in effect, and stores their sites and all decisions. The order is not stored yet. */
 const settleFacts = async (
@@ -69,19 +67,14 @@ const settleFacts = async (
   const wasAccepted = new Set(inEffect(factsBefore).map(({ id }) => id));
   // Of a site that a withdrawn fact has named, the details are again those of the fact that still names it.
   const released = new Set(
-    inEffect(factsBefore)
-      .filter(({ id }) => !isAccepted.has(id))
-      .flatMap(({ content }) => sitesOf(content).map(({ reference }) => reference)),
+    referencesOf(inEffect(factsBefore).filter(({ id }) => !isAccepted.has(id))),
   );
-  const named = new Map<StoredFact["stage"], readonly SiteShare[]>();
-  for (const fact of accepted) {
-    const isNew = !wasAccepted.has(fact.id);
-    const stored = sitesOf(fact.content).filter(
-      ({ reference }) => isNew || released.has(reference),
-    );
-    await storeSites(transaction, before.partner, stored);
-    named.set(fact.stage, await sharesOf(transaction, before, fact));
-  }
+  const stored = accepted.flatMap(({ id, content }) =>
+    sitesOf(content).filter(({ reference }) => !wasAccepted.has(id) || released.has(reference)),
+  );
+  await storeSites(transaction, before.partner, stored);
+  const siteIds = await listSiteIds(transaction, before.partner, referencesOf(accepted));
+  const named = new Map(accepted.map((fact) => [fact.stage, sharesOf(fact, siteIds)]));
   const shares = named.get("allocated") ?? named.get("planted_and_verified") ?? [];
   const contents: AcceptedFacts = Object.fromEntries(
     accepted.map(({ stage, content }) => [stage, content]),
