@@ -9,7 +9,7 @@ import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
-import { linesOf, setUpImport, summaryOf } from "./importScene.ts";
+import { importForStore, linesOf, setUpImport, summaryOf } from "./importScene.ts";
 
 const test = testWithDatabase();
 
@@ -35,7 +35,7 @@ const HISTORY = IDS.flatMap((id, index) =>
     created_at: `2024-0${index + 1}-15T10:00:00.000Z`,
     idempotency_key: index % 2 === 0 ? `old-${index}` : "",
     attribution: index < 3 ? "newsletter" : "",
-    metadata: { index },
+    metadata: { index, nested: { a: [1, null] } },
     refunded: index === 4 || index === 5,
     // Null is "not given": then refunded means all.
     refunded_count: index === 5 ? 3 : null,
@@ -70,7 +70,7 @@ test("lists, refunds and evidence find every imported registration by the id tha
       fractional_count: index + 1.5,
       created_at: `2024-0${index + 1}-15T10:00:00.000Z`,
       idempotency_key: index % 2 === 0 ? `old-${index}` : "",
-      metadata: { index },
+      metadata: { index, nested: { a: [1, null] } },
       attribution: index < 3 ? "newsletter" : "",
       refunded: refundedOf(index) > 0,
       refunded_count: refundedOf(index),
@@ -366,17 +366,14 @@ test("a store's imported donations keep their ids for its clients, and a repeate
       metadata: {},
     }),
   );
-  const env = { DATABASE_URL: databaseUrl };
-  const run = await runImpact(
-    ["import", "history", "-", "--org", store.domain, "--kind", "donation", "--json"],
-    { env, stdin: linesOf({ ...first, refunded: true }, { ...second }) },
-  );
+  const lines = [{ ...first, refunded: true }, { ...second }];
+  const run = await importForStore(t, store.domain, lines, "--kind", "donation");
   t.is(run.exitCode, 0, run.stderr);
 
   const list = await get("/app/api/charity/donations", store.live);
   const exported = await runImpact(
     ["store", "export-customer", store.domain, "--customer-id", "7"],
-    { env },
+    { env: { DATABASE_URL: databaseUrl } },
   );
   for (const body of [list.body, fields.parse(readJson(exported))]) {
     t.deepEqual(
