@@ -9,16 +9,6 @@ import type { LeftOut } from "../../runtime/splitReadable.ts";
 import type { Config } from "../../runtime/config/config.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 
-type PlantingConfig = Pick<
-  Config,
-  | "PLANTING_PARTNER"
-  | "PLANTING_PARTNER_NAME"
-  | "PLANTING_TIMELINE"
-  | "SIMULATED_PLANTING_SECONDS"
-  | "TREEMAPPER_API_BASE"
-  | "TREEMAPPER_API_KEY"
->;
-
 /**
  * Returns the interval at which planting orders are created. Each run creates an order for every account with new trees,
  * and each order is polled for months: once a day is enough for a real partner, while a simulation should show results.
@@ -42,7 +32,15 @@ export type Planting = {
  * @throws StartupError if the partner is TreeMapper and has no API key
  */
 export const createPlanting = (
-  config: PlantingConfig,
+  config: Pick<
+    Config,
+    | "PLANTING_PARTNER"
+    | "PLANTING_PARTNER_NAME"
+    | "PLANTING_TIMELINE"
+    | "SIMULATED_PLANTING_SECONDS"
+    | "TREEMAPPER_API_BASE"
+    | "TREEMAPPER_API_KEY"
+  >,
   onUnusable: (unusable: LeftOut) => void = () => undefined,
 ): Planting => {
   const { PLANTING_PARTNER: partner, PLANTING_TIMELINE: timeline } = config;

@@ -38,7 +38,7 @@ test("each line counts in the totals of its mode, kind and month in UTC", async 
 
 test("importing a file again changes nothing, however its JSON is formatted", async (t) => {
   const { apiKeyProd: key, importText, readSums } = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, { db: t.context.db });
+  const { call } = await startStandaloneApi(t, t.context);
   const readTrees = async () => (await call("GET", "/plant/trees", { key })).body;
   const text = textOf(
     { id: "1", metadata: { a: 1, b: { c: 2, d: 3 } } },
@@ -316,9 +316,8 @@ tree,t-4,1,2024-05-01T09:30:00Z,,not JSON,,\r
 `;
 
 test("CSV is imported, with quotes, line breaks in cells and a byte order mark", async (t) => {
-  const { db } = t.context;
   const { apiKeyProd: key, importText } = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, { db });
+  const { call } = await startStandaloneApi(t, t.context);
   const run = await importText(CSV);
   t.is(run.exitCode, 1);
   t.like(summaryOf(run), { lines: 5, new: 2, known: 0, conflict: 0, bad: 3 });

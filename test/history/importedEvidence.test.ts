@@ -42,7 +42,7 @@ const withoutTexts = (shown: Fields) => {
 
 const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const scene = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, { db: t.context.db });
+  const { call } = await startStandaloneApi(t, t.context);
   const get = (id: string) => call("GET", `/evidence/tree/${id}`, { key: scene.apiKeyProd });
   return {
     ...scene,
@@ -228,7 +228,7 @@ test("events of an imported order name the ids that its evidence shows", async (
     milestone: "allocated",
     tree_count: 4,
   });
-  const { call } = await startStandaloneApi(t, { db });
+  const { call } = await startStandaloneApi(t, t.context);
   const { body } = await call("GET", "/evidence/tree/a", { key });
   t.like(body, {
     status: "allocated",

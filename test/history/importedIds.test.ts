@@ -52,10 +52,9 @@ const refundedOf = (index: number): number => {
 const TOTAL = IDS.reduce((sum, _id, index) => sum + index + 2 - refundedOf(index), 0);
 
 test("lists, refunds and evidence find every imported registration by the id that it brought along, its owner's only", async (t) => {
-  const { db } = t.context;
   const { apiKeyProd: key, apiKeyTest, importText } = await setUpImport(t);
   const { apiKeyProd: stranger } = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, { db });
+  const { call } = await startStandaloneApi(t, t.context);
   const run = await importText(linesOf(...HISTORY));
   t.is(run.exitCode, 0, run.stderr);
   t.like(summaryOf(run), { new: HISTORY.length, bad: 0 });
@@ -109,7 +108,7 @@ test("lists, refunds and evidence find every imported registration by the id tha
 
 test("the pictures of simulated evidence exist for every imported id", async (t) => {
   const { apiKeyTest: key, importText } = await setUpImport(t);
-  const { call, url } = await startStandaloneApi(t, { db: t.context.db });
+  const { call, url } = await startStandaloneApi(t, t.context);
   await importText(linesOf(...HISTORY), "--mode", "test");
   for (const id of IDS) {
     for (const stage of ["planted", "planted_and_verified"]) {
@@ -128,7 +127,7 @@ test("the pictures of simulated evidence exist for every imported id", async (t)
 
 test("a text that can be no id does not exist", async (t) => {
   const { apiKeyProd: key } = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, { db: t.context.db });
+  const { call } = await startStandaloneApi(t, t.context);
   for (const id of ["x".repeat(65), "\uD800", "a\0b"]) {
     const body = JSON.stringify({ id });
     t.is((await call("POST", "/refund/trees", { key, body })).status, 404);
@@ -139,9 +138,8 @@ test("a text that can be no id does not exist", async (t) => {
 });
 
 test("a client that repeats a key from before the cut-over gets its registration and is not billed", async (t) => {
-  const { db } = t.context;
   const { apiKeyProd: key, importText, readSums } = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, { db });
+  const { call } = await startStandaloneApi(t, t.context);
   await importText(linesOf(...HISTORY));
   for (const kind of ["tree", "bottle"] as const) {
     const { path, details, total } = KIND_NAMES[kind];
@@ -165,7 +163,7 @@ test("a client that repeats a key from before the cut-over gets its registration
 test("imported trees are not planted again unless the operator asks for it", async (t) => {
   const { db } = t.context;
   const { id: accountId, apiKeyProd: key, importText } = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, { db });
+  const { call } = await startStandaloneApi(t, t.context);
   const order = async (): Promise<number> => {
     const deps = { db, clock: systemClock, planting: createTestPlanting() };
     await createPlantingOrders(deps, new AbortController().signal);
@@ -219,7 +217,7 @@ test("a record and its copy in another organization are told apart by --org", as
   const { db } = t.context;
   const original = await setUpImport(t);
   const copy = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, { db });
+  const { call } = await startStandaloneApi(t, t.context);
   const key = original.apiKeyProd;
   await call("POST", "/plant/trees", { key, body: { count: 2 } });
   const list = await call("GET", "/plant/trees", { key });
@@ -248,9 +246,8 @@ test("a record and its copy in another organization are told apart by --org", as
 });
 
 test("importing an export of the same organization again changes nothing", async (t) => {
-  const { db } = t.context;
   const { apiKeyProd: key, importText, readSums } = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, { db });
+  const { call } = await startStandaloneApi(t, t.context);
   await call("POST", "/plant/trees", { key, body: { count: 2, idempotency_key: "here" } });
   await call("POST", "/plant/trees", { key, body: { count: 3 } });
   const list = await call("GET", "/plant/trees", { key });
@@ -280,10 +277,9 @@ const DONATIONS = DONATION_IDS.map((id, index) => ({
 }));
 
 test("lists, repeated keys and refunds find every imported donation by the id that it brought along", async (t) => {
-  const { db } = t.context;
   const { apiKeyProd: key, apiKeyTest, importText, impact } = await setUpImport(t);
   const other = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, { db });
+  const { call } = await startStandaloneApi(t, t.context);
   const run = await importText(linesOf(...DONATIONS), "--kind", "donation");
   t.is(run.exitCode, 0, run.stderr);
   t.like(summaryOf(run), { new: 3 });

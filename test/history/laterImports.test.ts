@@ -48,7 +48,7 @@ const auditEntries = z.array(
 test("what the old server refunded since is subtracted once, and the audit log names it", async (t) => {
   const { db } = t.context;
   const { id, apiKeyProd: key, impact, importText, readSums } = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, { db });
+  const { call } = await startStandaloneApi(t, t.context);
   await importText(
     linesOf(lineOf({ id: "1", count: 5, refunded_count: 1 }), lineOf({ id: "2" }), {
       ...DONATION,

@@ -358,7 +358,7 @@ test.serial("a signed callback is recorded; any other is rejected", async (t) =>
 });
 
 test.serial("without a secret the callback does not exist", async (t) => {
-  const { url } = await startStandaloneApi(t, { db: t.context.db });
+  const { url } = await startStandaloneApi(t, t.context);
   const response = await fetch(`${url}/planting/callback`, { method: "POST" });
   t.is(response.status, 404);
 });
