@@ -119,11 +119,16 @@ export const addRefundedToPlantingOrders = (
   refunded: readonly RefundedTrees[],
 ): Promise<readonly { readonly order: PlantingOrder; readonly count: number }[]> =>
   transaction.any(sql.prepared("add_refunded_to_planting_orders", refundedOrderRow)`
-    WITH refunded AS MATERIALIZED (
+    WITH given AS MATERIALIZED (
+      ${jsonRows({ registrationId: "uuid", count: "int8" }, refunded)}
+    ),
+    refunded AS MATERIALIZED (
       SELECT registration.planting_order_id AS order_id, sum(given.count)::bigint AS count
-      FROM (${jsonRows({ registrationId: "uuid", count: "int8" }, refunded)}) AS given
+      FROM given
       JOIN registration ON registration.id = given.registration_id
-      WHERE registration.planting_order_id IS NOT NULL
+      -- The planner expects few ids in an array, so that it does not read the whole table.
+      WHERE registration.id = ANY(ARRAY(SELECT registration_id FROM given))
+        AND registration.planting_order_id IS NOT NULL
       GROUP BY registration.planting_order_id
     ),
     locked AS MATERIALIZED (
