@@ -1,8 +1,11 @@
 import { Context } from "@temporalio/activity";
 import type { DatabasePool } from "slonik";
-import { createPlantingOrders } from "../modules/planting/createPlantingOrders.ts";
+import {
+  createPlantingOrders,
+  POLL_INTERVAL_MS,
+  startPlantingOrders,
+} from "../modules/planting/createPlantingOrders.ts";
 import { pollPlantingOrder } from "../modules/planting/pollPlantingOrder.ts";
-import { POLL_INTERVAL_MS, startPlantingOrders } from "../modules/planting/startPlantingOrders.ts";
 import type { PlantingContext } from "../modules/planting/context.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 import { ApplicationFailure } from "@temporalio/common";

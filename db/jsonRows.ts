@@ -1,7 +1,16 @@
 import type { FragmentSqlToken } from "slonik";
 import { columnName, sql } from "./sql.ts";
 
-type ColumnType = "uuid" | "text" | "int8" | "_int8" | "float8" | "bool" | "timestamptz";
+export type ColumnType =
+  | "uuid"
+  | "text"
+  | "int4"
+  | "int8"
+  | "_int8"
+  | "float8"
+  | "bool"
+  | "timestamptz"
+  | "jsonb";
 
 /**
  * A query of objects as rows, with a column in snake case for each of the named properties, which is null where an object

@@ -1,5 +1,5 @@
 import type { MilestoneEvent, TreeEvidence } from "../../modules/planting/timeline.rules.ts";
-import { MILESTONES } from "../../modules/planting/timeline.rules.ts";
+import { furthestMilestone, MILESTONES } from "../../modules/planting/timeline.rules.ts";
 import type { PresentedMilestone, PresentedTreeEvidence } from "./treeEvidenceSchema.ts";
 
 /** Returns the URL of a path on this service; other URLs, and the empty one, stay as they are. */
@@ -29,43 +29,37 @@ const TEXTS: Readonly<
   ],
 };
 
-const REFUND_TEXTS: Readonly<Record<NonNullable<TreeEvidence["fullRefund"]>, string>> = {
-  beforeOrder: "The trees were registered, and refunded in full before they were ordered.",
-  afterOrder:
-    "The trees were registered, and refunded in full after they were ordered. They no longer count for the account.",
-};
-
-const ORDERED_ELSEWHERE = {
-  registered: "The trees were registered in an earlier system, which arranged their planting.",
-  refunded:
-    "The trees were registered in an earlier system, which arranged their planting, and refunded in full. They no longer count for the account.",
-  pending: "There is no evidence of this here.",
-} as const;
+const REFUNDED_LATER = "They no longer count for the account.";
+const ELSEWHERE = "The trees were registered in an earlier system, which arranged their planting";
 
 const describe = (
   event: MilestoneEvent,
   isCompleted: boolean,
-  { fullRefund, registration, importedFrom }: TreeEvidence,
+  { registration, order, importedFrom }: TreeEvidence,
 ): string => {
   const [, completed, pending] = TEXTS[event];
+  const isRefunded = registration.refundedCount >= registration.count;
   if (registration.isOrderedElsewhere) {
-    const registered = fullRefund ? "refunded" : "registered";
-    return ORDERED_ELSEWHERE[event === "registered" ? registered : "pending"];
+    const registered = isRefunded
+      ? `${ELSEWHERE}, and refunded in full. ${REFUNDED_LATER}`
+      : `${ELSEWHERE}.`;
+    return event === "registered" ? registered : "There is no evidence of this here.";
   }
-  if (event === "registered" && fullRefund) {
-    return REFUND_TEXTS[fullRefund];
+  if (event === "registered" && isRefunded) {
+    return order
+      ? `The trees were registered, and refunded in full after they were ordered. ${REFUNDED_LATER}`
+      : "The trees were registered, and refunded in full before they were ordered.";
   }
   if (isCompleted) {
     return importedFrom === null || event === "registered"
       ? completed
       : `${completed} Imported from ${importedFrom}.`;
   }
-  return fullRefund === "beforeOrder" ? "The trees were refunded and are not ordered." : pending;
+  return isRefunded && !order ? "The trees were refunded and are not ordered." : pending;
 };
 
 type Proof = NonNullable<PresentedMilestone["evidence"]>;
 
-/** How an interface shows evidence. */
 type Shown = {
   /** Returns the public URL of a reported one. */
   readonly urlOf: (url: string) => string;
@@ -103,14 +97,13 @@ const presentMedia = (evidence: TreeEvidence, { urlOf }: Shown) => {
     latitude: verified.latitude,
     longitude: verified.longitude,
   }));
-  return (planted?.media ?? photos ?? []).map((medium) => ({
-    id: medium.reference,
-    type: medium.type,
-    url: urlOf(medium.url),
-    thumbnail_url: urlOf(medium.thumbnail_url),
-    latitude: medium.latitude,
-    longitude: medium.longitude,
-  }));
+  return (planted?.media ?? photos ?? []).map(({ reference: id, ...medium }) =>
+    Object.assign(medium, {
+      id,
+      url: urlOf(medium.url),
+      thumbnail_url: urlOf(medium.thumbnail_url),
+    }),
+  );
 };
 
 type Reached = { readonly at: string; readonly proof: Proof };
@@ -264,7 +257,7 @@ export const presentTreeEvidence = (
     impact_provider: evidence.partnerName,
     simulated: evidence.isSimulated,
     ...(importedFrom !== null && { imported_from: importedFrom }),
-    status: evidence.status,
+    status: furthestMilestone(evidence),
     refunded: registration.refundedCount > 0,
     refunded_count: registration.refundedCount,
     provider_meta: presentProviderMeta(evidence),

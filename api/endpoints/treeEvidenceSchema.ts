@@ -160,10 +160,8 @@ export type PresentedTreeEvidence = z.output<typeof treeEvidence>;
  * The parameter and the headers that evidence has on both interfaces.
  */
 
-/** The stage to simulate. */
 export const evidenceStage = () => oneOf(EVIDENCE_STAGES).optional();
 
-/** The headers of all evidence. */
 export const EVIDENCE_HEADERS = {
   ETag: "Identifies this content. Send it as If-None-Match to get a 304 while nothing has changed.",
   "Cache-Control": "How long the response may be cached.",
@@ -175,7 +173,6 @@ export const EVIDENCE_HEADERS = {
 const CACHE_SECONDS = 30 * 24 * 60 * 60;
 
 /**
- * Renders evidence, and sets the headers by which clients cache it, and the mark of simulated evidence.
  * @param options.isOfStage the evidence is the response to `evidence_stage`, which nobody stores
  * @param options.isLasting clients may cache the response for 30 days; otherwise they must revalidate it
  */
@@ -196,7 +193,7 @@ export const renderEvidence = (
     ctx.set("ETag", `"${hash("sha256", body, "base64url")}"`);
     ctx.set("Cache-Control", isLasting ? `private, max-age=${CACHE_SECONDS}` : "private, no-cache");
   }
-  if (isOfStage || isSimulated) {
+  if (isSimulated) {
     ctx.set("Evidence-Simulated", "true");
   }
   return body;

@@ -1,5 +1,4 @@
-import { readSharedSummary } from "../../modules/planting/readSharedSummary.ts";
-import { createEvidenceReader } from "../../modules/planting/readTreeEvidence.ts";
+import { createEvidenceReader, readSharedSummary } from "../../modules/planting/readEvidence.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
 import {
   EVIDENCE_HEADERS,

@@ -5,7 +5,7 @@ import { text } from "../../modules/records/fields.rules.ts";
 import { normalizePlace } from "../../modules/planting/fact.rules.ts";
 import type { EvidenceStage, TreeEvidence } from "../../modules/planting/timeline.rules.ts";
 import { readTimestamp, TIMESTAMP_PATTERN } from "../../modules/records/timestamps.rules.ts";
-import { createEvidenceReader, treeNotFound } from "../../modules/planting/readTreeEvidence.ts";
+import { createEvidenceReader, treeNotFound } from "../../modules/planting/readEvidence.ts";
 import { findMatchingTreeId } from "../../modules/stores/storeTrees.sql.ts";
 import type { EvidenceSelection } from "../../modules/stores/storeTrees.sql.ts";
 import type { StoreAppContext } from "../context.ts";

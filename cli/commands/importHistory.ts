@@ -1,18 +1,23 @@
 import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
-import { counted, grouped } from "../../runtime/counted.rules.ts";
 import { recordAction } from "../../modules/accounts/recordAction.ts";
-import type { ImportSummary, Rejection } from "../../modules/history/importLine.ts";
+import { LINE_FIELDS, LINE_KINDS } from "../../modules/history/importedRecords.rules.ts";
+import type { LineKind, ParseOptions } from "../../modules/history/importedRecords.rules.ts";
 import { importHistory } from "../../modules/history/importHistory.ts";
+import type { ImportLine, ImportSummary, Rejection } from "../../modules/history/importLine.ts";
+import { parseCells, parseJsonLine } from "../../modules/history/parseLine.ts";
+import { text as textField } from "../../modules/records/fields.rules.ts";
+import type { Mode } from "../../modules/records/owner.rules.ts";
+import { counted, grouped } from "../../runtime/counted.rules.ts";
 import { openAccount, requiredAccount } from "../accountOptions.ts";
 import type { AccountOption } from "../accountOptions.ts";
 import { parseMode, parserOf } from "../arguments.ts";
-import { text as textField } from "../../modules/records/fields.rules.ts";
-import type { Mode } from "../../modules/records/owner.rules.ts";
-import { LINE_KINDS } from "../../modules/history/importedRecords.rules.ts";
-import type { LineKind } from "../../modules/history/importedRecords.rules.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
+import { openInput, peek } from "../input/openInput.ts";
+import type { Input } from "../input/openInput.ts";
+import { readCsv } from "../input/readCsv.ts";
+import { readLines } from "../input/readLines.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
@@ -20,7 +25,54 @@ import type { ChangeOptions } from "../operator.ts";
 import { createProgressLine } from "../output/createProgressLine.ts";
 import { printObjects, printResult, writeOut } from "../output/print.ts";
 import { escapeUnsafe, printable } from "../output/printable.ts";
-import { openHistory } from "./historyFiles.ts";
+
+/** Byte order marks, the zero bytes of UTF-16 and white space, which may precede the first line. */
+const SKIPPED: ReadonlySet<number> = new Set([...Buffer.from("\uFEFF \t\r\n\0"), 0xff, 0xfe]);
+const JSON_STARTS: ReadonlySet<number> = new Set(Buffer.from("{["));
+/** Of a ZIP archive, which a spreadsheet's own format is. */
+const ZIP_START = "PK\x03\x04";
+
+const showsFormat = (byte: number): boolean => !SKIPPED.has(byte);
+
+async function* readFile(
+  input: Input,
+  options: ParseOptions,
+): AsyncGenerator<ImportLine, void, void> {
+  const { name: file } = input;
+  const { start, bytes } = await peek(input.bytes, (chunk) => chunk.some(showsFormat));
+  const first = start.find(showsFormat);
+  if (first === undefined) {
+    return;
+  }
+  if (start.toString("latin1").startsWith(ZIP_START)) {
+    throw new CommandError(
+      EXIT.usage,
+      `${file} is a ZIP archive or a spreadsheet. Save the sheet as CSV, and import that file.`,
+    );
+  }
+  if (JSON_STARTS.has(first)) {
+    for await (const line of readLines(bytes)) {
+      yield "problem" in line
+        ? { file, text: null, ...line }
+        : { file, ...line, ...parseJsonLine(line.text, options) };
+    }
+    return;
+  }
+  for await (const row of readCsv(file, bytes, LINE_FIELDS)) {
+    yield "problem" in row
+      ? { file, ...row }
+      : { file, number: row.number, ...parseCells(row.cells, options) };
+  }
+}
+
+async function* readFiles(
+  inputs: readonly Input[],
+  options: ParseOptions,
+): AsyncGenerator<ImportLine, void, void> {
+  for (const input of inputs) {
+    yield* readFile(input, options);
+  }
+}
 
 type ImportOptions = ChangeOptions &
   AccountOption & {
@@ -119,7 +171,8 @@ const runImport = async (
   const { mode } = options;
   const purpose = purposeOf(options);
   const isImport = purpose === "import";
-  const readLines = await openHistory(io, paths);
+  // All files are found before the first is read, so that a misspelt name changes nothing.
+  const inputs = await Promise.all(paths.map((path) => openInput(path, io)));
   const { db, account } = await openAccount(context, options);
   const actor = actorOf(options);
   const progress = createProgressLine(io);
@@ -136,7 +189,7 @@ const runImport = async (
   const summary = await importHistory(
     { db: await context.connections.bulkDatabase(), clock, actor },
     owner,
-    readLines({
+    readFiles(inputs, {
       now: clock.now(),
       fractionalCounting: account.fractionalCounting,
       storeMode: owner.isStore ? mode : null,

@@ -1,6 +1,7 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { kindColumn } from "../records/columns.sql.ts";
+import { jsonRows } from "../../db/jsonRows.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
 import { isImported } from "../records/ownedRecords.sql.ts";
 import { totalSubtractions as donationTotalSubtractions } from "../charities/donationTotals.sql.ts";
@@ -16,7 +17,7 @@ const refundedUnitsRow = z.strictObject({
 /**
  * Lists those of locked registrations of which more units are refunded than here, and how many. Registrations that were not
  * imported, or were refunded here, or have as many refunded units already, are left as they are.
- * @param refunds what is refunded in total
+ * @param refunds what is refunded in total; of several of one registration, the most counts
  */
 export const listFurtherRefunded = (
   transaction: DatabaseTransactionConnection,
@@ -26,8 +27,8 @@ export const listFurtherRefunded = (
     SELECT
       registration.id,
       registration.kind,
-      given."refundedCount" - registration.refunded_count AS count
-    FROM json_to_recordset(${JSON.stringify(refunds)}) AS given (id uuid, "refundedCount" bigint)
+      max(given.refunded_count) - registration.refunded_count AS count
+    FROM (${jsonRows({ id: "uuid", refundedCount: "int8" }, refunds)}) AS given
     JOIN registration ON registration.id = given.id
     -- So that each is looked up by its id, whatever the statistics say.
     WHERE registration.id = ANY(${sql.array(
@@ -35,11 +36,11 @@ export const listFurtherRefunded = (
       "uuid",
     )})
       AND ${isImported(sql.fragment`registration.id`)}
-      AND registration.refunded_count < given."refundedCount"
+      AND registration.refunded_count < given.refunded_count
       AND NOT EXISTS (SELECT FROM refund WHERE refund.registration_id = registration.id)
+    GROUP BY registration.id
   `);
 
-/** Raises the refunded units of registrations, and subtracts them from the totals. */
 export const raiseRefundedCounts = async (
   transaction: DatabaseTransactionConnection,
   refunded: readonly { readonly id: string; readonly count: number }[],
@@ -47,17 +48,21 @@ export const raiseRefundedCounts = async (
   await transaction.query(sql.typeAlias("void")`
     WITH raised AS (
       UPDATE registration
-      SET refunded_count = refunded_count + (value ->> 1)::bigint, ordered_count = ${keptOrderedCount}
-      FROM json_array_elements(${JSON.stringify(refunded.map(({ id, count }) => [id, count]))}) AS value
-      WHERE registration.id = (value ->> 0)::uuid
-      RETURNING account_id, mode, kind, (value ->> 1)::bigint AS count, created_at
+      SET refunded_count = refunded_count + given.count, ordered_count = ${keptOrderedCount}
+      FROM (${jsonRows({ id: "uuid", count: "int8" }, refunded)}) AS given
+      WHERE registration.id = given.id
+      RETURNING account_id, mode, kind, given.count, created_at
     ),
     ${totalSubtractions(sumsOf(sql.fragment`raised`))}
     SELECT
   `);
 };
 
-const refundedDonationRow = z.strictObject({ id: z.uuid(), amountCents: safeInteger });
+const refundedDonationRow = z.strictObject({
+  id: z.uuid(),
+  kind: z.literal("donation"),
+  amountCents: safeInteger,
+});
 
 /** Marks imported donations as refunded, subtracts them from the totals, and returns those that were not refunded. */
 export const markImportedDonationsRefunded = (
@@ -80,5 +85,5 @@ export const markImportedDonationsRefunded = (
       RETURNING donation.*
     ),
     ${donationTotalSubtractions(sql.fragment`marked`)}
-    SELECT id, amount_cents AS "amountCents" FROM marked
+    SELECT id, 'donation' AS kind, amount_cents AS "amountCents" FROM marked
   `);

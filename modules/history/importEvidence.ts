@@ -12,12 +12,13 @@ import { hashOf } from "./importRecords.ts";
 import type { ImportContext } from "./importRecords.ts";
 import { contentErrorReason, isContentError } from "../../db/databaseErrors.ts";
 import { deleteSummaries } from "../planting/summary.sql.ts";
-import { deletePlantingOrders, lockPlantingOrder } from "../planting/orders.sql.ts";
-import { addToTally } from "../planting/tallies.sql.ts";
+import { deletePlantingOrder, lockPlantingOrder } from "../planting/orders.sql.ts";
+import { addToTallies } from "../planting/tallies.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rules.ts";
 import { treeIdentity } from "./importedRecords.rules.ts";
 import type { PlantingOrder } from "../planting/orders.sql.ts";
+import { requireOrder } from "../planting/order.rules.ts";
 import { tallyChanges } from "../planting/tally.rules.ts";
 import { digestOf, changeFacts } from "../planting/settleFacts.ts";
 import { conflict } from "./importLine.ts";
@@ -71,29 +72,23 @@ const sumOf = (trees: readonly ImportedTree[]) => ({
   refundedCount: trees.reduce((sum, { refundedCount }) => sum + refundedCount, 0),
 });
 
-/**
- * Locks an order, and changes how many trees it has, and the tally with it. An order without trees is deleted.
- * @returns the order before
- */
+/** Changes how many trees an order has, and the tally with it. Returns the order before. One without trees is deleted. */
 const resizeOrder = async (
   transaction: DatabaseTransactionConnection,
   id: number,
   trees: readonly ImportedTree[],
   sign: 1 | -1,
 ): Promise<PlantingOrder> => {
-  const before = await lockPlantingOrder(transaction, id);
-  if (!before) {
-    throw new Error(`The planting order ${id} was found, and is gone.`);
-  }
+  const before = requireOrder(await lockPlantingOrder(transaction, id));
   const { treeCount, refundedCount } = sumOf(trees);
   const after = {
     ...before,
     treeCount: before.treeCount + sign * treeCount,
     refundedCount: before.refundedCount + sign * refundedCount,
   };
-  await addToTally(transaction, before, tallyChanges([{ before, after }]));
+  await addToTallies(transaction, tallyChanges([{ before, after }]));
   await (after.treeCount === 0
-    ? deletePlantingOrders(transaction, [id])
+    ? deletePlantingOrder(transaction, id)
     : updateOrderSize(transaction, after));
   return before;
 };
@@ -148,17 +143,18 @@ const decideAll = (
   return joining;
 };
 
-/** Records the evidence of lines with one key in one transaction. */
+/** Records the evidence of lines with one key, or decides about lines in a dry run. */
 const importGroup = async (
   transaction: DatabaseTransactionConnection,
   context: ImportContext,
   group: readonly Placed[],
 ): Promise<void> => {
-  const { clock, owner } = context;
+  const { clock, owner, read } = context;
+  const list = read ? listImportedTrees : lockImportedTrees;
   const ids = group.map(({ treeId }) => treeId);
-  const joining = decideAll(context, group, await lockImportedTrees(transaction, owner, ids));
+  const joining = decideAll(context, group, await list(transaction, owner, ids));
   const [evidence] = joining.values();
-  if (!evidence) {
+  if (!evidence || read) {
     return;
   }
   // Trees whose evidence has gone further leave the orders that they are in.
@@ -183,22 +179,17 @@ export const importEvidence = async (
   context: ImportContext,
   lines: readonly EvidenceLine[],
 ): Promise<void> => {
-  const { db, owner, read, outcomes } = context;
-  const groups = Map.groupBy(lines.flatMap(placedOf), ({ key }) => (read ? "" : key));
+  // A dry run reads all trees of a batch together.
+  const groups = Map.groupBy(lines.flatMap(placedOf), ({ key }) => (context.read ? "" : key));
   for (const group of groups.values()) {
     try {
-      if (read) {
-        const ids = group.map(({ treeId }) => treeId);
-        decideAll(context, group, await listImportedTrees(db, owner, ids));
-      } else {
-        await db.transaction((transaction) => importGroup(transaction, context, group));
-      }
+      await context.db.transaction((transaction) => importGroup(transaction, context, group));
     } catch (error) {
       if (!isContentError(error)) {
         throw error;
       }
       const reason = contentErrorReason(error);
-      group.forEach(({ line }) => outcomes.set(line, { outcome: "bad", reason }));
+      group.forEach(({ line }) => context.outcomes.set(line, { outcome: "bad", reason }));
     }
   }
 };

@@ -1,7 +1,7 @@
 import type { OperatorContext } from "../accounts/context.ts";
 import { importEvidence } from "./importEvidence.ts";
 import { countLine, noSummary } from "./importLine.ts";
-import type { ImportLine, ImportSummary, LineOutcome, Outcomes, Rejection } from "./importLine.ts";
+import type { ImportLine, ImportSummary, Outcomes, Rejection } from "./importLine.ts";
 import type { ImportOwner } from "./importedRecords.rules.ts";
 import { importRecords } from "./importRecords.ts";
 import type { InsertOptions } from "./importedRecords.sql.ts";
@@ -45,21 +45,6 @@ const MISSING = {
   refunded_since: "more of it is refunded in the file",
 } as const;
 
-/** Returns why a line is rejected, or null. */
-const rejectionOf = (
-  line: ImportLine,
-  result: LineOutcome,
-  isVerification: boolean,
-): Rejection | null => {
-  if ("reason" in result) {
-    return { line, ...result };
-  }
-  const { outcome } = result;
-  return isVerification && outcome !== "already_there"
-    ? { line, outcome: "missing", reason: MISSING[outcome] }
-    : null;
-};
-
 /**
  * Imports records that another system billed: they count in the totals and have no usage, so they are never billed here.
  * Nothing is imported twice, so an interrupted import is completed by running it again. Its memory use is constant. A dry run
@@ -90,11 +75,12 @@ export const importHistory = async (
       context,
       batch.filter((line) => "evidence" in line),
     );
-    for (const [line, outcome] of outcomes) {
-      countLine(summary, line, outcome);
-      const rejection = rejectionOf(line, outcome, purpose === "verification");
-      if (rejection) {
-        await onRejected(rejection);
+    for (const [line, result] of outcomes) {
+      countLine(summary, line, result);
+      if ("reason" in result) {
+        await onRejected({ line, ...result });
+      } else if (purpose === "verification" && result.outcome !== "already_there") {
+        await onRejected({ line, outcome: "missing", reason: MISSING[result.outcome] });
       }
     }
     onProgress(summary);

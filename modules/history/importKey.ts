@@ -12,21 +12,10 @@ import { recordAction } from "../accounts/recordAction.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 
-type ImportedKey = {
-  readonly id: string;
-  /** The part of the key that may be shown. */
-  readonly hint: string;
-  /** False if the account had the key already. */
-  readonly isNew: boolean;
-};
-
 /** What is stored of a key: its SHA-256 and its first characters. */
 type DigestedKey = { readonly digest: string; readonly hint: string };
 
-/**
- * Returns what is stored of a key of another system.
- * @throws DomainError request_invalid if the key cannot be imported
- */
+/** @throws DomainError request_invalid if the key cannot be imported */
 export const digestImportableKey = (key: string, type: AccountType, mode: Mode): DigestedKey => {
   requireImportableKey(key, type, mode);
   return { digest: digestOf(key), hint: keyHint(key) };
@@ -34,6 +23,7 @@ export const digestImportableKey = (key: string, type: AccountType, mode: Mode):
 
 /**
  * Makes a key of another system, or of another cell, valid for an account.
+ * @returns its id, and whether the account did not have it
  * @throws DomainError request_invalid if the key belongs to another account or mode, was revoked or has expired
  */
 export const importKey = (
@@ -42,7 +32,7 @@ export const importKey = (
   mode: Mode,
   { digest, hint }: DigestedKey,
   settings: KeySettings,
-): Promise<ImportedKey> =>
+): Promise<{ readonly id: string; readonly isNew: boolean }> =>
   db.transaction(async (transaction) => {
     const createdAt = clock.now();
     requireFutureExpiry(settings.expiresAt, createdAt);
@@ -60,22 +50,15 @@ export const importKey = (
       if (isExpired(known.expiresAt, createdAt)) {
         throw invalidRequest("the key has expired here");
       }
-      return { id: known.id, hint: known.hint, isNew: false };
+      return { id: known.id, isNew: false };
     }
-    const imported = { id: newId(), hint };
-    await insertApiKey(transaction, {
-      ...imported,
-      ...settings,
-      accountId: account.id,
-      mode,
-      digest,
-      createdAt,
-    });
+    const key = { id: newId(), accountId: account.id, mode, digest, hint, createdAt };
+    await insertApiKey(transaction, { ...key, ...settings });
     await recordAction(transaction, actor, createdAt, {
       action: "import.key",
       accountId: account.id,
-      subject: imported.id,
+      subject: key.id,
       details: { mode, ...settings },
     });
-    return { ...imported, isNew: true };
+    return { id: key.id, isNew: true };
   });

@@ -39,7 +39,6 @@ type KindSummary = Record<Exclude<LineOutcome["outcome"], "bad">, number>;
 export type ImportSummary = {
   /** Lines read, without empty ones. */
   lines: number;
-  /** Lines that cannot be imported. */
   bad: number;
   readonly kinds: Readonly<Record<LineKind, KindSummary>>;
 };
@@ -52,7 +51,6 @@ export const noSummary = (): ImportSummary => ({
   kinds: { tree: noLines(), bottle: noLines(), donation: noLines(), evidence: noLines() },
 });
 
-/** Counts the outcome of a line. */
 export const countLine = (
   summary: ImportSummary,
   line: ImportLine,

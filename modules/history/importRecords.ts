@@ -6,7 +6,14 @@ import type { OperatorContext } from "../accounts/context.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
 import { fromMicroseconds, spreadTimes, toMicroseconds } from "../records/timestamps.rules.ts";
 import { lockBalances, raiseLastRecordTime } from "../stores/stores.sql.ts";
-import { applyFurtherRefunds } from "./applyFurtherRefunds.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
+import { lockRegistrations } from "../registrations/refunds.sql.ts";
+import {
+  listFurtherRefunded,
+  markImportedDonationsRefunded,
+  raiseRefundedCounts,
+} from "./furtherRefunds.sql.ts";
 import { identitiesOf, lastingContentOf, refundedOf } from "./importedRecords.rules.ts";
 import type { ImportOwner } from "./importedRecords.rules.ts";
 import { insertImported, listKnown, listTakenTimes } from "./importedRecords.sql.ts";
@@ -51,7 +58,6 @@ const entryOf = ({ accountId, mode }: ImportOwner, line: RecordLine): Entry => {
   return { id: `${id.slice(0, 14)}8${id.slice(15)}`, record, identities, line };
 };
 
-/** Decides about an entry that records have the id or the key of. */
 const decideKnown = ([known, ...others]: readonly [KnownRecord, ...KnownRecord[]]): LineOutcome => {
   if (others.length > 0) {
     return conflict("its id and its idempotency_key belong to two different records");
@@ -64,6 +70,43 @@ const decideKnown = ([known, ...others]: readonly [KnownRecord, ...KnownRecord[]
     : conflict(
         `a record with this id or idempotency_key is there with another ${known.differences.join(", ")}`,
       );
+};
+
+/**
+ * Applies refunds that another system made after its records were imported: totals and planted trees decrease. Nothing is
+ * credited here, at the processor or to a store's balance, because the other system did that.
+ * @returns the ids here of the records that changed
+ */
+const applyFurtherRefunds = (
+  { db, clock, actor, owner }: ImportContext,
+  entries: Entries,
+): Promise<ReadonlySet<string>> => {
+  const refunds = entries.flatMap(({ id, record }) =>
+    record.kind === "donation"
+      ? []
+      : [{ ...owner, kind: record.kind, id, refundedCount: record.refunded_count }],
+  );
+  const donationIds = entries.flatMap(({ id, record }) => (record.kind === "donation" ? [id] : []));
+  return db.transaction(async (transaction) => {
+    // The statement that waits for a concurrent refund would not see it.
+    await lockRegistrations(transaction, refunds);
+    const units = await listFurtherRefunded(transaction, refunds);
+    const donations = await markImportedDonationsRefunded(transaction, donationIds);
+    await releaseRefundedTrees(
+      transaction,
+      units.map(({ id, count }) => ({ registrationId: id, count })),
+    );
+    await raiseRefundedCounts(transaction, units);
+    const refundedSince = [...units, ...donations];
+    if (refundedSince.length > 0) {
+      await recordAction(transaction, actor, clock.now(), {
+        action: "import.history",
+        accountId: owner.accountId,
+        details: { mode: owner.mode, refundedSince },
+      });
+    }
+    return new Set(refundedSince.map(({ id }) => id));
+  });
 };
 
 /** Decides about the entries whose ids or keys are known, and applies what was refunded further. Returns the others. */
@@ -88,16 +131,15 @@ const settleKnown = async (
       unknown.push(entry);
     }
   }
-  const changed = read ? null : await applyFurtherRefunds(context, further);
-  for (const { id, line } of further) {
-    if (changed?.has(id) === false) {
+  if (!read && further.length > 0) {
+    const changed = await applyFurtherRefunds(context, further);
+    for (const { line } of further.filter(({ id }) => !changed.has(id))) {
       outcomes.set(line, conflict("the record changed in the meantime; import the line again"));
     }
   }
   return unknown;
 };
 
-/** Separates the entries that repeat the id or key of an earlier one. */
 const separateRepetitions = (entries: Entries) => {
   const names = new Set<string>();
   return Object.groupBy(entries, ({ identities }) => {
@@ -182,26 +224,24 @@ const write = async (
   await write(context, table, repeated);
 };
 
-/**
- * Returns what `write` would do with an unknown entry.
- * @param earlier the records that earlier lines have created with its id or key
- * @param isNamed whether there is one for each that it has
- */
-const outcomeAfter = (
-  earlier: readonly State[],
-  isNamed: boolean,
+/** @param earlier the records that earlier lines have created with the ids and keys of an entry */
+const decideRepeated = (
+  earlier: readonly (State | undefined)[],
   { content, refunded }: State,
 ): LineOutcome => {
-  if (earlier.length === 0) {
+  if (earlier.every((each) => each === undefined)) {
     return { outcome: "new" };
   }
-  const isEqual = isNamed && earlier.every((each) => each.content === content);
-  if (isEqual && earlier.every((each) => each.refunded === refunded)) {
-    return { outcome: "already_there" };
+  if (earlier.every((each) => each?.content === content)) {
+    const before = earlier.map((each) => each?.refunded ?? 0);
+    if (before.every((each) => each === refunded)) {
+      return { outcome: "already_there" };
+    }
+    if (before.every((each) => each < refunded)) {
+      return { outcome: "refunded_since" };
+    }
   }
-  return isEqual && earlier.every((each) => each.refunded < refunded)
-    ? { outcome: "refunded_since" }
-    : conflict("an earlier line has this id or idempotency_key with other content");
+  return conflict("an earlier line has this id or idempotency_key with other content");
 };
 
 /** Decides what `write` would do. */
@@ -214,8 +254,10 @@ const check = async (
   for (const { record, identities, line } of await settleKnown(context, table, entries)) {
     const state = { content: hashOf(lastingContentOf(record)), refunded: refundedOf(record) };
     const names = identities.map(hashOf);
-    const earlier = names.flatMap((name) => read.get(name) ?? []);
-    const decision = outcomeAfter(earlier, earlier.length === names.length, state);
+    const decision = decideRepeated(
+      names.map((name) => read.get(name)),
+      state,
+    );
     if (decision.outcome === "new") {
       // A line that is rejected names no record for later ones.
       names.forEach((name) => read.set(name, state));
@@ -224,7 +266,6 @@ const check = async (
   }
 };
 
-/** Imports records, or decides about them in a dry run. */
 export const importRecords = async (
   context: ImportContext,
   lines: readonly RecordLine[],

@@ -5,13 +5,6 @@ import { recordAction } from "../accounts/recordAction.ts";
 import { getDashboardSlug } from "../dashboard/getDashboardSlug.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 
-type ImportedSlug = {
-  /** The slug of the dashboard that the old one redirects to. */
-  readonly dashboardSlug: string;
-  /** False if it redirected there already. */
-  readonly isNew: boolean;
-};
-
 /**
  * Lets an old slug redirect to an organization's dashboard.
  * @throws DomainError record_not_found, or request_invalid if the slug leads to another dashboard
@@ -20,7 +13,7 @@ export const importSlug = (
   { db, clock, actor }: OperatorContext,
   accountId: string,
   slug: string,
-): Promise<ImportedSlug> =>
+): Promise<{ readonly dashboardSlug: string; readonly isNew: boolean }> =>
   db.transaction(async (transaction) => {
     await getOrganization(transaction, accountId);
     const dashboardSlug = await getDashboardSlug({ db: transaction, clock }, accountId);

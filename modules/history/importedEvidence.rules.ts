@@ -3,7 +3,6 @@ import type { PlantingFact } from "../planting/fact.rules.ts";
 import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 import { decideFacts } from "../planting/order.rules.ts";
 
-/** The evidence of one tree registration that another system has shown. */
 export type ImportedEvidence = {
   /** The id of the registration in the other system. */
   readonly treeId: string;

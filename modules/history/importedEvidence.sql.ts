@@ -6,6 +6,7 @@ import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rul
 import { IMPORTED_PARTNER } from "../planting/order.rules.ts";
 import type { PlantingOrder } from "../planting/orders.sql.ts";
 import { lockNextOrdersOf } from "../planting/nextOrders.sql.ts";
+import { jsonRows } from "../../db/jsonRows.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { importedRecord, importScopeOf } from "../records/ownedRecords.sql.ts";
 
@@ -25,14 +26,12 @@ const importedTreeRow = z.strictObject({
 /** An imported tree registration, and what is recorded about its planting. */
 export type ImportedTree = Readonly<z.output<typeof importedTreeRow>>;
 
-/** The condition that a registration is one of the imported trees that have the given imported ids. */
 const isImportedTree = (owner: AccountMode, treeIds: readonly string[]): FragmentSqlToken =>
   sql.fragment`registration.id = ANY(ARRAY(
     SELECT ${importedRecord("registration", importScopeOf("registration", { ...owner, kind: PLANTED_KIND }), sql.fragment`given`)}
     FROM unnest(${sql.array([...treeIds], "text")}) AS given
   ))`;
 
-/** Lists the imported tree registrations that have the given imported ids. */
 export const listImportedTrees = (
   db: CommonQueryMethods,
   owner: AccountMode,
@@ -133,6 +132,13 @@ export const updateOrderSize = async (
   `);
 };
 
+const ORDERED_TREE = {
+  id: "uuid",
+  treeOrderId: "int8",
+  treeOrderPublicId: "text",
+  treeAmount: "int8",
+} as const;
+
 /** Puts registrations into an order, with the ids and the amount that another system has shown, if it has. */
 export const assignToOrder = async (
   transaction: DatabaseTransactionConnection,
@@ -145,12 +151,10 @@ export const assignToOrder = async (
     UPDATE registration
     SET
       planting_order_id = ${orderId},
-      tree_order_id = coalesce((value ->> 1)::bigint, nextval('tree_order_id')),
-      tree_order_public_id = value ->> 2,
-      ordered_count = coalesce((value ->> 3)::bigint, registration.count)
-    FROM json_array_elements(${JSON.stringify(
-      trees.map((tree) => [tree.id, tree.treeOrderId, tree.treeOrderPublicId, tree.treeAmount]),
-    )}) AS value
-    WHERE registration.id = (value ->> 0)::uuid
+      tree_order_id = coalesce(given.tree_order_id, nextval('tree_order_id')),
+      tree_order_public_id = given.tree_order_public_id,
+      ordered_count = coalesce(given.tree_amount, registration.count)
+    FROM (${jsonRows(ORDERED_TREE, trees)}) AS given
+    WHERE registration.id = given.id
   `);
 };

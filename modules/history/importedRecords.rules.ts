@@ -23,12 +23,8 @@ import {
 /** Whose history is imported. Stores have unique times, and their keys are not stored with their records. */
 export type ImportOwner = AccountMode & { readonly isStore: boolean };
 
-/** The kinds of records in an import. */
-export const IMPORT_KINDS = [...KINDS, "donation"] as const;
-type ImportKind = (typeof IMPORT_KINDS)[number];
-
 /** What a line of an import can be: a record, or the evidence of trees. */
-export const LINE_KINDS = [...IMPORT_KINDS, "evidence"] as const;
+export const LINE_KINDS = [...KINDS, "donation", "evidence"] as const;
 export type LineKind = (typeof LINE_KINDS)[number];
 
 const CREATED_AT_MUST_BE = "must be a time with an offset, such as 2025-06-01T12:00:00Z";
@@ -92,7 +88,6 @@ export const LINE_FIELDS: ReadonlySet<string> = new Set([
   ...Object.keys(donationLine.shape),
 ]);
 
-/** What lines are parsed with. */
 export type ParseOptions = {
   readonly now: Date;
   readonly fractionalCounting: boolean;
@@ -155,10 +150,8 @@ const donationOf = ({ id, amount: dollars, currency: _currency, ...line }: Donat
     : { ...line, imported_id: id, nonprofit_id: nonprofitId, refunded: line.refunded === true };
 };
 
-/** A registration that another system recorded and billed. */
 export type ImportedRegistration = Readonly<Exclude<ReturnType<typeof registrationOf>, string>>;
 
-/** A donation that another system recorded. */
 export type ImportedDonation = Readonly<Exclude<ReturnType<typeof donationOf>, string>>;
 
 export type ImportedRecord = ImportedRegistration | ImportedDonation;
@@ -171,7 +164,6 @@ const findForeignField = (line: RegistrationLine | DonationLine): string | null 
   return Object.keys(line.metadata).length > 0 ? "metadata" : null;
 };
 
-/** Returns the record of a line, or what is wrong with it. */
 export const recordOf = (
   line: RegistrationLine | DonationLine,
   options: ParseOptions,
@@ -189,7 +181,8 @@ export const recordOf = (
   return line.kind === "donation" ? donationOf(line) : registrationOf(line, options);
 };
 
-const idIdentity = (kind: ImportKind, id: string): string => JSON.stringify([kind, "id", id]);
+const idIdentity = (kind: ImportedRecord["kind"], id: string): string =>
+  JSON.stringify([kind, "id", id]);
 
 /** Returns the scoped id of a tree registration. */
 export const treeIdentity = (id: string): string => idIdentity(PLANTED_KIND, id);

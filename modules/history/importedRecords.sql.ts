@@ -22,6 +22,8 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import { maximumJsonBytes } from "../registrations/presentRegistration.rules.ts";
 import { asTotalError, sumsOf, totalAdditions } from "../registrations/totals.sql.ts";
 import { namesCustomer, PERSONAL_COLUMNS } from "../stores/personalData.sql.ts";
+import { jsonRows } from "../../db/jsonRows.ts";
+import type { ColumnType } from "../../db/jsonRows.ts";
 import { afterLookup, inMicroseconds, literals, sql } from "../../db/sql.ts";
 import type { ImportedRecord, ImportOwner } from "./importedRecords.rules.ts";
 
@@ -40,8 +42,7 @@ const SHARED_COLUMNS = {
   order_id: "text",
 } as const;
 
-/** The columns of a record with their types. */
-const COLUMNS: Readonly<Record<RecordTable, Readonly<Record<string, string>>>> = {
+const COLUMNS: Readonly<Record<RecordTable, Readonly<Record<string, ColumnType>>>> = {
   registration: {
     ...SHARED_COLUMNS,
     kind: "text",
@@ -79,32 +80,22 @@ const columnsOf = (table: RecordTable): ListSqlToken =>
   );
 
 /** The rows of a batch, with their places, their keys, and the id of the record that they may be an export of. */
-const entryRows = (table: RecordTable, batch: readonly ImportedEntry[]): FragmentSqlToken => {
-  const rows = batch.map(({ id, record }, place) => ({
-    ...record,
-    id,
-    place,
-    own_id: record.imported_id !== null && isUuid(record.imported_id) ? record.imported_id : null,
-    json_bytes: maximumJsonBytes({
-      importedId: record.imported_id,
-      idempotencyKey: record.idempotency_key,
-      attribution: record.attribution,
-      metadata: record.metadata,
-    }),
-  }));
-  const types = Object.entries({
-    ...COLUMNS[table],
-    place: "int4",
-    own_id: "uuid",
-    idempotency_key: "text",
-  }).map(([name, type]) => sql.fragment`${sql.identifier([name])} ${sql.identifier([type])}`);
-  return sql.fragment`
-    SELECT *
-    FROM jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) AS entry (${sql.join(types, sql.fragment`, `)})
-  `;
-};
+const entryRows = (table: RecordTable, batch: readonly ImportedEntry[]): FragmentSqlToken =>
+  jsonRows(
+    { ...COLUMNS[table], own_id: "uuid", idempotency_key: "text" },
+    batch.map(({ id, record }) => ({
+      ...record,
+      id,
+      own_id: record.imported_id !== null && isUuid(record.imported_id) ? record.imported_id : null,
+      json_bytes: maximumJsonBytes({
+        importedId: record.imported_id,
+        idempotencyKey: record.idempotency_key,
+        attribution: record.attribution,
+        metadata: record.metadata,
+      }),
+    })),
+  );
 
-/** The scope of an entry's idempotency key. */
 const keyScopeOf = (table: RecordTable, { accountId, mode }: AccountMode) => ({
   accountId: sql.fragment`${accountId}::uuid`,
   mode: sql.fragment`${mode}::text`,
@@ -114,21 +105,8 @@ const keyScopeOf = (table: RecordTable, { accountId, mode }: AccountMode) => ({
       : registerOperation(sql.identifier(["entry", "kind"])),
 });
 
-/**
- * The values of the entries' `columnsOf`, and of their owner and key. A store's records do not have their keys: these may name
- * customers, and an erasure leaves only their hashes.
- */
-const ownedValues = (table: RecordTable, { accountId, mode, isStore }: ImportOwner) =>
-  sql.fragment`
-    ${columnsOf(table)}, ${accountId}::uuid, ${mode}, ${isStore ? sql.fragment`NULL` : sql.fragment`idempotency_key`}
-  `;
-
-/** The condition that an entry's key was not used since the import looked for it. */
-const hasFreeKey = sql.fragment`idempotency_key IS NULL OR id IN (SELECT record_id FROM claimed)`;
-
 const idRow = z.strictObject({ id: z.uuid() });
 
-/** How records are inserted, besides their columns. */
 export type InsertOptions = {
   /** Whether the planting partner plants the imported trees. */
   readonly ordersPlanting: boolean;
@@ -202,9 +180,12 @@ export const insertImported = async (
       ${claimedKeys(keyScopeOf(table, owner), joinKeys)},
       inserted AS (
         INSERT INTO ${sql.identifier([table])} (${columnsOf(table)}, account_id, mode, idempotency_key, ${columns})
-        SELECT ${ownedValues(table, owner)}, ${values}
+        SELECT
+          ${columnsOf(table)}, ${owner.accountId}::uuid, ${owner.mode},
+          -- A store's key may name a customer, and an erasure leaves only its hash.
+          CASE WHEN NOT ${owner.isStore} THEN idempotency_key END, ${values}
         FROM entry ${join}
-        WHERE ${hasFreeKey}
+        WHERE idempotency_key IS NULL OR id IN (SELECT record_id FROM claimed)
         ORDER BY ${order}
         RETURNING *
       ),
@@ -258,16 +239,11 @@ const REFUND_DIFFERENCES: Readonly<Record<RecordTable, FragmentSqlToken>> = {
   `,
 };
 
-/** The condition that a record's time may be that of the entry: imported times of a store become unique. */
-const isSpread = ({ isStore }: ImportOwner): FragmentSqlToken => sql.fragment`(
-  ${isStore} AND known.created_at > entry.created_at AND known.created_at < entry.created_at + interval '1 second'
-)`;
-
 /**
  * The fields of an entry in which a record differs. A record without personal data may have been erased, so the data of the
  * entry are no difference.
  */
-const differences = (table: RecordTable, owner: ImportOwner): FragmentSqlToken => {
+const differences = (table: RecordTable, { isStore }: ImportOwner): FragmentSqlToken => {
   const fields = (arePersonal: boolean) =>
     sql.array(
       Object.keys(COLUMNS[table]).filter(
@@ -280,7 +256,11 @@ const differences = (table: RecordTable, owner: ImportOwner): FragmentSqlToken =
     FROM to_jsonb(known) AS record, jsonb_each(to_jsonb(entry)) AS field
     WHERE field.value <> record -> field.key
       AND (field.key = ANY(${fields(false)}) OR field.key = ANY(${fields(true)}) AND ${namesCustomer(table, "known")})
-      AND NOT (field.key = 'created_at' AND ${isSpread(owner)})
+      -- Imported times of a store become unique.
+      AND NOT (
+        ${isStore} AND field.key = 'created_at'
+        AND known.created_at > entry.created_at AND known.created_at < entry.created_at + interval '1 second'
+      )
   )`;
 };
 
@@ -314,7 +294,7 @@ export const listKnown = (
     WITH entry AS MATERIALIZED (${entryRows(table, batch)}),
     compared AS (
       SELECT
-        entry.place,
+        entry.place::integer - 1 AS place,
         known.id,
         array_remove(
           ARRAY[CASE WHEN coalesce(known.imported_id, known.id::text) <> entry.imported_id THEN 'id' END]

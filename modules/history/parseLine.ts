@@ -1,54 +1,41 @@
-import { describeIssues, messageOfIssue, mustBeOneOf } from "../../runtime/describeIssues.rules.ts";
+import { z } from "zod";
+import { describeIssues, messageOfIssue } from "../../runtime/describeIssues.rules.ts";
 import type { ImportedEvidence } from "./importedEvidence.rules.ts";
-import {
-  donationLine,
-  IMPORT_KINDS,
-  LINE_KINDS,
-  recordOf,
-  registrationLine,
-} from "./importedRecords.rules.ts";
+import { donationLine, recordOf, registrationLine } from "./importedRecords.rules.ts";
 import type { ImportedRecord, ParseOptions } from "./importedRecords.rules.ts";
-import { parseEvidence } from "./parseEvidence.ts";
+import { evidenceLine, evidenceOf } from "./evidenceOf.ts";
 
 type Parsed =
   | { readonly record: ImportedRecord }
   | { readonly evidence: ImportedEvidence }
   | { readonly problem: string };
 
-const KIND_MUST_BE = `kind: ${mustBeOneOf(LINE_KINDS)}`;
+const anyLine = z.discriminatedUnion("kind", [registrationLine, donationLine, evidenceLine]);
 
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
-
-/** Removes fields that are null, which other systems write for what was not given. */
-const withoutNulls = (given: Readonly<Record<string, unknown>>): Record<string, unknown> =>
+/** Other systems write null for what was not given. */
+const withoutNulls = (given: object): object =>
   Object.values(given).includes(null)
     ? Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null))
-    : { ...given };
+    : given;
 
-/** Parses the fields of one line, or returns all that is wrong with them. */
-const parseRecord = (value: unknown, options: ParseOptions): Parsed => {
-  if (!isObject(value)) {
+const parseFields = (value: unknown, options: ParseOptions): Parsed => {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
     return { problem: "the line must be a JSON object" };
   }
-  const fields = withoutNulls(value);
-  fields["kind"] ??= options.kind;
-  if (fields["kind"] === "evidence") {
-    return parseEvidence(fields, options);
-  }
-  if (!IMPORT_KINDS.some((kind) => kind === fields["kind"])) {
-    return { problem: KIND_MUST_BE };
-  }
-  const schema = fields["kind"] === "donation" ? donationLine : registrationLine;
-  const parsed = schema.safeParse(fields, { error: messageOfIssue });
+  const fields = { kind: options.kind, ...withoutNulls(value) };
+  const parsed = anyLine.safeParse(fields, { error: messageOfIssue });
   if (!parsed.success) {
     return { problem: describeIssues(parsed.error.issues, "field") };
   }
-  const record = recordOf(parsed.data, options);
+  const line = parsed.data;
+  if (line.kind === "evidence") {
+    const evidence = evidenceOf(line, options);
+    return typeof evidence === "string" ? { problem: evidence } : { evidence };
+  }
+  const record = recordOf(line, options);
   return typeof record === "string" ? { problem: record } : { record };
 };
 
-/** Parses one line of JSON. */
 export const parseJsonLine = (line: string, options: ParseOptions): Parsed => {
   let value: unknown;
   try {
@@ -56,7 +43,7 @@ export const parseJsonLine = (line: string, options: ParseOptions): Parsed => {
   } catch {
     return { problem: "not valid JSON" };
   }
-  return parseRecord(value, options);
+  return parseFields(value, options);
 };
 
 /** The columns whose cells are JSON; the others are text. */
@@ -92,5 +79,5 @@ export const parseCells = (
   const fields = Object.fromEntries(
     Object.entries(cells).map(([column, cell]) => [column, valueOf(column, cell)]),
   );
-  return { text: JSON.stringify(fields), ...parseRecord(fields, options) };
+  return { text: JSON.stringify(fields), ...parseFields(fields, options) };
 };

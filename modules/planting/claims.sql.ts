@@ -1,6 +1,7 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { PlantingOrder } from "./orders.sql.ts";
+import { jsonRows } from "../../db/jsonRows.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
 
 /** Locks all claims of a partner until the transaction ends: what is left of a record depends on all orders. */
@@ -32,12 +33,7 @@ export const creditOrder = (
   records: readonly RecordedTrees[],
 ): Promise<readonly RecordedTrees[]> =>
   transaction.any(sql.type(treesRow)`
-    WITH record AS MATERIALIZED (
-      SELECT value ->> 0 AS reference, (value ->> 1)::bigint AS trees, place
-      FROM json_array_elements(${JSON.stringify(
-        records.map(({ reference, trees }) => [reference, trees]),
-      )}::json) WITH ORDINALITY AS given (value, place)
-    ),
+    WITH record AS MATERIALIZED (${jsonRows({ reference: "text", trees: "int8" }, records)}),
     kept AS MATERIALIZED (
       SELECT record.reference, claim.trees, record.place
       FROM planting_claim AS claim

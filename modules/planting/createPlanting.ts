@@ -9,17 +9,6 @@ import type { LeftOut } from "../../runtime/splitReadable.ts";
 import type { Config } from "../../runtime/config/config.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 
-/** The settings of the planting partners. */
-type PlantingConfig = Pick<
-  Config,
-  | "PLANTING_PARTNER"
-  | "PLANTING_PARTNER_NAME"
-  | "PLANTING_TIMELINE"
-  | "SIMULATED_PLANTING_SECONDS"
-  | "TREEMAPPER_API_BASE"
-  | "TREEMAPPER_API_KEY"
->;
-
 /**
  * Returns the interval at which planting orders are created. Each run creates an order for every account with new trees,
  * and each order is polled for months: once a day is enough for a real partner, while a simulation should show results.
@@ -39,12 +28,19 @@ export type Planting = {
 };
 
 /**
- * Creates the adapters of the planting partners.
  * @param onUnusable called after each download of TreeMapper's records if it has some that no order can use
  * @throws StartupError if the partner is TreeMapper and has no API key
  */
 export const createPlanting = (
-  config: PlantingConfig,
+  config: Pick<
+    Config,
+    | "PLANTING_PARTNER"
+    | "PLANTING_PARTNER_NAME"
+    | "PLANTING_TIMELINE"
+    | "SIMULATED_PLANTING_SECONDS"
+    | "TREEMAPPER_API_BASE"
+    | "TREEMAPPER_API_KEY"
+  >,
   onUnusable: (unusable: LeftOut) => void = () => undefined,
 ): Planting => {
   const { PLANTING_PARTNER: partner, PLANTING_TIMELINE: timeline } = config;
@@ -65,9 +61,7 @@ export const createPlanting = (
     fetchUpdates: () => Promise.resolve({ facts: [], nextPollMs: null }),
   };
   const treeMapper =
-    apiKey === undefined
-      ? []
-      : [createTreeMapperPartner({ name, access: { apiKey, apiBase }, onUnusable })];
+    apiKey === undefined ? [] : [createTreeMapperPartner(name, { apiKey, apiBase }, onUnusable)];
   const findPartner = (kind: string): PlantingPartner | null =>
     [simulation, manual, ...treeMapper].find((candidate) => candidate.kind === kind) ?? null;
   const live = findPartner(partner);

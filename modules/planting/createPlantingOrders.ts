@@ -9,6 +9,8 @@ import type { NextOrder } from "./nextOrders.sql.ts";
 import { isSimulated } from "./order.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { PlantingContext } from "./context.ts";
+import type { Context } from "../../runtime/context.ts";
+import { listPlantingOrdersToStart, markPlantingOrdersStarted } from "./orders.sql.ts";
 
 /** Simulated orders plant nothing, so they must not take the machine from what clients do. */
 const SIMULATED_ORDERS_PER_SECOND = 1;
@@ -18,27 +20,22 @@ const SIMULATED_ORDERS_PER_SECOND = 1;
  * orders, and the next call continues after a crash. Simulated orders are created after all others, and are bounded; those
  * whose trees have waited the longest come first.
  * @param intervalMs the time between two runs, which bounds simulated orders
- * @returns the number of orders
  */
 export const createPlantingOrders = async (
   { db, clock, planting }: PlantingContext,
   signal: AbortSignal,
   { intervalMs = null }: { readonly intervalMs?: number | null } = {},
 ): Promise<number> => {
-  const createOrder = async ({ id, accountId, mode, buyerName }: NextOrder): Promise<boolean> => {
-    const partner = planting.partnerFor(mode);
-    await closeNextOrder(db, id);
+  const createOrder = async (order: NextOrder): Promise<boolean> => {
+    const partner = planting.partnerFor(order.mode);
+    await closeNextOrder(db, order.id);
     return db.transaction(
       async (transaction) =>
-        (await lockNextOrder(transaction, id)) &&
-        insertPlantingOrder(transaction, {
-          id,
+        (await lockNextOrder(transaction, order.id)) &&
+        insertPlantingOrder(transaction, order, {
           publicId: `po_${newId().replaceAll("-", "")}`,
-          accountId,
-          mode,
           partner: partner.kind,
           partnerName: partner.name,
-          buyerName,
           timeline: partner.timeline,
           createdAt: clock.now(),
         }),
@@ -59,4 +56,37 @@ export const createPlantingOrders = async (
     }
   }
   return created;
+};
+
+/** The interval between two polls of an order if its partner names none. They take months, and there may be very many. */
+export const POLL_INTERVAL_MS = 6 * 60 * 60 * 1000;
+
+/** A workflow counts as lost after two missed polls. */
+const MISSED_POLLS = 2;
+
+/** A small Temporal server starts about sixty workflows a second. */
+const STARTS_PER_PAGE = 50;
+
+/** Starts the workflows of the orders that need one: new orders, and those whose workflow is lost. */
+export const startPlantingOrders = async (
+  {
+    db,
+    clock,
+    startOrder,
+  }: Context & {
+    /** Starts the workflow of an order, unless it runs. */
+    readonly startOrder: (orderId: number) => Promise<void>;
+  },
+  signal: AbortSignal,
+): Promise<void> => {
+  for (;;) {
+    signal.throwIfAborted();
+    const lostSince = new Date(clock.now().getTime() - MISSED_POLLS * POLL_INTERVAL_MS);
+    const ids = await listPlantingOrdersToStart(db, lostSince, STARTS_PER_PAGE);
+    if (ids.length === 0) {
+      return;
+    }
+    await Promise.all(ids.map(startOrder));
+    await markPlantingOrdersStarted(db, ids, clock.now());
+  }
 };

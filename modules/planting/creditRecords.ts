@@ -8,7 +8,6 @@ import type { PlantingPartner } from "./partner.ts";
 
 type Media = PlantingFactOf<"planted">["media"];
 
-/** Trees that a partner has recorded as planted. */
 export type PlantingRecord = {
   readonly reference: string;
   readonly startedAt: Date;
@@ -100,10 +99,7 @@ const shareDownloads = (
   };
 };
 
-/**
- * Creates the polls of a partner that records plantings.
- * @param listRecords returns the partner's records, oldest first
- */
+/** @param listRecords returns the partner's records, oldest first */
 export const createRecordPolls = (listRecords: ListRecords): PlantingPartner["fetchUpdates"] => {
   const shareDownload = shareDownloads(listRecords);
   return async ({ treeCount, createdAt, reached }, { now, signal, claimTrees }) => {

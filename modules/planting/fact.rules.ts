@@ -10,7 +10,6 @@ import { FOREST_TYPES } from "./impactFactors.rules.ts";
 
 const NAME = 200;
 
-/** The name of a person, a place or an organization. */
 export const name = () => text(NAME).refine((value) => value.trim() !== "", "must not be empty");
 
 /** How names of places are compared: whether accents are combining characters, and white space, make no difference. */
@@ -20,7 +19,6 @@ export const normalizePlace = (given: string): string =>
 /** The name of a region or a country, by which the summary groups. */
 const place = () => name().transform(normalizePlace).pipe(name());
 
-/** The partner's name for one of its records. */
 const reference = () => name();
 
 /**
@@ -159,7 +157,6 @@ export type PlantingFactOf<Stage extends PlantingFact["stage"]> = Extract<
 >;
 export type ReportedSite = z.output<typeof site>;
 
-/** The facts in effect of an order. */
 export const acceptedFacts = z.strictObject({
   funds_distributed: fundsDistributed.optional(),
   allocated: allocated.optional(),

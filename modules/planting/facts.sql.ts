@@ -5,12 +5,10 @@ import { plantingFact } from "./fact.rules.ts";
 import type { PlantingFact } from "./fact.rules.ts";
 import { columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 
-const STATES = ["accepted", "waiting", "contradiction", "withdrawn"] as const;
-
 const factColumns = z.strictObject({
   id: safeInteger,
   stage: z.enum(PLANTING_STAGES),
-  state: z.enum(STATES),
+  state: z.enum(["accepted", "waiting", "contradiction", "withdrawn"]),
   reason: z.string().nullable(),
   source: z.enum(["partner", "callback", "operator", "import"]),
   occurredAt: z.date(),
@@ -21,40 +19,25 @@ const factColumns = z.strictObject({
 });
 const factRow = factColumns.extend({ digest: z.string() });
 
-/** A reported fact of an order, with its state. */
 export type StoredFact = Readonly<z.output<typeof factRow>>;
 
 export type FactSource = StoredFact["source"];
 
-/** Lists the facts of an order as they were received, all or those in some states. */
+/** Lists the facts of an order as they were received. */
 export const listFacts = (
   db: CommonQueryMethods,
   orderId: number,
-  states: readonly StoredFact["state"][] = STATES,
 ): Promise<readonly StoredFact[]> =>
   db.any(sql.type(factRow)`
     SELECT ${columnsOf("planting_fact", factColumns)}, encode(digest, 'hex') AS digest
     FROM planting_fact
-    WHERE order_id = ${orderId} AND state = ANY(${sql.array(states, "text")})
+    WHERE order_id = ${orderId}
     ORDER BY id
-  `);
-
-const orderIdRow = z.strictObject({ orderId: z.int() });
-
-/** Returns the order of a fact. */
-export const findFactOrder = (db: CommonQueryMethods, id: number): Promise<number | null> =>
-  db.maybeOneFirst(sql.type(orderIdRow)`
-    SELECT order_id AS "orderId"
-    FROM planting_fact
-    WHERE id = ${id}
   `);
 
 const idRow = z.strictObject({ id: safeInteger });
 
-/**
- * Inserts a fact that waits. An equal one that was withdrawn waits again if an operator records it.
- * @returns null if an equal fact is already stored
- */
+/** Inserts a fact that waits, or returns null if an equal one is stored. A withdrawn one waits again if an operator records it. */
 export const insertFact = (
   transaction: DatabaseTransactionConnection,
   orderId: number,
@@ -77,10 +60,7 @@ export const insertFact = (
     RETURNING id
   `);
 
-/**
- * Stores what was decided of a fact.
- * @param siteId the site that its photos and videos show; null if it has none
- */
+/** @param siteId the site that the photos and videos of the fact show; null if it has none */
 export const storeDecision = async (
   transaction: DatabaseTransactionConnection,
   { id, state, reason }: Pick<StoredFact, "id" | "state" | "reason">,
@@ -97,12 +77,7 @@ export const storeDecision = async (
 /** Marks a fact as withdrawn, unless it is already. Its content and its proof stay. */
 export const withdrawFact = async (
   transaction: DatabaseTransactionConnection,
-  {
-    id,
-    reason,
-    operator,
-    at,
-  }: {
+  given: {
     readonly id: number;
     readonly reason: string;
     readonly operator: string;
@@ -111,7 +86,7 @@ export const withdrawFact = async (
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_fact
-    SET state = 'withdrawn', reason = ${reason}, withdrawn_by = ${operator}, withdrawn_at = ${timestamp(at)}
-    WHERE id = ${id} AND state <> 'withdrawn'
+    SET state = 'withdrawn', reason = ${given.reason}, withdrawn_by = ${given.operator}, withdrawn_at = ${timestamp(given.at)}
+    WHERE id = ${given.id} AND state <> 'withdrawn'
   `);
 };

@@ -1,7 +1,4 @@
-/*
- * The carbon that a planted tree is projected to store and the area that it covers. docs/evidence.md explains each
- * figure.
- */
+// The carbon that a planted tree is projected to store and the area that it covers. docs/evidence.md explains each figure.
 
 /** Partners report unknown types of forest as terrestrial. */
 export const FOREST_TYPES = ["mangrove", "terrestrial"] as const;
@@ -60,7 +57,6 @@ export const factorFor = (forestType: ForestType, at: Date): ImpactFactor => {
   return factor;
 };
 
-/** Projects the kilograms of CO2 that trees at an unknown site store. */
 export const projectGenericCo2Kg = (trees: number, at: Date): number =>
   trees * factorFor("terrestrial", at).kgCo2PerTree;
 
@@ -70,10 +66,6 @@ export type ProjectedImpact = { readonly carbonTons: number; readonly areaHectar
 /** Rounds to three decimals: kilograms, and tens of square meters. */
 const round = (value: number): number => Math.round(value * 1000) / 1000;
 
-/**
- * Projects the carbon that planted trees store and the area that they cover.
- * @param planted trees by impact factor
- */
 export const projectImpact = (
   planted: readonly { readonly factorId: string; readonly trees: number }[],
 ): ProjectedImpact => {

@@ -72,13 +72,9 @@ const nextOrderRow = z.strictObject({
   buyerName: z.string(),
 });
 
-/** An order that is not created yet. */
 export type NextOrder = Readonly<z.output<typeof nextOrderRow>>;
 
-/**
- * Lists the orders that are not created yet, those first that were opened first.
- * @param limit null for all
- */
+/** Lists the orders that are not created yet, those first that were opened first; all if the limit is null. */
 export const listNextOrders = (
   db: CommonQueryMethods,
   modes: readonly Mode[],
@@ -97,7 +93,6 @@ export const listNextOrders = (
     LIMIT ${limit}
   `);
 
-/** Lets no further tree join an order. */
 export const closeNextOrder = async (db: CommonQueryMethods, id: number): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     UPDATE next_planting_order SET is_open = false WHERE id = ${id}
@@ -118,37 +113,24 @@ export const lockNextOrder = async (
     SELECT id FROM next_planting_order WHERE id = ${id} FOR UPDATE
   `)) !== null;
 
-/**
- * Creates a locked order of the trees that have joined it and are not refunded.
- * @returns false if there are none
- */
+/** Creates a locked order of the trees that have joined it and are not refunded. Returns false if there are none. */
 export const insertPlantingOrder = async (
   transaction: DatabaseTransactionConnection,
-  order: Pick<
-    PlantingOrder,
-    | "id"
-    | "publicId"
-    | "accountId"
-    | "mode"
-    | "partner"
-    | "partnerName"
-    | "buyerName"
-    | "timeline"
-    | "createdAt"
-  >,
+  { id, accountId, mode, buyerName }: NextOrder,
+  order: Pick<PlantingOrder, "publicId" | "partner" | "partnerName" | "timeline" | "createdAt">,
 ): Promise<boolean> => {
   const inserted = await transaction.maybeOneFirst(sql.type(idRow)`
     WITH deleted AS (
-      DELETE FROM next_planting_order WHERE id = ${order.id}
+      DELETE FROM next_planting_order WHERE id = ${id}
     )
     INSERT INTO planting_order
       (id, public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, created_at)
     OVERRIDING SYSTEM VALUE
     SELECT
-      ${order.id}, ${order.publicId}, ${order.accountId}, ${order.mode}, ${order.partner}, ${order.partnerName},
-      ${order.buyerName}, ${order.timeline}, sum(count - refunded_count)::bigint, ${timestamp(order.createdAt)}
+      ${id}, ${order.publicId}, ${accountId}, ${mode}, ${order.partner}, ${order.partnerName},
+      ${buyerName}, ${order.timeline}, sum(count - refunded_count)::bigint, ${timestamp(order.createdAt)}
     FROM registration
-    WHERE planting_order_id = ${order.id}
+    WHERE planting_order_id = ${id}
     HAVING sum(count - refunded_count) > 0
     RETURNING id
   `);

@@ -2,7 +2,6 @@ import type { PartnerKind, TimelineShape } from "../../runtime/config/partnerKin
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 
-/** The stages of a planting order, in order. */
 export const PLANTING_STAGES = [
   "funds_distributed",
   "allocated",
@@ -11,19 +10,15 @@ export const PLANTING_STAGES = [
 ] as const;
 export type PlantingStage = (typeof PLANTING_STAGES)[number];
 
-/** The progress of an order. */
 export const ORDER_STAGES = ["created", ...PLANTING_STAGES] as const;
 export type OrderStage = (typeof ORDER_STAGES)[number];
 
-/** Returns whether a partner plants nothing. */
 export const isSimulated = (partner: string): boolean =>
   partner === ("simulated" satisfies PartnerKind);
 
 /**
- * Returns the partner whose trees these are, or will be.
- * @param partner that of their order; null while they have none
+ * Returns the partner whose trees these are, or will be; null if another system has arranged the planting.
  * @param configured the deployment's partner for new orders of their mode
- * @returns null if another system has arranged the planting
  */
 export const expectedPartner = (
   {
@@ -33,7 +28,6 @@ export const expectedPartner = (
   configured: string,
 ): string | null => partner ?? (isOrderedElsewhere ? null : configured);
 
-/** Returns the stages that must be reached before a stage can be. */
 const prerequisitesOf = (
   stage: PlantingStage,
   timeline: TimelineShape,
@@ -54,7 +48,6 @@ const prerequisitesOf = (
 
 export type ReachedStage = { readonly stage: PlantingStage; readonly occurredAt: Date };
 
-/** What was decided about a reported fact. */
 export type FactDecision =
   | { readonly state: "accepted" | "waiting"; readonly reason: null }
   | { readonly state: "contradiction"; readonly reason: string };
@@ -64,10 +57,7 @@ const TOLERANCE_MS = DAY_MS;
 
 const rankOf = ({ stage }: Pick<ReachedStage, "stage">): number => PLANTING_STAGES.indexOf(stage);
 
-/**
- * Decides whether a fact takes effect.
- * @param reached the facts in effect
- */
+/** @param reached the facts in effect */
 export const decideFact = (
   timeline: TimelineShape,
   reached: readonly ReachedStage[],
@@ -94,7 +84,6 @@ export const decideFact = (
     : { state: "accepted", reason: null };
 };
 
-/** A recorded fact as far as it is decided. */
 type DecidedFact = ReachedStage & {
   readonly id: number;
   readonly state: FactDecision["state"] | "withdrawn";
@@ -131,7 +120,6 @@ export const decideFacts = (
   }
 };
 
-/** Returns the furthest of the reached stages. */
 export const latestStage = (stages: readonly PlantingStage[]): OrderStage =>
   PLANTING_STAGES.findLast((stage) => stages.includes(stage)) ?? "created";
 
@@ -176,12 +164,10 @@ export const findImportedReferenceId = (partner: string, reference: string): num
   return partner === IMPORTED_PARTNER && Number.isSafeInteger(id) ? id : null;
 };
 
-const ORDER_NOT_FOUND = "failed to find planting order";
-
 /** @throws DomainError record_not_found if there is no order */
 export const requireOrder = <Order>(order: Order | null): Order => {
   if (order === null) {
-    throw new DomainError("record_not_found", ORDER_NOT_FOUND);
+    throw new DomainError("record_not_found", "failed to find planting order");
   }
   return order;
 };

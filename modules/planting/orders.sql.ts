@@ -1,9 +1,11 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { ORDER_STAGES } from "./order.rules.ts";
+import type { OrderStage } from "./order.rules.ts";
 import { TIMELINE_SHAPES } from "../../runtime/config/partnerKinds.rules.ts";
 import { siteShare } from "./tally.rules.ts";
 import { modeColumn } from "../records/columns.sql.ts";
+import { jsonRows } from "../../db/jsonRows.ts";
 import { columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { newestOf } from "../records/ownedRecords.sql.ts";
 
@@ -13,7 +15,6 @@ const storedOrder = z.strictObject({
   publicId: z.string(),
   accountId: z.uuid(),
   mode: modeColumn,
-  /** The kind of the partner's adapter. */
   partner: z.string(),
   partnerName: z.string(),
   buyerName: z.string(),
@@ -33,7 +34,6 @@ const storedOrder = z.strictObject({
 /** With the ids that clients see in evidence and events: of an imported order, those of the other system. */
 const orderRow = storedOrder.extend({ shownId: safeInteger, shownPublicId: z.string() });
 
-/** A batch of an account's trees that a partner plants. */
 export type PlantingOrder = Readonly<z.output<typeof orderRow>>;
 
 /** The ids by which clients know an order: those of the system that it was imported from, if it was. */
@@ -74,7 +74,6 @@ const columns = sql.fragment`
   ${shownOrderPublicId} AS "shownPublicId"
 `;
 
-/** The condition that an order has a number, or a public id. */
 const isNamed = (id: number | string): FragmentSqlToken =>
   typeof id === "number" ? sql.fragment`id = ${id}` : sql.fragment`public_id = ${id}`;
 
@@ -93,6 +92,17 @@ export const lockPlantingOrder = (
     SELECT ${columns} FROM planting_order WHERE ${isNamed(id)} FOR UPDATE
   `);
 
+export const lockOrderOfFact = (
+  transaction: DatabaseTransactionConnection,
+  factId: number,
+): Promise<PlantingOrder | null> =>
+  transaction.maybeOne(sql.type(orderRow)`
+    SELECT ${columns}
+    FROM planting_order
+    WHERE id = (SELECT order_id FROM planting_fact WHERE planting_fact.id = ${factId})
+    FOR UPDATE
+  `);
+
 /** Refunded trees of one registration. */
 export type RefundedTrees = { readonly registrationId: string; readonly count: number };
 
@@ -109,21 +119,16 @@ export const addRefundedToPlantingOrders = (
   refunded: readonly RefundedTrees[],
 ): Promise<readonly { readonly order: PlantingOrder; readonly count: number }[]> =>
   transaction.any(sql.prepared("add_refunded_to_planting_orders", refundedOrderRow)`
-    WITH refunded AS MATERIALIZED (
+    WITH given AS MATERIALIZED (
+      ${jsonRows({ registrationId: "uuid", count: "int8" }, refunded)}
+    ),
+    refunded AS MATERIALIZED (
       SELECT registration.planting_order_id AS order_id, sum(given.count)::bigint AS count
-      -- The planner does not see the arrays, so that it keeps its plan whatever their length.
-      FROM unnest(
-        (SELECT ${sql.array(
-          refunded.map(({ registrationId }) => registrationId),
-          "uuid",
-        )}),
-        (SELECT ${sql.array(
-          refunded.map(({ count }) => count),
-          "int8",
-        )})
-      ) AS given (id, count)
-      JOIN registration ON registration.id = given.id
-      WHERE registration.planting_order_id IS NOT NULL
+      FROM given
+      JOIN registration ON registration.id = given.registration_id
+      -- The planner expects few ids in an array, so that it does not read the whole table.
+      WHERE registration.id = ANY(ARRAY(SELECT registration_id FROM given))
+        AND registration.planting_order_id IS NOT NULL
       GROUP BY registration.planting_order_id
     ),
     locked AS MATERIALIZED (
@@ -160,12 +165,10 @@ export const updatePlantingOrderProgress = async (
 type PlantingOrderFilter = {
   readonly accountId?: string;
   readonly stage?: PlantingOrder["stage"];
-  /** Only orders with contradictions. */
   readonly contradicted?: boolean;
   readonly limit: number;
 };
 
-/** Lists orders, newest first. */
 export const listPlantingOrders = (
   db: CommonQueryMethods,
   filter: PlantingOrderFilter,
@@ -189,16 +192,80 @@ export const listPlantingOrders = (
   `);
 };
 
-/** Deletes orders without registrations, with everything that was reported about them. */
-export const deletePlantingOrders = async (
+/** Deletes an order without registrations, with everything that was reported about it. */
+export const deletePlantingOrder = async (
   transaction: DatabaseTransactionConnection,
-  ids: readonly number[],
+  id: number,
 ): Promise<void> => {
-  const orders = sql.array([...ids], "int4");
   await transaction.query(sql.typeAlias("void")`
-    DELETE FROM planting_fact WHERE order_id = ANY(${orders})
+    WITH deleted AS (DELETE FROM planting_fact WHERE order_id = ${id})
+    DELETE FROM planting_order WHERE id = ${id}
   `);
+};
+
+const idRow = z.strictObject({ id: z.int() });
+
+/**
+ * Lists the orders whose workflow was never started, and then unfinished ones whose workflow must be lost.
+ * @param lostSince a workflow that was started or has polled since then is not lost
+ */
+export const listPlantingOrdersToStart = (
+  db: CommonQueryMethods,
+  lostSince: Date,
+  limit: number,
+): Promise<readonly number[]> =>
+  db.anyFirst(sql.type(idRow)`
+    SELECT id
+    FROM planting_order
+    WHERE finished_at IS NULL AND polled_at < ${timestamp(lostSince)}
+    ORDER BY polled_at, id
+    LIMIT ${limit}
+  `);
+
+export const markPlantingOrdersStarted = async (
+  db: CommonQueryMethods,
+  ids: readonly number[],
+  startedAt: Date,
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    UPDATE planting_order
+    SET polled_at = ${timestamp(startedAt)}
+    WHERE id = ANY(${sql.array(ids, "int4")})
+  `);
+};
+
+const isFinishedRow = z.strictObject({ isFinished: z.boolean() });
+
+/** Records a poll of an order, and returns whether it is finished: whether it has reached one of the final stages. */
+export const markPlantingOrderPolled = (
+  db: CommonQueryMethods,
+  id: number,
+  polledAt: Date,
+  finalStages: readonly OrderStage[],
+): Promise<boolean> =>
+  db.oneFirst(sql.type(isFinishedRow)`
+    UPDATE planting_order
+    SET
+      polled_at = ${timestamp(polledAt)},
+      finished_at = CASE
+        WHEN stage = ANY(${sql.array(finalStages, "text")}) THEN coalesce(finished_at, ${timestamp(polledAt)})
+        ELSE finished_at
+      END
+    WHERE id = ${id}
+    RETURNING finished_at IS NOT NULL AS "isFinished"
+  `);
+
+/**
+ * Lets a finished order be polled again, unless it was imported. Its workflow has ended, so the order counts as one whose
+ * workflow was never started: otherwise it would first have to miss polls.
+ */
+export const reopenPlantingOrder = async (
+  transaction: DatabaseTransactionConnection,
+  id: number,
+): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
-    DELETE FROM planting_order WHERE id = ANY(${orders})
+    UPDATE planting_order
+    SET finished_at = NULL, polled_at = '-infinity'
+    WHERE id = ${id} AND finished_at IS NOT NULL AND imported_from IS NULL
   `);
 };

@@ -4,8 +4,7 @@ import type { PlantingStage } from "./order.rules.ts";
 import type { PlantingOrder } from "./orders.sql.ts";
 import type { PartnerKind, TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 
-/** An order as its partner sees it. */
-export type PartnerOrder = Pick<
+type PartnerOrder = Pick<
   PlantingOrder,
   "id" | "publicId" | "buyerName" | "timeline" | "treeCount" | "createdAt" | "partnerReference"
 > & {
@@ -13,7 +12,6 @@ export type PartnerOrder = Pick<
   readonly reached: readonly { readonly stage: PlantingStage; readonly occurredAt: Date }[];
 };
 
-/** What a poll may use. */
 type Poll = {
   readonly now: Date;
   readonly signal: AbortSignal;
@@ -22,13 +20,6 @@ type Poll = {
    * credited with. It loses its trees of other records.
    */
   readonly claimTrees: (records: readonly RecordedTrees[]) => Promise<readonly RecordedTrees[]>;
-};
-
-/** The result of a poll. */
-type PartnerUpdates = {
-  readonly facts: readonly PlantingFact[];
-  /** The time until the next poll; null for the configured interval. */
-  readonly nextPollMs: number | null;
 };
 
 /** A planting partner. Its calls may be repeated at any time, and fail if the partner cannot be reached. */
@@ -42,5 +33,12 @@ export type PlantingPartner = {
   /** Places an order and returns the partner's reference for it; null if an operator has to place it. */
   readonly placeOrder: (order: PartnerOrder, signal: AbortSignal) => Promise<string | null>;
   /** Fetches facts of an order. They may include recorded ones. */
-  readonly fetchUpdates: (order: PartnerOrder, poll: Poll) => Promise<PartnerUpdates>;
+  readonly fetchUpdates: (
+    order: PartnerOrder,
+    poll: Poll,
+  ) => Promise<{
+    readonly facts: readonly PlantingFact[];
+    /** The time until the next poll; null for the configured interval. */
+    readonly nextPollMs: number | null;
+  }>;
 };

@@ -1,23 +1,18 @@
 import { listFacts } from "./facts.sql.ts";
-import { markPlantingOrderPolled } from "./orderWorkflows.sql.ts";
-import { findPlantingOrder } from "./orders.sql.ts";
-import type { OrderStage } from "./order.rules.ts";
+import { findPlantingOrder, markPlantingOrderPolled } from "./orders.sql.ts";
 import type { PlantingOrder } from "./orders.sql.ts";
 import { isTimelineComplete } from "./timeline.rules.ts";
-import type { PartnerOrder, PlantingPartner } from "./partner.ts";
+import type { PlantingPartner } from "./partner.ts";
 import type { PlantingContext } from "./context.ts";
-import { claimTrees } from "./claimTrees.ts";
+import type { DatabasePool } from "slonik";
+import { Gate } from "../../runtime/gate.ts";
+import { creditOrder, lockClaims } from "./claims.sql.ts";
+import type { RecordedTrees } from "./claims.sql.ts";
 import { recordPlantingFacts } from "./recordPlantingFacts.ts";
 import { ORDER_STAGES, requireOrder } from "./order.rules.ts";
+import type { OrderStage } from "./order.rules.ts";
 
-const readPlantingOrder = async (
-  { db, planting }: PlantingContext,
-  orderId: number,
-): Promise<{
-  readonly order: PlantingOrder;
-  readonly partnerOrder: PartnerOrder;
-  readonly partner: PlantingPartner;
-}> => {
+const readPlantingOrder = async ({ db, planting }: PlantingContext, orderId: number) => {
   const order = requireOrder(await findPlantingOrder(db, orderId));
   const partner = planting.findPartner(order.partner);
   if (!partner) {
@@ -25,7 +20,7 @@ const readPlantingOrder = async (
       `Planting order ${order.publicId} is with ${order.partner}, which is not configured here.`,
     );
   }
-  const reached = await listFacts(db, orderId, ["accepted"]);
+  const reached = (await listFacts(db, orderId)).filter(({ state }) => state === "accepted");
   return { order, partner, partnerOrder: { ...order, reached } };
 };
 
@@ -60,6 +55,23 @@ export const placePlantingOrder = async (
     "partner",
   );
 };
+
+/** Calls wait for each other here. In the database, each would do so with a connection, and leave none for billing. */
+const claims = new Gate({ places: 1, maximumWaitMs: Infinity });
+
+export const claimTrees = (
+  { db }: { readonly db: DatabasePool },
+  order: Pick<PlantingOrder, "id" | "partner" | "treeCount">,
+  records: readonly RecordedTrees[],
+  signal: AbortSignal,
+): Promise<readonly RecordedTrees[]> =>
+  claims.run(undefined, () => {
+    signal.throwIfAborted();
+    return db.transaction(async (transaction) => {
+      await lockClaims(transaction, order.partner);
+      return creditOrder(transaction, order, records);
+    });
+  });
 
 /** Returns the stages at which polls of an order return nothing more. Later reports are recorded nevertheless. */
 const listFinalStages = (

@@ -10,9 +10,8 @@ import { changeFacts } from "./settleFacts.ts";
 import type { RecordedFact } from "./settleFacts.ts";
 
 /**
- * Records facts of an order in one transaction. The order's workflow finds them at its next poll.
+ * Records facts of an order, which its workflow finds at its next poll.
  * @param orderId the number of the order, or its public id
- * @param reported the facts, or a function that returns them for the locked order
  * @throws DomainError record_not_found or request_invalid, as `changeFacts`; nothing is recorded then
  */
 export const recordPlantingFacts = (

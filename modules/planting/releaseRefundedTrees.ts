@@ -2,13 +2,11 @@ import type { DatabaseTransactionConnection } from "slonik";
 import { lockNextOrdersOf } from "./nextOrders.sql.ts";
 import { addRefundedToPlantingOrders } from "./orders.sql.ts";
 import type { RefundedTrees } from "./orders.sql.ts";
-import { addToTally } from "./tallies.sql.ts";
-import { accountModeKey } from "../records/owner.rules.ts";
+import { addToTallies } from "./tallies.sql.ts";
 import { tallyChanges } from "./tally.rules.ts";
 
 /**
- * Subtracts refunded trees from their owners' planted trees, with the same number of statements for one registration and
- * for thousands. Trees whose order is not created yet are simply never ordered: it is not created before the transaction
+ * Subtracts refunded trees from their owners' planted trees. Trees whose order is not created yet are simply never ordered: it is not created before the transaction
  * ends. The caller must hold the registrations' locks, and refunds the trees afterwards.
  */
 export const releaseRefundedTrees = async (
@@ -20,20 +18,9 @@ export const releaseRefundedTrees = async (
     refunded.map(({ registrationId }) => registrationId),
   );
   const orders = await addRefundedToPlantingOrders(transaction, refunded);
-  if (orders.length === 0) {
-    return;
-  }
   const changes = orders.map(({ order, count }) => ({
     before: { ...order, refundedCount: order.refundedCount - count },
     after: order,
   }));
-  const byOwner = Map.groupBy(changes, ({ after }) => accountModeKey(after));
-  // Always in the same order, so that two transactions cannot deadlock.
-  for (const name of [...byOwner.keys()].toSorted()) {
-    const own = byOwner.get(name) ?? [];
-    const [first] = own;
-    if (first) {
-      await addToTally(transaction, first.after, tallyChanges(own));
-    }
-  }
+  await addToTallies(transaction, tallyChanges(changes));
 };

@@ -15,7 +15,7 @@ import { decideFacts, latestStage, PLANTING_STAGES } from "./order.rules.ts";
 import { updatePlantingOrderProgress } from "./orders.sql.ts";
 import { listSiteIds, storeSites } from "./sites.sql.ts";
 import { deleteSummaries } from "./summary.sql.ts";
-import { addToTally } from "./tallies.sql.ts";
+import { addToTallies } from "./tallies.sql.ts";
 import { tallyChanges, withImpactFactors } from "./tally.rules.ts";
 
 /** The outcome of a reported fact. A fact that was withdrawn stays withdrawn, however often it is reported. */
@@ -28,21 +28,15 @@ export type RecordedFact = {
 /** Equal facts have equal digests, because the schema parses fields into a fixed order. */
 export const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stringify(fact), "hex");
 
-/** Returns the parts of an order's trees at the sites that a fact names. */
-const sharesOf = async (
-  transaction: DatabaseTransactionConnection,
-  { partner }: PlantingOrder,
+const sharesOf = (
   { content }: StoredFact,
-): Promise<readonly SiteShare[]> => {
-  const sites = sitesOf(content);
-  const siteIds = await listSiteIds(
-    transaction,
-    partner,
-    sites.map(({ reference }) => reference),
-  );
+  siteIds: ReadonlyMap<string, number>,
+): readonly SiteShare[] => {
   const allocations = content.stage === "allocated" ? content.allocations : [];
   const bySite = new Map<number, SiteShare>();
-  for (const [index, { reference, region, forest_type: forestType }] of sites.entries()) {
+  for (const [index, { reference, region, forest_type: forestType }] of sitesOf(
+    content,
+  ).entries()) {
     const siteId = siteIds.get(reference) ?? 0;
     const known = bySite.get(siteId) ?? { siteId, region, forestType, weight: 0, factorId: null };
     bySite.set(siteId, { ...known, weight: known.weight + (allocations[index]?.trees ?? 1) });
@@ -55,6 +49,9 @@ const timeOf = (fact: PlantingFact | undefined): Date | null =>
 
 const inEffect = (facts: readonly StoredFact[]): readonly StoredFact[] =>
   facts.filter(({ state }) => state === "accepted");
+
+const referencesOf = (facts: readonly StoredFact[]): readonly string[] =>
+  facts.flatMap(({ content }) => sitesOf(content).map(({ reference }) => reference));
 
 /** Derives an order from the facts in effect, and stores their sites and all decisions. The order is not stored yet. */
 const settleFacts = async (
@@ -70,19 +67,14 @@ const settleFacts = async (
   const wasAccepted = new Set(inEffect(factsBefore).map(({ id }) => id));
   // Of a site that a withdrawn fact has named, the details are again those of the fact that still names it.
   const released = new Set(
-    inEffect(factsBefore)
-      .filter(({ id }) => !isAccepted.has(id))
-      .flatMap(({ content }) => sitesOf(content).map(({ reference }) => reference)),
+    referencesOf(inEffect(factsBefore).filter(({ id }) => !isAccepted.has(id))),
   );
-  const named = new Map<StoredFact["stage"], readonly SiteShare[]>();
-  for (const fact of accepted) {
-    const isNew = !wasAccepted.has(fact.id);
-    const stored = sitesOf(fact.content).filter(
-      ({ reference }) => isNew || released.has(reference),
-    );
-    await storeSites(transaction, before.partner, stored);
-    named.set(fact.stage, await sharesOf(transaction, before, fact));
-  }
+  const stored = accepted.flatMap(({ id, content }) =>
+    sitesOf(content).filter(({ reference }) => !wasAccepted.has(id) || released.has(reference)),
+  );
+  await storeSites(transaction, before.partner, stored);
+  const siteIds = await listSiteIds(transaction, before.partner, referencesOf(accepted));
+  const named = new Map(accepted.map((fact) => [fact.stage, sharesOf(fact, siteIds)]));
   const shares = named.get("allocated") ?? named.get("planted_and_verified") ?? [];
   const contents: AcceptedFacts = Object.fromEntries(
     accepted.map(({ stage, content }) => [stage, content]),
@@ -154,7 +146,6 @@ export const changeFacts = async (
   /** The same object if nothing has changed. */
   readonly order: PlantingOrder;
   readonly facts: readonly StoredFact[];
-  /** The outcomes of the reported facts. */
   readonly recorded: readonly RecordedFact[];
   readonly changes: readonly FactChange[];
 }> => {
@@ -168,16 +159,15 @@ export const changeFacts = async (
   if (withdrawal) {
     await withdrawFact(transaction, withdrawal);
   }
-  const given: { readonly content: PlantingFact; readonly digest: string; newId: number | null }[] =
-    [];
+  const given: { stage: PlantingStage; digest: string; newId: number | null }[] = [];
   for (const content of contents) {
     const digest = digestOf(content);
     const newId = await insertFact(transaction, before.id, { content, digest, source, now });
-    given.push({ content, digest, newId });
+    given.push({ stage: content.stage, digest, newId });
   }
   const { order, facts } = await settleFacts(transaction, before, factsBefore);
 
-  const recorded = given.map(({ content: { stage }, digest, newId }): RecordedFact => {
+  const recorded = given.map(({ stage, digest, newId }): RecordedFact => {
     const {
       id = null,
       state = "waiting",
@@ -198,7 +188,7 @@ export const changeFacts = async (
     return { order: before, facts, recorded, changes };
   }
   await updatePlantingOrderProgress(transaction, order);
-  await addToTally(transaction, order, tallyChanges([{ before, after: order }]));
+  await addToTallies(transaction, tallyChanges([{ before, after: order }]));
   // The next request renews the summary.
   if (reached.some((stage) => stage === "planted" || stage === "planted_and_verified")) {
     await deleteSummaries(transaction, order);

@@ -41,7 +41,6 @@ const summaryRow = summary.extend({ registeredTrees: safeInteger });
 
 const contentRow = z.strictObject({ content: summary });
 
-/** Finds the stored summary, unless it has expired. */
 export const findSummary = (
   db: CommonQueryMethods,
   { mode, isSimulated: simulated }: SummarizedTrees,
@@ -66,10 +65,7 @@ export const storeSummary = async (
   `);
 };
 
-/**
- * Deletes stored summaries, so that the next request calculates them. To avoid deadlocks, lock planting orders before.
- * @param order the order that changes a summary; null for all summaries
- */
+/** Deletes the summary that an order changes, or all. To avoid deadlocks, lock planting orders before. */
 export const deleteSummaries = async (
   transaction: DatabaseTransactionConnection,
   order: Pick<PlantingOrder, "mode" | "partner"> | null,

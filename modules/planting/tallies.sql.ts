@@ -1,16 +1,14 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { AccountMode } from "../records/owner.rules.ts";
 import type { TallyEntry } from "./tally.rules.ts";
 import { columnsOf, safeInteger, sql } from "../../db/sql.ts";
 
-/** Adds to an account's planted trees, in the transaction of what changes them. */
-export const addToTally = async (
+/** Adds to accounts' planted trees, in the transaction of what changes them. */
+export const addToTallies = async (
   transaction: DatabaseTransactionConnection,
-  { accountId, mode }: AccountMode,
   changes: readonly TallyEntry[],
 ): Promise<void> => {
-  for (const { siteId, factorId, planted, verified } of changes) {
+  for (const { accountId, mode, siteId, factorId, planted, verified } of changes) {
     const { rowCount } = await transaction.query(sql.typeAlias("void")`
       UPDATE planting_tally
       SET planted = planted + ${planted}, verified = verified + ${verified}

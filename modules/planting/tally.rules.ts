@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { AccountMode } from "../records/owner.rules.ts";
 import { factorFor, FOREST_TYPES } from "./impactFactors.rules.ts";
 
 /** The part of an order's trees at one site. Weights are integers of at least 1; only their proportions matter. */
@@ -12,8 +13,8 @@ export const siteShare = z.strictObject({
 });
 export type SiteShare = Readonly<z.output<typeof siteShare>>;
 
-/** Planted trees at one site under one impact factor. */
-export type TallyEntry = {
+/** Planted trees of an account at one site under one impact factor. */
+export type TallyEntry = AccountMode & {
   readonly siteId: number;
   readonly factorId: string;
   readonly planted: number;
@@ -32,7 +33,7 @@ const splitByWeight = (total: number, weights: readonly number[]): readonly numb
   return shares.map((share, index) => (index < rest ? share + 1 : share));
 };
 
-type TalliedOrder = {
+type TalliedOrder = AccountMode & {
   readonly treeCount: number;
   readonly refundedCount: number;
   readonly siteShares: readonly SiteShare[];
@@ -54,44 +55,39 @@ export const withImpactFactors = (
     return { siteId, region, forestType, weight, factorId };
   });
 
-/** Returns an order's share of its account's planted trees, without refunded ones. */
-const tallyOf = (order: TalliedOrder): readonly TallyEntry[] => {
-  const { siteShares, verifiedAt } = order;
+/** Returns the planted trees of an order, without refunded ones, times a sign. */
+const tallyOf = (order: TalliedOrder, sign: 1 | -1): readonly TallyEntry[] => {
+  const { accountId, mode, siteShares, verifiedAt } = order;
   const trees = splitByWeight(
     order.treeCount - order.refundedCount,
     siteShares.map(({ weight }) => weight),
   );
   return siteShares.flatMap(({ siteId, factorId }, index) => {
-    const planted = trees[index] ?? 0;
+    const planted = sign * (trees[index] ?? 0);
     const verified = verifiedAt === null ? 0 : planted;
-    return factorId === null ? [] : [{ siteId, factorId, planted, verified }];
+    return factorId === null ? [] : [{ accountId, mode, siteId, factorId, planted, verified }];
   });
 };
 
-/** An order before and after a change. */
-type OrderChange = { readonly before: TalliedOrder; readonly after: TalliedOrder };
-
-/** Returns the difference to an account's tally when orders change, in the order in which tallies are locked. */
-export const tallyChanges = (orders: readonly OrderChange[]): readonly TallyEntry[] => {
+/** Returns the differences to tallies when orders change, always in the same order, in which the tallies are locked. */
+export const tallyChanges = (
+  orders: readonly { readonly before: TalliedOrder; readonly after: TalliedOrder }[],
+): readonly TallyEntry[] => {
   const changes = new Map<string, TallyEntry>();
-  const add = (entries: readonly TallyEntry[], sign: 1 | -1): void => {
-    for (const { siteId, factorId, planted, verified } of entries) {
-      const key = `${siteId}/${factorId}`;
-      const known = changes.get(key) ?? { siteId, factorId, planted: 0, verified: 0 };
-      changes.set(key, {
-        ...known,
-        planted: known.planted + sign * planted,
-        verified: known.verified + sign * verified,
-      });
-    }
-  };
-  for (const { before, after } of orders) {
-    add(tallyOf(before), -1);
-    add(tallyOf(after), 1);
+  for (const entry of orders.flatMap(({ before, after }) => [
+    ...tallyOf(before, -1),
+    ...tallyOf(after, 1),
+  ])) {
+    const key = [entry.accountId, entry.mode, entry.siteId, entry.factorId].join(" ");
+    const { planted, verified } = changes.get(key) ?? { planted: 0, verified: 0 };
+    changes.set(key, {
+      ...entry,
+      planted: planted + entry.planted,
+      verified: verified + entry.verified,
+    });
   }
-  return [...changes.values()]
-    .filter(({ planted, verified }) => planted !== 0 || verified !== 0)
-    .toSorted(
-      (left, right) => left.siteId - right.siteId || left.factorId.localeCompare(right.factorId),
-    );
+  return [...changes.keys()].toSorted().flatMap((key) => {
+    const entry = changes.get(key);
+    return entry && (entry.planted !== 0 || entry.verified !== 0) ? [entry] : [];
+  });
 };

@@ -7,7 +7,6 @@ import { latestStage, PLANTING_STAGES } from "./order.rules.ts";
 export const MILESTONE_EVENTS = ["registered", ...PLANTING_STAGES] as const;
 export type MilestoneEvent = (typeof MILESTONE_EVENTS)[number];
 
-/** The values that `evidence_stage` accepts, earliest first. */
 export const EVIDENCE_STAGES = [
   "registered",
   "funds_distributed",
@@ -16,20 +15,6 @@ export const EVIDENCE_STAGES = [
 ] as const satisfies readonly MilestoneEvent[];
 export type EvidenceStage = (typeof EVIDENCE_STAGES)[number];
 
-type RegisteredTrees = {
-  readonly id: string;
-  readonly createdAt: Date;
-  /** `createdAt` in microseconds, as a store's list shows it. */
-  readonly position: string;
-  readonly count: number;
-  readonly fractionalCount: number;
-  readonly attribution: string;
-  readonly refundedCount: number;
-  /** Another system has arranged the planting, and there is no record of it here. */
-  readonly isOrderedElsewhere: boolean;
-};
-
-/** The registration's part of its planting order. */
 export const orderedTrees = z.strictObject({
   orderId: z.int(),
   orderPublicId: z.string(),
@@ -41,11 +26,21 @@ export const orderedTrees = z.strictObject({
 });
 export type OrderedTrees = Readonly<z.output<typeof orderedTrees>>;
 
-/** What the evidence of one tree registration is made of. */
-export type EvidenceFacts = {
-  readonly registration: RegisteredTrees;
+/** The evidence of one tree registration. */
+export type TreeEvidence = {
+  readonly registration: {
+    readonly id: string;
+    readonly createdAt: Date;
+    /** `createdAt` in microseconds, as a store's list shows it. */
+    readonly position: string;
+    readonly count: number;
+    readonly fractionalCount: number;
+    readonly attribution: string;
+    readonly refundedCount: number;
+    /** Another system has arranged the planting, and there is no record of it here. */
+    readonly isOrderedElsewhere: boolean;
+  };
   readonly partnerName: string;
-  /** Whether no trees are planted for this evidence. */
   readonly isSimulated: boolean;
   /** The system that has shown this evidence before; null if it was recorded here. */
   readonly importedFrom: string | null;
@@ -62,22 +57,10 @@ export type EvidenceFacts = {
   ) => number;
 };
 
-/** The proof of one tree registration. */
-export type TreeEvidence = EvidenceFacts & {
-  readonly status: MilestoneEvent;
-  /** `beforeOrder`: all trees were refunded before they were ordered; `afterOrder`: all were refunded later. */
-  readonly fullRefund: "beforeOrder" | "afterOrder" | null;
-};
-
-export const buildTreeEvidence = (evidence: EvidenceFacts): TreeEvidence => {
-  const { registration, order, facts } = evidence;
+/** Returns the furthest milestone that the trees have reached. */
+export const furthestMilestone = ({ facts }: TreeEvidence): MilestoneEvent => {
   const stage = latestStage(PLANTING_STAGES.filter((reached) => facts[reached] !== undefined));
-  const isRefunded = registration.refundedCount >= registration.count;
-  return {
-    ...evidence,
-    status: stage === "created" ? "registered" : stage,
-    fullRefund: isRefunded ? (order ? "afterOrder" : "beforeOrder") : null,
-  };
+  return stage === "created" ? "registered" : stage;
 };
 
 /** The milestones of each timeline: four events, or three steps. */

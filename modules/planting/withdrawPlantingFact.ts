@@ -2,21 +2,16 @@ import type { Actor } from "../accounts/audit.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
-import { findFactOrder } from "./facts.sql.ts";
 import { findWithdrawalProblem } from "./order.rules.ts";
 import type { OrderStage } from "./order.rules.ts";
-import { lockPlantingOrder } from "./orders.sql.ts";
-import { reopenPlantingOrder } from "./orderWorkflows.sql.ts";
+import { lockOrderOfFact, reopenPlantingOrder } from "./orders.sql.ts";
 import { changeFacts } from "./settleFacts.ts";
 import type { FactChange } from "./settleFacts.ts";
 import { deleteSummaries } from "./summary.sql.ts";
 
 /**
- * Withdraws a reported fact, and stores what follows for its order, in one transaction. A withdrawn fact stays stored with its
- * proof: facts that needed it wait, and contradictions of it are decided again. So a fact that was recorded to replace it takes
- * effect. An operator who records the same fact again undoes it.
- * @param reason why the fact is wrong
- * @returns what has changed: nothing if the fact was withdrawn before
+ * Withdraws a reported fact, which stays stored with its proof: facts that needed it wait, and contradictions of it are decided
+ * again. So a fact that was recorded to replace it takes effect. An operator who records the same fact again undoes it.
  * @throws DomainError record_not_found, or request_invalid if the order would be placed again or stay verified without its
  *   planting
  */
@@ -31,8 +26,7 @@ export const withdrawPlantingFact = (
   readonly changes: readonly FactChange[];
 }> =>
   db.transaction(async (transaction) => {
-    const orderId = await findFactOrder(transaction, factId);
-    const before = orderId === null ? null : await lockPlantingOrder(transaction, orderId);
+    const before = await lockOrderOfFact(transaction, factId);
     if (before === null) {
       throw new DomainError(
         "record_not_found",

@@ -7,7 +7,7 @@ import { createRegistrationWriter } from "../../modules/registrations/createRegi
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
-import { importedTree } from "../history/importedTree.ts";
+import { importedTree } from "../history/importLine.ts";
 
 const test = testWithDatabase();
 

@@ -2,13 +2,10 @@ import { gzipSync } from "node:zlib";
 import type { Run } from "../cli/runImpact.ts";
 import { registrationsIn } from "../api/contract.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { sql } from "../../db/sql.ts";
 import { readTotals } from "../../modules/registrations/totals.sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
-import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { registrationOf } from "../support/factories.ts";
 import { lineOf } from "./importLine.ts";
@@ -19,57 +16,6 @@ const test = testWithDatabase();
 
 const textOf = (...all: readonly (string | Fields)[]): string =>
   linesOf(...all.map((line) => (typeof line === "string" ? line : lineOf(line))));
-
-const registrationRow = z.strictObject({
-  id: z.uuid(),
-  kind: z.string(),
-  mode: z.string(),
-  count: z.bigint().transform(Number),
-  fractionalCount: z.number(),
-  createdAt: z.date(),
-  idempotencyKey: z.string().nullable(),
-  attribution: z.string(),
-  metadata: z.unknown(),
-});
-
-const readRegistrations = (db: DatabasePool, accountId: string) =>
-  db.any(sql.type(registrationRow)`
-    SELECT
-      id, kind, mode, count, fractional_count AS "fractionalCount", created_at AS "createdAt",
-      idempotency_key AS "idempotencyKey", attribution, metadata
-    FROM registration
-    WHERE account_id = ${accountId}
-    ORDER BY created_at, id
-  `);
-
-test("an imported line becomes a registration with all of its fields and no usage", async (t) => {
-  const { id, importText } = await setUpImport(t, { fractionalCounting: true });
-  const run = await importText(
-    textOf({
-      kind: "bottle",
-      count: 12,
-      created_at: "2023-12-31T23:30:00.250-02:00",
-      fractional_count: 12.5,
-      attribution: "newsletter",
-      metadata: { order: 7, nested: { a: [1, null] } },
-      idempotency_key: "order-7",
-    }),
-  );
-  t.is(run.exitCode, 0, run.stderr);
-  t.like(summaryOf(run), { lines: 1, new: 1, known: 0, conflict: 0, bad: 0 });
-  const [registration] = await readRegistrations(t.context.db, id);
-  t.like(registration, {
-    kind: "bottle",
-    mode: "live",
-    count: 12,
-    fractionalCount: 12.5,
-    createdAt: new Date("2024-01-01T01:30:00.250Z"),
-    idempotencyKey: "order-7",
-    attribution: "newsletter",
-    metadata: { order: 7, nested: { a: [1, null] } },
-  });
-  t.like(await readAccountSums(t.context.db, id), { registrations: 1, total: 12n, facts: 0 });
-});
 
 test("each line counts in the totals of its mode, kind and month in UTC", async (t) => {
   const { id, importText } = await setUpImport(t);
@@ -91,22 +37,24 @@ test("each line counts in the totals of its mode, kind and month in UTC", async 
 });
 
 test("importing a file again changes nothing, however its JSON is formatted", async (t) => {
-  const { id, importText } = await setUpImport(t);
+  const { apiKeyProd: key, importText, readSums } = await setUpImport(t);
+  const { call } = await startStandaloneApi(t, t.context);
+  const readTrees = async () => (await call("GET", "/plant/trees", { key })).body;
   const text = textOf(
     { id: "1", metadata: { a: 1, b: { c: 2, d: 3 } } },
     { idempotency_key: "k" },
     { id: "2", count: 2 },
   );
   t.like(summaryOf(await importText(text)), { new: 3, known: 0 });
-  const first = await readRegistrations(t.context.db, id);
+  const first = await readTrees();
   const rewritten = [
     '{ "metadata": {"b":{"d":3,"c":2},"a":1}, "created_at":"2024-05-01T11:30:00+02:00", "count":1, "kind":"tree", "id":"1" }\r',
     lineOf({ idempotency_key: "k" }),
     lineOf({ id: "2", count: 2, attribution: "", metadata: {} }),
   ].join("\n");
   t.like(summaryOf(await importText(rewritten)), { new: 0, known: 3 });
-  t.deepEqual(await readRegistrations(t.context.db, id), first);
-  t.like(await readAccountSums(t.context.db, id), { registrations: 3, total: 4n });
+  t.deepEqual(await readTrees(), first);
+  t.like(await readSums(), { registrations: 3, total: 4n });
 });
 
 test("an idempotency key means one registration in a file and the API, for each mode and kind", async (t) => {
@@ -140,7 +88,7 @@ test("an idempotency key means one registration in a file and the API, for each 
 });
 
 test("a line that cannot be imported is skipped, and reported by its number", async (t) => {
-  const { id, importText } = await setUpImport(t);
+  const { importText, readSums } = await setUpImport(t);
   const run = await importText(
     textOf({ count: 2 }, "", { count: 1.5 }, "x".repeat(1_100_000), "{", { count: 3 }),
   );
@@ -149,11 +97,11 @@ test("a line that cannot be imported is skipped, and reported by its number", as
   t.regex(run.stderr, /^standard input, line 4: longer than 1048576 characters$/mu);
   t.regex(run.stderr, /^standard input, line 5: not valid JSON$/mu);
   t.like(summaryOf(run), { lines: 5, new: 2, known: 0, conflict: 0, bad: 3 });
-  t.like(await readAccountSums(t.context.db, id), { registrations: 2, registered: 5n, total: 5n });
+  t.like(await readSums(), { registrations: 2, registered: 5n, total: 5n });
 });
 
 test("only the line that would make a total exceed a safe integer is skipped", async (t) => {
-  const { id, importText } = await setUpImport(t);
+  const { importText, readSums } = await setUpImport(t);
   const many = Array.from({ length: 40 }, (_, index) => lineOf({ count: index + 1 }));
   const run = await importText(
     textOf(...many.slice(0, 20), { count: Number.MAX_SAFE_INTEGER }, ...many.slice(20)),
@@ -163,7 +111,7 @@ test("only the line that would make a total exceed a safe integer is skipped", a
     run.stderr,
     /^standard input, line 21: count: would increase the account's total to more than/mu,
   );
-  t.like(await readAccountSums(t.context.db, id), { registrations: 40, total: 820n });
+  t.like(await readSums(), { registrations: 40, total: 820n });
 });
 
 test("bytes that are not UTF-8 make a line invalid; a byte order mark does not", async (t) => {
@@ -181,7 +129,7 @@ test("bytes that are not UTF-8 make a line invalid; a byte order mark does not",
 });
 
 test("two concurrent imports of one file import each registration once", async (t) => {
-  const { id, importText } = await setUpImport(t);
+  const { importText, readSums } = await setUpImport(t);
   const text = textOf(
     ...Array.from({ length: 3000 }, (_, index) => ({
       count: (index % 5) + 1,
@@ -195,7 +143,7 @@ test("two concurrent imports of one file import each registration once", async (
     runs.map(({ exitCode }) => exitCode),
     [0, 0],
   );
-  const sums = await readAccountSums(t.context.db, id);
+  const sums = await readSums();
   t.is(sums.registrations, 3000);
   t.is(sums.total, sums.registered);
 });
@@ -208,8 +156,7 @@ const rejectsOf = ({ stdout }: Run) =>
     .map((line) => z.record(z.string(), z.unknown()).parse(JSON.parse(line)));
 
 test("several files are imported in one run, plain and gzip", async (t) => {
-  const { db } = t.context;
-  const { id, impact } = await setUpImport(t);
+  const { id, impact, readSums } = await setUpImport(t);
   const plain = await writeTestFile(t, "one.ndjson", linesOf({ ...JSON.parse(lineOf()), id: "1" }));
   const gzip = await writeTestFile(
     t,
@@ -220,19 +167,18 @@ test("several files are imported in one run, plain and gzip", async (t) => {
   const run = await impact(...command.split(" "));
   t.is(run.exitCode, 0, run.stderr);
   t.like(summaryOf(run), { lines: 2, new: 2 });
-  t.like(await readAccountSums(db, id), { registrations: 2, total: 6n });
+  t.like(await readSums(), { registrations: 2, total: 6n });
 });
 
 test("truncated gzip ends the import with a message and exit code 1, and a repetition with the whole file completes it", async (t) => {
-  const { db } = t.context;
-  const { id, importText } = await setUpImport(t);
+  const { importText, readSums } = await setUpImport(t);
   const lines = Array.from({ length: 6000 }, (_, index) => lineOf({ id: `t-${index}` }));
   const whole = gzipSync(linesOf(...lines));
   const run = await importText(whole.subarray(0, Math.floor(whole.length * 0.8)));
   t.is(run.exitCode, 1);
   t.regex(run.stderr, /standard input is incomplete: its gzip data ends too early\./u);
   t.notRegex(run.stderr, / at .*\.[jt]s:/u);
-  const partial = await readAccountSums(db, id);
+  const partial = await readSums();
   t.true(partial.registrations > 0 && partial.registrations < lines.length);
   t.like(summaryOf(await importText(whole)), {
     new: lines.length - partial.registrations,
@@ -285,12 +231,11 @@ test("all rejected lines are printed with number, outcome, reason and text, and 
 });
 
 test("a dry run reports what an import would do and changes nothing", async (t) => {
-  const { db } = t.context;
-  const { id, importText } = await setUpImport(t);
+  const { importText, readSums } = await setUpImport(t);
   await importText(
     linesOf(lineOf({ id: "1" }), lineOf({ idempotency_key: "k" }), lineOf({ id: "5" })),
   );
-  const before = await readAccountSums(db, id);
+  const before = await readSums();
   const text = linesOf(
     lineOf({ id: "1" }),
     lineOf({ id: "1", count: 2 }),
@@ -302,6 +247,13 @@ test("a dry run reports what an import would do and changes nothing", async (t) 
     lineOf({ id: "3", idempotency_key: "k2" }),
     lineOf({ id: "4", refunded: true }),
     lineOf({ id: "4" }),
+    lineOf({ id: "a", idempotency_key: "k9" }),
+    // The same record, by its key only.
+    lineOf({ idempotency_key: "k9" }),
+    lineOf({ id: "b", idempotency_key: "k9" }),
+    // The id of a line that is rejected is free.
+    lineOf({ id: "b" }),
+    lineOf({ id: "a" }),
     "x",
     {
       kind: "donation",
@@ -312,17 +264,17 @@ test("a dry run reports what an import would do and changes nothing", async (t) 
       created_at: "2024-05-01T09:30:00Z",
     },
   );
-  const expected = { lines: 12, new: 4, known: 3, conflict: 4, bad: 1 };
+  const expected = { lines: 17, new: 6, known: 4, conflict: 6, bad: 1 };
   const dry = await importText(text, "--dry-run");
   t.is(dry.exitCode, 1);
   t.like(summaryOf(dry), expected);
-  t.deepEqual(await readAccountSums(db, id), before);
+  t.deepEqual(await readSums(), before);
   t.like(summaryOf(await importText(text)), expected);
 });
 
 test("live registrations during an import are all counted", async (t) => {
   const { db } = t.context;
-  const { id, importText } = await setUpImport(t);
+  const { id, importText, readSums } = await setUpImport(t);
   const writer = createRegistrationWriter({ db, clock: systemClock });
   const count = 2000;
   const importing = importText(
@@ -348,7 +300,7 @@ test("live registrations during an import are all counted", async (t) => {
   t.is(imported + conflict, count);
   // A key that the client used first is a conflict in the history; one that was imported first was replayed.
   t.is(recorded - 100, conflict);
-  const sums = await readAccountSums(db, id);
+  const sums = await readSums();
   t.like(sums, { registrations: imported + recorded, usage: BigInt(recorded) });
   t.is(sums.total, BigInt(imported + recorded));
 });
@@ -364,9 +316,8 @@ tree,t-4,1,2024-05-01T09:30:00Z,,not JSON,,\r
 `;
 
 test("CSV is imported, with quotes, line breaks in cells and a byte order mark", async (t) => {
-  const { db } = t.context;
   const { apiKeyProd: key, importText } = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, { db });
+  const { call } = await startStandaloneApi(t, t.context);
   const run = await importText(CSV);
   t.is(run.exitCode, 1);
   t.like(summaryOf(run), { lines: 5, new: 2, known: 0, conflict: 0, bad: 3 });
@@ -393,11 +344,11 @@ test("CSV is imported, with quotes, line breaks in cells and a byte order mark",
 });
 
 test("CSV with an unknown column is refused as a whole, by the column's name", async (t) => {
-  const { id, importText } = await setUpImport(t);
+  const { importText, readSums } = await setUpImport(t);
   const run = await importText("kind,count,created_at,colour\ntree,1,2024-05-01T09:30:00Z,red\n");
   t.is(run.exitCode, 2);
   t.regex(run.stderr, /colour is unknown or repeated\. Known columns: .*created_at/u);
-  t.like(await readAccountSums(t.context.db, id), { registrations: 0 });
+  t.like(await readSums(), { registrations: 0 });
 });
 
 test("a malformed CSV line is rejected with its number and text, and the rest is imported", async (t) => {
@@ -431,14 +382,13 @@ test("a malformed CSV line is rejected with its number and text, and the rest is
 });
 
 test("an unclosed quote ends the import with a message, after all earlier lines are imported", async (t) => {
-  const { db } = t.context;
-  const { id, importText } = await setUpImport(t);
+  const { importText, readSums } = await setUpImport(t);
   const run = await importText(
     'id,kind,count,created_at\n1,tree,1,2024-05-01T09:30:00Z\n2,tree,1,"2024-05-01T09:30:00Z\n3,tree,2,2024-05-01T09:30:00Z\n',
   );
   t.is(run.exitCode, 1);
   t.regex(run.stderr, /standard input, line 3: a quote is not closed/u);
-  t.like(await readAccountSums(db, id), { registrations: 1 });
+  t.like(await readSums(), { registrations: 1 });
   t.notRegex(run.stderr, / at .*\.[jt]s:/u);
 
   const long = await importText(`kind,count,created_at\ntree,1,"${"x\n".repeat(600_000)}`);
@@ -456,8 +406,7 @@ for (const [title, delimiter, encode] of [
   ],
 ] as const) {
   test(`CSV is imported ${title}`, async (t) => {
-    const { db } = t.context;
-    const { id, importText } = await setUpImport(t);
+    const { importText, readSums } = await setUpImport(t);
     const rows = [
       ["id", "kind", "count", "attribution", "created_at"],
       ["t-1", "tree", "4", `"a${delimiter}b"`, "2024-05-01T09:30:00Z"],
@@ -467,7 +416,7 @@ for (const [title, delimiter, encode] of [
     const run = await importText(encode(rows.map((row) => row.join(delimiter)).join("\r\n")));
     t.is(run.exitCode, 0, run.stderr);
     t.like(summaryOf(run), { lines: 2, new: 2 });
-    t.like(await readAccountSums(db, id), { registrations: 2, total: 9n });
+    t.like(await readSums(), { registrations: 2, total: 9n });
   });
 }
 

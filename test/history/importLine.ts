@@ -1,3 +1,5 @@
+import type { ImportedRegistration } from "../../modules/history/importedRecords.rules.ts";
+
 export type Fields = Readonly<Record<string, unknown>>;
 
 /** Returns a line of an import with defaults for the fields that a test does not set. */
@@ -9,3 +11,22 @@ export const lineOf = (fields: Fields = {}): string =>
     created_at: "2024-05-01T09:30:00Z",
     ...fields,
   });
+
+/** A line of one tree, as it is read from a file. */
+export const importedTree: ImportedRegistration = {
+  kind: "tree",
+  imported_id: null,
+  count: 1,
+  refunded_count: 0,
+  fractional_count: 0,
+  created_at: "2024-05-01T09:30:00.000000Z",
+  idempotency_key: null,
+  attribution: "",
+  metadata: {},
+  customer_name: null,
+  customer_email: null,
+  customer_id: null,
+  order_id: null,
+  notes: null,
+  unit_price_cents: null,
+};

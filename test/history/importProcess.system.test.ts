@@ -1,8 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createReadStream } from "node:fs";
-import { stat, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { stat } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
@@ -12,9 +11,9 @@ import { readAccountSums } from "../support/accountSums.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { eventually } from "../support/programs.ts";
 import { lineOf } from "./importLine.ts";
+import { linesOf, writeTestFile } from "./importScene.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 
 const test = testWithDatabase();
@@ -22,22 +21,15 @@ const test = testWithDatabase();
 const MAIN = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
 
 /** Writes a file in which every second line has a key, and the others have an id. */
-const writeHistory = async (t: ExecutionContext, count: number): Promise<string> => {
-  const folder = await makeTestFolder(t);
-  const path = join(folder, "history.ndjson");
-  await writeFile(
-    path,
-    Array.from(
-      { length: count },
-      (_, index) =>
-        `${lineOf({
-          created_at: new Date(Date.UTC(2023, 0, 1) + index * 60_000).toISOString(),
-          metadata: { note: "x".repeat(100) },
-          ...(index % 2 === 0 ? { idempotency_key: `history-${index}` } : {}),
-        })}\n`,
-    ),
+const writeHistory = (t: ExecutionContext, count: number): Promise<string> => {
+  const lines = Array.from({ length: count }, (_, index) =>
+    lineOf({
+      created_at: new Date(Date.UTC(2023, 0, 1) + index * 60_000).toISOString(),
+      metadata: { note: "x".repeat(100) },
+      ...(index % 2 === 0 ? { idempotency_key: `history-${index}` } : {}),
+    }),
   );
-  return path;
+  return writeTestFile(t, "history.ndjson", linesOf(...lines));
 };
 
 const CHILD = "killed-import";

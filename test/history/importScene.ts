@@ -2,6 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
+import { readAccountSums } from "../support/accountSums.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
@@ -46,6 +47,7 @@ export type ImportScene = {
   readonly impact: (...args: readonly string[]) => Promise<Run>;
   /** Imports the content of standard input for the organization. */
   readonly importText: (text: string | Buffer, ...options: readonly string[]) => Promise<Run>;
+  readonly readSums: () => ReturnType<typeof readAccountSums>;
 };
 
 /** Creates an organization that moves in. */
@@ -62,6 +64,7 @@ export const setUpImport = async (
     impact: (...args) => runImpact(args, { env }),
     importText: (stdin, ...options) =>
       runImpact(["import", "history", "-", "--org", id, "--json", ...options], { env, stdin }),
+    readSums: () => readAccountSums(db, id),
   };
 };
 

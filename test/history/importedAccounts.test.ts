@@ -25,7 +25,7 @@ const importKey = (
 test("a client keeps its key after the cut-over, and only the hash and four characters are stored", async (t) => {
   const { db } = t.context;
   const { id } = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, { db });
+  const { call } = await startStandaloneApi(t, t.context);
   const key = newKey();
   t.is((await call("GET", "/plant/trees", { key })).status, 403);
   const importFor = (mode: string) => importKey(t, `${key}\r\n`, "--org", id, "--mode", mode);
@@ -104,10 +104,9 @@ test("a store keeps its key, and an imported key of an organization has the wron
 });
 
 test("old addresses of a dashboard redirect to it", async (t) => {
-  const { db } = t.context;
   const { id, apiKeyProd: key, impact } = await setUpImport(t);
   const other = await setUpImport(t);
-  const { call, url } = await startStandaloneApi(t, { db });
+  const { call, url } = await startStandaloneApi(t, t.context);
   const slug = `Old_Slug.${id}`;
   const get = (path: string) => fetch(`${url}/dashboard/${path}`, { redirect: "manual" });
   t.is((await get(slug)).status, 404);

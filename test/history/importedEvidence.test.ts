@@ -8,10 +8,9 @@ import { systemClock } from "../../runtime/clock.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import { withdrawPlantingFact } from "../../modules/planting/withdrawPlantingFact.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
+import { readJson } from "../cli/runImpact.ts";
 import { readEvents } from "../events/readEvents.ts";
 import { simulateAllocated } from "../../modules/planting/simulated/simulatedFacts.ts";
-import { TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { lineOf } from "./importLine.ts";
@@ -43,7 +42,7 @@ const withoutTexts = (shown: Fields) => {
 
 const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const scene = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, { db: t.context.db });
+  const { call } = await startStandaloneApi(t, t.context);
   const get = (id: string) => call("GET", `/evidence/tree/${id}`, { key: scene.apiKeyProd });
   return {
     ...scene,
@@ -212,16 +211,10 @@ const importOrder = async (t: ExecutionContext<DatabaseContext>, orderId: number
 };
 
 test("events of an imported order name the ids that its evidence shows", async (t) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const { id: accountId, apiKeyProd: key, order } = await importOrder(t, 107);
-  const run = await runImpact(["evidence", "record", "-"], {
-    env: { DATABASE_URL: databaseUrl, TEMPORAL_ADDRESS },
-    stdin: JSON.stringify({
-      order: order.publicId,
-      facts: [simulateAllocated(order, new Date("2024-05-10T08:00:00.000Z"))],
-    }),
-  });
-  t.is(run.exitCode, 0, run.stderr);
+  const allocated = simulateAllocated(order, new Date("2024-05-10T08:00:00.000Z"));
+  await recordPlantingFacts({ db, clock: systemClock }, order.id, [allocated], "operator");
 
   const owner = { accountId, mode: "live" } as const;
   const [event, ...others] = await readEvents({ db, clock: systemClock }, owner, {
@@ -235,7 +228,7 @@ test("events of an imported order name the ids that its evidence shows", async (
     milestone: "allocated",
     tree_count: 4,
   });
-  const { call } = await startStandaloneApi(t, { db });
+  const { call } = await startStandaloneApi(t, t.context);
   const { body } = await call("GET", "/evidence/tree/a", { key });
   t.like(body, {
     status: "allocated",

@@ -11,7 +11,6 @@ import {
   createTestStore,
   startStoreApi,
 } from "../stores/startStoreApi.ts";
-import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { registrationOf } from "../support/factories.ts";
 import { lineOf } from "./importLine.ts";
@@ -48,8 +47,8 @@ const auditEntries = z.array(
 
 test("what the old server refunded since is subtracted once, and the audit log names it", async (t) => {
   const { db } = t.context;
-  const { id, apiKeyProd: key, impact, importText } = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, { db });
+  const { id, apiKeyProd: key, impact, importText, readSums } = await setUpImport(t);
+  const { call } = await startStandaloneApi(t, t.context);
   await importText(
     linesOf(lineOf({ id: "1", count: 5, refunded_count: 1 }), lineOf({ id: "2" }), {
       ...DONATION,
@@ -64,11 +63,11 @@ test("what the old server refunded since is subtracted once, and the audit log n
   const expected = { new: 0, known: 0, refunded: 4, conflict: 0, bad: 0 };
   const dry = await importText(later, "--dry-run");
   t.like(summaryOf(dry), expected, dry.stderr);
-  t.like(await readAccountSums(db, id), { refunded: 1n, total: 5n });
+  t.like(await readSums(), { refunded: 1n, total: 5n });
   const run = await importText(later);
   t.is(run.exitCode, 0, run.stderr);
   t.like(summaryOf(run), expected);
-  t.like(await readAccountSums(db, id), { refunded: 5n, total: 1n, facts: 0 });
+  t.like(await readSums(), { refunded: 5n, total: 1n, facts: 0 });
   const may = new Date("2024-05-15");
   t.deepEqual(await readTotals(db, { accountId: id, mode: "live", kind: "tree" }, may), {
     all: 1,
@@ -80,7 +79,7 @@ test("what the old server refunded since is subtracted once, and the audit log n
   const again = await importText(later);
   t.like(summaryOf(again), { known: 3, refunded: 0, conflict: 1 });
   t.regex(again.stderr, /line 1: conflict: .* refunded_count \(it is higher here\)$/mu);
-  t.like(await readAccountSums(db, id), { refunded: 5n, total: 1n });
+  t.like(await readSums(), { refunded: 5n, total: 1n });
 
   const audit = auditEntries.parse(readJson(await impact("audit", "list", "--org", id, "--json")));
   const refunded = audit.flatMap(({ details }) => details.refunded_since);
@@ -97,7 +96,7 @@ test("what the old server refunded since is subtracted once, and the audit log n
 
 test("a refund of a record that was created here is a conflict", async (t) => {
   const { db } = t.context;
-  const { id, importText } = await setUpImport(t);
+  const { id, importText, readSums } = await setUpImport(t);
   const writer = createRegistrationWriter({ db, clock: systemClock });
   const { registration } = await writer.register(registrationOf(id, { count: 3 }));
   const run = await importText(
@@ -109,7 +108,7 @@ test("a refund of a record that was created here is a conflict", async (t) => {
     }),
   );
   t.like(summaryOf(run), { refunded: 0, conflict: 1 });
-  t.like(await readAccountSums(db, id), { refunded: 0n, total: 3n, usage: 3n });
+  t.like(await readSums(), { refunded: 0n, total: 3n, usage: 3n });
 });
 
 const storeLine = (id: string, refunded: number) =>

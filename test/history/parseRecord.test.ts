@@ -1,15 +1,16 @@
 import test from "ava";
 import { parseJsonLine } from "../../modules/history/parseLine.ts";
+import { importedTree } from "./importLine.ts";
 import type { Fields } from "./importLine.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import type {
   ImportedDonation,
   ImportedRegistration,
 } from "../../modules/history/importedRecords.rules.ts";
-import { importedTree } from "./importedTree.ts";
-import { parseEvidence } from "../../modules/history/parseEvidence.ts";
 
 const now = new Date("2026-05-01T12:00:00.000Z");
+
+const OPTIONS = { now, fractionalCounting: false, storeMode: null, kind: null, source: null };
 
 const read = (fields: Fields | string, fractionalCounting = false, storeMode: Mode | null = null) =>
   parseJsonLine(
@@ -22,7 +23,7 @@ const read = (fields: Fields | string, fractionalCounting = false, storeMode: Mo
           created_at: "2025-06-01T12:00:00Z",
           ...fields,
         }),
-    { now, fractionalCounting, storeMode, kind: null, source: null },
+    { ...OPTIONS, fractionalCounting, storeMode },
   );
 
 const plain: ImportedRegistration = {
@@ -87,6 +88,7 @@ const REJECTED: readonly (readonly [fields: Fields | string, problem: string | R
   ["[]", "the line must be a JSON object"],
   ["null", "the line must be a JSON object"],
   [{ kind: "x" }, "kind: must be one of tree, bottle, donation, evidence"],
+  [{ kind: null }, "kind: must be one of tree, bottle, donation, evidence"],
   [{ count: 0 }, COUNT],
   [{ count: MOST + 1 }, `count: must be at most ${MOST}`],
   [{ counts: 2 }, "counts: unknown field"],
@@ -124,18 +126,9 @@ test("without a fractional count, an organization with fractional counting count
 
 test("a line that names no kind has the kind that the operator gives", (t) => {
   const line = JSON.stringify({ id: "t-1", count: 1, created_at: "2025-06-01T12:00:00Z" });
-  t.deepEqual(
-    parseJsonLine(line, {
-      now,
-      fractionalCounting: false,
-      storeMode: null,
-      kind: "bottle",
-      source: null,
-    }),
-    {
-      record: { ...plain, kind: "bottle" },
-    },
-  );
+  t.deepEqual(parseJsonLine(line, { ...OPTIONS, kind: "bottle" }), {
+    record: { ...plain, kind: "bottle" },
+  });
 });
 
 const donation: ImportedDonation = {
@@ -204,8 +197,6 @@ test("an attribution or metadata in a store's line is rejected, because stores h
   }
 });
 
-const NOW = new Date("2026-05-01T10:00:00.000Z");
-
 /** A timeline with one milestone and its evidence. */
 const milestone = (event: string, evidence: unknown, timestamp = "2024-05-01") => ({
   timeline: [{ event, status: "completed", timestamp, evidence }],
@@ -235,7 +226,7 @@ const REJECTED_EVIDENCE: readonly (readonly [fields: Fields, problem: string])[]
   ],
   // Dated more than a day ahead, as when it is recorded.
   [
-    { ...ORDER, ...milestone("funds_distributed", {}, "2026-05-02T10:00:01Z") },
+    { ...ORDER, ...milestone("funds_distributed", {}, "2026-05-02T12:00:01Z") },
     "funds_distributed: occurred_at is in the future",
   ],
   [{ provider_meta: [] }, "provider_meta: must be a JSON object"],
@@ -262,7 +253,7 @@ const REJECTED_EVIDENCE: readonly (readonly [fields: Fields, problem: string])[]
 ];
 for (const [fields, problem] of REJECTED_EVIDENCE) {
   test(`a line of evidence is rejected because of ${problem}`, (t) => {
-    const line = { kind: "evidence", tree_id: "t-1", timeline: [], ...fields };
-    t.deepEqual(parseEvidence(line, { source: "old.example", now: NOW }), { problem });
+    const line = JSON.stringify({ kind: "evidence", tree_id: "t-1", timeline: [], ...fields });
+    t.deepEqual(parseJsonLine(line, { ...OPTIONS, source: "old.example" }), { problem });
   });
 }

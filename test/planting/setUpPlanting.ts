@@ -82,13 +82,20 @@ export const setUpPlanting = async (
     );
     return registration.id;
   };
-  const createOrders = (options?: Parameters<typeof createPlantingOrders>[2]): Promise<number> =>
+  const createOrders = (options?: { readonly intervalMs: number }): Promise<number> =>
     createPlantingOrders(deps, NEVER, options);
   return {
     clock,
     deps,
     organization,
     orders,
+    firstOrder: async (): Promise<PlantingOrder> => {
+      const [order] = await orders();
+      if (!order) {
+        throw new Error("There is an order.");
+      }
+      return order;
+    },
     /** Returns the id of an order's workflow. */
     workflowIdOf: async (orderId: number): Promise<string> =>
       plantingOrderWorkflowId(await getDeploymentName({ db, clock }), orderId),
@@ -143,7 +150,8 @@ export const reportsOf = ({ deps }: PlantingSetup, order: PlantingOrder) => {
     stage: PlantingFact["stage"],
     state: StoredFact["state"] = "accepted",
   ): Promise<number> =>
-    (await listFacts(db, order.id, [state])).findLast((fact) => fact.stage === stage)?.id ?? 0;
+    (await listFacts(db, order.id)).findLast((fact) => fact.stage === stage && fact.state === state)
+      ?.id ?? 0;
   return {
     order,
     allocated: simulateAllocated(order, new Date("2026-05-10T08:00:00.000Z")),
@@ -167,9 +175,5 @@ export const placeOrders = async (db: DatabasePool, count = 1) => {
   await setup.place();
   setup.clock.set("2026-06-30T10:00:00.000Z");
   const placed = (await setup.orders()).map((order) => reportsOf(setup, order));
-  const [first] = placed;
-  if (!first) {
-    throw new Error("There is an order.");
-  }
-  return { setup, placed, ...first };
+  return { setup, placed, ...reportsOf(setup, await setup.firstOrder()) };
 };

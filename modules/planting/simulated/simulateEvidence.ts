@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { referenceId } from "../referenceId.ts";
 import type { ReferenceKind } from "../referenceId.ts";
-import type { EvidenceFacts, EvidenceStage } from "../timeline.rules.ts";
+import type { EvidenceStage, TreeEvidence } from "../timeline.rules.ts";
 import { EVIDENCE_STAGES } from "../timeline.rules.ts";
 import { SIMULATED_PARTNER_NAME } from "./createSimulatedPartner.ts";
 import { simulateAllocated, simulatePlanted, simulateVerified } from "./simulatedFacts.ts";
@@ -19,9 +19,9 @@ const nameOf = (registrationId: string): string =>
  * repeatable. All happen when it was registered: a date in the future could pass for evidence.
  */
 export const simulateEvidence = (
-  registration: EvidenceFacts["registration"],
+  registration: TreeEvidence["registration"],
   stage: EvidenceStage,
-): EvidenceFacts => {
+): TreeEvidence => {
   const { id, count, createdAt } = registration;
   const publicId = `po_simulated_${nameOf(id)}`;
   const idOf = (kind: ReferenceKind, reference: string): number =>

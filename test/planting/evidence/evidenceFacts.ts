@@ -1,7 +1,7 @@
 import type { AcceptedFacts, PlantingFactOf } from "../../../modules/planting/fact.rules.ts";
 import { PLANTING_STAGES } from "../../../modules/planting/order.rules.ts";
 import type { PlantingStage } from "../../../modules/planting/order.rules.ts";
-import type { EvidenceFacts, OrderedTrees } from "../../../modules/planting/timeline.rules.ts";
+import type { OrderedTrees, TreeEvidence } from "../../../modules/planting/timeline.rules.ts";
 
 export const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
 
@@ -104,7 +104,7 @@ export const reach = (...stages: readonly PlantingStage[]): AcceptedFacts =>
   Object.fromEntries(stages.map((stage) => [stage, FACTS[stage]]));
 
 /** Facts of which a test gives those that it is about. */
-export type GivenFacts = Partial<Omit<EvidenceFacts, "registration">> & {
+export type GivenFacts = Partial<Omit<TreeEvidence, "registration">> & {
   readonly refundedCount?: number;
   readonly isOrderedElsewhere?: boolean;
 };
@@ -113,7 +113,7 @@ export const factsOf = ({
   refundedCount = 0,
   isOrderedElsewhere = false,
   ...given
-}: GivenFacts): EvidenceFacts => ({
+}: GivenFacts): TreeEvidence => ({
   registration: {
     id: ID,
     createdAt: new Date("2026-04-30T22:15:00.123Z"),

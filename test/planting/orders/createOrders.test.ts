@@ -19,6 +19,8 @@ import { createRandom } from "../../support/random.ts";
 
 const test = testWithDatabase();
 
+const NEVER = new AbortController().signal;
+
 const plantedOf = async (setup: PlantingSetup) => {
   const sites = await listPlantedSites(setup.deps.db, setup.organization.id, true);
   return {
@@ -26,6 +28,8 @@ const plantedOf = async (setup: PlantingSetup) => {
     verified: sites.reduce((sum, { verified }) => sum + verified, 0),
   };
 };
+
+const stageOf = async (setup: PlantingSetup) => (await setup.firstOrder()).stage;
 
 test.serial("an order has all unordered trees but refunded ones, each tree once", async (t) => {
   const setup = await setUpPlanting(t.context.db);
@@ -37,9 +41,7 @@ test.serial("an order has all unordered trees but refunded ones, each tree once"
   await setup.refund(wholly, 7);
   t.is(await setup.createOrders(), 1);
   t.is(await setup.createOrders(), 0);
-  const [order] = await setup.orders();
-  t.is(order?.treeCount, 6);
-  t.is(order?.buyerName, "Test Organization");
+  t.like(await setup.firstOrder(), { treeCount: 6, buyerName: "Test Organization" });
 });
 
 test.serial("all orders of a real partner come first, and are not bounded", async (t) => {
@@ -85,34 +87,32 @@ test.serial(
 
 test.serial("the first poll of an order that was not placed places it", async (t) => {
   const setup = await setUpPlanting(t.context.db);
-  await setup.register(3);
-  await setup.createOrders();
+  await setup.order(3);
 
   // The running workflow has placed an order of this number that a restore of the database has lost.
   await setup.pass(0);
 
-  const [order] = await setup.orders();
-  t.is(order?.stage, "funds_distributed");
-  t.is(order?.partnerReference, `simulated/${order?.publicId}`);
+  const { stage, partnerReference, publicId } = await setup.firstOrder();
+  t.is(stage, "funds_distributed");
+  t.is(partnerReference, `simulated/${publicId}`);
 });
 
 test.serial("overlapping attempts place an order once", async (t) => {
   const setup = await setUpPlanting(t.context.db);
-  await setup.register(3);
-  await setup.createOrders();
-  const [order] = await setup.orders();
+  await setup.order(3);
+  const { id } = await setup.firstOrder();
   let nowMs = setup.clock.now().getTime();
   const clock = { now: () => new Date((nowMs += 1000)) };
   const deps = { ...setup.deps, clock };
 
   await runBehindLocks(
     t.context.db,
-    (transaction) => lockPlantingOrder(transaction, order?.id ?? 0),
-    () => placePlantingOrder(deps, order?.id ?? 0, new AbortController().signal),
-    () => placePlantingOrder(deps, order?.id ?? 0, new AbortController().signal),
+    (transaction) => lockPlantingOrder(transaction, id),
+    () => placePlantingOrder(deps, id, NEVER),
+    () => placePlantingOrder(deps, id, NEVER),
   );
 
-  const facts = await listFacts(t.context.db, order?.id ?? 0);
+  const facts = await listFacts(t.context.db, id);
   t.deepEqual(
     facts.map(({ stage, state }) => [stage, state]),
     [["funds_distributed", "accepted"]],
@@ -121,53 +121,43 @@ test.serial("overlapping attempts place an order once", async (t) => {
 
 test.serial("the manual partner's orders have funds distributed only by report", async (t) => {
   const setup = await setUpPlanting(t.context.db, { partner: "manual" });
-  await setup.register(3);
-  await setup.createOrders();
-  const stage = async () => (await setup.orders())[0]?.stage;
-  const [order] = await setup.orders();
-  const { id = 0, publicId = "" } = order ?? {};
-  await placePlantingOrder(setup.deps, id, new AbortController().signal);
+  await setup.order(3);
+  const { id, publicId } = await setup.firstOrder();
+  await placePlantingOrder(setup.deps, id, NEVER);
   await setup.pass(STAGE_MS);
-  t.is(await stage(), "created");
-  await recordPlantingFacts(
-    setup.deps,
-    id,
-    [fundsDistributed(publicId, setup.clock.now())],
-    "operator",
-  );
-  t.is(await stage(), "funds_distributed");
+  t.is(await stageOf(setup), "created");
+  const placed = fundsDistributed(publicId, setup.clock.now());
+  await recordPlantingFacts(setup.deps, id, [placed], "operator");
+  t.is(await stageOf(setup), "funds_distributed");
 });
 
 test.serial("a simulated order reaches each stage on time, not earlier", async (t) => {
   const setup = await setUpPlanting(t.context.db);
-  await setup.register(10);
-  await setup.createOrders();
+  await setup.order(10);
   await setup.place();
-  const stage = async () => (await setup.orders())[0]?.stage;
-  t.is(await stage(), "funds_distributed");
-  await setup.pass(STAGE_MS - 1);
-  t.is(await stage(), "funds_distributed");
-  await setup.pass(1);
-  t.is(await stage(), "allocated");
-  t.deepEqual(await plantedOf(setup), { planted: 0, verified: 0 });
-  await setup.pass(STAGE_MS);
-  t.is(await stage(), "planted");
-  t.deepEqual(await plantedOf(setup), { planted: 10, verified: 0 });
-  await setup.pass(STAGE_MS);
-  t.is(await stage(), "planted_and_verified");
-  t.deepEqual(await plantedOf(setup), { planted: 10, verified: 10 });
+  for (const [passedMs, stage, planted, verified] of [
+    [0, "funds_distributed", 0, 0],
+    [STAGE_MS - 1, "funds_distributed", 0, 0],
+    [1, "allocated", 0, 0],
+    [STAGE_MS, "planted", 10, 0],
+    [STAGE_MS, "planted_and_verified", 10, 10],
+  ] as const) {
+    await setup.pass(passedMs);
+    t.is(await stageOf(setup), stage);
+    t.deepEqual(await plantedOf(setup), { planted, verified });
+  }
 });
 
 test.serial("stages that passed between two polls are recorded with their own times", async (t) => {
   const setup = await setUpPlanting(t.context.db);
-  await setup.register(10);
-  await setup.createOrders();
+  await setup.order(10);
   await setup.place();
   await setup.pass(100 * STAGE_MS);
-  const [order] = await setup.orders();
-  t.is(order?.stage, "planted_and_verified");
-  t.is(order?.plantedAt?.toISOString(), "2026-05-01T10:02:00.000Z");
-  t.is(order?.verifiedAt?.toISOString(), "2026-05-01T10:03:00.000Z");
+  t.like(await setup.firstOrder(), {
+    stage: "planted_and_verified",
+    plantedAt: new Date("2026-05-01T10:02:00.000Z"),
+    verifiedAt: new Date("2026-05-01T10:03:00.000Z"),
+  });
 });
 
 const MINUTE_MS = 60 * 1000;
@@ -257,11 +247,7 @@ for (const seed of [1, 2, 3]) {
         planted: remaining,
         plantedAndVerified: remaining,
       });
-      const sites = await listPlantedSites(db, organization.id, true);
-      t.is(
-        sites.reduce((sum, { planted }) => sum + planted, 0),
-        remaining,
-      );
+      t.is((await plantedOf(setup)).planted, remaining);
     },
   );
 }
@@ -271,11 +257,6 @@ test.serial(
   async (t) => {
     const { db } = t.context;
     const setup = await setUpPlanting(db, { timeline: "sessions" });
-    const planted = async () =>
-      (await listPlantedSites(db, setup.organization.id, true)).reduce(
-        (sum, site) => sum + site.planted,
-        0,
-      );
     const id = await setup.register(5);
     await setup.createOrders();
     await setup.place();
@@ -289,6 +270,6 @@ test.serial(
       () => setup.refund(id, 2),
     );
 
-    t.is(await planted(), 3);
+    t.is((await plantedOf(setup)).planted, 3);
   },
 );

@@ -14,7 +14,7 @@ import type { ExecutionContext } from "ava";
 import { readEvents } from "../../events/readEvents.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import type { DatabasePool } from "slonik";
-import { readSharedSummary } from "../../../modules/planting/readSharedSummary.ts";
+import { readSharedSummary } from "../../../modules/planting/readEvidence.ts";
 import type { PlantingOrder } from "../../../modules/planting/orders.sql.ts";
 import { listLatestMedia } from "../../../modules/planting/sites.sql.ts";
 import { readSummary } from "../../../modules/planting/summary.sql.ts";
@@ -27,12 +27,12 @@ const NEVER = new AbortController().signal;
 test.serial("a contradiction is stored and changes nothing", async (t) => {
   const { setup, order, allocated, planted, report } = await placeOrders(t.context.db);
   await report(allocated, planted);
-  const [before] = await setup.orders();
+  const before = await setup.firstOrder();
   const other = simulatePlanted(order, new Date("2026-06-15T08:00:00.000Z"));
   t.deepEqual(await report(other, other), ["contradiction", "repeated"]);
   const early = simulateVerified(order, new Date("2026-05-20T08:00:00.000Z"));
   t.deepEqual(await report(early), ["contradiction"]);
-  t.deepEqual((await setup.orders())[0], before);
+  t.deepEqual(await setup.firstOrder(), before);
 });
 
 test.serial(
@@ -45,7 +45,7 @@ test.serial(
     await report(planted);
     t.true((await poll()).isFinished);
     t.deepEqual(await report(verified), ["accepted"]);
-    t.is((await setup.orders())[0]?.stage, "planted_and_verified");
+    t.is((await setup.firstOrder()).stage, "planted_and_verified");
     t.true((await poll()).isFinished);
   },
 );
@@ -186,17 +186,16 @@ const allocatedTo = (
   sites: readonly string[],
 ): PlantingFactOf<"allocated"> => {
   const fact = simulateAllocated(order, AT);
-  const [allocation] = fact.allocations;
-  if (!allocation) {
-    throw new Error("There is an allocation.");
-  }
-  const { planting_site: site } = allocation;
   return {
     ...fact,
-    allocations: sites.map((name) => {
-      const reference = `${order.publicId}/${name}`;
-      return { ...allocation, reference, planting_site: { ...site, reference: name, name } };
-    }),
+    allocations: fact.allocations.flatMap((allocation) =>
+      sites.map((name) =>
+        Object.assign({}, allocation, {
+          reference: `${order.publicId}/${name}`,
+          planting_site: { ...allocation.planting_site, reference: name, name },
+        }),
+      ),
+    ),
   };
 };
 

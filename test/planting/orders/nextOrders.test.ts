@@ -5,8 +5,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { closeNextOrder } from "../../../modules/planting/nextOrders.sql.ts";
-import { createEvidenceReader } from "../../../modules/planting/readTreeEvidence.ts";
-import type { TreeEvidence } from "../../../modules/planting/timeline.rules.ts";
+import { createEvidenceReader } from "../../../modules/planting/readEvidence.ts";
 import { insertRegistrations } from "../../../modules/registrations/registrations.sql.ts";
 import type { RegistrationEntry } from "../../../modules/registrations/registrations.sql.ts";
 import { lockRegistrations } from "../../../modules/registrations/refunds.sql.ts";
@@ -186,21 +185,14 @@ test.serial("an order waits for a refund of its trees, and does not have them", 
   );
 });
 
-/** Returns the evidence of a registration. */
-const readEvidence = async (
-  { deps, organization }: Awaited<ReturnType<typeof setUpPlanting>>,
-  id: string,
-): Promise<TreeEvidence> => {
-  const selection = { accountId: organization.id, mode: "live", id } as const;
-  return (await createEvidenceReader(deps)(selection, null)).evidence;
-};
-
 test.serial("evidence shows the trees of a registration when its order was created", async (t) => {
   const { db } = t.context;
   const setup = await setUpPlanting(db);
   const id = await setup.register(10);
+  const selection = { accountId: setup.organization.id, mode: "live", id } as const;
+  const read = createEvidenceReader(setup.deps);
   const readAmount = async (): Promise<number | undefined> =>
-    (await readEvidence(setup, id)).order?.treeCount;
+    (await read(selection, null)).evidence.order?.treeCount;
   await setup.refund(id, 1);
   t.is(await readAmount(), undefined);
   await setup.createOrders();

@@ -11,7 +11,6 @@ import type { DatabaseContext } from "../../support/database.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
 import { skipIds } from "../../support/skipIds.ts";
 import { createAndPlace, eventsOf, startEvidenceApi } from "../evidence/evidenceApi.ts";
-import type { PlantingSetup } from "../setUpPlanting.ts";
 import { fundsDistributed, placeOrders, reportsOf, setUpPlanting } from "../setUpPlanting.ts";
 import { signCallback } from "../../../api/http/signatures.ts";
 import { simulatePlanted } from "../../../modules/planting/simulated/simulatedFacts.ts";
@@ -20,14 +19,6 @@ import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 const test = testWithDatabase();
 
 test.before((t) => skipIds(t.context.owner, "planting_fact"));
-
-const firstOrder = async (setup: PlantingSetup) => {
-  const [order] = await setup.orders();
-  if (!order) {
-    throw new Error("There is an order.");
-  }
-  return order;
-};
 
 /** Places an order of ten trees with the manual partner, reads their evidence, and runs commands. */
 const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {
@@ -38,7 +29,7 @@ const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {
   setup.clock.set("2026-06-30T10:00:00.000Z");
   return {
     setup,
-    ...reportsOf(setup, await firstOrder(setup)),
+    ...reportsOf(setup, await setup.firstOrder()),
     run: (args: readonly string[], stdin?: string) =>
       runImpact(args, {
         env: { DATABASE_URL: databaseUrl },
@@ -231,7 +222,7 @@ test.serial("the service's own placement of an order cannot be withdrawn", async
   const setup = await setUpPlanting(t.context.db);
   await setup.order(10);
   await setup.place();
-  const { order, report, withdraw, states } = reportsOf(setup, await firstOrder(setup));
+  const { order, report, withdraw, states } = reportsOf(setup, await setup.firstOrder());
   await report(fundsDistributed("another", order.createdAt));
   await t.throwsAsync(withdraw("funds_distributed"), { code: "request_invalid" });
   t.deepEqual(await states(), ["funds_distributed accepted", "funds_distributed contradiction"]);
@@ -240,25 +231,19 @@ test.serial("the service's own placement of an order cannot be withdrawn", async
 const SECRET = "a shared secret of both sides";
 
 test.serial("a repeated fact changes nothing, in whatever time zone it is written", async (t) => {
-  const { setup, order, allocated, report } = await placeOrders(t.context.db);
+  const { setup, order, allocated, report, run } = await placeOrder(t);
   t.deepEqual(await report(allocated), ["accepted"]);
-  const [before] = await setup.orders();
+  const before = await setup.firstOrder();
   t.deepEqual(await report(allocated, allocated), ["repeated", "repeated"]);
-  const env = { DATABASE_URL: t.context.databaseUrl };
-  const run = await runImpact(["evidence", "record", "-", "--json"], {
-    env,
-    clock: setup.clock,
-    stdin: JSON.stringify({
-      order: order.publicId,
-      facts: [{ ...allocated, occurred_at: "2026-05-10T10:00:00+02:00" }],
-    }),
-  });
-  t.is(run.exitCode, 0, run.stderr);
-  t.deepEqual(readJson(run), [{ stage: "allocated", outcome: "repeated", reason: null }]);
-  t.deepEqual((await setup.orders())[0], before);
-  const listed = await runImpact(["audit", "list", "--action", "evidence.record", "--json"], {
-    env,
-  });
+  const facts = [{ ...allocated, occurred_at: "2026-05-10T10:00:00+02:00" }];
+  const repeated = await run(
+    ["evidence", "record", "-", "--json"],
+    JSON.stringify({ order: order.publicId, facts }),
+  );
+  t.is(repeated.exitCode, 0, repeated.stderr);
+  t.deepEqual(readJson(repeated), [{ stage: "allocated", outcome: "repeated", reason: null }]);
+  t.deepEqual(await setup.firstOrder(), before);
+  const listed = await run(["audit", "list", "--action", "evidence.record", "--json"]);
   t.like(readJson(listed), [
     {
       subject: String(order.id),
@@ -268,15 +253,12 @@ test.serial("a repeated fact changes nothing, in whatever time zone it is writte
 });
 
 test.serial("operators see contradictions, and the sites and photos of each fact", async (t) => {
-  const { order, allocated, planted, verified, numberOf, report } = await placeOrders(t.context.db);
+  const { order, allocated, planted, verified, numberOf, report, run } = await placeOrder(t);
   await report(allocated, planted, verified);
   await report(simulatePlanted(order, new Date("2026-06-15T08:00:00.000Z")));
-  const env = { DATABASE_URL: t.context.databaseUrl };
-  const listed = await runImpact(["evidence", "order", "list", "--contradicted", "--json"], {
-    env,
-  });
+  const listed = await run(["evidence", "order", "list", "--contradicted", "--json"]);
   t.like(readJson(listed), { 0: { public_id: order.publicId, stage: "planted_and_verified" } });
-  const shown = await runImpact(["evidence", "order", "show", order.publicId], { env });
+  const shown = await run(["evidence", "order", "show", order.publicId]);
   t.is(shown.exitCode, 0);
   t.regex(shown.stdout, /planted is already recorded with different details/u);
   for (const [stage, proof] of [
@@ -292,8 +274,8 @@ test.serial("operators see contradictions, and the sites and photos of each fact
 test.serial(
   "an invalid file is rejected with the problem of each field, and nothing of it is recorded",
   async (t) => {
-    const { setup, order, allocated, planted, states } = await placeOrders(t.context.db);
-    const env = { DATABASE_URL: t.context.databaseUrl };
+    const { order, allocated, planted, states, run } = await placeOrder(t);
+    const record = (report: object) => run(["evidence", "record", "-"], JSON.stringify(report));
     const [allocation] = allocated.allocations;
     const wrong = {
       order: order.publicId,
@@ -311,22 +293,14 @@ test.serial(
         },
       ],
     };
-    const run = await runImpact(["evidence", "record", "-"], {
-      env,
-      clock: setup.clock,
-      stdin: JSON.stringify(wrong),
-    });
-    t.is(run.exitCode, 2);
-    t.regex(run.stderr, /women_members must not exceed total_members/u);
-    t.regex(run.stderr, /facts\.0\.allocations\.0\.notes: unknown field/u);
-    t.regex(run.stderr, /facts\.1\.occurred_at: must be a timestamp/u);
-    t.regex(run.stderr, /facts\.1\.media\.0\.url: must be an http:\/\/ or https:\/\/ URL/u);
+    const rejected = await record(wrong);
+    t.is(rejected.exitCode, 2);
+    t.regex(rejected.stderr, /women_members must not exceed total_members/u);
+    t.regex(rejected.stderr, /facts\.0\.allocations\.0\.notes: unknown field/u);
+    t.regex(rejected.stderr, /facts\.1\.occurred_at: must be a timestamp/u);
+    t.regex(rejected.stderr, /facts\.1\.media\.0\.url: must be an http:\/\/ or https:\/\/ URL/u);
     t.is((await states()).length, 1);
-    const unknown = await runImpact(["evidence", "record", "-"], {
-      env,
-      stdin: JSON.stringify({ order: "po_unknown", facts: [allocated] }),
-    });
-    t.is(unknown.exitCode, 3);
+    t.is((await record({ order: "po_unknown", facts: [allocated] })).exitCode, 3);
   },
 );
 
@@ -384,7 +358,7 @@ test.serial("a signed callback is recorded; any other is rejected", async (t) =>
 });
 
 test.serial("without a secret the callback does not exist", async (t) => {
-  const { url } = await startStandaloneApi(t, { db: t.context.db });
+  const { url } = await startStandaloneApi(t, t.context);
   const response = await fetch(`${url}/planting/callback`, { method: "POST" });
   t.is(response.status, 404);
 });

@@ -176,8 +176,10 @@ test("the latest stage is the furthest one, in any order", (t) => {
 
 type Order = Pick<
   PlantingOrder,
-  "treeCount" | "refundedCount" | "siteShares" | "plantedAt" | "verifiedAt"
+  "accountId" | "mode" | "treeCount" | "refundedCount" | "siteShares" | "plantedAt" | "verifiedAt"
 >;
+
+const OWNER = { accountId: "a", mode: "live" } as const;
 
 const tallyChange = (before: Order, after: Order) => tallyChanges([{ before, after }]);
 
@@ -193,6 +195,7 @@ const withFactors = (given: Order): Order => ({
 
 const order = (given: Partial<Order> = {}): Order =>
   withFactors({
+    ...OWNER,
     treeCount: 10,
     refundedCount: 0,
     siteShares: [share(1, 1)],
@@ -206,7 +209,7 @@ const entry = (
   planted: number,
   verified = 0,
   factorId = "mangrove-1",
-): TallyEntry => ({ siteId, factorId, planted, verified });
+): TallyEntry => ({ ...OWNER, siteId, factorId, planted, verified });
 
 const changes = test.macro({
   exec: (t, before: Partial<Order>, after: Partial<Order>, expected: readonly TallyEntry[]) => {
@@ -259,7 +262,7 @@ test(
   [entry(1, -10), entry(2, 10)],
 );
 test(
-  "each type of forest has its own factor, sorted by site and factor",
+  "each type of forest has its own factor, in the order of site and factor as texts",
   changes,
   {},
   {
@@ -272,7 +275,7 @@ test(
       share(3, 3, "terrestrial"),
     ],
   },
-  [entry(3, 1), entry(3, 4, 0, "terrestrial-1"), entry(12, 1)],
+  [entry(12, 1), entry(3, 1), entry(3, 4, 0, "terrestrial-1")],
 );
 
 const splits = test.macro({

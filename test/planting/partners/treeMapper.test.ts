@@ -9,7 +9,7 @@ import { planting, SITE, startTreeMapperPlanting } from "./startTreeMapperPlanti
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { CommonQueryMethods } from "slonik";
 import { creditOrder, lockClaims } from "../../../modules/planting/claims.sql.ts";
-import { claimTrees } from "../../../modules/planting/claimTrees.ts";
+import { claimTrees } from "../../../modules/planting/pollPlantingOrder.ts";
 import { eventually } from "../../support/programs.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
 

@@ -103,7 +103,7 @@ const milestone = <Event extends string, Evidence extends z.ZodType>(
     evidence: evidence.optional(),
   });
 
-const evidenceLine = z.strictObject({
+export const evidenceLine = z.strictObject({
   kind: z.literal("evidence"),
   tree_id: importedId(),
   record_id: ignored(),
@@ -267,38 +267,30 @@ const factsOf = (line: Line, source: string): readonly PlantingFact[] | string =
   return PLANTING_STAGES.flatMap((stage) => facts.filter((fact) => fact.stage === stage));
 };
 
-/**
- * Parses a line of evidence, or returns all that is wrong with it.
- * @param options.source the name of the system that has shown the evidence
- */
-export const parseEvidence = (
-  fields: Readonly<Record<string, unknown>>,
+/** Returns the evidence of a line, or what is wrong with it. */
+export const evidenceOf = (
+  line: Line,
   { source, now }: { readonly source: string | null; readonly now: Date },
-): { readonly evidence: ImportedEvidence } | { readonly problem: string } => {
+): ImportedEvidence | string => {
   if (source === null) {
-    return { problem: "evidence needs --source, the name of the system that has shown it" };
+    return "evidence needs --source, the name of the system that has shown it";
   }
-  const parsed = evidenceLine.safeParse(fields, { error: messageOfIssue });
-  if (!parsed.success) {
-    return { problem: describeIssues(parsed.error.issues, "field") };
-  }
-  const line = parsed.data;
   const isOrdered = line.timeline.some(
     ({ event, status }) => event !== "registered" && status === "completed",
   );
   const order = isOrdered ? orderOf(line) : null;
   if (typeof order === "string") {
-    return { problem: order };
+    return order;
   }
   const facts = factsOf(line, source);
   if (typeof facts === "string") {
-    return { problem: facts };
+    return facts;
   }
   const isVerifiedOnly = line.timeline.some(({ event }) => event === "planted_and_verified");
   const shape = isVerifiedOnly ? "sessions" : "allocations";
   const problem = findFactsProblem(shape, facts, now);
   if (problem !== null) {
-    return { problem };
+    return problem;
   }
   const names = line.timeline.flatMap(({ evidence }) =>
     typeof evidence === "object" && evidence !== null && "partner" in evidence
@@ -306,5 +298,5 @@ export const parseEvidence = (
       : [],
   );
   const partnerName = [line.impact_provider, ...names].find((name) => name !== "") ?? source;
-  return { evidence: { treeId: line.tree_id, source, partnerName, shape, order, facts } };
+  return { treeId: line.tree_id, source, partnerName, shape, order, facts };
 };

@@ -1,13 +1,16 @@
 import { createLookups } from "../../db/batching/joinCalls.ts";
-import type { AccountMode } from "../records/owner.rules.ts";
-import { shownIdOf } from "../records/recordIds.rules.ts";
+import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
-import type { EvidenceContext } from "./context.ts";
+import type { AccountMode, Mode } from "../records/owner.rules.ts";
+import { shownIdOf } from "../records/recordIds.rules.ts";
+import type { EvidenceContext, PlantingContext } from "./context.ts";
 import { expectedPartner, isSimulated } from "./order.rules.ts";
 import { referenceId } from "./referenceId.ts";
 import { simulateEvidence } from "./simulated/simulateEvidence.ts";
+import { findSummary, lockSummary, readSummary, storeSummary } from "./summary.sql.ts";
+import type { Summary } from "./summary.sql.ts";
+import { isTimelineComplete } from "./timeline.rules.ts";
 import type { EvidenceStage, TreeEvidence } from "./timeline.rules.ts";
-import { buildTreeEvidence, isTimelineComplete } from "./timeline.rules.ts";
 import { listEvidenceTrees } from "./treeEvidence.sql.ts";
 
 type TreeSelection = AccountMode & { readonly id: string };
@@ -30,9 +33,8 @@ export const createEvidenceReader = ({ db, planting }: EvidenceContext) => {
   });
 
   /**
-   * Returns the evidence of a tree registration, or the evidence that it would have at a stage.
-   * @param stage null for the real evidence
-   * @returns `isComplete`: whether it is expected to stay, because the order is no longer polled and its timeline is complete
+   * Returns the evidence of a tree registration, or that it would have at a stage, and whether it is expected to stay,
+   * because the order is no longer polled and its timeline is complete.
    * @throws DomainError record_not_found when the account has no such registration in this mode
    */
   return async (
@@ -45,12 +47,11 @@ export const createEvidenceReader = ({ db, planting }: EvidenceContext) => {
     }
     const registration = { ...tree, id: shownIdOf(tree) };
     if (stage !== null) {
-      const simulated = simulateEvidence(registration, stage);
-      return { evidence: buildTreeEvidence(simulated), isComplete: false };
+      return { evidence: simulateEvidence(registration, stage), isComplete: false };
     }
     const configured = planting.partnerFor(mode);
     const { partner, isOrderedElsewhere } = tree;
-    const evidence = buildTreeEvidence({
+    const evidence: TreeEvidence = {
       registration,
       partnerName: isOrderedElsewhere ? "Earlier system" : (tree.partnerName ?? configured.name),
       importedFrom: tree.importedFrom,
@@ -60,11 +61,39 @@ export const createEvidenceReader = ({ db, planting }: EvidenceContext) => {
       facts: tree.facts,
       region: tree.region,
       idOf: (kind, reference) => referenceId(partner ?? "", kind, reference),
-    });
+    };
     const { isFinished, timeline, stage: reached } = tree;
     // An imported order is never polled, whatever it has reached.
     const isComplete =
       isFinished && timeline !== null && reached !== null && isTimelineComplete(timeline, reached);
     return { evidence, isComplete };
   };
+};
+
+/** The contract's 30 days. */
+const SUMMARY_MS = 30 * DAY_MS;
+
+/**
+ * Returns the summary of a mode: the same from every process for 30 days, or until more trees are planted. It has the trees of
+ * the partner that plants for this mode: all simulated, or all real.
+ */
+export const readSharedSummary = async (
+  { db, clock, planting }: PlantingContext,
+  mode: Mode,
+): Promise<Summary & { readonly isSimulated: boolean }> => {
+  const trees = { mode, isSimulated: isSimulated(planting.partnerFor(mode).kind) };
+  const calculate = (): Promise<Summary> =>
+    db.transaction(async (transaction) => {
+      await lockSummary(transaction);
+      const stored = await findSummary(transaction, trees, clock.now());
+      if (stored) {
+        return stored;
+      }
+      const calculated = await readSummary(transaction, trees);
+      const expiresAt = new Date(clock.now().getTime() + SUMMARY_MS);
+      await storeSummary(transaction, trees, calculated, expiresAt);
+      return calculated;
+    });
+  const summary = (await findSummary(db, trees, clock.now())) ?? (await calculate());
+  return { ...summary, isSimulated: trees.isSimulated };
 };
