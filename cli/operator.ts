@@ -12,9 +12,6 @@ export type ChangeOptions = {
   readonly reason?: string | undefined;
 };
 
-/** Of a command that is refused without a reason. */
-export type ReasonedOptions = ChangeOptions & { readonly reason: string };
-
 export const operatorOption = () =>
   new Option(
     "--as <name>",
