@@ -152,23 +152,22 @@ const compareStream = async (
 };
 
 /**
- * Returns what may explain a differing minute now; nothing if usage was delivered, or a difference decided, since Stripe was
- * asked. Must run under the locks of the stream.
+ * Returns what may explain a differing minute now. One that has changed since Stripe was asked may lag: usage was delivered, or a
+ * difference decided. Must run under the locks of the stream.
  */
 const explainMinute = async (
   { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
   stream: ReportedStream,
   { part, ours, theirs }: Sums,
-): Promise<readonly MinuteDifference[]> => {
+): Promise<MinuteDifference> => {
   const { kind, customerId } = stream;
   const events = await listEventsOfSpan(db, stream, part);
   const { units, obstacle, askedIds } = compareMinute(events, theirs, clock.now());
   // Stripe may have lost one event. Then its second and account are known.
   const lost = events.find(({ state, quantity }) => state === "delivered" && quantity === -units);
   const { accountId, second } = lost ?? { accountId: stream.accountId, second: part.start };
-  return units === theirs - ours
-    ? [{ kind, customerId, accountId, second, units, mayLag: obstacle !== null, askedIds }]
-    : [];
+  const mayLag = obstacle !== null || units !== theirs - ours;
+  return { kind, customerId, accountId, second, units, mayLag, askedIds };
 };
 
 /** Returns the minutes of streams that a decision has to explain: neither lag nor usage that is asked about does. */
@@ -238,7 +237,7 @@ export const reconcileUsage = async (
     for (const { sums, minutes } of compared) {
       const differences: MinuteDifference[] = [];
       for (const minute of minutes) {
-        differences.push(...(await explainMinute({ db: transaction, clock }, sums, minute)));
+        differences.push(await explainMinute({ db: transaction, clock }, sums, minute));
       }
       const stream = { ...sums, differences };
       if (sums.error === null) {
