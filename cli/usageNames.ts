@@ -2,6 +2,8 @@ import type { CommonQueryMethods } from "slonik";
 import type { Account } from "../modules/accounts/accounts.sql.ts";
 import { listOpenUsage } from "../modules/billing/meterEventReports.sql.ts";
 import type { OpenUsageFilter } from "../modules/billing/meterEventReports.sql.ts";
+import { findMeterEvent } from "../modules/billing/meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../modules/billing/meterEvents.sql.ts";
 import { listRecordIds } from "../modules/records/ownedRecords.sql.ts";
 import { requireOneRecord } from "../modules/records/recordIds.rules.ts";
 import { parseLookup } from "../modules/support/lookup.rules.ts";
@@ -66,8 +68,15 @@ export const findUsageName = async (
   return { kind: "registrations", ids: [first, ...others] };
 };
 
+type Filter = Pick<OpenUsageFilter, "kind" | "span">;
+
+const matches = ({ kind, second }: StoredMeterEvent, filter: Filter): boolean => {
+  const { start, end } = filter.span ?? { start: second, end: second + 1 };
+  return (filter.kind ?? kind) === kind && start <= second && second < end;
+};
+
 /**
- * Finds all that an operator names: events, and the open ones of organizations and registrations that match the filter.
+ * Finds all that an operator names and that matches the filter: events, and the open ones of organizations and registrations.
  * @param causes why an open event is selected
  * @throws DomainError record_not_found if one of the names is unknown; request_invalid if several records have it
  */
@@ -75,13 +84,14 @@ export const selectUsage = async (
   db: CommonQueryMethods,
   names: readonly string[],
   causes: readonly string[],
-  filter: Pick<OpenUsageFilter, "kind" | "span"> = {},
+  filter: Filter = {},
 ): Promise<readonly bigint[]> => {
   const ids: bigint[] = [];
   for (const text of names) {
     const name = await findUsageName(db, text);
     if (name.kind === "event") {
-      ids.push(name.id);
+      const event = await findMeterEvent(db, name.id);
+      ids.push(...(event === null || matches(event, filter) ? [name.id] : []));
     } else {
       const of =
         name.kind === "organization"

@@ -73,18 +73,23 @@ test("usage explain prints a registration's events, and a plan that names what r
   t.true(overview.stdout.includes(`refused: ${mend}; impact usage retry ${item}\n`));
 });
 
-test("a registration's usage is closed only if it matches the filters", async (t) => {
+const closing = (name: string) => ["usage", "close", name, "--never-bill", "--reason", "test"];
+
+test("a registration's usage, or an event, is closed only if it matches the filters", async (t) => {
   const scene = await setUpUsage(t);
   const registration = await scene.register(5);
   await scene.drain();
-  const close = ["usage", "close", registration, "--never-bill", "--reason", "test"];
+  const [item = ""] = await scene.failedEvents();
+  const close = closing(registration);
   for (const filter of [
     ["--meter", "bottle"],
     ["--period", "2025-01"],
   ]) {
-    const refused = await scene.impact(...close, ...filter);
-    t.is(refused.exitCode, 1, refused.stderr);
-    t.regex(refused.stderr, /Nothing of that is failed or late/u);
+    for (const name of [registration, item]) {
+      const refused = await scene.impact(...closing(name), ...filter);
+      t.is(refused.exitCode, 1, refused.stderr);
+      t.regex(refused.stderr, /Nothing of that is failed or late/u);
+    }
   }
   t.is((await scene.impact(...close, "--meter", "tree", "--period", scene.month)).exitCode, 0);
   t.deepEqual(await scene.failedEvents(), []);
