@@ -93,9 +93,12 @@ const planFailed = async (
     return [`Have it sent as soon as Stripe has its usage: impact usage retry ${name}`];
   }
   const sent = counted(Math.abs(units), "unit");
-  return [
+  const sending = [
     ...(failure === "difference" ? [] : [`Remove the cause${mend === null ? "." : `: ${mend}`}`]),
     `${units > 0 ? `Send ${sent} to Stripe` : `Take ${sent} back at Stripe`}: impact usage retry ${name}`,
+  ];
+  return [
+    ...(retry === "too_old" ? ["It is older than Stripe accepts, so it cannot be sent."] : sending),
     `Or, if a document corrects it: ${closingCommand(name, units)}`,
     `Or, if that is right as it is: impact usage close ${name} --never-bill --reason TEXT`,
   ];

@@ -73,6 +73,7 @@ const RESULTS: Readonly<Record<Retry, string>> = {
   wait: "waits for its usage",
   ask: "Stripe is asked first",
   record: "recorded as delivered",
+  too_old: "too old to be sent; close it with a document",
 };
 
 /** Returns what a command has done, or would do, with an event. Units that are negative are taken back. */

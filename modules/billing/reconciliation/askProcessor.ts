@@ -116,8 +116,20 @@ export const findTarget = async (
 type Target = Awaited<ReturnType<typeof findTarget>>;
 
 /** Returns the usage that a refund has to wait for, because the processor does not have it. */
-export const undeliveredUsageOf = ({ id, state }: Target): bigint | null =>
+const undeliveredUsageOf = ({ id, state }: Target): bigint | null =>
   id !== undefined && (state === "pending" || state === "failed") ? id : null;
+
+/** Decides what becomes of an event that the processor does not have. */
+export const decideAbsent = (
+  { second }: StoredMeterEvent,
+  target: Target,
+  now: Date,
+): "send" | "wait" | "too_old" => {
+  if (undeliveredUsageOf(target) !== null) {
+    return "wait";
+  }
+  return isTooOldToSend(second, now) ? "too_old" : "send";
+};
 
 /** Sends an event that the processor does not have, unless it is a refund that has to wait, or too old. */
 export const sendAbsent = async (

@@ -22,8 +22,11 @@ type DecidedEvent = {
 /** What an operator has found out about an event that is unclear. */
 export type OperatorAnswer = "delivered" | "absent";
 
-/** What a retry does: it sends the event or lets it wait for its usage, asks the processor first, or records that it has it. */
-export type Retry = "send" | "wait" | "ask" | "record";
+/**
+ * What a retry does: it sends the event, lets it wait for its usage, asks the processor first, or records that it has it or
+ * does not accept it any more.
+ */
+export type Retry = "send" | "wait" | "ask" | "record" | "too_old";
 
 /**
  * Decides what retrying an event does.

@@ -25,13 +25,7 @@ import { minuteOf } from "../usage.rules.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
 import { DAY_MS, HOUR_MS } from "../../../runtime/durations.rules.ts";
 import { DomainError, invalidRequest } from "../../../runtime/errors.rules.ts";
-import {
-  applyAnswer,
-  findTarget,
-  lockMinute,
-  sendAbsent,
-  undeliveredUsageOf,
-} from "./askProcessor.ts";
+import { applyAnswer, decideAbsent, findTarget, lockMinute, sendAbsent } from "./askProcessor.ts";
 import { decideDifferences } from "./differences.sql.ts";
 import { compareMinute } from "./minutes.rules.ts";
 import { listEventsOfSpan } from "./minutes.sql.ts";
@@ -177,8 +171,7 @@ export const retryUsage = async (
       await requireUnchanged(transaction, event, theirs ?? Number.NaN, now);
     }
     const target = decided === "ask" ? null : await findTarget(context, transaction, event);
-    const waits = decided === "send" && target !== null && undeliveredUsageOf(target) !== null;
-    const retry = waits ? "wait" : decided;
+    const retry = decided === "send" && target ? decideAbsent(event, target, now) : decided;
     const customerId = (retry === "record" ? event.customerId : null) ?? target?.customerId ?? null;
     if (customerId === null && (retry === "record" || target?.processor === "stripe")) {
       throw invalidRequest(

@@ -164,7 +164,7 @@ test("one command retries all that has failed, also repeated, and says what it c
 test("usage that is older than Stripe accepts is closed with an invoice item, not retried", async (t, operator) => {
   const event = await operator.fail(4);
   operator.pass(35 * 24 * 60 * 60);
-  await operator.retry(event.id);
+  t.is((await operator.retry(event.id)).retry, "too_old");
   await operator.send();
   const old = await operator.find(event.id);
   t.is(old?.failure, "too_old");
