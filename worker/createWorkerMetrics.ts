@@ -25,6 +25,10 @@ const createBillingObservers = (
   });
   const logUsage = createRepeatedLog(logger, "usage was rejected; see `impact usage`");
   const logFailure = createRepeatedLog(logger, "the usage of a stream could not be processed");
+  const logDelayed = createOutageLog(
+    logger,
+    "an event of the processor could not be processed; it will be tried again",
+  );
   return {
     observeSend: ({ accountId, mode, kind }, result, meterEventId) => {
       const outcome = result.kind === "settled" ? result.state : result.cause;
@@ -47,6 +51,7 @@ const createBillingObservers = (
     observeFailedEvent: (event) => {
       logger.error({ processorEvent: event }, "an event of the processor cannot be processed");
     },
+    observeDelayedEvent: (event) => logDelayed(event),
     observeUnreadInvoices: (customerId, error) => {
       logger.warn({ customerId, err: error }, "a customer's invoices could not be read at Stripe");
     },

@@ -77,6 +77,7 @@ export const stageTopUps = async (t: ExecutionContext<DatabaseContext>) => {
         {
           ...context,
           observeFailedEvent: (event) => failed.push(event),
+          observeDelayedEvent: () => undefined,
           creditCheckout: (session) => creditTopUp(context, session),
         },
         never,

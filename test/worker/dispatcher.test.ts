@@ -61,6 +61,7 @@ const startDispatcher = async (
     temporal,
     billing: createBilling({ db, stripe: null }),
     observeFailedEvent: () => t.fail(),
+    observeDelayedEvent: () => undefined,
   });
   const shutdown = new AbortController();
   const failure = Promise.withResolvers<unknown>();

@@ -24,6 +24,7 @@ const test = testWithDatabase();
 const observers = {
   observeSend: () => undefined,
   observeFailedEvent: () => undefined,
+  observeDelayedEvent: () => undefined,
   observeUnreadInvoices: () => undefined,
   observeDrift: () => undefined,
 };

@@ -83,7 +83,7 @@ const CALL_TIMEOUT_MS = 20_000;
 /** No event begins after this time, so that the dispatcher soon looks for other work again. */
 const BUDGET_MS = 2000;
 
-/** An event that is given up. The comparisons of each night find what it meant. */
+/** An event that could not be processed. */
 export type FailedProcessorEvent = {
   readonly id: string;
   readonly type: string;
@@ -91,7 +91,10 @@ export type FailedProcessorEvent = {
 };
 
 export type ProcessorEventObservers = {
+  /** Called when an event is given up. The comparisons of each night find what it meant. */
   readonly observeFailedEvent: (event: FailedProcessorEvent) => void;
+  /** Called when an event will be tried again. */
+  readonly observeDelayedEvent: (event: FailedProcessorEvent) => void;
 };
 
 type EventContext = BillingContext &
@@ -133,10 +136,12 @@ const processOne = async (
   } catch (error) {
     // A worker that stops says nothing about the event.
     signal.throwIfAborted();
+    const failed = { id, type, reason: error instanceof Error ? error.message : String(error) };
     if (error instanceof ProcessorEventUnreadableError || isGivenUp(receivedAt, clock.now())) {
-      const reason = error instanceof Error ? error.message : String(error);
-      context.observeFailedEvent({ id, type, reason });
+      context.observeFailedEvent(failed);
       await deleteProcessorEvent(db, id);
+    } else {
+      context.observeDelayedEvent(failed);
     }
   }
 };

@@ -46,6 +46,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
       {
         ...deps,
         observeFailedEvent: () => undefined,
+        observeDelayedEvent: () => undefined,
         creditCheckout: () => Promise.resolve(),
       },
       new AbortController().signal,

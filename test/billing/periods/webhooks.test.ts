@@ -23,6 +23,7 @@ type WebhookSetup = BillingSetup & {
   /** Processes the due events, as a worker does. */
   readonly process: () => Promise<void>;
   readonly failed: FailedProcessorEvent[];
+  readonly delayed: FailedProcessorEvent[];
   /** Returns the types of the events that wait. */
   readonly waiting: () => Promise<readonly string[]>;
   readonly lastErrors: () => Promise<readonly (string | null)[]>;
@@ -44,16 +45,19 @@ const setUp = async (
   const webhookUrl = `${api.url}/webhooks/stripe`;
   double.control.setWebhook({ url: webhookUrl, secret: SECRET });
   const failed: FailedProcessorEvent[] = [];
+  const delayed: FailedProcessorEvent[] = [];
   return {
     ...setup,
     api,
     webhookUrl,
     failed,
+    delayed,
     process: () =>
       processProcessorEvents(
         {
           ...deps,
           observeFailedEvent: (event) => failed.push(event),
+          observeDelayedEvent: (event) => delayed.push(event),
           creditCheckout: () => Promise.resolve(),
         },
         new AbortController().signal,
@@ -146,7 +150,8 @@ test("an event that may have been accepted twice is asked about once the sums sh
 });
 
 test("while Stripe is down, a stored event waits and is processed later", async (t) => {
-  const { register, drain, events, double, process, waiting, pass } = await setUp(t);
+  const { register, drain, events, double, process, waiting, delayed, failed, pass } =
+    await setUp(t);
   double.control.addFault({ kind: "reject_later" });
   await register(2);
   await drain();
@@ -159,6 +164,8 @@ test("while Stripe is down, a stored event waits and is processed later", async 
   t.deepEqual(await events(), [{ state: "delivered", quantity: 2 }]);
   await process();
   t.deepEqual(await waiting(), [REPORT]);
+  t.like(delayed, [{ id, type: REPORT }]);
+  t.deepEqual(failed, []);
   pass(60);
   await process();
   t.deepEqual(await events(), [{ state: "refused", quantity: 2 }]);
