@@ -63,12 +63,15 @@ export const lockMeterEvents = (
 ): Promise<readonly StoredMeterEvent[]> =>
   transaction.any(sql.type(meterEventRow)`${eventsWithIds(ids)} FOR NO KEY UPDATE`);
 
-/** Returns the event of the usage that a refund takes back; of several, the first one that the processor does not have. */
-export const findRefundedUsage = (
-  db: CommonQueryMethods,
+/**
+ * Locks the event of the usage that a refund takes back, so that its delivery is recorded before or after what is decided about the
+ * refund, and returns it; of several, the first one that the processor does not have.
+ */
+export const lockRefundedUsage = (
+  transaction: DatabaseTransactionConnection,
   refundEventId: bigint,
 ): Promise<StoredMeterEvent | null> =>
-  db.maybeOne(sql.type(meterEventRow)`
+  transaction.maybeOne(sql.type(meterEventRow)`
     SELECT ${meterEventColumns}
     FROM usage_fact AS fact
     CROSS JOIN LATERAL (
@@ -81,6 +84,7 @@ export const findRefundedUsage = (
     WHERE fact.meter_event_id = ${refundEventId} AND fact.refund_id IS NOT NULL AND meter_event.id <> ${refundEventId}
     ORDER BY meter_event.state = 'delivered', meter_event.id
     LIMIT 1
+    FOR NO KEY UPDATE OF meter_event
   `);
 
 /** Lists Stripe's events with these identifiers; unknown ones are left out. */

@@ -5,9 +5,9 @@ import type { BillingContext } from "../context.ts";
 import { currentTarget, requireStripe } from "../createBilling.ts";
 import {
   findMeterEvent,
-  findRefundedUsage,
   letWait,
   lockMeterEvents,
+  lockRefundedUsage,
   recordFailure,
   recordFoundDelivery,
   releaseRefunds,
@@ -107,7 +107,7 @@ export const findTarget = async (
     return { processor, customerId };
   }
   if (quantity < 0) {
-    return (await findRefundedUsage(transaction, id)) ?? { processor, customerId };
+    return (await lockRefundedUsage(transaction, id)) ?? { processor, customerId };
   }
   const account = await findAccount(transaction, accountId);
   return currentTarget(billing, account?.stripeCustomerId ?? null, mode);

@@ -1,5 +1,8 @@
 import { listUsageAttention } from "../../../modules/billing/meterEventReports.sql.ts";
+import { recordFoundDelivery, releaseRefunds } from "../../../modules/billing/meterEvents.sql.ts";
+import { LAG_SECONDS } from "../convergence/world.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
+import { runBehindLocks } from "../../support/lockWaits.ts";
 import { testRepairs } from "./testRepairs.ts";
 import { applyRefusalReport } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
@@ -53,6 +56,37 @@ test("a refused refund waits if its usage is refused later, also when it is retr
   await operator.retryAll();
   await operator.settle();
   t.is(operator.billedTo(0), 4);
+});
+
+test("a refused refund is sent by a retry although its usage is being recorded as delivered", async (t, operator) => {
+  const registration = await operator.sendNew(7);
+  await operator.refund(registration, 3);
+  operator.control.addFault(REFUSED);
+  await operator.send();
+  const [sent] = await operator.listEvents(["delivered"]);
+  await operator.refuse(sent?.identifier ?? "");
+  const [usage, refund] = await operator.listEvents(["failed"]);
+  const usageId = usage?.id ?? 0n;
+  await operator.retry(usageId);
+  operator.control.addFault({ kind: "drop", applied: true });
+  operator.pass(LAG_SECONDS);
+  await operator.send();
+  t.is((await operator.find(usageId))?.state, "pending");
+  const { db, clock } = operator.deps();
+
+  const [retried] = await runBehindLocks(
+    db,
+    async (transaction) => {
+      const delivery = { customerId: usage?.customerId ?? null, note: "", now: clock.now() };
+      await recordFoundDelivery(transaction, usageId, delivery);
+      await releaseRefunds(transaction, [usageId]);
+    },
+    () => operator.retry(refund?.id ?? 0n),
+  );
+
+  t.is(retried.retry, "send");
+  await operator.settle();
+  t.deepEqual(await operator.states(), ["delivered", "delivered"]);
 });
 
 test("a refund of usage that a document bills needs a credit note, before and after it is sealed", async (t, operator) => {
