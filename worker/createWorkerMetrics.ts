@@ -51,7 +51,7 @@ const createBillingObservers = (
     observeFailedEvent: (event) => {
       logger.error({ processorEvent: event }, "an event of the processor cannot be processed");
     },
-    observeDelayedEvent: (event) => logDelayed(event),
+    observeDelayedEvent: logDelayed,
     observeUnreadInvoices: (customerId, error) => {
       logger.warn({ customerId, err: error }, "a customer's invoices could not be read at Stripe");
     },
