@@ -98,8 +98,7 @@ const presentMedia = (evidence: TreeEvidence, { urlOf }: Shown) => {
     longitude: verified.longitude,
   }));
   return (planted?.media ?? photos ?? []).map(({ reference: id, ...medium }) =>
-    Object.assign(medium, {
-      id,
+    Object.assign({ id }, medium, {
       url: urlOf(medium.url),
       thumbnail_url: urlOf(medium.thumbnail_url),
     }),

@@ -70,22 +70,22 @@ async function* readBytes(
   name: string,
   open: () => AsyncIterable<Buffer>,
 ): AsyncGenerator<Buffer, void, void> {
-  const { start, bytes } = await peek(open(), (_, bytesRead) => bytesRead >= 2);
-  if (!isGzip(start)) {
-    yield* bytes;
-    return;
-  }
-  const gunzip = createGunzip({ chunkSize: CHUNK_BYTES });
-  const feeding = pipeline(Readable.from(bytes, { objectMode: false }), gunzip);
-  // The reader of the decompressed bytes receives the same error.
-  feeding.catch(() => undefined);
-  const decompressed: AsyncIterable<Buffer> = gunzip;
   try {
+    const { start, bytes } = await peek(open(), (_, bytesRead) => bytesRead >= 2);
+    if (!isGzip(start)) {
+      yield* bytes;
+      return;
+    }
+    const gunzip = createGunzip({ chunkSize: CHUNK_BYTES });
+    const feeding = pipeline(Readable.from(bytes, { objectMode: false }), gunzip);
+    // The reader of the decompressed bytes receives the same error.
+    feeding.catch(() => undefined);
+    const decompressed: AsyncIterable<Buffer> = gunzip;
     yield* decompressed;
   } catch (error) {
     const code = error instanceof Error && "code" in error ? String(error.code) : "";
     if (!code.startsWith("Z_")) {
-      throw error;
+      throw unreadableFileError(name, error);
     }
     throw new CommandError(
       EXIT.failed,

@@ -6,8 +6,8 @@ import { addToTallies } from "./tallies.sql.ts";
 import { tallyChanges } from "./tally.rules.ts";
 
 /**
- * Subtracts refunded trees from their owners' planted trees. Trees whose order is not created yet are simply never ordered: it is not created before the transaction
- * ends. The caller must hold the registrations' locks, and refunds the trees afterwards.
+ * Subtracts refunded trees from their owners' planted trees. Trees whose order is not created yet are simply never ordered: it
+ * is not created before the transaction ends. The caller must hold the registrations' locks, and refunds the trees afterwards.
  */
 export const releaseRefundedTrees = async (
   transaction: DatabaseTransactionConnection,

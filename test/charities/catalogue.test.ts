@@ -105,6 +105,8 @@ test("a file that cannot be imported is named with the reason, after the counts 
   for (const [path, message] of [
     ["/nonexistent/eo1.csv", /nonexistent\/eo1\.csv cannot be read/u],
     [tmpdir(), / is a folder\./u],
+    // It can be opened, and its first byte cannot be read.
+    ["/proc/self/mem", /\/proc\/self\/mem cannot be read/u],
     ["-", /Standard input has no date: give --extracted\./u],
   ] as const) {
     const good = await write("good.csv", contentOf());

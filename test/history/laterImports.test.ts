@@ -57,10 +57,11 @@ test("what the old server refunded since is subtracted once, and the audit log n
   const later = linesOf(
     lineOf({ id: "1", count: 5, refunded_count: 2 }),
     lineOf({ id: "1", count: 5, refunded_count: 4 }),
+    lineOf({ id: "1", count: 5, refunded_count: 3 }),
     lineOf({ id: "2", count: 1, refunded: true }),
     { ...DONATION, refunded: true },
   );
-  const expected = { new: 0, known: 0, refunded: 4, conflict: 0, bad: 0 };
+  const expected = { new: 0, known: 0, refunded: 5, conflict: 0, bad: 0 };
   const dry = await importText(later, "--dry-run");
   t.like(summaryOf(dry), expected, dry.stderr);
   t.like(await readSums(), { refunded: 1n, total: 5n });
@@ -77,7 +78,7 @@ test("what the old server refunded since is subtracted once, and the audit log n
   t.like(donations.body["donations"], [{ id: "d", refunded: true }]);
 
   const again = await importText(later);
-  t.like(summaryOf(again), { known: 3, refunded: 0, conflict: 1 });
+  t.like(summaryOf(again), { known: 3, refunded: 0, conflict: 2 });
   t.regex(again.stderr, /line 1: conflict: .* refunded_count \(it is higher here\)$/mu);
   t.like(await readSums(), { refunded: 5n, total: 1n });
 
@@ -88,7 +89,7 @@ test("what the old server refunded since is subtracted once, and the audit log n
     [
       { kind: "donation", amount_cents: 700 },
       { kind: "tree", count: 1 },
-      // Two lines of a batch name the first tree.
+      // Three lines of a batch name the first tree, the last of them with fewer refunds.
       { kind: "tree", count: 3 },
     ],
   );
