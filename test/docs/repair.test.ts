@@ -155,9 +155,10 @@ const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Pro
     await scene.send(3);
     await scene.send(4);
     const [first = "", second = ""] = await scene.events();
-    const { customerId } = scene.control.addSubscriber({});
+    const { customerId, subscriptionId } = scene.control.addSubscriber({});
+    const subscriber = { cus_new: customerId, sub_new: subscriptionId };
     await play(t, scene, "1", {
-      names: { E5: first, E6: second, ORG_ID: scene.accountId, cus_new: customerId },
+      names: { E5: first, E6: second, ORG_ID: scene.accountId, ...subscriber },
     });
     await scene.drain();
     t.is(unitsAt(scene, customerId), 3);
