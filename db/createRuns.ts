@@ -175,7 +175,8 @@ export const createRuns = <Item>(
             void sender.scan();
           }
           const restMs = SECOND_MS - (now.getTime() % SECOND_MS);
-          await pause(Math.min(restMs, endsAtMs - performance.now()), ending);
+          // Node warns of a negative duration.
+          await pause(Math.max(0, Math.min(restMs, endsAtMs - performance.now())), ending);
         }
       } finally {
         if (ending.aborted) {

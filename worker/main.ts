@@ -124,7 +124,8 @@ const startWorker = async (
   // Before anything that waits for other services, so that the worker can be watched while it waits.
   const { health, server } = await startWatching(config, context);
   const deployment = awaitDeploymentName(context, stopping);
-  const run = createRunWorker({ logger, workflowBundle: bundleWorkflows() }, stopping);
+  const workflowBundle = bundleWorkflows();
+  const run = createRunWorker({ logger, workflowBundle }, stopping);
   /** Runs a part of the worker in Temporal, unless it is stopped before the deployment's name there is decided. */
   const whenNamed = async (
     part: (named: NonNullable<Awaited<typeof deployment>>) => Promise<void>,
@@ -143,7 +144,11 @@ const startWorker = async (
       maxConcurrentWorkflowTaskExecutions: MAX_CONCURRENT_ACTIVITIES,
     }),
   );
-  const processor = await prepareProcessor(context, stopping);
+  // Ends the program also while the processor is prepared. It settles only with an error: workers resolve after `stop` alone.
+  const failed = Promise.race(
+    [workflowBundle, deployment, interactiveWorker].map((part) => part.then(forever)),
+  );
+  const processor = await Promise.race([prepareProcessor(context, stopping), failed]);
 
   const runs = createAllRuns(config, context);
   const activities = {
@@ -157,17 +162,14 @@ const startWorker = async (
       },
     }),
   };
-  const workers = Promise.all([
-    interactiveWorker,
-    whenNamed(({ name, identity }) =>
-      run({
-        identity,
-        taskQueue: backgroundQueue(name),
-        activities,
-        maxConcurrentWorkflowTaskExecutions: MAX_CONCURRENT_WORKFLOW_TASKS,
-      }),
-    ),
-  ]);
+  const backgroundWorker = whenNamed(({ name, identity }) =>
+    run({
+      identity,
+      taskQueue: backgroundQueue(name),
+      activities,
+      maxConcurrentWorkflowTaskExecutions: MAX_CONCURRENT_WORKFLOW_TASKS,
+    }),
+  );
   const ensuring = whenNamed(({ name }) =>
     ensureWorkflows(
       {
@@ -181,12 +183,11 @@ const startWorker = async (
 
   return {
     urls: server ? { metrics: server.url } : {},
-    // Settles only with an error: the workers resolve after `stop` alone.
-    failed: Promise.race([workers.then(forever), processor.failed, deployment.then(forever)]),
+    failed: Promise.race([failed, backgroundWorker.then(forever), processor.failed]),
     stop: async () => {
       health.startStopping();
       shutdown.abort();
-      await Promise.all([workers, ensuring, guard.ended]);
+      await Promise.all([interactiveWorker, backgroundWorker, ensuring, guard.ended]);
       await Promise.all(Object.values(runs).map((each) => each.end()));
       health.end();
       await server?.close(1000);

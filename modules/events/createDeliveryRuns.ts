@@ -1,3 +1,4 @@
+import { LRUCache } from "lru-cache";
 import { claimDeliveries, listDueEndpoints, recordAttempts } from "./attempts.sql.ts";
 import type { ClaimedDelivery, EndedAttempt } from "./attempts.sql.ts";
 import { findEndpoint } from "./endpoints.sql.ts";
@@ -22,6 +23,12 @@ const REQUESTS_OF_ENDPOINT = 10;
 
 /** How many requests may be in their first second. More would keep a busy worker from sending each of them within it. */
 const PLACES = 240;
+
+/** How many of them are of slow endpoints, which get that many requests a second at most. */
+const SLOW_PLACES = 60;
+
+/** How many slow endpoints are remembered. */
+const MAXIMUM_SLOW = 10_000;
 
 const FIRST_SECOND_MS = 1000;
 
@@ -89,39 +96,57 @@ const makeAttempt = async (
   return { delivery, startedAt, endedAt, durationMs, result, decision };
 };
 
+const createGate = (places: number): Gate =>
+  new Gate({ places, maximumWaiting: Infinity, maximumWaitMs: Infinity });
+
 /**
  * Creates the places that requests occupy in their first second. Endpoints take turns. Those whose last request has lasted longer
- * take turns as one, so servers that do not respond leave the others their places.
+ * have places of their own, so servers that do not respond leave the others theirs, and slow ones are never without.
  */
 const createPlaces = () => {
-  const gate = new Gate({ places: PLACES, maximumWaiting: Infinity, maximumWaitMs: Infinity });
-  const slow = new Set<string>();
-  const nameOf = (endpointId: string): string => (slow.has(endpointId) ? "slow" : endpointId);
+  const gates = { quick: createGate(PLACES - SLOW_PLACES), slow: createGate(SLOW_PLACES) };
+  const slow = new LRUCache<string, true>({ max: MAXIMUM_SLOW });
+  const waiting = new Set<string>();
+  const gateOf = (endpointId: string): Gate => gates[slow.has(endpointId) ? "slow" : "quick"];
 
-  const enter = async (endpointId: string): Promise<Pass> => {
-    const pass = gate.enter(nameOf(endpointId));
-    if (!pass.isRunning) {
-      await gate.wait(pass);
+  /** Returns null if the endpoint waits already, so that each does so once, however long many endpoints wait. */
+  const enter = async (endpointId: string): Promise<Pass | null> => {
+    if (waiting.has(endpointId)) {
+      return null;
     }
-    // It may have become slow meanwhile.
-    if (!gate.rename(pass, nameOf(endpointId))) {
+    const gate = gateOf(endpointId);
+    const pass = gate.enter(endpointId);
+    if (!pass.isRunning) {
+      waiting.add(endpointId);
       await gate.wait(pass);
+      waiting.delete(endpointId);
+    }
+    // It may have become slow or quick meanwhile.
+    if (gate !== gateOf(endpointId)) {
+      gate.end(pass);
+      return enter(endpointId);
     }
     return pass;
   };
 
   return {
-    countTaken: () => gate.runningCount(),
-    /** Runs work in a place of an endpoint. Its request, if there is one, begins when the work calls its argument. */
+    countTaken: () => gates.quick.runningCount() + gates.slow.runningCount(),
+    /**
+     * Runs work in a place of an endpoint. Its request, if there is one, begins when the work calls its argument.
+     * @returns null if the endpoint waits already, whose turn serves all of its work
+     */
     inPlace: async <Result>(
       endpointId: string,
       work: (beginRequest: () => void) => Promise<Result>,
-    ): Promise<Result> => {
+    ): Promise<Result | null> => {
       const pass = await enter(endpointId);
+      if (pass === null) {
+        return null;
+      }
       let timer: NodeJS.Timeout | null = null;
       const leave = (): void => {
-        slow.add(endpointId);
-        gate.leave(pass);
+        slow.set(endpointId, true);
+        pass.gate.leave(pass);
       };
       try {
         return await work(() => {
@@ -132,7 +157,7 @@ const createPlaces = () => {
           clearTimeout(timer);
           slow.delete(endpointId);
         }
-        gate.end(pass);
+        pass.gate.end(pass);
       }
     },
   };
@@ -183,7 +208,7 @@ export const createDeliveryWork = (
     keyOf: String,
     maximumLoops: REQUESTS_OF_ENDPOINT,
     loop: async (endpointId, { mayBegin, startAnother, signal }) => {
-      /** Returns null if nothing is due or may begin, or the request was interrupted. */
+      /** Returns null if nothing is due or may begin, another loop goes on, or the request was interrupted. */
       const attemptNext = (): Promise<EndedAttempt | null> =>
         inPlace(endpointId, async (beginRequest) => {
           const mayClaim = mayBegin() && unrecorded < MAXIMUM_UNRECORDED;

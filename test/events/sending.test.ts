@@ -149,16 +149,26 @@ type Sending = {
   /** Of each endpoint. */
   readonly deliveries: number;
   readonly durationMs: number;
+  /** Ten more endpoints with ten deliveries each. */
+  readonly slowMs?: number;
   /** Attempts are recorded after it. */
   readonly mayRecord?: Promise<void>;
 };
 
+const SLOW_URL = "https://slow.example";
+
 /** Begins to send the deliveries of new endpoints without HTTP, and returns the requests as they begin. */
 const startSending = async (
   db: DatabasePool,
-  { endpoints: count, deliveries, durationMs, mayRecord }: Sending,
+  { endpoints: count, deliveries, durationMs, slowMs, mayRecord }: Sending,
 ) => {
-  const ids = await insertReceivers(db, { url: "https://shop.example", count, deliveries });
+  const slowIds = await insertReceivers(db, {
+    url: SLOW_URL,
+    count: slowMs === undefined ? 0 : 10,
+    deliveries: 10,
+  });
+  const quickIds = await insertReceivers(db, { url: "https://shop.example", count, deliveries });
+  const ids = [...slowIds, ...quickIds];
   const sent: { readonly url: string; readonly atMs: number }[] = [];
   const statements: string[] = [];
   const counted = new Proxy(db, {
@@ -176,7 +186,7 @@ const startSending = async (
     ...deliveryContext(counted),
     send: async ({ url }: { readonly url: string }) => {
       sent.push({ url, atMs: performance.now() });
-      await delay(durationMs);
+      await delay(url.startsWith(SLOW_URL) ? slowMs : durationMs);
       return { status: 204, error: null, retryAfterMs: null };
     },
   };
@@ -202,6 +212,35 @@ test("240 requests at most begin in a second if none ends", async (t) => {
   t.is(sent.length, 800);
   // A timer may fire a millisecond early.
   sent.slice(240).forEach(({ atMs }, index) => t.true(atMs - (sent[index]?.atMs ?? 0) >= 990));
+});
+
+test("slow endpoints have their turns while quick ones take all other places", async (t) => {
+  const sending = { endpoints: 60, deliveries: 40, durationMs: 400, slowMs: 1200 };
+  const { sent, ended } = await startSending(t.context.db, sending);
+  await ended;
+  t.is(sent.length, 2500);
+  t.false(sent.at(-1)?.url.startsWith(SLOW_URL));
+});
+
+test("an endpoint waits once for its turn, however often it is found", async (t) => {
+  const { db } = t.context;
+  const receivers = { url: "https://shop.example", count: 250, deliveries: 1 };
+  const ids = await insertReceivers(db, receivers);
+  let sent = 0;
+  const send = () => {
+    sent += 1;
+    return Promise.resolve({ status: 204, error: null, retryAfterMs: null });
+  };
+  const scan = () => Promise.resolve(ids);
+  const context = { ...deliveryContext(db), send };
+  const { loop } = createDeliveryWork(context, { scan, onFailure: throwError });
+  const { signal } = new AbortController();
+  const control = { mayBegin: () => true, startAnother: () => undefined, signal };
+  const loops = ids.map((id) => loop(id, control));
+  await loop(ids.at(-1) ?? "", control);
+  t.is(sent, 0);
+  await Promise.all(loops);
+  t.is(sent, 250);
 });
 
 test("while 2,000 attempts are not recorded, no more begin", async (t) => {
