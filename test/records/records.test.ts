@@ -34,12 +34,7 @@ const names = Array.from({ length: UNKNOWN_NAMES }, (_, index) => `n${index}`);
 
 test("twenty lines are shown, and of many unknown names no others are read", (t) => {
   const { list, reads } = countReads(names);
-  const issue: z.core.$ZodIssue = {
-    code: "unrecognized_keys",
-    keys: list,
-    path: [],
-    message: "",
-  };
+  const issue: z.core.$ZodIssue = { code: "unrecognized_keys", keys: list, path: [], message: "" };
   const other: z.core.$ZodIssue = { code: "custom", path: ["count"], message: "required" };
 
   const lines = describeIssues([other, issue, other], "field").split("; ");

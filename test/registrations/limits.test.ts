@@ -269,16 +269,8 @@ test("items beyond the limit of a day are rejected by their index, except repeat
       status: 400,
       error: "count: must be at most 100, this account's limit for one day",
     },
-    {
-      index: 2,
-      status: 403,
-      error: dailyLimitMessage(100, 90),
-    },
-    {
-      index: 5,
-      status: 403,
-      error: dailyLimitMessage(100, 100),
-    },
+    { index: 2, status: 403, error: dailyLimitMessage(100, 90) },
+    { index: 5, status: 403, error: dailyLimitMessage(100, 100) },
   ]);
   t.deepEqual(statusesOf(parts.results), [400, 200, 403, 200, 200, 403, 400]);
   t.is((await readAccountSums(db, accountId)).total, 100n);

@@ -43,11 +43,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   double.control.setWebhook({ url: `${url}/webhooks/stripe`, secret: SECRET });
   const process = () =>
     processProcessorEvents(
-      {
-        ...deps,
-        observeFailedEvent: () => undefined,
-        creditCheckout: () => Promise.resolve(),
-      },
+      { ...deps, observeFailedEvent: () => undefined, creditCheckout: () => Promise.resolve() },
       new AbortController().signal,
     );
   /** Has all subscriptions read, as each night. */

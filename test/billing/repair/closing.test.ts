@@ -34,9 +34,7 @@ test("one document closes many events: its sum and its kind are checked, and it 
   operator.billBy(events);
   await t.throwsAsync(
     operator.close(events.slice(1), { document: { ...INVOICE_ITEM, reference: "ii_2" } }),
-    {
-      message: /was closed with ii_1/u,
-    },
+    { message: /was closed with ii_1/u },
   );
   await t.throwsAsync(operator.close(events.slice(1)), { message: /was closed with ii_1/u });
 

@@ -26,10 +26,7 @@ test.beforeEach(async (t) => {
 });
 
 const billingOf = ({ context: { db } }: T, double: StripeDouble | null): Billing =>
-  createBilling({
-    db,
-    stripe: double && connectStripe(double.stripe),
-  });
+  createBilling({ db, stripe: double && connectStripe(double.stripe) });
 
 /** Registers usage of an organization, and sends it as a worker with some billing does. */
 const send = async ({ context: { db } }: T, billing: Billing, stripeCustomerId: string | null) => {

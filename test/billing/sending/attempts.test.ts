@@ -257,11 +257,7 @@ test("usage whose identifier conflicts is never refused or sent again before Str
   t.like(await drainOnce(), { kind: "delayed", cause: "asking" });
   const before = sends();
   const [event] = await listMeterEvents(deps.db, { state: null, ...stream, limit: 1 });
-  t.like(event, {
-    state: "pending",
-    mayBeDelivered: true,
-    askingSince: deps.clock.now(),
-  });
+  t.like(event, { state: "pending", mayBeDelivered: true, askingSince: deps.clock.now() });
   pass(10 * 60);
   t.like(await drainOnce(), { kind: "delayed", cause: "early", afterMs: 5 * 60 * 1000 });
 

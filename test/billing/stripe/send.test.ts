@@ -136,10 +136,7 @@ test("an event of an account without a customer is a rejection and makes no call
 
   const outcome = await processor.send(event({ customerId: null }), never);
 
-  t.deepEqual(outcome, {
-    kind: "rejected",
-    reason: "The organization has no Stripe customer.",
-  });
+  t.deepEqual(outcome, { kind: "rejected", reason: "The organization has no Stripe customer." });
   t.is(double.control.calls().length, before);
 });
 

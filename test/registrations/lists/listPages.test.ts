@@ -204,13 +204,9 @@ test("an id of another list, account or system is no place to start", async (t) 
     [key, "no-such-id"],
   ] as const) {
     for (const length of ["", "&first=10"]) {
-      const response = await call("GET", `/plant/trees?after=${id}${length}`, {
-        key: reader,
-      });
+      const response = await call("GET", `/plant/trees?after=${id}${length}`, { key: reader });
       t.is(response.status, 400);
-      t.deepEqual(response.body, {
-        error: "after: is not the id of a registration in this list",
-      });
+      t.deepEqual(response.body, { error: "after: is not the id of a registration in this list" });
       t.false(response.headers.has("link"));
     }
   }

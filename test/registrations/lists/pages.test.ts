@@ -194,10 +194,7 @@ test("a whole list, a page and NDJSON write a registration as its POST did", asy
   );
 });
 
-const ONE_ROW = {
-  limits: { rows: 1, bytes: Number.MAX_SAFE_INTEGER },
-  now: new Date(),
-} as const;
+const ONE_ROW = { limits: { rows: 1, bytes: Number.MAX_SAFE_INTEGER }, now: new Date() } as const;
 
 /** Mostly commas and numbers with an exponent. */
 const EXTREMES: readonly Metadata[] = [1, 1e300, -1e300, 5e-324, 0.1, 2 ** 53, "", "\t𝒳", {}].map(

@@ -54,12 +54,7 @@ forBothKinds(
     t.deepEqual(results[0], {
       status: 200,
       idempotent_replayed: false,
-      body: {
-        [refunded]: 4,
-        [total]: 11,
-        refund_details: after(4),
-        refund_id: `refund-${id}`,
-      },
+      body: { [refunded]: 4, [total]: 11, refund_details: after(4), refund_id: `refund-${id}` },
     });
     t.deepEqual(
       results.map(({ idempotent_replayed: replayed, body }) => [
@@ -138,10 +133,7 @@ test("a thousand refunds are sent again without refunding more, and their events
   const events = await readEvents(
     { db, clock: systemClock },
     { accountId, mode: "live" },
-    {
-      types: ["registration.refunded"],
-      limit: 1000,
-    },
+    { types: ["registration.refunded"], limit: 1000 },
   );
   t.deepEqual(
     events.map(({ data }) => "registration_id" in data && data.registration_id),

@@ -166,11 +166,7 @@ test("a refund whose billing period Stripe cannot return is a 503 that changes n
       ["/refund/trees", body],
       ["/refund/trees/batch", { items: [body] }],
     ] as const) {
-      double.control.addFault({
-        kind,
-        method: "GET",
-        path: `/v1/subscriptions/${subscriptionId}`,
-      });
+      double.control.addFault({ kind, method: "GET", path: `/v1/subscriptions/${subscriptionId}` });
       const failed = await call("POST", path, { key, body: sent });
       t.is(failed.status, 503, `${kind} ${path}`);
       t.is(failed.headers.get("Retry-After"), "1");
