@@ -145,10 +145,8 @@ test("several hosts are tried in their order, and one that accepts no writes is 
     "postgres://user:pass%20word@db1:5432,db2:5433/impact?sslmode=disable&application_name=a%20b",
   );
   const common = { user: "user", password: "pass word", database: "impact", ssl: false };
-  t.deepEqual(
-    servers.map(({ name }) => name),
-    ["db1:5432", "db2:5433"],
-  );
+  t.like(servers, [{ name: "db1:5432" }, { name: "db2:5433" }]);
+  t.is(servers.length, 2);
   t.like(servers[0]?.config, { host: "db1", port: 5432, application_name: "a b", ...common });
   t.like(servers[1]?.config, { host: "db2", port: 5433, application_name: "a b", ...common });
   t.true(mustAcceptWrites);

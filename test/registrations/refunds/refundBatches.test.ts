@@ -115,11 +115,7 @@ test("a batch with refunds that are rejected refunds nothing and names them by t
 test("a thousand refunds are sent again without refunding more, and their events are in order", async (t) => {
   const { db } = t.context;
   const { call, key, id: accountId, post } = await startApiOf(t);
-  const ids = await plant(
-    call,
-    key,
-    Array.from({ length: 1000 }, () => 3),
-  );
+  const ids = await plant(call, key, Array(1000).fill(3));
   const items = ids.map((id, index) => ({ id, count: 2, idempotency_key: `return-${index}` }));
   const send = async () => batchIn(await post(BATCH, { items }));
 
@@ -135,10 +131,8 @@ test("a thousand refunds are sent again without refunding more, and their events
     { accountId, mode: "live" },
     { types: ["registration.refunded"], limit: 1000 },
   );
-  t.deepEqual(
-    events.map(({ data }) => "registration_id" in data && data.registration_id),
-    ids,
-  );
+  const refunded = events.map(({ data }) => "registration_id" in data && data.registration_id);
+  t.deepEqual(refunded, ids);
 });
 
 test("equal batches, single refunds and registrations at the same time refund each unit once", async (t) => {
@@ -146,11 +140,7 @@ test("equal batches, single refunds and registrations at the same time refund ea
   const apis = [await startStandaloneApi(t, t.context), await startStandaloneApi(t, t.context)];
   const [api] = apis;
   const { apiKeyProd: key, id: accountId } = await createTestOrganization(db);
-  const ids = await plant(
-    api?.call ?? t.fail(),
-    key,
-    Array.from({ length: 50 }, () => 4),
-  );
+  const ids = await plant(api?.call ?? t.fail(), key, Array(50).fill(4));
   const items = ids.map((id, index) => ({ id, count: 1, idempotency_key: `return-${index}` }));
 
   const responses = await Promise.all(
