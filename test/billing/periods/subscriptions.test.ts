@@ -4,9 +4,7 @@ import { z } from "zod";
 import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import type { SubscriptionPolicy } from "../../../modules/accounts/accounts.rules.ts";
-import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { guardUsage, holdUsage, resumeUsage } from "../../../modules/billing/holdUsage.ts";
-import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { createWebhookReader } from "../../../modules/billing/stripe/createWebhookReader.ts";
 import { createWorkerMetrics } from "../../../worker/createWorkerMetrics.ts";
 import { processProcessorEvents } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
@@ -37,6 +35,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const setup = await setUpBilling(t);
   const { deps, double, stream, subscriptionId } = setup;
   const { accountId } = stream;
+  const env = { DATABASE_URL: databaseUrl, TEMPORAL_ADDRESS };
   const { url, post } = await startBilledApi(t, setup, {
     readStripeWebhook: createWebhookReader([SECRET]),
   });
@@ -67,18 +66,9 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
     plant: (mode: Mode = "live", fields: object = {}) =>
       post("/plant/trees", { count: 1, ...fields }, mode),
     rescue: () => post("/rescue/plastic_bottles", { count: 1 }),
-    impact: (...args: readonly string[]) =>
-      runImpact(args, { env: { DATABASE_URL: databaseUrl, TEMPORAL_ADDRESS }, clock: deps.clock }),
+    impact: (...args: readonly string[]) => runImpact(args, { env, clock: deps.clock }),
     impactWithKey: (...args: readonly string[]) =>
-      runImpact(args, {
-        env: {
-          DATABASE_URL: databaseUrl,
-          TEMPORAL_ADDRESS,
-          STRIPE_SECRET_KEY: double.secretKey,
-          STRIPE_API_BASE: double.url,
-        },
-        clock: deps.clock,
-      }),
+      runImpact(args, { env: { ...env, ...double.env }, clock: deps.clock }),
   };
 };
 
@@ -122,10 +112,7 @@ test("subscriptions are read when Stripe is recorded as the processor, and when 
   const { process, watched, double, subscriptionId, forgetProcessor, deps, pass } = await setUp(t);
   await guardUsage(deps);
   await forgetProcessor();
-  await createBilling({
-    db: deps.db,
-    stripe: connectStripe({ secretKey: double.secretKey, apiBase: double.url }),
-  }).prepare();
+  await double.openBilling(deps.db);
   await process();
   t.like(await watched(), { status: "active" });
   double.control.changeSubscription({ subscriptionId, status: "past_due" });
@@ -143,10 +130,7 @@ test("the status of a subscription is read although items of one meter have diff
   await sweep();
   t.like(await watched(), { status: "active", meteredKinds: ["tree", "bottle"] });
   const periods = await listBillingPeriods(deps.db, stream.accountId);
-  t.deepEqual(
-    periods.map(({ kind }) => kind),
-    ["bottle"],
-  );
+  t.deepEqual([periods.length, periods[0]?.kind], [1, "bottle"]);
   pass(1);
   double.control.cancel({ subscriptionId, when: "now_without_invoice" });
   await sweep();
@@ -258,10 +242,8 @@ test("a removed price is a problem of organizations that use the meter, and only
   t.deepEqual(await problemsOf(), ["has no price on the meter of trees"]);
   t.regex((await countProblems()) ?? "", / 1$/u);
   t.regex((await impact("org", "list")).stdout, /has no price on the meter of trees/u);
-  t.regex(
-    (await impact("doctor")).stdout,
-    /its subscription has no price on the meter of trees\./u,
-  );
+  const { stdout } = await impact("doctor");
+  t.regex(stdout, /its subscription has no price on the meter of trees\./u);
 });
 
 test("while registrations are suspended, a repeated request gets its original record", async (t) => {

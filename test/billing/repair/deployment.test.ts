@@ -4,14 +4,13 @@ import type { Billing } from "../../../modules/billing/createBilling.ts";
 import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
 import { ProcessorMismatchError } from "../../../modules/billing/processor.ts";
 import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
-import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { createTestOrganization, registerFor } from "../../support/factories.ts";
 import { startProgram } from "../../support/programs.ts";
 import { drainUsage } from "../drainUsage.ts";
 
@@ -33,7 +32,7 @@ const send = async ({ context: { db } }: T, billing: Billing, stripeCustomerId: 
   const { id: accountId } = await createTestOrganization(db, { stripeCustomerId });
   // Old enough to be sealed immediately.
   const clock = { now: () => new Date(Date.now() - 10_000) };
-  await createRegistrationWriter({ db, clock }).register(registrationOf(accountId, { count: 3 }));
+  await registerFor(db, accountId, { clock, count: 3 });
   return drainUsage({ db, clock: systemClock, billing }, { accountId, mode: "live", kind: "tree" });
 };
 

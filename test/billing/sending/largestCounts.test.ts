@@ -36,6 +36,7 @@ test("the largest count is registered, listed, refunded in part and billed exact
 
   t.deepEqual(billed(), { [second]: MOST });
   t.is((await events()).length, 10);
+  t.like(await readAccountSums(deps.db, stream.accountId), { facts: 10, usage: BigInt(MOST) });
 
   const refunded = await post("/refund/trees", { id, count: REFUNDED });
   t.like(refunded.body, { refunded_trees: REFUNDED, total_planted_trees: MOST - REFUNDED });

@@ -143,10 +143,8 @@ test("usage of an organization with a Stripe customer waits while Stripe is not 
   await register(3);
   pass(5);
   t.like(await drainWithoutKey(), paused);
-  t.deepEqual(
-    (await events()).map(({ state }) => state),
-    ["delivered", "delivered"],
-  );
+  const states = (await events()).map(({ state }) => state);
+  t.deepEqual(states, ["delivered", "delivered"]);
   t.is(await ledgerUnits(), 0);
   t.is(sends(), before + 2);
 

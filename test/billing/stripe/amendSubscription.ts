@@ -1,9 +1,7 @@
 import type { Stripe } from "stripe";
 import type { Control } from "../../stripeDouble/createControl.ts";
 
-/**
- * Changes the double's next response about a subscription. For what the double does not model.
- */
+/** Changes the double's next response about a subscription. For what the double does not model. */
 export const amendSubscription = async (
   { control, stripe }: { readonly control: Control; readonly stripe: Stripe },
   id: string,
