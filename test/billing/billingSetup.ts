@@ -60,6 +60,8 @@ export const createBilledOrganization = async (
       (await registerFor(db, accountId, { clock, mode, count })).id,
     refundWith,
     refund: refundWith(deps.billing),
+    /** Returns Stripe's units over all seconds. */
+    units: (): number => control.units({ customerId }),
   };
 };
 

@@ -10,7 +10,7 @@ import {
 } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import type { StreamReport } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { drainUsage } from "../drainUsage.ts";
-import type { Fault } from "../../stripeDouble/faults.ts";
+import { refusal } from "../../stripeDouble/faults.ts";
 import { countCalls } from "../../support/countCalls.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization, registerFor } from "../../support/factories.ts";
@@ -39,14 +39,6 @@ const reconcile = ({ deps, stream }: BillingSetup) =>
 
 const openDifferences = ({ deps, stream }: BillingSetup) =>
   listMeterEvents(deps.db, { state: "difference", accountId: stream.accountId, limit: 100 });
-
-const unreadable = ({ double }: BillingSetup): Fault => ({
-  kind: "respond",
-  method: "GET",
-  path: `/v1/billing/meters/${double.control.meterIds().tree}/event_summaries`,
-  status: 404,
-  body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
-});
 
 test("twenty lagging minutes need attention, because further minutes may differ", async (t) => {
   const setup = await setUpBilling(t, LAGGING);
@@ -84,7 +76,9 @@ test("a reconciliation fails if the processor is not configured, and succeeds if
   };
 
   const unconfigured = await run(createBilling({ db: deps.db, stripe: null }));
-  double.control.addFault(unreadable(setup));
+  const path = `/v1/billing/meters/${double.control.meterIds().tree}/event_summaries`;
+  const call = { method: "GET", path };
+  double.control.addFault(refusal(404, "No such customer: 'cus_gone'", call));
   const refused = await run(deps.billing);
 
   t.is(unconfigured.drifting.length, 2);

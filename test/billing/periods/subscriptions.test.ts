@@ -5,9 +5,7 @@ import { listWatchedSubscriptions } from "../../../modules/billing/processorEven
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import type { SubscriptionPolicy } from "../../../modules/accounts/accounts.rules.ts";
 import { guardUsage, holdUsage, resumeUsage } from "../../../modules/billing/holdUsage.ts";
-import { createWebhookReader } from "../../../modules/billing/stripe/createWebhookReader.ts";
 import { createWorkerMetrics } from "../../../worker/createWorkerMetrics.ts";
-import { processProcessorEvents } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { requestSubscriptionReads } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import { listBillingPeriods } from "../../../modules/billing/billingPeriods.sql.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
@@ -24,7 +22,6 @@ import { setUpBilling } from "../billingSetup.ts";
 // Serial, because a sweep reads every subscription of the file's database.
 const test = testWithDatabase().serial;
 
-const SECRET = "whsec_of_the_tests";
 const DAY = 86_400;
 
 const setUp = async (t: ExecutionContext<DatabaseContext>) => {
@@ -36,15 +33,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const { deps, double, stream, subscriptionId } = setup;
   const { accountId } = stream;
   const env = { DATABASE_URL: databaseUrl, TEMPORAL_ADDRESS };
-  const { url, post } = await startBilledApi(t, setup, {
-    readStripeWebhook: createWebhookReader([SECRET]),
-  });
-  double.control.setWebhook({ url: `${url}/webhooks/stripe`, secret: SECRET });
-  const process = () =>
-    processProcessorEvents(
-      { ...deps, observeFailedEvent: () => undefined, creditCheckout: () => Promise.resolve() },
-      new AbortController().signal,
-    );
+  const { post, process } = await startBilledApi(t, setup);
   /** Has all subscriptions read, as each night. */
   const sweep = async (): Promise<void> => {
     setup.pass(1);

@@ -1,47 +1,24 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { createWebhookReader } from "../../../modules/billing/stripe/createWebhookReader.ts";
-import { processProcessorEvents } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
-import type { FailedProcessorEvent } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { sendWebhook } from "../../stripeDouble/sendWebhook.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
+import { startBilledApi, WEBHOOK_SECRET as SECRET } from "../billedApi.ts";
 import { setUpBilling } from "../billingSetup.ts";
 
 // Serial, because a test processes every pending event of the file's database.
 const test = testWithDatabase().serial;
 
-const SECRET = "whsec_of_the_tests";
-
-const setUp = async (t: ExecutionContext<DatabaseContext>, secrets = [SECRET]) => {
+const setUp = async (t: ExecutionContext<DatabaseContext>, secrets?: string[]) => {
   const { db } = t.context;
   await db.query(sql.typeAlias("void")`DELETE FROM processor_event`);
   const setup = await setUpBilling(t);
-  const { deps, double, stream } = setup;
-  const api = await startStandaloneApi(t, {
-    db,
-    clock: deps.clock,
-    readStripeWebhook: createWebhookReader(secrets),
-  });
-  const webhookUrl = `${api.url}/webhooks/stripe`;
-  double.control.setWebhook({ url: webhookUrl, secret: SECRET });
-  const failed: FailedProcessorEvent[] = [];
+  const { stream } = setup;
   return {
     ...setup,
-    webhookUrl,
-    failed,
-    /** Processes the due events, as a worker does. */
-    process: () =>
-      processProcessorEvents(
-        {
-          ...deps,
-          observeFailedEvent: (event) => failed.push(event),
-          creditCheckout: () => Promise.resolve(),
-        },
-        new AbortController().signal,
-      ),
+    ...(await startBilledApi(t, setup, secrets)),
     /** Returns the types of the events that wait. */
     waiting: () =>
       db.anyFirst(sql.type(z.strictObject({ type: z.string() }))`

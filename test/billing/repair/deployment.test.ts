@@ -6,6 +6,7 @@ import { ProcessorMismatchError } from "../../../modules/billing/processor.ts";
 import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
+import { refusal } from "../../stripeDouble/faults.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -79,19 +80,9 @@ test("a process with the key of another account or mode sends nothing", async (t
 
 test("the account of a restricted key is read from Stripe's refusal", async (t) => {
   const double = await startStripeDouble(t);
-  double.control.addFault({
-    kind: "respond",
-    method: "GET",
-    path: "/v1/account",
-    status: 403,
-    body: {
-      error: {
-        type: "invalid_request_error",
-        message:
-          "The provided key does not have the required permissions for this endpoint on account 'acct_double'.",
-      },
-    },
-  });
+  const message =
+    "The provided key does not have the required permissions for this endpoint on account 'acct_double'.";
+  double.control.addFault(refusal(403, message, { method: "GET", path: "/v1/account" }));
   await billingOf(t, double).prepare();
   t.like((await readDeployment(t.context.db)).processor, { account: { id: "acct_double" } });
 });

@@ -71,21 +71,10 @@ test("a refund goes to the customer that was billed, even if the account has ano
 test.serial(
   "usage that the ledger billed is refunded there, even if the account uses Stripe by then",
   async (t) => {
-    const {
-      register,
-      refund,
-      drain,
-      drainWithoutKey,
-      forgetProcessor,
-      deps,
-      stream,
-      customerId,
-      ledgerUnits,
-      sends,
-      pass,
-    } = await setUpBilling(t);
+    const { register, refund, drain, drainWithoutKey, ...scene } = await setUpBilling(t);
+    const { deps, stream, customerId, ledgerUnits, sends, pass } = scene;
     const { db } = deps;
-    await forgetProcessor();
+    await scene.forgetProcessor();
     await updateAccount(db, stream.accountId, { stripeCustomerId: null });
     const id = await register(8);
     pass(5);

@@ -98,7 +98,7 @@ test("a stream whose usage the database rejects is reported, and delays none", a
   t.is(failures[0]?.key, ownerKey(poisoned.stream));
   await owner.query(sql.typeAlias("void")`ALTER TABLE meter_event DROP CONSTRAINT poison`);
   await reportAll();
-  t.is(poisoned.billed(), 2);
+  t.is(poisoned.units(), 2);
 });
 
 test("an operator who works on a stream delays no other", async (t) => {
@@ -121,7 +121,7 @@ test("an operator who works on a stream delays no other", async (t) => {
   t.deepEqual(billedUnits(), [0, 2, 2]);
 
   await reportOnce();
-  t.is(locked.billed(), 2);
+  t.is(locked.units(), 2);
 });
 
 test("if Stripe rejects only one customer's calls as too many, only its stream waits", async (t) => {
@@ -140,7 +140,7 @@ test("if Stripe rejects only one customer's calls as too many, only its stream w
 
   await reportOnce();
 
-  t.is(limited.billed(), 2);
+  t.is(limited.units(), 2);
 });
 
 const delayOf = ({ results }: SendingSetup, { stream }: SendingSetup["first"]): number | null => {
@@ -212,7 +212,7 @@ test("calls to Stripe that take long do not delay the usage of the ledger", asyn
 
   await eventually(async () => (await sumLedgerUnits(deps.db, ofLedger)) === 3);
   t.is(control.held(), 4);
-  t.is(organizations.filter(({ billed }) => billed() > 0).length, 0);
+  t.is(organizations.filter(({ units }) => units() > 0).length, 0);
   control.release();
   await runSender(own);
   t.deepEqual([...new Set(billedUnits())], [2]);
