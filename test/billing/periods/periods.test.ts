@@ -12,7 +12,7 @@ import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
 import { setUpBilling } from "../billingSetup.ts";
-import { amendSubscription } from "../stripe/amendSubscription.ts";
+import { amendSubscription } from "../stripe/stripeSetup.ts";
 
 const test = testWithDatabase();
 

@@ -7,8 +7,7 @@ import {
   UsageUnreadableError,
 } from "../../../modules/billing/processor.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
-import { amendSubscription } from "./amendSubscription.ts";
-import { never, setUpStripe } from "./stripeSetup.ts";
+import { amendSubscription, never, setUpStripe } from "./stripeSetup.ts";
 
 const HOUR = 3600;
 const DAY = 24 * HOUR;

@@ -1,6 +1,8 @@
 import type { ExecutionContext } from "ava";
 import type { MeterEvent } from "../../../modules/billing/processor.ts";
+import type { Stripe } from "stripe";
 import { createStripeProcessor } from "../../../modules/billing/stripe/createStripeProcessor.ts";
+import type { Control } from "../../stripeDouble/createControl.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { StripeDoubleOptions } from "../../stripeDouble/startStripeDouble.ts";
 
@@ -43,4 +45,28 @@ export const setUpStripe = async (
     /** Returns the billed units of this customer, over all meters and seconds. */
     billed: (): number => control.units({ customerId }),
   };
+};
+
+/** Changes the double's next response about a subscription. For what the double does not model. */
+export const amendSubscription = async (
+  { control, stripe }: { readonly control: Control; readonly stripe: Stripe },
+  id: string,
+  {
+    subscription = {},
+    item = {},
+  }: {
+    readonly subscription?: Partial<Stripe.Subscription>;
+    /** Applies to all items. */
+    readonly item?: Partial<Stripe.SubscriptionItem>;
+  },
+): Promise<void> => {
+  const current = await stripe.subscriptions.retrieve(id);
+  const data = current.items.data.map((each) => Object.assign(each, item));
+  control.addFault({
+    kind: "respond",
+    method: "GET",
+    path: `/v1/subscriptions/${id}`,
+    status: 200,
+    body: { ...current, ...subscription, items: { ...current.items, data } },
+  });
 };
