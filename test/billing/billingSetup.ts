@@ -1,7 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
-import { listFailedEvents } from "./listFailedEvents.ts";
 import { findMeterEvent } from "../../modules/billing/meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../../modules/billing/meterEvents.sql.ts";
 import { sql } from "../../db/sql.ts";
@@ -15,15 +14,23 @@ import type { Billing } from "../../modules/billing/createBilling.ts";
 import type { DrainResult } from "./drainUsage.ts";
 import { beginAttempt, drainUsage } from "./drainUsage.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { retryUsage } from "../../modules/billing/reconciliation/repairUsage.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
 
 /** When the subscription starts, so that the first month from here is one billing cycle. */
 const NOON = Date.UTC(2026, 4, 15, 12) / 1000;
+
+/** Lists the failed events of an account, oldest first. */
+export const listFailedEvents = (
+  db: BillingContext["db"],
+  { accountId }: { readonly accountId: string },
+): Promise<readonly bigint[]> =>
+  db.anyFirst(sql.type(z.strictObject({ id: z.bigint() }))`
+    SELECT id FROM meter_event WHERE state = 'failed' AND account_id = ${accountId} ORDER BY id
+  `);
 
 /** Creates an organization with its customer at the Stripe double. */
 export const createBilledOrganization = async (
@@ -38,7 +45,6 @@ export const createBilledOrganization = async (
     stripeSubscriptionId: subscriptionId,
   });
   const stream: Owner = { accountId, mode: "live", kind: "tree" };
-  const writer = createRegistrationWriter({ db, clock });
   const refundWith = (billing: Billing) => (id: string, count?: number) =>
     refundRegistration({ ...deps, billing }, stream, {
       id,
@@ -50,12 +56,12 @@ export const createBilledOrganization = async (
     stream,
     customerId,
     subscriptionId,
-    register: async (count: number, mode: Mode = "live"): Promise<string> => {
-      const { registration } = await writer.register(registrationOf(accountId, { mode, count }));
-      return registration.id;
-    },
+    register: async (count: number, mode: Mode = "live"): Promise<string> =>
+      (await registerFor(db, accountId, { clock, mode, count })).id,
     refundWith,
     refund: refundWith(deps.billing),
+    /** Returns Stripe's units over all seconds. */
+    units: (): number => control.units({ customerId }),
   };
 };
 

@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { listFailedEvents } from "../billing/listFailedEvents.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import type { EventType } from "../../modules/events/events.rules.ts";
@@ -9,7 +8,7 @@ import { createRegistrationWriter } from "../../modules/registrations/createRegi
 import { idIn } from "../api/contract.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";
-import { setUpBilling } from "../billing/billingSetup.ts";
+import { listFailedEvents, setUpBilling } from "../billing/billingSetup.ts";
 import { RED_CROSS, startDonationApi } from "../charities/donations/donationSetup.ts";
 import { impactOf } from "../cli/runImpact.ts";
 import { lineOf } from "../history/importLine.ts";

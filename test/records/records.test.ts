@@ -34,12 +34,7 @@ const names = Array.from({ length: UNKNOWN_NAMES }, (_, index) => `n${index}`);
 
 test("twenty lines are shown, and of many unknown names no others are read", (t) => {
   const { list, reads } = countReads(names);
-  const issue: z.core.$ZodIssue = {
-    code: "unrecognized_keys",
-    keys: list,
-    path: [],
-    message: "",
-  };
+  const issue: z.core.$ZodIssue = { code: "unrecognized_keys", keys: list, path: [], message: "" };
   const other: z.core.$ZodIssue = { code: "custom", path: ["count"], message: "required" };
 
   const lines = describeIssues([other, issue, other], "field").split("; ");
@@ -150,10 +145,8 @@ test("several hosts are tried in their order, and one that accepts no writes is 
     "postgres://user:pass%20word@db1:5432,db2:5433/impact?sslmode=disable&application_name=a%20b",
   );
   const common = { user: "user", password: "pass word", database: "impact", ssl: false };
-  t.deepEqual(
-    servers.map(({ name }) => name),
-    ["db1:5432", "db2:5433"],
-  );
+  t.like(servers, [{ name: "db1:5432" }, { name: "db2:5433" }]);
+  t.is(servers.length, 2);
   t.like(servers[0]?.config, { host: "db1", port: 5432, application_name: "a b", ...common });
   t.like(servers[1]?.config, { host: "db2", port: 5433, application_name: "a b", ...common });
   t.true(mustAcceptWrites);

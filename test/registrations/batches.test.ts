@@ -8,7 +8,6 @@ import { eachKind, idIn, KIND_NAMES, registrationsIn, statusesOf } from "../api/
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 
 const test = testWithDatabase();
@@ -68,11 +67,8 @@ forBothKinds(
         refunded_count: 0,
       },
     ]);
-    const list = await get(path);
-    t.deepEqual(
-      registrationsIn(list.body, kind).map(({ count }) => count),
-      [4, 3, 2],
-    );
+    const counts = registrationsIn((await get(path)).body, kind).map(({ count }) => count);
+    t.deepEqual(counts, [4, 3, 2]);
     t.like(await readAccountSums(t.context.db, accountId), {
       registrations: 3,
       total: 9n,
@@ -88,14 +84,13 @@ test("a batch with wrong items records nothing and names them; with atomic=false
   const send = async () => batchIn(await post("/plant/trees/batch?atomic=false", { items }));
 
   const { error, errors } = rejectionIn(await post("/plant/trees/batch", { items }));
-  t.regex(
-    error,
-    /^nothing was recorded, because 10 of 1,000 items are rejected: items\.7: count: /u,
+  t.true(
+    error.startsWith(
+      "nothing was recorded, because 10 of 1,000 items are rejected: items.7: count: ",
+    ),
   );
-  t.deepEqual(
-    errors,
-    WRONG_PLACES.map((index) => ({ index, status: 400, error: COUNT_MESSAGE })),
-  );
+  const wrong = WRONG_PLACES.map((index) => ({ index, status: 400, error: COUNT_MESSAGE }));
+  t.deepEqual(errors, wrong);
   t.is((await readAccountSums(t.context.db, accountId)).registrations, 0);
 
   const first = await send();
@@ -103,10 +98,8 @@ test("a batch with wrong items records nothing and names them; with atomic=false
 
   t.deepEqual([first.succeeded, first.failed], [990, 10]);
   t.deepEqual([second.succeeded, second.failed], [990, 10]);
-  t.deepEqual(
-    first.results.flatMap(({ status }, index) => (status === 200 ? [] : [index])),
-    WRONG_PLACES,
-  );
+  const rejected = first.results.flatMap(({ status }, index) => (status === 200 ? [] : [index]));
+  t.deepEqual(rejected, WRONG_PLACES);
   t.deepEqual(first.results[7], { status: 400, body: { error: COUNT_MESSAGE } });
   t.true(second.results.every(({ idempotent_replayed: replayed = true }) => replayed));
   const idsOf = ({ results }: typeof first): readonly string[] =>
@@ -155,9 +148,8 @@ test("a key that is known or that an earlier item has returns the original recor
 
 test("a batch of a suspended organization returns only repeated registrations", async (t) => {
   const { db } = t.context;
-  const { apiKeyProd: key } = await createTestOrganization(db);
-  const { call } = await startStandaloneApi(t, { db });
-  await call("POST", "/plant/trees", { key, body: { count: 3, idempotency_key: "before" } });
+  const { key, post } = await startApiOf(t);
+  await post("/plant/trees", { count: 3, idempotency_key: "before" });
   const find = createAuthenticator({ db });
   const suspended = await startStandaloneApi(t, {
     db,
@@ -184,10 +176,9 @@ test("a batch of a suspended organization returns only repeated registrations", 
 
 test("once fractions are not counted any more, items with one return only records of earlier requests", async (t) => {
   const { db } = t.context;
-  const { id, apiKeyProd: key } = await createTestOrganization(db, { fractionalCounting: true });
-  const before = await startStandaloneApi(t, { db });
+  const { id, key, post } = await startApiOf(t, { organization: { fractionalCounting: true } });
   const repeated = { count: 3, fractional_count: 2.5, idempotency_key: "before" };
-  await before.call("POST", "/plant/trees", { key, body: repeated });
+  await post("/plant/trees", repeated);
   await updateOrganization({ db, clock: systemClock, actor: SERVICE }, id, {
     fractionalCounting: false,
   });

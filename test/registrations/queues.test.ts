@@ -96,10 +96,8 @@ test("the entries of an account stay in order when it is separated while more ar
     .flat()
     .map(({ number }) => number);
   t.is(written.length, 495);
-  t.deepEqual(
-    written,
-    written.toSorted((left, right) => left - right),
-  );
+  const sorted = written.toSorted((left, right) => left - right);
+  t.deepEqual(written, sorted);
 });
 
 test("draining waits for separated entries too", async (t) => {

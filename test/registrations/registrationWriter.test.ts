@@ -26,16 +26,16 @@ test("ids are different UUIDs of version 7 that ascend and begin with the time",
 const createWriter = ({ db }: DatabaseContext) =>
   createRegistrationWriter({ db, clock: systemClock });
 
+const createOrganizations = async ({ db }: DatabaseContext) =>
+  [await createTestOrganization(db), await createTestOrganization(db)] as const;
+
 /** Two writers, as in two processes. */
 const createWriters = (context: DatabaseContext) =>
   [createWriter(context), createWriter(context)] as const;
 
 test("registrations of one batch get the totals as if each had been written alone, in order", async (t) => {
   const writer = createWriter(t.context);
-  const [one, two] = [
-    await createTestOrganization(t.context.db),
-    await createTestOrganization(t.context.db),
-  ];
+  const [one, two] = await createOrganizations(t.context);
 
   const results = await Promise.all([
     writer.register(registrationOf(one.id, { count: 5 })),
@@ -45,10 +45,10 @@ test("registrations of one batch get the totals as if each had been written alon
     writer.register(registrationOf(one.id, { count: 1 })),
   ]);
 
-  t.deepEqual(
-    results.map(({ totals }) => totals),
-    [5, 100, 12, 1000, 13].map((total) => ({ all: total, month: total })),
-  );
+  const expected = [5, 100, 12, 1000, 13].map((total) => ({
+    totals: { all: total, month: total },
+  }));
+  t.like(results, expected);
 });
 
 test("200 parallel registrations with one key, in two writers, make one record and one usage fact", async (t) => {
@@ -66,11 +66,8 @@ test("200 parallel registrations with one key, in two writers, make one record a
   const [first] = results;
   t.true(results.every((result) => result.registration.id === first?.registration.id));
   t.is(results.filter((result) => !result.replayed).length, 1);
-  const sums = await readAccountSums(t.context.db, id);
-  t.is(sums.registrations, 1);
-  t.is(sums.facts, 1);
-  t.is(sums.registered, sums.usage);
-  t.is(sums.registered, sums.total);
+  const { registered, ...sums } = await readAccountSums(t.context.db, id);
+  t.like(sums, { registrations: 1, facts: 1, usage: registered, total: registered });
 });
 
 test("two batches that share keys in opposite orders both succeed", async (t) => {
@@ -93,10 +90,7 @@ test("two batches that share keys in opposite orders both succeed", async (t) =>
 
 test("a row that the database rejects fails alone; the rest of its batch is recorded", async (t) => {
   const writer = createWriter(t.context);
-  const [full, other] = [
-    await createTestOrganization(t.context.db),
-    await createTestOrganization(t.context.db),
-  ];
+  const [full, other] = await createOrganizations(t.context);
   await writer.register(registrationOf(full.id, { count: Number.MAX_SAFE_INTEGER }));
 
   const results = await Promise.allSettled([
@@ -123,10 +117,7 @@ test("entries of an owner at its limit do not split the batches of other owners"
     clock: systemClock,
     observeBatch: (size) => batches.push(size),
   });
-  const [full, other] = [
-    await createTestOrganization(t.context.db),
-    await createTestOrganization(t.context.db),
-  ];
+  const [full, other] = await createOrganizations(t.context);
   await writer.register(
     registrationOf(full.id, { count: Number.MAX_SAFE_INTEGER, idempotencyKey: "all" }),
   );

@@ -9,7 +9,7 @@ import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, setLimits } from "../support/factories.ts";
-import { lockTable } from "../support/lockWaits.ts";
+import { lockRows, lockTable } from "../support/lockWaits.ts";
 import { eventually } from "../support/programs.ts";
 
 const test = testWithDatabase();
@@ -47,10 +47,10 @@ test.serial(
 
     const responses = await Promise.all([first, ...retries]);
     t.deepEqual(statusesOf(responses), [200, 200, 200]);
-    t.is(
-      responses.filter(({ headers }) => headers.get("Idempotent-Replayed") === "true").length,
-      2,
+    const replays = responses.filter(
+      ({ headers }) => headers.get("Idempotent-Replayed") === "true",
     );
+    t.is(replays.length, 2);
     t.is((await refused).status, 403);
     t.is(await readTotal(), 5n);
   },
@@ -60,21 +60,12 @@ test("a store's retry gets the response of the write in flight that reaches the 
   const { db, post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
   await setLimits(db, store.id, { countPerDay: 5 });
   const headers = { ...store.live, "Idempotency-Key": "order-1" };
-  const gate = Promise.withResolvers<null>();
-  const locked = Promise.withResolvers<null>();
-  const holding = db.transaction(async (transaction) => {
-    await transaction.query(sql.typeAlias("void")`
-      SELECT FROM account_limit WHERE account_id = ${store.id} FOR UPDATE
-    `);
-    locked.resolve(null);
-    await gate.promise;
-  });
-  await locked.promise;
+  const { databaseUrl } = t.context;
+  const release = await lockRows(t, databaseUrl, "account_limit", "account_id", store.id);
 
   const plant = () => post("/app/api/plant", headers, { trees: 5 });
   const both = [plant(), plant()];
-  gate.resolve(null);
-  await holding;
+  await release();
   const [original, replay] = await Promise.all(both);
 
   t.deepEqual([original?.status, replay?.status], [200, 200]);

@@ -1,28 +1,21 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { listFailedEvents } from "../billing/listFailedEvents.ts";
 import { closeUsage } from "../../modules/billing/reconciliation/repairUsage.ts";
 import { refreshSubscription } from "../../modules/billing/processorEvents/readSubscription.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";
 import { startBilledApi } from "../billing/billedApi.ts";
-import { setUpBilling } from "../billing/billingSetup.ts";
+import { listFailedEvents, setUpBilling } from "../billing/billingSetup.ts";
+import { REFUSED } from "../stripeDouble/faults.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createTestOrganization, registerFor } from "../support/factories.ts";
 
 const test = testWithDatabase();
 
-const REFUSED = {
-  kind: "respond",
-  path: "/v1/billing/meter_events",
-  status: 400,
-  body: { error: { type: "invalid_request_error", message: "refused" } },
-} as const;
-
-const listed = z.array(z.looseObject({ registration_id: z.string(), state: z.string() }));
+const texts = { registration_id: z.string(), kind: z.string(), created_at: z.string() };
+const usages = z.array(z.looseObject({ ...texts, state: z.string() }));
 
 const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const billing = await setUpBilling(t);
@@ -33,7 +26,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
     read: (id: string) => get(`/usage/${id}`),
     /** Returns the ids and states of a list. */
     list: async (query: string) =>
-      listed
+      usages
         .parse((await get(`/usage${query}`)).body["usage"])
         .map((each) => [each.registration_id, each.state]),
     readStatement: async (query: string, mode?: "live" | "test") => {
@@ -118,16 +111,9 @@ test("usage that was offset by refunds of other usage of its second is reported"
 
 test("without a subscription, the period is the month from the billing day", async (t) => {
   const { db } = t.context;
-  const {
-    call,
-    id: accountId,
-    apiKeyTest: key,
-  } = await startApiOf(t, { organization: { billingDay: 20 } });
+  const { call, id, apiKeyTest: key } = await startApiOf(t, { organization: { billingDay: 20 } });
   const clock = { now: () => new Date("2026-03-05T12:00:00Z") };
-  const writer = createRegistrationWriter({ db, clock });
-  const { registration } = await writer.register(
-    registrationOf(accountId, { mode: "test", kind: "bottle" }),
-  );
+  const registration = await registerFor(db, id, { clock, mode: "test", kind: "bottle" });
 
   const { body } = await call("GET", `/usage/${registration.id}`, { key });
   t.like(body, {
@@ -140,11 +126,8 @@ test("without a subscription, the period is the month from the billing day", asy
 test("a registration keeps its usage when a restore reuses numbers of transactions and batches", async (t) => {
   const { db } = t.context;
   const { id: accountId, get } = await startApiOf(t);
-  const register = async (time: string) => {
-    const writer = createRegistrationWriter({ db, clock: { now: () => new Date(time) } });
-    const { registration } = await writer.register(registrationOf(accountId));
-    return registration.id;
-  };
+  const register = async (time: string) =>
+    (await registerFor(db, accountId, { clock: { now: () => new Date(time) } })).id;
   const before = await register("2026-03-01T00:00:00.999Z");
   const after = await register("2026-03-01T00:00:01.000Z");
   await db.query(sql.typeAlias("void")`
@@ -197,11 +180,7 @@ test("a list has trees, then bottles, newest first, across pages, and only of th
   `);
   const read = async (key: string, query: string) => {
     const { body } = await call("GET", `/usage?${query}`, { key });
-    return z
-      .array(
-        z.looseObject({ registration_id: z.string(), kind: z.string(), created_at: z.string() }),
-      )
-      .parse(body["usage"]);
+    return usages.parse(body["usage"]);
   };
 
   const all = await read(apiKeyProd, "");
@@ -222,19 +201,18 @@ test("another account's or mode's registration is unknown, and so is a malformed
   const { call } = await startStandaloneApi(t, { db });
   const owner = await createTestOrganization(db);
   const other = await createTestOrganization(db);
-  const writer = createRegistrationWriter({ db, clock: { now: () => new Date() } });
-  const { registration } = await writer.register(registrationOf(owner.id));
+  const { id: registered } = await registerFor(db, owner.id);
 
   for (const [key, id] of [
-    [owner.apiKeyTest, registration.id],
-    [other.apiKeyProd, registration.id],
+    [owner.apiKeyTest, registered],
+    [other.apiKeyProd, registered],
     [owner.apiKeyProd, "nothing%20like%20an%20id"],
   ] as const) {
     const { status, body } = await call("GET", `/usage/${id}`, { key });
     t.is(status, 404);
     t.deepEqual(body, { error: "failed to find registration" });
   }
-  t.is((await call("GET", `/usage/${registration.id}`)).status, 403);
+  t.is((await call("GET", `/usage/${registered}`)).status, 403);
 });
 
 const statements = z.array(z.looseObject({ kind: z.string() }));

@@ -24,11 +24,8 @@ const present = ({ clock }: State, session: StoredCheckout) => {
 export const createCheckout = (state: State, request: Requests["checkoutCreate"]): object => {
   requireUrl("success_url", request.success_url);
   requireUrl("cancel_url", request.cancel_url);
-  const [{ price_data: price }] = request.line_items;
-  const amount = request.line_items.reduce(
-    (sum, { quantity, price_data: { unit_amount: unit } }) => sum + quantity * unit,
-    0,
-  );
+  const [{ quantity, price_data: price }] = request.line_items;
+  const amount = quantity * price.unit_amount;
   if (amount < AMOUNT.minimum) {
     throw invalid(
       "The Checkout Session's total amount due must add up to at least $0.50 usd",

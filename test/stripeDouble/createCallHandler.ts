@@ -30,9 +30,6 @@ const LOST = new Set<Fault["kind"]>(["drop", "hang", "truncate"]);
 const toResponse = ({ status, error, message, headers }: ErrorResponse): HttpResponse =>
   jsonResponse(status, { error: { ...error, message } }, headers);
 
-const isUnknownUrl = ({ message }: ErrorResponse): boolean =>
-  message.startsWith("Unrecognized request URL");
-
 /** Creates the function that handles one call of Stripe's API: authorization, faults, idempotency and locks. */
 export const createCallHandler = ({
   state,
@@ -138,7 +135,7 @@ export const createCallHandler = ({
   };
 
   const respondToError = (error: unknown, call: string): HttpResponse => {
-    if (error instanceof ErrorResponse && !isUnknownUrl(error)) {
+    if (error instanceof ErrorResponse && !error.message.startsWith("Unrecognized request URL")) {
       return toResponse(error);
     }
     const problem = `${call}: ${error instanceof Error ? error.message : String(error)}`;

@@ -8,7 +8,7 @@ import { acceptMeterEvent, createErrorReports, createMeter } from "./meters.ts";
 import type { SampleForm } from "./meters.ts";
 import { findBy } from "./responses.ts";
 import { sendWebhook } from "./sendWebhook.ts";
-import type { AcceptedEvent, Settings, State, StoredSubscription } from "./state.ts";
+import type { AcceptedEvent, Meter, Settings, State, StoredSubscription } from "./state.ts";
 import {
   createPrice,
   createSubscription,
@@ -25,6 +25,7 @@ type UsageEntry = {
 };
 
 type OfSubscription = { readonly subscriptionId: string };
+type Interval = "month" | "year";
 type OfCustomer = { readonly customerId: string };
 
 /** How a test controls and inspects the double. Every function has one parameter, an object, so that it works over HTTP too. */
@@ -52,6 +53,18 @@ export const createControl = (state: State, faults: Faults, observations: Observ
     return { customerId: id };
   };
 
+  const usage = ({ customerId: of }: Partial<OfCustomer>): UsageEntry[] => {
+    const entries = new Map<string, UsageEntry>();
+    for (const { customerId, eventName, second, value, rejectedWith } of state.events) {
+      if (rejectedWith === null && (of ?? customerId) === customerId) {
+        const key = `${customerId} ${eventName} ${second}`;
+        const sum = value + (entries.get(key)?.value ?? 0);
+        entries.set(key, { customer: customerId, meter: eventName, second, value: sum });
+      }
+    }
+    return [...entries.values()];
+  };
+
   return {
     addFault: (fault: Fault): void => faults.add(fault),
     clearFaults: (): void => faults.clear(),
@@ -73,7 +86,7 @@ export const createControl = (state: State, faults: Faults, observations: Observ
       interval = "month",
       cells = [null],
     }: Partial<OfCustomer> & {
-      readonly interval?: "month" | "year";
+      readonly interval?: Interval;
       readonly cells?: readonly (string | null)[];
     }) => {
       const isKnown = id !== undefined && state.customers.has(id);
@@ -86,48 +99,25 @@ export const createControl = (state: State, faults: Faults, observations: Observ
       return { customerId, subscriptionId };
     },
     /** Creates a price on the meter of a kind, or a flat one, and returns its id. */
-    addPrice: ({
-      kind = null,
-      interval,
-    }: {
-      readonly kind?: Kind | null;
-      readonly interval?: "month" | "year" | undefined;
-    }): string => createPrice(state, { meter: kind && ourMeter(kind), interval }).id,
+    addPrice: ({ kind, interval }: { kind?: Kind; interval?: Interval | undefined }): string =>
+      createPrice(state, { meter: kind === undefined ? null : ourMeter(kind), interval }).id,
     /** Creates a subscription, and returns its id. */
-    addSubscription: ({
-      customerId,
-      prices,
-      anchor,
-    }: OfCustomer & {
-      readonly prices: readonly string[];
-      readonly anchor?: number | undefined;
-    }): string => createSubscription(state, customerId, prices, anchor).id,
+    addSubscription: (given: OfCustomer & { prices: readonly string[]; anchor?: number }): string =>
+      createSubscription(state, given.customerId, given.prices, given.anchor).id,
     addItem: ({ subscriptionId, price }: OfSubscription & { readonly price: string }): void => {
       updateSubscription(state, subscriptionId, { items: [{ price }] });
     },
     /** Returns the prices of a subscription's items. */
     pricesOf: ({ subscriptionId }: OfSubscription): readonly string[] =>
       getSubscription(state, subscriptionId).items.map(({ price }) => price.id),
-    setMeterStatus: ({
-      meterId,
-      status,
-    }: {
-      readonly meterId: string;
-      readonly status: "active" | "inactive";
-    }): void => {
+    setMeterStatus: ({ meterId, status }: { meterId: string; status: Meter["status"] }): void => {
       findBy(state.meters, "meter", meterId, 404).status = status;
     },
     /** Pauses the collection of a subscription's payments; without a behavior, resumes it. */
-    pauseCollection: ({
-      subscriptionId,
-      behavior = null,
-    }: OfSubscription & { readonly behavior?: StoredSubscription["pausedBy"] }): void => {
-      getSubscription(state, subscriptionId).pausedBy = behavior;
+    pauseCollection: (given: OfSubscription & { behavior?: StoredSubscription["pausedBy"] }) => {
+      getSubscription(state, given.subscriptionId).pausedBy = given.behavior ?? null;
     },
-    beginTrial: ({
-      subscriptionId,
-      trialEnd,
-    }: OfSubscription & { readonly trialEnd: number }): void =>
+    beginTrial: ({ subscriptionId, trialEnd }: OfSubscription & { trialEnd: number }): void =>
       beginTrial(state, getSubscription(state, subscriptionId), trialEnd),
     /** Ends a subscription: now, with or without an invoice of its open usage, or at the end of its period. */
     cancel: ({
@@ -172,21 +162,11 @@ export const createControl = (state: State, faults: Faults, observations: Observ
       }
     },
     /** Pays a Checkout session, and returns the type of the event that `announce` can send. */
-    payCheckout: ({
-      sessionId,
-      isDelayed = false,
-    }: {
-      readonly sessionId: string;
-      readonly isDelayed?: boolean;
-    }): string => payCheckout(state, sessionId, isDelayed),
+    payCheckout: ({ sessionId, isDelayed = false }: { sessionId: string; isDelayed?: boolean }) =>
+      payCheckout(state, sessionId, isDelayed),
     /** Ends a delayed payment, and returns the type of its event. */
-    settleCheckout: ({
-      sessionId,
-      succeeds,
-    }: {
-      readonly sessionId: string;
-      readonly succeeds: boolean;
-    }): string => settleCheckout(state, sessionId, succeeds),
+    settleCheckout: ({ sessionId, succeeds }: { sessionId: string; succeeds: boolean }): string =>
+      settleCheckout(state, sessionId, succeeds),
     /** Sends a snapshot webhook about an object, and returns the status of the response. */
     announce: ({ type, objectId }: { readonly type: string; readonly objectId: string }) =>
       send({
@@ -211,20 +191,12 @@ export const createControl = (state: State, faults: Faults, observations: Observ
       readonly identifier?: string;
     }): void => {
       const payload = { stripe_customer_id: customerId, value: String(units) };
-      const request = {
-        event_name: METERS[kind].eventName,
-        payload,
-        identifier,
-        timestamp: second,
-      };
+      const { eventName } = METERS[kind];
+      const request = { event_name: eventName, payload, identifier, timestamp: second };
       acceptMeterEvent(state, request, { idempotencyKey: null, rejectedWith: null });
     },
-    declinePayments: ({ customerId }: OfCustomer): void => {
-      state.declining.add(customerId);
-    },
-    acceptPayments: ({ customerId }: OfCustomer): void => {
-      state.declining.delete(customerId);
-    },
+    declinePayments: ({ customerId }: OfCustomer) => void state.declining.add(customerId),
+    acceptPayments: ({ customerId }: OfCustomer) => state.declining.delete(customerId),
     /** Rejects an accepted event asynchronously: it is not billed, and the next report names it. */
     rejectAccepted: ({ identifier }: { readonly identifier: string }): void => {
       const event = state.events.find((accepted) => accepted.identifier === identifier);
@@ -241,13 +213,8 @@ export const createControl = (state: State, faults: Faults, observations: Observ
      * Sends a thin webhook for each meter with rejected events that no report has named yet, and returns the statuses of the
      * responses. `resend` repeats earlier webhooks, as Stripe does.
      */
-    reportErrors: async ({
-      sampleForm = "identifier",
-      resend = false,
-    }: {
-      readonly sampleForm?: SampleForm;
-      readonly resend?: boolean;
-    }): Promise<number[]> => {
+    reportErrors: async (given: { sampleForm?: SampleForm; resend?: boolean }) => {
+      const { sampleForm = "identifier", resend = false } = given;
       const reports = resend ? state.thinEvents.values() : createErrorReports(state, sampleForm);
       const statuses: number[] = [];
       for (const { data: _, ...notification } of reports) {
@@ -256,17 +223,10 @@ export const createControl = (state: State, faults: Faults, observations: Observ
       return statuses;
     },
     events: (): readonly AcceptedEvent[] => state.events,
-    usage: ({ customerId: of }: Partial<OfCustomer>): UsageEntry[] => {
-      const entries = new Map<string, UsageEntry>();
-      for (const { customerId, eventName, second, value, rejectedWith } of state.events) {
-        if (rejectedWith === null && (of ?? customerId) === customerId) {
-          const key = `${customerId} ${eventName} ${second}`;
-          const sum = value + (entries.get(key)?.value ?? 0);
-          entries.set(key, { customer: customerId, meter: eventName, second, value: sum });
-        }
-      }
-      return [...entries.values()];
-    },
+    usage,
+    /** Returns the billed units of a customer, over all meters and seconds. */
+    units: ({ customerId }: OfCustomer): number =>
+      usage({ customerId }).reduce((sum, { value }) => sum + value, 0),
     calls: (): Observations["calls"] => observations.calls,
     /** Returns how many calls have sent usage. */
     sends: (): number =>

@@ -23,13 +23,13 @@ const VALUE = "payload[value]";
 
 /** Starts a double with one subscriber, and returns how a test calls it. */
 const stageDouble = async (t: ExecutionContext) => {
-  const { double, customer, ...setup } = await setUpStripe(t);
+  const { double, customerId, ...setup } = await setUpStripe(t);
   const call = callDouble.bind(null, double);
   /** Sends an event of one tree with changed or added parameters; "" omits a parameter. */
   const sendEvent = (changes: Parameters = {}, headers: Parameters = {}) => {
     const parameters = Object.entries({
       event_name: "impact_tree_planted",
-      [CUSTOMER]: customer.customerId,
+      [CUSTOMER]: customerId,
       [VALUE]: "1",
       ...changes,
     }).filter(([, value]) => value !== "");

@@ -43,12 +43,15 @@ export type Fault = {
   readonly body?: unknown;
 };
 
-/** Stripe refuses the call for good. */
-export const REFUSED: Fault = {
+/** Stripe refuses the call. */
+export const refusal = (status: number, message: string, call: Partial<Fault> = {}): Fault => ({
   kind: "respond",
-  status: 400,
-  body: { error: { type: "invalid_request_error", message: "Refused for the test." } },
-};
+  status,
+  body: { error: { type: "invalid_request_error", message } },
+  ...call,
+});
+
+export const REFUSED = refusal(400, "Refused for the test.");
 
 const tooMany = (code: string, message: string): HttpResponse =>
   jsonResponse(429, { error: { type: "invalid_request_error", code, message } });

@@ -56,11 +56,7 @@ const requests = {
     ...page,
   }),
   subscriptionUpdate: z.strictObject({ items: items.optional(), ...payment }),
-  subscriptionList: z.strictObject({
-    customer: text,
-    status: z.enum(["all"]).optional(),
-    ...page,
-  }),
+  subscriptionList: z.strictObject({ customer: text, status: z.enum(["all"]).optional(), ...page }),
   subscriptionItemList: z.strictObject({ subscription: text, ...page }),
   invoiceList: z.strictObject({
     customer: text,

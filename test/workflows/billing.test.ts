@@ -1,7 +1,6 @@
 import { REFUSED } from "../stripeDouble/faults.ts";
 import type { WorkflowHandle } from "@temporalio/client";
 import { createBillingActivities } from "../../activities/createBillingActivities.ts";
-import { listFailedEvents } from "../billing/listFailedEvents.ts";
 import {
   findLastReconciliation,
   readReconciliationStatus,
@@ -12,7 +11,7 @@ import { closeUsage, retryUsage } from "../../modules/billing/reconciliation/rep
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
 import { refundWorkflowId } from "../../runtime/temporalNames.rules.ts";
-import { setUpBilling } from "../billing/billingSetup.ts";
+import { listFailedEvents, setUpBilling } from "../billing/billingSetup.ts";
 import type { BillingSetup } from "../billing/billingSetup.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";

@@ -55,10 +55,7 @@ export const createRepairs = (
     const names = events.map(describe).join(", ");
     const units = events.reduce((sum, { quantity }) => sum + quantity, 0);
     return attempt(`close ${names}${isDocumented ? " by document" : ""}`, async () => {
-      const document = {
-        kind: documentFor(units),
-        reference: `document ${crypto.randomUUID()}`,
-      };
+      const document = { kind: documentFor(units), reference: `document ${crypto.randomUUID()}` };
       const ids = events.map(({ id }) => id);
       await asOperator(() =>
         closeUsage(world.deps(), ids, {

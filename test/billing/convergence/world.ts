@@ -19,12 +19,11 @@ import type { Span } from "../../../modules/billing/usage.rules.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
 import type { Kind } from "../../../modules/records/owner.rules.ts";
 import { kindColumn } from "../../../modules/records/columns.sql.ts";
-import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
 import { safeInteger, sql } from "../../../db/sql.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
-import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { createTestOrganization, registerFor } from "../../support/factories.ts";
 import { drainUsage } from "../drainUsage.ts";
 import type { SavedDatabase } from "./savedDatabase.ts";
 import { kindOfMeter, MINUTE, NOON, sumByMinute } from "./units.ts";
@@ -259,12 +258,9 @@ export const createWorld = async (
       count: number,
       { kind = "tree", second = control.now() }: { kind?: Kind; second?: number } = {},
     ): Promise<Registration> => {
-      const writer = createRegistrationWriter({
-        ...deps,
-        clock: { now: () => new Date(second * 1000) },
-      });
-      const { registration } = await writer.register(registrationOf(accountId, { count, kind }));
-      const registered = { id: registration.id, accountId, kind, second, left: count };
+      const at = { now: () => new Date(second * 1000) };
+      const { id } = await registerFor(db, accountId, { clock: at, count, kind });
+      const registered = { id, accountId, kind, second, left: count };
       registrations.push(registered);
       write(`register ${count} ${kind} for ${accountLabelOf(accountId)} at ${second - NOON}s`);
       return registered;

@@ -1,67 +1,25 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { createWebhookReader } from "../../../modules/billing/stripe/createWebhookReader.ts";
-import { processProcessorEvents } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
-import type { FailedProcessorEvent } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
-import type { Api } from "../../api/startStandaloneApi.ts";
 import { sendWebhook } from "../../stripeDouble/sendWebhook.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
+import { startBilledApi, WEBHOOK_SECRET as SECRET } from "../billedApi.ts";
 import { setUpBilling } from "../billingSetup.ts";
-import type { BillingSetup } from "../billingSetup.ts";
 
 // Serial, because a test processes every pending event of the file's database.
 const test = testWithDatabase().serial;
 
-const SECRET = "whsec_of_the_tests";
-
-type WebhookSetup = BillingSetup & {
-  readonly api: Api;
-  readonly webhookUrl: string;
-  /** Processes the due events, as a worker does. */
-  readonly process: () => Promise<void>;
-  readonly failed: FailedProcessorEvent[];
-  readonly delayed: FailedProcessorEvent[];
-  /** Returns the types of the events that wait. */
-  readonly waiting: () => Promise<readonly string[]>;
-  readonly lastErrors: () => Promise<readonly (string | null)[]>;
-};
-
-const setUp = async (
-  t: ExecutionContext<DatabaseContext>,
-  secrets: readonly string[] = [SECRET],
-): Promise<WebhookSetup> => {
+const setUp = async (t: ExecutionContext<DatabaseContext>, secrets?: string[]) => {
   const { db } = t.context;
   await db.query(sql.typeAlias("void")`DELETE FROM processor_event`);
   const setup = await setUpBilling(t);
-  const { deps, double, stream } = setup;
-  const api = await startStandaloneApi(t, {
-    db,
-    clock: deps.clock,
-    readStripeWebhook: createWebhookReader(secrets),
-  });
-  const webhookUrl = `${api.url}/webhooks/stripe`;
-  double.control.setWebhook({ url: webhookUrl, secret: SECRET });
-  const failed: FailedProcessorEvent[] = [];
-  const delayed: FailedProcessorEvent[] = [];
+  const { stream } = setup;
   return {
     ...setup,
-    api,
-    webhookUrl,
-    failed,
-    delayed,
-    process: () =>
-      processProcessorEvents(
-        {
-          ...deps,
-          observeFailedEvent: (event) => failed.push(event),
-          observeDelayedEvent: (event) => delayed.push(event),
-          creditCheckout: () => Promise.resolve(),
-        },
-        new AbortController().signal,
-      ),
+    ...(await startBilledApi(t, setup, secrets)),
+    /** Returns the types of the events that wait. */
     waiting: () =>
       db.anyFirst(sql.type(z.strictObject({ type: z.string() }))`
         SELECT type FROM processor_event ORDER BY id
@@ -101,10 +59,8 @@ for (const [form, sampleForm, code] of [
     t.deepEqual(await setup.waiting(), []);
     t.deepEqual(await events(), [{ state: "refused", quantity: 7 }]);
     const [reason] = await setup.lastErrors();
-    t.regex(
-      reason ?? "",
-      new RegExp(`^refused after it was delivered at .*: ${code}: The event was`, "u"),
-    );
+    const expected = `^refused after it was delivered at .*: ${code}: The event was`;
+    t.regex(reason ?? "", new RegExp(expected, "u"));
     await retryFailed();
     await drain();
     t.deepEqual(billed(), await recorded());

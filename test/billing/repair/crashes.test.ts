@@ -63,8 +63,7 @@ const breakEverywhere = async <Prepared>(
 };
 
 const requireDelivered = async (t: ExecutionContext, operator: Operator): Promise<void> => {
-  const states = await operator.states();
-  t.deepEqual([...new Set(states)], ["delivered"]);
+  t.deepEqual([...new Set(await operator.states())], ["delivered"]);
 };
 
 const fail = async (operator: Operator): Promise<StoredMeterEvent> => {
@@ -141,10 +140,7 @@ test("a comparison that breaks at any statement finds each difference once", asy
   );
   const { db } = operator.deps();
   const open = await listMeterEvents(db, { state: "difference", accountId: null, limit: 1000 });
-  t.deepEqual(
-    open.map(({ quantity }) => quantity),
-    [-2],
-  );
+  t.deepEqual([open.length, open[0]?.quantity], [1, -2]);
   await operator.retryAll();
   await operator.settle();
 });

@@ -4,14 +4,14 @@ import type { Billing } from "../../../modules/billing/createBilling.ts";
 import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
 import { ProcessorMismatchError } from "../../../modules/billing/processor.ts";
 import { connectStripe } from "../../../modules/billing/stripe/createStripeProcessor.ts";
-import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
+import { refusal } from "../../stripeDouble/faults.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { createTestOrganization, registerFor } from "../../support/factories.ts";
 import { startProgram } from "../../support/programs.ts";
 import { drainUsage } from "../drainUsage.ts";
 
@@ -26,17 +26,14 @@ test.beforeEach(async (t) => {
 });
 
 const billingOf = ({ context: { db } }: T, double: StripeDouble | null): Billing =>
-  createBilling({
-    db,
-    stripe: double && connectStripe(double.stripe),
-  });
+  createBilling({ db, stripe: double && connectStripe(double.stripe) });
 
 /** Registers usage of an organization, and sends it as a worker with some billing does. */
 const send = async ({ context: { db } }: T, billing: Billing, stripeCustomerId: string | null) => {
   const { id: accountId } = await createTestOrganization(db, { stripeCustomerId });
   // Old enough to be sealed immediately.
   const clock = { now: () => new Date(Date.now() - 10_000) };
-  await createRegistrationWriter({ db, clock }).register(registrationOf(accountId, { count: 3 }));
+  await registerFor(db, accountId, { clock, count: 3 });
   return drainUsage({ db, clock: systemClock, billing }, { accountId, mode: "live", kind: "tree" });
 };
 
@@ -83,19 +80,9 @@ test("a process with the key of another account or mode sends nothing", async (t
 
 test("the account of a restricted key is read from Stripe's refusal", async (t) => {
   const double = await startStripeDouble(t);
-  double.control.addFault({
-    kind: "respond",
-    method: "GET",
-    path: "/v1/account",
-    status: 403,
-    body: {
-      error: {
-        type: "invalid_request_error",
-        message:
-          "The provided key does not have the required permissions for this endpoint on account 'acct_double'.",
-      },
-    },
-  });
+  const message =
+    "The provided key does not have the required permissions for this endpoint on account 'acct_double'.";
+  double.control.addFault(refusal(403, message, { method: "GET", path: "/v1/account" }));
   await billingOf(t, double).prepare();
   t.like((await readDeployment(t.context.db)).processor, { account: { id: "acct_double" } });
 });

@@ -13,6 +13,9 @@ const test = testRepairs();
 const INVOICE_ITEM = { kind: "invoice_item", reference: "ii_1" } as const;
 const CREDIT_NOTE = { kind: "credit_note", reference: "cn_1" } as const;
 
+const attentionOf = async (operator: Operator) =>
+  (await listUsageAttention(operator.deps().db, null)).map(({ cause, units }) => [cause, units]);
+
 test("a refund of failed usage waits, and is sent after its usage, to the customer that has that", async (t, operator) => {
   const usage = await operator.fail(7);
   await operator.refund(operator.registrations()[0] ?? t.fail(), 3);
@@ -20,14 +23,8 @@ test("a refund of failed usage waits, and is sent after its usage, to the custom
   t.deepEqual(await operator.states(), ["refused", "waits_for_usage"]);
   t.is(operator.sends(), 1);
   const refund = (await operator.listEvents(["failed"])).at(-1);
-  await t.throwsAsync(operator.retry(refund?.id ?? 0n), {
-    message: /waits for its usage E\d+: retry or close that/u,
-  });
-  const attention = await listUsageAttention(operator.deps().db, null);
-  t.deepEqual(
-    attention.map(({ cause, units }) => [cause, units]),
-    [["refused", 7]],
-  );
+  await operator.refusesRetry(refund?.id, /waits for its usage E\d+: retry or close that/u);
+  t.deepEqual(await attentionOf(operator), [["refused", 7]]);
 
   await operator.setCustomer(usage.accountId, operator.customerIds[4] ?? null);
   await operator.retry(usage.id);
@@ -107,15 +104,9 @@ test("a refund of usage that a document bills needs a credit note, before and af
       ["waits_for_usage", -2],
     ],
   );
-  const attention = await listUsageAttention(operator.deps().db, null);
-  t.deepEqual(
-    attention.map(({ cause, units }) => [cause, units]),
-    [["credit_owed", -3]],
-  );
+  t.deepEqual(await attentionOf(operator), [["credit_owed", -3]]);
   const [first] = refunds;
-  await t.throwsAsync(operator.retry(first?.id ?? 0n), {
-    message: /usage that ii_1 bills: issue a credit note/u,
-  });
+  await operator.refusesRetry(first?.id, /usage that ii_1 bills: issue a credit note/u);
   t.deepEqual(await operator.retryAll(), [], "no retry settles it");
 
   t.is((await operator.close(refunds, { document: CREDIT_NOTE, expectedUnits: -3 })).units, -3);
@@ -135,7 +126,7 @@ test("refunds of usage that is never billed are closed with it, and later ones w
 
   t.deepEqual(await operator.states(), ["closed", "closed", "closed"]);
   t.is(operator.sends(), 1);
-  t.deepEqual(await listUsageAttention(operator.deps().db, null), []);
+  t.deepEqual(await attentionOf(operator), []);
 });
 
 test("usage whose refund Stripe has is not closed as never billed", async (t, operator) => {
@@ -170,9 +161,8 @@ test("usage whose refund was offset against other usage is not closed as never b
   const [usage] = await operator.listEvents(["delivered"]);
   await operator.refuse(usage?.identifier ?? "");
 
-  await t.throwsAsync(operator.close(await operator.listEvents(["failed"])), {
-    message: /offset against other usage/u,
-  });
+  const failed = await operator.listEvents(["failed"]);
+  await t.throwsAsync(operator.close(failed), { message: /offset against other usage/u });
 
   await operator.retryAll();
   await operator.settle();
@@ -226,9 +216,7 @@ for (const isReportedFirst of [true, false]) {
     t.is(difference?.quantity, 5);
     if (isReportedFirst) {
       await applyReport(operator, [identifier]);
-      await t.throwsAsync(operator.retry(difference?.id ?? 0n), {
-        message: /may be E\d+: retry or close that first/u,
-      });
+      await operator.refusesRetry(difference?.id, /may be E\d+: retry or close that first/u);
       t.deepEqual(await operator.reconcile(), [], "the event explains it");
     } else {
       await operator.retry(difference?.id ?? 0n);

@@ -24,7 +24,7 @@ import type { Registration, World, WorldOptions } from "../convergence/world.ts"
 export const FORGOTTEN_SECONDS = 3 * 24 * 60 * 60;
 
 /** What an operator and a worker do in a world. */
-const createOperator = (world: World) => {
+const createOperator = (t: ExecutionContext, world: World) => {
   const send = async (): Promise<void> => {
     world.pass(5);
     await world.send();
@@ -62,6 +62,8 @@ const createOperator = (world: World) => {
     }
     return event;
   };
+  const retry = (id: bigint, answer: OperatorAnswer | null = null, isDryRun = false) =>
+    retryUsage(world.deps(), id, { answer, isDryRun });
   return {
     ...world,
     world,
@@ -84,8 +86,9 @@ const createOperator = (world: World) => {
       (await world.listEvents(["pending", "delivered", "failed", "closed"])).map(
         ({ state, failure }) => failure ?? state,
       ),
-    retry: (id: bigint, answer: OperatorAnswer | null = null, isDryRun = false) =>
-      retryUsage(world.deps(), id, { answer, isDryRun }),
+    retry,
+    refusesRetry: (id: bigint | undefined, message: RegExp, answer?: OperatorAnswer) =>
+      t.throwsAsync(retry(id ?? 0n, answer), { message }),
     retryAll: async (isDryRun = false) => {
       const deps = world.deps();
       return retryEach(deps, await listOpenUsage(deps.db, RETRIED_CAUSES), { isDryRun });
@@ -141,9 +144,7 @@ const createOperator = (world: World) => {
     },
     /** Stripe's units of one customer. */
     billedTo: (place: number): number =>
-      world.control
-        .usage({ customerId: world.customerIds[place] ?? "" })
-        .reduce((sum, { value }) => sum + value, 0),
+      world.control.units({ customerId: world.customerIds[place] ?? "" }),
     sends: world.control.sends,
   };
 };
@@ -164,7 +165,7 @@ export const testRepairs = () => {
   return (title: string, work: RepairTest, options: WorldOptions = {}): void => {
     test.serial(title, async (t) => {
       await database.restore(empty, { onNewServer: false });
-      const operator = createOperator(await createWorld(t, database, options));
+      const operator = createOperator(t, await createWorld(t, database, options));
       await work(t, operator);
       t.deepEqual(await operator.compareWithTruth(), {}, "billed and recorded");
       t.deepEqual(await operator.compareWithStripe(), {}, "ours and theirs");

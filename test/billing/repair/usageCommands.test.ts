@@ -2,10 +2,11 @@ import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { startStoreApiOf } from "../../stores/startStoreApi.ts";
+import { REFUSED } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { skipIds } from "../../support/skipIds.ts";
-import { setCustomer, setUpUsage, listedEvent } from "./usageSetup.ts";
+import { listedEvent, listedEvents, setCustomer, setUpUsage } from "./usageSetup.ts";
 
 const test = testWithDatabase().serial;
 
@@ -16,10 +17,7 @@ test("usage list filters pending, delivered and failed usage", async (t) => {
   const states = async (...filter: readonly string[]): Promise<readonly string[]> => {
     const run = await scene.impact("usage", "list", "--org", scene.id, "--json", ...filter);
     t.is(run.exitCode, 0);
-    return z
-      .array(listedEvent)
-      .parse(readJson(run))
-      .map(({ state }) => state);
+    return listedEvents.parse(readJson(run)).map(({ state }) => state);
   };
   await scene.register(1, "test");
   await scene.drain("test");
@@ -140,10 +138,9 @@ test("usage reconcile succeeds after a drain and exits with 1 if the processor h
   const report = z
     .looseObject({ streams: z.array(z.looseObject({ customer_id: z.string() })) })
     .parse(readJson(drifted));
-  t.like(
-    report.streams.find(({ customer_id: id, kind }) => id === customer && kind === "tree"),
-    { delivered: 9, processor_quantity: 14 },
-  );
+  const ofCustomer = report.streams.filter(({ customer_id: id }) => id === customer);
+  const trees = ofCustomer.find(({ kind }) => kind === "tree");
+  t.like(trees, { delivered: 9, processor_quantity: 14 });
   t.regex(drifted.stderr, /1 differs at Stripe/u);
   const explained = await scene.impact("usage", "explain", scene.id);
   t.regex(explained.stdout, /Stripe had 5 units more of cus_\w+ than was delivered/u);
@@ -201,10 +198,7 @@ test("what a comparison finds is stored, explained, and sent by a retry", async 
   t.regex(overview.stdout, new RegExp(`difference: impact usage retry ${item}\n`, "u"));
   const explained = await scene.impactLater("usage", "explain", item);
   t.regex(explained.stdout, /Stripe had 9 units less of cus_\w+ than was delivered/u);
-  t.regex(
-    explained.stdout,
-    new RegExp(`1\\. Send 9 units to Stripe: impact usage retry ${item}`, "u"),
-  );
+  t.true(explained.stdout.includes(`1. Send 9 units to Stripe: impact usage retry ${item}`));
   const planned = await scene.impactLater("usage", "retry", item, "--dry-run");
   t.regex(planned.stderr, /Nothing was changed/u);
   t.is((await scene.impact("usage", "--org", scene.id)).exitCode, 1);
@@ -250,11 +244,7 @@ test("usage retry says that nothing is sent while usage is held", async (t) => {
   const scene = await setUpUsage(t);
   const { impact } = scene;
   await setCustomer(scene);
-  scene.double.control.addFault({
-    kind: "respond",
-    status: 400,
-    body: { error: { type: "invalid_request_error", message: "Refused for the test." } },
-  });
+  scene.double.control.addFault(REFUSED);
   await scene.register(3);
   await scene.drain();
   const [failed = ""] = await scene.failedEvents();

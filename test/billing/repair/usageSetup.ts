@@ -5,10 +5,9 @@ import type { Clock } from "../../../runtime/clock.ts";
 import type { Mode } from "../../../modules/records/owner.rules.ts";
 import { drainUsage } from "../drainUsage.ts";
 import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
-import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { createTestOrganization, registerFor } from "../../support/factories.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import type { Run } from "../../cli/runImpact.ts";
 
@@ -18,6 +17,8 @@ export const listedEvent = z.looseObject({
   state: z.string(),
   quantity: z.int(),
 });
+
+export const listedEvents = z.array(listedEvent);
 
 /** Creates an organization with a Stripe customer that does not exist, so its live usage is rejected. */
 export const setUpUsage = async (t: ExecutionContext<DatabaseContext>) => {
@@ -43,11 +44,8 @@ export const setUpUsage = async (t: ExecutionContext<DatabaseContext>) => {
     /** The same, without Stripe's settings. */
     impactWithoutStripe: (...args: readonly string[]) =>
       runImpact(args, { env: { DATABASE_URL: databaseUrl } }),
-    register: async (count: number, mode: Mode = "live", clock = past): Promise<string> => {
-      const writer = createRegistrationWriter({ db, clock });
-      const { registration } = await writer.register(registrationOf(id, { mode, count }));
-      return registration.id;
-    },
+    register: async (count: number, mode: Mode = "live", clock = past): Promise<string> =>
+      (await registerFor(db, id, { clock, mode, count })).id,
     refund: (registrationId: string, count: number, mode: Mode = "live") =>
       refundRegistration(
         { db, clock: systemClock, billing },
@@ -60,10 +58,7 @@ export const setUpUsage = async (t: ExecutionContext<DatabaseContext>) => {
     },
     failedEvents: async (): Promise<readonly string[]> => {
       const run = await impact("usage", "list", "--state", "failed", "--org", id, "--json");
-      return z
-        .array(listedEvent)
-        .parse(readJson(run))
-        .map(({ item }) => item);
+      return listedEvents.parse(readJson(run)).map(({ item }) => item);
     },
     billed: () => double.control.usage({}).reduce((sum, { value }) => sum + value, 0),
   };

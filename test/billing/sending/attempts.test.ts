@@ -1,7 +1,6 @@
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
 import type { ExecutionContext } from "ava";
-import { listFailedEvents } from "../listFailedEvents.ts";
 import { findMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import { early } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts";
@@ -9,8 +8,8 @@ import { retryUsage } from "../../../modules/billing/reconciliation/repairUsage.
 import { beginAttempt, finishAttempt } from "../drainUsage.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { setUpBilling } from "../billingSetup.ts";
-import { until } from "../stripe/stripeSetup.ts";
+import { listFailedEvents, setUpBilling } from "../billingSetup.ts";
+import { eventually } from "../../support/programs.ts";
 import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import type { BillingSetup } from "../billingSetup.ts";
@@ -80,7 +79,7 @@ test("a process that asks about an event records nothing if another one has answ
   const path = `/v1/billing/meters/${control.meterIds().tree}/event_summaries`;
   control.addFault({ kind: "hold", method: "GET", path });
   const late = drainOnce();
-  await until(() => control.held() === 1);
+  await eventually(() => control.held() === 1);
   pass(16);
   await drain();
   const before = sends();
@@ -257,11 +256,7 @@ test("usage whose identifier conflicts is never refused or sent again before Str
   t.like(await drainOnce(), { kind: "delayed", cause: "asking" });
   const before = sends();
   const [event] = await listMeterEvents(deps.db, { state: null, ...stream, limit: 1 });
-  t.like(event, {
-    state: "pending",
-    mayBeDelivered: true,
-    askingSince: deps.clock.now(),
-  });
+  t.like(event, { state: "pending", mayBeDelivered: true, askingSince: deps.clock.now() });
   pass(10 * 60);
   t.like(await drainOnce(), { kind: "delayed", cause: "early", afterMs: 5 * 60 * 1000 });
 

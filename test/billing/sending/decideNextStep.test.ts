@@ -59,12 +59,7 @@ const delayed = (fields: Pick<Delay, "cause" | "reason"> & Partial<Delay>): Dela
   newKey: false,
   ...fields,
 });
-const DELIVERED: Settlement = {
-  kind: "settled",
-  state: "delivered",
-  failure: null,
-  reason: null,
-};
+const DELIVERED: Settlement = { kind: "settled", state: "delivered", failure: null, reason: null };
 const failed = (failure: Settlement["failure"], reason: string): Settlement => ({
   ...DELIVERED,
   state: "failed",

@@ -49,9 +49,9 @@ const keepsInvariant = test.macro({
     double.control.clearFaults();
     await reportAll();
 
-    for (const { stream, billed } of organizations) {
+    for (const { stream, units } of organizations) {
       const sums = await readAccountSums(deps.db, stream.accountId);
-      t.is(BigInt(billed()), sums.usage);
+      t.is(BigInt(units()), sums.usage);
       t.is(sums.usage, sums.registered - sums.refunded);
     }
     const identifiers = double.control.events().map(({ identifier }) => identifier);

@@ -18,7 +18,7 @@ const never = new AbortController().signal;
 test("the largest count is registered, listed, refunded in part and billed exactly, in events of at most 15 digits", async (t) => {
   const { refund, drain, billed, recorded, events, deps, double, stream, pass } =
     await setUpBilling(t);
-  const { get, post } = await startBilledApi(t, { deps, stream });
+  const { get, post } = await startBilledApi(t, { deps, stream, double });
   const register = async (count: number): Promise<string> => {
     const { body } = await post("/plant/trees", { count });
     t.like(body, { total_planted_trees: count, total_planted_trees_month: count });
@@ -36,6 +36,7 @@ test("the largest count is registered, listed, refunded in part and billed exact
 
   t.deepEqual(billed(), { [second]: MOST });
   t.is((await events()).length, 10);
+  t.like(await readAccountSums(deps.db, stream.accountId), { facts: 10, usage: BigInt(MOST) });
 
   const refunded = await post("/refund/trees", { id, count: REFUNDED });
   t.like(refunded.body, { refunded_trees: REFUNDED, total_planted_trees: MOST - REFUNDED });

@@ -46,8 +46,7 @@ test("a refund of reported usage is billed at the registration's second", async 
 test("a refund goes to the customer that was billed, even if the account has another one by then", async (t) => {
   const { register, refund, drain, double, deps, stream, customerId, pass } = await setUpBilling(t);
   const { db } = deps;
-  const unitsOf = (customer: string): number =>
-    double.control.usage({ customerId: customer }).reduce((sum, { value }) => sum + value, 0);
+  const unitsOf = (of: string): number => double.control.units({ customerId: of });
   const first = await register(8);
   const second = await register(4);
   await drain();
@@ -72,21 +71,10 @@ test("a refund goes to the customer that was billed, even if the account has ano
 test.serial(
   "usage that the ledger billed is refunded there, even if the account uses Stripe by then",
   async (t) => {
-    const {
-      register,
-      refund,
-      drain,
-      drainWithoutKey,
-      forgetProcessor,
-      deps,
-      stream,
-      customerId,
-      ledgerUnits,
-      sends,
-      pass,
-    } = await setUpBilling(t);
+    const { register, refund, drain, drainWithoutKey, ...scene } = await setUpBilling(t);
+    const { deps, stream, customerId, ledgerUnits, sends, pass } = scene;
     const { db } = deps;
-    await forgetProcessor();
+    await scene.forgetProcessor();
     await updateAccount(db, stream.accountId, { stripeCustomerId: null });
     const id = await register(8);
     pass(5);

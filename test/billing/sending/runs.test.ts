@@ -28,7 +28,7 @@ test.serial("a call that outlasts its run delays only its stream, and is finishe
   const report = async (billed: number): Promise<void> => {
     await Promise.all(organizations.map(({ register }) => register(2)));
     pass(5);
-    while (others.some((other) => other.billed() < billed)) {
+    while (others.some((other) => other.units() < billed)) {
       await run();
     }
   };
@@ -36,11 +36,11 @@ test.serial("a call that outlasts its run delays only its stream, and is finishe
   t.is(double.control.held(), 1);
   await report(4);
   await report(6);
-  t.is(slow.billed(), 0);
+  t.is(slow.units(), 0);
   t.is(double.control.held(), 1);
 
   double.control.release();
-  while (slow.billed() < 6) {
+  while (slow.units() < 6) {
     await run();
   }
   stop.abort();

@@ -1,4 +1,5 @@
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
+import { refusal } from "../../stripeDouble/faults.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { sumLedgerUnits } from "../../support/sumLedgerUnits.ts";
@@ -91,11 +92,7 @@ test("refused credentials pause the sender, and no usage is lost", async (t) => 
     await setUpBilling(t);
   await register(6);
   pass(5);
-  double.control.addFault({
-    kind: "respond",
-    status: 401,
-    body: { error: { type: "invalid_request_error", message: "Invalid API Key provided." } },
-  });
+  double.control.addFault(refusal(401, "Invalid API Key provided."));
 
   t.like(await drainOnce(), { kind: "delayed", cause: "misconfigured" });
   t.deepEqual(await events(), [{ state: "pending", quantity: 6 }]);
@@ -143,10 +140,8 @@ test("usage of an organization with a Stripe customer waits while Stripe is not 
   await register(3);
   pass(5);
   t.like(await drainWithoutKey(), paused);
-  t.deepEqual(
-    (await events()).map(({ state }) => state),
-    ["delivered", "delivered"],
-  );
+  const states = (await events()).map(({ state }) => state);
+  t.deepEqual(states, ["delivered", "delivered"]);
   t.is(await ledgerUnits(), 0);
   t.is(sends(), before + 2);
 

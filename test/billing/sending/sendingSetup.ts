@@ -13,32 +13,21 @@ import type { BillingContext } from "../../../modules/billing/context.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { runSender } from "../../support/runSender.ts";
 import { createBilledOrganization, setUpBilling } from "../billingSetup.ts";
-import type { BillingSetup } from "../billingSetup.ts";
 
 /** A clock by which scans take no time, so that the next one is always due, also on a busy machine. */
 export const stoppedClock = (): number => 0;
 
-const createOrganization = async ({ deps, double: { control } }: BillingSetup) => {
-  const organization = await createBilledOrganization(deps, control);
-  const { customerId } = organization;
-  return {
-    ...organization,
-    /** Returns Stripe's units over all seconds. */
-    billed: (): number => control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0),
-  };
-};
-
 /** Creates organizations. The tests of a file are serial: a sender serves all that waits. */
 export const setUpSending = async (t: ExecutionContext<DatabaseContext>, count: number) => {
   const setup = await setUpBilling(t);
-  const { deps, pass } = setup;
+  const { deps, pass, double } = setup;
   const results: { key: string; result: SendResult }[] = [];
   const failures: { key: string; error: unknown }[] = [];
 
-  const first = await createOrganization(setup);
+  const first = await createBilledOrganization(deps, double.control);
   const organizations = [first];
   while (organizations.length < count) {
-    organizations.push(await createOrganization(setup));
+    organizations.push(await createBilledOrganization(deps, double.control));
   }
 
   const scan = createStreamScan(deps, stoppedClock);
@@ -69,7 +58,7 @@ export const setUpSending = async (t: ExecutionContext<DatabaseContext>, count: 
     first,
     organizations,
     /** Returns Stripe's units of each organization over all seconds. */
-    billedUnits: () => organizations.map(({ billed }) => billed()),
+    billedUnits: () => organizations.map(({ units }) => units()),
     sender,
     results,
     failures,

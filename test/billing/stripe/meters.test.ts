@@ -6,7 +6,8 @@ import { createStripeClient } from "../../../modules/billing/stripe/createStripe
 import { createStripeProcessor } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
-import { known, never, setUpStripe, until } from "./stripeSetup.ts";
+import { eventually } from "../../support/programs.ts";
+import { known, never, setUpStripe } from "./stripeSetup.ts";
 
 const start = async (t: ExecutionContext) => {
   const double = await startStripeDouble(t);
@@ -107,7 +108,7 @@ test("processes that start simultaneously create one meter of each kind, and all
   double.control.addFault({ kind: "hold", method: "GET", path: "/v1/billing/meters", times: 4 });
 
   const preparations = [prepare(), prepare(), prepare(), prepare()];
-  await until(() => double.control.held() === 4);
+  await eventually(() => double.control.held() === 4);
   double.control.release();
   await Promise.all(preparations);
 
@@ -178,10 +179,10 @@ test("while the meters cannot be checked, nothing is sent and no outcome is unkn
 
   t.like(failed, known);
   t.like(lost, known);
-  t.regex(
-    failed.kind === "retry" ? failed.reason : "",
-    /meters could not be checked: .*status 500/u,
-  );
+  const reason = failed.kind === "retry" ? failed.reason : "";
+  t.regex(reason, /meters could not be checked: .*status 500/u);
   t.is(double.control.sends(), 0);
+  double.control.addFault({ ...check, kind: "server_error" });
+  await t.throwsAsync(processor.prepare(), { message: /unknown error/u });
   t.is((await processor.send(event(), never)).kind, "delivered");
 });

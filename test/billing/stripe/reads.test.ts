@@ -7,8 +7,7 @@ import {
   UsageUnreadableError,
 } from "../../../modules/billing/processor.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
-import { amendSubscription } from "./amendSubscription.ts";
-import { never, setUpStripe } from "./stripeSetup.ts";
+import { amendSubscription, never, setUpStripe } from "./stripeSetup.ts";
 
 const HOUR = 3600;
 const DAY = 24 * HOUR;
@@ -50,124 +49,103 @@ test("the period is that of the item with the meter, to the second", async (t) =
   t.deepEqual(await period(id), periodOf("2026-01-10T08:30:15Z", "2026-02-10T08:30:15Z"));
 });
 
-/** A flat subscription, to which an item on the meter is added later, and the item's period. */
-const ADDED: readonly {
-  readonly title: string;
-  readonly since: string;
-  readonly interval?: "year";
-  readonly anchor?: string;
-  readonly addedAt: string;
-  readonly start: string;
-  readonly end: string;
-}[] = [
-  {
-    title: "an item that was added later is the whole period",
-    since: "2026-01-10T00:00:00Z",
-    addedAt: "2026-03-20T12:00:00Z",
-    start: "2026-03-10T00:00:00Z",
-    end: "2026-04-10T00:00:00Z",
-  },
-  {
-    title: "a monthly item that was added to a yearly subscription is the whole month",
-    since: "2026-01-10T00:00:00Z",
-    interval: "year",
-    addedAt: "2026-03-20T12:00:00Z",
-    start: "2026-03-10T00:00:00Z",
-    end: "2026-04-10T00:00:00Z",
-  },
-  {
-    title: "an item that was added in the subscription's first period starts with the subscription",
-    since: "2026-01-10T00:00:00Z",
-    anchor: "2026-02-01T00:00:00Z",
-    addedAt: "2026-01-12T00:00:00Z",
-    start: "2026-01-10T00:00:00Z",
-    end: "2026-02-01T00:00:00Z",
-  },
-  {
-    title: "a subscription that started on the 31st is the whole one in February",
-    since: "2026-01-31T06:00:00Z",
-    addedAt: "2026-02-20T00:00:00Z",
-    start: "2026-01-31T06:00:00Z",
-    end: "2026-02-28T06:00:00Z",
-  },
-  {
-    title: "a subscription that started on the 31st is the whole one in March",
-    since: "2026-01-31T06:00:00Z",
-    addedAt: "2026-03-20T00:00:00Z",
-    start: "2026-02-28T06:00:00Z",
-    end: "2026-03-31T06:00:00Z",
-  },
+/** When a flat subscription began, when an item on the meter was added to it, and the item's period. */
+const ADDED: readonly (readonly [
+  title: string,
+  since: string,
+  addedAt: string,
+  period: readonly [start: string, end: string],
+  options?: { readonly interval?: "year"; readonly anchor?: number },
+])[] = [
+  [
+    "an item that was added later is the whole period",
+    "2026-01-10",
+    "2026-03-20T12:00:00Z",
+    ["2026-03-10", "2026-04-10"],
+  ],
+  [
+    "a monthly item that was added to a yearly subscription is the whole month",
+    "2026-01-10",
+    "2026-03-20T12:00:00Z",
+    ["2026-03-10", "2026-04-10"],
+    { interval: "year" },
+  ],
+  [
+    "an item that was added in the subscription's first period starts with the subscription",
+    "2026-01-10",
+    "2026-01-12",
+    ["2026-01-10", "2026-02-01"],
+    { anchor: at("2026-02-01") },
+  ],
+  [
+    "a subscription that started on the 31st is the whole one in February",
+    "2026-01-31T06:00:00Z",
+    "2026-02-20",
+    ["2026-01-31T06:00:00Z", "2026-02-28T06:00:00Z"],
+  ],
+  [
+    "a subscription that started on the 31st is the whole one in March",
+    "2026-01-31T06:00:00Z",
+    "2026-03-20",
+    ["2026-02-28T06:00:00Z", "2026-03-31T06:00:00Z"],
+  ],
 ];
 
-for (const { title, since, interval, anchor, addedAt, start, end } of ADDED) {
+for (const [title, since, addedAt, expected, { interval, ...options } = {}] of ADDED) {
   test(`the period of ${title}`, async (t) => {
     const { control, customerId, period } = await stage(t, since);
-    const subscriptionId = control.addSubscription({
-      customerId,
-      prices: [control.addPrice({ interval })],
-      anchor: anchor === undefined ? undefined : at(anchor),
-    });
+    const prices = [control.addPrice({ interval })];
+    const subscriptionId = control.addSubscription({ customerId, prices, ...options });
     control.holdClock({ second: at(addedAt) });
     control.addItem({ subscriptionId, price: control.addPrice({ kind: "tree" }) });
 
-    t.deepEqual(await period(subscriptionId), periodOf(start, end));
+    t.deepEqual(await period(subscriptionId), periodOf(...expected));
   });
 }
 
 const TRIAL: Partial<Stripe.Subscription> = {
   status: "trialing",
   trial_start: at("2026-03-20T12:00:00Z"),
-  trial_end: at("2026-03-30T00:00:00Z"),
-  billing_cycle_anchor: at("2026-03-30T00:00:00Z"),
+  trial_end: at("2026-03-30"),
+  billing_cycle_anchor: at("2026-03-30"),
 };
 
-/** What Stripe returns of a metered subscription since January 10th, and the start of the item's period. */
-const AMENDED: readonly {
-  readonly title: string;
-  readonly subscription?: Partial<Stripe.Subscription>;
-  readonly created?: string;
-  readonly start: string;
-  readonly end: string;
-  readonly expected: string;
-}[] = [
-  {
-    title:
-      "a trial of a running subscription begins a new period, because Stripe has invoiced the usage from before it",
-    subscription: TRIAL,
-    start: "2026-03-20T12:00:00Z",
-    end: "2026-03-30T00:00:00Z",
-    expected: "2026-03-20T12:00:00Z",
-  },
-  {
-    title: "the period of an item that was added in a trial starts with the trial",
-    subscription: TRIAL,
-    created: "2026-03-22T00:00:00Z",
-    start: "2026-03-22T00:00:00Z",
-    end: "2026-03-30T00:00:00Z",
-    expected: "2026-03-20T12:00:00Z",
-  },
-  {
-    title: "the period of an item that was added after a trial starts with the end of the trial",
+/** The start of a period that Stripe returns of a metered subscription since January 10th, its end, and its true start. */
+const AMENDED: readonly (readonly [
+  title: string,
+  period: readonly [start: string, end: string, expected: string],
+  subscription?: Partial<Stripe.Subscription>,
+  created?: string,
+])[] = [
+  [
+    "a trial of a running subscription begins a new period, because Stripe has invoiced the usage from before it",
+    ["2026-03-20T12:00:00Z", "2026-03-30", "2026-03-20T12:00:00Z"],
+    TRIAL,
+  ],
+  [
+    "the period of an item that was added in a trial starts with the trial",
+    ["2026-03-22", "2026-03-30", "2026-03-20T12:00:00Z"],
+    TRIAL,
+    "2026-03-22",
+  ],
+  [
+    "the period of an item that was added after a trial starts with the end of the trial",
+    ["2026-04-02", "2026-04-10", "2026-03-30"],
     // The owner kept the billing day, so the trial is followed by a short period.
-    subscription: { ...TRIAL, status: "active", billing_cycle_anchor: at("2026-01-10T00:00:00Z") },
-    created: "2026-04-02T00:00:00Z",
-    start: "2026-04-02T00:00:00Z",
-    end: "2026-04-10T00:00:00Z",
-    expected: "2026-03-30T00:00:00Z",
-  },
-  {
-    title: "a period that a billing threshold began starts there",
-    start: "2026-03-24T00:00:00Z",
-    end: "2026-04-10T00:00:00Z",
-    expected: "2026-03-24T00:00:00Z",
-  },
+    { ...TRIAL, status: "active", billing_cycle_anchor: at("2026-01-10") },
+    "2026-04-02",
+  ],
+  [
+    "a period that a billing threshold began starts there",
+    ["2026-03-24", "2026-04-10", "2026-03-24"],
+  ],
 ];
 
-for (const { title, subscription = {}, created, start, end, expected } of AMENDED) {
+for (const [title, [start, end, expected], subscription = {}, created] of AMENDED) {
   test(title, async (t) => {
-    const scene = await stage(t, "2026-01-10T00:00:00Z");
+    const scene = await stage(t, "2026-01-10");
     const id = scene.subscribe(0);
-    scene.control.holdClock({ second: at("2026-03-25T00:00:00Z") });
+    scene.control.holdClock({ second: at("2026-03-25") });
     const added = created === undefined ? {} : { created: at(created) };
     const item = { ...added, current_period_start: at(start), current_period_end: at(end) };
     await amendSubscription(scene, id, { subscription, item });
@@ -177,14 +155,14 @@ for (const { title, subscription = {}, created, start, end, expected } of AMENDE
 }
 
 test("the item is found among many others", async (t) => {
-  const { period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
+  const { period, subscribe } = await stage(t, "2026-01-10");
   const id = subscribe(12);
 
-  t.deepEqual(await period(id), periodOf("2026-01-10T00:00:00Z", "2026-02-10T00:00:00Z"));
+  t.deepEqual(await period(id), periodOf("2026-01-10", "2026-02-10"));
 });
 
 test("a subscription without an item on the meter, or one that ends as it begins, has no period", async (t) => {
-  const { control, customerId, period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
+  const { control, customerId, period, subscribe } = await stage(t, "2026-01-10");
   const flat = control.addSubscription({ customerId, prices: [control.addPrice({})] });
   t.is(await period(flat), null);
   const id = subscribe(0);
@@ -193,7 +171,7 @@ test("a subscription without an item on the meter, or one that ends as it begins
 });
 
 test("a lost or late response about the period is an error that says so", async (t) => {
-  const { control, period, subscribe } = await stage(t, "2026-01-10T00:00:00Z");
+  const { control, period, subscribe } = await stage(t, "2026-01-10");
   const id = subscribe(0);
   control.addFault({ kind: "drop", method: "GET", path: `/v1/subscriptions/${id}` });
 
@@ -207,12 +185,7 @@ test("a lost or late response about the period is an error that says so", async 
 });
 
 test("usage is what was sent for the minute, less what was refunded", async (t) => {
-  const {
-    double,
-    processor,
-    customer: { customerId },
-    event,
-  } = await setUpStripe(t);
+  const { double, processor, customerId, event } = await setUpStripe(t);
   const hour = double.control.now() - (double.control.now() % HOUR) - HOUR;
   for (const [second, quantity] of [
     [hour - 1, 100],
@@ -233,10 +206,7 @@ test("usage is what was sent for the minute, less what was refunded", async (t) 
 });
 
 test("a span of incomplete minutes is rejected", async (t) => {
-  const {
-    processor,
-    customer: { customerId },
-  } = await setUpStripe(t);
+  const { processor, customerId } = await setUpStripe(t);
 
   await t.throwsAsync(processor.sumUsage(customerId, "tree", { start: 30, end: 120 }, never), {
     message: /whole minutes/u,
@@ -244,11 +214,7 @@ test("a span of incomplete minutes is rejected", async (t) => {
 });
 
 test("usage that cannot be read is an error, never 0", async (t) => {
-  const {
-    double,
-    processor,
-    customer: { customerId },
-  } = await setUpStripe(t);
+  const { double, processor, customerId } = await setUpStripe(t);
   const read = (id: string): Promise<number> =>
     processor.sumUsage(id, "tree", { start: 0, end: 60 }, never);
   const path = `/v1/billing/meters/${double.control.meterIds().tree}/event_summaries`;

@@ -3,7 +3,8 @@ import type { AttemptOutcome } from "../../../modules/billing/sending/decideNext
 import { createStripeProcessor } from "../../../modules/billing/stripe/createStripeProcessor.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
-import { known, never, setUpStripe, unknown, until } from "./stripeSetup.ts";
+import { eventually } from "../../support/programs.ts";
+import { known, never, setUpStripe, unknown } from "./stripeSetup.ts";
 
 const error = (fields: Record<string, string>): { error: Record<string, string> } => ({
   error: { type: "invalid_request_error", message: "As given.", ...fields },
@@ -136,10 +137,7 @@ test("an event of an account without a customer is a rejection and makes no call
 
   const outcome = await processor.send(event({ customerId: null }), never);
 
-  t.deepEqual(outcome, {
-    kind: "rejected",
-    reason: "The organization has no Stripe customer.",
-  });
+  t.deepEqual(outcome, { kind: "rejected", reason: "The organization has no Stripe customer." });
   t.is(double.control.calls().length, before);
 });
 
@@ -163,7 +161,7 @@ test("an event ahead of Stripe's clock is retried with a new key", async (t) => 
 });
 
 test("an event is sent with its customer, value, identifier and second", async (t) => {
-  const { double, processor, event, customer } = await setUpStripe(t);
+  const { double, processor, event, customerId } = await setUpStripe(t);
   const negative = event({ kind: "bottle", quantity: -12 });
 
   t.deepEqual(await processor.send(negative, never), { kind: "delivered" });
@@ -172,14 +170,14 @@ test("an event is sent with its customer, value, identifier and second", async (
   t.deepEqual(Object.fromEntries(new URLSearchParams(call?.form)), {
     event_name: "impact_plastic_bottle_rescued",
     identifier: negative.identifier,
-    "payload[stripe_customer_id]": customer.customerId,
+    "payload[stripe_customer_id]": customerId,
     "payload[value]": "-12",
     timestamp: String(negative.second),
   });
   t.is(call?.idempotencyKey, negative.identifier);
   t.deepEqual(double.control.usage({}), [
     {
-      customer: customer.customerId,
+      customer: customerId,
       meter: "impact_plastic_bottle_rescued",
       second: negative.second,
       value: -12,
@@ -226,7 +224,7 @@ test("an aborted call ends immediately with an unknown outcome", async (t) => {
   double.control.addFault({ kind: "hang", applied: true });
   const abort = new AbortController();
   const sending = processor.send(event(), abort.signal);
-  await until(() => double.control.events().length > 0);
+  await eventually(() => double.control.events().length > 0);
 
   abort.abort();
 
@@ -246,7 +244,7 @@ test("of two concurrent calls for one customer and meter, the second is retried"
   const [first, second, other] = [event(), event(), event({ kind: "bottle" })];
   double.control.addFault({ kind: "hold" });
   const held = processor.send(first, never);
-  await until(() => double.control.held() > 0);
+  await eventually(() => double.control.held() > 0);
 
   const overlapping = await processor.send(second, never);
   const beside = await processor.send(other, never);

@@ -7,6 +7,7 @@ import { idIn, registrationsIn } from "../../api/contract.ts";
 import { rawRequest } from "../../api/http/rawRequest.ts";
 import { startApiOf } from "../../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../../api/startStandaloneApi.ts";
+import { fillTrees } from "./listSetup.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { lockTable } from "../../support/lockWaits.ts";
@@ -166,14 +167,8 @@ test("a page ends after a long search, with a link to where it ended, and the cl
 });
 
 test("a page is cut before its records are too large to hold, and none is lost", async (t) => {
-  const { db } = t.context;
   const { id, readPages } = await openPages(t, 0);
-  const metadata = JSON.stringify({ a: "x".repeat(64_000) });
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO registration (id, account_id, mode, kind, count, created_at, metadata)
-    SELECT gen_random_uuid(), ${id}, 'live', 'tree', 1, now() - n * interval '1 second', ${metadata}::jsonb
-    FROM generate_series(1, 30) AS n
-  `);
+  await fillTrees(t.context.db, id, 30, { a: "x".repeat(64_000) });
 
   const pages = await readPages("/plant/trees?first=1000");
 
@@ -204,22 +199,16 @@ test("an id of another list, account or system is no place to start", async (t) 
     [key, "no-such-id"],
   ] as const) {
     for (const length of ["", "&first=10"]) {
-      const response = await call("GET", `/plant/trees?after=${id}${length}`, {
-        key: reader,
-      });
+      const response = await call("GET", `/plant/trees?after=${id}${length}`, { key: reader });
       t.is(response.status, 400);
-      t.deepEqual(response.body, {
-        error: "after: is not the id of a registration in this list",
-      });
+      t.deepEqual(response.body, { error: "after: is not the id of a registration in this list" });
       t.false(response.headers.has("link"));
     }
   }
 });
 
 test("first is an integer of at least 1, and more than 1,000 is 1,000", async (t) => {
-  const { db } = t.context;
-  const { id, get } = await startApiOf(t);
-  await fill(db, id, 1001);
+  const { get } = await openPages(t, 1001);
 
   for (const limit of ["0", "-1", "1.5", "ten", "1e3"]) {
     const { status, body } = await get(`/plant/trees?first=${limit}`);
@@ -242,10 +231,8 @@ test("the billing statuses of trees and bottles have pages across both", async (
 
   const pages = await readPages("/usage?limit=2");
 
-  t.deepEqual(
-    pages.map((page) => usageOf(page).length),
-    [2, 2, 2],
-  );
+  const lengths = pages.map((page) => usageOf(page).length);
+  t.deepEqual(lengths, [2, 2, 2]);
   t.deepEqual(pages.flatMap(usageOf), whole);
   const [, second] = whole;
   const bottles = await get(`/usage?kind=bottle&starting_after=${second?.registration_id}`);
@@ -280,10 +267,8 @@ test("pages of billing statuses end where a tree and a bottle were imported with
 });
 
 test.serial("an error after the rows of a page has no link", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const { id, get } = await startApiOf(t, { publicBaseUrl: BASE });
-  await fill(db, id, 2);
-  const lock = await lockTable(t, databaseUrl, "impact_total");
+  const { get } = await openPages(t, 2);
+  const lock = await lockTable(t, t.context.databaseUrl, "impact_total");
 
   const page = get("/plant/trees?first=1");
   // The totals are read after the rows.

@@ -116,12 +116,11 @@ test("an id is found in upper case as well", async (t) => {
 
 test("a client that stops reading stops the queries, and one that disconnects ends them", async (t) => {
   const { db } = t.context;
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
-  // Many times what the buffers of the connection hold.
-  await fillTrees(db, id, 20_000, { note: "x".repeat(2000) });
   let pages = 0;
   const reads = watchPages(db, { before: () => (pages += 1) });
-  const { url, logged } = await startStandaloneApi(t, { db, reads });
+  const { id, key, url, logged } = await startApiOf(t, { reads });
+  // Many times what the buffers of the connection hold.
+  await fillTrees(db, id, 20_000, { note: "x".repeat(2000) });
   const startedAtMs = performance.now();
   const whole = await openList(url, key);
   await finished(whole.resume());
@@ -138,10 +137,8 @@ test("a client that stops reading stops the queries, and one that disconnects en
   await eventually(() => logged().some((line) => line["aborted"] === true));
   t.true(pages < wholePages);
   t.false(logged().some((line) => line["msg"] === "request failed"));
-  t.like(
-    logged().findLast((line) => line["msg"] === "request"),
-    { route: "/plant/trees", aborted: true },
-  );
+  const last = logged().findLast((line) => line["msg"] === "request");
+  t.like(last, { route: "/plant/trees", aborted: true });
 });
 
 const fiveListed = async (t: ExecutionContext, { call }: Api, key: string): Promise<void> => {
@@ -157,12 +154,9 @@ const failSecond = (page: number): void => {
 
 test("an error in the middle of a list breaks the connection instead of ending the document", async (t) => {
   const { db } = t.context;
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const reads = watchPages(db, { before: failSecond });
+  const { id, key, url, logged } = await startApiOf(t, { reads });
   await fillTrees(db, id, 10_000);
-  const { url, logged } = await startStandaloneApi(t, {
-    db,
-    reads: watchPages(db, { before: failSecond }),
-  });
 
   const response = await fetch(`${url}/plant/trees`, {
     headers: { Authorization: key, "X-Request-Id": "broken-list" },
@@ -170,10 +164,8 @@ test("an error in the middle of a list breaks the connection instead of ending t
 
   t.is(response.status, 200);
   await t.throwsAsync(response.text());
-  t.like(
-    logged().find((line) => line["msg"] === "request failed"),
-    { requestId: "broken-list" },
-  );
+  const failure = logged().find((line) => line["msg"] === "request failed");
+  t.like(failure, { requestId: "broken-list" });
 });
 
 // The next tests are serial, since they break the connections that the others use.

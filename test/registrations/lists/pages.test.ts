@@ -121,9 +121,10 @@ test("a page has the registrations that match, up to its limits", async (t) => {
         (metadata === undefined || row.parity === metadata["parity"]),
     );
     const registrations = [...(page?.registrations ?? [])];
+    const shownIds = registrations.map((each) => each.id);
     t.deepEqual(
-      registrations.map((each) => each.id),
-      matching.map((row) => row.id),
+      shownIds,
+      Array.from(matching, (row) => row.id),
     );
     shown += registrations.length;
   }
@@ -188,16 +189,11 @@ test("a whole list, a page and NDJSON write a registration as its POST did", asy
   const newestFirst = created.toReversed();
   t.true(whole.endsWith(`"tree_details":${JSON.stringify(newestFirst)}}`), whole);
   t.is(await read("?first=100"), whole);
-  t.is(
-    await read("", "application/x-ndjson"),
-    newestFirst.map((registration) => `${JSON.stringify(registration)}\n`).join(""),
-  );
+  const lines = newestFirst.map((registration) => `${JSON.stringify(registration)}\n`);
+  t.is(await read("", "application/x-ndjson"), lines.join(""));
 });
 
-const ONE_ROW = {
-  limits: { rows: 1, bytes: Number.MAX_SAFE_INTEGER },
-  now: new Date(),
-} as const;
+const ONE_ROW = { limits: { rows: 1, bytes: Number.MAX_SAFE_INTEGER }, now: new Date() } as const;
 
 /** Mostly commas and numbers with an exponent. */
 const EXTREMES: readonly Metadata[] = [1, 1e300, -1e300, 5e-324, 0.1, 2 ** 53, "", "\t𝒳", {}].map(
@@ -263,13 +259,9 @@ test("a list is read in steps, of which the first does not yield to recording", 
     counts.push(Array.from(rows, ({ count }) => count));
   }
 
-  t.deepEqual(
-    counts.map(({ length }) => length),
-    [500, 500, 100],
-  );
-  t.deepEqual(
-    counts.flat(),
-    Array.from({ length: 1100 }, (_, index) => index + 1),
-  );
+  const lengths = counts.map(({ length }) => length);
+  t.deepEqual(lengths, [500, 500, 100]);
+  const all = Array.from({ length: 1100 }, (_, index) => index + 1);
+  t.deepEqual(counts.flat(), all);
   t.is(yielding.count(), 2);
 });

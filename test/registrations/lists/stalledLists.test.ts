@@ -9,7 +9,7 @@ import { Gate } from "../../../runtime/gate.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
-import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import { startApiOf, startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { fillTrees, openList, watchPages } from "./listSetup.ts";
 
 const test = testWithDatabase();
@@ -75,27 +75,19 @@ test("fifty clients that stop reading long lists hold less than 48 MiB", async (
 });
 
 test("a client that stops reading is disconnected, and its place is free again", async (t) => {
-  const { db } = t.context;
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
-  await fillTrees(db, id, 700, LONG_METADATA);
   const listGate = new Gate({ places: 10 });
-  const { url, call, logged } = await startStandaloneApi(t, {
-    db,
-    listGate,
-    writeTimeoutMs: 3000,
-  });
+  const { id, key, url, get, logged } = await startApiOf(t, { listGate, writeTimeoutMs: 3000 });
+  await fillTrees(t.context.db, id, 700, LONG_METADATA);
 
   const stalled = await openList(url, key);
   t.is(stalled.statusCode, 200);
 
   await eventually(() => listGate.runningCount() === 0);
-  t.like(
-    logged().findLast((line) => line["msg"] === "request"),
-    { route: "/plant/trees", aborted: true },
-  );
+  const last = logged().findLast((line) => line["msg"] === "request");
+  t.like(last, { route: "/plant/trees", aborted: true });
   t.false(logged().some((line) => line["msg"] === "request failed"));
   stalled.destroy();
-  t.is((await call("GET", "/plant/trees?created_at=2100-01-01", { key })).status, 200);
+  t.is((await get("/plant/trees?created_at=2100-01-01")).status, 200);
 });
 
 for (const [accept, page] of [
@@ -105,8 +97,6 @@ for (const [accept, page] of [
 ] as const) {
   test(`a search of ${accept} ends when its client disconnects, although it has found nothing`, async (t) => {
     const { db } = t.context;
-    const { id, apiKeyProd: key } = await createTestOrganization(db);
-    await fillTrees(db, id, 2000);
     const listGate = new Gate({ places: 10 });
     let steps = 0;
     const client = new AbortController();
@@ -120,7 +110,8 @@ for (const [accept, page] of [
         }
       },
     });
-    const { url } = await startStandaloneApi(t, { db, listGate, reads });
+    const { id, key, url } = await startApiOf(t, { listGate, reads });
+    await fillTrees(db, id, 2000);
     const list = `${url}/plant/trees?metadata=${encodeURIComponent('{"a":1}')}${page}`;
     const headers = { Authorization: key, accept };
     const call = request(list, { agent: false, signal: client.signal, headers });
@@ -143,19 +134,16 @@ for (const [accept, page] of [
 test("more lists than there are places wait for their turn, and other requests do not", async (t) => {
   const { db } = t.context;
   const listGate = new Gate({ places: 4 });
-  const { url, call } = await startStandaloneApi(t, { db, listGate });
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const { id, key, url, call, get, post } = await startApiOf(t, { listGate });
   await fillTrees(db, id, 700, LONG_METADATA);
   const other = await createTestOrganization(db);
   await fillTrees(db, other.id, 700, LONG_METADATA);
   t.is((await openList(url, key)).statusCode, 200);
   t.is((await openList(url, key)).statusCode, 200);
 
-  const waiting = Array.from({ length: 300 }, () =>
-    call("GET", "/plant/trees?created_at=2100-01-01", { key }),
-  );
+  const waiting = Array.from({ length: 300 }, () => get("/plant/trees?created_at=2100-01-01"));
   await eventually(() => listGate.waitingCount() > 0);
-  t.is((await call("POST", "/plant/trees", { key, body: { count: 1 } })).status, 200);
+  t.is((await post("/plant/trees", { count: 1 })).status, 200);
   t.is((await call("HEAD", "/plant/trees", { key })).status, 200);
   // One account has half of the places at most.
   t.is((await call("GET", "/plant/trees", { key: other.apiKeyProd })).status, 200);

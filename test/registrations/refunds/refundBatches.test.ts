@@ -54,12 +54,7 @@ forBothKinds(
     t.deepEqual(results[0], {
       status: 200,
       idempotent_replayed: false,
-      body: {
-        [refunded]: 4,
-        [total]: 11,
-        refund_details: after(4),
-        refund_id: `refund-${id}`,
-      },
+      body: { [refunded]: 4, [total]: 11, refund_details: after(4), refund_id: `refund-${id}` },
     });
     t.deepEqual(
       results.map(({ idempotent_replayed: replayed, body }) => [
@@ -120,11 +115,7 @@ test("a batch with refunds that are rejected refunds nothing and names them by t
 test("a thousand refunds are sent again without refunding more, and their events are in order", async (t) => {
   const { db } = t.context;
   const { call, key, id: accountId, post } = await startApiOf(t);
-  const ids = await plant(
-    call,
-    key,
-    Array.from({ length: 1000 }, () => 3),
-  );
+  const ids = await plant(call, key, Array(1000).fill(3));
   const items = ids.map((id, index) => ({ id, count: 2, idempotency_key: `return-${index}` }));
   const send = async () => batchIn(await post(BATCH, { items }));
 
@@ -138,15 +129,10 @@ test("a thousand refunds are sent again without refunding more, and their events
   const events = await readEvents(
     { db, clock: systemClock },
     { accountId, mode: "live" },
-    {
-      types: ["registration.refunded"],
-      limit: 1000,
-    },
+    { types: ["registration.refunded"], limit: 1000 },
   );
-  t.deepEqual(
-    events.map(({ data }) => "registration_id" in data && data.registration_id),
-    ids,
-  );
+  const refunded = events.map(({ data }) => "registration_id" in data && data.registration_id);
+  t.deepEqual(refunded, ids);
 });
 
 test("equal batches, single refunds and registrations at the same time refund each unit once", async (t) => {
@@ -154,11 +140,7 @@ test("equal batches, single refunds and registrations at the same time refund ea
   const apis = [await startStandaloneApi(t, t.context), await startStandaloneApi(t, t.context)];
   const [api] = apis;
   const { apiKeyProd: key, id: accountId } = await createTestOrganization(db);
-  const ids = await plant(
-    api?.call ?? t.fail(),
-    key,
-    Array.from({ length: 50 }, () => 4),
-  );
+  const ids = await plant(api?.call ?? t.fail(), key, Array(50).fill(4));
   const items = ids.map((id, index) => ({ id, count: 1, idempotency_key: `return-${index}` }));
 
   const responses = await Promise.all(

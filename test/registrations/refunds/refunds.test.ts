@@ -3,14 +3,14 @@ import { sql } from "../../../db/sql.ts";
 import { ACCEPTED_AGE_MS } from "../../../modules/billing/usage.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { issueKey } from "../../../modules/accounts/manageKeys.ts";
-import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../../api/contract.ts";
+import { eachKind, idIn, KIND_NAMES, registrationsIn, statusesOf } from "../../api/contract.ts";
 import { runImpact } from "../../cli/runImpact.ts";
 import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";
 import type { Call } from "../../api/startStandaloneApi.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { createTestOrganization } from "../../support/factories.ts";
+import { callDouble } from "../../stripeDouble/callDouble.ts";
 import { setUpBilling } from "../../billing/billingSetup.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
@@ -101,10 +101,7 @@ test("one key for several registrations refunds one of them, also concurrently",
     t.deepEqual(body, TAKEN);
   }
   const again = await Promise.all(ids.map(refund));
-  t.deepEqual(
-    again.map(({ status }) => status),
-    responses.map(({ status }) => status),
-  );
+  t.deepEqual(statusesOf(again), statusesOf(responses));
   t.is((await get("/plant/trees")).body["total_planted_trees"], 14);
 });
 
@@ -124,13 +121,11 @@ test("a rejected refund leaves its key free, and an empty key is none", async (t
 
 test("a replay needs neither the billing cycle nor the processor", async (t) => {
   const clock = createMovableClock("2026-03-14T23:59:59.999Z");
-  const { call } = await startStandaloneApi(t, { db: t.context.db, clock });
-  const { id: accountId, apiKeyProd: key } = await createTestOrganization(t.context.db, {
-    billingDay: 15,
-  });
+  const organization = { billingDay: 15 };
+  const { call, id: accountId, key, post } = await startApiOf(t, { organization, clock });
   const id = await plant(call, key, 3);
   const body = { id, count: 1, idempotency_key: "late" };
-  await call("POST", "/refund/trees", { key, body });
+  await post("/refund/trees", body);
   clock.set("2026-03-15T00:00:00.000Z");
   // Billed by Stripe from now on, which this API does not know.
   await t.context.db.query(sql.typeAlias("void")`
@@ -166,11 +161,7 @@ test("a refund whose billing period Stripe cannot return is a 503 that changes n
       ["/refund/trees", body],
       ["/refund/trees/batch", { items: [body] }],
     ] as const) {
-      double.control.addFault({
-        kind,
-        method: "GET",
-        path: `/v1/subscriptions/${subscriptionId}`,
-      });
+      double.control.addFault({ kind, method: "GET", path: `/v1/subscriptions/${subscriptionId}` });
       const failed = await call("POST", path, { key, body: sent });
       t.is(failed.status, 503, `${kind} ${path}`);
       t.is(failed.headers.get("Retry-After"), "1");
@@ -195,10 +186,7 @@ test("a refund is a 503 while Stripe still returns the period that has ended", a
   const { key } = await issueKey(deps, { id: stream.accountId, type: "organization" }, "live");
   const id = await plant(call, key, 3);
   const path = `/v1/subscriptions/${subscriptionId}`;
-  const former = await fetch(`${double.url}${path}`, {
-    headers: { authorization: `Bearer ${double.secretKey}` },
-  });
-  const body = await former.json();
+  const { body } = await callDouble(double, "GET", path);
   const returnFormer = () => {
     control.addFault({ kind: "respond", method: "GET", path, status: 200, body });
   };
@@ -222,14 +210,7 @@ test("a refund is a 503 while Stripe still returns the period that has ended", a
   returnFormer();
   const statement = await runImpact(
     ["statement", "--org", stream.accountId, "--period", "current"],
-    {
-      env: {
-        DATABASE_URL: t.context.databaseUrl,
-        STRIPE_SECRET_KEY: double.secretKey,
-        STRIPE_API_BASE: double.url,
-      },
-      clock: deps.clock,
-    },
+    { env: { DATABASE_URL: t.context.databaseUrl, ...double.env }, clock: deps.clock },
   );
   t.is(statement.exitCode, 4);
   t.regex(statement.stderr, /has not begun the current billing period yet, try again later/u);

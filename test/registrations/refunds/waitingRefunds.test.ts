@@ -12,11 +12,7 @@ import { setUpBilling } from "../../billing/billingSetup.ts";
 const test = testWithDatabase();
 
 const REFUNDS = [
-  {
-    kind: "a refund",
-    path: "/refund/trees",
-    bodyOf: (id: string) => ({ id, count: 1 }),
-  },
+  { kind: "a refund", path: "/refund/trees", bodyOf: (id: string) => ({ id, count: 1 }) },
   {
     kind: "a batch of refunds",
     path: "/refund/trees/batch",
