@@ -122,10 +122,8 @@ test("audit list selects by account, action, group, operator and time, page by p
   t.deepEqual(await indexes(), [3, 2, 1, 0]);
   t.deepEqual(await indexes("--operator", "Operator 1"), [3, 1]);
   t.deepEqual(await indexes("--since", "2020-02-02", "--until", "2020-02-04"), [2, 1]);
-  t.deepEqual(
-    (await select("--action", "usage.hold")).map(({ details }) => details["index"]),
-    [1, 0],
-  );
+  const ofAction = (await select("--action", "usage.hold")).map(({ details }) => details["index"]);
+  t.deepEqual(ofAction, [1, 0]);
   const [revoked] = await select("--action", "key.revoke");
   t.like(revoked, { actor: "service", operator: null });
   const firstPage = await select("--action", "usage", "--limit", "2");

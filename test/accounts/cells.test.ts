@@ -139,10 +139,8 @@ test("the keys of an account work in another cell with their settings", async (t
     const imported = z
       .array(z.looseObject({ new: z.boolean() }))
       .parse(readJson(await run(moved.databaseUrl, keys, stdout)));
-    t.deepEqual(
-      imported.map((key) => key.new),
-      [isNew, isNew, isNew],
-    );
+    const areNew = imported.map((key) => key.new);
+    t.deepEqual(areNew, [isNew, isNew, isNew]);
   }
 
   const { call } = await startStandaloneApi(t, { db: moved.db });
@@ -195,19 +193,15 @@ test("cells that share a customer at Stripe see only their own usage", async (t)
   const cells = [await register(null, 3), await register("eu1", 4)];
   control.advanceClock({ seconds: 3600 });
 
-  t.deepEqual(
-    control.usage({ customerId }).map(({ meter, value }) => [meter, value]),
-    [
-      ["impact_tree_planted", 3],
-      ["impact_tree_planted_eu1", 4],
-    ],
-  );
+  const metered = control.usage({ customerId }).map(({ meter, value }) => [meter, value]);
+  t.deepEqual(metered, [
+    ["impact_tree_planted", 3],
+    ["impact_tree_planted_eu1", 4],
+  ]);
   for (const context of cells) {
     const { streams: compared } = await reconcileUsage(context, {}, new AbortController().signal);
-    t.deepEqual(
-      compared.flatMap(({ differences }) => differences),
-      [],
-    );
+    const differing = compared.flatMap(({ differences }) => differences);
+    t.deepEqual(differing, []);
     t.true(compared.some(({ delivered, processorQuantity }) => delivered === processorQuantity));
   }
 });

@@ -17,11 +17,7 @@ const test = testWithDatabase();
 const CSV = "text/csv";
 const NDJSON = "application/x-ndjson";
 
-type File = {
-  readonly status: number;
-  readonly headers: Headers;
-  readonly text: string;
-};
+type File = { readonly status: number; readonly headers: Headers; readonly text: string };
 
 const download = async (
   url: string,
@@ -350,10 +346,8 @@ test("an export waits for its turn among the lists", async (t) => {
   gate.resolve(null);
   await held;
 
-  t.deepEqual(
-    (await Promise.all(exports)).map(({ status }) => status),
-    [200, 200, 200],
-  );
+  const statuses = (await Promise.all(exports)).map(({ status }) => status);
+  t.deepEqual(statuses, [200, 200, 200]);
 });
 
 test("the API description has the other formats", async (t) => {

@@ -112,10 +112,8 @@ test("a donation and its refund have room for texts, in responses, lists and web
   pass(60_000);
   await deliver();
   const messages = receiver.received.map((received) => verify(received, secret));
-  t.like(
-    messages.find(({ type }) => type === "donation.created"),
-    { data: { charity_name: given.charity_name, donation_id: body["donation_id"] } },
-  );
+  const created = messages.find(({ type }) => type === "donation.created");
+  t.like(created, { data: { charity_name: given.charity_name, donation_id: body["donation_id"] } });
 });
 
 test("a store's records have room for texts, are shown as sent, and are found and erased by them", async (t) => {
@@ -172,10 +170,8 @@ test("a store's records have room for texts, are shown as sent, and are found an
     donations: 1,
   });
   const { body } = await get("/app/api/plant", store.live);
-  t.deepEqual(
-    rowsIn(body, "trees").map((row) => row["customer_name"]),
-    ["Ann", ""],
-  );
+  const names = rowsIn(body, "trees").map((row) => row["customer_name"]);
+  t.deepEqual(names, ["Ann", ""]);
 });
 
 test("a body of 1 MiB is read, whatever its length was announced as, and one byte more is a 413", async (t) => {

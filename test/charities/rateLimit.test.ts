@@ -104,10 +104,8 @@ test("an account that has used its share of a charity provider gets a 503, and a
   t.is((await readDonationLedger(db, busy.id)).donations, 0);
 
   const served = await send(other.apiKeyTest);
-  t.deepEqual(
-    served.map(({ status }) => status),
-    [200, 200, 200],
-  );
+  const statuses = served.map(({ status }) => status);
+  t.deepEqual(statuses, [200, 200, 200]);
   t.is((await readDonationLedger(db, other.id)).donations, 2);
 });
 

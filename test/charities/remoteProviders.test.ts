@@ -295,10 +295,8 @@ test("everyorg: records that cannot be used are left out", async (t) => {
   double.responses.set("/everyorg/search/none", { nonprofits: faulty });
 
   const { items, totalItems } = await search();
-  t.deepEqual(
-    items.map(({ nonprofitId }) => nonprofitId),
-    ["tree"],
-  );
+  const ids = items.map(({ nonprofitId }) => nonprofitId);
+  t.deepEqual(ids, ["tree"]);
   t.is(totalItems, 1);
   t.like(await search({ name: "many" }), { totalItems: 47 });
   const error = await t.throwsAsync(search({ name: "none" }), isFailure);

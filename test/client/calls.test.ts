@@ -107,14 +107,10 @@ test("a loop over a list reads all pages once, with the filters", async (t) => {
   const records = await collect(impact.listTrees(query));
   const pages = await collect(impact.listTrees(query).pages());
 
-  t.deepEqual(
-    records.map(({ count }) => count),
-    [5, 4, 3, 2, 1],
-  );
-  t.deepEqual(
-    pages.map((page) => page.tree_details.length),
-    [2, 2, 1],
-  );
+  const counts = records.map(({ count }) => count);
+  t.deepEqual(counts, [5, 4, 3, 2, 1]);
+  const lengths = pages.map((page) => page.tree_details.length);
+  t.deepEqual(lengths, [2, 2, 1]);
   t.is(pages[0]?.total_planted_trees, 515);
 });
 
@@ -155,10 +151,8 @@ test("the feed is followed from the last event on, until the signal ends it", as
   })();
 
   await t.throwsAsync(following, { message: "enough" });
-  t.deepEqual(
-    seen.map(({ data }) => ("count" in data ? data.count : null)),
-    [1, 2, 3, 4],
-  );
+  const counts = seen.map(({ data }) => ("count" in data ? data.count : null));
+  t.deepEqual(counts, [1, 2, 3, 4]);
   const after = impact.listEvents({ starting_after: seen[1]?.id ?? "" });
   t.deepEqual(
     (await collect(after)).map(({ id }) => id),
@@ -284,10 +278,8 @@ test("lists of a store continue with their cursors", async (t) => {
   const last = await store.balance({ cursor });
   const entries = await collect(store.listBalanceEntries({ limit: 2 }));
 
-  t.deepEqual(
-    trees.map(({ count }) => count),
-    [4, 3, 2, 1],
-  );
+  const counts = trees.map(({ count }) => count);
+  t.deepEqual(counts, [4, 3, 2, 1]);
   const quantitiesOf = (page: typeof entries) => page.map(({ quantity }) => quantity);
   t.deepEqual(quantitiesOf(last.entries), [1, null]);
   t.deepEqual(quantitiesOf(entries), [5, 4, 3, 2, 1, null]);

@@ -20,9 +20,7 @@ const installInEmptyProject = async (): Promise<string> => {
   const packed = await run(
     "npm",
     ["pack", "--silent", "--ignore-scripts", "--pack-destination", folder],
-    {
-      cwd: PACKAGE,
-    },
+    { cwd: PACKAGE },
   );
   const empty = join(folder, "project");
   await mkdir(empty);

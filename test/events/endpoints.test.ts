@@ -116,9 +116,7 @@ test("endpoints of other accounts and of the other mode do not exist", async (t)
       t.is(status, 404);
       t.deepEqual(body, { error: "webhook endpoint not found" });
     }
-    t.deepEqual((await call("GET", "/webhook_endpoints", { key })).body, {
-      webhook_endpoints: [],
-    });
+    t.deepEqual((await call("GET", "/webhook_endpoints", { key })).body, { webhook_endpoints: [] });
     t.is((await create({}, key)).status, 200);
   }
   t.is((await call("GET", "/webhook_endpoints/x", { key: organization.apiKeyProd })).status, 404);

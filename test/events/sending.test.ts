@@ -283,8 +283,6 @@ test("a success is recorded, whichever of two attempts at the same time is recor
       await recordAttempts(db, [each]);
     }
   }
-  t.deepEqual(
-    (await deliveries()).map(({ state }) => state),
-    ["delivered", "delivered"],
-  );
+  const states = (await deliveries()).map(({ state }) => state);
+  t.deepEqual(states, ["delivered", "delivered"]);
 });

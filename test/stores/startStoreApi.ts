@@ -118,9 +118,7 @@ export const startStoreApiOf = async (
     store: given,
     db = t.context.db,
     ...options
-  }: Partial<StoreApiOptions> & {
-    readonly store?: Parameters<typeof createTestStore>[1];
-  } = {},
+  }: Partial<StoreApiOptions> & { readonly store?: Parameters<typeof createTestStore>[1] } = {},
 ) => {
   const api = await startStoreApi(t, { db, ...options });
   const store = await createTestStore(db, given);

@@ -144,20 +144,14 @@ test("a client whose bodies stall gets a 503 for more, and other clients are ser
 const app = new Koa<ApiState>();
 const read = readBody(64);
 
-type Given = {
-  readonly body: string;
-  readonly accountId?: string;
-};
+type Given = { readonly body: string; readonly accountId?: string };
 
 /** Reads a body that has arrived. */
 const start = ({ body, accountId = "public" }: Given, parsed: () => void) => {
   const request = new IncomingMessage(new Socket());
   const sent = Buffer.from(body);
   request.method = "POST";
-  request.headers = {
-    "content-type": "application/json",
-    "content-length": String(sent.length),
-  };
+  request.headers = { "content-type": "application/json", "content-length": String(sent.length) };
   request.push(sent);
   request.push(null);
   request.complete = true;

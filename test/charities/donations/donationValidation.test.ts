@@ -238,10 +238,8 @@ test("if the provider fails, items of known charities are recorded and the other
   const { results } = batchIn(await send([known, lost, known], "?atomic=false"));
   provider.faults.length = 0;
 
-  t.deepEqual(
-    results.map(({ status }) => status),
-    [200, 503, 200],
-  );
+  const statuses = results.map(({ status }) => status);
+  t.deepEqual(statuses, [200, 503, 200]);
   t.is(
     results[1]?.body["error"],
     "the charity is not confirmed: its provider could not validate it; try again",

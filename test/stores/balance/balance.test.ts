@@ -62,10 +62,8 @@ test("64 parallel writes of four kinds in two processes never overspend, the led
   // Every rejected write costs more than what is left.
   t.true(state.balance < 100);
   const events = await listEvents(db, store.id);
-  t.deepEqual(
-    events.map(({ type }) => type),
-    ["balance.low", "balance.depleted"],
-  );
+  const types = events.map(({ type }) => type);
+  t.deepEqual(types, ["balance.low", "balance.depleted"]);
   t.true(events.every(({ cents }) => cents < 500));
 });
 

@@ -205,10 +205,8 @@ test("a locked store's writes are done in their order once the lock is free", as
     WHERE account_id = ${store.id} AND kind <> 'topup'
     ORDER BY id
   `);
-  t.deepEqual(
-    entries.map(({ kind, quantity }) => `${kind} ${quantity}`),
-    ["tree 1", "tree 2", "refund 3", "tree 4", "tree 6"],
-  );
+  const recorded = entries.map(({ kind, quantity }) => `${kind} ${quantity}`);
+  t.deepEqual(recorded, ["tree 1", "tree 2", "refund 3", "tree 4", "tree 6"]);
   t.like(await readStoreState(db, store.id), { remaining: 10, totals: 10, brokenLinks: 0 });
 });
 
@@ -261,11 +259,9 @@ test("reversals of several stores that wait together select by what each one nam
   );
 
   t.deepEqual(results, ["recorded", "request_invalid", "recorded", "recorded"]);
-  const remaining = await Promise.all(stores.map(({ id }) => readStoreState(db, id)));
-  t.deepEqual(
-    remaining.map((state) => state.remaining),
-    [2, 7, 5, 1],
-  );
+  const states = await Promise.all(stores.map(({ id }) => readStoreState(db, id)));
+  const remaining = states.map((state) => state.remaining);
+  t.deepEqual(remaining, [2, 7, 5, 1]);
 });
 
 test("while a reversal waits for a record that another transaction has locked, other stores plant", async (t) => {

@@ -123,11 +123,8 @@ export const donationListChecks: readonly Check[] = [
     const { donation_id: id } = await t.donate({ attribution });
     expectStatus(await t.refundDonation({ id }), 200);
     const { donations } = await t.listDonations({ attribution });
-    expectEqual(
-      "refunded",
-      donations.map((item) => item.refunded),
-      [true],
-    );
+    const marks = donations.map((item) => item.refunded);
+    expectEqual("refunded", marks, [true]);
   }),
   contract("another organization's donations are not listed", async (t) => {
     const attribution = unique("foreign");

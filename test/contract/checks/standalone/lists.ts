@@ -178,11 +178,7 @@ export const listChecks = (kind: Kind): readonly Check[] => {
     ),
     contract("filters are combined with AND", async (t) => {
       const attribution = unique("and");
-      const { record } = await t.register({
-        count: 1,
-        attribution,
-        metadata: { a: "1", b: "2" },
-      });
+      const { record } = await t.register({ count: 1, attribution, metadata: { a: "1", b: "2" } });
       await t.register({ count: 1, attribution, metadata: { a: "1" } });
       const day = dayOf(record.created_at);
       const all = {

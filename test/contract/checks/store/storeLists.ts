@@ -18,10 +18,7 @@ const readAll = async (
   const ids: string[] = [];
   let cursor = "";
   for (let pages = 0; pages < 50; pages += 1) {
-    const page = await listPage({
-      ...filter,
-      ...(cursor && { after_created_at: cursor }),
-    });
+    const page = await listPage({ ...filter, ...(cursor && { after_created_at: cursor }) });
     ids.push(...page.records.map(({ id }) => id));
     if (!page.hasMore) {
       return ids;
