@@ -76,9 +76,8 @@ test("a new organization's entries name the operator, the reason and its two key
 });
 
 test("a rejected change leaves no audit entry", async (t) => {
-  const impact = impactOf(t);
   const { id } = await createTestOrganization(t.context.db);
-  const run = await impact("org", "update", id, "--stripe-subscription", "sub_alone");
+  const run = await impactOf(t)("org", "update", id, "--stripe-subscription", "sub_alone");
   t.is(run.exitCode, 2);
   const filter = { accountId: id, action: "org.update" };
   t.deepEqual(await listAuditEntries(t.context.db, filter, 10), []);
@@ -100,7 +99,6 @@ test("revoking a key twice is recorded once", async (t) => {
 
 test("audit list selects by account, action, group, operator and time, page by page", async (t) => {
   const { db } = t.context;
-  const impact = impactOf(t);
   const { id } = await createTestOrganization(db);
   const days = [1, 2, 3, 4].map((day) => new Date(`2020-02-0${day}T12:00:00Z`));
   for (const [index, day] of days.entries()) {
@@ -113,7 +111,7 @@ test("audit list selects by account, action, group, operator and time, page by p
   }
   await recordAction(db, SERVICE, new Date(), { action: "key.revoke", accountId: id });
   const select = async (...options: readonly string[]) => {
-    const run = await impact("audit", "list", "--org", id, "--json", ...options);
+    const run = await impactOf(t)("audit", "list", "--org", id, "--json", ...options);
     return entries.parse(readJson(run));
   };
   const indexes = async (...options: readonly string[]) =>

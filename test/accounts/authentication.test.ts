@@ -81,12 +81,11 @@ test("once key revoke returns, the next request with the key is rejected by ever
 });
 
 test("two keys of one mode work at the same time, so that keys can be rotated without a gap", async (t) => {
-  const { db } = t.context;
   const { call, id, apiKeyProd } = await startApiOf(t);
   await call("POST", "/plant/trees", { key: apiKeyProd, body: { count: 2 } });
 
   const { key } = await issueKey(
-    { db, clock: systemClock, actor: SERVICE },
+    { db: t.context.db, clock: systemClock, actor: SERVICE },
     { id, type: "organization" },
     "live",
   );

@@ -275,10 +275,9 @@ const UNSET = { count_per_day: null };
 
 test("an operator sets limits for one mode of an account, sees them and removes them", async (t) => {
   const { db } = t.context;
-  const impact = impactOf(t);
   const { id } = await createTestOrganization(db);
   const run = async (...args: readonly string[]) => {
-    const result = await impact(...args);
+    const result = await impactOf(t)(...args);
     t.is(result.exitCode, 0, result.stderr);
     return result;
   };
@@ -313,14 +312,13 @@ test("an operator sets limits for one mode of an account, sees them and removes 
 
 test("once a command that sets a limit returns, every process applies it to what the day has already", async (t) => {
   const { db } = t.context;
-  const impact = impactOf(t);
   const { id, apiKeyProd: key } = await createTestOrganization(db);
   const [one, other] = [await startStandaloneApi(t, { db }), await startStandaloneApi(t, { db })];
   const plant = async ({ call }: typeof one, count: number) =>
     (await call("POST", "/plant/trees", { key, body: { count } })).status;
   t.deepEqual([await plant(one, 30), await plant(other, 40)], [200, 200]);
 
-  const { exitCode } = await impact("org", "update", id, "--count-per-day", "100");
+  const { exitCode } = await impactOf(t)("org", "update", id, "--count-per-day", "100");
 
   t.is(exitCode, 0);
   t.deepEqual([await plant(one, 31), await plant(other, 31)], [403, 403]);

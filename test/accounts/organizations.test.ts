@@ -20,8 +20,7 @@ const created = z.strictObject({
 });
 
 test("org create prints the id, the name and two working keys, and nothing else", async (t) => {
-  const impact = impactOf(t);
-  const run = await impact("org", "create", "--name", "Forest & Söhne", "--json");
+  const run = await impactOf(t)("org", "create", "--name", "Forest & Söhne", "--json");
   t.is(run.exitCode, 0);
   const organization = created.parse(readJson(run));
   t.is(organization.name, "Forest & Söhne");
@@ -32,10 +31,9 @@ test("org create prints the id, the name and two working keys, and nothing else"
 });
 
 test("org create stores every setting", async (t) => {
-  const impact = impactOf(t);
   const settings =
     "--name All --fractional on --billing-day 31 --stripe-customer cus_1 --stripe-subscription sub_1";
-  const run = await impact("org", "create", ...settings.split(" "), "--json");
+  const run = await impactOf(t)("org", "create", ...settings.split(" "), "--json");
   const { id } = created.parse(readJson(run));
   t.like(await findAccount(t.context.db, id), {
     fractionalCounting: true,
@@ -175,11 +173,10 @@ test("org update warns about a charity provider without its API key", async (t) 
 });
 
 test("revoking the last key of a mode prints a warning", async (t) => {
-  const impact = impactOf(t);
   const { db } = t.context;
   const { apiKeyTest } = await createTestOrganization(db);
   const caller = await createAuthenticator({ db })(apiKeyTest);
-  const { stderr } = await impact("key", "revoke", caller?.keyId ?? "");
+  const { stderr } = await impactOf(t)("key", "revoke", caller?.keyId ?? "");
   t.regex(stderr, /no valid test key left/u);
 });
 
@@ -223,12 +220,11 @@ test("org update changes the given settings, clears Stripe ids given as none, an
 
 test("a subscription without a customer is rejected and changes nothing", async (t) => {
   const { db } = t.context;
-  const impact = impactOf(t);
   const { id } = await createTestOrganization(db, {
     stripeCustomerId: "cus_d",
     stripeSubscriptionId: "sub_d",
   });
-  const run = await impact("org", "update", id, "--stripe-customer", "none");
+  const run = await impactOf(t)("org", "update", id, "--stripe-customer", "none");
   t.is(run.exitCode, 2);
   t.regex(run.stderr, /requires a Stripe customer/u);
   t.is((await findAccount(db, id))?.stripeCustomerId, "cus_d");
@@ -239,8 +235,7 @@ test("a subscription without a customer is rejected and changes nothing", async 
 
 test("org update prints the profile and the limits that it changed", async (t) => {
   const { id } = await createTestOrganization(t.context.db);
-  const impact = impactOf(t);
-  const update = (...options: readonly string[]) => impact("org", "update", id, ...options);
+  const update = (...options: readonly string[]) => impactOf(t)("org", "update", id, ...options);
   const named = await update("--display-name", "Fjord & Fern");
   t.regex(named.stdout, /display name +Fjord & Fern/u);
   const limited = await update("--mode", "test", "--count-per-day", "7", "--json");

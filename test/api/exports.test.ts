@@ -90,9 +90,8 @@ const donate = async (
 };
 
 test("trees are exported as NDJSON and CSV with the rows of the JSON list, across pages", async (t) => {
-  const { db } = t.context;
   const { url, call, id, key, list } = await startExports(t);
-  await db.query(sql.typeAlias("void")`
+  await t.context.db.query(sql.typeAlias("void")`
     INSERT INTO registration (id, account_id, mode, kind, count, created_at, attribution)
     SELECT gen_random_uuid(), ${id}, 'live', 'tree', n, now() - n * interval '1 second', 'a' || n
     FROM generate_series(1, 5200) AS n
@@ -175,9 +174,8 @@ test("any text survives CSV, but for an apostrophe before what a spreadsheet wou
 });
 
 test.serial("HEAD reads no list that is also a file", async (t) => {
-  const { db } = t.context;
   const { url, key } = await startApiOf(t);
-  await db.transaction(async (locker) => {
+  await t.context.db.transaction(async (locker) => {
     await locker.query(sql.typeAlias("void")`SET LOCAL idle_in_transaction_session_timeout = 0`);
     await locker.query(sql.typeAlias("void")`LOCK TABLE registration, donation, donor`);
     for (const path of ["/plant/trees", "/usage", "/charities/donations", "/stats?kind=tree"]) {
@@ -253,10 +251,9 @@ test("errors of exports are JSON and no files", async (t) => {
 });
 
 test("an error after the first rows of an export is no file", async (t) => {
-  const { db } = t.context;
   const { id, list } = await startExports(t);
   // The bottles follow the trees on a page of their own. Its date cannot be presented.
-  await db.query(sql.typeAlias("void")`
+  await t.context.db.query(sql.typeAlias("void")`
     INSERT INTO registration (id, account_id, mode, kind, count, created_at)
     VALUES
       (gen_random_uuid(), ${id}, 'live', 'tree', 1, now()),
@@ -286,11 +283,10 @@ test("the billing statuses are exported with the bounds of their periods in colu
 });
 
 test("donations are exported whole, or as the page that is asked for", async (t) => {
-  const { db } = t.context;
   const { call, id, key, list } = await startExports(t);
   const large = JSON.stringify({ text: "x".repeat(15_000) });
   await donate(
-    db,
+    t.context.db,
     id,
     Array.from({ length: 60 }, (_, index) => ({ cents: 100 + index, metadata: large })),
   );

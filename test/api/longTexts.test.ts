@@ -82,10 +82,9 @@ test("a batch has room for items of every size", async (t) => {
 });
 
 test("a donation and its refund have room for texts, in responses, lists and webhooks", async (t) => {
-  const { db } = t.context;
   const { deps, accountId, receiver, secret, deliver, pass } = await setUpWebhooks(t);
   const { key } = await issueKey(deps, { id: accountId, type: "organization" }, "live");
-  const { call } = await startStandaloneApi(t, { db });
+  const { call } = await startStandaloneApi(t, t.context);
   await call("POST", "/charities/subscribe", { key });
   const given = {
     amount_cents: 500,
@@ -191,9 +190,8 @@ test("a body of 1 MiB is read, whatever its length was announced as, and one byt
 });
 
 test("an organization's name has room", async (t) => {
-  const impact = impactOf(t);
   const name = randomText(1000);
-  const { exitCode, stdout } = await impact("org", "create", "--name", name, "--json");
+  const { exitCode, stdout } = await impactOf(t)("org", "create", "--name", name, "--json");
   t.is(exitCode, 0);
   t.like(JSON.parse(stdout), { name });
 });

@@ -269,11 +269,10 @@ const pollReadiness = async (
 };
 
 test("the service is ready without Temporal and reports it as unreachable; a worker is not", async (t) => {
-  const { db } = t.context;
   const temporal = await unreachableTemporal();
   const health = await watch(t, { temporal });
   const worker = await watch(t, { temporal, needsTemporal: true });
-  const { call } = await startStandaloneApi(t, { db, readReadiness: health.read });
+  const { call } = await startStandaloneApi(t, { db: t.context.db, readReadiness: health.read });
 
   const ready = { ...READY, temporal: "unreachable" };
   t.deepEqual(await pollReadiness(call, 200, ready), ready);

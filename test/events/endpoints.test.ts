@@ -218,8 +218,7 @@ const entries = z.array(z.looseObject({ action: z.string(), subject: z.string().
 
 test("every command that changes an endpoint does it, says so, and is in the audit log", async (t) => {
   const impact = impactOf(t);
-  const { db } = t.context;
-  const { id: org } = await createTestOrganization(db);
+  const { id: org } = await createTestOrganization(t.context.db);
   const run = async (...args: readonly string[]): Promise<unknown> => {
     const done = await impact("webhook", ...args, "--reason", "ticket 12", "--json");
     t.is(done.exitCode, 0, done.stderr);

@@ -231,9 +231,8 @@ test("after an event that the database has lost, the feed is a 410 that says wha
 });
 
 test("a page ends before its JSON becomes large", async (t) => {
-  const { db } = t.context;
   const { call, id: accountId, key } = await startApiOf(t);
-  const writer = createRegistrationWriter({ db, clock: { now: () => new Date() } });
+  const writer = createRegistrationWriter({ db: t.context.db, clock: { now: () => new Date() } });
   // jsonb writes each number with 301 digits.
   const metadata = { numbers: Array.from({ length: 1200 }, () => 1e300) };
   await Promise.all(

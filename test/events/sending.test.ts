@@ -79,26 +79,23 @@ const readStates = (db: DatabasePool, endpointId: string) =>
     ORDER BY due_at NULLS FIRST
   `);
 
-test.serial(
-  "servers that never respond delay no delivery to another, at no time, however many deliveries they have",
-  async (t) => {
-    const { db } = t.context;
-    const [silent, quick] = [await startReceiver(t), await startReceiver(t)];
-    silent.respond(holdOpen);
-    const quickIds = await insertReceivers(db, { url: quick.url, count: 5, deliveries: 1 });
-    const { counts } = runSender(t);
-    await eventually(() => quick.received.length === 5);
-    await insertReceivers(db, { url: silent.url, count: 300, deliveries: 20 });
-    await eventually(() => silent.received.length >= 240);
-    // Into the next runs, in which the requests to the silent servers are still in progress.
-    const { runs } = counts;
-    await eventually(() => counts.runs >= runs + 2);
-    await insertDeliveries(db, quickIds, 20);
-    await eventually(() => quick.received.length === 105);
-    // None of the others has timed out.
-    t.is(silent.mostAtOnce(), silent.received.length);
-  },
-);
+test.serial("servers that never respond delay no delivery to another, at no time", async (t) => {
+  const { db } = t.context;
+  const [silent, quick] = [await startReceiver(t), await startReceiver(t)];
+  silent.respond(holdOpen);
+  const quickIds = await insertReceivers(db, { url: quick.url, count: 5, deliveries: 1 });
+  const { counts } = runSender(t);
+  await eventually(() => quick.received.length === 5);
+  await insertReceivers(db, { url: silent.url, count: 300, deliveries: 20 });
+  await eventually(() => silent.received.length >= 240);
+  // Into the next runs, in which the requests to the silent servers are still in progress.
+  const { runs } = counts;
+  await eventually(() => counts.runs >= runs + 2);
+  await insertDeliveries(db, quickIds, 20);
+  await eventually(() => quick.received.length === 105);
+  // None of the others has timed out.
+  t.is(silent.mostAtOnce(), silent.received.length);
+});
 
 test.serial("a sender that stops finishes its calls, and leaves the rest to another", async (t) => {
   const { db } = t.context;

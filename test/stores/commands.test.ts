@@ -63,7 +63,6 @@ test("store create prints the id, the normalized domain and two working keys, an
 
 test("store create rejects a taken or malformed domain, an unknown organization and a malformed price", async (t) => {
   const { domain } = await setUp(t);
-  const impact = impactOf(t);
 
   for (const [args, exitCode, message] of [
     [["--domain", `HTTPS://${domain}`], 2, /^impact: another store has this domain\n$/u],
@@ -72,7 +71,7 @@ test("store create rejects a taken or malformed domain, an unknown organization 
     [["--domain", newDomain(), "--tree-price", "0.001"], 2, /US dollars/u],
     [[], 2, /--domain/u],
   ] as const) {
-    const run = await impact("store", "create", ...args);
+    const run = await impactOf(t)("store", "create", ...args);
     t.deepEqual([run.exitCode, run.stdout], [exitCode, ""]);
     t.regex(run.stderr, message);
   }

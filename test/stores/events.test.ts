@@ -127,12 +127,11 @@ for (const { path, body } of [
   { path: "/app/api/charity/donate", body: { charity_id: EIN, amount_dollars: 5 } },
 ]) {
   test(`a threshold that was raised while ${path} waited for the balance is the one that it crosses`, async (t) => {
-    const { db } = t.context;
     const given = { balanceCents: 1200, lowBalanceCents: 0 };
     const { post, store, events } = await setUpBalance(t, given);
 
     const [response] = await runBehindLocks<[{ readonly status: number }]>(
-      db,
+      t.context.db,
       async (transaction) => {
         await updateStoreRow(transaction, store.id, { lowBalanceCents: 1000 });
       },

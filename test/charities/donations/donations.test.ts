@@ -90,8 +90,7 @@ test("a replay does not need the charity provider, whose API key may be gone", a
   const first = await donate(body);
   await updateAccount(t.context.db, accountId, { charityProvider: "pledge" });
   const replayed = await donate(body);
-  t.is(replayed.status, 200);
-  t.is(replayed.body["donation_id"], first.body["donation_id"]);
+  t.like(replayed, { status: 200, body: { donation_id: first.body["donation_id"] } });
   t.is((await donate()).status, 500);
 });
 

@@ -132,32 +132,29 @@ test("the balance comes with prices, threshold and pages of the ledger, newest f
 });
 
 // Serial, because the writes of other tests would wait for the table as well.
-test.serial(
-  "the balance is that of the newest entry, also if it changes while both are read",
-  async (t) => {
-    const { owner } = t.context;
-    const { get, store } = await startStoreApiOf(t, {
-      store: { balanceCents: 500, lowBalanceCents: 600 },
-    });
+test.serial("the balance is the newest entry's, also if it changes during the reads", async (t) => {
+  const { owner } = t.context;
+  const { get, store } = await startStoreApiOf(t, {
+    store: { balanceCents: 500, lowBalanceCents: 600 },
+  });
 
-    const isLocked = Promise.withResolvers<void>();
-    const topUp = owner.transaction(async (transaction) => {
-      const locked = await lockBalance(transaction, store.id);
-      await transaction.query(sql.typeAlias("void")`LOCK TABLE balance_entry`);
-      isLocked.resolve();
-      await awaitBlocked(transaction);
-      const createdAt = new Date().toISOString();
-      const entry = { kind: "topup", amountCents: 200, note: "", createdAt } as const;
-      await changeLockedBalance(transaction, locked, entry, new Date());
-    });
-    await isLocked.promise;
-    const { body } = await get("/app/api/balance", store.live);
-    await topUp;
+  const isLocked = Promise.withResolvers<void>();
+  const topUp = owner.transaction(async (transaction) => {
+    const locked = await lockBalance(transaction, store.id);
+    await transaction.query(sql.typeAlias("void")`LOCK TABLE balance_entry`);
+    isLocked.resolve();
+    await awaitBlocked(transaction);
+    const createdAt = new Date().toISOString();
+    const entry = { kind: "topup", amountCents: 200, note: "", createdAt } as const;
+    await changeLockedBalance(transaction, locked, entry, new Date());
+  });
+  await isLocked.promise;
+  const { body } = await get("/app/api/balance", store.live);
+  await topUp;
 
-    t.like(body, { balance_cents: 700, low_balance: false });
-    t.is(rowsIn(body, "entries")[0]?.["balance_cents"], 700);
-  },
-);
+  t.like(body, { balance_cents: 700, low_balance: false });
+  t.is(rowsIn(body, "entries")[0]?.["balance_cents"], 700);
+});
 
 test("concurrent top-ups with one reference add its amount once", async (t) => {
   const { db } = t.context;

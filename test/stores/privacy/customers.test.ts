@@ -34,7 +34,6 @@ for (const [stored, given] of [
   ["NFD", "NFC"],
 ] as const) {
   test(`a customer recorded in ${stored} is found, refunded and erased in ${given}`, async (t) => {
-    const impact = impactOf(t);
     const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
     const [customer_name, customer_email, customer_id, order_id] = [
       "Zoë Åström",
@@ -75,7 +74,7 @@ for (const [stored, given] of [
       ["--customer-id", sameId, 1],
     ] as const) {
       const forget = ["store", "forget", store.domain, option, text, "--json"];
-      t.like(readJson(await impact(...forget)), { registrations });
+      t.like(readJson(await impactOf(t)(...forget)), { registrations });
     }
   });
 }

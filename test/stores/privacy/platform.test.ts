@@ -70,7 +70,6 @@ const erased = (registrations: number, donations = 0) => ({
 });
 
 test("the platform's signed requests export and erase a customer, with either secret, at any time", async (t) => {
-  const { databaseUrl } = t.context;
   const { store, send, passDays, plant, ...api } = await setUpPlatform(t);
   const person = createPerson();
   await leaveTraces(api, store, person);
@@ -92,7 +91,7 @@ test("the platform's signed requests export and erase a customer, with either se
 
   t.is(exported.status, 200);
   t.true(JSON.stringify(exported.body).includes(person.name));
-  t.deepEqual(holds(await dumpDatabase(databaseUrl), person), []);
+  t.deepEqual(holds(await dumpDatabase(t.context.databaseUrl), person), []);
   const listed = await impactOf(t)("audit", "list", "--org", store.id, "--json");
   t.true(listed.stdout.includes('"actor": "platform"'));
   for (const days of [0, 400]) {
@@ -119,7 +118,6 @@ test("a platform's request without a valid signature changes nothing", async (t)
 });
 
 test("shop/redact erases all customers, of an unknown shop none, and of a reinstalled store those of before it", async (t) => {
-  const { databaseUrl } = t.context;
   const { store, send, passDays, plant, listCustomers, install, ...api } = await setUpPlatform(t);
   const person = createPerson();
   await leaveTraces(api, store, person);
@@ -128,7 +126,7 @@ test("shop/redact erases all customers, of an unknown shop none, and of a reinst
 
   t.deepEqual(await send("shop/redact", { shop_domain: "unknown.example" }), erased(0));
   t.deepEqual(await send("shop/redact"), erased(4, 1));
-  t.deepEqual(holds(await dumpDatabase(databaseUrl), person), []);
+  t.deepEqual(holds(await dumpDatabase(t.context.databaseUrl), person), []);
   const listed = await impactOf(t)(
     ...`audit list --org ${store.id} --action store.forget --json`.split(" "),
   );

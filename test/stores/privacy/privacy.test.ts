@@ -62,7 +62,6 @@ test("store forget --order-id erases the records of an order only", async (t) =>
 });
 
 test("a reason that was given for several customers is erased with any", async (t) => {
-  const { databaseUrl } = t.context;
   const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
   const [ann, bob] = [createPerson(), createPerson()];
   const donation = { charity_id: "53-0196605", amount_dollars: 1 };
@@ -81,7 +80,7 @@ test("a reason that was given for several customers is erased with any", async (
 
   await impactOf(t)("store", "forget", store.domain, "--customer-id", ann.id);
 
-  const dump = await dumpDatabase(databaseUrl);
+  const dump = await dumpDatabase(t.context.databaseUrl);
   t.deepEqual(holds(dump, ann), []);
   t.true(dump.includes(`${bob.name} cancelled`));
 });

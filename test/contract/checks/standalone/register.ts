@@ -43,18 +43,15 @@ export const registerChecks = (kind: Kind): readonly Check[] => {
       const second = await t.register({ count: 1, attribution: "same" });
       expectThat(first.record.id !== second.record.id, "ids must differ", second.record.id);
     }),
-    contract(
-      "a repeated idempotency_key returns the first record and counts nothing",
-      async (t) => {
-        const idempotencyKey = unique("key");
-        const body = { count: 2, attribution: unique("replay"), idempotency_key: idempotencyKey };
-        const first = await t.register(body);
-        expectEqual("idempotency_key", first.record.idempotency_key, idempotencyKey);
-        const repeated = await t.register(body);
-        expectEqual("response", repeated, first);
-        await t.expectListed({ attribution_key: body.attribution }, [first.record.id]);
-      },
-    ),
+    contract("a repeated idempotency_key returns the first record, counts nothing", async (t) => {
+      const idempotencyKey = unique("key");
+      const body = { count: 2, attribution: unique("replay"), idempotency_key: idempotencyKey };
+      const first = await t.register(body);
+      expectEqual("idempotency_key", first.record.idempotency_key, idempotencyKey);
+      const repeated = await t.register(body);
+      expectEqual("response", repeated, first);
+      await t.expectListed({ attribution_key: body.attribution }, [first.record.id]);
+    }),
     contract("a repeated idempotency_key with another body returns the first record", async (t) => {
       const idempotencyKey = unique("key");
       const first = await t.register({ count: 2, idempotency_key: idempotencyKey });
@@ -203,15 +200,12 @@ export const registerDecisionChecks = (kind: Kind): readonly Check[] => {
       expectStatus(await t.refund({ id: record.id }), 200);
       expectFields((await t.register(body)).record, { id: record.id, refunded: true });
     }),
-    decision(
-      "a replay carries Idempotent-Replayed: true, the first response does not",
-      async (t) => {
-        const body = { count: 1, idempotency_key: unique("key") };
-        const first = await t.service.organization().post(path, body);
-        expectEqual("header of the first response", first.headers.get("idempotent-replayed"), null);
-        const second = await t.service.organization().post(path, body);
-        expectEqual("header of the replay", second.headers.get("idempotent-replayed"), "true");
-      },
-    ),
+    decision("a replay carries Idempotent-Replayed: true, the first one does not", async (t) => {
+      const body = { count: 1, idempotency_key: unique("key") };
+      const first = await t.service.organization().post(path, body);
+      expectEqual("header of the first response", first.headers.get("idempotent-replayed"), null);
+      const second = await t.service.organization().post(path, body);
+      expectEqual("header of the replay", second.headers.get("idempotent-replayed"), "true");
+    }),
   ];
 };
