@@ -39,9 +39,8 @@ test("an entry of the audit log cannot be changed or deleted, not even by the ow
   t.is(before.length, 3);
 
   for (const change of changes) {
-    await t.throwsAsync(owner.query(change), {
-      message: /audit entries cannot be changed or deleted/u,
-    });
+    const message = /audit entries cannot be changed or deleted/u;
+    await t.throwsAsync(owner.query(change), { message });
   }
 
   t.deepEqual(await read(), before);
@@ -66,12 +65,8 @@ test("a new organization's entries name the operator, the reason and its two key
       ["org.create", "Ada", "ticket 12"],
     ],
   );
-  t.deepEqual(found[0]?.details, {
-    mode: "test",
-    name: "initial",
-    scope: "write",
-    expires_at: null,
-  });
+  const settings = { mode: "test", name: "initial", scope: "write", expires_at: null };
+  t.deepEqual(found[0]?.details, settings);
   t.false(listed.stdout.includes(key));
 });
 

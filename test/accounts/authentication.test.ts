@@ -37,9 +37,8 @@ test("a missing key and a wrong key are a 403 on every endpoint", async (t) => {
       const is401 = endpoint === "get /dashboard_url" && key === undefined;
 
       t.is(response.status, is401 ? 401 : 403, `${endpoint} with ${key}`);
-      t.deepEqual(response.body, {
-        error: is401 ? "missing Authorization header" : "invalid API key",
-      });
+      const error = is401 ? "missing Authorization header" : "invalid API key";
+      t.deepEqual(response.body, { error });
     }
   }
 });

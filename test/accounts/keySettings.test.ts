@@ -265,10 +265,8 @@ test("doctor warns of keys that expire within two weeks, and of no others", asyn
   const sooner = await issue(2);
   const { status, detail = "" } = (await findKeys()) ?? {};
   t.is(status, "warning");
-  t.true(
-    detail.startsWith(`2 valid keys expire within 14 days, ${sooner} (live, Forest) on `),
-    detail,
-  );
+  const start = `2 valid keys expire within 14 days, ${sooner} (live, Forest) on `;
+  t.true(detail.startsWith(start), detail);
 });
 
 const UNSET = { count_per_day: null };

@@ -220,10 +220,8 @@ test("org update changes the given settings, clears Stripe ids given as none, an
 
 test("a subscription without a customer is rejected and changes nothing", async (t) => {
   const { db } = t.context;
-  const { id } = await createTestOrganization(db, {
-    stripeCustomerId: "cus_d",
-    stripeSubscriptionId: "sub_d",
-  });
+  const stripe = { stripeCustomerId: "cus_d", stripeSubscriptionId: "sub_d" };
+  const { id } = await createTestOrganization(db, stripe);
   const run = await impactOf(t)("org", "update", id, "--stripe-customer", "none");
   t.is(run.exitCode, 2);
   t.regex(run.stderr, /requires a Stripe customer/u);

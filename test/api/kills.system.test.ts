@@ -77,9 +77,8 @@ const treeBatch = async ({ context: { db } }: Context): Promise<Write> => {
 
 const donationBatch = async ({ context: { db } }: Context): Promise<Write> => {
   const { id, apiKeyTest } = await createTestOrganization(db);
-  await db.query(
-    sql.typeAlias("void")`INSERT INTO donor (account_id, mode) VALUES (${id}, 'test')`,
-  );
+  const insert = sql.typeAlias("void")`INSERT INTO donor (account_id, mode) VALUES (${id}, 'test')`;
+  await db.query(insert);
   const items = Array.from({ length: BATCH }, (_, index) => ({
     amount_cents: 2,
     ein: EIN,

@@ -378,10 +378,8 @@ const read = async (url: string): Promise<unknown> => (await fetch(`${url}/opena
 
 // Serial, because both interfaces are in this process, whose CPU time is measured.
 test.serial("the standalone interface parses every input in linear time", async (t) => {
-  const { url } = await startStandaloneApi(t, {
-    ...t.context,
-    plantingCallbackSecrets: ["s".repeat(32)],
-  });
+  const plantingCallbackSecrets = ["s".repeat(32)];
+  const { url } = await startStandaloneApi(t, { ...t.context, plantingCallbackSecrets });
   const { apiKeyProd } = await createTestOrganization(t.context.db);
   const post = { method: "POST", path: "/plant/trees", headers: JSON_TYPE, body: '{"count":1}' };
   const problems = await findProblems(

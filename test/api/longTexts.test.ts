@@ -47,9 +47,8 @@ eachKind(test)("a registration has room for texts, and shows them as sent", asyn
     const listed = await call("GET", `${path}?${query.toString()}`, { key });
     t.like(listed.body, { [details]: { length: 1, 0: given } });
   }
-  const csv = await fetch(`${url}${path}?id=${id}`, {
-    headers: { Authorization: key, Accept: "text/csv" },
-  });
+  const headers = { Authorization: key, Accept: "text/csv" };
+  const csv = await fetch(`${url}${path}?id=${id}`, { headers });
   t.true((await csv.text()).includes(`,${given.idempotency_key},`));
   const feed = await untilComplete(
     () => call("GET", "/events", { key }),
@@ -75,10 +74,8 @@ test("a batch has room for items of every size", async (t) => {
 
   const { body } = await call("POST", "/plant/trees/batch", { key, body: { items } });
 
-  t.like(body, {
-    succeeded: 10,
-    results: items.map((item) => ({ body: { tree_details: [item] } })),
-  });
+  const results = items.map((item) => ({ body: { tree_details: [item] } }));
+  t.like(body, { succeeded: 10, results });
 });
 
 test("a donation and its refund have room for texts, in responses, lists and webhooks", async (t) => {
@@ -99,12 +96,8 @@ test("a donation and its refund have room for texts, in responses, lists and web
   const query = new URLSearchParams({ attribution: given.attribution });
   const listed = await call("GET", `/charities/donations?${query.toString()}`, { key });
   t.like(listed.body, { total_items: 1, donations: [given] });
-  const refund = {
-    id: body["donation_id"],
-    reason: long(),
-    idempotency_key: short(),
-    metadata: METADATA,
-  };
+  const repeatable = { idempotency_key: short(), metadata: METADATA };
+  const refund = { id: body["donation_id"], reason: long(), ...repeatable };
   t.is((await call("POST", "/refund/donations", { key, body: refund })).status, 200);
   t.is((await call("POST", "/refund/donations", { key, body: refund })).status, 200);
 
@@ -164,10 +157,8 @@ test("a store's records have room for texts, are shown as sent, and are found an
     .looseObject({ registrations: z.array(z.looseObject({})) })
     .parse(readJson(await impact("store", "export-customer", ...identified)));
   t.like(exported.registrations[0], { ...customer, notes });
-  t.like(readJson(await impact("store", "forget", ...identified, "--json")), {
-    registrations: 1,
-    donations: 1,
-  });
+  const erased = await impact("store", "forget", ...identified, "--json");
+  t.like(readJson(erased), { registrations: 1, donations: 1 });
   const { body } = await get("/app/api/plant", store.live);
   const names = rowsIn(body, "trees").map((row) => row["customer_name"]);
   t.deepEqual(names, ["Ann", ""]);

@@ -18,11 +18,8 @@ const countRow = z.strictObject({ count: z.int() });
 
 /** Starts the API with its metrics and log. `exited` is how it has exited, once all that it has written is read. */
 const startApi = async (t: ExecutionContext, settings: Readonly<Record<string, string>>) => {
-  const api = await startProgram(t, "api/main.ts", {
-    METRICS_PORT: "0",
-    LOG_LEVEL: "info",
-    ...settings,
-  });
+  const observed = { METRICS_PORT: "0", LOG_LEVEL: "info", ...settings };
+  const api = await startProgram(t, "api/main.ts", observed);
   // Not "close", which is not emitted if this process closes the IPC channel.
   const exit = once(api.process, "exit");
   const read = [api.process.stdout, api.process.stderr].flatMap((stream) =>
@@ -114,11 +111,8 @@ for (const [title, end] of [
 test.serial("after SIGTERM it serves without being ready, until a second signal", async (t) => {
   const { databaseUrl: DATABASE_URL, db } = t.context;
   const { apiKeyProd } = await createTestOrganization(db);
-  const {
-    process: child,
-    exited,
-    urls,
-  } = await startApi(t, { DATABASE_URL, DRAIN_SECONDS: "600" });
+  const settings = { DATABASE_URL, DRAIN_SECONDS: "600" };
+  const { process: child, exited, urls } = await startApi(t, settings);
   const before = await fetch(`${urls["standalone"]}/readyz`);
   t.is(before.status, 200);
   t.is(before.headers.get("connection"), "keep-alive");

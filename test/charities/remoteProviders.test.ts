@@ -29,12 +29,8 @@ const stage = async (
   const double = await startProviderDouble();
   t.teardown(double.close);
   const clock = createMovableClock("2026-03-10T12:00:00.000Z");
-  const charities = createCharities({
-    db: t.context.db,
-    clock,
-    config: configOf(double),
-    startTimeout,
-  });
+  const config = configOf(double);
+  const charities = createCharities({ db: t.context.db, clock, config, startTimeout });
   const { find, search } = charities.named(name, crypto.randomUUID());
   return {
     byEin: (ein: string) => find({ ein, nonprofitId: null }, never),

@@ -155,10 +155,8 @@ const works = test.macro(async (t, { language, build }: Client) => {
   }
 
   const [program, ...args] = await build(folder, source);
-  const { stdout } = await run(program, args, {
-    cwd: folder,
-    env: { ...process.env, ...environment },
-  });
+  const env = { ...process.env, ...environment };
+  const { stdout } = await run(program, args, { cwd: folder, env });
 
   t.deepEqual(JSON.parse(stdout), EXPECTED);
 });

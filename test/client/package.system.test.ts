@@ -34,10 +34,8 @@ test.before(async () => {
 });
 
 test("the package has no dependencies, and contains what it promises", async (t) => {
-  t.deepEqual(await readdir(join(project, "node_modules")), [
-    ".package-lock.json",
-    "impact-tracking-client",
-  ]);
+  const installed = await readdir(join(project, "node_modules"));
+  t.deepEqual(installed, [".package-lock.json", "impact-tracking-client"]);
   const files = await readdir(join(project, "node_modules/impact-tracking-client"));
   t.deepEqual(files.toSorted(), ["LICENSE", "README.md", "dist", "package.json", "src"]);
   const licence = await readFile(join(PACKAGE, "LICENSE"), "utf8");

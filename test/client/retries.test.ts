@@ -39,11 +39,8 @@ const keysOf = (seen: readonly SeenRequest[]): ReadonlySet<unknown> =>
   new Set(seen.map(({ headers }) => headers.get("Idempotency-Key")));
 
 test("a write whose responses are lost is repeated with the same key, and recorded once", async (t) => {
-  const { impact, seen } = await startWithFaults(t, [
-    "lost response",
-    "cut response",
-    "lost request",
-  ]);
+  const faults = ["lost response", "cut response", "lost request"] as const;
+  const { impact, seen } = await startWithFaults(t, faults);
 
   const { total_planted_trees: total } = await impact.registerTrees({ count: 3 });
 
@@ -66,9 +63,8 @@ test("a write is repeated after 500, 502, 503 and 504, and also after 408 and 42
 });
 
 test("the next attempt is not earlier than Retry-After asks", async (t) => {
-  const { impact, seen } = await startWithFaults(t, [
-    { status: 503, headers: { "Retry-After": "2" } },
-  ]);
+  const busy = { status: 503, headers: { "Retry-After": "2" } };
+  const { impact, seen } = await startWithFaults(t, [busy]);
   const beginning = performance.now();
 
   await impact.registerTrees({ count: 1 });
@@ -164,9 +160,8 @@ test("pages are repeated", async (t) => {
 });
 
 test("after the last retry, the error names the status, the attempts and the key for another call", async (t) => {
-  const { impact, seen } = await startWithFaults(t, ["lost response", "lost response"], {
-    maxRetries: 1,
-  });
+  const faults = ["lost response", "lost response"] as const;
+  const { impact, seen } = await startWithFaults(t, faults, { maxRetries: 1 });
 
   const error = await t.throwsAsync(impact.registerTrees({ count: 3 }), {
     instanceOf: ImpactConnectionError,
@@ -174,10 +169,8 @@ test("after the last retry, the error names the status, the attempts and the key
 
   t.is(error.attempts, 2);
   t.deepEqual([...keysOf(seen)], [error.idempotencyKey]);
-  const again = await impact.registerTrees(
-    { count: 3 },
-    { idempotencyKey: error.idempotencyKey ?? "" },
-  );
+  const keyed = { idempotencyKey: error.idempotencyKey ?? "" };
+  const again = await impact.registerTrees({ count: 3 }, keyed);
   t.is(again.total_planted_trees, 3);
 });
 
@@ -201,11 +194,8 @@ test("an attempt without a response ends after its time, and is repeated", async
     { status: 200, body: '{"total_planted_trees":1}' },
   ]);
 
-  const { total_planted_trees: total } = await impact.registerTrees(
-    { count: 1 },
-    { timeoutMs: 3000 },
-  );
-  t.is(total, 1);
+  const patient = await impact.registerTrees({ count: 1 }, { timeoutMs: 3000 });
+  t.is(patient.total_planted_trees, 1);
   t.is(seen.length, 2);
 
   const silent = await startWithFaults(t, ["silence"], { maxRetries: 0, timeoutMs: 50 });

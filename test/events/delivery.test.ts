@@ -278,11 +278,8 @@ test("a 410 disables the endpoint, and its owner learns of it by an event in the
   t.is(disabled.length, 1);
   await record("third");
   await deliver();
-  t.is(
-    receiver.received.length,
-    2,
-    "a disabled endpoint receives nothing, and nothing is recorded for it",
-  );
+  const nothing = "a disabled endpoint receives nothing, and nothing is recorded for it";
+  t.is(receiver.received.length, 2, nothing);
   const { rows } = await deps.db.query(sql.type(auditRow)`
     SELECT action, actor, subject
     FROM audit_entry

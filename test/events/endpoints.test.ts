@@ -58,9 +58,8 @@ test("an endpoint is created, listed, read, changed and deleted; its secret is s
   t.regex(String(secret), /^whsec_[A-Za-z0-9+/]{43}=$/u);
   const path = `/webhook_endpoints/${id}`;
   t.deepEqual((await call("GET", path, { key })).body, shown);
-  t.deepEqual((await call("GET", "/webhook_endpoints", { key })).body, {
-    webhook_endpoints: [shown],
-  });
+  const list = await call("GET", "/webhook_endpoints", { key });
+  t.deepEqual(list.body, { webhook_endpoints: [shown] });
 
   const changes = { url: "https://shop.example/other", types: ["*"], description: "new" };
   const changed = { ...shown, ...changes };
@@ -84,10 +83,8 @@ test("an endpoint is switched, pinged and given another secret", async (t) => {
   const disabled = { status: "disabled", disabled_reason: "requested" };
   t.like(await setStatus("disabled"), { body: disabled });
   t.like(await setStatus("disabled"), { status: 200, body: disabled });
-  t.like(await setStatus("off"), {
-    status: 400,
-    body: { error: "status: must be one of enabled, disabled" },
-  });
+  const error = "status: must be one of enabled, disabled";
+  t.like(await setStatus("off"), { status: 400, body: { error } });
   t.like(await act("ping"), {
     status: 400,
     body: { error: "the webhook endpoint is disabled; enable it first" },
@@ -142,10 +139,8 @@ test("a URL that cannot be called is refused with the reason", async (t) => {
     t.is(status, 400, String(url));
     t.regex(String(body["error"]), error);
   }
-  const strict = await start(t, {
-    db,
-    webhookSettings: { allowsHttp: false, allowedNetworks: [] },
-  });
+  const webhookSettings = { allowsHttp: false, allowedNetworks: [] };
+  const strict = await start(t, { db, webhookSettings });
   t.like(await strict.create({ url: "http://shop.example/" }), {
     status: 400,
     body: { error: "url: must begin with https://" },
@@ -191,14 +186,9 @@ test("a creation that is repeated with its key returns the endpoint with its sec
   const answers = await Promise.all([create(), create(), create()]);
   const [first] = answers;
   t.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
-  t.deepEqual(
-    new Set(answers.map(({ body }) => JSON.stringify(body))),
-    new Set([JSON.stringify(first?.body)]),
-  );
-  t.is(
-    answers.filter(({ headers: shown }) => shown.get("idempotent-replayed") === "true").length,
-    2,
-  );
+  t.is(new Set(answers.map(({ body }) => JSON.stringify(body))).size, 1);
+  const replayed = answers.map((each) => each.headers.get("idempotent-replayed"));
+  t.is(replayed.filter((value) => value === "true").length, 2);
   const id = idOf(first?.body);
 
   const rotated = await call("POST", `/webhook_endpoints/${id}/rotate`, { key });

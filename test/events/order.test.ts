@@ -87,9 +87,8 @@ test("a reader beside writers whose transactions last differently long sees ever
     try {
       await pool.transaction(async (transaction) => {
         await recordEvent(transaction, owner, systemClock.now(), refunded(`${name}-a`));
-        await transaction.query(
-          sql.typeAlias("void")`SELECT FROM pg_sleep(${random.next() * 0.03})`,
-        );
+        const seconds = random.next() * 0.03;
+        await transaction.query(sql.typeAlias("void")`SELECT FROM pg_sleep(${seconds})`);
         await recordEvent(transaction, owner, systemClock.now(), refunded(`${name}-b`));
         if (!isKept) {
           throw new RangeError("taken back");

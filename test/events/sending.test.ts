@@ -121,11 +121,8 @@ test.serial("a sender that stops finishes its calls, and leaves the rest to anot
 test("a claim leases so many deliveries of each endpoint, the longest due first, and none twice", async (t) => {
   const { db } = t.context;
   const receiver = await startReceiver(t);
-  const [first = "", second = ""] = await insertReceivers(db, {
-    url: receiver.url,
-    count: 2,
-    deliveries: 5,
-  });
+  const receivers = { url: receiver.url, count: 2, deliveries: 5 };
+  const [first = "", second = ""] = await insertReceivers(db, receivers);
   const claim = () => claimDeliveries(db, [first, second, first, first], systemClock.now());
   const byDueTime = await db.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
     SELECT event_id AS id FROM webhook_delivery WHERE endpoint_id = ${first} ORDER BY due_at

@@ -107,11 +107,8 @@ export const setUpWebhooks = async (
     },
   };
   const owner = { accountId, mode: "live" } as const;
-  const { endpoint } = await createWebhookEndpoint(deps, owner, {
-    url: receiver.url,
-    types,
-    description: "",
-  });
+  const given = { url: receiver.url, types, description: "" };
+  const { endpoint } = await createWebhookEndpoint(deps, owner, given);
   const { secret } = endpoint;
   return {
     deps,

@@ -106,10 +106,8 @@ test("a rejected write is reported once until the balance rises, and leaves noth
 });
 
 test("an operator's adjustment and a higher threshold report a low balance", async (t) => {
-  const { adjust, setThreshold, events } = await setUpBalance(t, {
-    balanceCents: 500,
-    lowBalanceCents: 300,
-  });
+  const given = { balanceCents: 500, lowBalanceCents: 300 };
+  const { adjust, setThreshold, events } = await setUpBalance(t, given);
 
   await adjust(-100);
   t.deepEqual(await events(), []);
@@ -202,10 +200,8 @@ test("a store manages its own endpoints and no others, with its own types and er
   t.like(await get(path, store.live), { status: 200, body: { types: ["balance.low"] } });
   const disabled = await post(path, store.live, { types: ["*"], status: "disabled" });
   t.like(disabled.body, { types: ["*"], status: "disabled" });
-  t.like(await post(`${path}/ping`, store.live, {}), {
-    status: 400,
-    body: { code: "INVALID_PARAMETER" },
-  });
+  const refused = { status: 400, body: { code: "INVALID_PARAMETER" } };
+  t.like(await post(`${path}/ping`, store.live, {}), refused);
   await post(path, store.live, { status: "enabled" });
   const since = new Date(Date.now() - 60_000).toISOString();
   t.like(await post(`${path}/recover`, store.live, { since }), { body: { recovered_count: 0 } });

@@ -10,7 +10,7 @@ import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
 import { listen } from "../../support/server.ts";
-import { startStandaloneApi, startApiOf } from "../startStandaloneApi.ts";
+import { startApiOf } from "../startStandaloneApi.ts";
 import type { ApiState } from "../../../api/http/requestContext.ts";
 import { readBody, takeTurnOfLongBody } from "../../../api/http/readBody.ts";
 import { runForClient } from "../../../runtime/client.ts";
@@ -91,12 +91,8 @@ const MEMORY = 128 * 1024 * 1024;
 
 test("bodies that stall keep no place from others, with or without a key", async (t) => {
   const readStripeWebhook = createWebhookReader(["whsec_test"]);
-  const { url, call, appRequests } = await startStandaloneApi(t, {
-    ...t.context,
-    readStripeWebhook,
-  });
+  const { url, call, key, appRequests } = await startApiOf(t, { readStripeWebhook });
   const stalling = await createTestOrganization(t.context.db);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
   const before = appRequests();
 
   // As many as run at the same time in a process.
@@ -113,11 +109,7 @@ test("bodies that stall keep no place from others, with or without a key", async
 
 test("a client whose bodies stall gets a 503 for more, and other clients are served", async (t) => {
   const readStripeWebhook = createWebhookReader(["whsec_test"]);
-  const { url, appRequests } = await startStandaloneApi(t, {
-    ...t.context,
-    readStripeWebhook,
-    trustedProxies: 1,
-  });
+  const { url, appRequests } = await startApiOf(t, { readStripeWebhook, trustedProxies: 1 });
   const send = async (address: string): Promise<Socket> => {
     const socket = await open(t, url);
     const headers = `Content-Length: ${LARGEST}\r\nX-Forwarded-For: ${address}`;
@@ -297,28 +289,23 @@ test.serial("a long body that waits has no place, and is in the memory for bodie
 
 /** Starts an API for two organizations, and makes the registrations of the first one wait for a lock. */
 const startWithLockedTotal = async (t: ExecutionContext<DatabaseContext>) => {
-  const { db, databaseUrl } = t.context;
-  const api = await startStandaloneApi(t, { db });
-  const busy = await createTestOrganization(db);
-  const other = await createTestOrganization(db);
-  await api.call("POST", "/plant/trees", { key: busy.apiKeyProd, body: { count: 1 } });
+  const api = await startApiOf(t);
+  const other = await createTestOrganization(t.context.db);
+  await api.post("/plant/trees", { count: 1 });
   return {
     ...api,
-    busyKey: busy.apiKeyProd,
     otherKey: other.apiKeyProd,
-    release: await lockRows(t, databaseUrl, "impact_total", "account_id", busy.id),
+    release: await lockRows(t, t.context.databaseUrl, "impact_total", "account_id", api.id),
   };
 };
 
 test("an account whose requests would take all places of a process leaves half of them to others", async (t) => {
-  const { call, appRequests, busyKey, otherKey, release } = await startWithLockedTotal(t);
+  const { call, post, appRequests, otherKey, release } = await startWithLockedTotal(t);
   const before = appRequests();
 
   const waiting = Promise.all(
     // As many as run at the same time in a process.
-    Array.from({ length: 500 }, () =>
-      call("POST", "/plant/trees", { key: busyKey, body: { count: 1 } }),
-    ),
+    Array.from({ length: 500 }, () => post("/plant/trees", { count: 1 })),
   );
   await eventually(() => appRequests() === before + 500);
 
@@ -329,12 +316,10 @@ test("an account whose requests would take all places of a process leaves half o
 });
 
 test("an account may record half of the batches of a process at the same time: others find places, and its further ones wait", async (t) => {
-  const { call, busyKey, otherKey, release } = await startWithLockedTotal(t);
+  const { call, post, otherKey, release } = await startWithLockedTotal(t);
   const batch = { items: [{ count: 1 }] };
 
-  const batches = Array.from({ length: 40 }, () =>
-    call("POST", "/plant/trees/batch", { key: busyKey, body: batch }),
-  );
+  const batches = Array.from({ length: 40 }, () => post("/plant/trees/batch", batch));
   // It is read, although it cannot be recorded.
   const other = await call("POST", "/plant/trees/batch", { key: otherKey, body: { items: [] } });
   t.is(other.status, 400);

@@ -44,10 +44,7 @@ test("a request for which a process has no room is a 503 with Retry-After, in th
   socket.write(GET);
 
   const [response] = await once(socket, "data");
-  t.regex(
-    String(response),
-    /^HTTP\/1\.1 503 [\s\S]*\r\nRetry-After: 1\r\n[\s\S]*"code":"OVERLOADED"/u,
-  );
+  t.regex(String(response), /^HTTP\/1\.1 503 [^]*\r\nRetry-After: 1\r\n[^]*"code":"OVERLOADED"/u);
 });
 
 test("a client that stops reading a response is disconnected", async (t) => {

@@ -48,10 +48,8 @@ test("live donations need the subscription, and test donations do not", async (t
   const subscribe = (key: string) => call("POST", "/charities/subscribe", { key });
   const body = { idempotency_key: "k" };
 
-  t.like(await donate(body, live), {
-    status: 400,
-    body: { error: "donation subscription not active" },
-  });
+  const error = "donation subscription not active";
+  t.like(await donate(body, live), { status: 400, body: { error } });
   t.is((await donate(body)).status, 200);
   t.regex(String((await subscribe(testKey)).body["message"]), /in test mode/u);
   t.is((await donate(body, live)).status, 400);

@@ -41,10 +41,8 @@ test("without a valid key, known, unknown and uninstalled stores get the same re
   await updateStore(db, uninstalled.id, { uninstalledAt: new Date() });
 
   for (const name of [installed.domain, uninstalled.domain, "nowhere.example", "not a domain"]) {
-    const { status, text } = await get("/app/api/verify", {
-      api_key: "PROD-unknown",
-      shop_name: name,
-    });
+    const headers = { api_key: "PROD-unknown", shop_name: name };
+    const { status, text } = await get("/app/api/verify", headers);
     t.is(status, 401);
     t.is(text, '{"error":"invalid API key for this store","code":"INVALID_KEY"}', name);
   }
@@ -130,10 +128,8 @@ test("errors of HTTP itself have a code too", async (t) => {
   t.is((await get("/app/api/nothing", store.live)).body["code"], "NOT_FOUND");
   const wrongMethod = await post("/app/api/verify", store.live, {});
   t.like(wrongMethod, { status: 405, body: { code: "METHOD_NOT_ALLOWED" } });
-  const tooLarge = await post("/app/api/plant", store.live, {
-    trees: 1,
-    notes: "x".repeat(1024 * 1024),
-  });
+  const large = { trees: 1, notes: "x".repeat(1024 * 1024) };
+  const tooLarge = await post("/app/api/plant", store.live, large);
   t.like(tooLarge, { status: 413, body: { code: "PAYLOAD_TOO_LARGE" } });
   const wrongType = await fetch(`${url}/app/api/plant`, {
     method: "POST",

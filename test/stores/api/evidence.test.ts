@@ -118,11 +118,8 @@ test("a stage is simulated for test keys only, and of any count", async (t) => {
 test.serial("a store's planted trees are found by their planting order and region", async (t) => {
   const clock = createMovableClock("2026-05-01T10:00:00.000Z");
   const planting = createTestPlanting();
-  const { db, get, post, store } = await startStoreApiOf(t, {
-    store: { balanceCents: 1000 },
-    clock,
-    planting,
-  });
+  const options = { store: { balanceCents: 1000 }, clock, planting };
+  const { db, get, post, store } = await startStoreApiOf(t, options);
   await post("/app/api/plant", store.live, { trees: 3 });
   const signal = new AbortController().signal;
   const deps = { db, clock, planting };

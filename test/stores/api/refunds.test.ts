@@ -19,10 +19,8 @@ const test = testWithDatabase();
 
 test("the newest units are reversed first, across records, at the price that was paid and in the month of their registration", async (t) => {
   const clock = createMovableClock("2026-01-31T23:59:59.999Z");
-  const { db, get, post, store, state } = await startStoreApiOf(t, {
-    store: { balanceCents: 1000 },
-    clock,
-  });
+  const stocked = { balanceCents: 1000 };
+  const { db, get, post, store, state } = await startStoreApiOf(t, { store: stocked, clock });
   await post("/app/api/plastic", store.live, { bottles: 5 });
   clock.set("2026-02-01T00:00:00.000Z");
   await updateStore(db, store.id, { bottlePriceCents: 30 });
@@ -119,9 +117,8 @@ test("parallel partial reversals in two processes never reverse more units than 
   const { db } = t.context;
   const apiOf = await startTwoStoreApis(t, { db });
   const store = await createTestStore(db, { balanceCents: 500 });
-  await Promise.all(
-    [1, 2, 3, 4].map((trees) => apiOf(trees).post("/app/api/plant", store.live, { trees })),
-  );
+  const plant = (trees: number) => apiOf(trees).post("/app/api/plant", store.live, { trees });
+  await Promise.all([1, 2, 3, 4].map(plant));
 
   const responses = await Promise.all(
     Array.from({ length: 20 }, (_, index) =>
@@ -130,12 +127,8 @@ test("parallel partial reversals in two processes never reverse more units than 
   );
 
   t.is(responses.filter((response) => response.status === 200).length, 3);
-  t.like(await readStoreState(db, store.id), {
-    balance: 450,
-    remaining: 1,
-    totals: 1,
-    brokenLinks: 0,
-  });
+  const left = { balance: 450, remaining: 1, totals: 1, brokenLinks: 0 };
+  t.like(await readStoreState(db, store.id), left);
 });
 
 test("a reversal that would raise the balance beyond its maximum is rejected and changes nothing", async (t) => {

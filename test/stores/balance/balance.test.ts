@@ -71,10 +71,8 @@ test("test keys spend nothing, need no balance and do not see live records", asy
   const { db, get, post, store, state } = await startStoreApiOf(t, { store: { balanceCents: 50 } });
 
   t.is((await post("/app/api/plant", store.test, { trees: 100 })).status, 200);
-  t.is(
-    (await post("/app/api/charity/donate", store.test, { charity_id: EIN, amount: 5 })).status,
-    200,
-  );
+  const donation = { charity_id: EIN, amount: 5 };
+  t.is((await post("/app/api/charity/donate", store.test, donation)).status, 200);
   t.is((await post("/app/api/plant", store.live, { trees: 1 })).status, 200);
 
   t.like(await state(), { balance: 0, entries: 2 });
@@ -134,9 +132,8 @@ test("the balance comes with prices, threshold and pages of the ledger, newest f
 // Serial, because the writes of other tests would wait for the table as well.
 test.serial("the balance is the newest entry's, also if it changes during the reads", async (t) => {
   const { owner } = t.context;
-  const { get, store } = await startStoreApiOf(t, {
-    store: { balanceCents: 500, lowBalanceCents: 600 },
-  });
+  const low = { balanceCents: 500, lowBalanceCents: 600 };
+  const { get, store } = await startStoreApiOf(t, { store: low });
 
   const isLocked = Promise.withResolvers<void>();
   const topUp = owner.transaction(async (transaction) => {
@@ -184,9 +181,8 @@ test("an adjustment cannot make the balance negative or exceed the safe integers
 
   await t.throwsAsync(change("adjustment", -101), { instanceOf: DomainError });
   t.like(await change("adjustment", -100), { balanceCents: 0 });
-  t.like(await change("adjustment", Number.MAX_SAFE_INTEGER), {
-    balanceCents: Number.MAX_SAFE_INTEGER,
-  });
+  const most = Number.MAX_SAFE_INTEGER;
+  t.like(await change("adjustment", most), { balanceCents: most });
   await t.throwsAsync(change("adjustment", 1), { instanceOf: DomainError });
   await t.throwsAsync(change("topup", 1), { instanceOf: DomainError });
   t.like(await readStoreState(db, store.id), { balance: Number.MAX_SAFE_INTEGER, entries: 3 });
@@ -217,10 +213,8 @@ test("the database rejects changed entries, negative top-ups and negative balanc
     [sql.typeAlias("void")`UPDATE store SET balance_cents = -1 ${ofStore}`, /store_balance_safe/u],
   ] as const) {
     const error = await t.throwsAsync(owner.query(statement));
-    t.regex(
-      `${error?.message} ${error?.cause instanceof Error ? error.cause.message : ""}`,
-      reason,
-    );
+    const cause = error?.cause instanceof Error ? error.cause.message : "";
+    t.regex(`${error?.message} ${cause}`, reason);
   }
   t.deepEqual(await readStoreState(db, store.id), before);
 });

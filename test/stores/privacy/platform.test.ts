@@ -37,11 +37,8 @@ const sendPlatformRequest = async (
 /** Serves a store to the platform, with what the tests send and do. */
 const setUpPlatform = async (t: ExecutionContext<DatabaseContext>) => {
   const clock = createMovableClock("2026-01-10T12:00:00.000Z");
-  const api = await startStoreApiOf(t, {
-    clock,
-    platformSecrets: SECRETS,
-    store: { balanceCents: 10_000 },
-  });
+  const store = { balanceCents: 10_000 };
+  const api = await startStoreApiOf(t, { clock, platformSecrets: SECRETS, store });
   const { domain } = api.store;
   return {
     ...api,
@@ -80,11 +77,8 @@ test("the platform's signed requests export and erase a customer, with either se
   const orders = [299_938, 280_263];
   const [old, current] = SECRETS;
 
-  const exported = await send(
-    "customers/data_request",
-    { ...request, orders_requested: orders },
-    old,
-  );
+  const question = { ...request, orders_requested: orders };
+  const exported = await send("customers/data_request", question, old);
   const redaction = { ...request, orders_to_redact: orders };
   t.deepEqual(await send("customers/redact", redaction, current), erased(4, 1));
   t.deepEqual(await send("customers/redact", redaction, old), erased(0));
@@ -127,9 +121,8 @@ test("shop/redact erases all customers, of an unknown shop none, and of a reinst
   t.deepEqual(await send("shop/redact", { shop_domain: "unknown.example" }), erased(0));
   t.deepEqual(await send("shop/redact"), erased(4, 1));
   t.deepEqual(holds(await dumpDatabase(t.context.databaseUrl), person), []);
-  const listed = await impactOf(t)(
-    ...`audit list --org ${store.id} --action store.forget --json`.split(" "),
-  );
+  const list = `audit list --org ${store.id} --action store.forget --json`;
+  const listed = await impactOf(t)(...list.split(" "));
   t.like(readJson(listed), [{ action: "store.forget", actor: "platform" }]);
 
   await install("off");

@@ -37,9 +37,8 @@ for (const option of ["--customer-id", "--customer-email"] as const) {
     t.is(replayed.headers.get("Idempotent-Replayed"), "true");
     t.is(replayed.text, planted.text);
     t.deepEqual(await state(), before);
-    const listed = await impact(
-      ...`audit list --org ${store.id} --action store.forget --json`.split(" "),
-    );
+    const list = `audit list --org ${store.id} --action store.forget --json`;
+    const listed = await impact(...list.split(" "));
     t.like(readJson(listed), [{ operator: "Ada" }, { operator: "Ada" }]);
   });
 }

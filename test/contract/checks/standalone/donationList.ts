@@ -35,11 +35,8 @@ export const donationListChecks: readonly Check[] = [
   }),
   contract("lists a donation with what its creation returned", async (t) => {
     const attribution = unique("listed");
-    const { record } = await t.donate({
-      attribution,
-      metadata: { a: "b" },
-      idempotency_key: unique("key"),
-    });
+    const given = { attribution, metadata: { a: "b" }, idempotency_key: unique("key") };
+    const { record } = await t.donate(given);
     const { donations } = await t.listDonations({ attribution });
     expectEqual("donations", donations.length, 1);
     const { created_at: _at, ...fields } = z.object(donation.shape).parse(record);
@@ -192,9 +189,7 @@ export const donationRefundChecks: readonly Check[] = [
   }),
   refunds.decision("unknown fields and null are ignored", async (t) => {
     const { donation_id: id } = await t.donate();
-    expectBody(
-      await t.refundDonation({ id, count: 1, foo: 1, reason: null, metadata: null }),
-      refunded,
-    );
+    const body = { id, count: 1, foo: 1, reason: null, metadata: null };
+    expectBody(await t.refundDonation(body), refunded);
   }),
 ];

@@ -66,11 +66,8 @@ export const expectTimeline = (timeline: readonly Milestone[], withEvidence: boo
     }
     expectThat(!isPending, "no completed milestone follows a pending one", events);
     expectThat(milestone.date !== undefined, "a completed milestone carries date", milestone);
-    expectThat(
-      milestone.timestamp !== undefined,
-      "a completed milestone carries timestamp",
-      milestone,
-    );
+    const { timestamp } = milestone;
+    expectThat(timestamp !== undefined, "a completed milestone carries timestamp", milestone);
     if (withEvidence) {
       readEvidence(milestone, EVIDENCE_SHAPES[milestone.event] ?? z.never());
     }
@@ -83,11 +80,8 @@ export const expectStage = (timeline: readonly Milestone[], stage: string): void
   // The last milestone of four is completed by a verification, too.
   const last = completed.at(-1)?.event;
   const isReached = last === stage || (stage === "planted_and_verified" && last === "planted");
-  expectThat(
-    isReached,
-    `the timeline must be completed up to ${stage}`,
-    completed.map(({ event }) => event),
-  );
+  const events = completed.map(({ event }) => event);
+  expectThat(isReached, `the timeline must be completed up to ${stage}`, events);
 };
 
 const evidenceScene = (service: Service) => ({
@@ -133,11 +127,8 @@ export const evidenceChecks: readonly Check[] = [
     const registered = readEvidence(body.timeline[0], registeredEvidence);
     const { count, attribution, fractional_count } = record;
     expectFields(registered, { ...ids, count, attribution, fractional_count });
-    expectEqual(
-      "evidence.registered_at",
-      Date.parse(registered.registered_at),
-      Date.parse(record.created_at),
-    );
+    const times = [registered.registered_at, record.created_at].map((time) => Date.parse(time));
+    expectEqual("evidence.registered_at", times[0], times[1]);
   }),
   ...STAGES.map((stage) =>
     tree.contract(`evidence_stage=${stage} simulates that stage`, async (t) => {

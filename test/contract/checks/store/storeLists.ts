@@ -42,10 +42,8 @@ export const storeListChecks = (kind: StoreKind): readonly Check[] => {
       expectEqual("records", first.records.length, 20);
       expectEqual("has_more", first.hasMore, true);
       expectThat(first.nextCursor !== "", "next_cursor is given", first.nextCursor);
-      const second = await t.listPage({
-        customer_name: customer,
-        after_created_at: first.nextCursor,
-      });
+      const after = { after_created_at: first.nextCursor };
+      const second = await t.listPage({ customer_name: customer, ...after });
       expectEqual("records", second.records.length, 1);
       expectFields(second, { hasMore: false, nextCursor: "" });
     }),

@@ -34,9 +34,8 @@ export const storeRefundChecks: readonly Check[] = [
     const customer = unique("refund");
     const body = { charity_id: "53-0196605", amount_dollars: 2, customer_name: customer };
     expectStatus(await t.service.store().post("/app/api/charity/donate", body), 200);
-    const reversed = readReversed(
-      await t.reverse({ type: "donation", quantity: 1, customer_name: customer }),
-    );
+    const given = { type: "donation", quantity: 1, customer_name: customer };
+    const reversed = readReversed(await t.reverse(given));
     expectFields(reversed, { refunded_type: "donation", count: 1 });
     expectEqual("donations", (await t.readStats({ customer_name: customer })).donations, 0);
   }),
