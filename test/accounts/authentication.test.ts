@@ -83,11 +83,8 @@ test("two keys of one mode work at the same time, so that keys can be rotated wi
   const { call, id, apiKeyProd } = await startApiOf(t);
   await call("POST", "/plant/trees", { key: apiKeyProd, body: { count: 2 } });
 
-  const { key } = await issueKey(
-    { db: t.context.db, clock: systemClock, actor: SERVICE },
-    { id, type: "organization" },
-    "live",
-  );
+  const deps = { db: t.context.db, clock: systemClock, actor: SERVICE };
+  const { key } = await issueKey(deps, { id, type: "organization" }, "live");
 
   t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 2);
   t.is((await call("GET", "/plant/trees", { key: apiKeyProd })).status, 200);

@@ -1,5 +1,4 @@
 import type { ExecutionContext } from "ava";
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { openDatabase } from "../../db/openDatabase.ts";
 import { createFirstAccounts } from "../../embedded/createFirstAccounts.ts";
@@ -24,10 +23,7 @@ import { createTestOrganization, registrationOf } from "../support/factories.ts"
 const test = testWithDatabase();
 
 /** Opens the database of a new cell as a program does; null for the default one. */
-const openCell = async (
-  t: ExecutionContext<DatabaseContext>,
-  cell: string | null,
-): Promise<{ readonly db: DatabasePool; readonly databaseUrl: string }> => {
+const openCell = async (t: ExecutionContext<DatabaseContext>, cell: string | null) => {
   const databaseUrl = await copyDatabase(t);
   const named = cell === null ? {} : { CELL: cell };
   const db = await openDatabase({
@@ -178,11 +174,8 @@ test("cells that share a customer at Stripe see only their own usage", async (t)
   const register = async (cell: string | null, count: number): Promise<BillingContext> => {
     const { db } = await openCell(t, cell);
     const billing = await double.openBilling(db);
-    const { id: accountId } = await createTestOrganization(db, {
-      clock,
-      stripeCustomerId: customerId,
-      stripeSubscriptionId: subscriptionId,
-    });
+    const stripe = { stripeCustomerId: customerId, stripeSubscriptionId: subscriptionId };
+    const { id: accountId } = await createTestOrganization(db, { clock, ...stripe });
     const context = { db, clock, billing };
     await createRegistrationWriter({ db, clock }).register(registrationOf(accountId, { count }));
     control.advanceClock({ seconds: 5 });

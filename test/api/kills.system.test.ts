@@ -105,11 +105,8 @@ const refund = async ({ context: { db } }: Context, { urls }: Program): Promise<
   const { id: accountId, apiKeyProd } = await createTestOrganization(db);
   const headers = { Authorization: apiKeyProd };
   const { text } = await post(`${urls["standalone"]}/plant/trees`, headers, { count: 10 });
-  const body = {
-    id: idIn(z.looseObject({}).parse(JSON.parse(text)), "tree"),
-    count: 3,
-    idempotency_key: "return-1",
-  };
+  const id = idIn(z.looseObject({}).parse(JSON.parse(text)), "tree");
+  const body = { id, count: 3, idempotency_key: "return-1" };
   return {
     requests: [(program) => post(`${program.urls["standalone"]}/refund/trees`, headers, body)],
     countRecorded: async (t) => {

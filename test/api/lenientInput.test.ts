@@ -118,10 +118,8 @@ test("USD is accepted as the currency of a donation, in any case", async (t) => 
     ["", 400],
     [840, 400],
   ] as const) {
-    const donated = await call("POST", "/charities/donate", {
-      key,
-      body: { amount_cents: 5, ein: EIN, currency },
-    });
+    const donation = { key, body: { amount_cents: 5, ein: EIN, currency } };
+    const donated = await call("POST", "/charities/donate", donation);
     t.is(donated.status, status, String(currency));
     const body = { charity_id: EIN, amount: 1, currency };
     t.is((await post("/app/api/charity/donate", store.test, body)).status, status);
@@ -334,19 +332,15 @@ test("a body that is not UTF-8 is a 400 on both interfaces", async (t) => {
           Buffer.from(bytes),
           Buffer.from('"}'),
         ]);
-      t.like(await call("POST", "/plant/trees", { key, body: bodyWith("count") }), {
-        status: 400,
-        body: { error },
-      });
+      const planted = await call("POST", "/plant/trees", { key, body: bodyWith("count") });
+      t.like(planted, { status: 400, body: { error } });
       const storePlanted = await postToStore(bodyWith("trees"));
       t.is(storePlanted.status, 400);
       t.deepEqual(await storePlanted.json(), { error, code: "INVALID_PARAMETER" });
     }
   }
   t.like((await call("GET", "/plant/trees", { key })).body, { total_planted_trees: 0 });
-  const replacement = await call("POST", "/plant/trees", {
-    key,
-    body: Buffer.from('\ufeff{"count":1,"attribution":"\ufffd"}'),
-  });
+  const body = Buffer.from('\ufeff{"count":1,"attribution":"\ufffd"}');
+  const replacement = await call("POST", "/plant/trees", { key, body });
   t.like(replacement.body, { tree_details: [{ attribution: "\ufffd" }] });
 });

@@ -54,8 +54,7 @@ const differentCharacters = (bytes: number): string =>
     String.fromCodePoint(0x4e_00 + ((index * 7919) % 20_000)),
   ).join("");
 
-const names = (count: number): readonly string[] =>
-  Array.from({ length: count }, (_, index) => `n${index}`);
+const names = (count: number) => Array.from({ length: count }, (_, index) => `n${index}`);
 
 /** JSON texts for a field or a body, for any field whatever its type. */
 const JSON_VALUES: Readonly<Record<string, (bytes: number) => string>> = {

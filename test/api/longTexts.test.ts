@@ -65,12 +65,10 @@ eachKind(test)("a registration has room for texts, and shows them as sent", asyn
 
 test("a batch has room for items of every size", async (t) => {
   const { call, key } = await startApiOf(t);
-  const items = Array.from({ length: 10 }, () => ({
-    count: 1,
-    attribution: short(),
-    idempotency_key: short(),
-    metadata: METADATA,
-  }));
+  const items = Array.from({ length: 10 }, () => {
+    const repeatable = { idempotency_key: short(), metadata: METADATA };
+    return { count: 1, attribution: short(), ...repeatable };
+  });
 
   const { body } = await call("POST", "/plant/trees/batch", { key, body: { items } });
 
@@ -126,11 +124,8 @@ test("a store's records have room for texts, are shown as sent, and are found an
     planted.text,
   );
   await post("/app/api/plant", store.live, { trees: 1, customer_name: "Ann" });
-  const donated = await post("/app/api/charity/donate", store.live, {
-    charity_id: EIN,
-    amount_dollars: 1,
-    ...customer,
-  });
+  const donation = { charity_id: EIN, amount_dollars: 1, ...customer };
+  const donated = await post("/app/api/charity/donate", store.live, donation);
   t.is(donated.status, 200);
 
   for (const [name, value] of Object.entries({

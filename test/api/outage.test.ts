@@ -150,10 +150,8 @@ test("a batch that is recorded is no 503, although its results cannot be read", 
     },
   });
 
-  const { status, headers, body } = await call("POST", "/plant/trees/batch", {
-    key,
-    body: { items: [{ count: 2, idempotency_key: "order-1" }, { count: 3 }] },
-  });
+  const batch = { items: [{ count: 2, idempotency_key: "order-1" }, { count: 3 }] };
+  const { status, headers, body } = await call("POST", "/plant/trees/batch", { key, body: batch });
 
   t.is(status, 500);
   t.is(headers.get("Retry-After"), null);

@@ -186,21 +186,15 @@ test.serial("blocked reads end with a 503, and delay no writes and no other acco
   const { db, databaseUrl } = t.context;
   const flooding = await createTestOrganization(db);
   const other = await createTestOrganization(db);
-  const { urls } = await startProgram(t, "api/main.ts", {
-    DATABASE_URL: databaseUrl,
-    DATABASE_POOL_SIZE: "2",
-    LOG_LEVEL: "silent",
-  });
+  const settings = { DATABASE_URL: databaseUrl, DATABASE_POOL_SIZE: "2", LOG_LEVEL: "silent" };
+  const { urls } = await startProgram(t, "api/main.ts", settings);
   const call = async (key: string, path: string, body?: object) => {
     const response = await fetch(`${urls["standalone"]}${path}`, {
       headers: { authorization: key, "content-type": "application/json" },
       ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body) }),
     });
-    return {
-      status: response.status,
-      retryAfter: response.headers.get("retry-after"),
-      body: await response.json(),
-    };
+    const retryAfter = response.headers.get("retry-after");
+    return { status: response.status, retryAfter, body: await response.json() };
   };
   const listDonations = () => call(flooding.apiKeyTest, "/charities/donations");
   t.like(await listDonations(), { status: 200 });

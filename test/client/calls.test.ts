@@ -8,7 +8,7 @@ import {
   ImpactError,
   createStoreClient,
 } from "../../clients/typescript/src/index.ts";
-import type { ImpactClient, StandaloneSchemas } from "../../clients/typescript/src/index.ts";
+import type { StandaloneSchemas } from "../../clients/typescript/src/index.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
@@ -16,11 +16,11 @@ import { createFaultyFetch } from "./createFaultyFetch.ts";
 
 const test = testWithDatabase();
 
+const isApiError = { instanceOf: ImpactApiError };
+
 const AMERICAN_RED_CROSS = "53-0196605";
 
-const startWithClient = async (
-  t: ExecutionContext<{ readonly db: DatabasePool }>,
-): Promise<{ readonly impact: ImpactClient; readonly url: string; readonly apiKey: string }> => {
+const startWithClient = async (t: ExecutionContext<{ readonly db: DatabasePool }>) => {
   const { url, apiKeyTest: apiKey } = await startApiOf(t);
   return { impact: createImpactClient({ baseUrl: url, apiKey }), url, apiKey };
 };
@@ -84,11 +84,9 @@ test("calls with a path, a query, a body, several of them, or none are made", as
   t.is((await impact.readStatistics({ kind: "tree" })).kind, "tree");
   t.true((await impact.subscribeToDonations()).success);
 
-  const create = () =>
-    impact.createWebhookEndpoint(
-      { url: "https://shop.example/events" },
-      { idempotencyKey: "endpoint-1" },
-    );
+  const endpoint = { url: "https://shop.example/events" };
+  const keyed = { idempotencyKey: "endpoint-1" };
+  const create = () => impact.createWebhookEndpoint(endpoint, keyed);
   const created = await create();
   t.deepEqual(await create(), created);
   t.deepEqual((await impact.listWebhookDeliveries(created.id)).deliveries, []);
@@ -163,9 +161,10 @@ test("the feed is followed from the last event on, until the signal ends it", as
 test("an error has the status, the message and the id of the request, and is not repeated", async (t) => {
   const { impact } = await startWithClient(t);
 
-  const error = await t.throwsAsync(impact.registerTrees({ count: 0 }, { idempotencyKey: "k" }), {
-    instanceOf: ImpactApiError,
-  });
+  const error = await t.throwsAsync(
+    impact.registerTrees({ count: 0 }, { idempotencyKey: "k" }),
+    isApiError,
+  );
 
   t.is(error.status, 400);
   t.is(error.message, "count: must be an integer of at least 1");
@@ -173,7 +172,7 @@ test("an error has the status, the message and the id of the request, and is not
   t.regex(error.requestId, /^[0-9a-f-]{36}$/u);
   t.is(error.idempotencyKey, "k");
   t.is(error.attempts, 1);
-  const unknown = await t.throwsAsync(impact.readUsage("unknown"), { instanceOf: ImpactApiError });
+  const unknown = await t.throwsAsync(impact.readUsage("unknown"), isApiError);
   t.is(unknown.status, 404);
   await t.throwsAsync(impact.readTreeEvidence(".."), { instanceOf: ImpactError });
 });
@@ -201,7 +200,7 @@ test("the request id of an error is the one in the service's log", async (t) => 
   const { url, logged } = await startStandaloneApi(t, t.context);
   const impact = createImpactClient({ baseUrl: url, apiKey: "unknown" });
 
-  const error = await t.throwsAsync(impact.readDashboardUrl(), { instanceOf: ImpactApiError });
+  const error = await t.throwsAsync(impact.readDashboardUrl(), isApiError);
 
   t.is(error.status, 403);
   for (;;) {
@@ -289,13 +288,12 @@ test("an error of a store has the code, and a known key with another body is ref
   const { url, id, options } = await startWithStore(t, 100);
   const store = createStoreClient({ ...options, userId: id });
 
-  const poor = await t.throwsAsync(store.plantTrees({ trees: 1000 }), {
-    instanceOf: ImpactApiError,
-  });
+  const poor = await t.throwsAsync(store.plantTrees({ trees: 1000 }), isApiError);
   await store.plantTrees({ trees: 1 }, { idempotencyKey: "k" });
-  const other = await t.throwsAsync(store.plantTrees({ trees: 2 }, { idempotencyKey: "k" }), {
-    instanceOf: ImpactApiError,
-  });
+  const other = await t.throwsAsync(
+    store.plantTrees({ trees: 2 }, { idempotencyKey: "k" }),
+    isApiError,
+  );
 
   t.is(poor.status, 402);
   t.is(poor.code, "INSUFFICIENT_BUDGET");

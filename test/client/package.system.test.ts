@@ -17,11 +17,8 @@ let project: string;
 const installInEmptyProject = async (): Promise<string> => {
   const folder = await mkdtemp(join(tmpdir(), "client-"));
   await run(process.execPath, [pathOf("node_modules/typescript/bin/tsc"), "--project", PACKAGE]);
-  const packed = await run(
-    "npm",
-    ["pack", "--silent", "--ignore-scripts", "--pack-destination", folder],
-    { cwd: PACKAGE },
-  );
+  const pack = ["pack", "--silent", "--ignore-scripts", "--pack-destination", folder];
+  const packed = await run("npm", pack, { cwd: PACKAGE });
   const empty = join(folder, "project");
   await mkdir(empty);
   await writeFile(join(empty, "package.json"), '{ "type": "module", "private": true }');

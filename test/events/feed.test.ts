@@ -28,10 +28,8 @@ test("registrations, refunds and donations are events, oldest first, with their 
   const id = idIn(registered.body, "tree");
   await call("POST", "/refund/trees", { key, body: { id, count: 1, reason: "returned" } });
   await call("POST", "/refund/trees", { key, body: { id, count: 2 } });
-  const donated = await call("POST", "/charities/donate", {
-    key,
-    body: { amount_cents: 500, ein: "530196605", metadata: { c: 2 } },
-  });
+  const given = { amount_cents: 500, ein: "530196605", metadata: { c: 2 } };
+  const donated = await call("POST", "/charities/donate", { key, body: given });
   t.is(donated.status, 200);
   const donationId = String(donated.body["donation_id"]);
   for (let attempt = 0; attempt < 2; attempt += 1) {

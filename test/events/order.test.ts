@@ -35,8 +35,7 @@ const readPage = (
   owner: AccountMode,
   startingAfter: string | null = null,
   limit = 1000,
-): Promise<Feed> =>
-  readFeed({ db, clock: systemClock }, owner, { types: EVENT_TYPES, startingAfter, limit });
+) => readFeed({ db, clock: systemClock }, owner, { types: EVENT_TYPES, startingAfter, limit });
 
 const idsOf = ({ events }: Feed): readonly string[] => events.map(eventIdOf);
 

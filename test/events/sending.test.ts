@@ -189,11 +189,13 @@ test("1,000 endpoints take turns, and share few statements", async (t) => {
   t.true(statements.length < 300, String(statements.length));
 });
 
-test("240 requests at most begin in a second if none ends", async (t) => {
+test("240 requests at most begin in a second if none ends, as many of each endpoint", async (t) => {
   const sending = { endpoints: 80, deliveries: 10, durationMs: 3000 };
   const { sent, ended } = await startSending(t.context.db, sending);
   await ended;
   t.is(sent.length, 800);
+  const ofEndpoints = Map.groupBy(sent.slice(0, 240), ({ url }) => url);
+  t.true(ofEndpoints.values().every((requests) => requests.length === 3));
   // A timer may fire a millisecond early.
   sent.slice(240).forEach(({ atMs }, index) => t.true(atMs - (sent[index]?.atMs ?? 0) >= 990));
 });

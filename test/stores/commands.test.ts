@@ -8,7 +8,7 @@ import { createMovableClock } from "../support/movableClock.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { readJson, impactOf, runImpact } from "../cli/runImpact.ts";
+import { readJson, impactOf } from "../cli/runImpact.ts";
 
 const test = testWithDatabase();
 
@@ -128,10 +128,8 @@ test("an uninstalled store keeps its first date until it is installed again", as
   const { domain } = await setUp(t);
   const clock = createMovableClock("2026-05-01T10:00:00.000Z");
   const install = async (state: "on" | "off") => {
-    const run = await runImpact(["store", "update", domain, "--installed", state, "--json"], {
-      env: { DATABASE_URL: t.context.databaseUrl },
-      clock,
-    });
+    const update = ["store", "update", domain, "--installed", state, "--json"];
+    const run = await impactOf(t, { clock })(...update);
     return z.looseObject({ uninstalled_at: z.unknown() }).parse(readJson(run)).uninstalled_at;
   };
 
@@ -197,11 +195,10 @@ test("top-ups and adjustments print what happened and the balance, once per refe
 
 test("a top-up without a reference is recorded once a day and amount", async (t) => {
   const { domain } = await setUp(t);
-  const topUp = (day: number, ...args: readonly string[]) =>
-    runImpact(["store", "topup", domain, ...args], {
-      env: { DATABASE_URL: t.context.databaseUrl },
-      clock: { now: () => new Date(Date.UTC(2030, 0, day, 23, 59)) },
-    });
+  const topUp = (day: number, ...args: readonly string[]) => {
+    const clock = { now: () => new Date(Date.UTC(2030, 0, day, 23, 59)) };
+    return impactOf(t, { clock })("store", "topup", domain, ...args);
+  };
 
   const first = await topUp(1, "--amount", "20");
   const name = "topup-2030-01-01-20.00";
@@ -213,11 +210,8 @@ test("a top-up without a reference is recorded once a day and amount", async (t)
     `Nothing added: the top-up ${name} of ${domain} is already recorded; balance $20.00\n` +
       "To add another payment of this amount today, pass --reference.\n",
   );
-  t.like(readJson(await topUp(1, "--amount", "20", "--reference", "second", "--json")), {
-    balance_cents: 4000,
-    reference: "second",
-    replayed: false,
-  });
+  const second = await topUp(1, "--amount", "20", "--reference", "second", "--json");
+  t.like(readJson(second), { balance_cents: 4000, reference: "second", replayed: false });
   t.like(readJson(await topUp(1, "--amount", "20.01", "--json")), { balance_cents: 6001 });
   t.like(readJson(await topUp(2, "--amount", "20", "--json")), { balance_cents: 8001 });
 });

@@ -145,10 +145,9 @@ const ENDPOINTS = "/app/api/webhook_endpoints";
 const createdEndpoint = z.looseObject({ id: z.string(), secret: z.string() });
 
 test("a store's server receives its low and its depleted balance and its refunds, signed", async (t) => {
-  const { db, post, get, store } = await startStoreApiOf(t, {
-    webhookSettings: LOOPBACK,
-    store: { balanceCents: 100, lowBalanceCents: 100 },
-  });
+  const given = { balanceCents: 100, lowBalanceCents: 100 };
+  const options = { webhookSettings: LOOPBACK, store: given };
+  const { db, post, get, store } = await startStoreApiOf(t, options);
   const receiver = await startReceiver(t);
   const endpoint = await post(ENDPOINTS, store.live, { url: receiver.url, types: ["*"] });
   t.is(endpoint.status, 200);

@@ -159,8 +159,7 @@ const start = ({ body, accountId = "public" }: Given, parsed: () => void) => {
 };
 
 /** Takes the turn of long bodies, so that others wait until the test ends it. */
-const holdTurn = (): Promise<() => void> =>
-  takeTurnOfLongBody(new ServerResponse(new IncomingMessage(new Socket())));
+const holdTurn = () => takeTurnOfLongBody(new ServerResponse(new IncomingMessage(new Socket())));
 
 /** Reads bodies that have arrived together, and returns the turn of the event loop in which each was parsed. */
 const turnsOf = async (given: readonly Given[]): Promise<readonly number[]> => {

@@ -171,11 +171,8 @@ test("an unexpected error is a 500 without details, logged once with the request
     writer: createRegistrationWriter({ db: withoutTables, clock: systemClock }),
   });
 
-  const { status, body } = await call("POST", "/plant/trees", {
-    key,
-    body: { count: 1 },
-    headers: { "X-Request-Id": "broken" },
-  });
+  const headers = { "X-Request-Id": "broken" };
+  const { status, body } = await call("POST", "/plant/trees", { key, body: { count: 1 }, headers });
 
   t.is(status, 500);
   t.deepEqual(body, { error: "internal server error" });
@@ -303,11 +300,8 @@ forBothKinds("the header Idempotency-Key and the field are the same key", async 
 test("different keys in the header Idempotency-Key and the field are a 400 that records nothing", async (t) => {
   const { call, key } = await startApiOf(t);
 
-  const { status, body } = await call("POST", "/plant/trees", {
-    key,
-    body: { count: 2, idempotency_key: "one" },
-    ...keyed("other"),
-  });
+  const given = { key, body: { count: 2, idempotency_key: "one" }, ...keyed("other") };
+  const { status, body } = await call("POST", "/plant/trees", given);
 
   t.is(status, 400);
   const error = "idempotency_key: must equal the header Idempotency-Key if both are given";

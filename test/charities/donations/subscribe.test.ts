@@ -43,10 +43,8 @@ const stage = async (
     }),
   });
   const { call } = await startStandaloneApi(t, { db, billing });
-  const organization = await createTestOrganization(db, {
-    stripeCustomerId: customerId,
-    stripeSubscriptionId: subscriptionId,
-  });
+  const stripe = { stripeCustomerId: customerId, stripeSubscriptionId: subscriptionId };
+  const organization = await createTestOrganization(db, stripe);
   const items = () => control.pricesOf({ subscriptionId });
   const before = items();
   return {

@@ -70,10 +70,8 @@ test("the headers are accepted with hyphens; two spellings that differ are a 400
     const headers = { api_key: key, shop_name: domain, user_id: userId, [alias]: "other" };
     const { status, body } = await post("/app/api/plant", headers, { trees: 1 });
     t.is(status, 400);
-    t.deepEqual(body, {
-      error: `${name}: ${name}, ${alias} are aliases; their values must match`,
-      code: "INVALID_PARAMETER",
-    });
+    const error = `${name}: ${name}, ${alias} are aliases; their values must match`;
+    t.deepEqual(body, { error, code: "INVALID_PARAMETER" });
   }
 });
 

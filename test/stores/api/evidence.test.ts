@@ -31,8 +31,7 @@ test("evidence is of the newest tree, and one that was refunded in full is found
   clock.set("2026-05-02T10:00:00.000Z");
   await post("/app/api/plant", store.test, { trees: 2 });
   const [newest = "", oldest] = await treeIds(get, store);
-  const find = async (query: string): Promise<unknown> =>
-    (await get(`${PATH}${query}`, store.test)).body["tree_id"];
+  const find = async (query: string) => (await get(`${PATH}${query}`, store.test)).body["tree_id"];
   const refund = () => post("/app/api/refund", store.test, { type: "tree", quantity: 1 });
 
   const { status, body, headers } = await get(PATH, store.test);
@@ -107,10 +106,8 @@ test("a stage is simulated for test keys only, and of any count", async (t) => {
     t.is(headers.get("Evidence-Simulated"), "true");
     const completed = rowsIn(body, "timeline").filter((each) => each["status"] === "completed");
     t.is(body["evidence_count"], completed.length);
-    t.like(await get(`${PATH}?evidence_stage=${stage}`, store.live), {
-      status: 400,
-      body: { code: "INVALID_PARAMETER" },
-    });
+    const refused = { status: 400, body: { code: "INVALID_PARAMETER" } };
+    t.like(await get(`${PATH}?evidence_stage=${stage}`, store.live), refused);
   }
 });
 
@@ -192,11 +189,7 @@ const REGIONS = ["Coast", "Hills"];
  * Inserts trees, one a minute, each two at a time. The first half of them are in planting orders, whose regions alternate.
  * Some are refunded, and some were not paid.
  */
-const insertTrees = async (
-  filler: DatabasePool,
-  accountId: string,
-  trees: number,
-): Promise<void> => {
+const insertTrees = async (filler: DatabasePool, accountId: string, trees: number) => {
   await filler.query(sql.typeAlias("void")`
     INSERT INTO planting_order (
       public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, site_shares, created_at

@@ -155,10 +155,9 @@ test("a record follows the earlier ones if the clock was set back to another mon
     ["/app/api/balance?limit=3", "entries", store.live, [4, 2, 0]],
   ] as const) {
     const { body } = await api.get(path, headers);
-    t.deepEqual(
-      rowsIn(body, rows).map(({ created_at }) => created_at),
-      microseconds.map((microsecond) => `2026-04-01T00:00:00.00000${microsecond}Z`),
-    );
+    const times = rowsIn(body, rows).map(({ created_at }) => created_at);
+    const expected = microseconds.map((digit) => `2026-04-01T00:00:00.00000${digit}Z`);
+    t.deepEqual(times, expected);
   }
   for (const [type, quantity] of [
     ["tree", 6],

@@ -120,11 +120,9 @@ test("parallel partial reversals in two processes never reverse more units than 
   const plant = (trees: number) => apiOf(trees).post("/app/api/plant", store.live, { trees });
   await Promise.all([1, 2, 3, 4].map(plant));
 
-  const responses = await Promise.all(
-    Array.from({ length: 20 }, (_, index) =>
-      apiOf(index).post("/app/api/refund", store.live, { type: "tree", quantity: 3 }),
-    ),
-  );
+  const refund = { type: "tree", quantity: 3 };
+  const reverse = (index: number) => apiOf(index).post("/app/api/refund", store.live, refund);
+  const responses = await Promise.all(Array.from({ length: 20 }, (_, index) => reverse(index)));
 
   t.is(responses.filter((response) => response.status === 200).length, 3);
   const left = { balance: 450, remaining: 1, totals: 1, brokenLinks: 0 };
@@ -146,10 +144,8 @@ test("a reversal that would raise the balance beyond its maximum is rejected and
   const refund = await post("/app/api/refund", store.live, { type: "tree", quantity: 80_000 });
 
   t.is(refund.status, 400);
-  t.deepEqual(refund.body, {
-    error: "the balance is $90,000,000,000,800.00 and cannot exceed $90,071,992,547,409.91",
-    code: "INVALID_PARAMETER",
-  });
+  const error = "the balance is $90,000,000,000,800.00 and cannot exceed $90,071,992,547,409.91";
+  t.deepEqual(refund.body, { error, code: "INVALID_PARAMETER" });
   t.deepEqual(await readStoreState(db, store.id), before);
 });
 
@@ -166,11 +162,8 @@ test("the quantity of a donation reversal is a number of donations, newest first
   const donated = async (query = "") =>
     (await get(`/app/api/impact/stats${query}`, store.live)).body["donations"];
 
-  const refund = await post("/app/api/refund", store.live, {
-    type: "donation",
-    quantity: 1,
-    customer_name: "bob",
-  });
+  const ofBob = { type: "donation", quantity: 1, customer_name: "bob" };
+  const refund = await post("/app/api/refund", store.live, ofBob);
   t.like(refund.body, { refunded_type: "donation", count: 1 });
   t.is(await donated(), 5);
   await post("/app/api/refund", store.live, { type: "donation", quantity: 1 });

@@ -157,11 +157,8 @@ test("while a store refunds 10,000 ordered trees, twenty others plant in two pro
       SELECT sum(refunded_count)::integer AS refunded FROM planting_order WHERE account_id = ${busy.id}
     `);
   t.is(refunded, RECORDS);
-  t.like(await readStoreState(db, busy.id), {
-    balance: 10_000 + RECORDS - 30 * 50,
-    remaining: 30,
-    brokenLinks: 0,
-  });
+  const balance = 10_000 + RECORDS - 30 * 50;
+  t.like(await readStoreState(db, busy.id), { balance, remaining: 30, brokenLinks: 0 });
 });
 
 test("a locked store's writes are done in their order once the lock is free", async (t) => {
@@ -302,12 +299,8 @@ test("concurrent donations and reversals of one store are all recorded, beside t
   );
 
   t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
-  t.like(await readStoreState(db, store.id), {
-    balance: 10_000 - 20 * 100 - 10 * 50,
-    remaining: 10,
-    totals: 10,
-    brokenLinks: 0,
-  });
+  const left = { balance: 10_000 - 20 * 100 - 10 * 50, remaining: 10, totals: 10, brokenLinks: 0 };
+  t.like(await readStoreState(db, store.id), left);
   t.like(await readStoreState(db, other.id), { balance: 9500, remaining: 10 });
 });
 
@@ -344,13 +337,8 @@ test("of the stores in a batch, only the one that its balance does not cover has
     "recorded",
   ]);
   t.like(await readStoreState(db, poor.id), { balance: 20, registrations: 3, brokenLinks: 0 });
-  t.like(await readStoreState(db, rich.id), {
-    balance: 9600,
-    registrations: 2,
-    totals: 8,
-    entries: 3,
-    brokenLinks: 0,
-  });
+  const ofRich = { balance: 9600, registrations: 2, totals: 8, entries: 3, brokenLinks: 0 };
+  t.like(await readStoreState(db, rich.id), ofRich);
   t.like(await readStoreState(db, other.id), { balance: 0, registrations: 1, brokenLinks: 0 });
 });
 

@@ -1,5 +1,5 @@
 import type { ExecutionContext } from "ava";
-import { readJson, impactOf, runImpact } from "../../cli/runImpact.ts";
+import { readJson, impactOf } from "../../cli/runImpact.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
@@ -54,10 +54,7 @@ const setUpPlatform = async (t: ExecutionContext<DatabaseContext>) => {
         ({ customer_id }) => customer_id,
       ),
     install: (state: "on" | "off") =>
-      runImpact(["store", "update", domain, "--installed", state], {
-        env: { DATABASE_URL: t.context.databaseUrl },
-        clock,
-      }),
+      impactOf(t, { clock })("store", "update", domain, "--installed", state),
   };
 };
 

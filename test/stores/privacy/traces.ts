@@ -53,18 +53,11 @@ export const leaveTraces = async (
   await post("/app/api/plastic", store.live, { bottles: 5, customer_name: person.name });
   const donation = { charity_id: "53-0196605", amount_dollars: 1, ...customer };
   await post("/app/api/charity/donate", store.live, donation);
-  await post("/app/api/refund", store.live, {
-    type: "tree",
-    quantity: 1,
-    customer_id: person.id,
-    reason: `${person.name} wrote from ${person.email}`,
-  });
-  await post("/app/api/refund", store.live, {
-    type: "donation",
-    quantity: 1,
-    customer_id: person.id,
-    reason: `asked by ${person.email}`,
-  });
+  const ofPerson = { quantity: 1, customer_id: person.id };
+  const wrote = { ...ofPerson, type: "tree", reason: `${person.name} wrote from ${person.email}` };
+  await post("/app/api/refund", store.live, wrote);
+  const asked = { ...ofPerson, type: "donation", reason: `asked by ${person.email}` };
+  await post("/app/api/refund", store.live, asked);
   return { plant, key, planted };
 };
 

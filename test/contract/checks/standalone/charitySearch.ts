@@ -23,11 +23,8 @@ export const charitySearchChecks: readonly Check[] = [
     const { charities, total_items: items } = await t.search({ name: "red cross" });
     expectThat(charities.length > 0, "charities must be found", charities);
     expectThat(items >= charities.length, "total_items counts them", items);
-    expectThat(
-      charities.some(({ name }) => /red cross/iu.test(name)),
-      "one has the name",
-      charities.map(({ name }) => name),
-    );
+    const names = charities.map(({ name }) => name);
+    expectThat(/red cross/iu.test(names.join("\n")), "one has the name", names);
   }),
   contract("an EIN finds its charity", async (t) => {
     const { charities, total_items: items } = await t.search({ ein: EIN });

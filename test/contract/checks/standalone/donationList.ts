@@ -136,22 +136,13 @@ export const donationListChecks: readonly Check[] = [
 
 export const donationRefundChecks: readonly Check[] = [
   refunds.contract("marks the donation and lowers the count", async (t) => {
-    const { record, total_donations: total } = await t.donate({
-      amount_cents: 321,
-      attribution: unique("refund"),
-    });
-    const answer = await t.refundDonation({
-      id: record.id,
-      reason: "mistake",
-      metadata: { a: 1 },
-      idempotency_key: unique("key"),
-    });
+    const gift = { amount_cents: 321, attribution: unique("refund") };
+    const { record, total_donations: total } = await t.donate(gift);
+    const given = { reason: "mistake", metadata: { a: 1 }, idempotency_key: unique("key") };
+    const answer = await t.refundDonation({ id: record.id, ...given });
     const body = expectBody(answer, refunded);
-    expectFields(body, {
-      refunded_amount_cents: 321,
-      total_donations: total - 1,
-      refund_id: `refund-${record.id}`,
-    });
+    const amounts = { refunded_amount_cents: 321, total_donations: total - 1 };
+    expectFields(body, { ...amounts, refund_id: `refund-${record.id}` });
     const { id, attribution } = record;
     expectFields(body.refund_details[0] ?? {}, { id, refunded: true, attribution });
   }),

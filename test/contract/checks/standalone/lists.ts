@@ -26,17 +26,11 @@ const ODD_TEXTS = [
 
 export const listChecks = (kind: Kind): readonly Check[] => {
   const { path } = KIND_NAMES[kind];
-  const { contract, decision } = checksOf(`GET ${path}`, (service) =>
-    registrationsOf(service, kind),
-  );
+  const { contract, decision } = checksOf(`GET ${path}`, registrationsOf(kind));
   return [
     contract("lists a new record with what its creation returned", async (t) => {
-      const created = await t.register({
-        count: 4,
-        attribution: unique("listed"),
-        metadata: { order: "A-1" },
-        idempotency_key: unique("key"),
-      });
+      const texts = { attribution: unique("listed"), idempotency_key: unique("key") };
+      const created = await t.register({ count: 4, metadata: { order: "A-1" }, ...texts });
       const { records, total, month } = await t.list({ id: created.record.id });
       expectEqual("records", records.length, 1);
       const { id, count, idempotency_key: key, metadata, attribution } = created.record;
@@ -86,10 +80,8 @@ export const listChecks = (kind: Kind): readonly Check[] => {
       await t.expectListed({ id: other.record.id }, []);
     }),
     contract("a record of the other kind is not listed", async (t) => {
-      const { record } = await registrationsOf(
-        t.service,
-        kind === "tree" ? "bottle" : "tree",
-      ).register({ count: 1 });
+      const other = registrationsOf(kind === "tree" ? "bottle" : "tree")(t.service);
+      const { record } = await other.register({ count: 1 });
       await t.expectListed({ id: record.id }, []);
     }),
     contract("created_at and end_at are inclusive", async (t) => {
@@ -176,13 +168,8 @@ export const listChecks = (kind: Kind): readonly Check[] => {
       const { record } = await t.register({ count: 1, attribution, metadata: { a: "1", b: "2" } });
       await t.register({ count: 1, attribution, metadata: { a: "1" } });
       const day = dayOf(record.created_at);
-      const all = {
-        attribution_key: attribution,
-        metadata: '{"b":"2"}',
-        created_at: day,
-        end_at: day,
-        id: record.id,
-      };
+      const range = { created_at: day, end_at: day, id: record.id };
+      const all = { attribution_key: attribution, metadata: '{"b":"2"}', ...range };
       await t.expectListed(all, [record.id]);
       await t.expectListed({ ...all, attribution_key: "other" }, []);
     }),

@@ -14,9 +14,7 @@ import type { Kind } from "./registrations.ts";
 
 export const refundChecks = (kind: Kind): readonly Check[] => {
   const { refundPath, idRequired } = KIND_NAMES[kind];
-  const { contract, decision } = checksOf(`POST ${refundPath}`, (service) =>
-    registrationsOf(service, kind),
-  );
+  const { contract, decision } = checksOf(`POST ${refundPath}`, registrationsOf(kind));
   return [
     contract("a refund without a count takes back the whole registration", async (t) => {
       const { record, total } = await t.register({ count: 7, attribution: unique("refund") });

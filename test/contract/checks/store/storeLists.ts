@@ -12,7 +12,7 @@ import { STORE_KINDS, storeRecordsOf } from "./storeRecords.ts";
 import type { StoreKind } from "./storeRecords.ts";
 
 const readAll = async (
-  { listPage }: ReturnType<typeof storeRecordsOf>,
+  { listPage }: ReturnType<ReturnType<typeof storeRecordsOf>>,
   filter: Readonly<Record<string, string>>,
 ): Promise<readonly string[]> => {
   const ids: string[] = [];
@@ -30,9 +30,7 @@ const readAll = async (
 
 export const storeListChecks = (kind: StoreKind): readonly Check[] => {
   const { path } = STORE_KINDS[kind];
-  const { contract, decision } = checksOf(`GET ${path}`, (service) =>
-    storeRecordsOf(service, kind),
-  );
+  const { contract, decision } = checksOf(`GET ${path}`, storeRecordsOf(kind));
 
   return [
     contract("a page has 20 records by default, and says whether there are more", async (t) => {

@@ -15,7 +15,7 @@ import type { Answer, Service } from "../../client.ts";
 const PATH = "/app/api/refund";
 const { contract } = checksOf(`POST ${PATH}`, (service) => ({
   ...storeOf(service),
-  plant: storeRecordsOf(service, "tree").write,
+  plant: storeRecordsOf("tree")(service).write,
 }));
 
 export const storeRefundChecks: readonly Check[] = [
@@ -23,7 +23,7 @@ export const storeRefundChecks: readonly Check[] = [
     const { refundType, stat, field } = STORE_KINDS[kind];
     return contract(`reverses units of the type ${refundType}`, async (t) => {
       const customer = unique("refund");
-      await storeRecordsOf(t.service, kind).write({ [field]: 5, customer_name: customer });
+      await storeRecordsOf(kind)(t.service).write({ [field]: 5, customer_name: customer });
       const body = { type: refundType, quantity: 2, customer_name: customer, reason: "cancelled" };
       const reversed = readReversed(await t.reverse(body));
       expectFields(reversed, { mode: "TEST", refunded_type: refundType, count: 2 });
@@ -68,11 +68,10 @@ export const storeRefundChecks: readonly Check[] = [
   ),
 ];
 
-const expectExhausted = (answer: Answer): void =>
-  expectStoreError(answer, 402, "INSUFFICIENT_BUDGET");
+const expectExhausted = (answer: Answer) => expectStoreError(answer, 402, "INSUFFICIENT_BUDGET");
 
 /** Returns the purchases of a kind with the production key. */
-const purchasesOf = (service: Service, kind: StoreKind) => {
+const purchasesOf = (kind: StoreKind) => (service: Service) => {
   const { path, field, refundType } = STORE_KINDS[kind];
   const { readStats, reverse } = storeOf(service);
   const buy = (units: number, customer: string): Promise<Answer> =>
@@ -103,7 +102,7 @@ const purchasesOf = (service: Service, kind: StoreKind) => {
 };
 
 const kindChecks = (kind: StoreKind): Check =>
-  checksOf(`POST ${STORE_KINDS[kind].path}`, (service) => purchasesOf(service, kind)).contract(
+  checksOf(`POST ${STORE_KINDS[kind].path}`, purchasesOf(kind)).contract(
     "an exhausted balance is a 402 INSUFFICIENT_BUDGET, and a refund restores it",
     async (t) => {
       const customer = unique("budget");
@@ -121,7 +120,7 @@ const kindChecks = (kind: StoreKind): Check =>
     },
   );
 
-const balance = checksOf("Balance", (service) => purchasesOf(service, "tree"));
+const balance = checksOf("Balance", purchasesOf("tree"));
 
 export const budgetChecks: readonly Check[] = [
   balance.contract("overlapping writes never spend more than the balance", async (t) => {

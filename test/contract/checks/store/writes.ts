@@ -18,9 +18,7 @@ const echoed = z.looseObject({ customer_name: z.string(), order_id: z.string() }
 
 export const storeWriteChecks = (kind: StoreKind): readonly Check[] => {
   const { path, field, stat } = STORE_KINDS[kind];
-  const { contract, decision } = checksOf(`POST ${path}`, (service) =>
-    storeRecordsOf(service, kind),
-  );
+  const { contract, decision } = checksOf(`POST ${path}`, storeRecordsOf(kind));
   return [
     contract("returns the units, the customer and the order", async (t) => {
       const customer = unique("Ann Lee");
@@ -117,7 +115,7 @@ const writeChecks = ({ path, body, expected }: Write): readonly Check[] => {
     newCustomer: async (): Promise<string> => {
       const customer = unique("idempotent");
       if (path === "/app/api/refund") {
-        await storeRecordsOf(service, "tree").write({ trees: 10, customer_name: customer });
+        await storeRecordsOf("tree")(service).write({ trees: 10, customer_name: customer });
       }
       return customer;
     },
