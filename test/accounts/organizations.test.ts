@@ -2,11 +2,9 @@ import { z } from "zod";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import { findAccount } from "../../modules/accounts/accounts.sql.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
-import { systemClock } from "../../runtime/clock.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { readJson, impactOf } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
 
@@ -170,8 +168,7 @@ test("revoking the last key of a mode prints a warning", async (t) => {
 test("org show prints totals by mode and kind, all-time and of this month", async (t) => {
   const { db } = t.context;
   const { id } = await createTestOrganization(db, { name: "Totals", billingDay: 15 });
-  const writer = createRegistrationWriter({ db, clock: systemClock });
-  await writer.register(registrationOf(id, { mode: "test", kind: "bottle", count: 12 }));
+  await registerFor(db, id, { mode: "test", kind: "bottle", count: 12 });
   const run = await impactOf(t)("org", "show", id, "--json");
   t.like(readJson(run), {
     id,

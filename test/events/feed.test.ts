@@ -5,7 +5,6 @@ import { systemClock } from "../../runtime/clock.ts";
 import type { EventType } from "../../modules/events/events.rules.ts";
 import { closeUsage } from "../../modules/billing/reconciliation/repairUsage.ts";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { idIn } from "../api/contract.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";
@@ -14,7 +13,7 @@ import { RED_CROSS, startDonationApi } from "../charities/donations/donationSetu
 import { impactOf } from "../cli/runImpact.ts";
 import { lineOf } from "../history/importLine.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { readEvents, refunded, untilComplete } from "./readEvents.ts";
 
 const test = testWithDatabase();
@@ -227,12 +226,11 @@ test("after an event that the database has lost, the feed is a 410 that says wha
 
 test("a page ends before its JSON becomes large", async (t) => {
   const { call, id: accountId, key } = await startApiOf(t);
-  const writer = createRegistrationWriter({ db: t.context.db, clock: { now: () => new Date() } });
   // jsonb writes each number with 301 digits.
   const metadata = { numbers: Array.from({ length: 1200 }, () => 1e300) };
-  await Promise.all(
-    [1, 2, 3, 4, 5].map((count) => writer.register(registrationOf(accountId, { count, metadata }))),
-  );
+  for (const count of [1, 2, 3, 4, 5]) {
+    await registerFor(t.context.db, accountId, { count, metadata });
+  }
   const found: unknown[] = [];
   let after = "";
   let page: FeedBody;

@@ -14,7 +14,7 @@ import { recordEvent } from "../../modules/events/recordEvent.ts";
 import { readFeed } from "../../modules/feed/readFeed.ts";
 import type { Feed } from "../../modules/feed/readFeed.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createTestOrganization, registerFor, registrationOf } from "../support/factories.ts";
 import { createRandom } from "../support/random.ts";
 import { refunded, readEvents } from "./readEvents.ts";
 import { readFile } from "node:fs/promises";
@@ -251,8 +251,7 @@ test.serial("registrations leave the feed after 30 days", async (t) => {
   const { db } = t.context;
   const { id: accountId } = await createTestOrganization(db);
   const clock = createMovableClock("2031-01-01T00:00:00.000Z");
-  const writer = createRegistrationWriter({ db, clock });
-  const register = () => writer.register(registrationOf(accountId, {}));
+  const register = () => registerFor(db, accountId, { clock });
   const read = async (startingAfter: string | null) =>
     (await readEvents({ db, clock }, { accountId, mode: "live" }, { startingAfter })).map(
       eventIdOf,

@@ -183,19 +183,8 @@ test("a locked store's writes are done in their order once the lock is free", as
   await release();
 
   const settled = await Promise.allSettled(writes);
-  t.deepEqual(
-    settled.map(({ status }) => status),
-    [
-      "fulfilled",
-      "fulfilled",
-      "fulfilled",
-      "fulfilled",
-      "rejected",
-      "rejected",
-      "fulfilled",
-      "fulfilled",
-    ],
-  );
+  const rejected = settled.flatMap(({ status }, index) => (status === "rejected" ? index : []));
+  t.deepEqual(rejected, [4, 5]);
   const entries = await db.any(sql.type(z.strictObject({ kind: z.string(), quantity: z.int() }))`
     SELECT kind, quantity::integer AS quantity
     FROM balance_entry
@@ -264,10 +253,8 @@ test("reversals of several stores that wait together select by what each one nam
 test("while a reversal waits for a record that another transaction has locked, other stores plant", async (t) => {
   const { db } = t.context;
   const api = await startStoreApi(t, { db });
-  const [store, other] = [
-    await createTestStore(db, { balanceCents: 1000 }),
-    await createTestStore(db, { balanceCents: 1000 }),
-  ];
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  const other = await createTestStore(db, { balanceCents: 1000 });
   await api.post("/app/api/plant", store.live, { trees: 1 });
   const release = await lockRows(t, t.context.databaseUrl, "registration", "account_id", store.id);
 
@@ -284,10 +271,8 @@ test("while a reversal waits for a record that another transaction has locked, o
 test("concurrent donations and reversals of one store are all recorded, beside the plantings of others", async (t) => {
   const { db } = t.context;
   const api = await startStoreApi(t, { db });
-  const [store, other] = [
-    await createTestStore(db, { balanceCents: 10_000 }),
-    await createTestStore(db, { balanceCents: 10_000 }),
-  ];
+  const store = await createTestStore(db, { balanceCents: 10_000 });
+  const other = await createTestStore(db, { balanceCents: 10_000 });
   await api.post("/app/api/plant", store.live, { trees: 20 });
 
   const responses = await Promise.all(
@@ -309,11 +294,9 @@ test("of the stores in a batch, only the one that its balance does not cover has
   const writer = createStoreWriter({ db, clock: systemClock });
   const plant = ({ id }: TestStore, given: Parameters<typeof plantingOf>[1] = {}) =>
     writer.write(plantingOf(id, given));
-  const [poor, rich, other] = [
-    await createTestStore(db, { balanceCents: 120 }),
-    await createTestStore(db, { balanceCents: 10_000 }),
-    await createTestStore(db, { balanceCents: 100 }),
-  ];
+  const poor = await createTestStore(db, { balanceCents: 120 });
+  const rich = await createTestStore(db, { balanceCents: 10_000 });
+  const other = await createTestStore(db, { balanceCents: 100 });
 
   const results = await describeAll([
     plant(poor),
@@ -347,10 +330,8 @@ test("a batch of which the database rejects a repeated write has its other write
   const writer = createStoreWriter({ db, clock: systemClock });
   const plant = ({ id }: TestStore, given: Parameters<typeof plantingOf>[1] = {}) =>
     writer.write(plantingOf(id, given));
-  const [full, other] = [
-    await createTestStore(db, { treePriceCents: 0 }),
-    await createTestStore(db, { balanceCents: 1000 }),
-  ];
+  const full = await createTestStore(db, { treePriceCents: 0 });
+  const other = await createTestStore(db, { balanceCents: 1000 });
   await plant(full, { count: Number.MAX_SAFE_INTEGER });
 
   const results = await describeAll([
