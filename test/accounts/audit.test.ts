@@ -39,9 +39,8 @@ test("an entry of the audit log cannot be changed or deleted, not even by the ow
   t.is(before.length, 3);
 
   for (const change of changes) {
-    await t.throwsAsync(owner.query(change), {
-      message: /audit entries cannot be changed or deleted/u,
-    });
+    const message = /audit entries cannot be changed or deleted/u;
+    await t.throwsAsync(owner.query(change), { message });
   }
 
   t.deepEqual(await read(), before);
@@ -66,19 +65,14 @@ test("a new organization's entries name the operator, the reason and its two key
       ["org.create", "Ada", "ticket 12"],
     ],
   );
-  t.deepEqual(found[0]?.details, {
-    mode: "test",
-    name: "initial",
-    scope: "write",
-    expires_at: null,
-  });
+  const settings = { mode: "test", name: "initial", scope: "write", expires_at: null };
+  t.deepEqual(found[0]?.details, settings);
   t.false(listed.stdout.includes(key));
 });
 
 test("a rejected change leaves no audit entry", async (t) => {
-  const impact = impactOf(t);
   const { id } = await createTestOrganization(t.context.db);
-  const run = await impact("org", "update", id, "--stripe-subscription", "sub_alone");
+  const run = await impactOf(t)("org", "update", id, "--stripe-subscription", "sub_alone");
   t.is(run.exitCode, 2);
   const filter = { accountId: id, action: "org.update" };
   t.deepEqual(await listAuditEntries(t.context.db, filter, 10), []);
@@ -100,7 +94,6 @@ test("revoking a key twice is recorded once", async (t) => {
 
 test("audit list selects by account, action, group, operator and time, page by page", async (t) => {
   const { db } = t.context;
-  const impact = impactOf(t);
   const { id } = await createTestOrganization(db);
   const days = [1, 2, 3, 4].map((day) => new Date(`2020-02-0${day}T12:00:00Z`));
   for (const [index, day] of days.entries()) {
@@ -113,7 +106,7 @@ test("audit list selects by account, action, group, operator and time, page by p
   }
   await recordAction(db, SERVICE, new Date(), { action: "key.revoke", accountId: id });
   const select = async (...options: readonly string[]) => {
-    const run = await impact("audit", "list", "--org", id, "--json", ...options);
+    const run = await impactOf(t)("audit", "list", "--org", id, "--json", ...options);
     return entries.parse(readJson(run));
   };
   const indexes = async (...options: readonly string[]) =>
@@ -122,10 +115,8 @@ test("audit list selects by account, action, group, operator and time, page by p
   t.deepEqual(await indexes(), [3, 2, 1, 0]);
   t.deepEqual(await indexes("--operator", "Operator 1"), [3, 1]);
   t.deepEqual(await indexes("--since", "2020-02-02", "--until", "2020-02-04"), [2, 1]);
-  t.deepEqual(
-    (await select("--action", "usage.hold")).map(({ details }) => details["index"]),
-    [1, 0],
-  );
+  const ofAction = (await select("--action", "usage.hold")).map(({ details }) => details["index"]);
+  t.deepEqual(ofAction, [1, 0]);
   const [revoked] = await select("--action", "key.revoke");
   t.like(revoked, { actor: "service", operator: null });
   const firstPage = await select("--action", "usage", "--limit", "2");

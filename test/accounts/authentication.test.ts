@@ -37,9 +37,8 @@ test("a missing key and a wrong key are a 403 on every endpoint", async (t) => {
       const is401 = endpoint === "get /dashboard_url" && key === undefined;
 
       t.is(response.status, is401 ? 401 : 403, `${endpoint} with ${key}`);
-      t.deepEqual(response.body, {
-        error: is401 ? "missing Authorization header" : "invalid API key",
-      });
+      const error = is401 ? "missing Authorization header" : "invalid API key";
+      t.deepEqual(response.body, { error });
     }
   }
 });
@@ -81,15 +80,11 @@ test("once key revoke returns, the next request with the key is rejected by ever
 });
 
 test("two keys of one mode work at the same time, so that keys can be rotated without a gap", async (t) => {
-  const { db } = t.context;
   const { call, id, apiKeyProd } = await startApiOf(t);
   await call("POST", "/plant/trees", { key: apiKeyProd, body: { count: 2 } });
 
-  const { key } = await issueKey(
-    { db, clock: systemClock, actor: SERVICE },
-    { id, type: "organization" },
-    "live",
-  );
+  const deps = { db: t.context.db, clock: systemClock, actor: SERVICE };
+  const { key } = await issueKey(deps, { id, type: "organization" }, "live");
 
   t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 2);
   t.is((await call("GET", "/plant/trees", { key: apiKeyProd })).status, 200);

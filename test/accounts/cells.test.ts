@@ -1,5 +1,4 @@
 import type { ExecutionContext } from "ava";
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { openDatabase } from "../../db/openDatabase.ts";
 import { createFirstAccounts } from "../../embedded/createFirstAccounts.ts";
@@ -7,11 +6,10 @@ import { updateProfile } from "../../modules/accounts/profiles.sql.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { reconcileUsage } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { readCell } from "../../modules/records/cells.sql.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { startApiOf, startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { drainUsage } from "../billing/drainUsage.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { LOGO } from "../dashboard/dashboardScene.ts";
@@ -19,39 +17,29 @@ import { createTestStore } from "../stores/startStoreApi.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { copyDatabase, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createTestOrganization, registerFor } from "../support/factories.ts";
 
 const test = testWithDatabase();
 
 /** Opens the database of a new cell as a program does; null for the default one. */
-const openCell = async (
-  t: ExecutionContext<DatabaseContext>,
-  cell: string | null,
-): Promise<{ readonly db: DatabasePool; readonly databaseUrl: string }> => {
+const openCell = async (t: ExecutionContext<DatabaseContext>, cell: string | null) => {
   const databaseUrl = await copyDatabase(t);
-  const named = cell === null ? {} : { CELL: cell };
-  const db = await openDatabase({
-    DATABASE_URL: databaseUrl,
-    DATABASE_POOL_SIZE: 4,
-    CELL: undefined,
-    ...named,
-  });
+  const settings = { DATABASE_URL: databaseUrl, DATABASE_POOL_SIZE: 4 };
+  const db = await openDatabase({ ...settings, CELL: cell ?? undefined });
   t.teardown(() => db.end());
   return { db, databaseUrl };
 };
 
 test("new keys name their cell", async (t) => {
   const { db } = await openCell(t, "eu1");
-  const { apiKeyProd, apiKeyTest } = await createTestOrganization(db);
+  const { apiKeyProd, apiKeyTest, post } = await startApiOf(t, { db });
   const store = await createTestStore(db);
-  const { call } = await startStandaloneApi(t, { db });
 
   t.regex(apiKeyProd, /^impact_prod_eu1_[\w-]{43}$/u);
   t.regex(apiKeyTest, /^impact_test_eu1_[\w-]{43}$/u);
   t.regex(store.live["api_key"] ?? "", /^PROD-eu1-[\w-]{43}$/u);
   t.regex(store.test["api_key"] ?? "", /^TEST-eu1-[\w-]{43}$/u);
-  const { status } = await call("POST", "/plant/trees", { key: apiKeyProd, body: { count: 1 } });
-  t.is(status, 200);
+  t.is((await post("/plant/trees", { count: 1 })).status, 200);
 });
 
 test("public pages, certificates and logos name their cell", async (t) => {
@@ -98,13 +86,11 @@ test("the default cell cannot be named once it has accounts", async (t) => {
   const { db, databaseUrl } = await openCell(t, null);
   await createTestOrganization(db);
 
-  await t.throwsAsync(
-    openDatabase({ DATABASE_URL: databaseUrl, DATABASE_POOL_SIZE: 4, CELL: "eu1" }),
-    {
-      instanceOf: StartupError,
-      message: /the database is the default cell's and has accounts\. Unset CELL/u,
-    },
-  );
+  const settings = { DATABASE_URL: databaseUrl, DATABASE_POOL_SIZE: 4, CELL: "eu1" };
+  await t.throwsAsync(openDatabase(settings), {
+    instanceOf: StartupError,
+    message: /the database is the default cell's and has accounts\. Unset CELL/u,
+  });
 });
 
 test("the first accounts of `npm start` are the cell's", async (t) => {
@@ -112,6 +98,8 @@ test("the first accounts of `npm start` are the cell's", async (t) => {
   const { keys } = await createFirstAccounts(databaseUrl, "http://127.0.0.1:8080", false, "eu1");
   t.regex(keys, /^ +test key +impact_test_eu1_/mu);
 });
+
+const issuedKey = z.looseObject({ id: z.string(), key: z.string() });
 
 test("the keys of an account work in another cell with their settings", async (t) => {
   const [old, moved] = [await openCell(t, "eu1"), await openCell(t, "eu2")];
@@ -124,12 +112,10 @@ test("the keys of an account work in another cell with their settings", async (t
   };
   const list = ["key", "list", "--json", "--org"];
   const issue = ["key", "issue", "--json", "--org", before.id, "--mode", "live", "--name", "shop"];
-  const issued = z
-    .looseObject({ id: z.string(), key: z.string() })
-    .parse(readJson(await run(old.databaseUrl, [...issue, "--scope", "read", "--expires", "90d"])));
-  const revoked = z
-    .looseObject({ id: z.string(), key: z.string() })
-    .parse(readJson(await run(old.databaseUrl, issue)));
+  const issueKey = async (...options: readonly string[]) =>
+    issuedKey.parse(readJson(await run(old.databaseUrl, [...issue, ...options])));
+  const issued = await issueKey("--scope", "read", "--expires", "90d");
+  const revoked = await issueKey();
   await run(old.databaseUrl, ["key", "revoke", revoked.id]);
   const { stdout } = await run(old.databaseUrl, [...list, before.id]);
   t.false(stdout.includes(issued.key));
@@ -139,10 +125,8 @@ test("the keys of an account work in another cell with their settings", async (t
     const imported = z
       .array(z.looseObject({ new: z.boolean() }))
       .parse(readJson(await run(moved.databaseUrl, keys, stdout)));
-    t.deepEqual(
-      imported.map((key) => key.new),
-      [isNew, isNew, isNew],
-    );
+    const areNew = imported.map((key) => key.new);
+    t.deepEqual(areNew, [isNew, isNew, isNew]);
   }
 
   const { call } = await startStandaloneApi(t, { db: moved.db });
@@ -180,13 +164,10 @@ test("cells that share a customer at Stripe see only their own usage", async (t)
   const register = async (cell: string | null, count: number): Promise<BillingContext> => {
     const { db } = await openCell(t, cell);
     const billing = await double.openBilling(db);
-    const { id: accountId } = await createTestOrganization(db, {
-      clock,
-      stripeCustomerId: customerId,
-      stripeSubscriptionId: subscriptionId,
-    });
+    const stripe = { stripeCustomerId: customerId, stripeSubscriptionId: subscriptionId };
+    const { id: accountId } = await createTestOrganization(db, { clock, ...stripe });
     const context = { db, clock, billing };
-    await createRegistrationWriter({ db, clock }).register(registrationOf(accountId, { count }));
+    await registerFor(db, accountId, { clock, count });
     control.advanceClock({ seconds: 5 });
     t.is((await drainUsage(context, { accountId, mode: "live", kind: "tree" })).kind, "done");
     return context;
@@ -195,19 +176,15 @@ test("cells that share a customer at Stripe see only their own usage", async (t)
   const cells = [await register(null, 3), await register("eu1", 4)];
   control.advanceClock({ seconds: 3600 });
 
-  t.deepEqual(
-    control.usage({ customerId }).map(({ meter, value }) => [meter, value]),
-    [
-      ["impact_tree_planted", 3],
-      ["impact_tree_planted_eu1", 4],
-    ],
-  );
+  const metered = control.usage({ customerId }).map(({ meter, value }) => [meter, value]);
+  t.deepEqual(metered, [
+    ["impact_tree_planted", 3],
+    ["impact_tree_planted_eu1", 4],
+  ]);
   for (const context of cells) {
     const { streams: compared } = await reconcileUsage(context, {}, new AbortController().signal);
-    t.deepEqual(
-      compared.flatMap(({ differences }) => differences),
-      [],
-    );
+    const differing = compared.flatMap(({ differences }) => differences);
+    t.deepEqual(differing, []);
     t.true(compared.some(({ delivered, processorQuantity }) => delivered === processorQuantity));
   }
 });

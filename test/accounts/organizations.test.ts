@@ -2,11 +2,9 @@ import { z } from "zod";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import { findAccount } from "../../modules/accounts/accounts.sql.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
-import { systemClock } from "../../runtime/clock.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { readJson, impactOf } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
 
@@ -20,8 +18,7 @@ const created = z.strictObject({
 });
 
 test("org create prints the id, the name and two working keys, and nothing else", async (t) => {
-  const impact = impactOf(t);
-  const run = await impact("org", "create", "--name", "Forest & Söhne", "--json");
+  const run = await impactOf(t)("org", "create", "--name", "Forest & Söhne", "--json");
   t.is(run.exitCode, 0);
   const organization = created.parse(readJson(run));
   t.is(organization.name, "Forest & Söhne");
@@ -32,17 +29,13 @@ test("org create prints the id, the name and two working keys, and nothing else"
 });
 
 test("org create stores every setting", async (t) => {
-  const impact = impactOf(t);
   const settings =
     "--name All --fractional on --billing-day 31 --stripe-customer cus_1 --stripe-subscription sub_1";
-  const run = await impact("org", "create", ...settings.split(" "), "--json");
+  const run = await impactOf(t)("org", "create", ...settings.split(" "), "--json");
   const { id } = created.parse(readJson(run));
-  t.like(await findAccount(t.context.db, id), {
-    fractionalCounting: true,
-    billingDay: 31,
-    stripeCustomerId: "cus_1",
-    stripeSubscriptionId: "sub_1",
-  });
+  const stripe = { stripeCustomerId: "cus_1", stripeSubscriptionId: "sub_1" };
+  const stored = { fractionalCounting: true, billingDay: 31, ...stripe };
+  t.like(await findAccount(t.context.db, id), stored);
 });
 
 test("a Stripe customer belongs to one organization only", async (t) => {
@@ -88,30 +81,20 @@ test("setting a subscription that bills nothing prints a warning", async (t) => 
   };
 
   t.is(await setTo(customerId, subscriptionId), "");
-  t.regex(
-    await setTo(customerId, other.subscriptionId),
-    new RegExp(
-      `^Warning: .* belongs to the customer ${other.customerId}, not ${customerId}\\.\\n$`,
-      "u",
-    ),
-  );
+  const belongs = `belongs to the customer ${other.customerId}, not ${customerId}`;
+  const warning = await setTo(customerId, other.subscriptionId);
+  t.regex(warning, new RegExp(`^Warning: .* ${belongs}\\.\\n$`, "u"));
   t.regex(await setTo(customerId, "sub_unknown"), /^Warning: .* sub_unknown is missing\.\n$/u);
   const { control } = double;
   const flatOnly = control.addSubscription({ customerId, prices: [control.addPrice({})] });
-  t.is(
-    await setTo(customerId, flatOnly),
-    KINDS.map(
-      (kind) =>
-        `Warning: Stripe's subscription ${flatOnly} has no price on the meter of ${kind}s.\n`,
-    ).join(""),
-  );
+  const lacks = `Warning: Stripe's subscription ${flatOnly} has no price on the meter of`;
+  const warnings = KINDS.map((kind) => `${lacks} ${kind}s.\n`).join("");
+  t.is(await setTo(customerId, flatOnly), warnings);
   control.cancel({ subscriptionId, when: "now_without_invoice" });
   t.regex(await setTo(customerId, subscriptionId), /^Warning: .* is canceled\.\n$/u);
   await double.close();
-  t.regex(
-    await setTo(customerId, subscriptionId),
-    /^Warning: Stripe could not check the customer and the subscription: /u,
-  );
+  const unchecked = /^Warning: Stripe could not check the customer and the subscription: /u;
+  t.regex(await setTo(customerId, subscriptionId), unchecked);
 });
 
 test("whole keys are printed when they are issued and never again", async (t) => {
@@ -175,19 +158,17 @@ test("org update warns about a charity provider without its API key", async (t) 
 });
 
 test("revoking the last key of a mode prints a warning", async (t) => {
-  const impact = impactOf(t);
   const { db } = t.context;
   const { apiKeyTest } = await createTestOrganization(db);
   const caller = await createAuthenticator({ db })(apiKeyTest);
-  const { stderr } = await impact("key", "revoke", caller?.keyId ?? "");
+  const { stderr } = await impactOf(t)("key", "revoke", caller?.keyId ?? "");
   t.regex(stderr, /no valid test key left/u);
 });
 
 test("org show prints totals by mode and kind, all-time and of this month", async (t) => {
   const { db } = t.context;
   const { id } = await createTestOrganization(db, { name: "Totals", billingDay: 15 });
-  const writer = createRegistrationWriter({ db, clock: systemClock });
-  await writer.register(registrationOf(id, { mode: "test", kind: "bottle", count: 12 }));
+  await registerFor(db, id, { mode: "test", kind: "bottle", count: 12 });
   const run = await impactOf(t)("org", "show", id, "--json");
   t.like(readJson(run), {
     id,
@@ -209,12 +190,8 @@ test("org update changes the given settings, clears Stripe ids given as none, an
   const { id } = await createTestOrganization(db, { stripeCustomerId: "cus_a" });
   const updated = await impact("org", "update", id, "--name", "New", "--fractional", "on");
   t.regex(updated.stderr, /until every API process has noticed/u);
-  t.like(await findAccount(db, id), {
-    name: "New",
-    fractionalCounting: true,
-    billingDay: 1,
-    stripeCustomerId: "cus_a",
-  });
+  const changed = { name: "New", fractionalCounting: true };
+  t.like(await findAccount(db, id), { ...changed, billingDay: 1, stripeCustomerId: "cus_a" });
   const changes = ["--stripe-customer", "none", "--fractional", "off"];
   const run = await impact("org", "update", id, ...changes, "--json");
   t.like(readJson(run), { stripe_customer_id: null, fractional_counting: false, name: "New" });
@@ -223,12 +200,9 @@ test("org update changes the given settings, clears Stripe ids given as none, an
 
 test("a subscription without a customer is rejected and changes nothing", async (t) => {
   const { db } = t.context;
-  const impact = impactOf(t);
-  const { id } = await createTestOrganization(db, {
-    stripeCustomerId: "cus_d",
-    stripeSubscriptionId: "sub_d",
-  });
-  const run = await impact("org", "update", id, "--stripe-customer", "none");
+  const stripe = { stripeCustomerId: "cus_d", stripeSubscriptionId: "sub_d" };
+  const { id } = await createTestOrganization(db, stripe);
+  const run = await impactOf(t)("org", "update", id, "--stripe-customer", "none");
   t.is(run.exitCode, 2);
   t.regex(run.stderr, /requires a Stripe customer/u);
   t.is((await findAccount(db, id))?.stripeCustomerId, "cus_d");
@@ -239,8 +213,7 @@ test("a subscription without a customer is rejected and changes nothing", async 
 
 test("org update prints the profile and the limits that it changed", async (t) => {
   const { id } = await createTestOrganization(t.context.db);
-  const impact = impactOf(t);
-  const update = (...options: readonly string[]) => impact("org", "update", id, ...options);
+  const update = (...options: readonly string[]) => impactOf(t)("org", "update", id, ...options);
   const named = await update("--display-name", "Fjord & Fern");
   t.regex(named.stdout, /display name +Fjord & Fern/u);
   const limited = await update("--mode", "test", "--count-per-day", "7", "--json");

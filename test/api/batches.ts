@@ -21,5 +21,4 @@ const rejected = z.strictObject({
 export const batchIn = ({ body }: ApiResponse): z.output<typeof batch> => batch.parse(body);
 
 /** Returns the errors in the response to a batch of which nothing was recorded. */
-export const rejectionIn = ({ body }: ApiResponse): z.output<typeof rejected> =>
-  rejected.parse(body);
+export const rejectionIn = ({ body }: ApiResponse) => rejected.parse(body);

@@ -29,10 +29,8 @@ const registrations = z.array(
 );
 
 /** Returns the registrations in a response. */
-export const registrationsIn = (
-  body: Readonly<Record<string, unknown>>,
-  kind: Kind,
-): z.output<typeof registrations> => registrations.parse(body[KIND_NAMES[kind].details]);
+export const registrationsIn = (body: Readonly<Record<string, unknown>>, kind: Kind) =>
+  registrations.parse(body[KIND_NAMES[kind].details]);
 
 /** Returns the id of the first registration in a response. */
 export const idIn = (body: Readonly<Record<string, unknown>>, kind: Kind): string => {
@@ -43,9 +41,8 @@ export const idIn = (body: Readonly<Record<string, unknown>>, kind: Kind): strin
   return registration.id;
 };
 
-export const statusesOf = <Status>(
-  responses: readonly { readonly status: Status }[],
-): readonly Status[] => responses.map(({ status }) => status);
+export const statusesOf = <Status>(responses: readonly { readonly status: Status }[]) =>
+  responses.map(({ status }) => status);
 
 /** Declares each test for trees and for bottles. */
 export const eachKind =

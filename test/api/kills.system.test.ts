@@ -17,7 +17,8 @@ import { idIn } from "./contract.ts";
  * API processes are killed while their writes are provably under way: they wait for locks of the test. Then the writes are
  * repeated with their keys at another process.
  */
-const test = testWithDatabase();
+// Serial, because a test's trigger makes every commit wait.
+const test = testWithDatabase().serial;
 
 type Context = ExecutionContext<DatabaseContext>;
 type Program = Awaited<ReturnType<typeof startProgram>>;
@@ -76,9 +77,8 @@ const treeBatch = async ({ context: { db } }: Context): Promise<Write> => {
 
 const donationBatch = async ({ context: { db } }: Context): Promise<Write> => {
   const { id, apiKeyTest } = await createTestOrganization(db);
-  await db.query(
-    sql.typeAlias("void")`INSERT INTO donor (account_id, mode) VALUES (${id}, 'test')`,
-  );
+  const insert = sql.typeAlias("void")`INSERT INTO donor (account_id, mode) VALUES (${id}, 'test')`;
+  await db.query(insert);
   const items = Array.from({ length: BATCH }, (_, index) => ({
     amount_cents: 2,
     ein: EIN,
@@ -105,11 +105,8 @@ const refund = async ({ context: { db } }: Context, { urls }: Program): Promise<
   const { id: accountId, apiKeyProd } = await createTestOrganization(db);
   const headers = { Authorization: apiKeyProd };
   const { text } = await post(`${urls["standalone"]}/plant/trees`, headers, { count: 10 });
-  const body = {
-    id: idIn(z.looseObject({}).parse(JSON.parse(text)), "tree"),
-    count: 3,
-    idempotency_key: "return-1",
-  };
+  const id = idIn(z.looseObject({}).parse(JSON.parse(text)), "tree");
+  const body = { id, count: 3, idempotency_key: "return-1" };
   return {
     requests: [(program) => post(`${program.urls["standalone"]}/refund/trees`, headers, body)],
     countRecorded: async (t) => {
@@ -222,25 +219,19 @@ const killDuringWrites = async (
   }
 };
 
-// Serial, because the other test's trigger makes every commit wait.
-test.serial(
-  "writes whose API is killed before they commit are not recorded, and a repeat records each once",
-  (t) =>
-    killDuringWrites(t, {
-      takeLocks: async (transaction) => {
-        await transaction.query(sql.typeAlias("void")`SELECT FROM impact_total FOR UPDATE`);
-        await transaction.query(sql.typeAlias("void")`SELECT FROM donor FOR UPDATE`);
-      },
-      isRecorded: false,
-    }),
-);
+test("writes whose API is killed before they commit are not recorded, and a repeat records each once", (t) =>
+  killDuringWrites(t, {
+    takeLocks: async (transaction) => {
+      await transaction.query(sql.typeAlias("void")`SELECT FROM impact_total FOR UPDATE`);
+      await transaction.query(sql.typeAlias("void")`SELECT FROM donor FOR UPDATE`);
+    },
+    isRecorded: false,
+  }));
 
-test.serial(
-  "writes whose API is killed while they commit are recorded, and a repeat returns each",
-  async (t) => {
-    const { owner } = t.context;
-    // Deferred, so that a commit waits for the lock that the test holds.
-    await owner.query(sql.typeAlias("void")`
+test("writes whose API is killed while they commit are recorded, and a repeat returns each", async (t) => {
+  const { owner } = t.context;
+  // Deferred, so that a commit waits for the lock that the test holds.
+  await owner.query(sql.typeAlias("void")`
       CREATE FUNCTION wait_for_test() RETURNS trigger LANGUAGE plpgsql AS $$
       BEGIN
         PERFORM pg_advisory_xact_lock_shared(1);
@@ -248,19 +239,18 @@ test.serial(
       END
       $$
     `);
-    for (const table of ["registration", "donation", "refund"]) {
-      await owner.query(sql.typeAlias("void")`
+  for (const table of ["registration", "donation", "refund"]) {
+    await owner.query(sql.typeAlias("void")`
         CREATE CONSTRAINT TRIGGER wait_for_test
         AFTER INSERT ON ${sql.identifier([table])}
         DEFERRABLE INITIALLY DEFERRED
         FOR EACH ROW EXECUTE FUNCTION wait_for_test()
       `);
-    }
-    t.teardown(() => owner.query(sql.typeAlias("void")`DROP FUNCTION wait_for_test CASCADE`));
-    await killDuringWrites(t, {
-      takeLocks: (transaction) =>
-        transaction.query(sql.typeAlias("void")`SELECT FROM pg_advisory_xact_lock(1)`),
-      isRecorded: true,
-    });
-  },
-);
+  }
+  t.teardown(() => owner.query(sql.typeAlias("void")`DROP FUNCTION wait_for_test CASCADE`));
+  await killDuringWrites(t, {
+    takeLocks: (transaction) =>
+      transaction.query(sql.typeAlias("void")`SELECT FROM pg_advisory_xact_lock(1)`),
+    isRecorded: true,
+  });
+});

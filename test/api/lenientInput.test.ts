@@ -1,11 +1,11 @@
 import type { ExecutionContext } from "ava";
-import { z } from "zod";
 import { EIN } from "../charities/donations/donationSetup.ts";
-import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
+import { createTestStore, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { idIn } from "./contract.ts";
-import { startApiOf, startStandaloneApi } from "./startStandaloneApi.ts";
+import { apiDescription } from "./responseChecker.ts";
+import { startApiOf } from "./startStandaloneApi.ts";
 import { rawRequest } from "./http/rawRequest.ts";
 
 const test = testWithDatabase();
@@ -35,11 +35,8 @@ test("a number and its text are the same order", async (t) => {
   const keyed = { ...store.test, "Idempotency-Key": "k" };
 
   const first = await post("/app/api/plant", keyed, { trees: 1, order_id: 1002, customer_id: 7 });
-  const again = await post("/app/api/plant", keyed, {
-    trees: 1,
-    order_id: "1002",
-    customer_id: "7",
-  });
+  const texts = { order_id: "1002", customer_id: "7" };
+  const again = await post("/app/api/plant", keyed, { trees: 1, ...texts });
 
   t.is(first.status, 200);
   t.is(again.text, first.text);
@@ -62,10 +59,8 @@ test("the name email means customer_email in every write of a store", async (t) 
     const blank = { ...body, ...customer, customer_email: "" };
     t.is((await post(`/app/api/${path}`, store.test, blank)).status, 200);
     t.is((await post(`/app/api/${path}`, store.test, both)).status, 200);
-    const different = await post(`/app/api/${path}`, store.test, {
-      ...both,
-      email: "b@example.com",
-    });
+    const wrong = { ...both, email: "b@example.com" };
+    const different = await post(`/app/api/${path}`, store.test, wrong);
     t.is(different.status, 400);
     t.regex(String(different.body["error"]), /^customer_email: customer_email, email are aliases/u);
   }
@@ -107,9 +102,8 @@ test("quotes around the header Idempotency-Key are syntax, on both interfaces", 
     t.is((await ofStore(meant)).headers.get("Idempotent-Replayed"), "true", written);
   }
   const unkeyed = { key, body: { count: 1 }, headers: { "Idempotency-Key": '""' } };
-  t.like((await call("POST", "/plant/trees", unkeyed)).body, {
-    tree_details: [{ idempotency_key: "" }],
-  });
+  const { body: planted } = await call("POST", "/plant/trees", unkeyed);
+  t.like(planted, { tree_details: [{ idempotency_key: "" }] });
 });
 
 test("USD is accepted as the currency of a donation, in any case", async (t) => {
@@ -124,10 +118,8 @@ test("USD is accepted as the currency of a donation, in any case", async (t) => 
     ["", 400],
     [840, 400],
   ] as const) {
-    const donated = await call("POST", "/charities/donate", {
-      key,
-      body: { amount_cents: 5, ein: EIN, currency },
-    });
+    const donation = { key, body: { amount_cents: 5, ein: EIN, currency } };
+    const donated = await call("POST", "/charities/donate", donation);
     t.is(donated.status, status, String(currency));
     const body = { charity_id: EIN, amount: 1, currency };
     t.is((await post("/app/api/charity/donate", store.test, body)).status, status);
@@ -135,10 +127,8 @@ test("USD is accepted as the currency of a donation, in any case", async (t) => 
 });
 
 test("an id that is malformed is as unknown as another account's or the other mode's", async (t) => {
-  const { db } = t.context;
-  const { call, url } = await startStandaloneApi(t, { db });
-  const [own, other] = [await createTestOrganization(db), await createTestOrganization(db)];
-  const key = own.apiKeyTest;
+  const { call, url, apiKeyProd, apiKeyTest: key } = await startApiOf(t);
+  const other = await createTestOrganization(t.context.db);
   const hook = { url: "https://shop.example/x" };
   const created = async (caller: string) => ({
     tree: idIn(
@@ -149,7 +139,7 @@ test("an id that is malformed is as unknown as another account's or the other mo
       (await call("POST", "/webhook_endpoints", { key: caller, body: hook })).body["id"],
     ),
   });
-  const strangers = [await created(own.apiKeyProd), await created(other.apiKeyTest)];
+  const strangers = [await created(apiKeyProd), await created(other.apiKeyTest)];
   const ownHook = (await created(key)).hook;
 
   const requests: readonly (readonly [number, string, string, ("tree" | "hook")?])[] = [
@@ -192,12 +182,8 @@ test("an id that is malformed is as unknown as another account's or the other mo
 });
 
 test("the same holds for the ids of a store", async (t) => {
-  const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const [own, other] = [
-    await createTestStore(db, { balanceCents: 100 }),
-    await createTestStore(db),
-  ];
+  const { get, post, store: own } = await startStoreApiOf(t, { store: { balanceCents: 100 } });
+  const other = await createTestStore(t.context.db);
   const planted = async (headers: Headers) =>
     (await post("/app/api/plant", headers, { trees: 1 })).headers.get("Record-Id") ?? "";
   const strangers = [await planted(own.live), await planted(other.test)];
@@ -217,10 +203,6 @@ test("the same holds for the ids of a store", async (t) => {
   }
 });
 
-const description = z.looseObject({
-  paths: z.record(z.string(), z.record(z.string(), z.unknown())),
-});
-
 const UNKNOWN_PARAMETERS = "foo=1&foo=2&page%5B%5D=1&utm_source=mail&_=3&=x&count=9&__proto__=1&&";
 const UNKNOWN_FIELDS = {
   foo: 1,
@@ -229,10 +211,6 @@ const UNKNOWN_FIELDS = {
   constructor: null,
   ["__proto__"]: { idempotency_key: "k" },
 };
-
-/** Replaces what differs from one moment to another. */
-const withoutTimes = (text: string): string =>
-  text.replaceAll(/\d{4}-\d{2}-\d{2}T[\d:.]+Z/gu, "TIME");
 
 /**
  * Calls every operation with and without unknown parameters and fields. The response lists everything that is wrong with a
@@ -243,7 +221,7 @@ const ignoresUnknown = async (
   url: string,
   headers: Readonly<Record<string, string>>,
 ): Promise<void> => {
-  const { paths } = description.parse(await (await fetch(`${url}/openapi.json`)).json());
+  const { paths } = apiDescription.parse(await (await fetch(`${url}/openapi.json`)).json());
   let operations = 0;
   for (const [template, methods] of Object.entries(paths)) {
     for (const verb of Object.keys(methods)) {
@@ -259,7 +237,8 @@ const ignoresUnknown = async (
               }
             : { method, headers },
         );
-        return withoutTimes(`${response.status} ${await response.text()}`);
+        const text = await response.text();
+        return `${response.status} ${text.replaceAll(/\d{4}-\d{2}-\d{2}T[\d:.]+Z/gu, "TIME")}`;
       };
       // The first call may change something, such as a subscription.
       await send("", {});
@@ -273,31 +252,22 @@ const ignoresUnknown = async (
 };
 
 test("every operation of the standalone interface ignores unknown parameters and fields", async (t) => {
-  const { db } = t.context;
-  const { url } = await startStandaloneApi(t, { db });
-  const { apiKeyTest } = await createTestOrganization(db);
+  const { url, apiKeyTest } = await startApiOf(t);
   await ignoresUnknown(t, url, { Authorization: apiKeyTest });
 });
 
 test("every operation of the store interface ignores unknown parameters and fields", async (t) => {
-  const { db } = t.context;
-  const { url } = await startStoreApi(t, { db });
-  await ignoresUnknown(t, url, (await createTestStore(db)).test);
+  const { url, store } = await startStoreApiOf(t);
+  await ignoresUnknown(t, url, store.test);
 });
-
-const GUEST = {
-  customer_name: null,
-  customer_email: null,
-  customer_id: null,
-  order_id: null,
-  notes: null,
-};
 
 test("a store's writes accept null in optional fields, as the same request as without them", async (t) => {
   const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
   const headers = { ...store.live, "Idempotency-Key": "guest-1" };
 
-  const planted = await post("/app/api/plant", headers, { trees: 2, ...GUEST });
+  const customer = { customer_name: null, customer_email: null, customer_id: null };
+  const guest = { ...customer, order_id: null, notes: null };
+  const planted = await post("/app/api/plant", headers, { trees: 2, ...guest });
   const repeated = await post("/app/api/plant", headers, { trees: 2 });
 
   t.like(planted, { status: 200, body: { customer_name: "", order_id: "" } });
@@ -362,19 +332,15 @@ test("a body that is not UTF-8 is a 400 on both interfaces", async (t) => {
           Buffer.from(bytes),
           Buffer.from('"}'),
         ]);
-      t.like(await call("POST", "/plant/trees", { key, body: bodyWith("count") }), {
-        status: 400,
-        body: { error },
-      });
+      const planted = await call("POST", "/plant/trees", { key, body: bodyWith("count") });
+      t.like(planted, { status: 400, body: { error } });
       const storePlanted = await postToStore(bodyWith("trees"));
       t.is(storePlanted.status, 400);
       t.deepEqual(await storePlanted.json(), { error, code: "INVALID_PARAMETER" });
     }
   }
   t.like((await call("GET", "/plant/trees", { key })).body, { total_planted_trees: 0 });
-  const replacement = await call("POST", "/plant/trees", {
-    key,
-    body: Buffer.from('\ufeff{"count":1,"attribution":"\ufffd"}'),
-  });
+  const body = Buffer.from('\ufeff{"count":1,"attribution":"\ufffd"}');
+  const replacement = await call("POST", "/plant/trees", { key, body });
   t.like(replacement.body, { tree_details: [{ attribution: "\ufffd" }] });
 });

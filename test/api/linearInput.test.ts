@@ -54,8 +54,7 @@ const differentCharacters = (bytes: number): string =>
     String.fromCodePoint(0x4e_00 + ((index * 7919) % 20_000)),
   ).join("");
 
-const names = (count: number): readonly string[] =>
-  Array.from({ length: count }, (_, index) => `n${index}`);
+const names = (count: number) => Array.from({ length: count }, (_, index) => `n${index}`);
 
 /** JSON texts for a field or a body, for any field whatever its type. */
 const JSON_VALUES: Readonly<Record<string, (bytes: number) => string>> = {
@@ -378,10 +377,8 @@ const read = async (url: string): Promise<unknown> => (await fetch(`${url}/opena
 
 // Serial, because both interfaces are in this process, whose CPU time is measured.
 test.serial("the standalone interface parses every input in linear time", async (t) => {
-  const { url } = await startStandaloneApi(t, {
-    ...t.context,
-    plantingCallbackSecrets: ["s".repeat(32)],
-  });
+  const plantingCallbackSecrets = ["s".repeat(32)];
+  const { url } = await startStandaloneApi(t, { ...t.context, plantingCallbackSecrets });
   const { apiKeyProd } = await createTestOrganization(t.context.db);
   const post = { method: "POST", path: "/plant/trees", headers: JSON_TYPE, body: '{"count":1}' };
   const problems = await findProblems(

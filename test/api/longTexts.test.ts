@@ -47,9 +47,8 @@ eachKind(test)("a registration has room for texts, and shows them as sent", asyn
     const listed = await call("GET", `${path}?${query.toString()}`, { key });
     t.like(listed.body, { [details]: { length: 1, 0: given } });
   }
-  const csv = await fetch(`${url}${path}?id=${id}`, {
-    headers: { Authorization: key, Accept: "text/csv" },
-  });
+  const headers = { Authorization: key, Accept: "text/csv" };
+  const csv = await fetch(`${url}${path}?id=${id}`, { headers });
   t.true((await csv.text()).includes(`,${given.idempotency_key},`));
   const feed = await untilComplete(
     () => call("GET", "/events", { key }),
@@ -66,26 +65,21 @@ eachKind(test)("a registration has room for texts, and shows them as sent", asyn
 
 test("a batch has room for items of every size", async (t) => {
   const { call, key } = await startApiOf(t);
-  const items = Array.from({ length: 10 }, () => ({
-    count: 1,
-    attribution: short(),
-    idempotency_key: short(),
-    metadata: METADATA,
-  }));
+  const items = Array.from({ length: 10 }, () => {
+    const repeatable = { idempotency_key: short(), metadata: METADATA };
+    return { count: 1, attribution: short(), ...repeatable };
+  });
 
   const { body } = await call("POST", "/plant/trees/batch", { key, body: { items } });
 
-  t.like(body, {
-    succeeded: 10,
-    results: items.map((item) => ({ body: { tree_details: [item] } })),
-  });
+  const results = items.map((item) => ({ body: { tree_details: [item] } }));
+  t.like(body, { succeeded: 10, results });
 });
 
 test("a donation and its refund have room for texts, in responses, lists and webhooks", async (t) => {
-  const { db } = t.context;
   const { deps, accountId, receiver, secret, deliver, pass } = await setUpWebhooks(t);
   const { key } = await issueKey(deps, { id: accountId, type: "organization" }, "live");
-  const { call } = await startStandaloneApi(t, { db });
+  const { call } = await startStandaloneApi(t, t.context);
   await call("POST", "/charities/subscribe", { key });
   const given = {
     amount_cents: 500,
@@ -100,22 +94,16 @@ test("a donation and its refund have room for texts, in responses, lists and web
   const query = new URLSearchParams({ attribution: given.attribution });
   const listed = await call("GET", `/charities/donations?${query.toString()}`, { key });
   t.like(listed.body, { total_items: 1, donations: [given] });
-  const refund = {
-    id: body["donation_id"],
-    reason: long(),
-    idempotency_key: short(),
-    metadata: METADATA,
-  };
+  const repeatable = { idempotency_key: short(), metadata: METADATA };
+  const refund = { id: body["donation_id"], reason: long(), ...repeatable };
   t.is((await call("POST", "/refund/donations", { key, body: refund })).status, 200);
   t.is((await call("POST", "/refund/donations", { key, body: refund })).status, 200);
 
   pass(60_000);
   await deliver();
   const messages = receiver.received.map((received) => verify(received, secret));
-  t.like(
-    messages.find(({ type }) => type === "donation.created"),
-    { data: { charity_name: given.charity_name, donation_id: body["donation_id"] } },
-  );
+  const created = messages.find(({ type }) => type === "donation.created");
+  t.like(created, { data: { charity_name: given.charity_name, donation_id: body["donation_id"] } });
 });
 
 test("a store's records have room for texts, are shown as sent, and are found and erased by them", async (t) => {
@@ -136,11 +124,8 @@ test("a store's records have room for texts, are shown as sent, and are found an
     planted.text,
   );
   await post("/app/api/plant", store.live, { trees: 1, customer_name: "Ann" });
-  const donated = await post("/app/api/charity/donate", store.live, {
-    charity_id: EIN,
-    amount_dollars: 1,
-    ...customer,
-  });
+  const donation = { charity_id: EIN, amount_dollars: 1, ...customer };
+  const donated = await post("/app/api/charity/donate", store.live, donation);
   t.is(donated.status, 200);
 
   for (const [name, value] of Object.entries({
@@ -167,15 +152,11 @@ test("a store's records have room for texts, are shown as sent, and are found an
     .looseObject({ registrations: z.array(z.looseObject({})) })
     .parse(readJson(await impact("store", "export-customer", ...identified)));
   t.like(exported.registrations[0], { ...customer, notes });
-  t.like(readJson(await impact("store", "forget", ...identified, "--json")), {
-    registrations: 1,
-    donations: 1,
-  });
+  const erased = await impact("store", "forget", ...identified, "--json");
+  t.like(readJson(erased), { registrations: 1, donations: 1 });
   const { body } = await get("/app/api/plant", store.live);
-  t.deepEqual(
-    rowsIn(body, "trees").map((row) => row["customer_name"]),
-    ["Ann", ""],
-  );
+  const names = rowsIn(body, "trees").map((row) => row["customer_name"]);
+  t.deepEqual(names, ["Ann", ""]);
 });
 
 test("a body of 1 MiB is read, whatever its length was announced as, and one byte more is a 413", async (t) => {
@@ -195,9 +176,8 @@ test("a body of 1 MiB is read, whatever its length was announced as, and one byt
 });
 
 test("an organization's name has room", async (t) => {
-  const impact = impactOf(t);
   const name = randomText(1000);
-  const { exitCode, stdout } = await impact("org", "create", "--name", name, "--json");
+  const { exitCode, stdout } = await impactOf(t)("org", "create", "--name", name, "--json");
   t.is(exitCode, 0);
   t.like(JSON.parse(stdout), { name });
 });

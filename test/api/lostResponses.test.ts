@@ -100,17 +100,13 @@ for (const [name, { path, body, ...write }] of Object.entries(ORGANIZATION_WRITE
     const { db, databaseUrl } = t.context;
     const { url, loseResponse } = await startRelay(t, databaseUrl);
     const openTemporal = unreachableTemporal;
-    const interrupted = await startStandaloneApi(t, {
-      db: await openTestPool(t, url),
-      openTemporal,
-    });
+    const relayed = await openTestPool(t, url);
+    const interrupted = await startStandaloneApi(t, { db: relayed, openTemporal });
     const other = await startStandaloneApi(t, { db, openTemporal });
     const { id: accountId, apiKeyTest: key } = await createTestOrganization(db);
     const planted = await other.call("POST", "/plant/trees", { key, body: { count: 10 } });
-    const donated = await other.call("POST", "/charities/donate", {
-      key,
-      body: { ein: EIN, amount_cents: 700 },
-    });
+    const donation = { key, body: { ein: EIN, amount_cents: 700 } };
+    const donated = await other.call("POST", "/charities/donate", donation);
     const id = name === "refund" ? idIn(planted.body, "tree") : donated.body["donation_id"];
     const processes = { interrupted, other };
 

@@ -25,19 +25,13 @@ const errorResponse = z.looseObject({ description: z.string() });
 const readDescription = async (url: string): Promise<z.output<typeof apiDescription>> =>
   apiDescription.parse(await (await fetch(`${url}/openapi.json`)).json());
 
-const describeStandalone = async (t: ExecutionContext<DatabaseContext>) =>
-  readDescription((await startStandaloneApi(t, t.context)).url);
-
-const describeStore = async (t: ExecutionContext<DatabaseContext>) =>
-  readDescription((await startStoreApi(t, t.context)).url);
-
-type Operations = readonly (readonly [
-  endpoint: string,
-  operation: { readonly responses: Readonly<Record<string, unknown>> },
-])[];
+const startBoth = async (t: ExecutionContext<DatabaseContext>) => ({
+  standalone: await startStandaloneApi(t, t.context),
+  store: await startStoreApi(t, t.context),
+});
 
 /** Lists the operations of a description as `get /path`. */
-const operationsIn = ({ paths }: z.output<typeof apiDescription>): Operations =>
+const operationsIn = ({ paths }: z.output<typeof apiDescription>) =>
   Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, each]) => [`${method} ${path}`, each] as const),
   );
@@ -74,11 +68,11 @@ const CONTRACT = {
 };
 
 test("the descriptions have every endpoint and status of the contract", async (t) => {
-  const descriptions = { standalone: await describeStandalone(t), store: await describeStore(t) };
+  const apis = await startBoth(t);
   for (const name of ["standalone", "store"] as const) {
-    const operations = new Map(operationsIn(descriptions[name]));
+    const operations = Object.fromEntries(operationsIn(await readDescription(apis[name].url)));
     for (const [endpoint, statuses] of Object.entries(CONTRACT[name])) {
-      const described = Object.keys(operations.get(endpoint)?.responses ?? {});
+      const described = Object.keys(operations[endpoint]?.responses ?? {});
       const missing = ["200", ...statuses.map(String)].filter((each) => !described.includes(each));
       t.deepEqual(missing, [], endpoint);
     }
@@ -86,7 +80,7 @@ test("the descriptions have every endpoint and status of the contract", async (t
 });
 
 test("the four charity endpoints of the contract alone have a 429", async (t) => {
-  const description = await describeStandalone(t);
+  const description = await readDescription((await startStandaloneApi(t, t.context)).url);
   t.regex(description.openapi, /^3\.1\./u);
   const limited = operationsIn(description).flatMap(([endpoint, { responses }]) =>
     "429" in responses ? [[endpoint, errorResponse.parse(responses["429"]).description]] : [],
@@ -101,10 +95,7 @@ test("the four charity endpoints of the contract alone have a 429", async (t) =>
 });
 
 test("every path serves exactly the methods that are described, under unique ids", async (t) => {
-  for (const { url } of [
-    await startStandaloneApi(t, t.context),
-    await startStoreApi(t, t.context),
-  ]) {
+  for (const { url } of Object.values(await startBoth(t))) {
     const { paths } = await readDescription(url);
     const ids = Object.values(paths).flatMap((methods) =>
       Object.values(methods).map((each) => operation.parse(each).operationId),
@@ -123,8 +114,7 @@ test("every path serves exactly the methods that are described, under unique ids
 });
 
 test("generators find a name for every object, exact numbers and plain parameters", async (t) => {
-  const apis = [await startStandaloneApi(t, t.context), await startStoreApi(t, t.context)];
-  for (const { url } of apis) {
+  for (const { url } of Object.values(await startBoth(t))) {
     const { paths, components } = await readDescription(url);
     const { schemas } = z
       .looseObject({ schemas: z.record(z.string(), z.looseObject({})) })
@@ -252,10 +242,7 @@ test("the page loads files only from the service, under a strict content securit
 });
 
 test("the base URL leads to the description", async (t) => {
-  for (const { url } of [
-    await startStandaloneApi(t, t.context),
-    await startStoreApi(t, t.context),
-  ]) {
+  for (const { url } of Object.values(await startBoth(t))) {
     const shown = await fetch(url);
     t.is(shown.url, `${url}/docs`);
     t.is(shown.status, 200);

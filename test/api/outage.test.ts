@@ -16,14 +16,14 @@ import { openTemporalClient } from "../../runtime/temporalClient.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { asOwner, copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { lockTable } from "../support/lockWaits.ts";
 import { eventually, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { READY } from "./testContext.ts";
 import { startRelay } from "../support/relay.ts";
 import { unreachableTemporal } from "../support/temporalOnDemand.ts";
 import { idIn } from "./contract.ts";
-import { startStandaloneApi } from "./startStandaloneApi.ts";
+import { startApiOf, startStandaloneApi } from "./startStandaloneApi.ts";
 import type { ApiResponse, Call } from "./startStandaloneApi.ts";
 
 /* What the service says, and does, while something that it needs is down. */
@@ -37,19 +37,15 @@ const isUnavailable = (t: ExecutionContext, { status, headers, body }: ApiRespon
 };
 
 test("without a connection to the database, requests are a 503, and the log has fewer lines than requests", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const relay = await startRelay(t, databaseUrl);
+  const relay = await startRelay(t, t.context.databaseUrl);
   const interrupted = await openTestPool(t, relay.url);
-  const { call, logged } = await startStandaloneApi(t, {
-    db,
+  const { post, logged } = await startApiOf(t, {
     writer: createRegistrationWriter({ db: interrupted, clock: systemClock }),
   });
-  const { apiKeyProd: key } = await createTestOrganization(db);
   relay.cut();
 
-  const responses = await Promise.all(
-    Array.from({ length: 50 }, () => call("POST", "/plant/trees", { key, body: { count: 1 } })),
-  );
+  const plant = () => post("/plant/trees", { count: 1 });
+  const responses = await Promise.all(Array.from({ length: 50 }, plant));
 
   for (const response of responses) {
     isUnavailable(t, response);
@@ -64,9 +60,7 @@ test("a write that the database refuses for now is a 503, of which nothing is re
   const databaseUrl = await copyDatabase(t);
   const db = await openTestPool(t, databaseUrl);
   const owner = await openTestPool(t, asOwner(databaseUrl), 1);
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
-  const { call, logged } = await startStandaloneApi(t, { db });
-  const plant = (path: string, body: unknown) => call("POST", path, { key, body });
+  const { id, post, logged } = await startApiOf(t, { db });
   const body = { count: 1, idempotency_key: "order-1" };
   await owner.query(sql.typeAlias("void")`
     CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql
@@ -77,8 +71,8 @@ test("a write that the database refuses for now is a 503, of which nothing is re
   `);
 
   for (const response of await Promise.all([
-    plant("/plant/trees", body),
-    plant("/plant/trees/batch", { items: [body] }),
+    post("/plant/trees", body),
+    post("/plant/trees/batch", { items: [body] }),
   ])) {
     isUnavailable(t, response);
   }
@@ -88,7 +82,7 @@ test("a write that the database refuses for now is a 503, of which nothing is re
 
   await owner.query(sql.typeAlias("void")`DROP TRIGGER refuse ON usage_fact`);
   t.is((await readAccountSums(db, id)).registrations, 0);
-  t.is((await plant("/plant/trees", body)).status, 200);
+  t.is((await post("/plant/trees", body)).status, 200);
   t.is((await readAccountSums(db, id)).registrations, 1);
 });
 
@@ -139,17 +133,7 @@ test("a batch that is recorded is no 503, although its results cannot be read", 
   const interrupted = await openTestPool(t, relay.url);
   const { id, apiKeyProd: key } = await createTestOrganization(db);
   const writer = createRegistrationWriter({ db, clock: systemClock });
-  await writer.register({
-    accountId: id,
-    mode: "live",
-    kind: "tree",
-    count: 2,
-    fractionalCount: 0,
-    idempotencyKey: "order-1",
-    attribution: "",
-    metadata: {},
-    isLimited: false,
-  });
+  await writer.register(registrationOf(id, { count: 2, idempotencyKey: "order-1" }));
   const { call, logged } = await startStandaloneApi(t, {
     db: interrupted,
     writer: {
@@ -166,10 +150,8 @@ test("a batch that is recorded is no 503, although its results cannot be read", 
     },
   });
 
-  const { status, headers, body } = await call("POST", "/plant/trees/batch", {
-    key,
-    body: { items: [{ count: 2, idempotency_key: "order-1" }, { count: 3 }] },
-  });
+  const batch = { items: [{ count: 2, idempotency_key: "order-1" }, { count: 3 }] };
+  const { status, headers, body } = await call("POST", "/plant/trees/batch", { key, body: batch });
 
   t.is(status, 500);
   t.is(headers.get("Retry-After"), null);
@@ -179,18 +161,12 @@ test("a batch that is recorded is no 503, although its results cannot be read", 
 });
 
 test("a refund that needs Stripe is a 503 without its key, and the log says so, not that there is an outage", async (t) => {
-  const { db } = t.context;
-  const { call, logged } = await startStandaloneApi(t, { db });
-  const { apiKeyProd: key } = await createTestOrganization(db, {
-    stripeCustomerId: "cus_1",
-    stripeSubscriptionId: "sub_1",
+  const { post, logged } = await startApiOf(t, {
+    organization: { stripeCustomerId: "cus_1", stripeSubscriptionId: "sub_1" },
   });
-  const { body } = await call("POST", "/plant/trees", { key, body: { count: 1 } });
+  const { body } = await post("/plant/trees", { count: 1 });
 
-  const { status, headers } = await call("POST", "/refund/trees", {
-    key,
-    body: { id: idIn(body, "tree") },
-  });
+  const { status, headers } = await post("/refund/trees", { id: idIn(body, "tree") });
 
   t.is(status, 503);
   t.is(headers.get("Retry-After"), "1");
@@ -203,14 +179,9 @@ test("slow reads of two accounts delay no short read of another", async (t) => {
   const { db, databaseUrl } = t.context;
   const reads = await openReads({ DATABASE_URL: databaseUrl }, [], 60_000);
   t.teardown(() => reads.end());
-  const { call } = await startStandaloneApi(t, { db, reads });
-  const [first, second, other] = [
-    await createTestOrganization(db),
-    await createTestOrganization(db),
-    await createTestOrganization(db),
-  ];
-  const key = other.apiKeyTest;
-  const planted = await call("POST", "/plant/trees", { key, body: { count: 1 } });
+  const { call, get, post } = await startApiOf(t, { reads });
+  const [first, second] = [await createTestOrganization(db), await createTestOrganization(db)];
+  const planted = await post("/plant/trees", { count: 1 });
   const id = idIn(planted.body, "tree");
   const lock = await lockTable(t, databaseUrl, "donation");
 
@@ -226,7 +197,7 @@ test("slow reads of two accounts delay no short read of another", async (t) => {
     return ended + acquiredConnections + waitingClients === slow.length;
   });
   for (const path of ["/events", `/usage/${id}`, `/evidence/tree/${id}`]) {
-    t.is((await call("GET", path, { key })).status, 200, path);
+    t.is((await get(path)).status, 200, path);
   }
 
   t.is(await lock.countWaiting(), 2, "a slow read of each account has waited meanwhile");
@@ -269,11 +240,10 @@ const pollReadiness = async (
 };
 
 test("the service is ready without Temporal and reports it as unreachable; a worker is not", async (t) => {
-  const { db } = t.context;
   const temporal = await unreachableTemporal();
   const health = await watch(t, { temporal });
   const worker = await watch(t, { temporal, needsTemporal: true });
-  const { call } = await startStandaloneApi(t, { db, readReadiness: health.read });
+  const { call } = await startStandaloneApi(t, { db: t.context.db, readReadiness: health.read });
 
   const ready = { ...READY, temporal: "unreachable" };
   t.deepEqual(await pollReadiness(call, 200, ready), ready);
@@ -289,12 +259,8 @@ test("a process whose database is gone is alive and not ready", async (t) => {
 
   relay.cut();
 
-  const unavailable = {
-    ...READY,
-    status: "unavailable",
-    database: "unreachable",
-    clock: "unknown",
-  };
+  const down = { database: "unreachable", clock: "unknown" };
+  const unavailable = { ...READY, status: "unavailable", ...down };
   t.deepEqual(await pollReadiness(call, 503, unavailable), unavailable);
   t.like(await call("GET", "/healthz"), { status: 200, body: { status: "ok" } });
 });

@@ -18,11 +18,8 @@ const countRow = z.strictObject({ count: z.int() });
 
 /** Starts the API with its metrics and log. `exited` is how it has exited, once all that it has written is read. */
 const startApi = async (t: ExecutionContext, settings: Readonly<Record<string, string>>) => {
-  const api = await startProgram(t, "api/main.ts", {
-    METRICS_PORT: "0",
-    LOG_LEVEL: "info",
-    ...settings,
-  });
+  const observed = { METRICS_PORT: "0", LOG_LEVEL: "info", ...settings };
+  const api = await startProgram(t, "api/main.ts", observed);
   // Not "close", which is not emitted if this process closes the IPC channel.
   const exit = once(api.process, "exit");
   const read = [api.process.stdout, api.process.stderr].flatMap((stream) =>
@@ -67,82 +64,73 @@ for (const [title, end] of [
   ["SIGTERM", (child: ChildProcess) => child.kill("SIGTERM")],
   ["a closed channel to its parent", (child: ChildProcess) => child.disconnect()],
 ] as const) {
-  test.serial(
-    `after ${title} the program responds to every accepted request and exits`,
-    async (t) => {
-      const { databaseUrl: DATABASE_URL, db } = t.context;
-      const { apiKeyProd } = await createTestOrganization(db);
-      const { process: child, exited, urls, lines, errors } = await startApi(t, { DATABASE_URL });
-      const plant = (): Promise<number> =>
-        fetch(`${urls["standalone"]}/plant/trees`, {
-          method: "POST",
-          headers: { Authorization: apiKeyProd, "Content-Type": "application/json" },
-          body: '{"count":1}',
-        }).then(({ status }) => status);
-      const held = await holdRegistrations(t, DATABASE_URL);
-      // The first request waits in its transaction, the others wait behind it in the queue.
-      const first = plant();
-      await eventually(async () => (await held.countWaiting()) === 1);
-      const others = Array.from({ length: 49 }, plant);
-      await eventually(async () => {
-        const metrics = await (await fetch(`${urls["metrics"]}/metrics`)).text();
-        return /^impact_registration_queue_length 49$/mu.test(metrics);
-      });
-
-      end(child);
-      await eventually(() =>
-        fetch(`${urls["standalone"]}/healthz`).then(
-          () => false,
-          () => true,
-        ),
-      );
-      await held.release();
-      const statuses = await Promise.all([first, ...others]);
-
-      t.deepEqual([...new Set(statuses)], [200]);
-      t.deepEqual(await exited, [0, null]);
-      t.deepEqual(errors, []);
-      t.true(lines.some((line) => line.includes('"stopped"')));
-      const { rows } = await t.context.db.query(sql.type(countRow)`
-      SELECT count(*)::int AS count
-      FROM registration
-      JOIN api_key ON api_key.account_id = registration.account_id
-      WHERE api_key.hash = ${sql.binary(hash("sha256", apiKeyProd, "buffer"))}
-    `);
-      t.is(rows[0]?.count, 50);
-    },
-  );
-}
-
-test.serial(
-  "after SIGTERM the program is not ready and goes on serving, until a second signal",
-  async (t) => {
+  test.serial(`after ${title} the program answers every accepted request and exits`, async (t) => {
     const { databaseUrl: DATABASE_URL, db } = t.context;
     const { apiKeyProd } = await createTestOrganization(db);
-    const {
-      process: child,
-      exited,
-      urls,
-    } = await startApi(t, { DATABASE_URL, DRAIN_SECONDS: "600" });
-    const before = await fetch(`${urls["standalone"]}/readyz`);
-    t.is(before.status, 200);
-    t.is(before.headers.get("connection"), "keep-alive");
-
-    child.kill("SIGTERM");
-
-    await eventually(async () => (await fetch(`${urls["standalone"]}/readyz`)).status === 503);
-    t.like(await (await fetch(`${urls["store"]}/readyz`)).json(), { status: "stopping" });
-    const planted = await fetch(`${urls["standalone"]}/plant/trees`, {
-      method: "POST",
-      headers: { Authorization: apiKeyProd, "Content-Type": "application/json" },
-      body: '{"count":1}',
+    const { process: child, exited, urls, lines, errors } = await startApi(t, { DATABASE_URL });
+    const plant = (): Promise<number> =>
+      fetch(`${urls["standalone"]}/plant/trees`, {
+        method: "POST",
+        headers: { Authorization: apiKeyProd, "Content-Type": "application/json" },
+        body: '{"count":1}',
+      }).then(({ status }) => status);
+    const held = await holdRegistrations(t, DATABASE_URL);
+    // The first request waits in its transaction, the others wait behind it in the queue.
+    const first = plant();
+    await eventually(async () => (await held.countWaiting()) === 1);
+    const others = Array.from({ length: 49 }, plant);
+    await eventually(async () => {
+      const metrics = await (await fetch(`${urls["metrics"]}/metrics`)).text();
+      return /^impact_registration_queue_length 49$/mu.test(metrics);
     });
-    t.is(planted.status, 200);
-    t.is(planted.headers.get("connection"), "close");
-    child.kill("SIGTERM");
+
+    end(child);
+    await eventually(() =>
+      fetch(`${urls["standalone"]}/healthz`).then(
+        () => false,
+        () => true,
+      ),
+    );
+    await held.release();
+    const statuses = await Promise.all([first, ...others]);
+
+    t.deepEqual([...new Set(statuses)], [200]);
     t.deepEqual(await exited, [0, null]);
-  },
-);
+    t.deepEqual(errors, []);
+    t.true(lines.some((line) => line.includes('"stopped"')));
+    const { rows } = await t.context.db.query(sql.type(countRow)`
+    SELECT count(*)::int AS count
+    FROM registration
+    JOIN api_key ON api_key.account_id = registration.account_id
+    WHERE api_key.hash = ${sql.binary(hash("sha256", apiKeyProd, "buffer"))}
+    `);
+    t.is(rows[0]?.count, 50);
+  });
+}
+
+test.serial("after SIGTERM it serves without being ready, until a second signal", async (t) => {
+  const { databaseUrl: DATABASE_URL, db } = t.context;
+  const { apiKeyProd } = await createTestOrganization(db);
+  const settings = { DATABASE_URL, DRAIN_SECONDS: "600" };
+  const { process: child, exited, urls } = await startApi(t, settings);
+  const before = await fetch(`${urls["standalone"]}/readyz`);
+  t.is(before.status, 200);
+  t.is(before.headers.get("connection"), "keep-alive");
+
+  child.kill("SIGTERM");
+
+  await eventually(async () => (await fetch(`${urls["standalone"]}/readyz`)).status === 503);
+  t.like(await (await fetch(`${urls["store"]}/readyz`)).json(), { status: "stopping" });
+  const planted = await fetch(`${urls["standalone"]}/plant/trees`, {
+    method: "POST",
+    headers: { Authorization: apiKeyProd, "Content-Type": "application/json" },
+    body: '{"count":1}',
+  });
+  t.is(planted.status, 200);
+  t.is(planted.headers.get("connection"), "close");
+  child.kill("SIGTERM");
+  t.deepEqual(await exited, [0, null]);
+});
 
 const fails = test.macro(
   async (
@@ -194,58 +182,49 @@ test("a port in use is reported with its setting", async (t) => {
   }
 });
 
-test.serial(
-  "blocked reads delay neither writes nor another account's reads, and end with a 503",
-  async (t) => {
-    const { db, databaseUrl } = t.context;
-    const flooding = await createTestOrganization(db);
-    const other = await createTestOrganization(db);
-    const { urls } = await startProgram(t, "api/main.ts", {
-      DATABASE_URL: databaseUrl,
-      DATABASE_POOL_SIZE: "2",
-      LOG_LEVEL: "silent",
+test.serial("blocked reads end with a 503, and delay no writes and no other account", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const flooding = await createTestOrganization(db);
+  const other = await createTestOrganization(db);
+  const settings = { DATABASE_URL: databaseUrl, DATABASE_POOL_SIZE: "2", LOG_LEVEL: "silent" };
+  const { urls } = await startProgram(t, "api/main.ts", settings);
+  const call = async (key: string, path: string, body?: object) => {
+    const response = await fetch(`${urls["standalone"]}${path}`, {
+      headers: { authorization: key, "content-type": "application/json" },
+      ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body) }),
     });
-    const call = async (key: string, path: string, body?: object) => {
-      const response = await fetch(`${urls["standalone"]}${path}`, {
-        headers: { authorization: key, "content-type": "application/json" },
-        ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body) }),
-      });
-      return {
-        status: response.status,
-        retryAfter: response.headers.get("retry-after"),
-        body: await response.json(),
-      };
-    };
-    const listDonations = () => call(flooding.apiKeyTest, "/charities/donations");
-    t.like(await listDonations(), { status: 200 });
-    const lock = await lockTable(t, databaseUrl, "donation");
+    const retryAfter = response.headers.get("retry-after");
+    return { status: response.status, retryAfter, body: await response.json() };
+  };
+  const listDonations = () => call(flooding.apiKeyTest, "/charities/donations");
+  t.like(await listDonations(), { status: 200 });
+  const lock = await lockTable(t, databaseUrl, "donation");
 
-    let listsDone = 0;
-    const lists = Promise.all(
-      Array.from({ length: 6 }, () =>
-        listDonations().finally(() => {
-          listsDone += 1;
-        }),
-      ),
-    );
-    await eventually(async () => (await lock.countWaiting()) === 1);
-    const planted = await call(flooding.apiKeyTest, "/plant/trees", { count: 1 });
-    const summary = await call(other.apiKeyTest, "/evidence");
+  let listsDone = 0;
+  const lists = Promise.all(
+    Array.from({ length: 6 }, () =>
+      listDonations().finally(() => {
+        listsDone += 1;
+      }),
+    ),
+  );
+  await eventually(async () => (await lock.countWaiting()) === 1);
+  const planted = await call(flooding.apiKeyTest, "/plant/trees", { count: 1 });
+  const summary = await call(other.apiKeyTest, "/evidence");
 
-    t.is(planted.status, 200);
-    t.is(summary.status, 200);
-    t.is(listsDone, 0, "neither waited for the lists to time out");
-    const responses = await lists;
-    t.deepEqual(new Set(responses.map(({ status }) => status)), new Set([503]));
-    t.true(responses.every(({ retryAfter }) => retryAfter === "1"));
-    t.true(
-      responses.some(
-        ({ body }) =>
-          JSON.stringify(body) ===
-          '{"error":"the query takes too long; narrow its filters, for example to an id, an email address or a shorter range of days"}',
-      ),
-    );
-    await lock.release();
-    t.like(await listDonations(), { status: 200 });
-  },
-);
+  t.is(planted.status, 200);
+  t.is(summary.status, 200);
+  t.is(listsDone, 0, "neither waited for the lists to time out");
+  const responses = await lists;
+  t.deepEqual(new Set(responses.map(({ status }) => status)), new Set([503]));
+  t.true(responses.every(({ retryAfter }) => retryAfter === "1"));
+  t.true(
+    responses.some(
+      ({ body }) =>
+        JSON.stringify(body) ===
+        '{"error":"the query takes too long; narrow its filters, for example to an id, an email address or a shorter range of days"}',
+    ),
+  );
+  await lock.release();
+  t.like(await listDonations(), { status: 200 });
+});

@@ -29,14 +29,8 @@ test("importing a file again, under any name and gzipped, changes nothing", asyn
 
   t.deepEqual(first.counts, [counts("eo_vt.csv", { read: 2, written: 2 })]);
   t.deepEqual(second.counts, [counts("again.csv", { read: 2 })]);
-  t.like(await read(ein), {
-    name: "LOADED ONCE",
-    city: "NOWHERE",
-    ntee: "D20",
-    sortName: "",
-    eligible: true,
-    extractedOn: "2026-04-13",
-  });
+  const shown = { name: "LOADED ONCE", sortName: "", city: "NOWHERE", ntee: "D20" };
+  t.like(await read(ein), { ...shown, eligible: true, extractedOn: "2026-04-13" });
 });
 
 test("a newer extract updates the catalogue, and an older one does not", async (t) => {
@@ -51,9 +45,8 @@ test("a newer extract updates the catalogue, and an older one does not", async (
   t.deepEqual((await load(may, "--extracted", "2026-05-11")).counts, [
     counts("may.csv", { read: 3, written: 3 }),
   ]);
-  t.deepEqual((await load(april, "--extracted", "2026-03-09")).counts, [
-    counts("april.csv", { read: 3 }),
-  ]);
+  const older = await load(april, "--extracted", "2026-03-09");
+  t.deepEqual(older.counts, [counts("april.csv", { read: 3 })]);
 
   t.like(await read(renamed), { name: "NEW NAME", extractedOn: "2026-05-11" });
   t.like(await read(kept), { extractedOn: "2026-05-11" });
@@ -72,17 +65,12 @@ test("a malformed line is reported by its number and skipped", async (t) => {
     lineOf(freshEin(), "NUL \0"),
     lineOf(freshEin(), "X".repeat(501)),
   );
-  const { exitCode, stdout, stderr } = await run(
-    "import",
-    await write("eo.csv", content),
-    "--json",
-  );
+  const file = await write("eo.csv", content);
+  const { exitCode, stdout, stderr } = await run("import", file, "--json");
   t.is(exitCode, 1);
   t.deepEqual(JSON.parse(stdout), [counts("eo.csv", { read: 1, written: 1, bad: 6 })]);
-  t.deepEqual(
-    [...stderr.matchAll(/eo\.csv:(\d+)/gu)].map(([, line]) => line),
-    ["2", "3", "4", "5", "7", "8"],
-  );
+  const lines = [...stderr.matchAll(/eo\.csv:(\d+)/gu)].map(([, line]) => line);
+  t.deepEqual(lines, ["2", "3", "4", "5", "7", "8"]);
   t.like(await read(good), { name: 'QUOTED, "AND" COMMA' });
 });
 
@@ -121,15 +109,11 @@ test("a well-known charity keeps its name and website when a file adds the rest"
   const { write, load, run, read } = await stageCatalogue(t);
   t.like(await read("530196605"), { knownAs: "American Red Cross", extractedOn: null });
 
-  await load(
-    await write("eo_dc.csv", contentOf(lineOf("530196605", "AMERICAN NATIONAL RED CROSS"))),
-  );
+  const line = lineOf("530196605", "AMERICAN NATIONAL RED CROSS");
+  await load(await write("eo_dc.csv", contentOf(line)));
 
-  t.like(await read("530196605"), {
-    name: "AMERICAN NATIONAL RED CROSS",
-    knownAs: "American Red Cross",
-    website: "https://www.redcross.org",
-  });
+  const known = { knownAs: "American Red Cross", website: "https://www.redcross.org" };
+  t.like(await read("530196605"), { name: "AMERICAN NATIONAL RED CROSS", ...known });
   // The last one is in the documentation.
   for (const name of ["american red cross", "national red cross", "red crsos"]) {
     const { stdout } = await run("search", name);

@@ -20,8 +20,7 @@ export const lineOf = (ein: string, name: string, subsection = "03"): string =>
 /** A folder for extracts, and the commands that import them and look charities up. */
 export const stageCatalogue = async (t: ExecutionContext<DatabaseContext>) => {
   const folder = await makeTestFolder(t);
-  const impact = impactOf(t);
-  const run = (...args: readonly string[]): Promise<Run> => impact("charity", ...args);
+  const run = (...args: readonly string[]): Promise<Run> => impactOf(t)("charity", ...args);
   return {
     run,
     write: async (name: string, content: string | Buffer): Promise<string> => {

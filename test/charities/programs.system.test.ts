@@ -94,9 +94,7 @@ test("blocked searches fail, and delay neither registrations nor later searches"
   t.true(rejected.length > 0);
   t.is(failed.length + rejected.length, 15);
   t.deepEqual(failed[0]?.body, { error: "charity search failed" });
-  t.deepEqual(rejected[0]?.body, {
-    error: "too many requests are waiting, try again",
-  });
+  t.deepEqual(rejected[0]?.body, { error: "too many requests are waiting, try again" });
   await lock.release();
   t.like(await search(), { status: 200 });
 });

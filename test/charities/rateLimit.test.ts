@@ -57,28 +57,22 @@ test("an account that has used its share of a charity provider gets a 503, and a
   for (const ein of eins) {
     addEveryOrgCharity(double, `charity-${ein}`, ein);
   }
-  const charities = createCharities({
-    db,
-    clock: systemClock,
-    config: configOf(double),
-    startTimeout: () => new AbortController().signal,
-  });
+  const { signal } = new AbortController();
+  const [config, startTimeout] = [configOf(double), () => signal];
+  const charities = createCharities({ db, clock: systemClock, config, startTimeout });
   const { call } = await startStandaloneApi(t, {
     db,
     charities,
-    validateCharity: (_id, lookup) =>
-      validateCharity({ charities }, lookup, new AbortController().signal),
+    validateCharity: (_id, lookup) => validateCharity({ charities }, lookup, signal),
   });
   const [busy, other] = [await createTestOrganization(db), await createTestOrganization(db)];
   for (const { id } of [busy, other]) {
     await updateAccount(db, id, { charityProvider: "everyorg" });
   }
   const { find } = charities.named("everyorg", busy.id);
-  const signal = new AbortController().signal;
+  const nonprofitIds = Array.from({ length: 130 }, (_, index) => `unknown-${index}`);
   const results = await Promise.allSettled(
-    Array.from({ length: 130 }, (_, index) =>
-      find({ ein: null, nonprofitId: `unknown-${index}` }, signal),
-    ),
+    nonprofitIds.map((nonprofitId) => find({ ein: null, nonprofitId }, signal)),
   );
   t.is(results.filter(({ status }) => status === "rejected").length, 55);
   const callsBefore = double.calls.length;
@@ -104,10 +98,8 @@ test("an account that has used its share of a charity provider gets a 503, and a
   t.is((await readDonationLedger(db, busy.id)).donations, 0);
 
   const served = await send(other.apiKeyTest);
-  t.deepEqual(
-    served.map(({ status }) => status),
-    [200, 200, 200],
-  );
+  const statuses = served.map(({ status }) => status);
+  t.deepEqual(statuses, [200, 200, 200]);
   t.is((await readDonationLedger(db, other.id)).donations, 2);
 });
 

@@ -29,12 +29,8 @@ const stage = async (
   const double = await startProviderDouble();
   t.teardown(double.close);
   const clock = createMovableClock("2026-03-10T12:00:00.000Z");
-  const charities = createCharities({
-    db: t.context.db,
-    clock,
-    config: configOf(double),
-    startTimeout,
-  });
+  const config = configOf(double);
+  const charities = createCharities({ db: t.context.db, clock, config, startTimeout });
   const { find, search } = charities.named(name, crypto.randomUUID());
   return {
     byEin: (ein: string) => find({ ein, nonprofitId: null }, never),
@@ -96,12 +92,8 @@ const addCharity: Record<RemoteName, (double: ProviderDouble, id: string, ein: s
     };
     responses.set(`/pledge/organizations/${id}`, organization);
     // Its documentation does not say whether its search expects the dash.
-    responses.set(`/pledge/organizations?q=${ein.slice(0, 2)}-${ein.slice(2)}`, {
-      page: 1,
-      per: 20,
-      total_count: 1,
-      results: [organization],
-    });
+    const counted = { page: 1, per: 20, total_count: 1, results: [organization] };
+    responses.set(`/pledge/organizations?q=${ein.slice(0, 2)}-${ein.slice(2)}`, counted);
     responses.set("/pledge/organizations", { page: 1, per: 20, total_count: 0, results: [] });
   },
 };
@@ -227,14 +219,8 @@ test("everyorg: a search pages through at most fifty hits", async (t) => {
 
   const last = await search({ name: "tree & co", page: 3 });
   t.is(last.items.length, 10);
-  t.deepEqual(last.items[0], {
-    nonprofitId: "tree-40",
-    name: "Tree 40",
-    ein: null,
-    description: "",
-    website: "",
-    iconUrl: "",
-  });
+  const bare = { ein: null, description: "", website: "", iconUrl: "" };
+  t.deepEqual(last.items[0], { nonprofitId: "tree-40", name: "Tree 40", ...bare });
   t.like(last, { totalItems: 50 });
   t.like(await search({ name: "few" }), { totalItems: 3 });
 });
@@ -295,10 +281,8 @@ test("everyorg: records that cannot be used are left out", async (t) => {
   double.responses.set("/everyorg/search/none", { nonprofits: faulty });
 
   const { items, totalItems } = await search();
-  t.deepEqual(
-    items.map(({ nonprofitId }) => nonprofitId),
-    ["tree"],
-  );
+  const ids = items.map(({ nonprofitId }) => nonprofitId);
+  t.deepEqual(ids, ["tree"]);
   t.is(totalItems, 1);
   t.like(await search({ name: "many" }), { totalItems: 47 });
   const error = await t.throwsAsync(search({ name: "none" }), isFailure);

@@ -204,21 +204,16 @@ test("of a word that many have, pages list each charity once: well-known, short 
     pages.push(await search({ name: "quagga", page, page_size: "20" }));
   }
   const total = QUAGGAS + 2;
-  t.deepEqual(
-    pages.map(({ found }) => found.length),
-    [20, 20, total - 40, 0],
-  );
+  const lengths = pages.map(({ found }) => found.length);
+  t.deepEqual(lengths, [20, 20, total - 40, 0]);
   for (const { body } of pages) {
     t.like(body, { total_items: total, total_pages: 3 });
   }
   const found = pages.flatMap((page) => page.found);
   t.is(new Set(found.map(({ ein }) => ein)).size, total);
   t.is(found[0]?.name, "World Wildlife Fund");
-  t.is(
-    found.at(-1)?.name,
-    "QUAGGASAURUS CLUB",
-    "it has a longer word that begins with the given one",
-  );
+  const longer = "it has a longer word that begins with the given one";
+  t.is(found.at(-1)?.name, "QUAGGASAURUS CLUB", longer);
   const shortest = found.filter(({ name }) => name === "THE QUAGGA TROOP");
   t.deepEqual(found.slice(1, 16), shortest);
   const incomes = shortest.map(({ ein }) => Number(ein.at(-1)));
@@ -270,8 +265,6 @@ test("the icon of a remote provider is passed on, and a charity without one gets
   });
   await updateAccount(db, api.id, { charityProvider: "everyorg" });
   const { body } = await api.call("GET", "/charities/search?name=tree", { key: api.apiKeyTest });
-  t.deepEqual(
-    charities.parse(body["charities"]).map(({ icon_url }) => icon_url),
-    [icon, `${PUBLIC_BASE_URL}/media/charity.svg`],
-  );
+  const icons = charities.parse(body["charities"]).map(({ icon_url }) => icon_url);
+  t.deepEqual(icons, [icon, `${PUBLIC_BASE_URL}/media/charity.svg`]);
 });

@@ -77,10 +77,8 @@ export const startProviderDouble = async (): Promise<ProviderDouble> => {
       .end(JSON.stringify(found ?? { message: "not found" }));
   };
 
-  const server = createServer((request, response) => void handle(request, response)).listen(
-    0,
-    "127.0.0.1",
-  );
+  const server = createServer((request, response) => void handle(request, response));
+  server.listen(0, "127.0.0.1");
   await once(server, "listening");
   const address = server.address();
   if (address === null || typeof address === "string") {

@@ -8,7 +8,7 @@ import {
   ImpactError,
   createStoreClient,
 } from "../../clients/typescript/src/index.ts";
-import type { ImpactClient, StandaloneSchemas } from "../../clients/typescript/src/index.ts";
+import type { StandaloneSchemas } from "../../clients/typescript/src/index.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
@@ -16,11 +16,11 @@ import { createFaultyFetch } from "./createFaultyFetch.ts";
 
 const test = testWithDatabase();
 
+const isApiError = { instanceOf: ImpactApiError };
+
 const AMERICAN_RED_CROSS = "53-0196605";
 
-const startWithClient = async (
-  t: ExecutionContext<{ readonly db: DatabasePool }>,
-): Promise<{ readonly impact: ImpactClient; readonly url: string; readonly apiKey: string }> => {
+const startWithClient = async (t: ExecutionContext<{ readonly db: DatabasePool }>) => {
   const { url, apiKeyTest: apiKey } = await startApiOf(t);
   return { impact: createImpactClient({ baseUrl: url, apiKey }), url, apiKey };
 };
@@ -84,11 +84,9 @@ test("calls with a path, a query, a body, several of them, or none are made", as
   t.is((await impact.readStatistics({ kind: "tree" })).kind, "tree");
   t.true((await impact.subscribeToDonations()).success);
 
-  const create = () =>
-    impact.createWebhookEndpoint(
-      { url: "https://shop.example/events" },
-      { idempotencyKey: "endpoint-1" },
-    );
+  const endpoint = { url: "https://shop.example/events" };
+  const keyed = { idempotencyKey: "endpoint-1" };
+  const create = () => impact.createWebhookEndpoint(endpoint, keyed);
   const created = await create();
   t.deepEqual(await create(), created);
   t.deepEqual((await impact.listWebhookDeliveries(created.id)).deliveries, []);
@@ -107,14 +105,10 @@ test("a loop over a list reads all pages once, with the filters", async (t) => {
   const records = await collect(impact.listTrees(query));
   const pages = await collect(impact.listTrees(query).pages());
 
-  t.deepEqual(
-    records.map(({ count }) => count),
-    [5, 4, 3, 2, 1],
-  );
-  t.deepEqual(
-    pages.map((page) => page.tree_details.length),
-    [2, 2, 1],
-  );
+  const counts = records.map(({ count }) => count);
+  t.deepEqual(counts, [5, 4, 3, 2, 1]);
+  const lengths = pages.map((page) => page.tree_details.length);
+  t.deepEqual(lengths, [2, 2, 1]);
   t.is(pages[0]?.total_planted_trees, 515);
 });
 
@@ -155,10 +149,8 @@ test("the feed is followed from the last event on, until the signal ends it", as
   })();
 
   await t.throwsAsync(following, { message: "enough" });
-  t.deepEqual(
-    seen.map(({ data }) => ("count" in data ? data.count : null)),
-    [1, 2, 3, 4],
-  );
+  const counts = seen.map(({ data }) => ("count" in data ? data.count : null));
+  t.deepEqual(counts, [1, 2, 3, 4]);
   const after = impact.listEvents({ starting_after: seen[1]?.id ?? "" });
   t.deepEqual(
     (await collect(after)).map(({ id }) => id),
@@ -169,9 +161,10 @@ test("the feed is followed from the last event on, until the signal ends it", as
 test("an error has the status, the message and the id of the request, and is not repeated", async (t) => {
   const { impact } = await startWithClient(t);
 
-  const error = await t.throwsAsync(impact.registerTrees({ count: 0 }, { idempotencyKey: "k" }), {
-    instanceOf: ImpactApiError,
-  });
+  const error = await t.throwsAsync(
+    impact.registerTrees({ count: 0 }, { idempotencyKey: "k" }),
+    isApiError,
+  );
 
   t.is(error.status, 400);
   t.is(error.message, "count: must be an integer of at least 1");
@@ -179,7 +172,7 @@ test("an error has the status, the message and the id of the request, and is not
   t.regex(error.requestId, /^[0-9a-f-]{36}$/u);
   t.is(error.idempotencyKey, "k");
   t.is(error.attempts, 1);
-  const unknown = await t.throwsAsync(impact.readUsage("unknown"), { instanceOf: ImpactApiError });
+  const unknown = await t.throwsAsync(impact.readUsage("unknown"), isApiError);
   t.is(unknown.status, 404);
   await t.throwsAsync(impact.readTreeEvidence(".."), { instanceOf: ImpactError });
 });
@@ -207,7 +200,7 @@ test("the request id of an error is the one in the service's log", async (t) => 
   const { url, logged } = await startStandaloneApi(t, t.context);
   const impact = createImpactClient({ baseUrl: url, apiKey: "unknown" });
 
-  const error = await t.throwsAsync(impact.readDashboardUrl(), { instanceOf: ImpactApiError });
+  const error = await t.throwsAsync(impact.readDashboardUrl(), isApiError);
 
   t.is(error.status, 403);
   for (;;) {
@@ -284,10 +277,8 @@ test("lists of a store continue with their cursors", async (t) => {
   const last = await store.balance({ cursor });
   const entries = await collect(store.listBalanceEntries({ limit: 2 }));
 
-  t.deepEqual(
-    trees.map(({ count }) => count),
-    [4, 3, 2, 1],
-  );
+  const counts = trees.map(({ count }) => count);
+  t.deepEqual(counts, [4, 3, 2, 1]);
   const quantitiesOf = (page: typeof entries) => page.map(({ quantity }) => quantity);
   t.deepEqual(quantitiesOf(last.entries), [1, null]);
   t.deepEqual(quantitiesOf(entries), [5, 4, 3, 2, 1, null]);
@@ -297,13 +288,12 @@ test("an error of a store has the code, and a known key with another body is ref
   const { url, id, options } = await startWithStore(t, 100);
   const store = createStoreClient({ ...options, userId: id });
 
-  const poor = await t.throwsAsync(store.plantTrees({ trees: 1000 }), {
-    instanceOf: ImpactApiError,
-  });
+  const poor = await t.throwsAsync(store.plantTrees({ trees: 1000 }), isApiError);
   await store.plantTrees({ trees: 1 }, { idempotencyKey: "k" });
-  const other = await t.throwsAsync(store.plantTrees({ trees: 2 }, { idempotencyKey: "k" }), {
-    instanceOf: ImpactApiError,
-  });
+  const other = await t.throwsAsync(
+    store.plantTrees({ trees: 2 }, { idempotencyKey: "k" }),
+    isApiError,
+  );
 
   t.is(poor.status, 402);
   t.is(poor.code, "INSUFFICIENT_BUDGET");

@@ -127,11 +127,8 @@ const startService = async (t: ExecutionContext<DatabaseContext>) => {
   const { db, databaseUrl } = t.context;
   const organization = await createTestOrganization(db);
   const store = await createTestStore(db);
-  const { urls } = await startProgram(t, "api/main.ts", {
-    DATABASE_URL: databaseUrl,
-    MAXIMUM_COUNT_PER_REQUEST: "9000000000",
-    MAXIMUM_TEST_RECORDS: "9000000000",
-  });
+  const most = { MAXIMUM_COUNT_PER_REQUEST: "9000000000", MAXIMUM_TEST_RECORDS: "9000000000" };
+  const { urls } = await startProgram(t, "api/main.ts", { DATABASE_URL: databaseUrl, ...most });
   return {
     urls,
     environment: {
@@ -155,10 +152,8 @@ const works = test.macro(async (t, { language, build }: Client) => {
   }
 
   const [program, ...args] = await build(folder, source);
-  const { stdout } = await run(program, args, {
-    cwd: folder,
-    env: { ...process.env, ...environment },
-  });
+  const env = { ...process.env, ...environment };
+  const { stdout } = await run(program, args, { cwd: folder, env });
 
   t.deepEqual(JSON.parse(stdout), EXPECTED);
 });

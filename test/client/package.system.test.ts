@@ -17,13 +17,8 @@ let project: string;
 const installInEmptyProject = async (): Promise<string> => {
   const folder = await mkdtemp(join(tmpdir(), "client-"));
   await run(process.execPath, [pathOf("node_modules/typescript/bin/tsc"), "--project", PACKAGE]);
-  const packed = await run(
-    "npm",
-    ["pack", "--silent", "--ignore-scripts", "--pack-destination", folder],
-    {
-      cwd: PACKAGE,
-    },
-  );
+  const pack = ["pack", "--silent", "--ignore-scripts", "--pack-destination", folder];
+  const packed = await run("npm", pack, { cwd: PACKAGE });
   const empty = join(folder, "project");
   await mkdir(empty);
   await writeFile(join(empty, "package.json"), '{ "type": "module", "private": true }');
@@ -36,10 +31,8 @@ test.before(async () => {
 });
 
 test("the package has no dependencies, and contains what it promises", async (t) => {
-  t.deepEqual(await readdir(join(project, "node_modules")), [
-    ".package-lock.json",
-    "impact-tracking-client",
-  ]);
+  const installed = await readdir(join(project, "node_modules"));
+  t.deepEqual(installed, [".package-lock.json", "impact-tracking-client"]);
   const files = await readdir(join(project, "node_modules/impact-tracking-client"));
   t.deepEqual(files.toSorted(), ["LICENSE", "README.md", "dist", "package.json", "src"]);
   const licence = await readFile(join(PACKAGE, "LICENSE"), "utf8");

@@ -7,7 +7,6 @@ import {
   ImpactError,
   ImpactTimeoutError,
 } from "../../clients/typescript/src/index.ts";
-import type { ImpactClient } from "../../clients/typescript/src/index.ts";
 import { backoffMs, readRetryAfterMs } from "../../clients/typescript/src/createTransport.ts";
 import { serveRequests } from "../support/server.ts";
 import { startApiOf } from "../api/startStandaloneApi.ts";
@@ -17,15 +16,15 @@ import type { Fault, SeenRequest } from "./createFaultyFetch.ts";
 
 const test = testWithDatabase();
 
+const isConnectionError = { instanceOf: ImpactConnectionError };
+
+const isApiError = { instanceOf: ImpactApiError };
+
 const startWithFaults = async (
   t: ExecutionContext<{ readonly db: DatabasePool }>,
   faults: readonly Fault[],
   options: { readonly timeoutMs?: number; readonly maxRetries?: number } = {},
-): Promise<{
-  readonly impact: ImpactClient;
-  readonly direct: ImpactClient;
-  readonly seen: readonly SeenRequest[];
-}> => {
+) => {
   const { url, apiKeyTest: apiKey } = await startApiOf(t);
   const { fetch: faultyFetch, seen } = createFaultyFetch(faults);
   return {
@@ -39,11 +38,8 @@ const keysOf = (seen: readonly SeenRequest[]): ReadonlySet<unknown> =>
   new Set(seen.map(({ headers }) => headers.get("Idempotency-Key")));
 
 test("a write whose responses are lost is repeated with the same key, and recorded once", async (t) => {
-  const { impact, seen } = await startWithFaults(t, [
-    "lost response",
-    "cut response",
-    "lost request",
-  ]);
+  const faults = ["lost response", "cut response", "lost request"] as const;
+  const { impact, seen } = await startWithFaults(t, faults);
 
   const { total_planted_trees: total } = await impact.registerTrees({ count: 3 });
 
@@ -66,9 +62,8 @@ test("a write is repeated after 500, 502, 503 and 504, and also after 408 and 42
 });
 
 test("the next attempt is not earlier than Retry-After asks", async (t) => {
-  const { impact, seen } = await startWithFaults(t, [
-    { status: 503, headers: { "Retry-After": "2" } },
-  ]);
+  const busy = { status: 503, headers: { "Retry-After": "2" } };
+  const { impact, seen } = await startWithFaults(t, [busy]);
   const beginning = performance.now();
 
   await impact.registerTrees({ count: 1 });
@@ -109,20 +104,15 @@ test("a key that a header would change is rejected before anything is sent", asy
   }
   t.is(seen.length, 0);
   // As long as the service allows: a character that has two units is one.
-  t.is(
-    (await impact.registerTrees({ count: 1 }, { idempotencyKey: "🌳".repeat(1000) }))
-      .total_planted_trees,
-    1,
-  );
+  const long = { idempotencyKey: "🌳".repeat(1000) };
+  t.is((await impact.registerTrees({ count: 1 }, long)).total_planted_trees, 1);
 });
 
 test("the error of a rejected batch names the items", async (t) => {
   const { impact } = await startWithFaults(t, []);
   const items = [{ count: 1 }, { count: 0 }];
 
-  const error = await t.throwsAsync(impact.registerTreesInBatch({ items }), {
-    instanceOf: ImpactApiError,
-  });
+  const error = await t.throwsAsync(impact.registerTreesInBatch({ items }), isApiError);
   const { failed } = await impact.registerTreesInBatch({ items }, { atomic: false });
 
   t.like(error.body, { errors: [{ index: 1, status: 400 }] });
@@ -137,16 +127,12 @@ test("a write that takes no key is repeated only if the response says that nothi
     { status: 502 },
     "lost response",
   ]);
-  const subscribe = () =>
-    t.throwsAsync(impact.subscribeToDonations(), { instanceOf: ImpactApiError });
+  const subscribe = () => t.throwsAsync(impact.subscribeToDonations(), isApiError);
 
   t.like(await subscribe(), { status: 503, attempts: 3, message: "too many requests are waiting" });
-  t.like(await subscribe(), {
-    status: 502,
-    attempts: 1,
-    message: "the response has the status 502 and no message",
-  });
-  await t.throwsAsync(impact.subscribeToDonations(), { instanceOf: ImpactConnectionError });
+  const message = "the response has the status 502 and no message";
+  t.like(await subscribe(), { status: 502, attempts: 1, message });
+  await t.throwsAsync(impact.subscribeToDonations(), isConnectionError);
   t.is(seen.length, 5);
 });
 
@@ -164,20 +150,15 @@ test("pages are repeated", async (t) => {
 });
 
 test("after the last retry, the error names the status, the attempts and the key for another call", async (t) => {
-  const { impact, seen } = await startWithFaults(t, ["lost response", "lost response"], {
-    maxRetries: 1,
-  });
+  const faults = ["lost response", "lost response"] as const;
+  const { impact, seen } = await startWithFaults(t, faults, { maxRetries: 1 });
 
-  const error = await t.throwsAsync(impact.registerTrees({ count: 3 }), {
-    instanceOf: ImpactConnectionError,
-  });
+  const error = await t.throwsAsync(impact.registerTrees({ count: 3 }), isConnectionError);
 
   t.is(error.attempts, 2);
   t.deepEqual([...keysOf(seen)], [error.idempotencyKey]);
-  const again = await impact.registerTrees(
-    { count: 3 },
-    { idempotencyKey: error.idempotencyKey ?? "" },
-  );
+  const keyed = { idempotencyKey: error.idempotencyKey ?? "" };
+  const again = await impact.registerTrees({ count: 3 }, keyed);
   t.is(again.total_planted_trees, 3);
 });
 
@@ -186,9 +167,7 @@ test("a service that asks for a longer wait than a minute is not asked again", a
     { status: 503, headers: { "Retry-After": "3600" }, body: '{"error":"come back later"}' },
   ]);
 
-  const error = await t.throwsAsync(impact.registerTrees({ count: 1 }), {
-    instanceOf: ImpactApiError,
-  });
+  const error = await t.throwsAsync(impact.registerTrees({ count: 1 }), isApiError);
 
   t.is(error.message, "come back later");
   t.is(error.retryAfterMs, 3_600_000);
@@ -196,16 +175,11 @@ test("a service that asks for a longer wait than a minute is not asked again", a
 });
 
 test("an attempt without a response ends after its time, and is repeated", async (t) => {
-  const { impact, seen } = await startWithFaults(t, [
-    "silence",
-    { status: 200, body: '{"total_planted_trees":1}' },
-  ]);
+  const answered = { status: 200, body: '{"total_planted_trees":1}' };
+  const { impact, seen } = await startWithFaults(t, ["silence", answered]);
 
-  const { total_planted_trees: total } = await impact.registerTrees(
-    { count: 1 },
-    { timeoutMs: 3000 },
-  );
-  t.is(total, 1);
+  const patient = await impact.registerTrees({ count: 1 }, { timeoutMs: 3000 });
+  t.is(patient.total_planted_trees, 1);
   t.is(seen.length, 2);
 
   const silent = await startWithFaults(t, ["silence"], { maxRetries: 0, timeoutMs: 50 });
@@ -216,10 +190,8 @@ test("an attempt without a response ends after its time, and is repeated", async
 });
 
 test("the caller's signal ends an attempt and the wait before the next one, with its own reason", async (t) => {
-  const { impact, seen } = await startWithFaults(t, [
-    "silence",
-    { status: 503, headers: { "Retry-After": "50" } },
-  ]);
+  const busy = { status: 503, headers: { "Retry-After": "50" } };
+  const { impact, seen } = await startWithFaults(t, ["silence", busy]);
   for (const expected of [1, 2]) {
     const controller = new AbortController();
     const call = impact.registerTrees({ count: 1 }, { signal: controller.signal });
@@ -240,10 +212,8 @@ test("a redirect is not followed, because it would send the key to another addre
   });
   const impact = createImpactClient({ baseUrl, apiKey: "k" });
 
-  const error = await t.throwsAsync(impact.registerTrees({ count: 1 }), {
-    instanceOf: ImpactApiError,
-  });
-  await t.throwsAsync(impact.readDashboardUrl(), { instanceOf: ImpactApiError });
+  const error = await t.throwsAsync(impact.registerTrees({ count: 1 }), isApiError);
+  await t.throwsAsync(impact.readDashboardUrl(), isApiError);
 
   t.is(error.message, "the response is a redirect: check baseUrl");
   t.deepEqual(paths, ["/plant/trees", "/dashboard_url"]);
@@ -264,22 +234,12 @@ test("a page of a proxy instead of JSON is an error that names no content", asyn
 });
 
 test("the wait doubles, is random, and is never shorter than the service asks", (t) => {
-  t.deepEqual(
-    [1, 2, 3, 4, 5, 6, 7].map((attempt) => backoffMs(attempt, 0, () => 0)),
-    [250, 500, 1000, 2000, 4000, 4000, 4000],
-  );
-  t.is(
-    backoffMs(3, 0, () => 1),
-    2000,
-  );
-  t.is(
-    backoffMs(1, 30_000, () => 0),
-    30_000,
-  );
-  t.is(
-    backoffMs(1, 30_000, () => 1),
-    30_250,
-  );
+  const [shortest, longest] = [() => 0, () => 1];
+  const waits = [1, 2, 3, 4, 5, 6, 7].map((attempt) => backoffMs(attempt, 0, shortest));
+  t.deepEqual(waits, [250, 500, 1000, 2000, 4000, 4000, 4000]);
+  t.is(backoffMs(3, 0, longest), 2000);
+  t.is(backoffMs(1, 30_000, shortest), 30_000);
+  t.is(backoffMs(1, 30_000, longest), 30_250);
 });
 
 const readHeader = (value: string): number | null =>

@@ -7,12 +7,11 @@ import {
   WebhookVerificationError,
 } from "../../clients/typescript/src/index.ts";
 
-const PAYLOAD = {
-  type: "registration.refunded",
-  timestamp: "2026-06-01T12:00:00.000Z",
-  data: { reason: "ü" },
-};
+const CONTENT = { type: "registration.refunded", data: { reason: "ü" } };
+const PAYLOAD = { ...CONTENT, timestamp: "2026-06-01T12:00:00.000Z" };
 const BODY = JSON.stringify(PAYLOAD);
+
+const isRefusal = { instanceOf: WebhookVerificationError };
 
 const newSecret = (): string => `whsec_${randomBytes(32).toString("base64")}`;
 
@@ -33,26 +32,20 @@ test("what the standard's library signs is verified, as text and as bytes, with 
   const webhook = await verifyWebhook({ secret, headers, body: BODY });
 
   t.deepEqual(webhook, { ...PAYLOAD, id: "msg_1" });
-  t.deepEqual(
-    await verifyWebhook({ secret, headers: new Headers(headers), body: Buffer.from(BODY) }),
-    webhook,
-  );
+  const inBytes = { headers: new Headers(headers), body: Buffer.from(BODY) };
+  t.deepEqual(await verifyWebhook({ secret, ...inBytes }), webhook);
 });
 
 test("during a rotation, either secret verifies either signature", async (t) => {
   const [current, previous] = [newSecret(), newSecret()];
   const byBoth = sign(current);
-  const headers = {
-    ...byBoth,
-    "webhook-signature": `${byBoth["webhook-signature"]} ${sign(previous)["webhook-signature"]}`,
-  };
+  const signatures = [byBoth, sign(previous)].map((signed) => signed["webhook-signature"]);
+  const headers = { ...byBoth, "webhook-signature": signatures.join(" ") };
 
   t.is((await verifyWebhook({ secret: current, headers, body: BODY })).id, "msg_1");
   t.is((await verifyWebhook({ secret: previous, headers, body: BODY })).id, "msg_1");
-  t.is(
-    (await verifyWebhook({ secret: [current, previous], headers: sign(previous), body: BODY })).id,
-    "msg_1",
-  );
+  const both = { secret: [current, previous], headers: sign(previous), body: BODY };
+  t.is((await verifyWebhook(both)).id, "msg_1");
 });
 
 test("a webhook is refused whose body, id, time or signature is not what was signed", async (t) => {
@@ -71,10 +64,8 @@ test("a webhook is refused whose body, id, time or signature is not what was sig
     { headers: { ...headers, "webhook-signature": "v1," }, body: BODY },
   ];
   for (const { headers: given, body } of cases) {
-    await t.throwsAsync(verifyWebhook({ secret, headers: given, body }), {
-      instanceOf: WebhookVerificationError,
-      message: "no signature matches the secret",
-    });
+    const refusal = { ...isRefusal, message: "no signature matches the secret" };
+    await t.throwsAsync(verifyWebhook({ secret, headers: given, body }), refusal);
   }
 });
 
@@ -82,10 +73,8 @@ test("a webhook is refused without one of its headers", async (t) => {
   const secret = newSecret();
   for (const name of ["webhook-id", "webhook-timestamp", "webhook-signature"]) {
     const { [name]: _left, ...headers } = sign(secret);
-    await t.throwsAsync(verifyWebhook({ secret, headers, body: BODY }), {
-      instanceOf: WebhookVerificationError,
-      message: `the header ${name} is missing`,
-    });
+    const refusal = { ...isRefusal, message: `the header ${name} is missing` };
+    await t.throwsAsync(verifyWebhook({ secret, headers, body: BODY }), refusal);
   }
 });
 
@@ -104,19 +93,15 @@ test("a webhook is refused if it is older than five minutes, or further in the f
     signAt(-360),
     { ...sign(secret), "webhook-timestamp": "NaN" },
   ]) {
-    await t.throwsAsync(verify(headers), {
-      instanceOf: WebhookVerificationError,
-      message: /^webhook-timestamp: must be within five minutes/u,
-    });
+    const message = /^webhook-timestamp: must be within five minutes/u;
+    await t.throwsAsync(verify(headers), { ...isRefusal, message });
   }
 });
 
 test("a malformed secret is a fault of the receiver, and its error does not repeat it", async (t) => {
   for (const secret of ["", "whsec_", "whsec_§secret§", randomBytes(32).toString("base64")]) {
-    const error = await t.throwsAsync(
-      verifyWebhook({ secret, headers: sign(newSecret()), body: BODY }),
-      { instanceOf: ImpactError },
-    );
+    const verifying = verifyWebhook({ secret, headers: sign(newSecret()), body: BODY });
+    const error = await t.throwsAsync(verifying, { instanceOf: ImpactError });
     t.false(error instanceof WebhookVerificationError);
     t.is(error.message, "secret: must be whsec_ followed by Base64");
   }

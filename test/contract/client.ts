@@ -92,11 +92,7 @@ const encode = (body: unknown): string | Uint8Array<ArrayBuffer> => {
   return body instanceof Uint8Array ? new Uint8Array(body) : JSON.stringify(body);
 };
 
-const send = async (
-  method: string,
-  url: string,
-  { headers = {}, body }: RequestOptions = {},
-): Promise<Answer> => {
+const send = async (method: string, url: string, { headers = {}, body }: RequestOptions = {}) => {
   const content = body === undefined ? undefined : encode(body);
   const { pathname, search } = new URL(url);
   const request = `${method} ${shorten(pathname + search)}${content === undefined ? "" : ` ${shorten(Buffer.from(content).toString())}`}`;

@@ -70,10 +70,7 @@ const parse = <Schema extends z.ZodType>(answer: Answer, schema: Schema): z.outp
 };
 
 /** Returns the body of a 200, which must match the schema. */
-export const expectBody = <Schema extends z.ZodType>(
-  answer: Answer,
-  schema: Schema,
-): z.output<Schema> => {
+export const expectBody = <Schema extends z.ZodType>(answer: Answer, schema: Schema) => {
   expectStatus(answer, 200);
   return parse(answer, schema);
 };

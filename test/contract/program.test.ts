@@ -9,22 +9,15 @@ const MAIN = fileURLToPath(new URL("main.ts", import.meta.url));
 
 type Run = { readonly exitCode: number; readonly stdout: string; readonly stderr: string };
 
-const runContract = (
-  args: readonly string[],
-  keys: Readonly<Record<string, string>> = {},
-): Promise<Run> =>
-  new Promise((resolve) => {
+const runContract = (args: readonly string[], keys: Readonly<Record<string, string>> = {}) =>
+  new Promise<Run>((resolve) => {
     const child = execFile(process.execPath, [MAIN, ...args], { env: keys }, (_, stdout, stderr) =>
       resolve({ exitCode: child.exitCode ?? -1, stdout, stderr }),
     );
   });
 
 /** Serves one response to every request, as a server that does not follow the contract. */
-const startOtherServer = async (
-  t: ExecutionContext,
-  status: number,
-  body: unknown,
-): Promise<string> => {
+const startOtherServer = async (t: ExecutionContext, status: number, body: unknown) => {
   const server = createServer((_request, response) => {
     response.writeHead(status, { "Content-Type": "application/json" });
     response.end(JSON.stringify(body));
@@ -35,12 +28,8 @@ const startOtherServer = async (
 test("it prints what differs with the expected and the actual response, and exits with 1", async (t) => {
   const url = await startOtherServer(t, 200, { error: "invalid API key" });
 
-  const { exitCode, stdout } = await runContract([
-    "--standalone",
-    `${url}/`,
-    "--only",
-    "GET /evidence: a missing key",
-  ]);
+  const only = ["--only", "GET /evidence: a missing key"];
+  const { exitCode, stdout } = await runContract(["--standalone", `${url}/`, ...only]);
 
   t.is(exitCode, 1);
   t.is(
@@ -58,10 +47,8 @@ test("it prints what differs with the expected and the actual response, and exit
 test("checks that pass or lack a key are no difference, and it exits with 0", async (t) => {
   const url = await startOtherServer(t, 403, { error: "invalid API key" });
 
-  const { exitCode, stdout } = await runContract(
-    ["--standalone", url, "--only", "GET /evidence: a"],
-    { STORE_TEST_KEY: "TEST-key" },
-  );
+  const args = ["--standalone", url, "--only", "GET /evidence: a"];
+  const { exitCode, stdout } = await runContract(args, { STORE_TEST_KEY: "TEST-key" });
 
   t.is(exitCode, 0);
   t.regex(stdout, /^ok {7}GET \/evidence: a missing key is a 403/mu);

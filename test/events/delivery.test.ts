@@ -36,13 +36,8 @@ test("an event is delivered once, signed, with the id that the feed has", async 
   const id = event?.id ?? "";
   t.is(type, "registration.refunded");
   t.is(timestamp, event?.createdAt.toISOString() ?? "");
-  t.deepEqual(data, {
-    registration_id: "first",
-    kind: "tree",
-    count: 1,
-    remaining_count: 0,
-    sequence: Number(event?.transactionId),
-  });
+  const content = { registration_id: "first", kind: "tree", count: 1, remaining_count: 0 };
+  t.deepEqual(data, { ...content, sequence: Number(event?.transactionId) });
   t.regex(request?.headers["webhook-id"] ?? "", /^evt_[0-9a-f]{48}$/u);
   t.true(request?.headers["webhook-id"]?.endsWith(id.replaceAll("-", "")));
   t.is(request?.headers["content-type"], "application/json");
@@ -239,10 +234,8 @@ test("a ping arrives whatever types the endpoint has, and is no event of the fee
   await deliver();
   const [request] = receiver.received;
   t.is(request?.headers["webhook-id"], id);
-  t.like(verify(request ?? { body: "", headers: {} }, secret), {
-    type: "ping",
-    data: { endpoint_id: endpoint.id },
-  });
+  const ping = { type: "ping", data: { endpoint_id: endpoint.id } };
+  t.like(verify(request ?? { body: "", headers: {} }, secret), ping);
   t.deepEqual(await readEvents(deps, { accountId, mode: "live" }), []);
 });
 
@@ -262,11 +255,8 @@ test("a 410 disables the endpoint, and its owner learns of it by an event in the
     pass,
   } = await setUpWebhooks(t);
   const elsewhere = await startReceiver(t);
-  const { endpoint: other } = await createWebhookEndpoint(deps, owner, {
-    url: elsewhere.url,
-    types: ["webhook_endpoint.disabled"],
-    description: "",
-  });
+  const given = { url: elsewhere.url, types: ["webhook_endpoint.disabled"], description: "" };
+  const { endpoint: other } = await createWebhookEndpoint(deps, owner, given);
   receiver.respond(answer(500));
   await record("first");
   await deliver();
@@ -278,11 +268,8 @@ test("a 410 disables the endpoint, and its owner learns of it by an event in the
   t.is(disabled.length, 1);
   await record("third");
   await deliver();
-  t.is(
-    receiver.received.length,
-    2,
-    "a disabled endpoint receives nothing, and nothing is recorded for it",
-  );
+  const nothing = "a disabled endpoint receives nothing, and nothing is recorded for it";
+  t.is(receiver.received.length, 2, nothing);
   const { rows } = await deps.db.query(sql.type(auditRow)`
     SELECT action, actor, subject
     FROM audit_entry
@@ -290,12 +277,9 @@ test("a 410 disables the endpoint, and its owner learns of it by an event in the
   `);
   t.deepEqual(rows, [{ action: "webhook.disable", actor: "service", subject: endpoint.id }]);
 
-  const data = {
-    endpoint_id: endpoint.id,
-    url_origin: new URL(endpoint.url).origin,
-    disabled_reason: "gone",
-    last_error: "status 410",
-  };
+  const shown = { disabled_reason: "gone", last_error: "status 410" };
+  const url_origin = new URL(endpoint.url).origin;
+  const data = { endpoint_id: endpoint.id, url_origin, ...shown };
   const types = ["webhook_endpoint.disabled"] as const;
   t.like(await readEvents(deps, owner, { types }), { 0: { data }, length: 1 });
   await createDeliveriesTo(deps, other.id)();
@@ -306,11 +290,8 @@ test("a 410 disables the endpoint, and its owner learns of it by an event in the
   receiver.respond(answer(204));
   pass(5 * SECOND_MS);
   await deliver();
-  t.deepEqual(
-    (await deliveries()).map(({ state }) => state),
-    ["delivered", "failed"],
-    "what was pending is sent when the endpoint is enabled",
-  );
+  const states = (await deliveries()).map(({ state }) => state);
+  t.deepEqual(states, ["delivered", "failed"], "what was pending is sent when it is enabled");
 });
 
 /** Records an event, and makes all its attempts fail. */

@@ -14,7 +14,7 @@ import { recordEvent } from "../../modules/events/recordEvent.ts";
 import { readFeed } from "../../modules/feed/readFeed.ts";
 import type { Feed } from "../../modules/feed/readFeed.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createTestOrganization, registerFor, registrationOf } from "../support/factories.ts";
 import { createRandom } from "../support/random.ts";
 import { refunded, readEvents } from "./readEvents.ts";
 import { readFile } from "node:fs/promises";
@@ -35,8 +35,7 @@ const readPage = (
   owner: AccountMode,
   startingAfter: string | null = null,
   limit = 1000,
-): Promise<Feed> =>
-  readFeed({ db, clock: systemClock }, owner, { types: EVENT_TYPES, startingAfter, limit });
+) => readFeed({ db, clock: systemClock }, owner, { types: EVENT_TYPES, startingAfter, limit });
 
 const idsOf = ({ events }: Feed): readonly string[] => events.map(eventIdOf);
 
@@ -87,9 +86,8 @@ test("a reader beside writers whose transactions last differently long sees ever
     try {
       await pool.transaction(async (transaction) => {
         await recordEvent(transaction, owner, systemClock.now(), refunded(`${name}-a`));
-        await transaction.query(
-          sql.typeAlias("void")`SELECT FROM pg_sleep(${random.next() * 0.03})`,
-        );
+        const seconds = random.next() * 0.03;
+        await transaction.query(sql.typeAlias("void")`SELECT FROM pg_sleep(${seconds})`);
         await recordEvent(transaction, owner, systemClock.now(), refunded(`${name}-b`));
         if (!isKept) {
           throw new RangeError("taken back");
@@ -218,46 +216,42 @@ const failed = {
   data: { kind: "tree" as const, count: 1, registered_at: "2026-01-01T00:00:00.000Z" },
 };
 
-test.serial(
-  "events are deleted after 30 days, and a client that may have missed one gets event_gone",
-  async (t) => {
-    const { db } = t.context;
-    const { id: accountId } = await createTestOrganization(db);
-    const owner: AccountMode = { accountId, mode: "live" };
-    const clock = createMovableClock("2031-01-01T00:00:00.000Z");
-    const read = async (startingAfter: string | null, types: readonly EventType[] = EVENT_TYPES) =>
-      (await readEvents({ db, clock }, owner, { types, startingAfter })).map(eventIdOf);
-    const deleteOld = () =>
-      deleteBefore(deleteEventsBefore, { db, before: deletedBefore(clock.now()) }, NEVER);
+test.serial("events are deleted after 30 days; who may miss one gets event_gone", async (t) => {
+  const { db } = t.context;
+  const { id: accountId } = await createTestOrganization(db);
+  const owner: AccountMode = { accountId, mode: "live" };
+  const clock = createMovableClock("2031-01-01T00:00:00.000Z");
+  const read = async (startingAfter: string | null, types: readonly EventType[] = EVENT_TYPES) =>
+    (await readEvents({ db, clock }, owner, { types, startingAfter })).map(eventIdOf);
+  const deleteOld = () =>
+    deleteBefore(deleteEventsBefore, { db, before: deletedBefore(clock.now()) }, NEVER);
 
-    await recordEvent(db, owner, clock.now(), failed);
-    await recordEvent(db, owner, clock.now(), refunded("1"));
-    await recordEvent(db, owner, clock.now(), refunded("2"));
-    const [failure = "", first = "", second = ""] = await read(null);
-    clock.set("2031-01-04T00:00:00.000Z");
-    await recordEvent(db, owner, clock.now(), refunded("3"));
-    clock.set("2031-01-31T00:00:00.000Z");
-    t.is((await read(null)).length, 4, "none is older than 30 days");
-    t.is(await deleteOld(), 0);
+  await recordEvent(db, owner, clock.now(), failed);
+  await recordEvent(db, owner, clock.now(), refunded("1"));
+  await recordEvent(db, owner, clock.now(), refunded("2"));
+  const [failure = "", first = "", second = ""] = await read(null);
+  clock.set("2031-01-04T00:00:00.000Z");
+  await recordEvent(db, owner, clock.now(), refunded("3"));
+  clock.set("2031-01-31T00:00:00.000Z");
+  t.is((await read(null)).length, 4, "none is older than 30 days");
+  t.is(await deleteOld(), 0);
 
-    clock.set("2031-02-02T00:00:00.000Z");
-    t.is(await deleteOld(), 1);
-    t.is(await deleteOld(), 0);
-    const kept = await read(null);
-    t.is(kept.length, 1);
-    t.deepEqual(await read(second), kept, "a client that has read everything continues");
-    t.deepEqual(await read(failure, ["usage.failed"]), []);
-    await t.throwsAsync(read(failure), { code: "event_gone", message: /older than 30 days/u });
-    await t.throwsAsync(read(first), { code: "event_gone", message: /the event is unknown/u });
-  },
-);
+  clock.set("2031-02-02T00:00:00.000Z");
+  t.is(await deleteOld(), 1);
+  t.is(await deleteOld(), 0);
+  const kept = await read(null);
+  t.is(kept.length, 1);
+  t.deepEqual(await read(second), kept, "a client that has read everything continues");
+  t.deepEqual(await read(failure, ["usage.failed"]), []);
+  await t.throwsAsync(read(failure), { code: "event_gone", message: /older than 30 days/u });
+  await t.throwsAsync(read(first), { code: "event_gone", message: /the event is unknown/u });
+});
 
 test.serial("registrations leave the feed after 30 days", async (t) => {
   const { db } = t.context;
   const { id: accountId } = await createTestOrganization(db);
   const clock = createMovableClock("2031-01-01T00:00:00.000Z");
-  const writer = createRegistrationWriter({ db, clock });
-  const register = () => writer.register(registrationOf(accountId, {}));
+  const register = () => registerFor(db, accountId, { clock });
   const read = async (startingAfter: string | null) =>
     (await readEvents({ db, clock }, { accountId, mode: "live" }, { startingAfter })).map(
       eventIdOf,
@@ -283,36 +277,33 @@ const readRenumbering = async (): Promise<string> => {
   return /```sql\n(BEGIN;.*?)```/su.exec(section)?.[1] ?? "";
 };
 
-test.serial(
-  "records that were copied from a server with higher transactions are an error until they are renumbered",
-  async (t) => {
-    const { db, owner, ownerUrl } = t.context;
-    const { id: accountId } = await createTestOrganization(db);
-    const account: AccountMode = { accountId, mode: "live" };
-    const clock = { now: () => new Date() };
-    const webhookSettings = { allowsHttp: false, allowedNetworks: [] };
-    const { endpoint } = await createWebhookEndpoint(
-      { db, clock, actor: SERVICE, webhookSettings },
-      account,
-      { url: "https://shop.example/hook", types: null, description: "" },
-    );
-    const read = () => readEvents({ db, clock }, account);
-    await recordEvent(db, account, clock.now(), refunded("copied"));
-    await owner.query(sql.typeAlias("void")`
-      UPDATE event SET transaction_id = '9000000000' WHERE account_id = ${accountId}
-    `);
-    await owner.query(sql.typeAlias("void")`
-      UPDATE webhook_delivery SET transaction_id = '9000000000' WHERE endpoint_id = ${endpoint.id}
-    `);
-    await t.throwsAsync(read(), { message: /come from another PostgreSQL server/u });
+test.serial("records of a server with higher transactions fail until renumbered", async (t) => {
+  const { db, owner, ownerUrl } = t.context;
+  const { id: accountId } = await createTestOrganization(db);
+  const account: AccountMode = { accountId, mode: "live" };
+  const clock = { now: () => new Date() };
+  const webhookSettings = { allowsHttp: false, allowedNetworks: [] };
+  const { endpoint } = await createWebhookEndpoint(
+    { db, clock, actor: SERVICE, webhookSettings },
+    account,
+    { url: "https://shop.example/hook", types: null, description: "" },
+  );
+  const read = () => readEvents({ db, clock }, account);
+  await recordEvent(db, account, clock.now(), refunded("copied"));
+  await owner.query(sql.typeAlias("void")`
+    UPDATE event SET transaction_id = '9000000000' WHERE account_id = ${accountId}
+  `);
+  await owner.query(sql.typeAlias("void")`
+    UPDATE webhook_delivery SET transaction_id = '9000000000' WHERE endpoint_id = ${endpoint.id}
+  `);
+  await t.throwsAsync(read(), { message: /come from another PostgreSQL server/u });
 
-    await (await openClient(t, ownerUrl)).query(await readRenumbering());
+  await (await openClient(t, ownerUrl)).query(await readRenumbering());
 
-    const [delivery] = await claimDeliveries(db, [endpoint.id], clock.now());
-    t.is(delivery?.transactionId, 9_000_000_000n, "its receiver may have it under this id");
-    await recordEvent(db, account, clock.now(), refunded("new"));
-    const events = await read();
-    t.is(events.length, 1);
-    t.like(events[0], { data: { registration_id: "new" } });
-  },
-);
+  const [delivery] = await claimDeliveries(db, [endpoint.id], clock.now());
+  t.is(delivery?.transactionId, 9_000_000_000n, "its receiver may have it under this id");
+  await recordEvent(db, account, clock.now(), refunded("new"));
+  const events = await read();
+  t.is(events.length, 1);
+  t.like(events[0], { data: { registration_id: "new" } });
+});

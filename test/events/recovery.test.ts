@@ -98,10 +98,8 @@ test("operators see why an endpoint fails, list what fails, and a recovery sends
   t.true(line?.includes(`${since.toISOString()}  status 400`), list.stdout);
   t.true(line?.includes("Test Organization"), line);
   t.regex((await impact("webhook", "show", endpoint.id)).stdout, /^last error +status 400$/mu);
-  t.like(readJson(await impact("webhook", "show", endpoint.id, "--json")), {
-    status: "enabled",
-    last_error: "status 400",
-  });
+  const shown = await impact("webhook", "show", endpoint.id, "--json");
+  t.like(readJson(shown), { status: "enabled", last_error: "status 400" });
   const failed = await impact("webhook", "deliveries", endpoint.id, "--state", "failed");
   t.regex(failed.stdout, /evt_\w+ +registration\.refunded +pending +1 .*status 400/u);
 

@@ -48,10 +48,8 @@ test("a redirect is a failure and is not followed", async (t) => {
   const send = createSend();
   for (const status of [301, 302, 307, 308]) {
     receiver.respond(answer(status, { Location: elsewhere.url }));
-    t.like(await send(receiver.url), {
-      status,
-      error: `status ${status}; redirects are not followed`,
-    });
+    const error = `status ${status}; redirects are not followed`;
+    t.like(await send(receiver.url), { status, error });
   }
   t.deepEqual(elsewhere.received, []);
 });
@@ -76,29 +74,19 @@ test("a server that does not respond in time, refuses, hangs up or switches the 
   const receiver = await startReceiver(t);
   receiver.respond(holdOpen);
   const sendImpatiently = createSend({ timeoutMs: 500 });
-  t.like(await sendImpatiently(receiver.url), {
-    status: null,
-    error: "no response within 0.5 seconds",
-  });
+  const late = { status: null, error: "no response within 0.5 seconds" };
+  t.like(await sendImpatiently(receiver.url), late);
   const send = createSend();
   receiver.respond((response) => response.destroy());
-  t.like(await send(receiver.url), {
-    error: "the connection was closed before a response",
-  });
+  t.like(await send(receiver.url), { error: "the connection was closed before a response" });
   // Node closes such a connection without an error.
   receiver.respond(({ socket }) => {
     socket?.end("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n");
   });
-  t.like(await send(receiver.url), {
-    error: "the connection was closed before a response",
-  });
-  t.like(await send("http://127.0.0.1:1/"), {
-    error: "the connection was refused",
-  });
+  t.like(await send(receiver.url), { error: "the connection was closed before a response" });
+  t.like(await send("http://127.0.0.1:1/"), { error: "the connection was refused" });
   const unknown = createSend({ resolve: () => Promise.resolve([]) });
-  t.like(await unknown("http://nowhere.example/"), {
-    error: "the host name cannot be resolved",
-  });
+  t.like(await unknown("http://nowhere.example/"), { error: "the host name cannot be resolved" });
 });
 
 test("a request that the worker's shutdown interrupts has no result", async (t) => {
@@ -146,10 +134,8 @@ const REFUSED = [
 ];
 
 test("private, local, translated, reserved and multicast addresses are not called, public ones are", (t) => {
-  t.deepEqual(
-    REFUSED.filter((address) => isAllowedAddress(address, [])),
-    [],
-  );
+  const called = REFUSED.filter((address) => isAllowedAddress(address, []));
+  t.deepEqual(called, []);
   for (const address of ["1.1.1.1", "172.15.0.1", "100.128.0.1", "2606:4700::1111"]) {
     t.true(isAllowedAddress(address, []), address);
   }
@@ -223,18 +209,12 @@ test("HTTPS checks the certificate and the address, and plain HTTP is refused by
   };
   const receiver = await startReceiver(t, { tls });
   const url = `https://shop.example:${receiver.port}/hook`;
-  const options = {
-    allowsHttp: false,
-    allowedNetworks: ["127.0.0.0/8"],
-    resolve: () => Promise.resolve(["127.0.0.1"]),
-  };
+  const options = { allowsHttp: false, resolve: () => Promise.resolve(["127.0.0.1"]) };
   const trusting = createSend({ ...options, ca: readFileSync(ca.certificate, "utf8") });
 
   t.like(await trusting(url), { status: 204, error: null });
   const wrongName = `https://other.example:${receiver.port}/hook`;
-  t.like(await trusting(wrongName), {
-    error: "the request failed: ERR_TLS_CERT_ALTNAME_INVALID",
-  });
+  t.like(await trusting(wrongName), { error: "the request failed: ERR_TLS_CERT_ALTNAME_INVALID" });
   t.like(await createSend(options)(url), {
     error: "the request failed: UNABLE_TO_VERIFY_LEAF_SIGNATURE",
   });
@@ -247,11 +227,7 @@ test("HTTPS checks the certificate and the address, and plain HTTP is refused by
 });
 
 const NOW = new Date("2027-01-01T00:00:00Z");
-const FAILED: AttemptResult = {
-  status: 500,
-  error: "status 500",
-  retryAfterMs: null,
-};
+const FAILED: AttemptResult = { status: 500, error: "status 500", retryAfterMs: null };
 
 const delaySeconds = (attempts: number, given: Partial<AttemptResult> = {}, random = 0.5) => {
   const { dueAt } = decideDelivery({ ...FAILED, ...given }, { attempts, now: NOW, random });
@@ -260,10 +236,8 @@ const delaySeconds = (attempts: number, given: Partial<AttemptResult> = {}, rand
 
 test("ten attempts are made in 75 hours, spread by a fifth, and then the delivery has failed", (t) => {
   const delays = Array.from({ length: 9 }, (_, index) => delaySeconds(index + 1) ?? 0);
-  t.deepEqual(
-    delays.map((seconds) => seconds / 60),
-    [1 / 12, 5, 30, 120, 300, 600, 840, 1200, 1440],
-  );
+  const minutes = delays.map((seconds) => seconds / 60);
+  t.deepEqual(minutes, [1 / 12, 5, 30, 120, 300, 600, 840, 1200, 1440]);
   t.is(Math.floor(delays.reduce((sum, delay) => sum + delay, 0) / 3600), 75);
   t.deepEqual([delaySeconds(2, {}, 0), delaySeconds(2, {}, 0.999_999_9)], [240, 360]);
   t.deepEqual(decideDelivery(FAILED, { attempts: 10, now: NOW, random: 0.5 }), {

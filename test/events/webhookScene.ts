@@ -55,7 +55,7 @@ export const createDeliveriesTo = (deps: DeliveryContext, endpointId: string) =>
     },
   });
   /** @returns in how many milliseconds the next attempt is due; null if none is */
-  const deliver = async (signal = new AbortController().signal): Promise<number | null> => {
+  return async (signal = new AbortController().signal): Promise<number | null> => {
     const sender = createSender(work, signal);
     while (!signal.aborted && (await listDue()).length > 0) {
       await runSender(sender);
@@ -67,7 +67,6 @@ export const createDeliveriesTo = (deps: DeliveryContext, endpointId: string) =>
     `);
     return dueAt && Math.max(0, dueAt.getTime() - clock.now().getTime());
   };
-  return deliver;
 };
 
 const message = z.object({
@@ -107,11 +106,8 @@ export const setUpWebhooks = async (
     },
   };
   const owner = { accountId, mode: "live" } as const;
-  const { endpoint } = await createWebhookEndpoint(deps, owner, {
-    url: receiver.url,
-    types,
-    description: "",
-  });
+  const given = { url: receiver.url, types, description: "" };
+  const { endpoint } = await createWebhookEndpoint(deps, owner, given);
   const { secret } = endpoint;
   return {
     deps,

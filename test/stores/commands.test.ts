@@ -8,7 +8,7 @@ import { createMovableClock } from "../support/movableClock.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { readJson, impactOf, runImpact } from "../cli/runImpact.ts";
+import { readJson, impactOf } from "../cli/runImpact.ts";
 
 const test = testWithDatabase();
 
@@ -26,9 +26,8 @@ const newDomain = (): string => `shop-${crypto.randomUUID()}.example`;
 /** Creates a store with the command line, and returns what was printed and a function that runs its commands. */
 const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const impact = impactOf(t);
-  const store = created.parse(
-    readJson(await impact("store", "create", "--domain", newDomain(), "--json")),
-  );
+  const run = await impact("store", "create", "--domain", newDomain(), "--json");
+  const store = created.parse(readJson(run));
   const { id, domain } = store;
   return {
     ...store,
@@ -63,7 +62,6 @@ test("store create prints the id, the normalized domain and two working keys, an
 
 test("store create rejects a taken or malformed domain, an unknown organization and a malformed price", async (t) => {
   const { domain } = await setUp(t);
-  const impact = impactOf(t);
 
   for (const [args, exitCode, message] of [
     [["--domain", `HTTPS://${domain}`], 2, /^impact: another store has this domain\n$/u],
@@ -72,7 +70,7 @@ test("store create rejects a taken or malformed domain, an unknown organization 
     [["--domain", newDomain(), "--tree-price", "0.001"], 2, /US dollars/u],
     [[], 2, /--domain/u],
   ] as const) {
-    const run = await impact("store", "create", ...args);
+    const run = await impactOf(t)("store", "create", ...args);
     t.deepEqual([run.exitCode, run.stdout], [exitCode, ""]);
     t.regex(run.stderr, message);
   }
@@ -130,10 +128,8 @@ test("an uninstalled store keeps its first date until it is installed again", as
   const { domain } = await setUp(t);
   const clock = createMovableClock("2026-05-01T10:00:00.000Z");
   const install = async (state: "on" | "off") => {
-    const run = await runImpact(["store", "update", domain, "--installed", state, "--json"], {
-      env: { DATABASE_URL: t.context.databaseUrl },
-      clock,
-    });
+    const update = ["store", "update", domain, "--installed", state, "--json"];
+    const run = await impactOf(t, { clock })(...update);
     return z.looseObject({ uninstalled_at: z.unknown() }).parse(readJson(run)).uninstalled_at;
   };
 
@@ -173,11 +169,8 @@ test("top-ups and adjustments print what happened and the balance, once per refe
     const done = await run(command, ...options);
     t.deepEqual([done.exitCode, done.stdout, done.stderr], [0, "", `${text}\n`]);
   }
-  t.like(await read("adjust", ...adjust), {
-    balance_cents: 101_000,
-    reference: "case-7",
-    replayed: true,
-  });
+  const repeated = { balance_cents: 101_000, reference: "case-7", replayed: true };
+  t.like(await read("adjust", ...adjust), repeated);
   for (const args of [
     ["adjust", "--amount", "5", "--reason", "x", "--reference", "case-7"],
     ["topup", "--amount", "5", "--reference", "case-7"],
@@ -202,11 +195,10 @@ test("top-ups and adjustments print what happened and the balance, once per refe
 
 test("a top-up without a reference is recorded once a day and amount", async (t) => {
   const { domain } = await setUp(t);
-  const topUp = (day: number, ...args: readonly string[]) =>
-    runImpact(["store", "topup", domain, ...args], {
-      env: { DATABASE_URL: t.context.databaseUrl },
-      clock: { now: () => new Date(Date.UTC(2030, 0, day, 23, 59)) },
-    });
+  const topUp = (day: number, ...args: readonly string[]) => {
+    const clock = { now: () => new Date(Date.UTC(2030, 0, day, 23, 59)) };
+    return impactOf(t, { clock })("store", "topup", domain, ...args);
+  };
 
   const first = await topUp(1, "--amount", "20");
   const name = "topup-2030-01-01-20.00";
@@ -218,11 +210,8 @@ test("a top-up without a reference is recorded once a day and amount", async (t)
     `Nothing added: the top-up ${name} of ${domain} is already recorded; balance $20.00\n` +
       "To add another payment of this amount today, pass --reference.\n",
   );
-  t.like(readJson(await topUp(1, "--amount", "20", "--reference", "second", "--json")), {
-    balance_cents: 4000,
-    reference: "second",
-    replayed: false,
-  });
+  const second = await topUp(1, "--amount", "20", "--reference", "second", "--json");
+  t.like(readJson(second), { balance_cents: 4000, reference: "second", replayed: false });
   t.like(readJson(await topUp(1, "--amount", "20.01", "--json")), { balance_cents: 6001 });
   t.like(readJson(await topUp(2, "--amount", "20", "--json")), { balance_cents: 8001 });
 });
@@ -253,10 +242,8 @@ test("malformed amounts, references, notes and reasons are rejected, and a balan
     t.is(refused.exitCode, exitCode, refused.stderr);
     t.regex(refused.stderr, message);
   }
-  t.like(await read("topup", "--amount", "5", "--reference", " one "), {
-    replayed: true,
-    balance_cents: 500,
-  });
+  const again = await read("topup", "--amount", "5", "--reference", " one ");
+  t.like(again, { replayed: true, balance_cents: 500 });
 });
 
 test("a domain in every common spelling has one normal form", (t) => {

@@ -40,10 +40,7 @@ export type StoreApi = {
 };
 
 /** Returns the objects of a list in a response. */
-export const rowsIn = (
-  body: Readonly<Record<string, unknown>>,
-  name: string,
-): readonly Readonly<Record<string, unknown>>[] =>
+export const rowsIn = (body: Readonly<Record<string, unknown>>, name: string) =>
   z.array(z.record(z.string(), z.unknown())).parse(body[name]);
 
 type StoreApiOptions = TestContextOptions &
@@ -76,13 +73,10 @@ export const startStoreApi = async (
 };
 
 /** Serves the interface twice over one database, as two processes would; a request's number selects one. */
-export const startTwoStoreApis = async (
-  t: ExecutionContext,
-  options: StoreApiOptions,
-): Promise<(index: number) => StoreApi> => {
+export const startTwoStoreApis = async (t: ExecutionContext, options: StoreApiOptions) => {
   const even = await startStoreApi(t, options);
   const odd = await startStoreApi(t, options);
-  return (index) => (index % 2 === 0 ? even : odd);
+  return (index: number) => (index % 2 === 0 ? even : odd);
 };
 
 /** Creates a store where a tree costs 50 cents and a bottle 10. */
@@ -118,9 +112,7 @@ export const startStoreApiOf = async (
     store: given,
     db = t.context.db,
     ...options
-  }: Partial<StoreApiOptions> & {
-    readonly store?: Parameters<typeof createTestStore>[1];
-  } = {},
+  }: Partial<StoreApiOptions> & { readonly store?: Parameters<typeof createTestStore>[1] } = {},
 ) => {
   const api = await startStoreApi(t, { db, ...options });
   const store = await createTestStore(db, given);

@@ -17,10 +17,7 @@ const stateRow = z.strictObject({
 });
 
 /** Reads a store's rows of both modes, each sum from its own table. */
-export const readStoreState = (
-  db: DatabasePool,
-  id: string,
-): Promise<Readonly<z.output<typeof stateRow>>> =>
+export const readStoreState = (db: DatabasePool, id: string) =>
   db.one(sql.type(stateRow)`
     SELECT
       (SELECT balance_cents FROM store WHERE account_id = ${id}) AS balance,

@@ -22,11 +22,8 @@ test("a paid page credits the balance once, whatever is repeated, and names the 
   const created = await topUp({ amount_dollars: 20.5, currency: "USD", ...pages });
 
   const sessionId = z.string().parse(created.body["reference"]);
-  t.like(created.body, {
-    status: "success",
-    amount_dollars: 20.5,
-    checkout_url: `https://checkout.stripe.com/c/pay/${sessionId}`,
-  });
+  const checkout_url = `https://checkout.stripe.com/c/pay/${sessionId}`;
+  t.like(created.body, { status: "success", amount_dollars: 20.5, checkout_url });
   const { id: deploymentId } = await readDeployment(db);
   t.like(Object.fromEntries(new URLSearchParams(control.calls().at(-1)?.form)), {
     success_url: pages.success_url,
@@ -129,12 +126,8 @@ test("sessions of other programs, of other deployments and of nobody change noth
   const { control, store, createForeign, begin, pay, process, compare, entries, failed } =
     await stageTopUps(t);
   await pay(await createForeign({}));
-  await pay(
-    await createForeign({
-      client_reference_id: store.id,
-      "metadata[impact_deployment]": crypto.randomUUID(),
-    }),
-  );
+  const otherDeployment = { "metadata[impact_deployment]": crypto.randomUUID() };
+  await pay(await createForeign({ client_reference_id: store.id, ...otherDeployment }));
   const objectId = await begin(5);
   control.advanceClock({ seconds: DAY_SECONDS });
   await control.announce({ type: "checkout.session.expired", objectId });
@@ -225,11 +218,9 @@ test("a repeated Idempotency-Key returns the same page, also at the same time an
   // Stripe rejects the requests that arrive meanwhile.
   control.changeSettings({ latencyMs: 300 });
 
-  const responses = await Promise.all(
-    Array.from({ length: 10 }, (_, index) =>
-      apiOf(index).post("/app/api/topup", { ...store.live, ...headers }, body),
-    ),
-  );
+  const send = (index: number) =>
+    apiOf(index).post("/app/api/topup", { ...store.live, ...headers }, body);
+  const responses = await Promise.all(Array.from({ length: 10 }, (_, index) => send(index)));
 
   const texts = new Set(responses.map(({ text }) => text));
   t.is(texts.size, 1);
@@ -296,10 +287,8 @@ test("what cannot be paid is a 400 that says why", async (t) => {
     status: 400,
     body: { error: { type: "invalid_request_error", code: "amount_too_small", message: "Low." } },
   });
-  t.like(await topUp({ amount_dollars: 5 }), {
-    status: 400,
-    body: { error: "amount_dollars: refused by Stripe: Low." },
-  });
+  const low = { error: "amount_dollars: refused by Stripe: Low." };
+  t.like(await topUp({ amount_dollars: 5 }), { status: 400, body: low });
 });
 
 test("without Stripe, and with a key of another account, no page is created", async (t) => {

@@ -10,7 +10,7 @@ import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
 import { listen } from "../../support/server.ts";
-import { startStandaloneApi, startApiOf } from "../startStandaloneApi.ts";
+import { startApiOf } from "../startStandaloneApi.ts";
 import type { ApiState } from "../../../api/http/requestContext.ts";
 import { readBody, takeTurnOfLongBody } from "../../../api/http/readBody.ts";
 import { runForClient } from "../../../runtime/client.ts";
@@ -91,12 +91,8 @@ const MEMORY = 128 * 1024 * 1024;
 
 test("bodies that stall keep no place from others, with or without a key", async (t) => {
   const readStripeWebhook = createWebhookReader(["whsec_test"]);
-  const { url, call, appRequests } = await startStandaloneApi(t, {
-    ...t.context,
-    readStripeWebhook,
-  });
+  const { url, call, key, appRequests } = await startApiOf(t, { readStripeWebhook });
   const stalling = await createTestOrganization(t.context.db);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
   const before = appRequests();
 
   // As many as run at the same time in a process.
@@ -113,11 +109,7 @@ test("bodies that stall keep no place from others, with or without a key", async
 
 test("a client whose bodies stall gets a 503 for more, and other clients are served", async (t) => {
   const readStripeWebhook = createWebhookReader(["whsec_test"]);
-  const { url, appRequests } = await startStandaloneApi(t, {
-    ...t.context,
-    readStripeWebhook,
-    trustedProxies: 1,
-  });
+  const { url, appRequests } = await startApiOf(t, { readStripeWebhook, trustedProxies: 1 });
   const send = async (address: string): Promise<Socket> => {
     const socket = await open(t, url);
     const headers = `Content-Length: ${LARGEST}\r\nX-Forwarded-For: ${address}`;
@@ -144,20 +136,14 @@ test("a client whose bodies stall gets a 503 for more, and other clients are ser
 const app = new Koa<ApiState>();
 const read = readBody(64);
 
-type Given = {
-  readonly body: string;
-  readonly accountId?: string;
-};
+type Given = { readonly body: string; readonly accountId?: string };
 
 /** Reads a body that has arrived. */
 const start = ({ body, accountId = "public" }: Given, parsed: () => void) => {
   const request = new IncomingMessage(new Socket());
   const sent = Buffer.from(body);
   request.method = "POST";
-  request.headers = {
-    "content-type": "application/json",
-    "content-length": String(sent.length),
-  };
+  request.headers = { "content-type": "application/json", "content-length": String(sent.length) };
   request.push(sent);
   request.push(null);
   request.complete = true;
@@ -173,8 +159,7 @@ const start = ({ body, accountId = "public" }: Given, parsed: () => void) => {
 };
 
 /** Takes the turn of long bodies, so that others wait until the test ends it. */
-const holdTurn = (): Promise<() => void> =>
-  takeTurnOfLongBody(new ServerResponse(new IncomingMessage(new Socket())));
+const holdTurn = () => takeTurnOfLongBody(new ServerResponse(new IncomingMessage(new Socket())));
 
 /** Reads bodies that have arrived together, and returns the turn of the event loop in which each was parsed. */
 const turnsOf = async (given: readonly Given[]): Promise<readonly number[]> => {
@@ -204,13 +189,10 @@ const bodyOf = (bytes: number): string => JSON.stringify({ attribution: "x".repe
 
 const LONG = bodyOf(30_000);
 
-test.serial(
-  "long bodies that arrive together are parsed in different turns of the event loop",
-  async (t) => {
-    const turns = await turnsOf([{ body: LONG }, { body: bodyOf(60_000) }]);
-    t.is(new Set(turns).size, 2, String(turns));
-  },
-);
+test.serial("long bodies that arrive together are parsed in different turns", async (t) => {
+  const turns = await turnsOf([{ body: LONG }, { body: bodyOf(60_000) }]);
+  t.is(new Set(turns).size, 2, String(turns));
+});
 
 test.serial("bodies as long as a valid item that arrive together share one turn", async (t) => {
   const turns = await turnsOf([10, 100, 20_000].map((bytes) => ({ body: bodyOf(bytes) })));
@@ -264,73 +246,65 @@ test.serial("a long body whose client disconnects is not parsed", async (t) => {
   t.deepEqual(order, ["last"]);
 });
 
-test.serial(
-  "a long body that waits has no place in the process, and is in the memory for bodies",
-  async (t) => {
-    const gate = new Gate({ places: 1, maximumBytes: 4 * LONG.length });
-    const server = createServer(
-      openDoor(
-        async (request, response) => {
-          try {
-            await read(app.createContext<ApiState>(request, response), () => Promise.resolve());
-            response.end("parsed");
-          } catch (error) {
-            response.end(String(error));
-          }
-        },
-        { gate, reject: (response) => response.writeHead(503).end() },
-      ),
-    );
-    const port = await listen(t, server);
-    const post = (body: string): Promise<Response> =>
-      fetch(`http://127.0.0.1:${port}`, {
-        method: "POST",
-        headers: { "Content-Type": "application/json" },
-        body,
-      });
-    const endTurn = await holdTurn();
+test.serial("a long body that waits has no place, and is in the memory for bodies", async (t) => {
+  const gate = new Gate({ places: 1, maximumBytes: 4 * LONG.length });
+  const server = createServer(
+    openDoor(
+      async (request, response) => {
+        try {
+          await read(app.createContext<ApiState>(request, response), () => Promise.resolve());
+          response.end("parsed");
+        } catch (error) {
+          response.end(String(error));
+        }
+      },
+      { gate, reject: (response) => response.writeHead(503).end() },
+    ),
+  );
+  const port = await listen(t, server);
+  const post = (body: string): Promise<Response> =>
+    fetch(`http://127.0.0.1:${port}`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body,
+    });
+  const endTurn = await holdTurn();
 
-    const waiting: Promise<Response>[] = [];
-    for (const _ of [1, 2]) {
-      const arrived = once(server, "request");
-      waiting.push(post(LONG));
-      await arrived;
-    }
-    t.is(await (await post("{}")).text(), "parsed");
-    // The client may hold as many bytes as are free.
-    t.regex(await (await post(LONG)).text(), /too many request bodies are arriving/u);
-    endTurn();
-    for (const response of waiting) {
-      t.is(await (await response).text(), "parsed");
-    }
-    t.regex(await (await post(LONG)).text(), /parsed/u);
-  },
-);
+  const waiting: Promise<Response>[] = [];
+  for (const _ of [1, 2]) {
+    const arrived = once(server, "request");
+    waiting.push(post(LONG));
+    await arrived;
+  }
+  t.is(await (await post("{}")).text(), "parsed");
+  // The client may hold as many bytes as are free.
+  t.regex(await (await post(LONG)).text(), /too many request bodies are arriving/u);
+  endTurn();
+  for (const response of waiting) {
+    t.is(await (await response).text(), "parsed");
+  }
+  t.regex(await (await post(LONG)).text(), /parsed/u);
+});
 
 /** Starts an API for two organizations, and makes the registrations of the first one wait for a lock. */
 const startWithLockedTotal = async (t: ExecutionContext<DatabaseContext>) => {
-  const { db, databaseUrl } = t.context;
-  const api = await startStandaloneApi(t, { db });
-  const busy = await createTestOrganization(db);
-  const other = await createTestOrganization(db);
-  await api.call("POST", "/plant/trees", { key: busy.apiKeyProd, body: { count: 1 } });
+  const api = await startApiOf(t);
+  const other = await createTestOrganization(t.context.db);
+  await api.post("/plant/trees", { count: 1 });
   return {
     ...api,
-    busyKey: busy.apiKeyProd,
     otherKey: other.apiKeyProd,
-    release: await lockRows(t, databaseUrl, "impact_total", "account_id", busy.id),
+    release: await lockRows(t, t.context.databaseUrl, "impact_total", "account_id", api.id),
   };
 };
 
 test("an account whose requests would take all places of a process leaves half of them to others", async (t) => {
-  const { call, appRequests, busyKey, otherKey, release } = await startWithLockedTotal(t);
+  const { call, post, appRequests, otherKey, release } = await startWithLockedTotal(t);
   const before = appRequests();
 
   const waiting = Promise.all(
     // As many as run at the same time in a process.
-    Array.from({ length: 500 }, () =>
-      call("POST", "/plant/trees", { key: busyKey, body: { count: 1 } }),
-    ),
+    Array.from({ length: 500 }, () => post("/plant/trees", { count: 1 })),
   );
   await eventually(() => appRequests() === before + 500);
 
@@ -341,12 +315,10 @@ test("an account whose requests would take all places of a process leaves half o
 });
 
 test("an account may record half of the batches of a process at the same time: others find places, and its further ones wait", async (t) => {
-  const { call, busyKey, otherKey, release } = await startWithLockedTotal(t);
+  const { call, post, otherKey, release } = await startWithLockedTotal(t);
   const batch = { items: [{ count: 1 }] };
 
-  const batches = Array.from({ length: 40 }, () =>
-    call("POST", "/plant/trees/batch", { key: busyKey, body: batch }),
-  );
+  const batches = Array.from({ length: 40 }, () => post("/plant/trees/batch", batch));
   // It is read, although it cannot be recorded.
   const other = await call("POST", "/plant/trees/batch", { key: otherKey, body: { items: [] } });
   t.is(other.status, 400);

@@ -44,10 +44,7 @@ test("a request for which a process has no room is a 503 with Retry-After, in th
   socket.write(GET);
 
   const [response] = await once(socket, "data");
-  t.regex(
-    String(response),
-    /^HTTP\/1\.1 503 [\s\S]*\r\nRetry-After: 1\r\n[\s\S]*"code":"OVERLOADED"/u,
-  );
+  t.regex(String(response), /^HTTP\/1\.1 503 [^]*\r\nRetry-After: 1\r\n[^]*"code":"OVERLOADED"/u);
 });
 
 test("a client that stops reading a response is disconnected", async (t) => {
@@ -339,9 +336,7 @@ test("the pieces of a list are joined to chunks, each with whole pieces", async 
     chunks.push(chunk);
   }
 
-  t.deepEqual(
-    chunks.map(({ length }) => length),
-    [33_000, 33_000, 33_000, 2001],
-  );
+  const lengths = chunks.map(({ length }) => length);
+  t.deepEqual(lengths, [33_000, 33_000, 33_000, 2001]);
   t.is(chunks.join(""), `${"a".repeat(1000)}${"é".repeat(100_000)}]`);
 });

@@ -1,7 +1,8 @@
 import { systemClock } from "../../../runtime/clock.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
+import type { ExecutionContext } from "ava";
 import { createEmptyDatabase, openTestPool, testWithDatabase } from "../../support/database.ts";
-import { createTestOrganization } from "../../support/factories.ts";
+import type { DatabaseContext } from "../../support/database.ts";
 import { rawRequest } from "./rawRequest.ts";
 import { startStandaloneApi, startApiOf } from "../startStandaloneApi.ts";
 import { startDonationApi } from "../../charities/donations/donationSetup.ts";
@@ -60,7 +61,7 @@ test("a path with a slash at the end is the same endpoint", async (t) => {
   t.is(wrongMethod.headers.get("Allow"), "GET, HEAD, OPTIONS, POST");
 });
 
-test("a wrong method is a 405 that lists the allowed ones, with or without a key", async (t) => {
+test("a wrong method is a 405 that lists the allowed ones, as OPTIONS does, with or without a key", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
 
   for (const method of ["PUT", "PATCH", "DELETE", "PROPFIND"]) {
@@ -73,22 +74,24 @@ test("a wrong method is a 405 that lists the allowed ones, with or without a key
   t.is(refund.status, 405);
   t.is(refund.headers.get("Allow"), "OPTIONS, POST");
   t.is((await call("HEAD", "/refund/trees")).status, 405);
+  const options = await call("OPTIONS", "/rescue/plastic_bottles");
+  t.is(options.status, 204);
+  t.is(options.headers.get("Allow"), "GET, HEAD, OPTIONS, POST");
 });
 
-test("OPTIONS returns the methods of a path", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-
-  const { status, headers } = await call("OPTIONS", "/rescue/plastic_bottles");
-
-  t.is(status, 204);
-  t.is(headers.get("Allow"), "GET, HEAD, OPTIONS, POST");
-});
+/** Starts an API, and returns it with what registers a tree with other headers. */
+const startPlanting = async (t: ExecutionContext<DatabaseContext>) => {
+  const api = await startApiOf(t);
+  const plant = (headers: Readonly<Record<string, string>>) =>
+    api.call("POST", "/plant/trees", { key: api.key, body: '{"count":1}', headers });
+  return { ...api, plant };
+};
 
 const JSON_REQUIRED =
   "the body must be JSON in UTF-8, sent with the header Content-Type: application/json";
 
 test("a wrong or missing content type is a 400 that says what to send", async (t) => {
-  const { call, url, key } = await startApiOf(t);
+  const { plant, url, key } = await startPlanting(t);
   for (const contentType of [
     "text/plain",
     "application/x-www-form-urlencoded",
@@ -106,11 +109,7 @@ test("a wrong or missing content type is a 400 that says what to send", async (t
     "json",
     "",
   ]) {
-    const { status, body } = await call("POST", "/plant/trees", {
-      key,
-      body: '{"count":1}',
-      headers: { "Content-Type": contentType },
-    });
+    const { status, body } = await plant({ "Content-Type": contentType });
     t.is(status, 400, contentType);
     t.is(body["error"], JSON_REQUIRED, contentType);
   }
@@ -123,7 +122,7 @@ test("a wrong or missing content type is a 400 that says what to send", async (t
 });
 
 test("every spelling of a JSON content type in UTF-8 is accepted", async (t) => {
-  const { call, key } = await startApiOf(t);
+  const { plant } = await startPlanting(t);
   for (const contentType of [
     "application/json",
     "Application/JSON",
@@ -138,28 +137,18 @@ test("every spelling of a JSON content type in UTF-8 is accepted", async (t) => 
     "application/json; odata.metadata=minimal",
     "application/json;;charset=utf-8",
   ]) {
-    const { status } = await call("POST", "/plant/trees", {
-      key,
-      body: '{"count":1}',
-      headers: { "Content-Type": contentType },
-    });
-    t.is(status, 200, contentType);
+    t.is((await plant({ "Content-Type": contentType })).status, 200, contentType);
   }
 });
 
 test("a compressed body is a 400 that says so", async (t) => {
-  const { call, key } = await startApiOf(t);
+  const { plant } = await startPlanting(t);
   for (const encoding of ["gzip", "deflate", "br", "nonsense", "gzip, identity"]) {
-    const { status, body } = await call("POST", "/plant/trees", {
-      key,
-      body: '{"count":1}',
-      headers: { "Content-Encoding": encoding },
-    });
+    const { status, body } = await plant({ "Content-Encoding": encoding });
     t.is(status, 400, encoding);
     t.deepEqual(body, { error: "the body must not be compressed" });
   }
-  const headers = { "Content-Encoding": "Identity" };
-  t.is((await call("POST", "/plant/trees", { key, body: { count: 1 }, headers })).status, 200);
+  t.is((await plant({ "Content-Encoding": "Identity" })).status, 200);
 });
 
 test("the request id is the client's if it is well-formed, otherwise a new one", async (t) => {
@@ -177,19 +166,13 @@ test("the request id is the client's if it is well-formed, otherwise a new one",
 });
 
 test("an unexpected error is a 500 without details, logged once with the request's id", async (t) => {
-  const { db } = t.context;
   const withoutTables = await openTestPool(t, await createEmptyDatabase(t));
-  const { call, logged } = await startStandaloneApi(t, {
-    db,
+  const { call, key, logged } = await startApiOf(t, {
     writer: createRegistrationWriter({ db: withoutTables, clock: systemClock }),
   });
-  const { apiKeyProd: key } = await createTestOrganization(db);
 
-  const { status, body } = await call("POST", "/plant/trees", {
-    key,
-    body: { count: 1 },
-    headers: { "X-Request-Id": "broken" },
-  });
+  const headers = { "X-Request-Id": "broken" };
+  const { status, body } = await call("POST", "/plant/trees", { key, body: { count: 1 }, headers });
 
   t.is(status, 500);
   t.deepEqual(body, { error: "internal server error" });
@@ -301,19 +284,14 @@ forBothKinds("the header Idempotency-Key and the field are the same key", async 
   const { call, key } = await startApiOf(t);
   const first = await call("POST", path, { key, body: { count: 2 }, ...keyed("order-1") });
 
-  const byField = await call("POST", path, { key, body: { count: 2, idempotency_key: "order-1" } });
-  const byBoth = await call("POST", path, {
-    key,
-    body: { count: 2, idempotency_key: "order-1" },
-    ...keyed("order-1"),
-  });
-  const byHeader = [];
-  for (const idempotencyKey of ["", null]) {
-    const body = { count: 2, idempotency_key: idempotencyKey };
-    byHeader.push(await call("POST", path, { key, body, ...keyed("order-1") }));
-  }
-
-  for (const replay of [byField, byBoth, ...byHeader]) {
+  for (const [field, header] of [
+    ["order-1", {}],
+    ["order-1", keyed("order-1")],
+    ["", keyed("order-1")],
+    [null, keyed("order-1")],
+  ] as const) {
+    const body = { count: 2, idempotency_key: field };
+    const replay = await call("POST", path, { key, body, ...header });
     t.is(replay.headers.get("Idempotent-Replayed"), "true");
     t.is(idIn(replay.body, kind), idIn(first.body, kind));
   }
@@ -322,16 +300,12 @@ forBothKinds("the header Idempotency-Key and the field are the same key", async 
 test("different keys in the header Idempotency-Key and the field are a 400 that records nothing", async (t) => {
   const { call, key } = await startApiOf(t);
 
-  const { status, body } = await call("POST", "/plant/trees", {
-    key,
-    body: { count: 2, idempotency_key: "one" },
-    ...keyed("other"),
-  });
+  const given = { key, body: { count: 2, idempotency_key: "one" }, ...keyed("other") };
+  const { status, body } = await call("POST", "/plant/trees", given);
 
   t.is(status, 400);
-  t.deepEqual(body, {
-    error: "idempotency_key: must equal the header Idempotency-Key if both are given",
-  });
+  const error = "idempotency_key: must equal the header Idempotency-Key if both are given";
+  t.deepEqual(body, { error });
   t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 0);
 });
 

@@ -80,10 +80,8 @@ test("each donation of a batch has the response that its single request would ha
   t.deepEqual(await ledger(), { donations: 4, count: 4, cents: 1000 });
   t.is(await countEvents("donation.created"), 4);
   const list = await call("GET", "/charities/donations", { key });
-  t.deepEqual(
-    details.parse(list.body["donations"]).map((listed) => listed["amount_cents"]),
-    [400, 300, 200, 100],
-  );
+  const amounts = details.parse(list.body["donations"]).map((listed) => listed["amount_cents"]);
+  t.deepEqual(amounts, [400, 300, 200, 100]);
 });
 
 test("a batch with wrong donations records nothing and names them all; with atomic=false it records the others", async (t) => {
@@ -227,9 +225,8 @@ test("each refund of a batch has the response that its single request would have
 
 test("concurrent batches and single refunds refund each donation once", async (t) => {
   const { donate, refund, refundOne, ledger, countEvents } = await stage(t);
-  const ids = idsIn(
-    await donate(Array.from({ length: 120 }, () => ({ amount_cents: 5, ein: EIN }))),
-  );
+  const gifts = Array.from({ length: 120 }, () => ({ amount_cents: 5, ein: EIN }));
+  const ids = idsIn(await donate(gifts));
   const items = ids.map((id) => ({ id, idempotency_key: `refund-${id}` }));
 
   const responses = await Promise.all([
@@ -247,10 +244,8 @@ test("concurrent batches and single refunds refund each donation once", async (t
 test("the refund of a donation may have any number of keys, and all of them repeat it", async (t) => {
   const { donate, refund, refundOne, ledger } = await stage(t);
   const [id = ""] = idsIn(await donate([{ amount_cents: 100, ein: EIN }]));
-  const items = Array.from({ length: 102 }, (_, index) => ({
-    id,
-    idempotency_key: `key-${index}`,
-  }));
+  const keys = Array.from({ length: 102 }, (_, index) => `key-${index}`);
+  const items = keys.map((key) => ({ id, idempotency_key: key }));
 
   t.is(batchIn(await refund(items)).succeeded, items.length);
 

@@ -28,10 +28,7 @@ const ledgerRow = z.strictObject({
 });
 
 /** An account's donations, counted from the records and by the totals. */
-export const readDonationLedger = (
-  db: DatabasePool,
-  accountId: string,
-): Promise<Readonly<z.output<typeof ledgerRow>>> =>
+export const readDonationLedger = (db: DatabasePool, accountId: string) =>
   db.one(sql.type(ledgerRow)`
     SELECT
       (SELECT count(*) FROM donation WHERE account_id = ${accountId}) AS donations,
@@ -101,11 +98,7 @@ export const RED_CROSS = {
 export const EIN = RED_CROSS.ein;
 
 /** Makes the double find a charity of Every.org by its slug and by its EIN. */
-export const addEveryOrgCharity = (
-  { responses }: ProviderDouble,
-  slug: string,
-  ein: string,
-): void => {
+export const addEveryOrgCharity = ({ responses }: ProviderDouble, slug: string, ein: string) => {
   const nonprofit = { primarySlug: slug, name: `The ${slug}`, ein, isDisbursable: true };
   responses.set(`/everyorg/nonprofit/${slug}`, { data: { nonprofit } });
   responses.set(`/everyorg/nonprofit/${ein}`, { data: { nonprofit } });

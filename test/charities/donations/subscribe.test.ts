@@ -43,10 +43,8 @@ const stage = async (
     }),
   });
   const { call } = await startStandaloneApi(t, { db, billing });
-  const organization = await createTestOrganization(db, {
-    stripeCustomerId: customerId,
-    stripeSubscriptionId: subscriptionId,
-  });
+  const stripe = { stripeCustomerId: customerId, stripeSubscriptionId: subscriptionId };
+  const organization = await createTestOrganization(db, stripe);
   const items = () => control.pricesOf({ subscriptionId });
   const before = items();
   return {
@@ -112,9 +110,8 @@ for (const [title, fault] of FAULTS) {
     const failed = await subscribe();
 
     t.is(failed.status, 500);
-    t.deepEqual(failed.body, {
-      error: "the payment processor could not provision the donation subscription",
-    });
+    const error = "the payment processor could not provision the donation subscription";
+    t.deepEqual(failed.body, { error });
     t.deepEqual(added(), []);
     t.is((await donate()).status, 400, "the subscription is not active");
     t.is((await subscribe()).status, 200, "the retry is a new attempt");
@@ -131,11 +128,8 @@ for (const [title, fault] of FAULTS) {
 
 test("an update whose response is lost counts if the items are there", async (t) => {
   const { subscribe, added, double, subscriptionId, flat, metered } = await stage(t);
-  double.control.addFault({
-    path: `/v1/subscriptions/${subscriptionId}`,
-    kind: "drop",
-    applied: true,
-  });
+  const path = `/v1/subscriptions/${subscriptionId}`;
+  double.control.addFault({ path, kind: "drop", applied: true });
   t.is((await subscribe()).status, 200);
   t.deepEqual(added(), [flat, metered]);
 });

@@ -31,8 +31,7 @@ test("evidence is of the newest tree, and one that was refunded in full is found
   clock.set("2026-05-02T10:00:00.000Z");
   await post("/app/api/plant", store.test, { trees: 2 });
   const [newest = "", oldest] = await treeIds(get, store);
-  const find = async (query: string): Promise<unknown> =>
-    (await get(`${PATH}${query}`, store.test)).body["tree_id"];
+  const find = async (query: string) => (await get(`${PATH}${query}`, store.test)).body["tree_id"];
   const refund = () => post("/app/api/refund", store.test, { type: "tree", quantity: 1 });
 
   const { status, body, headers } = await get(PATH, store.test);
@@ -107,65 +106,56 @@ test("a stage is simulated for test keys only, and of any count", async (t) => {
     t.is(headers.get("Evidence-Simulated"), "true");
     const completed = rowsIn(body, "timeline").filter((each) => each["status"] === "completed");
     t.is(body["evidence_count"], completed.length);
-    t.like(await get(`${PATH}?evidence_stage=${stage}`, store.live), {
-      status: 400,
-      body: { code: "INVALID_PARAMETER" },
-    });
+    const refused = { status: 400, body: { code: "INVALID_PARAMETER" } };
+    t.like(await get(`${PATH}?evidence_stage=${stage}`, store.live), refused);
   }
 });
 
 // Alone: it creates planting orders of every account in the database.
-test.serial(
-  "a store's trees are ordered, planted and found by their planting order and region",
-  async (t) => {
-    const clock = createMovableClock("2026-05-01T10:00:00.000Z");
-    const planting = createTestPlanting();
-    const { db, get, post, store } = await startStoreApiOf(t, {
-      store: { balanceCents: 1000 },
-      clock,
-      planting,
-    });
-    await post("/app/api/plant", store.live, { trees: 3 });
-    const signal = new AbortController().signal;
-    const deps = { db, clock, planting };
-    await createPlantingOrders(deps, signal);
-    const [order] = await listPlantingOrders(db, { accountId: store.id, limit: 10 });
-    t.is(order?.treeCount, 3);
-    await placePlantingOrder(deps, order?.id ?? 0, signal);
-    for (const time of ["2026-05-02T10:00:00Z", "2026-05-03T10:00:00Z", "2026-05-04T10:00:00Z"]) {
-      clock.set(time);
-      await pollPlantingOrder(deps, order?.id ?? 0, signal);
-    }
-    await post("/app/api/plant", store.live, { trees: 1 });
+test.serial("a store's planted trees are found by their planting order and region", async (t) => {
+  const clock = createMovableClock("2026-05-01T10:00:00.000Z");
+  const planting = createTestPlanting();
+  const options = { store: { balanceCents: 1000 }, clock, planting };
+  const { db, get, post, store } = await startStoreApiOf(t, options);
+  await post("/app/api/plant", store.live, { trees: 3 });
+  const signal = new AbortController().signal;
+  const deps = { db, clock, planting };
+  await createPlantingOrders(deps, signal);
+  const [order] = await listPlantingOrders(db, { accountId: store.id, limit: 10 });
+  t.is(order?.treeCount, 3);
+  await placePlantingOrder(deps, order?.id ?? 0, signal);
+  for (const time of ["2026-05-02T10:00:00Z", "2026-05-03T10:00:00Z", "2026-05-04T10:00:00Z"]) {
+    clock.set(time);
+    await pollPlantingOrder(deps, order?.id ?? 0, signal);
+  }
+  await post("/app/api/plant", store.live, { trees: 1 });
 
-    const projectId = String(order?.publicId);
-    const found = await get(`${PATH}?project_public_id=${projectId}`, store.live);
-    t.is(found.status, 200);
-    t.is(found.body["status"], "planted_and_verified");
-    const region = String(found.body["region"]);
-    t.not(region, "");
-    t.is(found.headers.get("Cache-Control"), "private, no-cache");
-    const byId = await get(`${PATH}?tree_id=${String(found.body["tree_id"])}`, store.live);
-    t.is(byId.headers.get("Cache-Control"), "private, max-age=2592000");
-    const byRegion = await get(`${PATH}?region=${encodeURIComponent(region)}`, store.live);
-    t.is(byRegion.body["tree_id"], found.body["tree_id"]);
-    t.is((await get(PATH, store.live)).body["status"], "registered");
-    t.is((await get(`${PATH}?region=Nowhere`, store.live)).status, 404);
-    t.is((await get(`${PATH}?project_public_id=po_other`, store.live)).status, 404);
-    await db.query(sql.typeAlias("void")`
-      UPDATE planting_order
-      SET site_shares = jsonb_set(site_shares, '{0,region}', '"Príncipe"')
-      WHERE id = ${order?.id ?? 0}
-    `);
-    const combining = encodeURIComponent("Príncipe".normalize("NFD"));
-    const byCombining = await get(`${PATH}?region=${combining}`, store.live);
-    t.is(byCombining.body["tree_id"], found.body["tree_id"]);
+  const projectId = String(order?.publicId);
+  const found = await get(`${PATH}?project_public_id=${projectId}`, store.live);
+  t.like(found, { status: 200, body: { status: "planted_and_verified" } });
+  const region = String(found.body["region"]);
+  t.not(region, "");
+  t.is(found.headers.get("Cache-Control"), "private, no-cache");
+  const byId = await get(`${PATH}?tree_id=${String(found.body["tree_id"])}`, store.live);
+  t.is(byId.headers.get("Cache-Control"), "private, max-age=2592000");
+  const byRegion = await get(`${PATH}?region=${encodeURIComponent(region)}`, store.live);
+  t.is(byRegion.body["tree_id"], found.body["tree_id"]);
+  t.is((await get(PATH, store.live)).body["status"], "registered");
+  t.is((await get(`${PATH}?region=Nowhere`, store.live)).status, 404);
+  t.is((await get(`${PATH}?project_public_id=po_other`, store.live)).status, 404);
+  await db.query(sql.typeAlias("void")`
+    UPDATE planting_order
+    SET site_shares = jsonb_set(site_shares, '{0,region}', '"Príncipe"')
+    WHERE id = ${order?.id ?? 0}
+  `);
+  const combining = encodeURIComponent("Príncipe".normalize("NFD"));
+  const byCombining = await get(`${PATH}?region=${combining}`, store.live);
+  t.is(byCombining.body["tree_id"], found.body["tree_id"]);
 
-    await post("/app/api/refund", store.live, { type: "tree", quantity: 2 });
-    const [after] = await listPlantingOrders(db, { accountId: store.id, limit: 10 });
-    t.is(after?.refundedCount, 1);
-  },
-);
+  await post("/app/api/refund", store.live, { type: "tree", quantity: 2 });
+  const [after] = await listPlantingOrders(db, { accountId: store.id, limit: 10 });
+  t.is(after?.refundedCount, 1);
+});
 
 test("malformed parameters are rejected, and records of other stores and of the other mode are not found", async (t) => {
   const { get, post, store } = await startStoreApiOf(t);
@@ -199,11 +189,7 @@ const REGIONS = ["Coast", "Hills"];
  * Inserts trees, one a minute, each two at a time. The first half of them are in planting orders, whose regions alternate.
  * Some are refunded, and some were not paid.
  */
-const insertTrees = async (
-  filler: DatabasePool,
-  accountId: string,
-  trees: number,
-): Promise<void> => {
+const insertTrees = async (filler: DatabasePool, accountId: string, trees: number) => {
   await filler.query(sql.typeAlias("void")`
     INSERT INTO planting_order (
       public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, site_shares, created_at
@@ -261,51 +247,48 @@ const listTrees = (db: DatabasePool, accountId: string) =>
 const TREES = 40_000;
 const MAXIMUM_PAGES = 100;
 
-test.serial(
-  "the newest tree of the matching planting orders is selected without reading those in others, or in none",
-  async (t) => {
-    const { filler, db } = await openSinglePools(t);
-    const { id: accountId } = await createTestStore(t.context.db);
-    const { id: otherId } = await createTestStore(t.context.db);
-    await stopAutovacuum(filler, TABLES);
-    await insertTrees(filler, accountId, TREES);
-    await insertTrees(filler, otherId, 2000);
-    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
-    const trees = await listTrees(filler, accountId);
-    const owner = { accountId, mode: "live" } as const;
-    const countPages = await createPageCounter(filler, db, TABLES);
-    const middle = Math.round(trees.length / 2);
-    for (const index of [null, 300, middle, middle + 1, middle + 2, trees.length - 1]) {
-      const time = index === null ? null : (trees[index]?.position ?? null);
-      for (const [projectPublicId, region] of [
-        [null, null],
-        [null, "COAST"],
-        [null, "everywhere"],
-        [null, "Nowhere"],
-        [`${accountId}-0`, null],
-        [`${accountId}-7`, "hills"],
-        [`${otherId}-9`, null],
-        ["other", "coast"],
-      ] as const) {
-        const expected = trees.find(
-          ({ position, publicId, regions }) =>
-            (time === null || position < time) &&
-            (projectPublicId === null || publicId === projectPublicId) &&
-            (region === null || regions.includes(region.toLowerCase())),
-        );
-        const until = time === null ? null : new Date(time);
-        const selection = { id: null, until, projectPublicId, region };
-        const pages = await countPages(async (single) => {
-          const found = await findMatchingTreeId(single, owner, selection);
-          t.is(found, expected?.id ?? null, JSON.stringify(selection));
-        });
-        t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${JSON.stringify(selection)}: ${pages} pages`);
-        if (expected) {
-          const byId = { ...selection, id: expected.id };
-          t.is(await findMatchingTreeId(db, owner, byId), expected.id);
-          t.is(await findMatchingTreeId(db, owner, { ...byId, projectPublicId: "other" }), null);
-        }
+test.serial("the newest tree of matching orders is selected without reading others", async (t) => {
+  const { filler, db } = await openSinglePools(t);
+  const { id: accountId } = await createTestStore(t.context.db);
+  const { id: otherId } = await createTestStore(t.context.db);
+  await stopAutovacuum(filler, TABLES);
+  await insertTrees(filler, accountId, TREES);
+  await insertTrees(filler, otherId, 2000);
+  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+  const trees = await listTrees(filler, accountId);
+  const owner = { accountId, mode: "live" } as const;
+  const countPages = await createPageCounter(filler, db, TABLES);
+  const middle = Math.round(trees.length / 2);
+  for (const index of [null, 300, middle, middle + 1, middle + 2, trees.length - 1]) {
+    const time = index === null ? null : (trees[index]?.position ?? null);
+    for (const [projectPublicId, region] of [
+      [null, null],
+      [null, "COAST"],
+      [null, "everywhere"],
+      [null, "Nowhere"],
+      [`${accountId}-0`, null],
+      [`${accountId}-7`, "hills"],
+      [`${otherId}-9`, null],
+      ["other", "coast"],
+    ] as const) {
+      const expected = trees.find(
+        ({ position, publicId, regions }) =>
+          (time === null || position < time) &&
+          (projectPublicId === null || publicId === projectPublicId) &&
+          (region === null || regions.includes(region.toLowerCase())),
+      );
+      const until = time === null ? null : new Date(time);
+      const selection = { id: null, until, projectPublicId, region };
+      const pages = await countPages(async (single) => {
+        const found = await findMatchingTreeId(single, owner, selection);
+        t.is(found, expected?.id ?? null, JSON.stringify(selection));
+      });
+      t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${JSON.stringify(selection)}: ${pages} pages`);
+      if (expected) {
+        const byId = { ...selection, id: expected.id };
+        t.is(await findMatchingTreeId(db, owner, byId), expected.id);
+        t.is(await findMatchingTreeId(db, owner, { ...byId, projectPublicId: "other" }), null);
       }
     }
-  },
-);
+  }
+});

@@ -19,10 +19,8 @@ const test = testWithDatabase();
 
 test("the newest units are reversed first, across records, at the price that was paid and in the month of their registration", async (t) => {
   const clock = createMovableClock("2026-01-31T23:59:59.999Z");
-  const { db, get, post, store, state } = await startStoreApiOf(t, {
-    store: { balanceCents: 1000 },
-    clock,
-  });
+  const stocked = { balanceCents: 1000 };
+  const { db, get, post, store, state } = await startStoreApiOf(t, { store: stocked, clock });
   await post("/app/api/plastic", store.live, { bottles: 5 });
   clock.set("2026-02-01T00:00:00.000Z");
   await updateStore(db, store.id, { bottlePriceCents: 30 });
@@ -31,21 +29,14 @@ test("the newest units are reversed first, across records, at the price that was
 
   const refund = await post("/app/api/refund", store.live, { type: "plastic", quantity: 4 });
 
-  t.deepEqual(refund.body, {
-    status: "success",
-    mode: "PROD",
-    refunded_type: "plastic",
-    count: 4,
-  });
+  t.deepEqual(refund.body, { status: "success", mode: "PROD", refunded_type: "plastic", count: 4 });
   t.false(refund.headers.has("Record-Id"), "it can refund several records");
   const { body } = await get("/app/api/plastic", store.live);
-  t.deepEqual(
-    rowsIn(body, "plastics").map(({ count, refunded_count: back }) => [count, back]),
-    [
-      [3, 3],
-      [5, 1],
-    ],
-  );
+  const counts = rowsIn(body, "plastics").map(({ count, refunded_count: back }) => [count, back]);
+  t.deepEqual(counts, [
+    [3, 3],
+    [5, 1],
+  ]);
   t.is((await get("/app/api/impact/stats", store.live)).body["plastic_bottles"], 4);
   t.like(await state(), { balance: 960, remaining: 4, brokenLinks: 0 });
   const owner = { accountId: store.id, mode: "live", kind: "bottle" } as const;
@@ -126,23 +117,16 @@ test("parallel partial reversals in two processes never reverse more units than 
   const { db } = t.context;
   const apiOf = await startTwoStoreApis(t, { db });
   const store = await createTestStore(db, { balanceCents: 500 });
-  await Promise.all(
-    [1, 2, 3, 4].map((trees) => apiOf(trees).post("/app/api/plant", store.live, { trees })),
-  );
+  const plant = (trees: number) => apiOf(trees).post("/app/api/plant", store.live, { trees });
+  await Promise.all([1, 2, 3, 4].map(plant));
 
-  const responses = await Promise.all(
-    Array.from({ length: 20 }, (_, index) =>
-      apiOf(index).post("/app/api/refund", store.live, { type: "tree", quantity: 3 }),
-    ),
-  );
+  const refund = { type: "tree", quantity: 3 };
+  const reverse = (index: number) => apiOf(index).post("/app/api/refund", store.live, refund);
+  const responses = await Promise.all(Array.from({ length: 20 }, (_, index) => reverse(index)));
 
   t.is(responses.filter((response) => response.status === 200).length, 3);
-  t.like(await readStoreState(db, store.id), {
-    balance: 450,
-    remaining: 1,
-    totals: 1,
-    brokenLinks: 0,
-  });
+  const left = { balance: 450, remaining: 1, totals: 1, brokenLinks: 0 };
+  t.like(await readStoreState(db, store.id), left);
 });
 
 test("a reversal that would raise the balance beyond its maximum is rejected and changes nothing", async (t) => {
@@ -160,10 +144,8 @@ test("a reversal that would raise the balance beyond its maximum is rejected and
   const refund = await post("/app/api/refund", store.live, { type: "tree", quantity: 80_000 });
 
   t.is(refund.status, 400);
-  t.deepEqual(refund.body, {
-    error: "the balance is $90,000,000,000,800.00 and cannot exceed $90,071,992,547,409.91",
-    code: "INVALID_PARAMETER",
-  });
+  const error = "the balance is $90,000,000,000,800.00 and cannot exceed $90,071,992,547,409.91";
+  t.deepEqual(refund.body, { error, code: "INVALID_PARAMETER" });
   t.deepEqual(await readStoreState(db, store.id), before);
 });
 
@@ -180,11 +162,8 @@ test("the quantity of a donation reversal is a number of donations, newest first
   const donated = async (query = "") =>
     (await get(`/app/api/impact/stats${query}`, store.live)).body["donations"];
 
-  const refund = await post("/app/api/refund", store.live, {
-    type: "donation",
-    quantity: 1,
-    customer_name: "bob",
-  });
+  const ofBob = { type: "donation", quantity: 1, customer_name: "bob" };
+  const refund = await post("/app/api/refund", store.live, ofBob);
   t.like(refund.body, { refunded_type: "donation", count: 1 });
   t.is(await donated(), 5);
   await post("/app/api/refund", store.live, { type: "donation", quantity: 1 });

@@ -62,10 +62,8 @@ test("64 parallel writes of four kinds in two processes never overspend, the led
   // Every rejected write costs more than what is left.
   t.true(state.balance < 100);
   const events = await listEvents(db, store.id);
-  t.deepEqual(
-    events.map(({ type }) => type),
-    ["balance.low", "balance.depleted"],
-  );
+  const types = events.map(({ type }) => type);
+  t.deepEqual(types, ["balance.low", "balance.depleted"]);
   t.true(events.every(({ cents }) => cents < 500));
 });
 
@@ -73,21 +71,16 @@ test("test keys spend nothing, need no balance and do not see live records", asy
   const { db, get, post, store, state } = await startStoreApiOf(t, { store: { balanceCents: 50 } });
 
   t.is((await post("/app/api/plant", store.test, { trees: 100 })).status, 200);
-  t.is(
-    (await post("/app/api/charity/donate", store.test, { charity_id: EIN, amount: 5 })).status,
-    200,
-  );
+  const donation = { charity_id: EIN, amount: 5 };
+  t.is((await post("/app/api/charity/donate", store.test, donation)).status, 200);
   t.is((await post("/app/api/plant", store.live, { trees: 1 })).status, 200);
 
   t.like(await state(), { balance: 0, entries: 2 });
   t.like((await get("/app/api/impact/stats", store.test)).body, { trees: 100, donations: 5 });
   t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 1, donations: 0 });
   t.like((await get("/app/api/plant", store.live)).body, { count: 1 });
-  t.like((await get("/app/api/balance", store.test)).body, {
-    key_mode: "TEST",
-    balance_cents: null,
-    entries: [],
-  });
+  const { body: ofTest } = await get("/app/api/balance", store.test);
+  t.like(ofTest, { key_mode: "TEST", balance_cents: null, entries: [] });
   t.is((await post("/app/api/refund", store.test, { type: "tree", quantity: 100 })).status, 200);
   t.is((await state()).balance, 0);
   t.deepEqual(await listEvents(db, store.id), []);
@@ -134,32 +127,28 @@ test("the balance comes with prices, threshold and pages of the ledger, newest f
 });
 
 // Serial, because the writes of other tests would wait for the table as well.
-test.serial(
-  "the balance is that of the newest entry, also if it changes while both are read",
-  async (t) => {
-    const { owner } = t.context;
-    const { get, store } = await startStoreApiOf(t, {
-      store: { balanceCents: 500, lowBalanceCents: 600 },
-    });
+test.serial("the balance is the newest entry's, also if it changes during the reads", async (t) => {
+  const { owner } = t.context;
+  const low = { balanceCents: 500, lowBalanceCents: 600 };
+  const { get, store } = await startStoreApiOf(t, { store: low });
 
-    const isLocked = Promise.withResolvers<void>();
-    const topUp = owner.transaction(async (transaction) => {
-      const locked = await lockBalance(transaction, store.id);
-      await transaction.query(sql.typeAlias("void")`LOCK TABLE balance_entry`);
-      isLocked.resolve();
-      await awaitBlocked(transaction);
-      const createdAt = new Date().toISOString();
-      const entry = { kind: "topup", amountCents: 200, note: "", createdAt } as const;
-      await changeLockedBalance(transaction, locked, entry, new Date());
-    });
-    await isLocked.promise;
-    const { body } = await get("/app/api/balance", store.live);
-    await topUp;
+  const isLocked = Promise.withResolvers<void>();
+  const topUp = owner.transaction(async (transaction) => {
+    const locked = await lockBalance(transaction, store.id);
+    await transaction.query(sql.typeAlias("void")`LOCK TABLE balance_entry`);
+    isLocked.resolve();
+    await awaitBlocked(transaction);
+    const createdAt = new Date().toISOString();
+    const entry = { kind: "topup", amountCents: 200, note: "", createdAt } as const;
+    await changeLockedBalance(transaction, locked, entry, new Date());
+  });
+  await isLocked.promise;
+  const { body } = await get("/app/api/balance", store.live);
+  await topUp;
 
-    t.like(body, { balance_cents: 700, low_balance: false });
-    t.is(rowsIn(body, "entries")[0]?.["balance_cents"], 700);
-  },
-);
+  t.like(body, { balance_cents: 700, low_balance: false });
+  t.is(rowsIn(body, "entries")[0]?.["balance_cents"], 700);
+});
 
 test("concurrent top-ups with one reference add its amount once", async (t) => {
   const { db } = t.context;
@@ -174,10 +163,8 @@ test("concurrent top-ups with one reference add its amount once", async (t) => {
 
   t.is(done.filter(({ replayed }) => !replayed).length, 1);
   t.like(await readStoreState(db, store.id), { balance: 700, entries: 1 });
-  await t.throwsAsync(topUp(701), {
-    instanceOf: DomainError,
-    message: /already used for an entry of \$7\.00 \(topup\)/u,
-  });
+  const message = /already used for an entry of \$7\.00 \(topup\)/u;
+  await t.throwsAsync(topUp(701), { instanceOf: DomainError, message });
 });
 
 test("an adjustment cannot make the balance negative or exceed the safe integers", async (t) => {
@@ -189,9 +176,8 @@ test("an adjustment cannot make the balance negative or exceed the safe integers
 
   await t.throwsAsync(change("adjustment", -101), { instanceOf: DomainError });
   t.like(await change("adjustment", -100), { balanceCents: 0 });
-  t.like(await change("adjustment", Number.MAX_SAFE_INTEGER), {
-    balanceCents: Number.MAX_SAFE_INTEGER,
-  });
+  const most = Number.MAX_SAFE_INTEGER;
+  t.like(await change("adjustment", most), { balanceCents: most });
   await t.throwsAsync(change("adjustment", 1), { instanceOf: DomainError });
   await t.throwsAsync(change("topup", 1), { instanceOf: DomainError });
   t.like(await readStoreState(db, store.id), { balance: Number.MAX_SAFE_INTEGER, entries: 3 });
@@ -222,10 +208,8 @@ test("the database rejects changed entries, negative top-ups and negative balanc
     [sql.typeAlias("void")`UPDATE store SET balance_cents = -1 ${ofStore}`, /store_balance_safe/u],
   ] as const) {
     const error = await t.throwsAsync(owner.query(statement));
-    t.regex(
-      `${error?.message} ${error?.cause instanceof Error ? error.cause.message : ""}`,
-      reason,
-    );
+    const cause = error?.cause instanceof Error ? error.cause.message : "";
+    t.regex(`${error?.message} ${cause}`, reason);
   }
   t.deepEqual(await readStoreState(db, store.id), before);
 });

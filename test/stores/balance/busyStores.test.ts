@@ -157,11 +157,8 @@ test("while a store refunds 10,000 ordered trees, twenty others plant in two pro
       SELECT sum(refunded_count)::integer AS refunded FROM planting_order WHERE account_id = ${busy.id}
     `);
   t.is(refunded, RECORDS);
-  t.like(await readStoreState(db, busy.id), {
-    balance: 10_000 + RECORDS - 30 * 50,
-    remaining: 30,
-    brokenLinks: 0,
-  });
+  const balance = 10_000 + RECORDS - 30 * 50;
+  t.like(await readStoreState(db, busy.id), { balance, remaining: 30, brokenLinks: 0 });
 });
 
 test("a locked store's writes are done in their order once the lock is free", async (t) => {
@@ -186,29 +183,16 @@ test("a locked store's writes are done in their order once the lock is free", as
   await release();
 
   const settled = await Promise.allSettled(writes);
-  t.deepEqual(
-    settled.map(({ status }) => status),
-    [
-      "fulfilled",
-      "fulfilled",
-      "fulfilled",
-      "fulfilled",
-      "rejected",
-      "rejected",
-      "fulfilled",
-      "fulfilled",
-    ],
-  );
+  const rejected = settled.flatMap(({ status }, index) => (status === "rejected" ? index : []));
+  t.deepEqual(rejected, [4, 5]);
   const entries = await db.any(sql.type(z.strictObject({ kind: z.string(), quantity: z.int() }))`
     SELECT kind, quantity::integer AS quantity
     FROM balance_entry
     WHERE account_id = ${store.id} AND kind <> 'topup'
     ORDER BY id
   `);
-  t.deepEqual(
-    entries.map(({ kind, quantity }) => `${kind} ${quantity}`),
-    ["tree 1", "tree 2", "refund 3", "tree 4", "tree 6"],
-  );
+  const recorded = entries.map(({ kind, quantity }) => `${kind} ${quantity}`);
+  t.deepEqual(recorded, ["tree 1", "tree 2", "refund 3", "tree 4", "tree 6"]);
   t.like(await readStoreState(db, store.id), { remaining: 10, totals: 10, brokenLinks: 0 });
 });
 
@@ -261,20 +245,16 @@ test("reversals of several stores that wait together select by what each one nam
   );
 
   t.deepEqual(results, ["recorded", "request_invalid", "recorded", "recorded"]);
-  const remaining = await Promise.all(stores.map(({ id }) => readStoreState(db, id)));
-  t.deepEqual(
-    remaining.map((state) => state.remaining),
-    [2, 7, 5, 1],
-  );
+  const states = await Promise.all(stores.map(({ id }) => readStoreState(db, id)));
+  const remaining = states.map((state) => state.remaining);
+  t.deepEqual(remaining, [2, 7, 5, 1]);
 });
 
 test("while a reversal waits for a record that another transaction has locked, other stores plant", async (t) => {
   const { db } = t.context;
   const api = await startStoreApi(t, { db });
-  const [store, other] = [
-    await createTestStore(db, { balanceCents: 1000 }),
-    await createTestStore(db, { balanceCents: 1000 }),
-  ];
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  const other = await createTestStore(db, { balanceCents: 1000 });
   await api.post("/app/api/plant", store.live, { trees: 1 });
   const release = await lockRows(t, t.context.databaseUrl, "registration", "account_id", store.id);
 
@@ -291,10 +271,8 @@ test("while a reversal waits for a record that another transaction has locked, o
 test("concurrent donations and reversals of one store are all recorded, beside the plantings of others", async (t) => {
   const { db } = t.context;
   const api = await startStoreApi(t, { db });
-  const [store, other] = [
-    await createTestStore(db, { balanceCents: 10_000 }),
-    await createTestStore(db, { balanceCents: 10_000 }),
-  ];
+  const store = await createTestStore(db, { balanceCents: 10_000 });
+  const other = await createTestStore(db, { balanceCents: 10_000 });
   await api.post("/app/api/plant", store.live, { trees: 20 });
 
   const responses = await Promise.all(
@@ -306,12 +284,8 @@ test("concurrent donations and reversals of one store are all recorded, beside t
   );
 
   t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
-  t.like(await readStoreState(db, store.id), {
-    balance: 10_000 - 20 * 100 - 10 * 50,
-    remaining: 10,
-    totals: 10,
-    brokenLinks: 0,
-  });
+  const left = { balance: 10_000 - 20 * 100 - 10 * 50, remaining: 10, totals: 10, brokenLinks: 0 };
+  t.like(await readStoreState(db, store.id), left);
   t.like(await readStoreState(db, other.id), { balance: 9500, remaining: 10 });
 });
 
@@ -320,11 +294,9 @@ test("of the stores in a batch, only the one that its balance does not cover has
   const writer = createStoreWriter({ db, clock: systemClock });
   const plant = ({ id }: TestStore, given: Parameters<typeof plantingOf>[1] = {}) =>
     writer.write(plantingOf(id, given));
-  const [poor, rich, other] = [
-    await createTestStore(db, { balanceCents: 120 }),
-    await createTestStore(db, { balanceCents: 10_000 }),
-    await createTestStore(db, { balanceCents: 100 }),
-  ];
+  const poor = await createTestStore(db, { balanceCents: 120 });
+  const rich = await createTestStore(db, { balanceCents: 10_000 });
+  const other = await createTestStore(db, { balanceCents: 100 });
 
   const results = await describeAll([
     plant(poor),
@@ -348,13 +320,8 @@ test("of the stores in a batch, only the one that its balance does not cover has
     "recorded",
   ]);
   t.like(await readStoreState(db, poor.id), { balance: 20, registrations: 3, brokenLinks: 0 });
-  t.like(await readStoreState(db, rich.id), {
-    balance: 9600,
-    registrations: 2,
-    totals: 8,
-    entries: 3,
-    brokenLinks: 0,
-  });
+  const ofRich = { balance: 9600, registrations: 2, totals: 8, entries: 3, brokenLinks: 0 };
+  t.like(await readStoreState(db, rich.id), ofRich);
   t.like(await readStoreState(db, other.id), { balance: 0, registrations: 1, brokenLinks: 0 });
 });
 
@@ -363,10 +330,8 @@ test("a batch of which the database rejects a repeated write has its other write
   const writer = createStoreWriter({ db, clock: systemClock });
   const plant = ({ id }: TestStore, given: Parameters<typeof plantingOf>[1] = {}) =>
     writer.write(plantingOf(id, given));
-  const [full, other] = [
-    await createTestStore(db, { treePriceCents: 0 }),
-    await createTestStore(db, { balanceCents: 1000 }),
-  ];
+  const full = await createTestStore(db, { treePriceCents: 0 });
+  const other = await createTestStore(db, { balanceCents: 1000 });
   await plant(full, { count: Number.MAX_SAFE_INTEGER });
 
   const results = await describeAll([

@@ -1,5 +1,5 @@
 import type { ExecutionContext } from "ava";
-import { readJson, impactOf, runImpact } from "../../cli/runImpact.ts";
+import { readJson, impactOf } from "../../cli/runImpact.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
@@ -37,11 +37,8 @@ const sendPlatformRequest = async (
 /** Serves a store to the platform, with what the tests send and do. */
 const setUpPlatform = async (t: ExecutionContext<DatabaseContext>) => {
   const clock = createMovableClock("2026-01-10T12:00:00.000Z");
-  const api = await startStoreApiOf(t, {
-    clock,
-    platformSecrets: SECRETS,
-    store: { balanceCents: 10_000 },
-  });
+  const store = { balanceCents: 10_000 };
+  const api = await startStoreApiOf(t, { clock, platformSecrets: SECRETS, store });
   const { domain } = api.store;
   return {
     ...api,
@@ -57,10 +54,7 @@ const setUpPlatform = async (t: ExecutionContext<DatabaseContext>) => {
         ({ customer_id }) => customer_id,
       ),
     install: (state: "on" | "off") =>
-      runImpact(["store", "update", domain, "--installed", state], {
-        env: { DATABASE_URL: t.context.databaseUrl },
-        clock,
-      }),
+      impactOf(t, { clock })("store", "update", domain, "--installed", state),
   };
 };
 
@@ -70,7 +64,6 @@ const erased = (registrations: number, donations = 0) => ({
 });
 
 test("the platform's signed requests export and erase a customer, with either secret, at any time", async (t) => {
-  const { databaseUrl } = t.context;
   const { store, send, passDays, plant, ...api } = await setUpPlatform(t);
   const person = createPerson();
   await leaveTraces(api, store, person);
@@ -81,18 +74,15 @@ test("the platform's signed requests export and erase a customer, with either se
   const orders = [299_938, 280_263];
   const [old, current] = SECRETS;
 
-  const exported = await send(
-    "customers/data_request",
-    { ...request, orders_requested: orders },
-    old,
-  );
+  const question = { ...request, orders_requested: orders };
+  const exported = await send("customers/data_request", question, old);
   const redaction = { ...request, orders_to_redact: orders };
   t.deepEqual(await send("customers/redact", redaction, current), erased(4, 1));
   t.deepEqual(await send("customers/redact", redaction, old), erased(0));
 
   t.is(exported.status, 200);
   t.true(JSON.stringify(exported.body).includes(person.name));
-  t.deepEqual(holds(await dumpDatabase(databaseUrl), person), []);
+  t.deepEqual(holds(await dumpDatabase(t.context.databaseUrl), person), []);
   const listed = await impactOf(t)("audit", "list", "--org", store.id, "--json");
   t.true(listed.stdout.includes('"actor": "platform"'));
   for (const days of [0, 400]) {
@@ -119,7 +109,6 @@ test("a platform's request without a valid signature changes nothing", async (t)
 });
 
 test("shop/redact erases all customers, of an unknown shop none, and of a reinstalled store those of before it", async (t) => {
-  const { databaseUrl } = t.context;
   const { store, send, passDays, plant, listCustomers, install, ...api } = await setUpPlatform(t);
   const person = createPerson();
   await leaveTraces(api, store, person);
@@ -128,10 +117,9 @@ test("shop/redact erases all customers, of an unknown shop none, and of a reinst
 
   t.deepEqual(await send("shop/redact", { shop_domain: "unknown.example" }), erased(0));
   t.deepEqual(await send("shop/redact"), erased(4, 1));
-  t.deepEqual(holds(await dumpDatabase(databaseUrl), person), []);
-  const listed = await impactOf(t)(
-    ...`audit list --org ${store.id} --action store.forget --json`.split(" "),
-  );
+  t.deepEqual(holds(await dumpDatabase(t.context.databaseUrl), person), []);
+  const list = `audit list --org ${store.id} --action store.forget --json`;
+  const listed = await impactOf(t)(...list.split(" "));
   t.like(readJson(listed), [{ action: "store.forget", actor: "platform" }]);
 
   await install("off");

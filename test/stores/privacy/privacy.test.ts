@@ -37,9 +37,8 @@ for (const option of ["--customer-id", "--customer-email"] as const) {
     t.is(replayed.headers.get("Idempotent-Replayed"), "true");
     t.is(replayed.text, planted.text);
     t.deepEqual(await state(), before);
-    const listed = await impact(
-      ...`audit list --org ${store.id} --action store.forget --json`.split(" "),
-    );
+    const list = `audit list --org ${store.id} --action store.forget --json`;
+    const listed = await impact(...list.split(" "));
     t.like(readJson(listed), [{ operator: "Ada" }, { operator: "Ada" }]);
   });
 }
@@ -62,7 +61,6 @@ test("store forget --order-id erases the records of an order only", async (t) =>
 });
 
 test("a reason that was given for several customers is erased with any", async (t) => {
-  const { databaseUrl } = t.context;
   const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
   const [ann, bob] = [createPerson(), createPerson()];
   const donation = { charity_id: "53-0196605", amount_dollars: 1 };
@@ -81,7 +79,7 @@ test("a reason that was given for several customers is erased with any", async (
 
   await impactOf(t)("store", "forget", store.domain, "--customer-id", ann.id);
 
-  const dump = await dumpDatabase(databaseUrl);
+  const dump = await dumpDatabase(t.context.databaseUrl);
   t.deepEqual(holds(dump, ann), []);
   t.true(dump.includes(`${bob.name} cancelled`));
 });
@@ -138,10 +136,8 @@ test("store forget --all-customers erases every customer, also page by page", as
 
   t.like(readJson(run), { registrations: 1208, donations: 2 });
   const dump = await dumpDatabase(databaseUrl);
-  t.deepEqual(
-    people.flatMap((person) => holds(dump, person)),
-    [],
-  );
+  const traces = people.flatMap((person) => holds(dump, person));
+  t.deepEqual(traces, []);
   t.false(dump.includes("a note"));
 });
 

@@ -42,34 +42,22 @@ export const leaveTraces = async (
   store: TestStore,
   person: Person,
 ) => {
-  const customer = {
-    customer_name: person.name,
-    customer_email: person.email,
-    customer_id: person.id,
-  };
+  const { name: customer_name, email: customer_email, id: customer_id } = person;
+  const customer = { customer_name, customer_email, customer_id };
   const plant = { trees: 3, ...customer, order_id: person.order, notes: `for ${person.name}` };
   const key = { "Idempotency-Key": `plant for ${person.email}` };
   const planted = await post("/app/api/plant", { ...store.live, ...key }, plant);
   await post("/app/api/plant", store.live, { trees: 1, customer_id: person.id });
-  await post("/app/api/plant", store.test, {
-    trees: 2,
-    customer_email: person.email.toLowerCase(),
-  });
+  const small = { trees: 2, customer_email: person.email.toLowerCase() };
+  await post("/app/api/plant", store.test, small);
   await post("/app/api/plastic", store.live, { bottles: 5, customer_name: person.name });
   const donation = { charity_id: "53-0196605", amount_dollars: 1, ...customer };
   await post("/app/api/charity/donate", store.live, donation);
-  await post("/app/api/refund", store.live, {
-    type: "tree",
-    quantity: 1,
-    customer_id: person.id,
-    reason: `${person.name} wrote from ${person.email}`,
-  });
-  await post("/app/api/refund", store.live, {
-    type: "donation",
-    quantity: 1,
-    customer_id: person.id,
-    reason: `asked by ${person.email}`,
-  });
+  const ofPerson = { quantity: 1, customer_id: person.id };
+  const wrote = { ...ofPerson, type: "tree", reason: `${person.name} wrote from ${person.email}` };
+  await post("/app/api/refund", store.live, wrote);
+  const asked = { ...ofPerson, type: "donation", reason: `asked by ${person.email}` };
+  await post("/app/api/refund", store.live, asked);
   return { plant, key, planted };
 };
 

@@ -23,11 +23,8 @@ export const charitySearchChecks: readonly Check[] = [
     const { charities, total_items: items } = await t.search({ name: "red cross" });
     expectThat(charities.length > 0, "charities must be found", charities);
     expectThat(items >= charities.length, "total_items counts them", items);
-    expectThat(
-      charities.some(({ name }) => /red cross/iu.test(name)),
-      "one has the name",
-      charities.map(({ name }) => name),
-    );
+    const names = charities.map(({ name }) => name);
+    expectThat(/red cross/iu.test(names.join("\n")), "one has the name", names);
   }),
   contract("an EIN finds its charity", async (t) => {
     const { charities, total_items: items } = await t.search({ ein: EIN });
@@ -51,11 +48,8 @@ export const charitySearchChecks: readonly Check[] = [
     const readPages = Math.min(first.total_pages, 12);
     for (let page = 1; page <= readPages; page += 1) {
       const { charities } = await t.search({ ...parameters, page: String(page) });
-      expectThat(
-        charities.length > 0,
-        `page ${page} of ${first.total_pages} has charities`,
-        charities,
-      );
+      const what = `page ${page} of ${first.total_pages} has charities`;
+      expectThat(charities.length > 0, what, charities);
       ids.push(...charities.map(({ nonprofit_id: id }) => id));
     }
     expectEqual("distinct charities", new Set(ids).size, ids.length);
@@ -74,11 +68,8 @@ export const charitySearchChecks: readonly Check[] = [
     const answer = await t.service.organization().get(`${PATH}?page_size=21`);
     expectStatus(answer, 200, 400);
     if (answer.status === 200) {
-      expectThat(
-        (await t.search({ page_size: "21" })).charities.length <= 20,
-        "at most 20",
-        answer.text,
-      );
+      const { charities } = await t.search({ page_size: "21" });
+      expectThat(charities.length <= 20, "at most 20", answer.text);
     }
   }),
   contract("a name that no charity has finds nothing", async (t) => {

@@ -100,45 +100,28 @@ export const donateChecks: readonly Check[] = [
       ),
     ),
   ),
-  contract(
-    "a repeated idempotency_key returns the first donation, marked by a header",
-    async (t) => {
-      const body = {
-        amount_cents: 700,
-        ein: EIN,
-        attribution: unique("replay"),
-        idempotency_key: unique("key"),
-      };
-      const first = await t.service.organization().post(PATH, body);
-      const created = readDonated(first);
-      expectThat(
-        first.headers.get("idempotent-replayed") !== "true",
-        "the first response is no replay",
-        "true",
-      );
-      for (const repeated of [body, { ...body, amount_cents: 1, attribution: "other" }]) {
-        const replay = await t.service.organization().post(PATH, repeated);
-        expectEqual("Idempotent-Replayed", replay.headers.get("idempotent-replayed"), "true");
-        expectEqual("donation", readDonated(replay).record, created.record);
-        expectEqual(
-          "total_donations",
-          readDonated(replay).total_donations,
-          created.total_donations,
-        );
-      }
-      const { total_items: items } = await t.listDonations({ attribution: body.attribution });
-      expectEqual("donations", items, 1);
-    },
-  ),
+  contract("a repeated idempotency_key returns the first donation, with a header", async (t) => {
+    const names = { attribution: unique("replay"), idempotency_key: unique("key") };
+    const body = { amount_cents: 700, ein: EIN, ...names };
+    const first = await t.service.organization().post(PATH, body);
+    const created = readDonated(first);
+    const isReplayed = first.headers.get("idempotent-replayed") === "true";
+    expectThat(!isReplayed, "the first response is no replay", "true");
+    for (const repeated of [body, { ...body, amount_cents: 1, attribution: "other" }]) {
+      const replay = await t.service.organization().post(PATH, repeated);
+      expectEqual("Idempotent-Replayed", replay.headers.get("idempotent-replayed"), "true");
+      expectEqual("donation", readDonated(replay).record, created.record);
+      expectEqual("total_donations", readDonated(replay).total_donations, created.total_donations);
+    }
+    const { total_items: items } = await t.listDonations({ attribution: body.attribution });
+    expectEqual("donations", items, 1);
+  }),
   contract("overlapping requests with one idempotency_key record one donation", async (t) => {
     const body = { attribution: unique("race"), idempotency_key: unique("key") };
     const ids = await atOnce(15, async () => (await t.donate(body)).donation_id);
     expectEqual("ids", new Set(ids).size, 1);
-    expectEqual(
-      "donations",
-      (await t.listDonations({ attribution: body.attribution })).total_items,
-      1,
-    );
+    const listed = await t.listDonations({ attribution: body.attribution });
+    expectEqual("donations", listed.total_items, 1);
   }),
   contract("another organization's idempotency_key is unrelated", async (t) => {
     const body = { idempotency_key: unique("key") };
@@ -151,16 +134,13 @@ export const donateChecks: readonly Check[] = [
     const answer = await client.post(PATH, { amount_cents: 100, ein: EIN });
     expectError(answer, 400, /donation subscription not active/u);
   }),
-  subscribe.contract(
-    "provisions the subscription, after which live donations succeed",
-    async (t) => {
-      const answer = await t.service.organization("prod").post("/charities/subscribe");
-      expectEqual("success", expectBody(answer, subscribed).success, true);
-      const { donation_id: id } = await t.donate({ amount_cents: 100 }, "prod");
-      expectEqual("live donation with the test key", (await t.refundDonation({ id })).status, 404);
-      expectStatus(await t.refundDonation({ id }, "prod"), 200);
-    },
-  ),
+  subscribe.contract("provisions the subscription, then live donations succeed", async (t) => {
+    const answer = await t.service.organization("prod").post("/charities/subscribe");
+    expectEqual("success", expectBody(answer, subscribed).success, true);
+    const { donation_id: id } = await t.donate({ amount_cents: 100 }, "prod");
+    expectEqual("live donation with the test key", (await t.refundDonation({ id })).status, 404);
+    expectStatus(await t.refundDonation({ id }, "prod"), 200);
+  }),
   subscribe.contract("may be repeated, and works with the test key", async (t) => {
     for (const body of [undefined, undefined, {}]) {
       expectBody(await t.service.organization().post("/charities/subscribe", body), subscribed);
@@ -185,15 +165,13 @@ export const donateChecks: readonly Check[] = [
     }
   }),
   decision("unknown fields, query parameters and null are ignored", async (t) => {
-    const body = {
-      amount_cents: 100,
-      ein: EIN,
-      foo: 1,
+    const nothing = {
       attribution: null,
       metadata: null,
       charity_name: null,
       idempotency_key: null,
     };
+    const body = { amount_cents: 100, ein: EIN, foo: 1, ...nothing };
     readDonated(await t.service.organization().post(`${PATH}?amount_cents=9&foo=1`, body));
   }),
   decision(

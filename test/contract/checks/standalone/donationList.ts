@@ -35,11 +35,8 @@ export const donationListChecks: readonly Check[] = [
   }),
   contract("lists a donation with what its creation returned", async (t) => {
     const attribution = unique("listed");
-    const { record } = await t.donate({
-      attribution,
-      metadata: { a: "b" },
-      idempotency_key: unique("key"),
-    });
+    const given = { attribution, metadata: { a: "b" }, idempotency_key: unique("key") };
+    const { record } = await t.donate(given);
     const { donations } = await t.listDonations({ attribution });
     expectEqual("donations", donations.length, 1);
     const { created_at: _at, ...fields } = z.object(donation.shape).parse(record);
@@ -101,19 +98,16 @@ export const donationListChecks: readonly Check[] = [
   decision("a range that ends before it begins is empty", async (t) => {
     await t.expectIds({ start_date: "2026-02-01", end_date: "2026-01-01" }, []);
   }),
-  contract(
-    "metadata_key selects donations that have the key, metadata_value those with the value",
-    async (t) => {
-      const key = unique("k");
-      const one = await t.donate({ metadata: { [key]: "one" } });
-      const two = await t.donate({ metadata: { [key]: "two", other: "one" } });
-      await t.donate({ metadata: { other: key } });
-      await t.expectIds({ metadata_key: key }, [one.donation_id, two.donation_id]);
-      await t.expectIds({ metadata_key: key, metadata_value: "two" }, [two.donation_id]);
-      await t.expectIds({ metadata_key: key, metadata_value: "three" }, []);
-      await t.expectIds({ metadata_key: unique("none") }, []);
-    },
-  ),
+  contract("metadata_key selects by the key, metadata_value by its value", async (t) => {
+    const key = unique("k");
+    const one = await t.donate({ metadata: { [key]: "one" } });
+    const two = await t.donate({ metadata: { [key]: "two", other: "one" } });
+    await t.donate({ metadata: { other: key } });
+    await t.expectIds({ metadata_key: key }, [one.donation_id, two.donation_id]);
+    await t.expectIds({ metadata_key: key, metadata_value: "two" }, [two.donation_id]);
+    await t.expectIds({ metadata_key: key, metadata_value: "three" }, []);
+    await t.expectIds({ metadata_key: unique("none") }, []);
+  }),
   contract(
     "metadata_value without metadata_key is a 400",
     rejects(PATH, { queries: ["?metadata_value=x"] }),
@@ -123,11 +117,8 @@ export const donationListChecks: readonly Check[] = [
     const { donation_id: id } = await t.donate({ attribution });
     expectStatus(await t.refundDonation({ id }), 200);
     const { donations } = await t.listDonations({ attribution });
-    expectEqual(
-      "refunded",
-      donations.map((item) => item.refunded),
-      [true],
-    );
+    const marks = donations.map((item) => item.refunded);
+    expectEqual("refunded", marks, [true]);
   }),
   contract("another organization's donations are not listed", async (t) => {
     const attribution = unique("foreign");
@@ -145,22 +136,13 @@ export const donationListChecks: readonly Check[] = [
 
 export const donationRefundChecks: readonly Check[] = [
   refunds.contract("marks the donation and lowers the count", async (t) => {
-    const { record, total_donations: total } = await t.donate({
-      amount_cents: 321,
-      attribution: unique("refund"),
-    });
-    const answer = await t.refundDonation({
-      id: record.id,
-      reason: "mistake",
-      metadata: { a: 1 },
-      idempotency_key: unique("key"),
-    });
+    const gift = { amount_cents: 321, attribution: unique("refund") };
+    const { record, total_donations: total } = await t.donate(gift);
+    const given = { reason: "mistake", metadata: { a: 1 }, idempotency_key: unique("key") };
+    const answer = await t.refundDonation({ id: record.id, ...given });
     const body = expectBody(answer, refunded);
-    expectFields(body, {
-      refunded_amount_cents: 321,
-      total_donations: total - 1,
-      refund_id: `refund-${record.id}`,
-    });
+    const amounts = { refunded_amount_cents: 321, total_donations: total - 1 };
+    expectFields(body, { ...amounts, refund_id: `refund-${record.id}` });
     const { id, attribution } = record;
     expectFields(body.refund_details[0] ?? {}, { id, refunded: true, attribution });
   }),
@@ -190,20 +172,15 @@ export const donationRefundChecks: readonly Check[] = [
       expectError(await t.refundDonation({ id, ...body }), 400);
     }
   }),
-  refunds.contract(
-    "an idempotency_key of a refunded donation still returns that donation",
-    async (t) => {
-      const body = { idempotency_key: unique("key") };
-      const { donation_id: id } = await t.donate(body);
-      expectStatus(await t.refundDonation({ id }), 200);
-      expectEqual("donation_id", (await t.donate(body)).donation_id, id);
-    },
-  ),
+  refunds.contract("a refunded donation's idempotency_key still returns it", async (t) => {
+    const body = { idempotency_key: unique("key") };
+    const { donation_id: id } = await t.donate(body);
+    expectStatus(await t.refundDonation({ id }), 200);
+    expectEqual("donation_id", (await t.donate(body)).donation_id, id);
+  }),
   refunds.decision("unknown fields and null are ignored", async (t) => {
     const { donation_id: id } = await t.donate();
-    expectBody(
-      await t.refundDonation({ id, count: 1, foo: 1, reason: null, metadata: null }),
-      refunded,
-    );
+    const body = { id, count: 1, foo: 1, reason: null, metadata: null };
+    expectBody(await t.refundDonation(body), refunded);
   }),
 ];

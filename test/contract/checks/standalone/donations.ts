@@ -9,8 +9,6 @@ export const EIN = "53-0196605";
 /** An EIN that no charity has: the IRS assigns no prefix 00. */
 export const UNKNOWN_EIN = "00-0000000";
 
-export type Donation = z.output<typeof donation>;
-
 export const digitsOf = (ein: string): string => ein.replaceAll(/\D/gu, "");
 
 const donated = z.looseObject({
@@ -24,9 +22,7 @@ const donated = z.looseObject({
 });
 
 /** Returns the body of a response to a donation, whose parts must agree. */
-export const readDonated = (
-  answer: Answer,
-): z.output<typeof donated> & { readonly record: Donation } => {
+export const readDonated = (answer: Answer) => {
   const body = expectBody(answer, donated);
   const [record] = body.donation_details;
   if (!record) {
@@ -72,11 +68,8 @@ export const donationsOf = (service: Service) => {
     expectIds: async (query: Query, ids: readonly string[]): Promise<void> => {
       const body = await listDonations({ page_size: "100", ...query });
       const what = JSON.stringify(query);
-      expectEqual(
-        `ids in GET /charities/donations ${what}`,
-        body.donations.map(({ id }) => id).toSorted(),
-        ids.toSorted(),
-      );
+      const listed = body.donations.map(({ id }) => id);
+      expectEqual(`ids in GET /charities/donations ${what}`, listed.toSorted(), ids.toSorted());
       expectEqual(`total_items with ${what}`, body.total_items, ids.length);
     },
     donate: async (body: Readonly<Record<string, unknown>> = {}, key: StandaloneKey = "test") =>

@@ -45,11 +45,8 @@ const readEvidence = <Schema extends z.ZodType>(
 /** Expects one of the contract's two timelines, whose completed milestones come first and have their evidence. */
 export const expectTimeline = (timeline: readonly Milestone[], withEvidence: boolean): void => {
   const events = timeline.map(({ event }) => event);
-  expectThat(
-    TIMELINES.some((shape) => JSON.stringify(shape) === JSON.stringify(events)),
-    "the events must be those of one of the contract's two timelines",
-    events,
-  );
+  const isKnown = TIMELINES.some((shape) => JSON.stringify(shape) === JSON.stringify(events));
+  expectThat(isKnown, "the events must be those of one of the contract's two timelines", events);
   expectEqual(
     "steps",
     timeline.map(({ step }) => step),
@@ -66,11 +63,8 @@ export const expectTimeline = (timeline: readonly Milestone[], withEvidence: boo
     }
     expectThat(!isPending, "no completed milestone follows a pending one", events);
     expectThat(milestone.date !== undefined, "a completed milestone carries date", milestone);
-    expectThat(
-      milestone.timestamp !== undefined,
-      "a completed milestone carries timestamp",
-      milestone,
-    );
+    const { timestamp } = milestone;
+    expectThat(timestamp !== undefined, "a completed milestone carries timestamp", milestone);
     if (withEvidence) {
       readEvidence(milestone, EVIDENCE_SHAPES[milestone.event] ?? z.never());
     }
@@ -83,15 +77,12 @@ export const expectStage = (timeline: readonly Milestone[], stage: string): void
   // The last milestone of four is completed by a verification, too.
   const last = completed.at(-1)?.event;
   const isReached = last === stage || (stage === "planted_and_verified" && last === "planted");
-  expectThat(
-    isReached,
-    `the timeline must be completed up to ${stage}`,
-    completed.map(({ event }) => event),
-  );
+  const events = completed.map(({ event }) => event);
+  expectThat(isReached, `the timeline must be completed up to ${stage}`, events);
 };
 
 const evidenceScene = (service: Service) => ({
-  ...registrationsOf(service, "tree"),
+  ...registrationsOf("tree")(service),
   readSummary: (key: StandaloneKey = "test", headers = {}) =>
     service.organization(key).get("/evidence", headers),
   readTree: (id: string, query = "") => service.organization().get(`/evidence/tree/${id}${query}`),
@@ -133,11 +124,8 @@ export const evidenceChecks: readonly Check[] = [
     const registered = readEvidence(body.timeline[0], registeredEvidence);
     const { count, attribution, fractional_count } = record;
     expectFields(registered, { ...ids, count, attribution, fractional_count });
-    expectEqual(
-      "evidence.registered_at",
-      Date.parse(registered.registered_at),
-      Date.parse(record.created_at),
-    );
+    const times = [registered.registered_at, record.created_at].map((time) => Date.parse(time));
+    expectEqual("evidence.registered_at", times[0], times[1]);
   }),
   ...STAGES.map((stage) =>
     tree.contract(`evidence_stage=${stage} simulates that stage`, async (t) => {
@@ -173,7 +161,7 @@ export const evidenceChecks: readonly Check[] = [
     }
   }),
   tree.contract("a bottle is a 404", async (t) => {
-    const { record } = await registrationsOf(t.service, "bottle").register({ count: 1 });
+    const { record } = await registrationsOf("bottle")(t.service).register({ count: 1 });
     expectError(await t.readTree(record.id), 404, NOT_FOUND);
   }),
   tree.decision("the status of a simulation is its stage", async (t) => {

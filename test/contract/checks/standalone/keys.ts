@@ -102,10 +102,7 @@ const LIMITED_ENDPOINTS: readonly (readonly [method: string, path: string, body?
 
 const limitScene = (service: Service) => ({
   /** Sends requests at once without repeating those that exceed the limit. */
-  burst: (
-    count: number,
-    [method, path, body]: (typeof LIMITED_ENDPOINTS)[number],
-  ): Promise<Answer[]> => {
+  burst: (count: number, [method, path, body]: (typeof LIMITED_ENDPOINTS)[number]) => {
     const headers = { Authorization: service.setting("IMPACT_TEST_KEY") };
     return atOnce(count, () => service.request("standalone", method, path, { headers, body }));
   },
@@ -121,11 +118,8 @@ const limitChecks = (endpoint: (typeof LIMITED_ENDPOINTS)[number]): readonly Che
       const seconds = Math.ceil((Date.now() - startMs) / 1000);
       const limited = answers.filter(({ status }) => status === 429);
       const accepted = answers.length - limited.length;
-      expectThat(
-        accepted <= 20 * (seconds + 1),
-        `at most 20 requests a second for ${seconds} s succeed`,
-        accepted,
-      );
+      const what = `at most 20 requests a second for ${seconds} s succeed`;
+      expectThat(accepted <= 20 * (seconds + 1), what, accepted);
       expectThat(limited.length > 0, "requests beyond the limit are refused", limited.length);
       for (const answer of limited) {
         expectError(answer, 429, "rate limit exceeded");

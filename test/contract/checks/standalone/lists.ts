@@ -26,17 +26,11 @@ const ODD_TEXTS = [
 
 export const listChecks = (kind: Kind): readonly Check[] => {
   const { path } = KIND_NAMES[kind];
-  const { contract, decision } = checksOf(`GET ${path}`, (service) =>
-    registrationsOf(service, kind),
-  );
+  const { contract, decision } = checksOf(`GET ${path}`, registrationsOf(kind));
   return [
     contract("lists a new record with what its creation returned", async (t) => {
-      const created = await t.register({
-        count: 4,
-        attribution: unique("listed"),
-        metadata: { order: "A-1" },
-        idempotency_key: unique("key"),
-      });
+      const texts = { attribution: unique("listed"), idempotency_key: unique("key") };
+      const created = await t.register({ count: 4, metadata: { order: "A-1" }, ...texts });
       const { records, total, month } = await t.list({ id: created.record.id });
       expectEqual("records", records.length, 1);
       const { id, count, idempotency_key: key, metadata, attribution } = created.record;
@@ -51,18 +45,13 @@ export const listChecks = (kind: Kind): readonly Check[] => {
     contract("without filters it lists every record", async (t) => {
       const { record } = await t.register({ count: 1 });
       const { records } = await t.list();
-      expectThat(
-        records.some(({ id }) => id === record.id),
-        "the new record must be listed",
-        record.id,
-      );
+      const isListed = records.some(({ id }) => id === record.id);
+      expectThat(isListed, "the new record must be listed", record.id);
     }),
     contract("there are no pages: 130 records are listed at once", async (t) => {
       const attribution = unique("many");
-      const ids = await atOnce(
-        130,
-        async () => (await t.register({ count: 1, attribution })).record.id,
-      );
+      const register = async () => (await t.register({ count: 1, attribution })).record.id;
+      const ids = await atOnce(130, register);
       await t.expectListed({ attribution_key: attribution }, ids);
     }),
     contract("attribution_key matches the whole attribution", async (t) => {
@@ -91,10 +80,8 @@ export const listChecks = (kind: Kind): readonly Check[] => {
       await t.expectListed({ id: other.record.id }, []);
     }),
     contract("a record of the other kind is not listed", async (t) => {
-      const { record } = await registrationsOf(
-        t.service,
-        kind === "tree" ? "bottle" : "tree",
-      ).register({ count: 1 });
+      const other = registrationsOf(kind === "tree" ? "bottle" : "tree")(t.service);
+      const { record } = await other.register({ count: 1 });
       await t.expectListed({ id: record.id }, []);
     }),
     contract("created_at and end_at are inclusive", async (t) => {
@@ -178,20 +165,11 @@ export const listChecks = (kind: Kind): readonly Check[] => {
     ),
     contract("filters are combined with AND", async (t) => {
       const attribution = unique("and");
-      const { record } = await t.register({
-        count: 1,
-        attribution,
-        metadata: { a: "1", b: "2" },
-      });
+      const { record } = await t.register({ count: 1, attribution, metadata: { a: "1", b: "2" } });
       await t.register({ count: 1, attribution, metadata: { a: "1" } });
       const day = dayOf(record.created_at);
-      const all = {
-        attribution_key: attribution,
-        metadata: '{"b":"2"}',
-        created_at: day,
-        end_at: day,
-        id: record.id,
-      };
+      const range = { created_at: day, end_at: day, id: record.id };
+      const all = { attribution_key: attribution, metadata: '{"b":"2"}', ...range };
       await t.expectListed(all, [record.id]);
       await t.expectListed({ ...all, attribution_key: "other" }, []);
     }),

@@ -15,7 +15,7 @@ import type { Kind } from "./registrations.ts";
 
 export const registerChecks = (kind: Kind): readonly Check[] => {
   const { path } = KIND_NAMES[kind];
-  const { contract } = checksOf(`POST ${path}`, (service) => registrationsOf(service, kind));
+  const { contract } = checksOf(`POST ${path}`, registrationsOf(kind));
   return [
     contract("returns the record with the contract's fields", async (t) => {
       const attribution = unique("shape");
@@ -43,18 +43,15 @@ export const registerChecks = (kind: Kind): readonly Check[] => {
       const second = await t.register({ count: 1, attribution: "same" });
       expectThat(first.record.id !== second.record.id, "ids must differ", second.record.id);
     }),
-    contract(
-      "a repeated idempotency_key returns the first record and counts nothing",
-      async (t) => {
-        const idempotencyKey = unique("key");
-        const body = { count: 2, attribution: unique("replay"), idempotency_key: idempotencyKey };
-        const first = await t.register(body);
-        expectEqual("idempotency_key", first.record.idempotency_key, idempotencyKey);
-        const repeated = await t.register(body);
-        expectEqual("response", repeated, first);
-        await t.expectListed({ attribution_key: body.attribution }, [first.record.id]);
-      },
-    ),
+    contract("a repeated idempotency_key returns the first record, counts nothing", async (t) => {
+      const idempotencyKey = unique("key");
+      const body = { count: 2, attribution: unique("replay"), idempotency_key: idempotencyKey };
+      const first = await t.register(body);
+      expectEqual("idempotency_key", first.record.idempotency_key, idempotencyKey);
+      const repeated = await t.register(body);
+      expectEqual("response", repeated, first);
+      await t.expectListed({ attribution_key: body.attribution }, [first.record.id]);
+    }),
     contract("a repeated idempotency_key with another body returns the first record", async (t) => {
       const idempotencyKey = unique("key");
       const first = await t.register({ count: 2, idempotency_key: idempotencyKey });
@@ -146,7 +143,7 @@ export const registerChecks = (kind: Kind): readonly Check[] => {
 /** What this project decided about registrations, because the contract leaves it open. */
 export const registerDecisionChecks = (kind: Kind): readonly Check[] => {
   const { path } = KIND_NAMES[kind];
-  const { decision } = checksOf(`POST ${path}`, (service) => registrationsOf(service, kind));
+  const { decision } = checksOf(`POST ${path}`, registrationsOf(kind));
   return [
     decision("totals reach 2^53-1; a registration beyond it is a 400", async (t) => {
       const before = await t.list();
@@ -173,15 +170,8 @@ export const registerDecisionChecks = (kind: Kind): readonly Check[] => {
     }),
     decision("keys are compared byte by byte", async (t) => {
       const key = unique("Key");
-      const keys = [
-        key,
-        key.toLowerCase(),
-        `${key} `,
-        ` ${key}`,
-        key.replaceAll("-", ""),
-        `${key}e\u0301`,
-        `${key}\u00e9`,
-      ];
+      const spellings = [key, key.toLowerCase(), `${key} `, ` ${key}`, key.replaceAll("-", "")];
+      const keys = [...spellings, `${key}e\u0301`, `${key}\u00e9`];
       const ids = new Set<string>();
       for (const idempotencyKey of keys) {
         ids.add((await t.register({ count: 1, idempotency_key: idempotencyKey })).record.id);
@@ -192,7 +182,7 @@ export const registerDecisionChecks = (kind: Kind): readonly Check[] => {
       const body = { count: 1, idempotency_key: unique("key") };
       const other = kind === "tree" ? "bottle" : "tree";
       const first = await t.register(body);
-      const second = await registrationsOf(t.service, other).register(body);
+      const second = await registrationsOf(other)(t.service).register(body);
       const live = await t.register(body, "prod");
       expectEqual("records", new Set([first, second, live].map(({ record }) => record.id)).size, 3);
       expectStatus(await t.refund({ id: live.record.id }, "prod"), 200);
@@ -203,15 +193,12 @@ export const registerDecisionChecks = (kind: Kind): readonly Check[] => {
       expectStatus(await t.refund({ id: record.id }), 200);
       expectFields((await t.register(body)).record, { id: record.id, refunded: true });
     }),
-    decision(
-      "a replay carries Idempotent-Replayed: true, the first response does not",
-      async (t) => {
-        const body = { count: 1, idempotency_key: unique("key") };
-        const first = await t.service.organization().post(path, body);
-        expectEqual("header of the first response", first.headers.get("idempotent-replayed"), null);
-        const second = await t.service.organization().post(path, body);
-        expectEqual("header of the replay", second.headers.get("idempotent-replayed"), "true");
-      },
-    ),
+    decision("a replay carries Idempotent-Replayed: true, the first one does not", async (t) => {
+      const body = { count: 1, idempotency_key: unique("key") };
+      const first = await t.service.organization().post(path, body);
+      expectEqual("header of the first response", first.headers.get("idempotent-replayed"), null);
+      const second = await t.service.organization().post(path, body);
+      expectEqual("header of the replay", second.headers.get("idempotent-replayed"), "true");
+    }),
   ];
 };

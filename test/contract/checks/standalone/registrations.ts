@@ -38,7 +38,7 @@ const only = <Item>(answer: Answer, items: readonly Item[]): Item => {
 };
 
 /** Returns the requests of one kind. */
-export const registrationsOf = (service: Service, kind: Kind) => {
+export const registrationsOf = (kind: Kind) => (service: Service) => {
   const names = KIND_NAMES[kind];
   /** Returns the records and the totals of a list with query parameters. */
   const list = async (
@@ -57,16 +57,11 @@ export const registrationsOf = (service: Service, kind: Kind) => {
       return { total, month, record: only(answer, records) };
     },
     /** Expects a list to have exactly the records with these ids, in any order. */
-    expectListed: async (
-      parameters: Readonly<Record<string, string>>,
-      ids: readonly string[],
-    ): Promise<void> => {
+    expectListed: async (parameters: Readonly<Record<string, string>>, ids: readonly string[]) => {
       const { records } = await list(parameters);
-      expectEqual(
-        `ids in GET ${names.path} ${JSON.stringify(parameters)}`,
-        records.map(({ id }) => id).toSorted(),
-        ids.toSorted(),
-      );
+      const what = `ids in GET ${names.path} ${JSON.stringify(parameters)}`;
+      const listed = records.map(({ id }) => id);
+      expectEqual(what, listed.toSorted(), ids.toSorted());
     },
     refund: (body: unknown, key: StandaloneKey = "test"): Promise<Answer> =>
       service.organization(key).post(names.refundPath, body),
@@ -74,12 +69,8 @@ export const registrationsOf = (service: Service, kind: Kind) => {
     readRefunded: (answer: Answer) => {
       const fields = { total: names.total, details: "refund_details" };
       const { body, total, records } = readBody(answer, fields, registration);
-      return {
-        refunded: body[names.refunded],
-        total,
-        record: only(answer, records),
-        refundId: body["refund_id"],
-      };
+      const record = only(answer, records);
+      return { refunded: body[names.refunded], total, record, refundId: body["refund_id"] };
     },
   };
 };

@@ -14,7 +14,7 @@ import { storeRecordsOf } from "./storeRecords.ts";
 
 const PATH = "/app/api/evidence";
 const evidenceScene = (service: Service) => {
-  const { write, findRecord } = storeRecordsOf(service, "tree");
+  const { write, findRecord } = storeRecordsOf("tree")(service);
   return {
     get: (query: string, key: StoreKey = "test") => service.store(key).get(`${PATH}?${query}`),
     read: async (parameters: Readonly<Record<string, string>>) =>

@@ -68,8 +68,7 @@ const reversed = z.looseObject({
   count: z.int().min(1),
 });
 
-export const readReversed = (answer: Answer): z.output<typeof reversed> =>
-  expectBody(answer, reversed);
+export const readReversed = (answer: Answer) => expectBody(answer, reversed);
 
 type Query = Readonly<Record<string, string>>;
 
@@ -87,7 +86,7 @@ export const storeOf = (service: Service) => ({
 });
 
 /** Returns the requests of a store, and those of one kind. */
-export const storeRecordsOf = (service: Service, kind: StoreKind) => {
+export const storeRecordsOf = (kind: StoreKind) => (service: Service) => {
   const { path, field, result } = STORE_KINDS[kind];
   const listPage = async (query: Query = {}, key: StoreKey = "test"): Promise<StorePage> =>
     readPage(
@@ -98,10 +97,7 @@ export const storeRecordsOf = (service: Service, kind: StoreKind) => {
     ...storeOf(service),
     listPage,
     /** Registers units and expects the contract's response. */
-    write: async (
-      body: Readonly<Record<string, unknown>>,
-      key: StoreKey = "test",
-    ): Promise<Answer> => {
+    write: async (body: Readonly<Record<string, unknown>>, key: StoreKey = "test") => {
       const answer = await service.store(key).post(path, { [field]: 1, ...body });
       const { [result]: units } = expectBody(
         answer,

@@ -15,7 +15,7 @@ import type { Answer, Service } from "../../client.ts";
 const PATH = "/app/api/refund";
 const { contract } = checksOf(`POST ${PATH}`, (service) => ({
   ...storeOf(service),
-  plant: storeRecordsOf(service, "tree").write,
+  plant: storeRecordsOf("tree")(service).write,
 }));
 
 export const storeRefundChecks: readonly Check[] = [
@@ -23,7 +23,7 @@ export const storeRefundChecks: readonly Check[] = [
     const { refundType, stat, field } = STORE_KINDS[kind];
     return contract(`reverses units of the type ${refundType}`, async (t) => {
       const customer = unique("refund");
-      await storeRecordsOf(t.service, kind).write({ [field]: 5, customer_name: customer });
+      await storeRecordsOf(kind)(t.service).write({ [field]: 5, customer_name: customer });
       const body = { type: refundType, quantity: 2, customer_name: customer, reason: "cancelled" };
       const reversed = readReversed(await t.reverse(body));
       expectFields(reversed, { mode: "TEST", refunded_type: refundType, count: 2 });
@@ -34,9 +34,8 @@ export const storeRefundChecks: readonly Check[] = [
     const customer = unique("refund");
     const body = { charity_id: "53-0196605", amount_dollars: 2, customer_name: customer };
     expectStatus(await t.service.store().post("/app/api/charity/donate", body), 200);
-    const reversed = readReversed(
-      await t.reverse({ type: "donation", quantity: 1, customer_name: customer }),
-    );
+    const given = { type: "donation", quantity: 1, customer_name: customer };
+    const reversed = readReversed(await t.reverse(given));
     expectFields(reversed, { refunded_type: "donation", count: 1 });
     expectEqual("donations", (await t.readStats({ customer_name: customer })).donations, 0);
   }),
@@ -55,28 +54,24 @@ export const storeRefundChecks: readonly Check[] = [
       })),
     }),
   ),
-  contract(
-    "a quantity that is not an integer of at least 1 is a 400 INVALID_PARAMETER",
-    async (t) => {
-      await t.plant({ trees: 3 });
-      const before = await t.readStats();
-      const wrong = [0, -1, 1.5, "1", "", true, null, undefined, [], {}];
-      const bodies = wrong.map((quantity) => ({ type: "tree", quantity }));
-      await storeRejects(PATH, { bodies })(t);
-      expectEqual("trees", (await t.readStats()).trees, before.trees);
-    },
-  ),
+  contract("a quantity that is no positive integer is a 400 INVALID_PARAMETER", async (t) => {
+    await t.plant({ trees: 3 });
+    const before = await t.readStats();
+    const wrong = [0, -1, 1.5, "1", "", true, null, undefined, [], {}];
+    const bodies = wrong.map((quantity) => ({ type: "tree", quantity }));
+    await storeRejects(PATH, { bodies })(t);
+    expectEqual("trees", (await t.readStats()).trees, before.trees);
+  }),
   contract(
     "a body that is not a JSON object is a 400 INVALID_PARAMETER",
     storeRejects(PATH, { bodies: NO_OBJECTS }),
   ),
 ];
 
-const expectExhausted = (answer: Answer): void =>
-  expectStoreError(answer, 402, "INSUFFICIENT_BUDGET");
+const expectExhausted = (answer: Answer) => expectStoreError(answer, 402, "INSUFFICIENT_BUDGET");
 
 /** Returns the purchases of a kind with the production key. */
-const purchasesOf = (service: Service, kind: StoreKind) => {
+const purchasesOf = (kind: StoreKind) => (service: Service) => {
   const { path, field, refundType } = STORE_KINDS[kind];
   const { readStats, reverse } = storeOf(service);
   const buy = (units: number, customer: string): Promise<Answer> =>
@@ -107,7 +102,7 @@ const purchasesOf = (service: Service, kind: StoreKind) => {
 };
 
 const kindChecks = (kind: StoreKind): Check =>
-  checksOf(`POST ${STORE_KINDS[kind].path}`, (service) => purchasesOf(service, kind)).contract(
+  checksOf(`POST ${STORE_KINDS[kind].path}`, purchasesOf(kind)).contract(
     "an exhausted balance is a 402 INSUFFICIENT_BUDGET, and a refund restores it",
     async (t) => {
       const customer = unique("budget");
@@ -125,7 +120,7 @@ const kindChecks = (kind: StoreKind): Check =>
     },
   );
 
-const balance = checksOf("Balance", (service) => purchasesOf(service, "tree"));
+const balance = checksOf("Balance", purchasesOf("tree"));
 
 export const budgetChecks: readonly Check[] = [
   balance.contract("overlapping writes never spend more than the balance", async (t) => {
@@ -144,11 +139,8 @@ export const budgetChecks: readonly Check[] = [
   }),
   kindChecks("tree"),
   kindChecks("bottle"),
-  balance.contract(
-    "a donation that the balance does not cover is a 402 INSUFFICIENT_BUDGET",
-    async (t) => {
-      const body = { charity_id: "53-0196605", amount_dollars: 900_000_000 };
-      expectExhausted(await t.service.store("prod").post("/app/api/charity/donate", body));
-    },
-  ),
+  balance.contract("a donation beyond the balance is a 402 INSUFFICIENT_BUDGET", async (t) => {
+    const body = { charity_id: "53-0196605", amount_dollars: 900_000_000 };
+    expectExhausted(await t.service.store("prod").post("/app/api/charity/donate", body));
+  }),
 ];
