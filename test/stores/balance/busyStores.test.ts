@@ -235,14 +235,15 @@ test("reversals of several stores that wait together select by what each one nam
   const { db } = t.context;
   const writer = createStoreWriter({ db, clock: systemClock });
   const stores: TestStore[] = [];
-  for (let index = 0; index < 4; index += 1) {
+  for (let index = 0; index < 7; index += 1) {
     const store = await createTestStore(db, { balanceCents: 10_000 });
     for (const [count, orderId] of [
       [1, "#1"],
       [2, "#2"],
       [4, "#1"],
     ] as const) {
-      await writer.write(plantingOf(store.id, { count, orderId, customerEmail: `${index}@shop` }));
+      const customer = { customerEmail: `${index}@shop`, customerName: `Customer ${index}` };
+      await writer.write(plantingOf(store.id, { count, orderId, ...customer }));
     }
     stores.push(store);
   }
@@ -254,17 +255,28 @@ test("reversals of several stores that wait together select by what each one nam
         [3, { orderId: "2" }],
         [2, { orderId: "2" }],
         [6, { email: "3@SHOP" }],
+        [3, { wholeName: " CUSTOMER 4" }],
+        [1, { wholeName: "Customer" }],
+        [7, { wholeName: "Customer 6" }],
       ] as const
     ).map(([quantity, filter], index) =>
       writer.write({ ...refundOf(stores[index]?.id ?? "", quantity), filter }),
     ),
   );
 
-  t.deepEqual(results, ["recorded", "request_invalid", "recorded", "recorded"]);
+  t.deepEqual(results, [
+    "recorded",
+    "request_invalid",
+    "recorded",
+    "recorded",
+    "recorded",
+    "request_invalid",
+    "recorded",
+  ]);
   const remaining = await Promise.all(stores.map(({ id }) => readStoreState(db, id)));
   t.deepEqual(
     remaining.map((state) => state.remaining),
-    [2, 7, 5, 1],
+    [2, 7, 5, 1, 4, 7, 0],
   );
 });
 
