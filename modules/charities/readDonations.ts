@@ -43,7 +43,8 @@ export const readDonations = async <Done extends WrittenDonation>(
         "id" in named ? id === named.id : idempotencyKey === named.key,
       );
     if (!donation) {
-      throw new Error("A donation was deleted in the meantime.");
+      const name = "id" in named ? named.id : "of a repeated idempotency key";
+      throw new Error(`Donation ${name} was deleted in the meantime.`);
     }
     return { ...result, donation };
   });

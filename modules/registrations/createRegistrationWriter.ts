@@ -23,9 +23,12 @@ type WrittenItem = {
   /** Whether the idempotency key was known, so that the original record is returned. */
   readonly replayed: boolean;
   readonly idempotencyKey: string | null;
-  /** As if the items were recorded one by one. Null for a replay whose owner has no new item in the batch. */
-  readonly totals: Totals | null;
+  /** As if the items were recorded one by one. */
+  readonly totals: Totals;
 };
+
+/** The totals are null if it is a replay and its owner has no new item in the batch. */
+type EntryOutcome = Outcome<Omit<WrittenItem, "totals"> & { readonly totals: Totals | null }>;
 
 /**
  * Returns the outcomes of a batch, with the totals after each entry. The statement returns only the final totals of owners
@@ -36,9 +39,9 @@ const outcomesInOrder = (
   { insertedIds, totals }: Awaited<ReturnType<typeof insertRegistrations>>,
   rejections: ReadonlyMap<RegistrationEntry, DomainError>,
   createdAt: Date,
-): readonly Outcome<WrittenItem>[] => {
+): readonly EntryOutcome[] => {
   const running = new Map(totals);
-  const outcomes = entries.toReversed().map((entry): Outcome<WrittenItem> => {
+  const outcomes = entries.toReversed().map((entry): EntryOutcome => {
     const rejection = rejections.get(entry);
     if (rejection) {
       return rejection;
@@ -67,7 +70,7 @@ const insert = async (
   entries: readonly RegistrationEntry[],
   isAtomic = false,
   room = Infinity,
-): Promise<readonly Outcome<WrittenItem>[]> => {
+): Promise<readonly EntryOutcome[]> => {
   const createdAt = clock.now();
   const fits = room === Infinity || entries.reduce((sum, { count }) => sum + count, 0) <= room;
   if (fits && !entries.some(({ isLimited }) => isLimited)) {
@@ -98,7 +101,7 @@ export type Registered = Pick<WrittenItem, "replayed"> & {
 
 /** Returns what was recorded. The originals of replays are read now: the insert waited for the transactions that had their keys. */
 export const readRegistered = async (
-  { db, clock }: Context,
+  { db }: Pick<Context, "db">,
   owner: Owner,
   items: readonly WrittenItem[],
 ): Promise<readonly Registered[]> => {
@@ -107,14 +110,12 @@ export const readRegistered = async (
   );
   const originals = keys.length === 0 ? [] : await listByIdempotencyKeys(db, owner, keys);
   const byKey = new Map(originals.map((original) => [original.idempotencyKey, original]));
-  const isUnchanged = items.some(({ totals }) => totals === null);
-  const current = isUnchanged ? await readTotals(db, owner, clock.now()) : { all: 0, month: 0 };
   return items.map(({ registration: written, totals, replayed, idempotencyKey }) => {
     const registration = written ?? byKey.get(idempotencyKey);
     if (!registration) {
       throw new Error("An item was not recorded, and its idempotency key is unknown.");
     }
-    return { registration, totals: totals ?? current, replayed };
+    return { registration, totals, replayed };
   });
 };
 
@@ -126,7 +127,7 @@ export const createRegistrationWriter = ({
 }) => {
   const { db, clock } = context;
 
-  const queue = new GroupCommit<RegistrationEntry, Outcome<WrittenItem>>({
+  const queue = new GroupCommit<RegistrationEntry, EntryOutcome>({
     write: (entries) => insert(context, entries),
     accountOf: ({ accountId }) => accountId,
     observeBatch,
@@ -146,14 +147,20 @@ export const createRegistrationWriter = ({
   ): Promise<readonly Outcome<WrittenItem>[]> => {
     const batch = entries.map((entry) => ({ ...entry, id: newId() }));
     const [first] = batch;
-    return first && batch.length === 1
-      ? [await queue.submit(first)]
-      : queue.runAlone(owner.accountId, batch.length, async () => {
-          const room = isAtomic
-            ? Infinity
-            : Number.MAX_SAFE_INTEGER - (await readTotals(db, owner, clock.now())).all;
-          return insert(context, batch, isAtomic, room);
-        });
+    const outcomes =
+      first && batch.length === 1
+        ? [await queue.submit(first)]
+        : await queue.runAlone(owner.accountId, batch.length, async () => {
+            const room = isAtomic
+              ? Infinity
+              : Number.MAX_SAFE_INTEGER - (await readTotals(db, owner, clock.now())).all;
+            return insert(context, batch, isAtomic, room);
+          });
+    const isUnchanged = outcomes.some((each) => isAccepted(each) && each.totals === null);
+    const current = isUnchanged ? await readTotals(db, owner, clock.now()) : { all: 0, month: 0 };
+    return outcomes.map((each) =>
+      isAccepted(each) ? Object.assign({}, each, { totals: each.totals ?? current }) : each,
+    );
   };
 
   return {

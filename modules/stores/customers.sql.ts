@@ -19,11 +19,12 @@ const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/gu, String.
 export const hasNameWith = (table: RecordTable, part: string): FragmentSqlToken =>
   sql.fragment`folded_text(${column(table, "customer_name")}) LIKE folded_text(${`%${escapeLike(part.trim())}%`})`;
 
-/** A text, or the column of a query that has it. */
-type Text = string | IdentifierSqlToken;
+/** A text, or SQL for it. */
+type Text = string | FragmentSqlToken | IdentifierSqlToken;
 
+/** Without an index search, all records of a store may be compared, so the given name is folded once. */
 const hasName = (table: RecordTable, name: Text): FragmentSqlToken =>
-  sql.fragment`folded_text(${column(table, "customer_name")}) = folded_text(${name})`;
+  sql.fragment`folded_text(${column(table, "customer_name")}) = (SELECT folded_text(${name}))`;
 
 export const hasEmail = (table: RecordTable, email: Text): FragmentSqlToken =>
   sql.fragment`text_digest(folded_text(${column(table, "customer_email")})) = text_digest(folded_text(${email}))`;

@@ -2,6 +2,7 @@ import type {
   CommonQueryMethods,
   DatabaseTransactionConnection,
   FragmentSqlToken,
+  IdentifierSqlToken,
   ListSqlToken,
 } from "slonik";
 import { z } from "zod";
@@ -11,7 +12,7 @@ import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
 import { columnName, columnsOf, inMicroseconds, safeInteger, sql } from "../../db/sql.ts";
 import { conditionsOf } from "./customers.rules.ts";
-import type { ImpactFilter, KnownCustomer } from "./customers.rules.ts";
+import type { ImpactFilter, KnownCustomer, RefundFilter } from "./customers.rules.ts";
 import { isFiltered, isOfCustomer, REFUND_CONDITIONS } from "./customers.sql.ts";
 import { REFUNDS } from "./personalData.sql.ts";
 import { donationRecordJson, impactRecordJson } from "./storeRecords.rules.ts";
@@ -112,41 +113,75 @@ const SELECTION = {
   orderId: "text",
 } as const;
 
-const given = (property: keyof typeof SELECTION) => sql.identifier(["given", columnName(property)]);
+/** Returns a value of a refund as SQL. */
+type Given = (property: keyof typeof SELECTION) => FragmentSqlToken | IdentifierSqlToken;
+
+const ofRow: Given = (property) => sql.identifier(["given", columnName(property)]);
+
+const isByName = (filter: RefundFilter): boolean => conditionsOf(filter).join("_") === "wholeName";
 
 /**
- * The newest records that each of the refunds selects.
- * @param selections with the same conditions, which determine the text of the query
- * @param columns among them `createdAt` and `id`
+ * Of one refund. By a name alone, the quantity and the size of the store decide whether the index of names is the best, so
+ * only then the planner sees them.
+ */
+const ofOne = ({ filter, ...selection }: Selection): Given => {
+  const values = { ...selection, ...filter };
+  return (property) => {
+    const value = sql.fragment`${values[property] ?? null}::${sql.identifier([SELECTION[property]])}`;
+    return isByName(filter) ? value : sql.fragment`(SELECT ${value})`;
+  };
+};
+
+/**
+ * The newest records that a refund selects.
+ * @param filter has the conditions, which determine the text of the query
  * @param isLeft the condition that something is left to refund
  */
 const newestOf = (
   table: RecordTable,
-  selections: readonly Selection[],
+  filter: RefundFilter,
+  given: Given,
   columns: ListSqlToken | FragmentSqlToken,
   isLeft: FragmentSqlToken,
-  lock = sql.fragment``,
 ): FragmentSqlToken => {
-  const names = new Set(selections.flatMap(({ filter }) => conditionsOf(filter)));
   const conditions = (["wholeName", "email", "id", "orderId"] as const)
-    .filter((name) => names.has(name))
+    .filter((name) => filter[name] !== undefined)
     .map((name) => REFUND_CONDITIONS[name](table, given(name)));
   const isOfKind =
     table === "registration" ? sql.fragment`kind = ${given("refunded")}` : sql.fragment`true`;
-  const rows = selections.map(({ filter, ...selection }) => ({ ...selection, ...filter }));
   return sql.fragment`
-    SELECT given.place, newest.*
+    SELECT ${columns}
+    FROM ${sql.identifier([table])}
+    WHERE account_id = ${given("accountId")} AND mode = ${given("mode")} AND ${isOfKind}
+      AND ${sql.join([isLeft, ...conditions], sql.fragment` AND `)}
+    ${newestFirst}
+    LIMIT least(${given("quantity")}, ${MAXIMUM_RECORDS})
+  `;
+};
+
+const newestUnits = (filter: RefundFilter, given: Given, place: FragmentSqlToken) =>
+  newestOf(
+    "registration",
+    filter,
+    given,
+    sql.fragment`
+      ${place} AS place, id, count - refunded_count AS count, unit_price_cents AS "unitPriceCents", created_at AS "createdAt"
+    `,
+    sql.fragment`unit_price_cents IS NOT NULL AND refunded_count < count`,
+  );
+
+/** A query of the units that refunds with the same conditions select, which have a `place` each. */
+const unitsOf = (filter: RefundFilter, selections: readonly Selection[]): FragmentSqlToken => {
+  const [first] = selections;
+  if (first && isByName(filter)) {
+    return newestUnits(filter, ofOne(first), sql.fragment`1::bigint`);
+  }
+  const rows = selections.map((selection) => ({ ...selection, ...selection.filter }));
+  return sql.fragment`
+    SELECT newest.*
     FROM (${jsonRows(SELECTION, rows)}) AS given
-    CROSS JOIN LATERAL (
-      SELECT ${columns}
-      FROM ${sql.identifier([table])}
-      WHERE account_id = given.account_id AND mode = given.mode AND ${isOfKind}
-        AND ${sql.join([isLeft, ...conditions], sql.fragment` AND `)}
-      ${newestFirst}
-      LIMIT least(given.quantity, ${MAXIMUM_RECORDS})
-      ${lock}
-    ) AS newest
-    ORDER BY given.place, newest."createdAt" DESC, newest.id DESC
+    CROSS JOIN LATERAL (${newestUnits(filter, ofRow, sql.fragment`given.place`)}) AS newest
+    ORDER BY newest.place, newest."createdAt" DESC, newest.id DESC
   `;
 };
 
@@ -160,25 +195,20 @@ const unitsRow = z.strictObject({
 
 /**
  * Lists the newest registrations that stores have paid for and refunds select, with the units that they have left and the
- * price of each. Refunds with the same conditions share a statement.
+ * price of each. Refunds with the same conditions share a statement, except those by name alone.
  */
 export const listNewestUnits = async <Selected extends Selection>(
   db: CommonQueryMethods,
   selections: readonly Selected[],
 ): Promise<ReadonlyMap<Selected, readonly Readonly<z.output<typeof unitsRow>>[]>> => {
-  const groups = Map.groupBy(selections, ({ filter }) => conditionsOf(filter).join("_"));
+  const groups = Map.groupBy(selections, (selection) =>
+    isByName(selection.filter) ? selection : conditionsOf(selection.filter).join("_"),
+  );
   const found = await Promise.all(
-    Array.from(groups, async ([conditions, group]) => {
-      const rows = await db.any(sql.prepared(`list_newest_units_${conditions}`, unitsRow)`
-      ${newestOf(
-        "registration",
-        group,
-        sql.fragment`
-          id, count - refunded_count AS count, unit_price_cents AS "unitPriceCents", created_at AS "createdAt"
-        `,
-        sql.fragment`unit_price_cents IS NOT NULL AND refunded_count < count`,
-      )}
-    `);
+    Array.from(groups.values(), async (group) => {
+      const [{ filter } = { filter: {} }] = group;
+      const name = `list_newest_units_${conditionsOf(filter).join("_")}`;
+      const rows = await db.any(sql.prepared(name, unitsRow)`${unitsOf(filter, group)}`);
       const byPlace = Map.groupBy(rows, ({ place }) => place);
       return group.map((selection, index) => [selection, byPlace.get(index + 1) ?? []] as const);
     }),
@@ -186,15 +216,14 @@ export const listNewestUnits = async <Selected extends Selection>(
   return new Map(found.flat());
 };
 
-const lockedRow = donationCore.extend({ place: safeInteger });
-
 /** Locks the newest donations that a refund selects, until the transaction ends. */
 export const lockNewestDonations = (
   transaction: DatabaseTransactionConnection,
   selection: Selection,
 ): Promise<readonly Readonly<z.output<typeof donationCore>>[]> =>
-  transaction.any(sql.type(lockedRow)`
-    ${newestOf("donation", [selection], columnsOf("donation", donationCore), sql.fragment`NOT refunded`, sql.fragment`FOR UPDATE`)}
+  transaction.any(sql.type(donationCore)`
+    ${newestOf("donation", selection.filter, ofOne(selection), columnsOf("donation", donationCore), sql.fragment`NOT refunded`)}
+    FOR UPDATE
   `);
 
 /** What an export adds to a record of a list, besides its mode and its refunds. */

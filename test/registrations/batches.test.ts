@@ -7,6 +7,7 @@ import { batchIn, rejectionIn } from "../api/batches.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn, statusesOf } from "../api/contract.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import { readAccountSums } from "../support/accountSums.ts";
+import { countCalls } from "../support/countCalls.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 
@@ -144,6 +145,28 @@ test("a key that is known or that an earlier item has returns the original recor
   );
   t.is(idIn(results[1]?.body ?? {}, "tree"), idIn(known.body, "tree"));
   t.is(idIn(results[2]?.body ?? {}, "tree"), idIn(results[0]?.body ?? {}, "tree"));
+});
+
+test("a repeated batch reads the totals once, however long it is", async (t) => {
+  const { db, count } = countCalls(t.context.db);
+  const api = await startStandaloneApi(t, { db });
+  const { apiKeyProd: key } = await createTestOrganization(db);
+  const callsOf = async (length: number): Promise<number> => {
+    const items = Array.from({ length }, (_, index) => ({
+      count: 1,
+      idempotency_key: `${length}-${index}`,
+    }));
+    await api.call("POST", "/plant/trees/batch", { key, body: { items } });
+    const before = count();
+    const { results } = batchIn(
+      await api.call("POST", "/plant/trees/batch", { key, body: { items } }),
+    );
+    t.true(results.every(({ idempotent_replayed: replayed }) => replayed));
+    return count() - before;
+  };
+
+  // The originals are read ten at a time.
+  t.is((await callsOf(30)) - (await callsOf(10)), 2);
 });
 
 test("a batch of a suspended organization returns only repeated registrations", async (t) => {

@@ -219,14 +219,15 @@ test("reversals of several stores that wait together select by what each one nam
   const { db } = t.context;
   const writer = createStoreWriter({ db, clock: systemClock });
   const stores: TestStore[] = [];
-  for (let index = 0; index < 4; index += 1) {
+  for (let index = 0; index < 7; index += 1) {
     const store = await createTestStore(db, { balanceCents: 10_000 });
     for (const [count, orderId] of [
       [1, "#1"],
       [2, "#2"],
       [4, "#1"],
     ] as const) {
-      await writer.write(plantingOf(store.id, { count, orderId, customerEmail: `${index}@shop` }));
+      const customer = { customerEmail: `${index}@shop`, customerName: `Customer ${index}` };
+      await writer.write(plantingOf(store.id, { count, orderId, ...customer }));
     }
     stores.push(store);
   }
@@ -238,16 +239,20 @@ test("reversals of several stores that wait together select by what each one nam
         [3, { orderId: "2" }],
         [2, { orderId: "2" }],
         [6, { email: "3@SHOP" }],
+        [3, { wholeName: " CUSTOMER 4" }],
+        [1, { wholeName: "Customer" }],
+        [7, { wholeName: "Customer 6" }],
       ] as const
     ).map(([quantity, filter], index) =>
       writer.write({ ...refundOf(stores[index]?.id ?? "", quantity), filter }),
     ),
   );
 
-  t.deepEqual(results, ["recorded", "request_invalid", "recorded", "recorded"]);
+  const [done, refused] = ["recorded", "request_invalid"];
+  t.deepEqual(results, [done, refused, done, done, done, refused, done]);
   const states = await Promise.all(stores.map(({ id }) => readStoreState(db, id)));
   const remaining = states.map((state) => state.remaining);
-  t.deepEqual(remaining, [2, 7, 5, 1]);
+  t.deepEqual(remaining, [2, 7, 5, 1, 4, 7, 0]);
 });
 
 test("while a reversal waits for a record that another transaction has locked, other stores plant", async (t) => {
