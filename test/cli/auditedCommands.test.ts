@@ -1,6 +1,5 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { ExecutionContext } from "ava";
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
@@ -9,7 +8,7 @@ import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import type { UsageSetup } from "../billing/repair/usageSetup.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
 import { createEmptyDatabase, testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { getCertificateToken } from "../../modules/dashboard/manageCertificates.ts";
 import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { buildTestProgram, impactOf, readJson, runImpact } from "./runImpact.ts";
@@ -38,15 +37,13 @@ const READING = [
   "workflow list",
 ];
 
-type Test = ExecutionContext<DatabaseContext>;
-
 type Scenario = {
   /** Without `--as`. */
   readonly args: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: string;
 };
-type SetUp = (t: Test) => Promise<Scenario>;
+type SetUp = (t: DatabaseTest) => Promise<Scenario>;
 
 const REASON = ["--reason", "ticket 12"];
 
@@ -56,7 +53,7 @@ const stripeEnv = ({ double }: Pick<UsageSetup, "double">) => ({
 });
 
 /** Returns a failed meter event's id, and the settings of its Stripe. */
-const failUsage = async (t: Test) => {
+const failUsage = async (t: DatabaseTest) => {
   const scene = await setUpUsage(t);
   const registration = await scene.register(4);
   await scene.drain();
@@ -64,12 +61,13 @@ const failUsage = async (t: Test) => {
   return { event, registration, env: stripeEnv(scene) };
 };
 
-const newStore = async (t: Test): Promise<string> => (await createTestStore(t.context.db)).id;
+const newStore = async (t: DatabaseTest): Promise<string> =>
+  (await createTestStore(t.context.db)).id;
 
-const newOrganization = async (t: Test): Promise<string> =>
+const newOrganization = async (t: DatabaseTest): Promise<string> =>
   (await createTestOrganization(t.context.db)).id;
 
-const createKey = async (t: Test): Promise<string> => {
+const createKey = async (t: DatabaseTest): Promise<string> => {
   const id = await newOrganization(t);
   return t.context.db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
     SELECT id FROM api_key WHERE account_id = ${id} LIMIT 1

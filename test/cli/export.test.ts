@@ -1,8 +1,7 @@
-import type { ExecutionContext } from "ava";
 import { startApiOf } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { impactOf, runImpact } from "./runImpact.ts";
 
@@ -10,7 +9,7 @@ const test = testWithDatabase();
 
 const NDJSON = "application/x-ndjson";
 
-const exportIn = (t: ExecutionContext<DatabaseContext>) => {
+const exportIn = (t: DatabaseTest) => {
   const impact = impactOf(t);
   return (...args: readonly string[]) => impact("export", ...args);
 };

@@ -1,4 +1,3 @@
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import type { CommonQueryMethods } from "slonik";
 import { sql } from "../../db/sql.ts";
@@ -7,7 +6,7 @@ import { readJson, impactOf } from "./runImpact.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { insertTestKeys } from "../support/insertTestKeys.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
@@ -26,14 +25,14 @@ const answer = z.object({
   has_more: z.boolean(),
 });
 
-const find = async (t: ExecutionContext<DatabaseContext>, ...args: readonly string[]) => {
+const find = async (t: DatabaseTest, ...args: readonly string[]) => {
   const run = await impactOf(t)("find", ...args, "--json");
   return { ...answer.parse(readJson(run)), exitCode: run.exitCode };
 };
 
 /** Checks that each text finds one record, with these fields. */
 const findsOne = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   texts: readonly string[],
   expected: object,
 ): Promise<void> => {

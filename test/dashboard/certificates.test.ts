@@ -5,7 +5,6 @@ import { impactOf } from "../cli/runImpact.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import {
   getCertificateToken,
@@ -14,7 +13,7 @@ import {
 import { systemClock } from "../../runtime/clock.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import { openDashboard, readPage, verifiedFact } from "./dashboardScene.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { linesOf, setUpImport } from "../history/importScene.ts";
 
@@ -146,7 +145,7 @@ test("an order has one certificate of all its records, also after records are ad
 
 const certificateUrl = z.object({ certificate_url: z.url() });
 
-const setUp = async (t: ExecutionContext<DatabaseContext>) => {
+const setUp = async (t: DatabaseTest) => {
   const scene = await openDashboard(t, { name: `North <b>"Sea"</b>` });
   const key = scene.organization.apiKeyProd;
   /** Serves the interface with empty caches. */
@@ -308,7 +307,7 @@ test.serial("page and certificate name who verified real trees, with the documen
   );
 });
 
-const setUpDonations = async (t: ExecutionContext<DatabaseContext>) => {
+const setUpDonations = async (t: DatabaseTest) => {
   const { apiKeyProd, apiKeyTest, importText } = await setUpImport(t);
   const { call } = await startStandaloneApi(t, { db: t.context.db });
   /** Returns a donation's certificate, as JSON and as a page with single spaces. */

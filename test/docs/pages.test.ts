@@ -1,5 +1,4 @@
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
-import type { ExecutionContext } from "ava";
 import { access, glob, readdir, readFile, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -17,7 +16,7 @@ import { READY } from "../api/testContext.ts";
 import { buildTestProgram } from "../cli/runImpact.ts";
 import { SHOTS } from "../dashboard/screenshots.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 
 const test = testWithDatabase();
 
@@ -213,7 +212,7 @@ test("docs/images has every screenshot, and each takes less than 150 kB", async 
 
 /** Returns the names of our metrics that an API and a worker export, as they name them in their help. */
 const listExported = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
 ): Promise<{ readonly metrics: readonly string[]; readonly series: ReadonlySet<string> }> => {
   const api = createApiMetrics();
   addLoadMetrics(api.registry, { openLists: () => 0, queueLength: () => 0 });

@@ -8,7 +8,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { readAccountSums } from "../support/accountSums.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
@@ -41,7 +41,7 @@ const countConnections = (db: DatabasePool): Promise<number> =>
 
 /** Starts an import whose input ends in the middle and stays open, so it cannot finish, and waits until it has written. */
 const startImport = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   { id, path }: { readonly id: string; readonly path: string },
 ) => {
   const { db, databaseUrl } = t.context;

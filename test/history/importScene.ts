@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { readAccountSums } from "../support/accountSums.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import type { NewOrganization } from "../../modules/accounts/manageOrganizations.ts";
@@ -52,7 +52,7 @@ export type ImportScene = {
 
 /** Creates an organization that moves in. */
 export const setUpImport = async (
-  { context: { db, databaseUrl } }: ExecutionContext<DatabaseContext>,
+  { context: { db, databaseUrl } }: DatabaseTest,
   given: Partial<NewOrganization> = {},
 ): Promise<ImportScene> => {
   const { id, apiKeyProd, apiKeyTest } = await createTestOrganization(db, given);
@@ -74,7 +74,7 @@ export const linesOf = (...lines: readonly (string | Fields)[]): string =>
 
 /** Imports records for a store. */
 export const importForStore = (
-  { context: { databaseUrl } }: ExecutionContext<DatabaseContext>,
+  { context: { databaseUrl } }: DatabaseTest,
   store: string,
   lines: readonly (string | Fields)[],
   ...options: readonly string[]

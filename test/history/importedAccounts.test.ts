@@ -1,12 +1,11 @@
 import { chmod } from "node:fs/promises";
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { createTestStore, rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { importForStore, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
 
@@ -16,7 +15,7 @@ const newKey = (): string => `old_${crypto.randomUUID()}`;
 
 /** Imports the content of standard input as a key. */
 const importKey = (
-  { context: { databaseUrl } }: ExecutionContext<DatabaseContext>,
+  { context: { databaseUrl } }: DatabaseTest,
   stdin: string,
   ...options: readonly string[]
 ) =>

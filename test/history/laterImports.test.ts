@@ -1,5 +1,4 @@
 import { z } from "zod";
-import type { ExecutionContext } from "ava";
 import { readTotals } from "../../modules/registrations/totals.sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
@@ -16,7 +15,7 @@ import { registrationOf } from "../support/factories.ts";
 import { lineOf } from "./importLine.ts";
 import { importForStore, linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
 import { createMovableClock } from "../support/movableClock.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 
 const test = testWithDatabase();
 
@@ -217,7 +216,7 @@ test("a verification names every line that is missing or different", async (t) =
 const AT = "2024-05-01T08:00:00Z";
 const SAME_TIME = 1203;
 
-const setUp = async (t: ExecutionContext<DatabaseContext>) => {
+const setUp = async (t: DatabaseTest) => {
   const { db } = t.context;
   const clock = createMovableClock("2024-05-01T08:00:00.000Z");
   const api = await startStoreApi(t, { db, clock });

@@ -1,8 +1,7 @@
-import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import type { DatabaseContext } from "./database.ts";
+import type { DatabaseTest } from "./database.ts";
 import { openTestPool } from "./database.ts";
 
 /**
@@ -10,7 +9,7 @@ import { openTestPool } from "./database.ts";
  * of the role of the programs, whose reads are counted.
  */
 export const openSinglePools = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
 ): Promise<{ readonly filler: DatabasePool; readonly db: DatabasePool }> => ({
   filler: await openTestPool(t, t.context.ownerUrl, 1),
   db: await openTestPool(t, t.context.databaseUrl, 1),
@@ -77,7 +76,7 @@ export const stopAutovacuum = async (
  * @param counted those of the tables whose pages are counted
  */
 export const openPageCount = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   tables: readonly string[],
   counted = tables,
 ) => {

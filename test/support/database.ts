@@ -84,6 +84,8 @@ export type DatabaseContext = {
   readonly ownerUrl: string;
 };
 
+export type DatabaseTest = ExecutionContext<DatabaseContext>;
+
 type TestPoolOptions = Parameters<typeof openPool>[3] & { readonly statementTimeoutMs?: number };
 
 /** Opens a pool that also gets its connections while the machine does much else. */

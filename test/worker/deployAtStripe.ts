@@ -1,8 +1,7 @@
-import type { ExecutionContext } from "ava";
 import type { Client } from "@temporalio/client";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { openNamespace, startProgram } from "../support/programs.ts";
 
@@ -39,7 +38,7 @@ type Deployment = {
 
 /** Prepares organizations at a double of Stripe, and the API and the worker as separate processes with their own namespace. */
 export const deployAtStripe = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   { organizations = 1 }: { readonly organizations?: number } = {},
 ): Promise<Deployment> => {
   const { db, databaseUrl } = t.context;

@@ -6,7 +6,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { findFreePort } from "../../runtime/server/ports.ts";
 import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import {
   eventually,
   isPolled,
@@ -24,7 +24,7 @@ import { createTestOrganization, registrationOf } from "../support/factories.ts"
 const test = testWithDatabase();
 
 const startWorker = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   settings: Readonly<Record<string, string>>,
 ): Promise<ChildProcess> => {
   const { process: worker } = await startProgram(t, "worker/main.ts", {

@@ -4,7 +4,7 @@ import type { Mode } from "../../../modules/records/owner.rules.ts";
 import type { Planting } from "../../../modules/planting/createPlanting.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { copyDatabase, openTestPool } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 import type { PlantingOptions, PlantingSetup } from "../setUpPlanting.ts";
 
@@ -17,7 +17,7 @@ export const openOwnDatabase = async (t: ExecutionContext): Promise<DatabasePool
 
 /** Starts the standalone interface for an organization with planting; `serve` starts another process of it. */
 export const startEvidenceApi = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   { db = t.context.db, ...options }: PlantingOptions & { readonly db?: DatabasePool } = {},
 ) => {
   const setup = await setUpPlanting(db, options);
