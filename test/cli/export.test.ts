@@ -82,10 +82,8 @@ test("the range and the mode select rows", async (t) => {
     "2026-03-02",
   ]);
   const trees = await attributions("trees", "--since", "2026-03-02", "--mode", "test");
-  t.deepEqual(
-    trees.filter((text) => text?.startsWith("test")),
-    ["test 2026-03-03", "test 2026-03-02"],
-  );
+  const inTestMode = trees.filter((text) => text?.startsWith("test"));
+  t.deepEqual(inTestMode, ["test 2026-03-03", "test 2026-03-02"]);
 });
 
 test("a list that an account does not have is a usage error", async (t) => {

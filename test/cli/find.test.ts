@@ -104,10 +104,8 @@ test.serial("a registration is found by id, refund, key, attribution or meter ev
   });
   for (const text of [identifier, String(event)]) {
     const { records } = await find(t, text);
-    t.deepEqual(
-      records.map(({ record }) => record),
-      ["meter event", "registration"],
-    );
+    const found = records.map(({ record }) => record);
+    t.deepEqual(found, ["meter event", "registration"]);
     t.like(records[0], { state: "delivered", quantity: 3 });
   }
 });

@@ -68,10 +68,8 @@ test("units are counted by the day of their registration, with what was refunded
     ],
   });
   const inTestMode = await readStats("kind=tree&from=2026-03-01", organization.apiKeyTest);
-  t.deepEqual(
-    inTestMode.stats.map(({ net }) => net),
-    [0, 0, 100, 0],
-  );
+  const nets = inTestMode.stats.map(({ net }) => net);
+  t.deepEqual(nets, [0, 0, 100, 0]);
   t.is(inTestMode.to, "2026-03-04");
 });
 

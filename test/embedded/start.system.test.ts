@@ -96,11 +96,8 @@ test("data survives SIGKILL of npm start, alone and with its processes, and SIGT
     const run = await waitUntilReady(next, dataDir);
     const running = await listProcesses(dataDir);
     t.deepEqual([...running.keys()].toSorted(), ALL);
-    t.deepEqual(
-      [...running.values()].filter((pid) => [...orphans.values()].includes(pid)),
-      [],
-      "those of the killed start have ended",
-    );
+    const survivors = [...running.values()].filter((pid) => [...orphans.values()].includes(pid));
+    t.deepEqual(survivors, [], "those of the killed start have ended");
     t.is(await countTrees(run, key), 7);
     t.notRegex(next.output(), /test key/u);
     const { status } = await withTemporal(run, (client) =>

@@ -77,10 +77,8 @@ test("lists, refunds and evidence find every imported registration by the id tha
     t.deepEqual(list.body[KIND_NAMES[kind].details], expected);
     for (const id of IDS) {
       const one = await call("GET", `${path}?id=${encodeURIComponent(id)}`, { key });
-      t.deepEqual(
-        registrationsIn(one.body, kind).map((registration) => registration.id),
-        [id],
-      );
+      const ids = registrationsIn(one.body, kind).map((registration) => registration.id);
+      t.deepEqual(ids, [id]);
       const refund = await call("POST", refundPath, { key, body: { id } });
       t.is(refund.status, 400);
       t.regex(String(refund.body["error"]), /no usage record on file/u);
@@ -372,13 +370,11 @@ test("a store's imported donations keep their ids for its clients, and a repeate
     { env: { DATABASE_URL: databaseUrl } },
   );
   for (const body of [list.body, fields.parse(readJson(exported))]) {
-    t.deepEqual(
-      rowsIn(body, "donations").map(({ id, refunded }) => ({ id, refunded })),
-      [
-        { id: second?.id, refunded: false },
-        { id: first?.id, refunded: true },
-      ],
-    );
+    const donations = rowsIn(body, "donations").map(({ id, refunded }) => ({ id, refunded }));
+    t.deepEqual(donations, [
+      { id: second?.id, refunded: false },
+      { id: first?.id, refunded: true },
+    ]);
   }
   t.notRegex(exported.stdout, /"refunded_at": "/u);
   const replay = await post(

@@ -15,7 +15,7 @@ const readAdminUrl = (): string => {
   return url;
 };
 
-const ADMIN_URL = readAdminUrl();
+export const ADMIN_URL = readAdminUrl();
 const MIGRATIONS = new URL("../../db/migrations/", import.meta.url);
 
 /** The role with which tests use their databases, so that they prove its privileges. */

@@ -9,8 +9,7 @@ import { testWithDatabase } from "../support/database.ts";
 import { awaitBlocked } from "../support/lockWaits.ts";
 import { eventually, readStatus } from "../support/programs.ts";
 import { deployAtStripe } from "./deployAtStripe.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
-import { registrationOf } from "../support/factories.ts";
+import { registerFor } from "../support/factories.ts";
 
 // Serial, because a worker serves everything that waits in the database of the file.
 const test = testWithDatabase().serial;
@@ -93,10 +92,8 @@ test("registrations that were confirmed before the API was killed are recorded, 
 test("the usage of many organizations is billed once if one of two workers is killed while it sends", async (t) => {
   const { db } = t.context;
   const { control, startWorker, subscribers } = await deployAtStripe(t, { organizations: 24 });
-  const writer = createRegistrationWriter({ db, clock: systemClock });
-  const register = async (count: number): Promise<void> => {
-    await Promise.all(subscribers.map(({ id }) => writer.register(registrationOf(id, { count }))));
-  };
+  const register = (count: number) =>
+    Promise.all(subscribers.map(({ id }) => registerFor(db, id, { count })));
   const billed = (customerId: string): readonly number[] =>
     control
       .events()

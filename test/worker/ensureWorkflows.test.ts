@@ -164,8 +164,6 @@ test("while Temporal cannot be used, repeated failures log one warning", async (
 
   await eventually(() => lines.length >= 3);
 
-  t.deepEqual(
-    lines.slice(0, 3).map(({ level }) => level),
-    [WARN, DEBUG, DEBUG],
-  );
+  const levels = lines.slice(0, 3).map(({ level }) => level);
+  t.deepEqual(levels, [WARN, DEBUG, DEBUG]);
 });

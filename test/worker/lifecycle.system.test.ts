@@ -18,8 +18,7 @@ import { startRelay } from "../support/relay.ts";
 import { Connection } from "@temporalio/client";
 import { msToTs } from "@temporalio/common/lib/time.js";
 import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createTestOrganization, registerFor } from "../support/factories.ts";
 
 const test = testWithDatabase();
 
@@ -180,8 +179,7 @@ test.serial(
     t.is(readiness.status, 503);
 
     const { id } = await createTestOrganization(db);
-    const writer = createRegistrationWriter({ db, clock: systemClock });
-    await writer.register(registrationOf(id, { mode: "test", count: 3 }));
+    await registerFor(db, id, { mode: "test", count: 3 });
     const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
     t.teardown(() => connection.close());
     await connection.workflowService.registerNamespace({

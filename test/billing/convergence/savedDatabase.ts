@@ -1,5 +1,6 @@
-import { Client } from "pg";
+import type { Client } from "pg";
 import type { DatabasePool } from "slonik";
+import { withClient } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 
 /** The content of a database: the rows of its tables as JSON, and the positions of its sequences. */
@@ -49,15 +50,8 @@ export const createSavedDatabase = async ({
   databaseUrl,
   ownerUrl,
 }: Pick<DatabaseContext, "db" | "databaseUrl" | "ownerUrl">): Promise<SavedDatabase> => {
-  const asOwner = async <Result>(work: (owner: Client) => Promise<Result>): Promise<Result> => {
-    const owner = new Client({ connectionString: ownerUrl });
-    await owner.connect();
-    try {
-      return await work(owner);
-    } finally {
-      await owner.end();
-    }
-  };
+  const asOwner = <Result>(work: (owner: Client) => Promise<Result>): Promise<Result> =>
+    withClient(ownerUrl, work);
   const { tables, sequences } = await asOwner(async (owner) => ({
     tables: (await list(owner, TABLES)).filter(({ name }) => name !== "schema_migration"),
     sequences: await list(owner, SEQUENCES),

@@ -7,7 +7,7 @@ import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { sealMeterEvents } from "../../../modules/billing/sending/sealMeterEvents.ts";
-import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";
+import { openPageCount } from "../../support/countPages.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { setUpSending } from "./sendingSetup.ts";
@@ -80,8 +80,8 @@ const countStatements = (
 };
 
 test("seconds whose units were refunded are sealed by few statements, which read a number of pages in proportion", async (t) => {
-  const { filler, db: single } = await openSinglePools(t);
-  await stopAutovacuum(filler, ["usage_fact", "meter_event"]);
+  const tables = ["usage_fact", "meter_event"];
+  const { filler, db: single, vacuum, countPages } = await openPageCount(t, tables);
   const createStream = async (count: number): Promise<Owner> => {
     const { id: accountId } = await createTestOrganization(filler);
     const stream: Owner = { accountId, mode: "live", kind: "tree" };
@@ -95,7 +95,7 @@ test("seconds whose units were refunded are sealed by few statements, which read
     await createStream(1),
   ];
   // The statistics know of no sealed usage. Without any, PostgreSQL would always read all of it.
-  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+  await vacuum();
   await refuseUnits(filler, sealed);
   const { db, count } = countStatements(single);
   const deps = { db, clock: systemClock, billing: createBilling({ db, stripe: null }) };
@@ -119,7 +119,6 @@ test("seconds whose units were refunded are sealed by few statements, which read
   for (const stream of others) {
     await sealAll(stream);
   }
-  const countPages = await createPageCounter(filler, single, ["usage_fact", "meter_event"]);
 
   const fewPages = await countPages(() => sealAll(few));
   calls = 0;

@@ -110,10 +110,8 @@ test("overlapping attempts place an order once", async (t) => {
   );
 
   const facts = await listFacts(t.context.db, id);
-  t.deepEqual(
-    facts.map(({ stage, state }) => [stage, state]),
-    [["funds_distributed", "accepted"]],
-  );
+  const stages = facts.map(({ stage, state }) => [stage, state]);
+  t.deepEqual(stages, [["funds_distributed", "accepted"]]);
 });
 
 test("the manual partner's orders have funds distributed only by report", async (t) => {
@@ -230,10 +228,11 @@ for (const seed of [1, 2, 3]) {
       usage: BigInt(remaining),
     });
     const orders = await setup.orders();
-    t.is(
-      orders.reduce((sum, { treeCount, refundedCount }) => sum + treeCount - refundedCount, 0),
-      remaining,
+    const ordered = orders.reduce(
+      (sum, { treeCount, refundedCount }) => sum + treeCount - refundedCount,
+      0,
     );
+    t.is(ordered, remaining);
     const slug = await getDashboardSlug({ db, clock }, organization.id);
     const dashboard = await readDashboard(deps, slug);
     t.like(dashboard?.trees, {

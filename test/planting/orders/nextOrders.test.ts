@@ -92,10 +92,8 @@ test("trees that are registered while orders are created are in one order each, 
   const orders = await readOrders(db);
   t.true(orders.length > accountIds.length);
   t.true(orders.every(({ treeCount, remaining }) => treeCount === remaining));
-  t.is(
-    orders.reduce((sum, { treeCount }) => sum + (treeCount ?? 0n), 0n),
-    BigInt(registered),
-  );
+  const ordered = orders.reduce((sum, { treeCount }) => sum + (treeCount ?? 0n), 0n);
+  t.is(ordered, BigInt(registered));
 });
 
 test("an order waits for its trees, and later trees do not wait for it", async (t) => {
@@ -121,10 +119,10 @@ test("an order waits for its trees, and later trees do not wait for it", async (
 
   await creating.work;
   await setup.createOrders();
-  t.deepEqual(
-    (await setup.orders()).map(({ mode, treeCount }) => `${treeCount} ${mode}`).toSorted(),
-    ["3 live", "4 test", "8 live"],
-  );
+  const created = (await setup.orders())
+    .map(({ mode, treeCount }) => `${treeCount} ${mode}`)
+    .toSorted();
+  t.deepEqual(created, ["3 live", "4 test", "8 live"]);
 });
 
 test("an order that was closed before a crash is created by the next run", async (t) => {
@@ -140,10 +138,8 @@ test("an order that was closed before a crash is created by the next run", async
 
   t.is(await setup.createOrders(), 2);
   t.is(await setup.createOrders(), 0);
-  t.deepEqual(
-    (await setup.orders()).map((order) => order.treeCount),
-    [3, 4],
-  );
+  const treeCounts = (await setup.orders()).map((order) => order.treeCount);
+  t.deepEqual(treeCounts, [3, 4]);
 });
 
 test("an order waits for a refund of its trees, and does not have them", async (t) => {
@@ -173,13 +169,11 @@ test("an order waits for a refund of its trees, and does not have them", async (
   });
 
   await creating.work;
-  t.deepEqual(
-    (await setup.orders()).map((order) => [order.treeCount, order.refundedCount]),
-    [
-      [5, 1],
-      [3, 0],
-    ],
-  );
+  const counts = (await setup.orders()).map((order) => [order.treeCount, order.refundedCount]);
+  t.deepEqual(counts, [
+    [5, 1],
+    [3, 0],
+  ]);
 });
 
 test("evidence shows the trees of a registration when its order was created", async (t) => {

@@ -283,10 +283,10 @@ const splits = test.macro({
     const siteShares = weights.map((weight, index) => share(index, weight));
     const after = order({ ...PLANTED, treeCount: total, siteShares });
     const parts = tallyChange(order(), after);
-    t.deepEqual(
-      weights.map((_, index) => parts.find(({ siteId }) => siteId === index)?.planted ?? 0),
-      expected,
+    const planted = weights.map(
+      (_, index) => parts.find(({ siteId }) => siteId === index)?.planted ?? 0,
     );
+    t.deepEqual(planted, expected);
   },
   title: (title = "") => `trees are split by weight: ${title}`,
 });

@@ -14,7 +14,6 @@ import {
 } from "../../../modules/planting/simulated/simulatedFacts.ts";
 import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
 import { withdrawPlantingFact } from "../../../modules/planting/withdrawPlantingFact.ts";
-import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { createPlantingOrders } from "../../../modules/planting/createPlantingOrders.ts";
 import { startPlantingOrder } from "../../../worker/ensureWorkflows.ts";
 import { plantingOrderCreation } from "../../../workflows/planting.ts";
@@ -28,7 +27,7 @@ import { createTestPlanting } from "../../support/planting.ts";
 import { countCalls } from "../../support/countCalls.ts";
 import type { DatabaseTest } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { createTestOrganization, registerFor } from "../../support/factories.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { eventually, openNamespace } from "../../support/programs.ts";
 import { fundsDistributed } from "../setUpPlanting.ts";
@@ -64,13 +63,12 @@ const setUp = async (
     startOrder: (orderId) => startPlantingOrder(temporal, DEPLOYMENT, orderId),
     plantingOrderIntervalMs: HOUR_MS,
   });
-  const writer = createRegistrationWriter({ db, clock });
   const { id: accountId } = await createTestOrganization(db);
   return {
     temporal,
     countBulkCalls: bulk.count,
     startWorker: () => runWorker(namespace, backgroundQueue(DEPLOYMENT), activities),
-    register: (count: number) => writer.register(registrationOf(accountId, { count })),
+    register: (count: number) => registerFor(db, accountId, { clock, count }),
     createOrders: (): Promise<void> =>
       temporal.workflow.execute(plantingOrderCreation, {
         workflowId: plantingOrderCreationId(DEPLOYMENT),
@@ -97,28 +95,22 @@ test("each order gets one workflow, which survives its worker and ends with the 
   await stopFirst();
   t.teardown(await startWorker());
   const placed = await orders();
-  t.deepEqual(
-    placed.map(({ treeCount }) => treeCount),
-    [6, 5],
-  );
+  const treeCounts = placed.map(({ treeCount }) => treeCount);
+  t.deepEqual(treeCounts, [6, 5]);
   for (const { id } of placed) {
     await temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, id)).result();
   }
-  t.deepEqual(
-    (await orders()).map(({ stage }) => stage),
-    ["planted_and_verified", "planted_and_verified"],
-  );
+  const stages = (await orders()).map(({ stage }) => stage);
+  t.deepEqual(stages, ["planted_and_verified", "planted_and_verified"]);
   for (const { id } of placed) {
     const facts = await listFacts(t.context.db, id);
-    t.deepEqual(
-      facts.map(({ stage, state, source }) => `${stage} ${state} ${source}`),
-      [
-        "funds_distributed accepted partner",
-        "allocated accepted partner",
-        "planted accepted partner",
-        "planted_and_verified accepted partner",
-      ],
-    );
+    const shown = facts.map(({ stage, state, source }) => `${stage} ${state} ${source}`);
+    t.deepEqual(shown, [
+      "funds_distributed accepted partner",
+      "allocated accepted partner",
+      "planted accepted partner",
+      "planted_and_verified accepted partner",
+    ]);
   }
 });
 
