@@ -19,8 +19,13 @@ const test = testWithDatabase();
 /** Returns URLs of an empty database for its owner and for roles that do not exist yet, and drops all after the test. */
 const setUp = async (t: ExecutionContext, ...kinds: readonly string[]) => {
   const names = kinds.map((kind) => `test_${kind}_${crypto.randomUUID()}`);
-  const roles = names.map((name) => escapeIdentifier(name)).join(", ");
-  t.teardown(() => withClient(ADMIN_URL, (admin) => admin.query(`DROP ROLE IF EXISTS ${roles}`)));
+  t.teardown(() =>
+    withClient(ADMIN_URL, async (admin) => {
+      for (const name of names) {
+        await admin.query(`DROP ROLE IF EXISTS ${escapeIdentifier(name)}`);
+      }
+    }),
+  );
   const ownerUrl = await createEmptyDatabase(t);
   const urls = names.map((name) => {
     const url = new URL(ownerUrl);

@@ -246,12 +246,7 @@ const startCells = async (t: ExecutionContext) => {
     startProgram(t, "worker/main.ts", old.settings),
     startProgram(t, "worker/main.ts", eu1.settings),
   ]);
-  const proxy = await startHaproxy(t, [first, second], {
-    "-m str being_moved": "-m str being_moved eu1",
-    "#backend impact_": "backend impact_",
-    "#  server api1 10.1.0.1:8080": `  server api1 127.0.0.1:${ofEu1.standalone}`,
-    "#  server api1 10.1.0.1:8081": `  server api1 127.0.0.1:${ofEu1.store}`,
-  });
+  const proxy = await startHaproxy(t, [first, second], ofEu1);
   return {
     control,
     cells: { old, eu1 },

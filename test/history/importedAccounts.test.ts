@@ -2,7 +2,7 @@ import { chmod } from "node:fs/promises";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
+import { impactOf, readJson } from "../cli/runImpact.ts";
 import { createTestStore, rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseTest } from "../support/database.ts";
@@ -14,12 +14,8 @@ const test = testWithDatabase();
 const newKey = (): string => `old_${crypto.randomUUID()}`;
 
 /** Imports the content of standard input as a key. */
-const importKey = (
-  { context: { databaseUrl } }: DatabaseTest,
-  stdin: string,
-  ...options: readonly string[]
-) =>
-  runImpact(["import", "key", "--json", ...options], { env: { DATABASE_URL: databaseUrl }, stdin });
+const importKey = (t: DatabaseTest, stdin: string, ...options: readonly string[]) =>
+  impactOf(t, { stdin })("import", "key", "--json", ...options);
 
 test("a client keeps its key after the cut-over, and only the hash and four characters are stored", async (t) => {
   const { db } = t.context;

@@ -4,7 +4,7 @@ import { lockPlantingOrder } from "../../../modules/planting/orders.sql.ts";
 import { pollPlantingOrder } from "../../../modules/planting/pollPlantingOrder.ts";
 import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
 import { listPlantedSites } from "../../../modules/planting/tallies.sql.ts";
-import { readJson, runImpact } from "../../cli/runImpact.ts";
+import { readJson, impactOf } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseTest } from "../../support/database.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
@@ -21,7 +21,7 @@ test.before((t) => skipIds(t.context.owner, "planting_fact"));
 
 /** Places an order of ten trees with the manual partner, reads their evidence, and runs commands. */
 const placeOrder = async (t: DatabaseTest) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const { setup, read } = await startEvidenceApi(t, { partner: "manual" });
   const id = await setup.register(10);
   await createAndPlace(setup);
@@ -30,11 +30,7 @@ const placeOrder = async (t: DatabaseTest) => {
     setup,
     ...reportsOf(setup, await setup.firstOrder()),
     run: (args: readonly string[], stdin?: string) =>
-      runImpact(args, {
-        env: { DATABASE_URL: databaseUrl },
-        clock: setup.clock,
-        ...(stdin === undefined ? {} : { stdin }),
-      }),
+      impactOf(t, { clock: setup.clock, ...(stdin === undefined ? {} : { stdin }) })(...args),
     readTree: async () => (await read(`/evidence/tree/${id}`)).json,
     readSummary: async () => evidenceSummary.parse(JSON.parse((await read("/evidence")).text)),
     plantedTrees: async () =>
