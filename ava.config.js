@@ -14,7 +14,6 @@ const LONGEST = [
   "workflows/billing",
   "worker/lifecycle.system",
   "worker/outages.system",
-  "worker/frozen.system",
   "api/kills.system",
   "worker/sharedNamespace.system",
   "worker/webhooks.system",

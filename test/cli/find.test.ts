@@ -31,11 +31,7 @@ const find = async (t: DatabaseTest, ...args: readonly string[]) => {
 };
 
 /** Checks that each text finds one record, with these fields. */
-const findsOne = async (
-  t: DatabaseTest,
-  texts: readonly string[],
-  expected: object,
-): Promise<void> => {
+const findsOne = async (t: DatabaseTest, texts: readonly string[], expected: object) => {
   for (const text of texts) {
     const { records, exitCode } = await find(t, text);
     t.is(exitCode, 0, text);

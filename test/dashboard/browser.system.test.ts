@@ -7,7 +7,7 @@ import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseTest } from "../support/database.ts";
 import { auditAccessibility, openBrowser, visit as visitIn } from "./browser.ts";
-import type { View, Visit } from "./browser.ts";
+import type { View } from "./browser.ts";
 import { getCertificateToken } from "../../modules/dashboard/manageCertificates.ts";
 import { LOGO, openDashboard } from "./dashboardScene.ts";
 import type { DashboardScene } from "./dashboardScene.ts";
@@ -24,7 +24,7 @@ test.after.always(() => browser.close());
 const DESKTOP = { width: 1280, height: 900 } as const;
 const PHONE = { width: 360, height: 740 } as const;
 
-const visit = (t: ExecutionContext, url: string, view: View = DESKTOP): Promise<Visit> =>
+const visit = (t: ExecutionContext, url: string, view: View = DESKTOP) =>
   visitIn(t, browser, url, view);
 
 /** Opens the dashboard of an organization with a year of records. */

@@ -102,11 +102,7 @@ test("a thousand keys of refunds, of which one is known, read one refund", async
 const LISTED_TABLES = ["balance_entry", "audit_entry", "planting_order"];
 
 /** Inserts rows of accounts in turn into each of the tables. */
-const insertRows = async (
-  filler: DatabasePool,
-  accountIds: readonly string[],
-  rows: number,
-): Promise<void> => {
+const insertRows = async (filler: DatabasePool, accountIds: readonly string[], rows: number) => {
   const values = sql.fragment`
     (${sql.array([...accountIds], "uuid")})[1 + number % ${accountIds.length}::integer] AS account_id
     FROM generate_series(1, ${rows}::integer) AS number

@@ -28,11 +28,7 @@ test.after.always(async (t) => {
 const connect = (url: string) => createConnect(url)({ connectionTimeoutMillis: 15_000 });
 
 /** Returns the URL with another host and with parameters. */
-const urlWith = (
-  url: string,
-  host: string,
-  parameters: Readonly<Record<string, string>> = {},
-): string => {
+const urlWith = (url: string, host: string, parameters: Readonly<Record<string, string>> = {}) => {
   const changed = new URL(url);
   changed.hostname = host;
   changed.search = new URLSearchParams(parameters).toString();

@@ -3,7 +3,7 @@ import { sql } from "../../db/sql.ts";
 import { copyDatabase, asOwner, openTestPool, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually, openNamespace, startProgram } from "../support/programs.ts";
-import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
+import { sumLedgerUnits } from "../support/accountSums.ts";
 
 const test = testWithDatabase();
 

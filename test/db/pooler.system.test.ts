@@ -7,7 +7,7 @@ import { createTestOrganization } from "../support/factories.ts";
 import { eventually, openNamespace, startProgram } from "../support/programs.ts";
 import { startPgBouncer } from "../support/startPgBouncer.ts";
 import type { PgBouncerSettings } from "../support/startPgBouncer.ts";
-import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
+import { sumLedgerUnits } from "../support/accountSums.ts";
 
 const test = testWithDatabase();
 

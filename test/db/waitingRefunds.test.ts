@@ -48,11 +48,7 @@ const insertRefunded = async (
  * Inserts the usage of a registration and its refunds: all in a delivered event but the newest refund's, which is in an event
  * of this state or in none.
  */
-const insertUsage = async (
-  db: DatabasePool,
-  registrationId: string,
-  state: string | null,
-): Promise<void> => {
+const insertUsage = async (db: DatabasePool, registrationId: string, state: string | null) => {
   await db.query(sql.typeAlias("void")`
     WITH event AS (
       INSERT INTO meter_event

@@ -9,7 +9,6 @@ import { createInterface } from "node:readline";
 import { text } from "node:stream/consumers";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { openDatabase } from "../../db/openDatabase.ts";
 import { sql } from "../../db/sql.ts";
@@ -148,17 +147,7 @@ const startLoad = (
 const test = testWithDatabase();
 
 const ACCOUNTS_PER_CELL = 500;
-type Cell = {
-  readonly name: "default" | "eu1";
-  readonly db: DatabasePool;
-  readonly settings: Readonly<Record<string, string>>;
-};
-
-const openCell = async (
-  t: ExecutionContext,
-  name: Cell["name"],
-  double: StripeDouble,
-): Promise<Cell> => {
+const openCell = async (t: ExecutionContext, name: "default" | "eu1", double: StripeDouble) => {
   const DATABASE_URL = await copyDatabase(t);
   const named = name === "default" ? {} : { CELL: name };
   const db = await openDatabase({
@@ -179,6 +168,7 @@ const openCell = async (
   };
   return { name, db, settings };
 };
+type Cell = Awaited<ReturnType<typeof openCell>>;
 
 /** The key and the customer of an account, as `insertAccounts` makes them. */
 const accountOf = ({ name }: Pick<Cell, "name">, number: number): TestAccount => {

@@ -310,10 +310,7 @@ test("an autoscaled part has no number of replicas that would undo the scaling",
 });
 
 /** Returns a Pod's environment without the files that exist only in a cluster. */
-const environmentWithoutFiles = (
-  manifests: readonly Manifest[],
-  part: string,
-): Readonly<Record<string, string>> =>
+const environmentWithoutFiles = (manifests: readonly Manifest[], part: string) =>
   Object.fromEntries(
     Object.entries(environmentOf(manifests, podOf(manifests, part))).filter(
       ([name]) => !name.endsWith("_FILE") && !/^PGSSL.*(?:CERT|KEY)$/u.test(name),

@@ -207,9 +207,7 @@ test("docs/images has every screenshot, and each takes less than 150 kB", async 
 });
 
 /** Returns the names of our metrics that an API and a worker export, as they name them in their help. */
-const listExported = async (
-  t: DatabaseTest,
-): Promise<{ readonly metrics: readonly string[]; readonly series: ReadonlySet<string> }> => {
+const listExported = async (t: DatabaseTest) => {
   const api = createApiMetrics();
   addLoadMetrics(api.registry, { openLists: () => 0, queueLength: () => 0 });
   const logger = pino({ level: "silent" });

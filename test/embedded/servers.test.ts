@@ -12,7 +12,6 @@ import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 import { copyForServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
-import type { EmbeddedPostgres } from "../../embedded/startPostgres.ts";
 import { findFreePort } from "../../runtime/server/ports.ts";
 
 test("the server's state is in its folder, whatever characters the folder's path has", async (t) => {
@@ -60,11 +59,7 @@ test("a configured CLI is used unless its server is too old", async (t) => {
   });
 });
 
-const start = (
-  t: ExecutionContext,
-  folder: string,
-  disposable: boolean,
-): Promise<EmbeddedPostgres> => {
+const start = (t: ExecutionContext, folder: string, disposable: boolean) => {
   const { context, stopAll } = createSupervisor(folder, t.log);
   t.teardown(stopAll);
   return startPostgres({ folder, port: 0, disposable, context });

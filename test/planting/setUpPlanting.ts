@@ -136,10 +136,7 @@ export const reportsOf = ({ deps }: PlantingSetup, order: PlantingOrder) => {
   const { db } = deps;
   const context = { ...deps, actor: ACTOR };
   /** Returns the number of a fact of a stage, the latest one in a state. */
-  const numberOf = async (
-    stage: PlantingFact["stage"],
-    state: StoredFact["state"] = "accepted",
-  ): Promise<number> =>
+  const numberOf = async (stage: PlantingFact["stage"], state: StoredFact["state"] = "accepted") =>
     (await listFacts(db, order.id)).findLast((fact) => fact.stage === stage && fact.state === state)
       ?.id ?? 0;
   return {

@@ -181,10 +181,7 @@ const logLine = z.looseObject({
 });
 
 /** Starts an API process, sends it a request, and returns the line about the request in its log. */
-const readRequestLine = async (
-  t: DatabaseTest,
-  settings: Readonly<Record<string, string>>,
-): Promise<z.output<typeof logLine> | undefined> => {
+const readRequestLine = async (t: DatabaseTest, settings: Readonly<Record<string, string>>) => {
   const { urls, lines } = await startProgram(t, "api/main.ts", {
     DATABASE_URL: t.context.databaseUrl,
     LOG_FORMAT: "json",

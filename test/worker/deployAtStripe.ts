@@ -26,10 +26,7 @@ export const deployAtStripe = async (
   const subscriber = await subscribe();
   const others = await Promise.all(Array.from({ length: organizations - 1 }, subscribe));
   const { namespace, client } = await openNamespace(t);
-  const start = (
-    module: Parameters<typeof startProgram>[1],
-    settings: Settings = {},
-  ): Promise<Program> =>
+  const start = (module: Parameters<typeof startProgram>[1], settings: Settings = {}) =>
     startProgram(t, module, {
       DATABASE_URL: databaseUrl,
       TEMPORAL_NAMESPACE: namespace,

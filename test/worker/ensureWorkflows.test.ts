@@ -1,5 +1,5 @@
 import { ScheduleNotFoundError } from "@temporalio/client";
-import type { Client, ScheduleDescription } from "@temporalio/client";
+import type { Client } from "@temporalio/client";
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
@@ -46,10 +46,7 @@ const startEnsuring = (t: ExecutionContext, given: Given): readonly z.output<typ
   return lines;
 };
 
-const describe = async (
-  { schedule }: Client,
-  scheduleId: string,
-): Promise<ScheduleDescription | null> => {
+const describe = async ({ schedule }: Client, scheduleId: string) => {
   try {
     return await schedule.getHandle(scheduleId).describe();
   } catch (error) {

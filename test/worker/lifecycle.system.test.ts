@@ -17,15 +17,12 @@ import {
 import { startRelay } from "../support/relay.ts";
 import { Connection } from "@temporalio/client";
 import { msToTs } from "@temporalio/common/lib/time.js";
-import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
+import { sumLedgerUnits } from "../support/accountSums.ts";
 import { createTestOrganization, registerFor } from "../support/factories.ts";
 
 const test = testWithDatabase();
 
-const startWorker = async (
-  t: DatabaseTest,
-  settings: Readonly<Record<string, string>>,
-): Promise<ChildProcess> => {
+const startWorker = async (t: DatabaseTest, settings: Readonly<Record<string, string>>) => {
   const { process: worker } = await startProgram(t, "worker/main.ts", {
     DATABASE_URL: t.context.databaseUrl,
     LOG_LEVEL: "fatal",

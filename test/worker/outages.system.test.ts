@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
+import { sumLedgerUnits } from "../support/accountSums.ts";
 import { listWaitingStreams } from "../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { PERPETUAL_KINDS } from "../../runtime/perpetualWork.rules.ts";

@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import type { Client } from "@temporalio/client";
 import { z } from "zod";
-import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
+import { sumLedgerUnits } from "../support/accountSums.ts";
 import { updateAccount } from "../../modules/accounts/accounts.sql.ts";
 import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import { addEveryOrgCharity, readDonationLedger } from "../charities/donations/donationSetup.ts";

@@ -57,10 +57,7 @@ const inOrder = <Result>(...results: readonly (() => Result)[]): (() => Promise<
 };
 
 /** Waits until a workflow and the runs that continue it have ended, and returns its first run. */
-const firstRunOf = async (
-  client: Client,
-  handle: WorkflowHandleWithFirstExecutionRunId,
-): Promise<WorkflowHandle> => {
+const firstRunOf = async (client: Client, handle: WorkflowHandleWithFirstExecutionRunId) => {
   await handle.result();
   return client.workflow.getHandle(handle.workflowId, handle.firstExecutionRunId);
 };

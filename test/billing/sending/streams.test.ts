@@ -9,7 +9,7 @@ import { sealAll, setUpSending } from "./sendingSetup.ts";
 import { runSender } from "../../support/runSender.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { registrationOf } from "../../support/factories.ts";
-import { sumLedgerUnits } from "../../support/sumLedgerUnits.ts";
+import { sumLedgerUnits } from "../../support/accountSums.ts";
 import { eventually } from "../../support/programs.ts";
 import type { SendingSetup } from "./sendingSetup.ts";
 

@@ -174,10 +174,7 @@ const readRegions = async (db: DatabasePool) =>
   (await readSummary(db, { mode: "live", isSimulated: false })).regions;
 
 /** Allocates an order's trees to sites, which are named by their references. */
-const allocatedTo = (
-  order: PlantingOrder,
-  sites: readonly string[],
-): PlantingFactOf<"allocated"> => {
+const allocatedTo = (order: PlantingOrder, sites: readonly string[]) => {
   const fact = simulateAllocated(order, AT);
   return {
     ...fact,
