@@ -85,26 +85,14 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     return { args: [await getCertificateToken({ db, clock: systemClock }, owner, id, null)] };
   },
   "store create": () => Promise.resolve({ args: ["--domain", "new.example"] }),
-  "store update": async (t) => ({
-    args: [await newStore(t), "--tree-price", "0.70"],
-  }),
-  "store topup": async (t) => ({
-    args: [await newStore(t), "--amount", "5"],
-  }),
-  "store adjust": async (t) => ({
-    args: [await newStore(t), "--amount", "5", ...REASON],
-  }),
-  "store forget": async (t) => ({
-    args: [await newStore(t), "--customer-id", "7"],
-  }),
+  "store update": async (t) => ({ args: [await newStore(t), "--tree-price", "0.70"] }),
+  "store topup": async (t) => ({ args: [await newStore(t), "--amount", "5"] }),
+  "store adjust": async (t) => ({ args: [await newStore(t), "--amount", "5", ...REASON] }),
+  "store forget": async (t) => ({ args: [await newStore(t), "--customer-id", "7"] }),
   // It changes nothing, but somebody has seen personal data.
-  "store export-customer": async (t) => ({
-    args: [await newStore(t), "--customer-id", "7"],
-  }),
+  "store export-customer": async (t) => ({ args: [await newStore(t), "--customer-id", "7"] }),
   // An organization's lists name nobody, and have no entry.
-  export: async (t) => ({
-    args: ["trees", "--org", await newStore(t), ...REASON],
-  }),
+  export: async (t) => ({ args: ["trees", "--org", await newStore(t), ...REASON] }),
   "key issue": async (t) => ({ args: ["--org", await newOrganization(t), "--mode", "live"] }),
   "key revoke": async (t) => ({ args: [await createKey(t)] }),
   refund: async (t) => {
@@ -173,9 +161,7 @@ test("every command is known as reading, or has a scenario that checks its audit
 });
 
 /** Actions whose names differ from their command's. */
-const ACTIONS: Readonly<Record<string, string>> = {
-  refund: "refund.registration",
-};
+const ACTIONS: Readonly<Record<string, string>> = { refund: "refund.registration" };
 
 const entries = z.array(
   z.looseObject({ reason: z.string().nullable(), details: z.record(z.string(), z.unknown()) }),

@@ -117,10 +117,7 @@ test.serial("failed usage is shown with the command that retries it", async (t) 
   const [failed = ""] = await scene.failedEvents();
   const [record] = (await find(t, id)).records;
   t.regex(String(record?.["cause"]), /^No such customer/u);
-  t.like(record, {
-    billing: "failed",
-    next: `impact usage retry ${failed}`,
-  });
+  t.like(record, { billing: "failed", next: `impact usage retry ${failed}` });
   t.like((await find(t, failed)).records[0], { record: "meter event", state: "failed" });
 });
 

@@ -132,10 +132,7 @@ test("the largest numbers fit the page and the card at every width", async (t) =
       ["", [360, 750, 1280]],
       ["/card", [320]],
     ] as const) {
-      const { page } = await visit(t, other + path, {
-        width: widths[0],
-        height: 740,
-      });
+      const { page } = await visit(t, other + path, { width: widths[0], height: 740 });
       for (const width of widths) {
         await page.setViewportSize({ width, height: 740 });
         const overflow: unknown = await page.evaluate(
@@ -149,10 +146,7 @@ test("the largest numbers fit the page and the card at every width", async (t) =
 
 test("the card fits an iframe on another site and links to the page", async (t) => {
   const scene = await openFilled(t, { name: "North Sea Outfitters" });
-  const { page, problems } = await visit(t, `${scene.page}/card`, {
-    width: 320,
-    height: 200,
-  });
+  const { page, problems } = await visit(t, `${scene.page}/card`, { width: 320, height: 200 });
   t.deepEqual(problems, []);
   t.deepEqual(await auditAccessibility(page), []);
   t.is(await page.getByRole("link").getAttribute("href"), new URL(scene.page).pathname);

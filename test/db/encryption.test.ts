@@ -50,10 +50,7 @@ const isEncrypted = async (url: string): Promise<boolean> => {
 test.serial("every connection verifies the certificate and the host name", async (t) => {
   const { ca, appUrl, configure } = t.context;
   await configure(ca.issue("server", { names: ["DNS:localhost"] }), "tls");
-  const url = urlWith(appUrl, "localhost", {
-    sslmode: "verify-full",
-    sslrootcert: ca.certificate,
-  });
+  const url = urlWith(appUrl, "localhost", { sslmode: "verify-full", sslrootcert: ca.certificate });
 
   t.true(await isEncrypted(url));
   t.regex(

@@ -16,9 +16,7 @@ const listOrganizations = async (settings: Readonly<Record<string, string>>) => 
   const { stdout } = await promisify(execFile)(
     process.execPath,
     [IMPACT, "org", "list", "--json"],
-    {
-      env: { ...process.env, ...settings },
-    },
+    { env: { ...process.env, ...settings } },
   );
   const organizations = z.array(z.object({ name: z.string() })).parse(JSON.parse(stdout));
   return organizations.map(({ name }) => name);

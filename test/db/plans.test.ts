@@ -380,11 +380,7 @@ test("a look-up reads a few pages, whatever the statistics and the kept plans kn
     unknown.id,
   );
   const [importedDonationId = ""] = await listRecordIds(db, "donation", "old-2", unknown.id);
-  const customer = {
-    ids: ["customer-10000"],
-    emails: ["10000@example.com"],
-    orderIds: ["10000"],
-  };
+  const customer = { ids: ["customer-10000"], emails: ["10000@example.com"], orderIds: ["10000"] };
   const named = { identity: customer, names: NAMES };
   const unnamed = { identity: customer, names: [] };
   const erase = async (

@@ -249,10 +249,7 @@ test("a key is found again after the database vanished during its lookup", async
   const { db, freeze } = await openRelayedPool(t);
   const { apiKeyTest: key } = await createTestOrganization(t.context.db);
   const clock = { nowMs: 1 };
-  const authenticate = createAuthenticator({
-    db,
-    nowMs: () => clock.nowMs,
-  });
+  const authenticate = createAuthenticator({ db, nowMs: () => clock.nowMs });
   t.truthy(await authenticate(key));
   // The cached key expires.
   clock.nowMs += 60_000;

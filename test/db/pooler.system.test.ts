@@ -38,10 +38,7 @@ const refuses = test.macro({
     const { url } = await startPgBouncer(t, await createDatabase(t, limits), settings);
     await t.throwsAsync(
       openDatabase({ DATABASE_URL: url, DATABASE_POOL_SIZE: 2, CELL: undefined }),
-      {
-        name: "StartupError",
-        message,
-      },
+      { name: "StartupError", message },
     );
   },
 });

@@ -150,12 +150,7 @@ const ACCOUNTS_PER_CELL = 500;
 const openCell = async (t: ExecutionContext, name: "default" | "eu1", double: StripeDouble) => {
   const DATABASE_URL = await copyDatabase(t);
   const named = name === "default" ? {} : { CELL: name };
-  const db = await openDatabase({
-    DATABASE_URL,
-    DATABASE_POOL_SIZE: 4,
-    CELL: undefined,
-    ...named,
-  });
+  const db = await openDatabase({ DATABASE_URL, DATABASE_POOL_SIZE: 4, CELL: undefined, ...named });
   t.teardown(() => db.end());
   const settings = {
     ...named,

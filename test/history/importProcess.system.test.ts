@@ -82,11 +82,7 @@ test.serial("an import that is killed while writing is completed by another run"
     lines: count,
     bad: 0,
     kinds: {
-      tree: {
-        new: count - killed.registrations,
-        already_there: killed.registrations,
-        conflict: 0,
-      },
+      tree: { new: count - killed.registrations, already_there: killed.registrations, conflict: 0 },
     },
   });
 });

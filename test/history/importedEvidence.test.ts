@@ -229,10 +229,7 @@ test("events of an imported order name the ids that its evidence shows", async (
   });
   const { call } = await startStandaloneApi(t, t.context);
   const { body } = await call("GET", "/evidence/tree/a", { key });
-  t.like(body, {
-    status: "allocated",
-    provider_meta: { order_id: 107, public_id: "ORD-107" },
-  });
+  t.like(body, { status: "allocated", provider_meta: { order_id: 107, public_id: "ORD-107" } });
 });
 
 test("an operator sees the ids of an imported order that clients see", async (t) => {

@@ -47,9 +47,7 @@ test("what the old server refunded since is subtracted once, and the audit log n
   const { id, apiKeyProd: key, impact, importText, readSums } = await setUpImport(t);
   const { call } = await startStandaloneApi(t, t.context);
   await importText(
-    linesOf(lineOf({ id: "1", count: 5, refunded_count: 1 }), lineOf({ id: "2" }), {
-      ...DONATION,
-    }),
+    linesOf(lineOf({ id: "1", count: 5, refunded_count: 1 }), lineOf({ id: "2" }), { ...DONATION }),
   );
   const later = linesOf(
     lineOf({ id: "1", count: 5, refunded_count: 2 }),

@@ -75,9 +75,7 @@ const startWaiting = (t: ExecutionContext, { db }: { readonly db: DatabasePool }
   const stop = new AbortController();
   const logger = pino(
     {},
-    {
-      write: (line) => messages.push(z.object({ msg: z.string() }).parse(JSON.parse(line)).msg),
-    },
+    { write: (line) => messages.push(z.object({ msg: z.string() }).parse(JSON.parse(line)).msg) },
   );
   const named = awaitDeploymentName(
     { db, clock: systemClock, logger, intervalMs: 20 },
@@ -127,11 +125,7 @@ test("a copy beside the original has a different name, and never bills through t
   const separated = await startWaiting(t, copy).named;
   t.not(separated?.name, name);
   t.regex(run.stdout, new RegExp(`deployment ${separated?.name}; ${name} continues`, "u"));
-  t.like(await readDeployment(copy.db), {
-    isServerChanged: false,
-    processor: null,
-    hold: null,
-  });
+  t.like(await readDeployment(copy.db), { isServerChanged: false, processor: null, hold: null });
   await t.throwsAsync(requireProcessor(copy.db, { name: "stripe", account: LIVE }), {
     instanceOf: ProcessorMismatchError,
     message: /copy of one that bills through the Stripe account acct_original \(live mode\)/u,

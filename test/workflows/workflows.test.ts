@@ -108,9 +108,7 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
     },
   },
   "refund-refunded-again": {
-    activities: {
-      confirmRefund: inOrder<undefined>(unsettled, unsettled, () => undefined),
-    },
+    activities: { confirmRefund: inOrder<undefined>(unsettled, unsettled, () => undefined) },
     run: async (client) => {
       const handle = await client.workflow.signalWithStart(refund, {
         ...options(`refund-${REGISTRATION}`),

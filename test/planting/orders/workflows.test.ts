@@ -189,10 +189,7 @@ test("an order that is corrected just after its workflow has ended has a workflo
   const clock = createMovableClock("2026-05-01T10:00:00.000Z");
   const { temporal, startWorker, register, createOrders, createOrdersOnly, orders } = await setUp(
     t,
-    {
-      clock,
-      partner: "manual",
-    },
+    { clock, partner: "manual" },
   );
   t.teardown(await startWorker());
   await register(5);
@@ -220,11 +217,7 @@ test("an order that is corrected just after its workflow has ended has a workflo
 
   const planted = (await listFacts(db, order.id)).find(({ stage }) => stage === "planted");
   await withdrawPlantingFact(
-    {
-      db,
-      clock,
-      actor: { kind: "operator", name: "ann", reason: null },
-    },
+    { db, clock, actor: { kind: "operator", name: "ann", reason: null } },
     planted?.id ?? 0,
     "photos of another site",
   );
