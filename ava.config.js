@@ -14,7 +14,7 @@ const LONGEST = [
   "workflows/billing",
   "worker/lifecycle.system",
   "worker/outages.system",
-  "worker/frozen.system",
+  "worker/billedOnce.system",
   "api/kills.system",
   "worker/sharedNamespace.system",
   "worker/webhooks.system",

@@ -11,8 +11,6 @@ import type { StartContext } from "./supervisor.ts";
 import { findPostgresBinaries, findServerUser, userMay } from "./findPostgresBinaries.ts";
 import type { ServerUser } from "./findPostgresBinaries.ts";
 
-export type EmbeddedPostgres = Awaited<ReturnType<typeof startPostgres>>;
-
 const run = promisify(execFile);
 
 const HOST = "127.0.0.1";

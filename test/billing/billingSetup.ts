@@ -18,7 +18,7 @@ import { retryUsage } from "../../modules/billing/reconciliation/repairUsage.ts"
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registerFor } from "../support/factories.ts";
-import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
+import { sumLedgerUnits } from "../support/accountSums.ts";
 
 /** When the subscription starts, so that the first month from here is one billing cycle. */
 const NOON = Date.UTC(2026, 4, 15, 12) / 1000;

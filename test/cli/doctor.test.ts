@@ -1,4 +1,3 @@
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
@@ -12,7 +11,7 @@ import { updateStore } from "../../modules/stores/manageStores.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseContext, DatabaseTest } from "../support/database.ts";
 import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { eventually, startProgram } from "../support/programs.ts";
@@ -27,7 +26,7 @@ import type { Run } from "./runImpact.ts";
 const test = testWithDatabase();
 
 /** Gives the test a database of its own, because doctor checks all records of a database. */
-const openOwnDatabase = async (t: ExecutionContext<DatabaseContext>): Promise<DatabaseContext> => {
+const openOwnDatabase = async (t: DatabaseTest): Promise<DatabaseContext> => {
   const databaseUrl = await copyDatabase(t);
   const db = await openTestPool(t, databaseUrl);
   t.context = { ...t.context, db, databaseUrl };
@@ -100,10 +99,8 @@ test.serial("doctor and workflow show follow a refund through an outage of Strip
 
   double.control.clearFaults();
   await eventually(async () => (await show())?.status === "completed");
-  t.is(
-    double.control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0),
-    3,
-  );
+  const billed = double.control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0);
+  t.is(billed, 3);
 });
 
 test.serial("doctor reports failed usage, bad Stripe keys and missing settings", async (t) => {

@@ -1,8 +1,7 @@
-import type { ExecutionContext } from "ava";
 import { startApiOf } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { impactOf, runImpact } from "./runImpact.ts";
 
@@ -10,7 +9,7 @@ const test = testWithDatabase();
 
 const NDJSON = "application/x-ndjson";
 
-const exportIn = (t: ExecutionContext<DatabaseContext>) => {
+const exportIn = (t: DatabaseTest) => {
   const impact = impactOf(t);
   return (...args: readonly string[]) => impact("export", ...args);
 };
@@ -83,10 +82,8 @@ test("the range and the mode select rows", async (t) => {
     "2026-03-02",
   ]);
   const trees = await attributions("trees", "--since", "2026-03-02", "--mode", "test");
-  t.deepEqual(
-    trees.filter((text) => text?.startsWith("test")),
-    ["test 2026-03-03", "test 2026-03-02"],
-  );
+  const inTestMode = trees.filter((text) => text?.startsWith("test"));
+  t.deepEqual(inTestMode, ["test 2026-03-03", "test 2026-03-02"]);
 });
 
 test("a list that an account does not have is a usage error", async (t) => {

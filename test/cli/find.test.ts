@@ -1,4 +1,3 @@
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import type { CommonQueryMethods } from "slonik";
 import { sql } from "../../db/sql.ts";
@@ -7,7 +6,7 @@ import { readJson, impactOf } from "./runImpact.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { insertTestKeys } from "../support/insertTestKeys.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
@@ -26,17 +25,13 @@ const answer = z.object({
   has_more: z.boolean(),
 });
 
-const find = async (t: ExecutionContext<DatabaseContext>, ...args: readonly string[]) => {
+const find = async (t: DatabaseTest, ...args: readonly string[]) => {
   const run = await impactOf(t)("find", ...args, "--json");
   return { ...answer.parse(readJson(run)), exitCode: run.exitCode };
 };
 
 /** Checks that each text finds one record, with these fields. */
-const findsOne = async (
-  t: ExecutionContext<DatabaseContext>,
-  texts: readonly string[],
-  expected: object,
-): Promise<void> => {
+const findsOne = async (t: DatabaseTest, texts: readonly string[], expected: object) => {
   for (const text of texts) {
     const { records, exitCode } = await find(t, text);
     t.is(exitCode, 0, text);
@@ -105,10 +100,8 @@ test.serial("a registration is found by id, refund, key, attribution or meter ev
   });
   for (const text of [identifier, String(event)]) {
     const { records } = await find(t, text);
-    t.deepEqual(
-      records.map(({ record }) => record),
-      ["meter event", "registration"],
-    );
+    const found = records.map(({ record }) => record);
+    t.deepEqual(found, ["meter event", "registration"]);
     t.like(records[0], { state: "delivered", quantity: 3 });
   }
 });
@@ -124,10 +117,7 @@ test.serial("failed usage is shown with the command that retries it", async (t) 
   const [failed = ""] = await scene.failedEvents();
   const [record] = (await find(t, id)).records;
   t.regex(String(record?.["cause"]), /^No such customer/u);
-  t.like(record, {
-    billing: "failed",
-    next: `impact usage retry ${failed}`,
-  });
+  t.like(record, { billing: "failed", next: `impact usage retry ${failed}` });
   t.like((await find(t, failed)).records[0], { record: "meter event", state: "failed" });
 });
 

@@ -6,28 +6,18 @@ import { WriteStream } from "node:tty";
 import { promisify } from "node:util";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
-import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { formatRecord, formatTable } from "../../cli/output/formatTable.ts";
 import { copyDatabase, createEmptyDatabase, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
-import { buildTestProgram, readJson, runImpact } from "./runImpact.ts";
+import { buildTestProgram, impactOf, listCommands, readJson, runImpact } from "./runImpact.ts";
 
 const test = testWithDatabase();
 
 const program = await buildTestProgram();
 
-const commandLines = (
-  command: CommandUnknownOpts,
-  before: readonly string[] = [],
-): readonly string[][] =>
-  command.commands.flatMap((inner) => {
-    const line = [...before, inner.name()];
-    return [line, ...commandLines(inner, line)];
-  });
-
-for (const line of commandLines(program)) {
+for (const { line } of listCommands(program)) {
   test(`impact ${line.join(" ")} --help needs no service`, async (t) => {
     const { exitCode, stdout, stderr } = await runImpact([...line, "--help"]);
     t.is(exitCode, 0);
@@ -71,21 +61,12 @@ test("the help of a command marks its required options", async (t) => {
 });
 
 test("every command prints JSON with --json, except those that stream or print nothing else", (t) => {
-  const leavesWithout = (
-    command: CommandUnknownOpts,
-    words: readonly string[],
-  ): readonly string[] =>
-    command.commands.length > 0
-      ? command.commands.flatMap((inner) => leavesWithout(inner, [...words, inner.name()]))
-      : command.options.some(({ long }) => long === "--json")
-        ? []
-        : [words.join(" ")];
-  t.deepEqual(leavesWithout(program, []), [
-    "store export-customer",
-    "export",
-    "webhook listen",
-    "completion",
-  ]);
+  const others = listCommands(program).filter(
+    ({ command: { commands, options } }) =>
+      commands.length === 0 && options.every(({ long }) => long !== "--json"),
+  );
+  const lines = others.map(({ line }) => line.join(" "));
+  t.deepEqual(lines, ["store export-customer", "export", "webhook listen", "completion"]);
 });
 
 const execute = promisify(execFile);
@@ -252,9 +233,7 @@ const organization = z.looseObject({ dashboard_url: z.string() });
 const linksTo = test.macro({
   exec: async (t, settings: Readonly<Record<string, string>>, url: string) => {
     const { id } = await createTestOrganization(t.context.db);
-    const run = await runImpact(["org", "show", id, "--json"], {
-      env: { DATABASE_URL: t.context.databaseUrl, ...settings },
-    });
+    const run = await impactOf(t, { env: settings })("org", "show", id, "--json");
     t.is(new URL(organization.parse(readJson(run)).dashboard_url).origin, url);
   },
   title: (_, settings, url) => `with ${JSON.stringify(settings)} links start with ${String(url)}`,

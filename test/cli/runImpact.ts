@@ -1,4 +1,5 @@
 import { Readable, Writable } from "node:stream";
+import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { parseConfig } from "../../runtime/config/config.ts";
 import { buildProgram } from "../../cli/buildProgram.ts";
 import { createConnections } from "../../cli/connections.ts";
@@ -62,6 +63,16 @@ export const buildTestProgram = (args?: readonly string[]) => {
   const io = { stdin, stdout, stderr, json: false };
   return buildProgram({ io, connections, clock: systemClock }, args);
 };
+
+/** Returns the commands of a program, including groups, with their words. */
+export const listCommands = (
+  { commands }: CommandUnknownOpts,
+  before: readonly string[] = [],
+): readonly { readonly command: CommandUnknownOpts; readonly line: readonly string[] }[] =>
+  commands.flatMap((command) => {
+    const line = [...before, command.name()];
+    return [{ command, line }, ...listCommands(command, line)];
+  });
 
 export const readJson = ({ stdout }: Run): unknown => JSON.parse(stdout);
 

@@ -11,10 +11,7 @@ test.before((t) => skipIds(t.context.owner, "meter_event"));
 
 const statement = z.looseObject({
   statements: z.array(
-    z.looseObject({
-      kind: z.string(),
-      days: z.array(z.looseObject({ day: z.string() })),
-    }),
+    z.looseObject({ kind: z.string(), days: z.array(z.looseObject({ day: z.string() })) }),
   ),
 });
 

@@ -1,12 +1,11 @@
-import type { ExecutionContext } from "ava";
 import { systemClock } from "../../runtime/clock.ts";
 import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { runImpact } from "./runImpact.ts";
 
 /** Opens a Temporal namespace for the deployment of the test's database. */
-export const setUp = async (t: ExecutionContext<DatabaseContext>) => {
+export const setUp = async (t: DatabaseTest) => {
   const { namespace, client } = await openNamespace(t);
   const settings = {
     DATABASE_URL: t.context.databaseUrl,

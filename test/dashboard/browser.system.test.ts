@@ -5,15 +5,15 @@ import { sql } from "../../db/sql.ts";
 import { serveRequests } from "../support/server.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { auditAccessibility, openBrowser, visit as visitIn } from "./browser.ts";
-import type { View, Visit } from "./browser.ts";
+import type { View } from "./browser.ts";
 import { getCertificateToken } from "../../modules/dashboard/manageCertificates.ts";
 import { LOGO, openDashboard } from "./dashboardScene.ts";
 import type { DashboardScene } from "./dashboardScene.ts";
 import type { PlantingOptions } from "../planting/setUpPlanting.ts";
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 let browser: Browser;
 test.before(async () => {
@@ -24,11 +24,11 @@ test.after.always(() => browser.close());
 const DESKTOP = { width: 1280, height: 900 } as const;
 const PHONE = { width: 360, height: 740 } as const;
 
-const visit = (t: ExecutionContext, url: string, view: View = DESKTOP): Promise<Visit> =>
+const visit = (t: ExecutionContext, url: string, view: View = DESKTOP) =>
   visitIn(t, browser, url, view);
 
 /** Opens the dashboard of an organization with a year of records. */
-const openFilled = async (t: ExecutionContext<DatabaseContext>, options?: PlantingOptions) => {
+const openFilled = async (t: DatabaseTest, options?: PlantingOptions) => {
   const scene = await openDashboard(t, options);
   await scene.fillYear();
   return scene;
@@ -39,7 +39,7 @@ const overflowOf = (page: Page): Promise<unknown> =>
 
 /** Returns the URL of the certificate of one of the scene's verified registrations. */
 const certificateOf = async (
-  { context: { db } }: ExecutionContext<DatabaseContext>,
+  { context: { db } }: DatabaseTest,
   { deps, organization, url }: DashboardScene,
 ) => {
   const accountId = organization.id;
@@ -62,36 +62,33 @@ const VIEWS = [
   { ...PHONE, colorScheme: "dark" },
 ] as const;
 
-test.serial(
-  "on desktops and phones, light and dark, page and certificate are complete, accessible, free of console messages and load from no other host",
-  async (t) => {
-    const scene = await openFilled(t, { name: "North Sea Outfitters" });
-    await scene.setProfile({
-      color: "#ffd400",
-      homeUrl: "https://northsea.example/",
-      story: "We make clothes for bad weather.\n\nEach jacket plants ten trees.",
-      showsCarbon: true,
-      logo: LOGO,
-    });
-    const pictures = { [scene.page]: 7, [await certificateOf(t, scene)]: 2 };
-    for (const view of VIEWS) {
-      const title = JSON.stringify(view);
-      for (const [url, count] of Object.entries(pictures)) {
-        const { page, problems, origins } = await visit(t, url, view);
-        t.deepEqual(problems, [], title);
-        t.deepEqual([...origins], [scene.url], title);
-        t.deepEqual(await auditAccessibility(page), [], title);
-        t.is(await overflowOf(page), 0, title);
-        const loaded: unknown = await page.evaluate(
-          "[...document.images].filter((image) => image.naturalWidth > 0).length",
-        );
-        t.is(loaded, count, title);
-      }
+test("on desktops and phones, light and dark, page and certificate are complete, accessible, free of console messages and load from no other host", async (t) => {
+  const scene = await openFilled(t, { name: "North Sea Outfitters" });
+  await scene.setProfile({
+    color: "#ffd400",
+    homeUrl: "https://northsea.example/",
+    story: "We make clothes for bad weather.\n\nEach jacket plants ten trees.",
+    showsCarbon: true,
+    logo: LOGO,
+  });
+  const pictures = { [scene.page]: 7, [await certificateOf(t, scene)]: 2 };
+  for (const view of VIEWS) {
+    const title = JSON.stringify(view);
+    for (const [url, count] of Object.entries(pictures)) {
+      const { page, problems, origins } = await visit(t, url, view);
+      t.deepEqual(problems, [], title);
+      t.deepEqual([...origins], [scene.url], title);
+      t.deepEqual(await auditAccessibility(page), [], title);
+      t.is(await overflowOf(page), 0, title);
+      const loaded: unknown = await page.evaluate(
+        "[...document.images].filter((image) => image.naturalWidth > 0).length",
+      );
+      t.is(loaded, count, title);
     }
-  },
-);
+  }
+});
 
-test.serial("pages without content are accessible", async (t) => {
+test("pages without content are accessible", async (t) => {
   const scene = await openDashboard(t, { name: "New here" });
   const { page, problems } = await visit(t, scene.page);
   t.deepEqual(problems, []);
@@ -107,7 +104,7 @@ test.serial("pages without content are accessible", async (t) => {
   t.is(await unknown.page.locator("h1").innerText(), "No such page");
 });
 
-test.serial("without scripts the page works, and the keyboard reaches its map", async (t) => {
+test("without scripts the page works, and the keyboard reaches its map", async (t) => {
   const scene = await openFilled(t);
   const { page } = await visit(t, scene.page, { ...DESKTOP, javaScript: false });
   t.is(await page.locator("script").count(), 0);
@@ -123,7 +120,7 @@ test.serial("without scripts the page works, and the keyboard reaches its map", 
   );
 });
 
-test.serial("the largest numbers fit the page and the card at every width", async (t) => {
+test("the largest numbers fit the page and the card at every width", async (t) => {
   const scene = await openFilled(t);
   const { db } = t.context;
   for (const total of [1_234_567_890, Number.MAX_SAFE_INTEGER]) {
@@ -135,10 +132,7 @@ test.serial("the largest numbers fit the page and the card at every width", asyn
       ["", [360, 750, 1280]],
       ["/card", [320]],
     ] as const) {
-      const { page } = await visit(t, other + path, {
-        width: widths[0],
-        height: 740,
-      });
+      const { page } = await visit(t, other + path, { width: widths[0], height: 740 });
       for (const width of widths) {
         await page.setViewportSize({ width, height: 740 });
         const overflow: unknown = await page.evaluate(
@@ -150,12 +144,9 @@ test.serial("the largest numbers fit the page and the card at every width", asyn
   }
 });
 
-test.serial("the card fits an iframe on another site and links to the page", async (t) => {
+test("the card fits an iframe on another site and links to the page", async (t) => {
   const scene = await openFilled(t, { name: "North Sea Outfitters" });
-  const { page, problems } = await visit(t, `${scene.page}/card`, {
-    width: 320,
-    height: 200,
-  });
+  const { page, problems } = await visit(t, `${scene.page}/card`, { width: 320, height: 200 });
   t.deepEqual(problems, []);
   t.deepEqual(await auditAccessibility(page), []);
   t.is(await page.getByRole("link").getAttribute("href"), new URL(scene.page).pathname);
@@ -174,7 +165,7 @@ test.serial("the card fits an iframe on another site and links to the page", asy
   );
 });
 
-test.serial("page and certificate print in light colors, the latter on one sheet", async (t) => {
+test("page and certificate print in light colors, the latter on one sheet", async (t) => {
   const scene = await openFilled(t);
   const view = { ...DESKTOP, colorScheme: "dark" } as const;
   const { page } = await visit(t, scene.page, view);
@@ -192,7 +183,7 @@ test.serial("page and certificate print in light colors, the latter on one sheet
   t.is(pdf.toString("latin1").match(/\/Type ?\/Page\b/gu)?.length, 1);
 });
 
-test.serial("in forced colors, charts and logo differ from what is behind them", async (t) => {
+test("in forced colors, charts and logo differ from what is behind them", async (t) => {
   const scene = await openFilled(t);
   await scene.setProfile({ logo: LOGO });
   const { page } = await visit(t, scene.page);
@@ -208,7 +199,7 @@ test.serial("in forced colors, charts and logo differ from what is behind them",
 
 const HOSTILE = `"><script>document.title="owned"</script><img src=x onerror=alert(1)>&'\u202E`;
 
-test.serial("long names without spaces fit the page, the card and certificates", async (t) => {
+test("long names without spaces fit the page, the card and certificates", async (t) => {
   const { db } = t.context;
   const long = "W".repeat(200);
   const scene = await openFilled(t, { name: long });
@@ -243,7 +234,7 @@ test.serial("long names without spaces fit the page, the card and certificates",
   }
 });
 
-test.serial("hostile texts are text on the page, card, badge and certificate", async (t) => {
+test("hostile texts are text on the page, card, badge and certificate", async (t) => {
   const scene = await openFilled(t, { name: HOSTILE });
   await scene.setProfile({ story: HOSTILE, homeUrl: `https://a.example/${HOSTILE}` });
   const urls = ["", "/card", "/badge.svg"].map((path) => scene.page + path);
@@ -257,7 +248,7 @@ test.serial("hostile texts are text on the page, card, badge and certificate", a
   }
 });
 
-test.serial("the API's page follows the color scheme, and all text has contrast", async (t) => {
+test("the API's page follows the color scheme, and all text has contrast", async (t) => {
   const { url } = await startStandaloneApi(t, t.context);
 
   for (const colorScheme of ["light", "dark"] as const) {
@@ -273,10 +264,7 @@ test.serial("the API's page follows the color scheme, and all text has contrast"
 
     t.is(isDark, colorScheme === "dark");
     t.deepEqual(problems, [], colorScheme);
-    t.deepEqual(
-      violations.filter((violation) => violation.startsWith("color-contrast")),
-      [],
-      colorScheme,
-    );
+    const faint = violations.filter((violation) => violation.startsWith("color-contrast"));
+    t.deepEqual(faint, [], colorScheme);
   }
 });

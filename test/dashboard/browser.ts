@@ -18,20 +18,8 @@ export type View = {
   readonly javaScript?: boolean;
 };
 
-export type Visit = {
-  readonly page: Page;
-  /** Console errors and warnings, and failed requests. */
-  readonly problems: readonly string[];
-  readonly origins: ReadonlySet<string>;
-};
-
 /** Opens a URL and waits until everything is loaded, including lazy pictures. */
-export const visit = async (
-  t: ExecutionContext,
-  browser: Browser,
-  url: string,
-  view: View,
-): Promise<Visit> => {
+export const visit = async (t: ExecutionContext, browser: Browser, url: string, view: View) => {
   const context = await browser.newContext({
     viewport: { width: view.width, height: view.height },
     colorScheme: view.colorScheme ?? "light",
@@ -40,6 +28,7 @@ export const visit = async (
   });
   t.teardown(() => context.close());
   const page = await context.newPage();
+  /** Console errors and warnings, and failed requests. */
   const problems: string[] = [];
   const origins = new Set<string>();
   page.on("console", (message) => {

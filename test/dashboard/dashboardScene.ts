@@ -1,5 +1,4 @@
 import { readFileSync } from "node:fs";
-import type { ExecutionContext } from "ava";
 import { sql } from "../../db/sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { readLogo } from "../../modules/accounts/readLogo.ts";
@@ -11,7 +10,7 @@ import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { FACTS } from "../planting/evidence/evidenceFacts.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import type { PlantingOptions } from "../planting/setUpPlanting.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { STAGE_MS } from "../support/planting.ts";
 
 /** A picture that an organization may have as its logo. */
@@ -39,10 +38,7 @@ export const readPage = async (url: string): Promise<string> =>
 
 export type DashboardScene = Awaited<ReturnType<typeof openDashboard>>;
 
-export const openDashboard = async (
-  t: ExecutionContext<DatabaseContext>,
-  options: PlantingOptions = {},
-) => {
+export const openDashboard = async (t: DatabaseTest, options: PlantingOptions = {}) => {
   const { db } = t.context;
   const setup = await setUpPlanting(db, options);
   const { clock, deps, organization, register } = setup;

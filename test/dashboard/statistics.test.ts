@@ -1,9 +1,8 @@
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { idIn } from "../api/contract.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
@@ -24,7 +23,7 @@ const statistics = z.object({
 });
 
 /** Serves an organization at a time, which the test may move. */
-const startAt = async (t: ExecutionContext<DatabaseContext>, time: string) => {
+const startAt = async (t: DatabaseTest, time: string) => {
   const { db } = t.context;
   const clock = createMovableClock(time);
   const { call, url } = await startStandaloneApi(t, { db, clock });
@@ -69,10 +68,8 @@ test("units are counted by the day of their registration, with what was refunded
     ],
   });
   const inTestMode = await readStats("kind=tree&from=2026-03-01", organization.apiKeyTest);
-  t.deepEqual(
-    inTestMode.stats.map(({ net }) => net),
-    [0, 0, 100, 0],
-  );
+  const nets = inTestMode.stats.map(({ net }) => net);
+  t.deepEqual(nets, [0, 0, 100, 0]);
   t.is(inTestMode.to, "2026-03-04");
 });
 

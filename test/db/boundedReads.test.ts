@@ -102,11 +102,7 @@ test("a thousand keys of refunds, of which one is known, read one refund", async
 const LISTED_TABLES = ["balance_entry", "audit_entry", "planting_order"];
 
 /** Inserts rows of accounts in turn into each of the tables. */
-const insertRows = async (
-  filler: DatabasePool,
-  accountIds: readonly string[],
-  rows: number,
-): Promise<void> => {
+const insertRows = async (filler: DatabasePool, accountIds: readonly string[], rows: number) => {
   const values = sql.fragment`
     (${sql.array([...accountIds], "uuid")})[1 + number % ${accountIds.length}::integer] AS account_id
     FROM generate_series(1, ${rows}::integer) AS number
@@ -170,9 +166,7 @@ test("usage that has an operator's attention is counted without reading all that
   await readAtMost(MAXIMUM_ATTENTION_PAGES, async (db) => {
     t.deepEqual(await countUsageAttention(db), [{ cause: "late", items: 1, units: 1 }]);
     const listed = await listMeterEvents(db, { state: "late", accountId: null, limit: 10 });
-    t.deepEqual(
-      listed.map(({ second }) => second),
-      [100],
-    );
+    const seconds = listed.map(({ second }) => second);
+    t.deepEqual(seconds, [100]);
   });
 });

@@ -28,11 +28,7 @@ test.after.always(async (t) => {
 const connect = (url: string) => createConnect(url)({ connectionTimeoutMillis: 15_000 });
 
 /** Returns the URL with another host and with parameters. */
-const urlWith = (
-  url: string,
-  host: string,
-  parameters: Readonly<Record<string, string>> = {},
-): string => {
+const urlWith = (url: string, host: string, parameters: Readonly<Record<string, string>> = {}) => {
   const changed = new URL(url);
   changed.hostname = host;
   changed.search = new URLSearchParams(parameters).toString();
@@ -54,10 +50,7 @@ const isEncrypted = async (url: string): Promise<boolean> => {
 test.serial("every connection verifies the certificate and the host name", async (t) => {
   const { ca, appUrl, configure } = t.context;
   await configure(ca.issue("server", { names: ["DNS:localhost"] }), "tls");
-  const url = urlWith(appUrl, "localhost", {
-    sslmode: "verify-full",
-    sslrootcert: ca.certificate,
-  });
+  const url = urlWith(appUrl, "localhost", { sslmode: "verify-full", sslrootcert: ca.certificate });
 
   t.true(await isEncrypted(url));
   t.regex(

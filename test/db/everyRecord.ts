@@ -17,7 +17,7 @@ import type { TestStore } from "../stores/startStoreApi.ts";
 import { createTestOrganization, setLimits } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { createTestPlanting, STAGE_MS } from "../support/planting.ts";
-import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
+import { sumLedgerUnits } from "../support/accountSums.ts";
 
 const NOW = "2026-11-30T12:00:00.000Z";
 const NEVER = new AbortController().signal;
@@ -157,10 +157,7 @@ const insertTheRest = async (db: DatabasePool, accountId: string): Promise<void>
 };
 
 /** Fills every table of an empty database. @returns who can read the records, and with which requests */
-export const insertEveryRecord = async (
-  t: ExecutionContext,
-  db: DatabasePool,
-): Promise<{ readonly readers: Readers; readonly paths: readonly string[] }> => {
+export const insertEveryRecord = async (t: ExecutionContext, db: DatabasePool) => {
   const clock = createMovableClock(NOW);
   const { id: accountId, apiKeyProd: key } = await createTestOrganization(db, { clock });
   const store: TestStore = await createTestStore(db, {

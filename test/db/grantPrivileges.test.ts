@@ -1,26 +1,31 @@
 import { readFile } from "node:fs/promises";
 import type { ExecutionContext } from "ava";
-import { Client, escapeIdentifier } from "pg";
+import { escapeIdentifier } from "pg";
 import { MigrationError } from "../../db/grantPrivileges.ts";
 import { migrate } from "../../db/migrate.ts";
 import { runImpact } from "../cli/runImpact.ts";
 import { openPool } from "../../db/pools/pool.ts";
 import { readResponses, recordStoreWrites } from "../../modules/stores/storeWrites.sql.ts";
-import { createEmptyDatabase, openClient, testWithDatabase } from "../support/database.ts";
+import {
+  ADMIN_URL,
+  createEmptyDatabase,
+  openClient,
+  testWithDatabase,
+  withClient,
+} from "../support/database.ts";
 
 const test = testWithDatabase();
 
 /** Returns URLs of an empty database for its owner and for roles that do not exist yet, and drops all after the test. */
 const setUp = async (t: ExecutionContext, ...kinds: readonly string[]) => {
   const names = kinds.map((kind) => `test_${kind}_${crypto.randomUUID()}`);
-  t.teardown(async () => {
-    const admin = new Client({ connectionString: process.env["TEST_DATABASE_URL"] });
-    await admin.connect();
-    for (const name of names) {
-      await admin.query(`DROP ROLE IF EXISTS ${escapeIdentifier(name)}`);
-    }
-    await admin.end();
-  });
+  t.teardown(() =>
+    withClient(ADMIN_URL, async (admin) => {
+      for (const name of names) {
+        await admin.query(`DROP ROLE IF EXISTS ${escapeIdentifier(name)}`);
+      }
+    }),
+  );
   const ownerUrl = await createEmptyDatabase(t);
   const urls = names.map((name) => {
     const url = new URL(ownerUrl);

@@ -3,7 +3,7 @@ import { sql } from "../../db/sql.ts";
 import { copyDatabase, asOwner, openTestPool, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually, openNamespace, startProgram } from "../support/programs.ts";
-import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
+import { sumLedgerUnits } from "../support/accountSums.ts";
 
 const test = testWithDatabase();
 
@@ -32,11 +32,7 @@ test("this release's programs run on the schema of a later one that says so, and
     startProgram(t, "worker/main.ts", settings),
   ]);
   const post = async (path: string, body: object): Promise<unknown> => {
-    const response = await fetch(`${api.urls["standalone"]}${path}`, {
-      method: "POST",
-      headers: { Authorization: apiKeyProd, "Content-Type": "application/json" },
-      body: JSON.stringify(body),
-    });
+    const response = await api.post(path, body, { Authorization: apiKeyProd });
     t.is(response.status, 200);
     return response.json();
   };

@@ -12,15 +12,11 @@ const IMPACT = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
 const UNUSED_PORT = "1";
 
 /** Returns the names of the organizations in the database that a command connects to. */
-const listOrganizations = async (
-  settings: Readonly<Record<string, string>>,
-): Promise<readonly string[]> => {
+const listOrganizations = async (settings: Readonly<Record<string, string>>) => {
   const { stdout } = await promisify(execFile)(
     process.execPath,
     [IMPACT, "org", "list", "--json"],
-    {
-      env: { ...process.env, ...settings },
-    },
+    { env: { ...process.env, ...settings } },
   );
   const organizations = z.array(z.object({ name: z.string() })).parse(JSON.parse(stdout));
   return organizations.map(({ name }) => name);

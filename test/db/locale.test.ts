@@ -116,10 +116,8 @@ test("keys, attributions and orders are found when the database's locale orders 
   const { get, post } = await startStoreApi(t, { db });
 
   const repeated = await sendAll({ call, key }, { post, store });
-  t.deepEqual(
-    repeated.filter((isReplay) => !isReplay),
-    [],
-  );
+  const written = repeated.filter((isReplay) => !isReplay);
+  t.deepEqual(written, []);
   for (const [index, attribution] of KEYS.entries()) {
     const [path, name] =
       index % 2 === 0

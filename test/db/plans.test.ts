@@ -323,7 +323,7 @@ const describeLookups = async (
   };
 };
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 const TABLES = [
   "registration",
@@ -344,125 +344,115 @@ const nameRow = z.strictObject({ name: z.string() });
 const EXECUTIONS = 8;
 const FEW_RECORDS = 60;
 
-test.serial(
-  "a look-up reads a few pages, whatever the statistics and the kept plans know of its account",
-  async (t) => {
-    // The plans are not made again because of new statistics.
-    const { filler, db, countPages, vacuum, readAtMost } = await openPageCount(t, TABLES);
-    const [known, unknown] = [await createTestOrganization(db), await createTestOrganization(db)];
-    await insertRecords(filler, known.id, { to: FEW_RECORDS });
-    await filler.query(sql.typeAlias("void")`ANALYZE`);
-    // So that PostgreSQL keeps their plans, which read the few pages of the tables.
-    for (const lookup of Object.values(await describeLookups(db, known.id, 2))) {
-      for (let execution = 0; execution < EXECUTIONS; execution += 1) {
-        await lookup(db);
-      }
+test("a look-up reads a few pages, whatever the statistics and the kept plans know of its account", async (t) => {
+  // The plans are not made again because of new statistics.
+  const { filler, db, countPages, vacuum, readAtMost } = await openPageCount(t, TABLES);
+  const [known, unknown] = [await createTestOrganization(db), await createTestOrganization(db)];
+  await insertRecords(filler, known.id, { to: FEW_RECORDS });
+  await filler.query(sql.typeAlias("void")`ANALYZE`);
+  // So that PostgreSQL keeps their plans, which read the few pages of the tables.
+  for (const lookup of Object.values(await describeLookups(db, known.id, 2))) {
+    for (let execution = 0; execution < EXECUTIONS; execution += 1) {
+      await lookup(db);
     }
-    const planned = await db.anyFirst(sql.type(nameRow)`
+  }
+  const planned = await db.anyFirst(sql.type(nameRow)`
     SELECT name FROM pg_prepared_statements WHERE generic_plans = 0
   `);
-    t.deepEqual(planned, [], "statements that are planned each time");
-    await insertRecords(filler, known.id, { from: FEW_RECORDS + 1 });
-    const grown = await describeLookups(db, known.id, 10_000);
-    for (const lookup of Object.values(grown)) {
-      await eventually(async () => (await countPages(lookup)) <= MAXIMUM_PAGES);
-    }
+  t.deepEqual(planned, [], "statements that are planned each time");
+  await insertRecords(filler, known.id, { from: FEW_RECORDS + 1 });
+  const grown = await describeLookups(db, known.id, 10_000);
+  for (const lookup of Object.values(grown)) {
+    await eventually(async () => (await countPages(lookup)) <= MAXIMUM_PAGES);
+  }
 
-    await vacuum();
-    await insertRecords(filler, unknown.id);
-    const lookups = await describeLookups(db, unknown.id, 10_000);
-    for (const [name, lookup] of Object.entries(lookups)) {
-      await readAtMost(MAXIMUM_PAGES, lookup, name);
-    }
+  await vacuum();
+  await insertRecords(filler, unknown.id);
+  const lookups = await describeLookups(db, unknown.id, 10_000);
+  for (const [name, lookup] of Object.entries(lookups)) {
+    await readAtMost(MAXIMUM_PAGES, lookup, name);
+  }
 
-    const [importedRegistrationId = ""] = await listRecordIds(
-      db,
-      "registration",
-      "old-2",
-      unknown.id,
-    );
-    const [importedDonationId = ""] = await listRecordIds(db, "donation", "old-2", unknown.id);
-    const customer = {
-      ids: ["customer-10000"],
-      emails: ["10000@example.com"],
-      orderIds: ["10000"],
-    };
-    const named = { identity: customer, names: NAMES };
-    const unnamed = { identity: customer, names: [] };
-    const erase = async (
-      transaction: DatabaseTransactionConnection,
-      selects: typeof isOfCustomer,
-      table: "registration" | "donation",
-      who: typeof named,
-    ) => {
-      const selection = { table, pageAfter: () => selects(table, unknown.id, who) };
-      return (await blankPage(transaction, unknown.id, selection, null)).blanked;
-    };
-    // Each returns how many records it has changed.
-    const writes: Readonly<Record<string, (db: DatabasePool) => Promise<number>>> = {
-      "refunds of imported registrations": (single) =>
-        single.transaction(async (transaction) => {
-          const refunds = [{ id: importedRegistrationId, refundedCount: 1 }];
-          const refunded = await listFurtherRefunded(transaction, refunds);
-          await raiseRefundedCounts(transaction, refunded);
-          return refunded.length;
-        }),
-      "refunds of imported donations": (single) =>
-        single.transaction(async (transaction) => {
-          const ids = [importedDonationId];
-          return (await markImportedDonationsRefunded(transaction, ids)).length;
-        }),
-      "the erasure of a customer's registrations": (single) =>
-        single.transaction((transaction) =>
-          erase(transaction, isOfCustomer, "registration", unnamed),
-        ),
-      "the erasure of registrations with only a name": (single) =>
-        single.transaction((transaction) => erase(transaction, hasOnlyName, "registration", named)),
-      "the erasure of donations with only a name": (single) =>
-        single.transaction((transaction) => erase(transaction, hasOnlyName, "donation", named)),
-      "the erasure of a customer's donations": (single) =>
-        single.transaction((transaction) => erase(transaction, isOfCustomer, "donation", unnamed)),
-    };
-    for (const [name, write] of Object.entries(writes)) {
-      t.is(await readAtMost(MAXIMUM_PAGES_OF_WRITE, write, name), 1, name);
-    }
-  },
-);
+  const [importedRegistrationId = ""] = await listRecordIds(
+    db,
+    "registration",
+    "old-2",
+    unknown.id,
+  );
+  const [importedDonationId = ""] = await listRecordIds(db, "donation", "old-2", unknown.id);
+  const customer = { ids: ["customer-10000"], emails: ["10000@example.com"], orderIds: ["10000"] };
+  const named = { identity: customer, names: NAMES };
+  const unnamed = { identity: customer, names: [] };
+  const erase = async (
+    transaction: DatabaseTransactionConnection,
+    selects: typeof isOfCustomer,
+    table: "registration" | "donation",
+    who: typeof named,
+  ) => {
+    const selection = { table, pageAfter: () => selects(table, unknown.id, who) };
+    return (await blankPage(transaction, unknown.id, selection, null)).blanked;
+  };
+  // Each returns how many records it has changed.
+  const writes: Readonly<Record<string, (db: DatabasePool) => Promise<number>>> = {
+    "refunds of imported registrations": (single) =>
+      single.transaction(async (transaction) => {
+        const refunds = [{ id: importedRegistrationId, refundedCount: 1 }];
+        const refunded = await listFurtherRefunded(transaction, refunds);
+        await raiseRefundedCounts(transaction, refunded);
+        return refunded.length;
+      }),
+    "refunds of imported donations": (single) =>
+      single.transaction(async (transaction) => {
+        const ids = [importedDonationId];
+        return (await markImportedDonationsRefunded(transaction, ids)).length;
+      }),
+    "the erasure of a customer's registrations": (single) =>
+      single.transaction((transaction) =>
+        erase(transaction, isOfCustomer, "registration", unnamed),
+      ),
+    "the erasure of registrations with only a name": (single) =>
+      single.transaction((transaction) => erase(transaction, hasOnlyName, "registration", named)),
+    "the erasure of donations with only a name": (single) =>
+      single.transaction((transaction) => erase(transaction, hasOnlyName, "donation", named)),
+    "the erasure of a customer's donations": (single) =>
+      single.transaction((transaction) => erase(transaction, isOfCustomer, "donation", unnamed)),
+  };
+  for (const [name, write] of Object.entries(writes)) {
+    t.is(await readAtMost(MAXIMUM_PAGES_OF_WRITE, write, name), 1, name);
+  }
+});
 
 /** Their next orders have 160 pages. */
 const ACCOUNTS = 20_000;
 const MAXIMUM_PAGES_OF_ORDER = 20;
 
-test.serial(
-  "a plan that was made while no account had a next order is not kept when many do",
-  async (t) => {
-    const { filler, db, readAtMost } = await openPageCount(t, ["next_planting_order"]);
-    const { id: accountId } = await createTestOrganization(filler);
-    await filler.query(sql.typeAlias("void")`
+test("a plan that was made while no account had a next order is not kept when many do", async (t) => {
+  const { filler, db, readAtMost } = await openPageCount(t, ["next_planting_order"]);
+  const { id: accountId } = await createTestOrganization(filler);
+  await filler.query(sql.typeAlias("void")`
     INSERT INTO account (id, type, name, billing_day, created_at)
     SELECT gen_random_uuid(), 'organization', 'Account', 1, now() FROM generate_series(1, ${ACCOUNTS}::integer)
   `);
-    const openOrders = () =>
-      filler.query(sql.typeAlias("void")`
+  const openOrders = () =>
+    filler.query(sql.typeAlias("void")`
       INSERT INTO next_planting_order (account_id, mode) SELECT id, 'live' FROM account WHERE id <> ${accountId}
     `);
-    const register = (single: DatabasePool) =>
-      insertRegistrations(
-        single,
-        [{ ...registrationOf(accountId), id: crypto.randomUUID() }],
-        new Date(),
-      );
-    await openOrders();
-    await filler.query(sql.typeAlias("void")`SELECT FROM pg_stat_force_next_flush()`);
-    // The table was as large before, so its growth renews no plan.
+  const register = (single: DatabasePool) =>
+    insertRegistrations(
+      single,
+      [{ ...registrationOf(accountId), id: crypto.randomUUID() }],
+      new Date(),
+    );
+  await openOrders();
+  await filler.query(sql.typeAlias("void")`SELECT FROM pg_stat_force_next_flush()`);
+  // The table was as large before, so its growth renews no plan.
+  await register(db);
+  await filler.query(sql.typeAlias("void")`DELETE FROM next_planting_order`);
+  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE) next_planting_order`);
+  for (let execution = 0; execution < EXECUTIONS; execution += 1) {
     await register(db);
-    await filler.query(sql.typeAlias("void")`DELETE FROM next_planting_order`);
-    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE) next_planting_order`);
-    for (let execution = 0; execution < EXECUTIONS; execution += 1) {
-      await register(db);
-    }
-    await openOrders();
+  }
+  await openOrders();
 
-    await readAtMost(MAXIMUM_PAGES_OF_ORDER, register);
-  },
-);
+  await readAtMost(MAXIMUM_PAGES_OF_ORDER, register);
+});

@@ -13,7 +13,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { invalidRequest, UnavailableError } from "../../runtime/errors.rules.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
@@ -28,7 +28,7 @@ const REFUSAL = invalidRequest("count: is more than what remains");
 const readPid = (db: CommonQueryMethods): Promise<number> =>
   db.oneFirst(sql.type(z.strictObject({ pid: z.int() }))`SELECT pg_backend_pid() AS pid`);
 
-const openSmallPool = (t: ExecutionContext<DatabaseContext>): Promise<DatabasePool> =>
+const openSmallPool = (t: DatabaseTest): Promise<DatabasePool> =>
   openTestPool(t, t.context.databaseUrl, 1);
 
 const rename = sql.type(nothing)`UPDATE account SET name = 'Renamed'`;
@@ -203,7 +203,7 @@ const RESPONSE_TIMEOUT_MS = 5000;
 /** The response timeout, the time that the pool gives a connection to close, and reserve for a busy machine. */
 const BOUND_MS = RESPONSE_TIMEOUT_MS + 5000 + 10_000;
 
-const openRelayedPool = async (t: ExecutionContext<DatabaseContext>) => {
+const openRelayedPool = async (t: DatabaseTest) => {
   const relay = await startRelay(t, t.context.databaseUrl);
   const db = await openPool(relay.url, 1, 60_000, { responseTimeoutMs: RESPONSE_TIMEOUT_MS });
   t.teardown(() => db.end());
@@ -249,10 +249,7 @@ test("a key is found again after the database vanished during its lookup", async
   const { db, freeze } = await openRelayedPool(t);
   const { apiKeyTest: key } = await createTestOrganization(t.context.db);
   const clock = { nowMs: 1 };
-  const authenticate = createAuthenticator({
-    db,
-    nowMs: () => clock.nowMs,
-  });
+  const authenticate = createAuthenticator({ db, nowMs: () => clock.nowMs });
   t.truthy(await authenticate(key));
   // The cached key expires.
   clock.nowMs += 60_000;
@@ -278,7 +275,7 @@ test("if no connection can be opened, work that waits for one is rejected, too",
   );
 });
 
-const startTwoServers = async (t: ExecutionContext<DatabaseContext>) => {
+const startTwoServers = async (t: DatabaseTest) => {
   const { databaseUrl } = t.context;
   const [first, second] = [await startRelay(t, databaseUrl), await startRelay(t, databaseUrl)];
   const url = databaseUrl.replace(

@@ -7,7 +7,7 @@ import { createTestOrganization } from "../support/factories.ts";
 import { eventually, openNamespace, startProgram } from "../support/programs.ts";
 import { startPgBouncer } from "../support/startPgBouncer.ts";
 import type { PgBouncerSettings } from "../support/startPgBouncer.ts";
-import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
+import { sumLedgerUnits } from "../support/accountSums.ts";
 
 const test = testWithDatabase();
 
@@ -38,10 +38,7 @@ const refuses = test.macro({
     const { url } = await startPgBouncer(t, await createDatabase(t, limits), settings);
     await t.throwsAsync(
       openDatabase({ DATABASE_URL: url, DATABASE_POOL_SIZE: 2, CELL: undefined }),
-      {
-        name: "StartupError",
-        message,
-      },
+      { name: "StartupError", message },
     );
   },
 });

@@ -55,10 +55,7 @@ const readDatabase = async (client: Client): Promise<RecordedDatabase> => {
 };
 
 /** Replaces the content of a database, which has the migrations of the recorded one. */
-const writeDatabase = async (
-  client: Client,
-  { sequences, tables }: RecordedDatabase,
-): Promise<void> => {
+const writeDatabase = async (client: Client, { sequences, tables }: RecordedDatabase) => {
   const columnsOf = await listColumns(client);
   await client.query("BEGIN");
   // Without triggers and foreign keys, so that the order of the tables does not matter.

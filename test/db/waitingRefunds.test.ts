@@ -11,7 +11,7 @@ import { openPageCount } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 const TABLES = ["registration", "refund", "usage_fact", "meter_event"];
 /** Of one registration. To look each of them up reads 9,000 pages. */
@@ -48,11 +48,7 @@ const insertRefunded = async (
  * Inserts the usage of a registration and its refunds: all in a delivered event but the newest refund's, which is in an event
  * of this state or in none.
  */
-const insertUsage = async (
-  db: DatabasePool,
-  registrationId: string,
-  state: string | null,
-): Promise<void> => {
+const insertUsage = async (db: DatabasePool, registrationId: string, state: string | null) => {
   await db.query(sql.typeAlias("void")`
     WITH event AS (
       INSERT INTO meter_event
@@ -126,115 +122,106 @@ const insertRefundedTogether = async (
     SELECT id FROM registered ORDER BY id
   `);
 
-test.serial(
-  "the state of a registration's refunds, and of its usage, is found without reading all of them",
-  async (t) => {
-    const { filler, db: single, vacuum, readAtMost } = await openPageCount(t, TABLES);
-    const { id: accountId } = await createTestOrganization(filler);
-    const given = [
-      ["delivered", "settled", "corrected"],
-      ["closed", "settled", "closed"],
-      ["failed", "failed", "failed"],
-      ["pending", "pending", "pending"],
-      [null, "pending", "pending"],
-    ] as const;
-    const registered: {
-      readonly id: string;
-      readonly state: RefundState;
-      readonly usage: UsageReportState;
-    }[] = [];
-    for (const [index, [eventState, state, usage]] of given.entries()) {
-      const createdAt = new Date(Date.UTC(2026, 10, 1, 0, 0, index));
-      const id = await insertRefunded(filler, accountId, REFUNDS, createdAt);
-      await insertUsage(filler, id, eventState);
-      registered.push({ id, state, usage });
-    }
-    // As in any database, most registrations with a refund have only one.
-    const others = { second: Date.UTC(2026, 8, 1) / 1000, state: "delivered" };
-    await insertRefundedTogether(filler, accountId, 1000, others);
-    await vacuum();
+test("the state of a registration's refunds, and of its usage, is found without reading all of them", async (t) => {
+  const { filler, db: single, vacuum, readAtMost } = await openPageCount(t, TABLES);
+  const { id: accountId } = await createTestOrganization(filler);
+  const given = [
+    ["delivered", "settled", "corrected"],
+    ["closed", "settled", "closed"],
+    ["failed", "failed", "failed"],
+    ["pending", "pending", "pending"],
+    [null, "pending", "pending"],
+  ] as const;
+  const registered: {
+    readonly id: string;
+    readonly state: RefundState;
+    readonly usage: UsageReportState;
+  }[] = [];
+  for (const [index, [eventState, state, usage]] of given.entries()) {
+    const createdAt = new Date(Date.UTC(2026, 10, 1, 0, 0, index));
+    const id = await insertRefunded(filler, accountId, REFUNDS, createdAt);
+    await insertUsage(filler, id, eventState);
+    registered.push({ id, state, usage });
+  }
+  // As in any database, most registrations with a refund have only one.
+  const others = { second: Date.UTC(2026, 8, 1) / 1000, state: "delivered" };
+  await insertRefundedTogether(filler, accountId, 1000, others);
+  await vacuum();
 
-    const owner = { accountId, mode: "live" } as const;
-    const billing = createBilling({ db: single, stripe: null });
-    for (const { id, state, usage } of registered) {
-      t.is(await readAtMost(MAXIMUM_PAGES, (db) => readRefundState(db, id), state), state);
-      const read = (db: DatabasePool) => readUsageReport({ db, billing }, owner, id, ["tree"]);
-      t.is((await readAtMost(MAXIMUM_PAGES, read, usage)).state, usage);
-    }
-  },
-);
+  const owner = { accountId, mode: "live" } as const;
+  const billing = createBilling({ db: single, stripe: null });
+  for (const { id, state, usage } of registered) {
+    t.is(await readAtMost(MAXIMUM_PAGES, (db) => readRefundState(db, id), state), state);
+    const read = (db: DatabasePool) => readUsageReport({ db, billing }, owner, id, ["tree"]);
+    t.is((await readAtMost(MAXIMUM_PAGES, read, usage)).state, usage);
+  }
+});
 
-test.serial(
-  "the state of a registration's refund is found without reading the refunds of others of its second",
-  async (t) => {
-    const { filler, vacuum, readAtMost } = await openPageCount(t, TABLES);
-    const { id: accountId } = await createTestOrganization(filler);
-    const given = [
-      [null, "pending"],
-      ["pending", "pending"],
-      ["failed", "failed"],
-    ] as const;
-    const seconds: { readonly ids: readonly string[]; readonly state: RefundState }[] = [];
-    for (const [index, [eventState, state]] of given.entries()) {
-      const together = { second: Date.UTC(2026, 9, 1) / 1000 + index, state: eventState };
-      const ids = await insertRefundedTogether(filler, accountId, 1000, together);
-      seconds.push({ ids, state });
-    }
-    await vacuum();
+test("the state of a registration's refund is found without reading the refunds of others of its second", async (t) => {
+  const { filler, vacuum, readAtMost } = await openPageCount(t, TABLES);
+  const { id: accountId } = await createTestOrganization(filler);
+  const given = [
+    [null, "pending"],
+    ["pending", "pending"],
+    ["failed", "failed"],
+  ] as const;
+  const seconds: { readonly ids: readonly string[]; readonly state: RefundState }[] = [];
+  for (const [index, [eventState, state]] of given.entries()) {
+    const together = { second: Date.UTC(2026, 9, 1) / 1000 + index, state: eventState };
+    const ids = await insertRefundedTogether(filler, accountId, 1000, together);
+    seconds.push({ ids, state });
+  }
+  await vacuum();
 
-    for (const { ids, state } of seconds) {
-      const check = async (db: DatabasePool): Promise<void> => {
-        for (const id of ids.slice(0, 20)) {
-          t.is(await readRefundState(db, id), state);
-        }
-      };
-      await readAtMost(20 * MAXIMUM_PAGES, check, state);
-    }
-  },
-);
+  for (const { ids, state } of seconds) {
+    const check = async (db: DatabasePool): Promise<void> => {
+      for (const id of ids.slice(0, 20)) {
+        t.is(await readRefundState(db, id), state);
+      }
+    };
+    await readAtMost(20 * MAXIMUM_PAGES, check, state);
+  }
+});
 
-test.serial("refunds of a registration that was deleted are settled", async (t) => {
+test("refunds of a registration that was deleted are settled", async (t) => {
   t.is(await readRefundState(t.context.db, crypto.randomUUID()), "settled");
 });
 
-test.serial(
-  "waiting refunds are listed by registration, and an account does not wait for another's",
-  async (t) => {
-    const { filler, db: single, vacuum, readAtMost } = await openPageCount(t, TABLES, ["refund"]);
-    await filler.query(sql.typeAlias("void")`UPDATE refund SET dispatched_at = now()`);
-    const accounts: string[] = [];
-    for (let number = 1; number <= 3; number += 1) {
-      accounts.push((await createTestOrganization(filler)).id);
-    }
-    const [busy = "", bulk = "", late = ""] = accounts;
-    const busyIds: string[] = [];
-    for (let day = 1; day <= 20; day += 1) {
-      busyIds.push(await insertRefunded(filler, busy, 2, new Date(Date.UTC(2026, 7, day))));
-    }
-    const bulkId = await insertRefunded(filler, bulk, REFUNDS);
-    const lateId = await insertRefunded(filler, late, 1, new Date(Date.UTC(2027, 0, 1)));
-    await vacuum();
-    const limits = { registrations: 5, refunds: 60 };
-    const listed: (readonly [string, string, number])[] = [];
-    const list = async (db: DatabasePool, after: string | null): Promise<void> => {
-      const waiting = await listWaitingRefunds(db, limits, after);
-      listed.push(
-        ...waiting.map((each) => [each.accountId, each.registrationId, each.ids.length] as const),
-      );
-    };
+test("waiting refunds are listed by registration, and an account does not wait for another's", async (t) => {
+  const { filler, db: single, vacuum, readAtMost } = await openPageCount(t, TABLES, ["refund"]);
+  await filler.query(sql.typeAlias("void")`UPDATE refund SET dispatched_at = now()`);
+  const accounts: string[] = [];
+  for (let number = 1; number <= 3; number += 1) {
+    accounts.push((await createTestOrganization(filler)).id);
+  }
+  const [busy = "", bulk = "", late = ""] = accounts;
+  const busyIds: string[] = [];
+  for (let day = 1; day <= 20; day += 1) {
+    busyIds.push(await insertRefunded(filler, busy, 2, new Date(Date.UTC(2026, 7, day))));
+  }
+  const bulkId = await insertRefunded(filler, bulk, REFUNDS);
+  const lateId = await insertRefunded(filler, late, 1, new Date(Date.UTC(2027, 0, 1)));
+  await vacuum();
+  const limits = { registrations: 5, refunds: 60 };
+  const listed: (readonly [string, string, number])[] = [];
+  const list = async (db: DatabasePool, after: string | null): Promise<void> => {
+    const waiting = await listWaitingRefunds(db, limits, after);
+    listed.push(
+      ...waiting.map((each) => [each.accountId, each.registrationId, each.ids.length] as const),
+    );
+  };
 
-    await readAtMost(MAXIMUM_PAGES, (db) => list(db, null));
-    t.deepEqual(listed.splice(0), [
-      [busy, busyIds[0] ?? "", 2],
-      [bulk, bulkId, 20],
-      [late, lateId, 1],
-      [busy, busyIds[1] ?? "", 2],
-      [busy, busyIds[2] ?? "", 2],
-    ]);
-    await list(single, busy);
-    t.deepEqual(listed, [
-      [bulk, bulkId, 30],
-      [late, lateId, 1],
-    ]);
-  },
-);
+  await readAtMost(MAXIMUM_PAGES, (db) => list(db, null));
+  t.deepEqual(listed.splice(0), [
+    [busy, busyIds[0] ?? "", 2],
+    [bulk, bulkId, 20],
+    [late, lateId, 1],
+    [busy, busyIds[1] ?? "", 2],
+    [busy, busyIds[2] ?? "", 2],
+  ]);
+  await list(single, busy);
+  t.deepEqual(listed, [
+    [bulk, bulkId, 30],
+    [late, lateId, 1],
+  ]);
+});

@@ -134,18 +134,17 @@ test("the alerts are those of deploy/prometheus, and their jobs are scraped", as
   t.deepEqual<unknown, unknown>(rule?.spec, parse(text));
 
   const monitors = withKind(manifests, "ServiceMonitor");
-  t.deepEqual(
-    monitors.map(({ spec }) => spec?.endpoints?.[0]?.relabelings?.[0]?.replacement),
-    ["impact-api", "impact-worker"],
-  );
+  const jobs = monitors.map(({ spec }) => spec?.endpoints?.[0]?.relabelings?.[0]?.replacement);
+  t.deepEqual(jobs, ["impact-api", "impact-worker"]);
   t.true(text.includes('job=~"impact-(api|worker)"'));
   for (const { spec } of monitors) {
     const services = withKind(manifests, "Service").filter(({ metadata }) =>
       selects(spec?.selector, metadata?.labels),
     );
     t.is(services.length, 1);
+    const ports = services[0]?.spec?.ports?.map(({ name }) => name);
     t.deepEqual(
-      services[0]?.spec?.ports?.map(({ name }) => name),
+      ports,
       spec?.endpoints?.map(({ port }) => port),
     );
   }
@@ -257,10 +256,8 @@ test("every variable of a Pod is a setting, and every secret that it names is mo
     for (const pod of podsOf(example)) {
       const names = Object.keys(environmentOf(example, pod));
       t.true(names.length > 10);
-      t.deepEqual(
-        names.filter((name) => !known.has(name)),
-        [],
-      );
+      const unknown = names.filter((name) => !known.has(name));
+      t.deepEqual(unknown, []);
     }
   }
   const onlyForTheMigration = new Set<string>(["DATABASE_OWNER_URL"]);
@@ -313,10 +310,7 @@ test("an autoscaled part has no number of replicas that would undo the scaling",
 });
 
 /** Returns a Pod's environment without the files that exist only in a cluster. */
-const environmentWithoutFiles = (
-  manifests: readonly Manifest[],
-  part: string,
-): Readonly<Record<string, string>> =>
+const environmentWithoutFiles = (manifests: readonly Manifest[], part: string) =>
   Object.fromEntries(
     Object.entries(environmentOf(manifests, podOf(manifests, part))).filter(
       ([name]) => !name.endsWith("_FILE") && !/^PGSSL.*(?:CERT|KEY)$/u.test(name),

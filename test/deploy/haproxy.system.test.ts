@@ -1,10 +1,9 @@
-import type { ExecutionContext } from "ava";
 import { once } from "node:events";
 import { Agent } from "node:https";
 import { setTimeout as delay } from "node:timers/promises";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually, startProgram } from "../support/programs.ts";
 import { choosePorts, startHaproxy } from "./startProxy.ts";
@@ -12,10 +11,10 @@ import type { Ports } from "./startProxy.ts";
 
 /* Restarts and stalls of processes behind HAProxy with deploy/haproxy/haproxy.cfg. */
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 /** Starts an API on these ports and returns a function that stops it as an orchestrator does. */
-const startApi = async (t: ExecutionContext<DatabaseContext>, { standalone, store }: Ports) => {
+const startApi = async (t: DatabaseTest, { standalone, store }: Ports) => {
   const { process: api } = await startProgram(t, "api/main.ts", {
     DATABASE_URL: t.context.databaseUrl,
     PORT: String(standalone),
@@ -38,7 +37,7 @@ const CLIENTS = 8;
 const PAUSE_MS = 50;
 
 /** Two APIs behind HAProxy, and clients that register trees until they are stopped. No client repeats a request. */
-const startClients = async (t: ExecutionContext<DatabaseContext>) => {
+const startClients = async (t: DatabaseTest) => {
   const { db } = t.context;
   const ports = [await choosePorts(), await choosePorts()] as const;
   const apis = [
@@ -103,7 +102,7 @@ const startClients = async (t: ExecutionContext<DatabaseContext>) => {
 };
 
 // Serial, because the clients of both tests take much CPU time.
-test.serial("a rolling restart behind HAProxy loses no request", async (t) => {
+test("a rolling restart behind HAProxy loses no request", async (t) => {
   const { apis, replace, requireSuccess } = await startClients(t);
 
   for (const [server, { ports, running }] of [
@@ -117,18 +116,15 @@ test.serial("a rolling restart behind HAProxy loses no request", async (t) => {
   await requireSuccess();
 });
 
-test.serial(
-  "behind HAProxy, no request fails while the only process stalls for three seconds",
-  async (t) => {
-    const { apis, requireSuccess } = await startClients(t);
-    const [{ running: stopped }, { running: left }] = apis;
-    await stopped.stop();
+test("behind HAProxy, no request fails while the only process stalls for three seconds", async (t) => {
+  const { apis, requireSuccess } = await startClients(t);
+  const [{ running: stopped }, { running: left }] = apis;
+  await stopped.stop();
 
-    left.api.kill("SIGSTOP");
-    // Longer than a probe may take, whenever it is sent.
-    await delay(3500);
-    left.api.kill("SIGCONT");
+  left.api.kill("SIGSTOP");
+  // Longer than a probe may take, whenever it is sent.
+  await delay(3500);
+  left.api.kill("SIGCONT");
 
-    await requireSuccess();
-  },
-);
+  await requireSuccess();
+});

@@ -43,14 +43,7 @@ const CHANGELOG = `# Changelog
 `;
 
 /** Creates a repository with this changelog and a tag of this version, and returns a function that makes a release of it. */
-const createRepository = async (
-  t: ExecutionContext,
-  changelog: string,
-): Promise<{
-  readonly folder: string;
-  readonly git: (...words: readonly string[]) => Promise<unknown>;
-  readonly release: (...words: readonly string[]) => Promise<{ readonly stdout: string }>;
-}> => {
+const createRepository = async (t: ExecutionContext, changelog: string) => {
   const folder = await makeTestFolder(t);
   for (const file of FILES) {
     await mkdir(dirname(join(folder, file)), { recursive: true });
@@ -75,7 +68,8 @@ const createRepository = async (
   return {
     folder,
     git,
-    release: (...words) => run(join(folder, ".ci/release"), words, { cwd: folder, env }),
+    release: (...words: readonly string[]) =>
+      run(join(folder, ".ci/release"), words, { cwd: folder, env }),
   };
 };
 

@@ -38,10 +38,7 @@ export const lintChart = async (example: Example): Promise<void> => {
  * Returns what the chart creates with these values.
  * @throws what Helm says if it rejects the values
  */
-export const renderChart = async (
-  example: Example | null,
-  values: Values = {},
-): Promise<readonly Manifest[]> => {
+export const renderChart = async (example: Example | null, values: Values = {}) => {
   const { stdout } = await run(
     HELM,
     ["template", "impact", CHART, "--namespace", "shop", ...argumentsOf(example, values)],

@@ -57,15 +57,7 @@ export type ProxyResponse = {
   readonly body: string;
 };
 
-export type Proxy = {
-  readonly call: (name: keyof typeof NAMES, path: string, sent?: Sent) => Promise<ProxyResponse>;
-  /** Sends a request and returns the response before its body has arrived. */
-  readonly open: (name: keyof typeof NAMES, path: string, sent?: Sent) => Promise<IncomingMessage>;
-  readonly plainUrl: string;
-  readonly inFolder: (name: string) => string;
-  /** What the proxy has logged so far. */
-  readonly logged: () => string;
-};
+export type Proxy = Awaited<ReturnType<typeof startProxy>>;
 
 /** Sends a request over TLS to a proxy on this machine, and returns the response before its body has arrived. */
 const openThroughProxy = async (
@@ -116,7 +108,7 @@ export const startProxy = async (
   t: ExecutionContext,
   { config, replacements, cellReplacements, prepare, stopSignal, logFiles = [] }: ProxyKind,
   upstreams: Upstreams,
-): Promise<Proxy> => {
+) => {
   const folder = await makeTestFolder(t);
   const inFolder = (name: string): string => join(folder, name);
   const { certificate: caFile, issue } = createTestCa(folder);
@@ -142,7 +134,7 @@ export const startProxy = async (
     stopSignal,
   );
   const ca = await readFile(caFile, "utf8");
-  const open: Proxy["open"] = (name, path, sent) =>
+  const open = (name: keyof typeof NAMES, path: string, sent?: Sent) =>
     openThroughProxy({ port, ca }, name, path, sent);
   const plainUrl = `http://127.0.0.1:${plainPort}`;
   await untilReady(() =>
@@ -152,7 +144,7 @@ export const startProxy = async (
     ),
   );
   return {
-    call: async (name, path, sent) => {
+    call: async (name: keyof typeof NAMES, path: string, sent?: Sent): Promise<ProxyResponse> => {
       const response = await open(name, path, sent);
       return {
         status: response.statusCode ?? 0,
@@ -160,10 +152,13 @@ export const startProxy = async (
         body: await text(response),
       };
     },
+    /** Sends a request and returns the response before its body has arrived. */
     open,
     plainUrl,
     inFolder,
-    logged: () => [logged(), ...logFiles.map((name) => readFileSync(inFolder(name)))].join(""),
+    /** Returns what the proxy has logged so far. */
+    logged: (): string =>
+      [logged(), ...logFiles.map((name) => readFileSync(inFolder(name)))].join(""),
   };
 };
 
@@ -286,23 +281,24 @@ export const choosePorts = async (): Promise<Ports> => ({
 /**
  * Starts HAProxy in front of two API processes on the loopback interface, until the test ends. Nothing limits the requests
  * of the test.
- * @param replacements further texts of the configuration to replace
+ * @param cell the ports of the cell `eu1`
  */
 export const startHaproxy = async (
   t: ExecutionContext,
   [first, second]: readonly [Ports, Ports],
-  replacements: Readonly<Record<string, string>> = {},
+  cell?: Ports,
 ) => {
+  const urlsOf = ({ standalone, store }: Ports): Addresses => ({
+    standalone: `http://127.0.0.1:${standalone}`,
+    store: `http://127.0.0.1:${store}`,
+  });
   const kind = adapted(HAPROXY, {
     "10.0.0.2:8080": `127.0.0.1:${second.standalone}`,
     "10.0.0.2:8081": `127.0.0.1:${second.store}`,
     "acl is_exempt src 203.0.113.0/24": "acl is_exempt src 127.0.0.1",
-    ...replacements,
   });
-  const proxy = await startProxy(t, kind, {
-    standalone: `http://127.0.0.1:${first.standalone}`,
-    store: `http://127.0.0.1:${first.store}`,
-  });
+  const upstreams = { ...urlsOf(first), ...(cell && { cell: urlsOf(cell) }) };
+  const proxy = await startProxy(t, kind, upstreams);
   return {
     ...proxy,
     /** Returns how often the proxy has noticed that a process is ready. */

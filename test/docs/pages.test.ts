@@ -1,5 +1,4 @@
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
-import type { ExecutionContext } from "ava";
 import { access, glob, readdir, readFile, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -17,7 +16,7 @@ import { READY } from "../api/testContext.ts";
 import { buildTestProgram } from "../cli/runImpact.ts";
 import { SHOTS } from "../dashboard/screenshots.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 
 const test = testWithDatabase();
 
@@ -73,10 +72,8 @@ test("links between pages lead to files and headings that exist", async (t) => {
     checks.push(...internal.map((target) => checkLink(page, target)));
   }
   t.true(checks.length > 50);
-  t.deepEqual(
-    (await Promise.all(checks)).filter((problem) => problem !== null),
-    [],
-  );
+  const problems = (await Promise.all(checks)).filter((problem) => problem !== null);
+  t.deepEqual(problems, []);
 });
 
 test("every module has a README, and each file that it names exists", async (t) => {
@@ -102,10 +99,8 @@ test("the list of decisions has every decision with its title", async (t) => {
     links.push(`[${title}](${page})`);
   }
   t.true(links.length >= 15);
-  t.deepEqual(
-    links.filter((link) => !list.includes(link)),
-    [],
-  );
+  const unlisted = links.filter((link) => !list.includes(link));
+  t.deepEqual(unlisted, []);
 });
 
 const PAGES_WITH_COMMANDS = [
@@ -212,9 +207,7 @@ test("docs/images has every screenshot, and each takes less than 150 kB", async 
 });
 
 /** Returns the names of our metrics that an API and a worker export, as they name them in their help. */
-const listExported = async (
-  t: ExecutionContext<DatabaseContext>,
-): Promise<{ readonly metrics: readonly string[]; readonly series: ReadonlySet<string> }> => {
+const listExported = async (t: DatabaseTest) => {
   const api = createApiMetrics();
   addLoadMetrics(api.registry, { openLists: () => 0, queueLength: () => 0 });
   const logger = pino({ level: "silent" });
@@ -274,19 +267,15 @@ test("the alerts and the dashboard use only metrics that the programs export", a
   const expressions = [...rules, await readExpressions()].join("\n");
   const used = [...new Set(allOf(expressions, /\b(impact_[a-z_]+)/gu))];
   t.true(used.length > 15);
-  t.deepEqual(
-    used.filter((name) => !series.has(name)),
-    [],
-  );
+  const unknown = used.filter((name) => !series.has(name));
+  t.deepEqual(unknown, []);
 });
 
 test("every metric of the programs is on the dashboard", async (t) => {
   const shown = await readExpressions();
   const { metrics } = await listExported(t);
-  t.deepEqual(
-    metrics.filter((name) => !shown.includes(name)),
-    [],
-  );
+  const hidden = metrics.filter((name) => !shown.includes(name));
+  t.deepEqual(hidden, []);
 });
 
 test("every alert says what it means and which command to run, as docs/monitoring.md does", async (t) => {

@@ -209,10 +209,8 @@ const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Pro
     await scene.run("usage", "reconcile");
     const { db } = scene.side();
     const found = await listMeterEvents(db, { state: "difference", accountId: null, limit: 10 });
-    t.deepEqual(
-      found.map(({ quantity }) => quantity).toSorted((a, b) => a - b),
-      [-7, 5],
-    );
+    const quantities = found.map(({ quantity }) => quantity).toSorted((a, b) => a - b);
+    t.deepEqual(quantities, [-7, 5]);
     const nameOf = (units: number): string =>
       `D${found.find(({ quantity }) => quantity === units)?.id}`;
     await play(t, scene, "5", {

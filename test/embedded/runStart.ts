@@ -8,7 +8,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
 import { readRunFile } from "../../runtime/runFile.ts";
-import type { RunFile } from "../../runtime/runFile.ts";
 import { awaitLeftovers } from "../../embedded/supervisor.ts";
 
 export const START = fileURLToPath(new URL("../../embedded/main.ts", import.meta.url));
@@ -27,12 +26,7 @@ const ANY_PORTS = {
 
 export type Settings = Readonly<Record<string, string>>;
 
-export type StartedProcess = {
-  readonly child: ChildProcess;
-  /** Returns everything that it wrote so far to both streams. */
-  readonly output: () => string;
-  readonly exitCode: Promise<number | null>;
-};
+export type StartedProcess = ReturnType<typeof watch>;
 
 export const createDataDir = (): Promise<string> => mkdtemp(join(tmpdir(), "impact-start-"));
 
@@ -61,7 +55,7 @@ export const buildEnvironment = (dataDir: string, settings: Settings = {}): Node
 };
 
 /** Collects the output of a process that is, or starts, embedded/main.ts. */
-export const watch = (t: ExecutionContext, child: ChildProcess): StartedProcess => {
+export const watch = (t: ExecutionContext, child: ChildProcess) => {
   let output = "";
   for (const stream of [child.stdout, child.stderr]) {
     stream?.setEncoding("utf8").on("data", (text: string) => {
@@ -75,7 +69,12 @@ export const watch = (t: ExecutionContext, child: ChildProcess): StartedProcess 
     child.kill("SIGKILL");
     await exitCode;
   });
-  return { child, output: () => output, exitCode };
+  return {
+    child,
+    /** Returns everything that it wrote so far to both streams. */
+    output: (): string => output,
+    exitCode,
+  };
 };
 
 export const runStart = (
@@ -83,14 +82,11 @@ export const runStart = (
   dataDir: string,
   settings: Settings = {},
   args: readonly string[] = [],
-): StartedProcess =>
+) =>
   watch(t, spawn(process.execPath, [START, ...args], { env: buildEnvironment(dataDir, settings) }));
 
 /** Waits until the start is ready and returns its run file. */
-export const waitUntilReady = async (
-  { child, output }: StartedProcess,
-  dataDir: string,
-): Promise<RunFile> => {
+export const waitUntilReady = async ({ child, output }: StartedProcess, dataDir: string) => {
   while (!/^ready$/mu.test(output())) {
     if (child.exitCode !== null || child.signalCode !== null) {
       throw new Error(`npm start ended before it was ready:\n${output()}`);

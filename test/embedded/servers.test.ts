@@ -4,15 +4,14 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import test from "ava";
 import type { ExecutionContext } from "ava";
-import { Client } from "pg";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findTemporalCli, downloadTemporalCli } from "../../embedded/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
+import { withClient } from "../support/database.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 import { copyForServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
-import type { EmbeddedPostgres } from "../../embedded/startPostgres.ts";
 import { findFreePort } from "../../runtime/server/ports.ts";
 
 test("the server's state is in its folder, whatever characters the folder's path has", async (t) => {
@@ -60,25 +59,14 @@ test("a configured CLI is used unless its server is too old", async (t) => {
   });
 });
 
-const start = (
-  t: ExecutionContext,
-  folder: string,
-  disposable: boolean,
-): Promise<EmbeddedPostgres> => {
+const start = (t: ExecutionContext, folder: string, disposable: boolean) => {
   const { context, stopAll } = createSupervisor(folder, t.log);
   t.teardown(stopAll);
   return startPostgres({ folder, port: 0, disposable, context });
 };
 
-const query = async (url: string, sql: string): Promise<unknown[]> => {
-  const client = new Client({ connectionString: url });
-  await client.connect();
-  try {
-    return (await client.query({ text: sql, rowMode: "array" })).rows.flat();
-  } finally {
-    await client.end();
-  }
-};
+const query = (url: string, text: string): Promise<unknown[]> =>
+  withClient(url, async (client) => (await client.query({ text, rowMode: "array" })).rows.flat());
 
 test("a copy of PostgreSQL for another user is made once", async (t) => {
   const [root, parent] = [await makeTestFolder(t), await makeTestFolder(t)];
@@ -148,10 +136,8 @@ test("a free port is kept from sockets that ask for any port, and can be listene
       .split("\n")
       .map((line) => line.trim().split(/\s+/u))
       .filter(([, address]) => address === local);
-    t.deepEqual(
-      sockets.map(([, , , state]) => state),
-      [TIME_WAIT],
-    );
+    const states = sockets.map(([, , , state]) => state);
+    t.deepEqual(states, [TIME_WAIT]);
   }
   const server = createServer().listen(port, "127.0.0.1");
   t.teardown(() => server.close());

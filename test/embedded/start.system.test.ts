@@ -4,7 +4,7 @@ import { access } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { Client, Connection } from "@temporalio/client";
-import test from "ava";
+import ava from "ava";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import type { RunFile } from "../../runtime/runFile.ts";
@@ -25,6 +25,8 @@ import {
   waitUntilReady,
   watch,
 } from "./runStart.ts";
+
+const test = ava.serial;
 
 const ALL = ["API", "PostgreSQL", "Temporal server", "worker"];
 
@@ -65,89 +67,80 @@ const withTemporal = async <Result>(
   }
 };
 
-test.serial(
-  "data survives SIGKILL of npm start, alone and with its processes, and SIGTERM leaves no process behind",
-  async (t) => {
-    const dataDir = await makeDataDir(t);
-    const first = runStart(t, dataDir);
-    const firstRun = await waitUntilReady(first, dataDir);
-    const key = readTestKey(first);
-    // The output is not a terminal, so it may be a log.
-    t.notRegex(first.output(), /impact_prod_/u);
-    t.is((await plantTrees(firstRun, key, 7)).status, 200);
-    await withTemporal(firstRun, (client) =>
-      client.workflow.start("neverRun", { workflowId: "survivor", taskQueue: "unused" }),
-    );
+test("data survives SIGKILL of npm start, alone and with its processes, and SIGTERM leaves no process behind", async (t) => {
+  const dataDir = await makeDataDir(t);
+  const first = runStart(t, dataDir);
+  const firstRun = await waitUntilReady(first, dataDir);
+  const key = readTestKey(first);
+  // The output is not a terminal, so it may be a log.
+  t.notRegex(first.output(), /impact_prod_/u);
+  t.is((await plantTrees(firstRun, key, 7)).status, 200);
+  await withTemporal(firstRun, (client) =>
+    client.workflow.start("neverRun", { workflowId: "survivor", taskQueue: "unused" }),
+  );
 
-    let killed = first;
-    for (const withProcesses of [false, true]) {
-      const orphans = await listProcesses(dataDir);
-      t.deepEqual([...orphans.keys()].toSorted(), ALL);
-      killed.child.kill("SIGKILL");
-      if (withProcesses) {
-        for (const pid of orphans.values()) {
-          process.kill(pid, "SIGKILL");
-        }
+  let killed = first;
+  for (const withProcesses of [false, true]) {
+    const orphans = await listProcesses(dataDir);
+    t.deepEqual([...orphans.keys()].toSorted(), ALL);
+    killed.child.kill("SIGKILL");
+    if (withProcesses) {
+      for (const pid of orphans.values()) {
+        process.kill(pid, "SIGKILL");
       }
-      await once(killed.child, "exit");
-      t.is(await readRunFile(dataDir), null);
-
-      const next = runStart(t, dataDir);
-      const run = await waitUntilReady(next, dataDir);
-      const running = await listProcesses(dataDir);
-      t.deepEqual([...running.keys()].toSorted(), ALL);
-      t.deepEqual(
-        [...running.values()].filter((pid) => [...orphans.values()].includes(pid)),
-        [],
-        "those of the killed start have ended",
-      );
-      t.is(await countTrees(run, key), 7);
-      t.notRegex(next.output(), /test key/u);
-      const { status } = await withTemporal(run, (client) =>
-        client.workflow.getHandle("survivor").describe(),
-      );
-      t.is(status.name, "RUNNING");
-      killed = next;
     }
-
-    killed.child.kill("SIGTERM");
-    t.is(await killed.exitCode, 0);
-    t.deepEqual(await namesOfRunning(dataDir), []);
+    await once(killed.child, "exit");
     t.is(await readRunFile(dataDir), null);
-  },
-);
+
+    const next = runStart(t, dataDir);
+    const run = await waitUntilReady(next, dataDir);
+    const running = await listProcesses(dataDir);
+    t.deepEqual([...running.keys()].toSorted(), ALL);
+    const survivors = [...running.values()].filter((pid) => [...orphans.values()].includes(pid));
+    t.deepEqual(survivors, [], "those of the killed start have ended");
+    t.is(await countTrees(run, key), 7);
+    t.notRegex(next.output(), /test key/u);
+    const { status } = await withTemporal(run, (client) =>
+      client.workflow.getHandle("survivor").describe(),
+    );
+    t.is(status.name, "RUNNING");
+    killed = next;
+  }
+
+  killed.child.kill("SIGTERM");
+  t.is(await killed.exitCode, 0);
+  t.deepEqual(await namesOfRunning(dataDir), []);
+  t.is(await readRunFile(dataDir), null);
+});
 
 // These share a folder, because each start creates a database in a new one.
 let sharedDataDir: string;
-test.serial.before(async () => {
+test.before(async () => {
   sharedDataDir = await createDataDir();
 });
-test.serial.after.always(() => removeDataDir(sharedDataDir));
+test.after.always(() => removeDataDir(sharedDataDir));
 
-test.serial(
-  "a second start on the same folder is rejected, and a process that dies stops the first",
-  async (t) => {
-    const dataDir = sharedDataDir;
-    const first = runStart(t, dataDir);
-    const run = await waitUntilReady(first, dataDir);
-    const second = runStart(t, dataDir);
-    t.is(await second.exitCode, 1);
-    t.regex(second.output(), /Another `npm start` uses the data folder .* DATA_DIR/u);
-    const processes = await listProcesses(dataDir);
-    t.deepEqual([...processes.keys()].toSorted(), ALL);
-    t.is((await fetch(`${run.apiUrl}/healthz`)).status, 200);
+test("a second start on the same folder is rejected, and a process that dies stops the first", async (t) => {
+  const dataDir = sharedDataDir;
+  const first = runStart(t, dataDir);
+  const run = await waitUntilReady(first, dataDir);
+  const second = runStart(t, dataDir);
+  t.is(await second.exitCode, 1);
+  t.regex(second.output(), /Another `npm start` uses the data folder .* DATA_DIR/u);
+  const processes = await listProcesses(dataDir);
+  t.deepEqual([...processes.keys()].toSorted(), ALL);
+  t.is((await fetch(`${run.apiUrl}/healthz`)).status, 200);
 
-    process.kill(processes.get("Temporal server") ?? 0, "SIGKILL");
-    t.is(await first.exitCode, 1);
-    const log = join(dataDir, "temporal/temporal.log");
-    t.regex(first.output(), /^Temporal server ended unexpectedly \(exit code 137\)/mu);
-    t.true(first.output().includes(`see its log ${log}, which the next start renames`));
-    await access(log);
-    t.deepEqual(await namesOfRunning(dataDir), []);
-  },
-);
+  process.kill(processes.get("Temporal server") ?? 0, "SIGKILL");
+  t.is(await first.exitCode, 1);
+  const log = join(dataDir, "temporal/temporal.log");
+  t.regex(first.output(), /^Temporal server ended unexpectedly \(exit code 137\)/mu);
+  t.true(first.output().includes(`see its log ${log}, which the next start renames`));
+  await access(log);
+  t.deepEqual(await namesOfRunning(dataDir), []);
+});
 
-test.serial("the command line finds the service as soon as the API is ready", async (t) => {
+test("the command line finds the service as soon as the API is ready", async (t) => {
   const dataDir = sharedDataDir;
   const port = await findFreePort();
   const apiUrl = `http://127.0.0.1:${port}`;
@@ -172,7 +165,7 @@ test.serial("the command line finds the service as soon as the API is ready", as
   t.is(await readRunFile(dataDir), null);
 });
 
-test.serial("a signal ends a start that waits for another migrator", async (t) => {
+test("a signal ends a start that waits for another migrator", async (t) => {
   const databaseUrl = await createEmptyDatabase(t);
   const other = await openClient(t, databaseUrl);
   await other.query("SELECT pg_advisory_lock(hashtext('schema_migration'))");
@@ -193,7 +186,7 @@ test.serial("a signal ends a start that waits for another migrator", async (t) =
   t.deepEqual(rows, [{ migrated: null }]);
 });
 
-test.serial("everything stops when npm is killed", async (t) => {
+test("everything stops when npm is killed", async (t) => {
   const script = `require("node:child_process").spawn(process.execPath, [${JSON.stringify(START)}], { stdio: "inherit" })`;
   const parent = watch(
     t,
@@ -207,7 +200,7 @@ test.serial("everything stops when npm is killed", async (t) => {
   t.is(await readRunFile(sharedDataDir), null);
 });
 
-const rejects = test.macro(
+const rejects = ava.macro(
   async (
     t,
     prepare: Settings | ((t: ExecutionContext) => Promise<Settings>),
@@ -223,25 +216,25 @@ const rejects = test.macro(
   },
 );
 
-test.serial(
+test(
   "every malformed setting is reported",
   rejects,
   { PORT: "eighty", EMBEDDED_POSTGRES_PORT: "99999" },
   () => /PORT must be a port number[^]*EMBEDDED_POSTGRES_PORT must be a port number/u,
 );
-test.serial(
+test(
   "an unreachable database is reported without its password",
   rejects,
   { DATABASE_URL: "postgres://someone:secret@127.0.0.1:1/somewhere" },
   () => /^The database at 127\.0\.0\.1:1\/somewhere cannot be used: .*ECONNREFUSED.*DATABASE_URL/u,
 );
-test.serial(
+test(
   "a Temporal CLI that does not run is rejected with the ways to install one",
   rejects,
   { TEMPORAL_CLI: "/nowhere/temporal" },
   () => /TEMPORAL_CLI is set to \/nowhere\/temporal[^]*pip[^]*PATH[^]*TEMPORAL_ADDRESS/u,
 );
-test.serial(
+test(
   "a database of a newer release is reported with what to run",
   rejects,
   async (t) => {
@@ -261,7 +254,7 @@ for (const setting of [
   "EMBEDDED_POSTGRES_PORT",
   "EMBEDDED_TEMPORAL_PORT",
 ]) {
-  test.serial(
+  test(
     `a port in use is reported with ${setting}`,
     rejects,
     async (t) => ({ [setting]: String(await listen(t, createServer())) }),

@@ -59,10 +59,8 @@ test("concurrent imports of a tree's evidence count the tree once", async (t) =>
   t.like(summaryOf(first), { new: 1, known: 0 }, first.stderr);
   t.like(summaryOf(second), { new: 0, known: 1 }, second.stderr);
   const orders = await listPlantingOrders(db, { accountId, limit: 2 });
-  t.deepEqual(
-    orders.map(({ treeCount }) => treeCount),
-    [4],
-  );
+  const treeCounts = orders.map(({ treeCount }) => treeCount);
+  t.deepEqual(treeCounts, [4]);
 });
 
 test("a reversal that an import waits for makes the line a conflict", async (t) => {

@@ -139,10 +139,8 @@ test("two concurrent imports of one file import each registration once", async (
     })),
   );
   const runs = await Promise.all([importText(text), importText(text)]);
-  t.deepEqual(
-    runs.map(({ exitCode }) => exitCode),
-    [0, 0],
-  );
+  const exitCodes = runs.map(({ exitCode }) => exitCode);
+  t.deepEqual(exitCodes, [0, 0]);
   const sums = await readSums();
   t.is(sums.registrations, 3000);
   t.is(sums.total, sums.registered);
@@ -206,8 +204,9 @@ test("all rejected lines are printed with number, outcome, reason and text, and 
   t.regex(run.stderr, /"bad": 31/u);
   const rejected = rejectsOf(run);
   t.is(rejected.length, 32);
+  const rejectedLines = rejected.map(({ line }) => line);
   t.deepEqual(
-    rejected.map(({ line }) => line),
+    rejectedLines,
     Array.from({ length: 32 }, (_, index) => index + 2),
   );
   t.deepEqual(rejected.slice(0, 2), [

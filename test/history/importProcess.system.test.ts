@@ -8,13 +8,13 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { readAccountSums } from "../support/accountSums.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
 import { lineOf } from "./importLine.ts";
 import { linesOf, writeTestFile } from "./importScene.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
+import { impactOf, readJson } from "../cli/runImpact.ts";
 
 const test = testWithDatabase();
 
@@ -41,7 +41,7 @@ const countConnections = (db: DatabasePool): Promise<number> =>
 
 /** Starts an import whose input ends in the middle and stays open, so it cannot finish, and waits until it has written. */
 const startImport = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   { id, path }: { readonly id: string; readonly path: string },
 ) => {
   const { db, databaseUrl } = t.context;
@@ -59,7 +59,7 @@ const startImport = async (
 };
 
 test.serial("an import that is killed while writing is completed by another run", async (t) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const { id } = await createTestOrganization(db);
   const count = 30_000;
   const path = await writeHistory(t, count);
@@ -73,9 +73,7 @@ test.serial("an import that is killed while writing is completed by another run"
   t.true(killed.registrations < count);
   t.is(killed.total, killed.registered);
 
-  const run = await runImpact(["import", "history", path, "--org", id, "--json"], {
-    env: { DATABASE_URL: databaseUrl },
-  });
+  const run = await impactOf(t)("import", "history", path, "--org", id, "--json");
   t.is(run.exitCode, 0, run.stderr);
   const after = await readAccountSums(db, id);
   t.is(after.registrations, count);
@@ -84,11 +82,7 @@ test.serial("an import that is killed while writing is completed by another run"
     lines: count,
     bad: 0,
     kinds: {
-      tree: {
-        new: count - killed.registrations,
-        already_there: killed.registrations,
-        conflict: 0,
-      },
+      tree: { new: count - killed.registrations, already_there: killed.registrations, conflict: 0 },
     },
   });
 });

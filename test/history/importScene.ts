@@ -3,11 +3,11 @@ import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { readAccountSums } from "../support/accountSums.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import type { NewOrganization } from "../../modules/accounts/manageOrganizations.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
+import { impactOf, readJson } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
 import type { Fields } from "./importLine.ts";
 
@@ -39,31 +39,18 @@ export const summaryOf = (run: Run) => {
   return { lines, ...sums, bad };
 };
 
-export type ImportScene = {
-  readonly id: string;
-  readonly apiKeyProd: string;
-  readonly apiKeyTest: string;
-  /** Runs a command with this database. */
-  readonly impact: (...args: readonly string[]) => Promise<Run>;
-  /** Imports the content of standard input for the organization. */
-  readonly importText: (text: string | Buffer, ...options: readonly string[]) => Promise<Run>;
-  readonly readSums: () => ReturnType<typeof readAccountSums>;
-};
-
 /** Creates an organization that moves in. */
-export const setUpImport = async (
-  { context: { db, databaseUrl } }: ExecutionContext<DatabaseContext>,
-  given: Partial<NewOrganization> = {},
-): Promise<ImportScene> => {
+export const setUpImport = async (t: DatabaseTest, given: Partial<NewOrganization> = {}) => {
+  const { db } = t.context;
   const { id, apiKeyProd, apiKeyTest } = await createTestOrganization(db, given);
-  const env = { DATABASE_URL: databaseUrl };
   return {
     id,
     apiKeyProd,
     apiKeyTest,
-    impact: (...args) => runImpact(args, { env }),
-    importText: (stdin, ...options) =>
-      runImpact(["import", "history", "-", "--org", id, "--json", ...options], { env, stdin }),
+    impact: impactOf(t),
+    /** Imports the content of standard input for the organization. */
+    importText: (stdin: string | Buffer, ...options: readonly string[]): Promise<Run> =>
+      impactOf(t, { stdin })("import", "history", "-", "--org", id, "--json", ...options),
     readSums: () => readAccountSums(db, id),
   };
 };
@@ -74,15 +61,14 @@ export const linesOf = (...lines: readonly (string | Fields)[]): string =>
 
 /** Imports records for a store. */
 export const importForStore = (
-  { context: { databaseUrl } }: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   store: string,
   lines: readonly (string | Fields)[],
   ...options: readonly string[]
-) =>
-  runImpact(["import", "history", "-", "--org", store, "--json", ...options], {
-    env: { DATABASE_URL: databaseUrl },
-    stdin: linesOf(...lines),
-  });
+): Promise<Run> => {
+  const impact = impactOf(t, { stdin: linesOf(...lines) });
+  return impact("import", "history", "-", "--org", store, "--json", ...options);
+};
 
 /** Writes a file in a folder that the end of the test removes. Returns its path. */
 export const writeTestFile = async (

@@ -1,12 +1,11 @@
 import { chmod } from "node:fs/promises";
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
+import { impactOf, readJson } from "../cli/runImpact.ts";
 import { createTestStore, rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { importForStore, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
 
@@ -15,12 +14,8 @@ const test = testWithDatabase();
 const newKey = (): string => `old_${crypto.randomUUID()}`;
 
 /** Imports the content of standard input as a key. */
-const importKey = (
-  { context: { databaseUrl } }: ExecutionContext<DatabaseContext>,
-  stdin: string,
-  ...options: readonly string[]
-) =>
-  runImpact(["import", "key", "--json", ...options], { env: { DATABASE_URL: databaseUrl }, stdin });
+const importKey = (t: DatabaseTest, stdin: string, ...options: readonly string[]) =>
+  impactOf(t, { stdin })("import", "key", "--json", ...options);
 
 test("a client keeps its key after the cut-over, and only the hash and four characters are stored", async (t) => {
   const { db } = t.context;

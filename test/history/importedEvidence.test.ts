@@ -1,4 +1,3 @@
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { listFacts } from "../../modules/planting/facts.sql.ts";
 import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
@@ -12,7 +11,7 @@ import { readJson } from "../cli/runImpact.ts";
 import { readEvents } from "../events/readEvents.ts";
 import { simulateAllocated } from "../../modules/planting/simulated/simulatedFacts.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { lineOf } from "./importLine.ts";
 import type { Fields } from "./importLine.ts";
 import {
@@ -40,7 +39,7 @@ const withoutTexts = (shown: Fields) => {
   return { ...rest, timeline: milestones };
 };
 
-const setUp = async (t: ExecutionContext<DatabaseContext>) => {
+const setUp = async (t: DatabaseTest) => {
   const scene = await setUpImport(t);
   const { call } = await startStandaloneApi(t, t.context);
   const get = (id: string) => call("GET", `/evidence/tree/${id}`, { key: scene.apiKeyProd });
@@ -195,7 +194,7 @@ test("clients may cache imported evidence once its timeline is complete", async 
 });
 
 /** Imports a tree with its order for a new organization. */
-const importOrder = async (t: ExecutionContext<DatabaseContext>, orderId: number) => {
+const importOrder = async (t: DatabaseTest, orderId: number) => {
   const scene = await setUpImport(t);
   const run = await scene.importText(
     linesOf(...orderedTree("a", orderId)),
@@ -230,10 +229,7 @@ test("events of an imported order name the ids that its evidence shows", async (
   });
   const { call } = await startStandaloneApi(t, t.context);
   const { body } = await call("GET", "/evidence/tree/a", { key });
-  t.like(body, {
-    status: "allocated",
-    provider_meta: { order_id: 107, public_id: "ORD-107" },
-  });
+  t.like(body, { status: "allocated", provider_meta: { order_id: 107, public_id: "ORD-107" } });
 });
 
 test("an operator sees the ids of an imported order that clients see", async (t) => {

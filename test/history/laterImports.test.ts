@@ -1,8 +1,5 @@
 import { z } from "zod";
-import type { ExecutionContext } from "ava";
 import { readTotals } from "../../modules/registrations/totals.sql.ts";
-import { systemClock } from "../../runtime/clock.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson } from "../cli/runImpact.ts";
 import {
@@ -12,11 +9,11 @@ import {
   startStoreApi,
 } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { registrationOf } from "../support/factories.ts";
+import { registerFor } from "../support/factories.ts";
 import { lineOf } from "./importLine.ts";
 import { importForStore, linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
 import { createMovableClock } from "../support/movableClock.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 
 const test = testWithDatabase();
 
@@ -50,9 +47,7 @@ test("what the old server refunded since is subtracted once, and the audit log n
   const { id, apiKeyProd: key, impact, importText, readSums } = await setUpImport(t);
   const { call } = await startStandaloneApi(t, t.context);
   await importText(
-    linesOf(lineOf({ id: "1", count: 5, refunded_count: 1 }), lineOf({ id: "2" }), {
-      ...DONATION,
-    }),
+    linesOf(lineOf({ id: "1", count: 5, refunded_count: 1 }), lineOf({ id: "2" }), { ...DONATION }),
   );
   const later = linesOf(
     lineOf({ id: "1", count: 5, refunded_count: 2 }),
@@ -98,8 +93,7 @@ test("what the old server refunded since is subtracted once, and the audit log n
 test("a refund of a record that was created here is a conflict", async (t) => {
   const { db } = t.context;
   const { id, importText, readSums } = await setUpImport(t);
-  const writer = createRegistrationWriter({ db, clock: systemClock });
-  const { registration } = await writer.register(registrationOf(id, { count: 3 }));
+  const registration = await registerFor(db, id, { count: 3 });
   const run = await importText(
     lineOf({
       id: registration.id,
@@ -157,10 +151,8 @@ test("what the old server refunded since an erasure is subtracted, and nothing e
   t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 2 });
   const left = { customer_name: "", customer_email: "", customer_id: "", order_id: "" };
   const trees = await get("/app/api/plant", store.live);
-  t.like(
-    rowsIn(trees.body, "trees").find(({ id }) => id === "a"),
-    { ...left, notes: "" },
-  );
+  const shown = rowsIn(trees.body, "trees").find(({ id }) => id === "a");
+  t.like(shown, { ...left, notes: "" });
   const donations = await get("/app/api/charity/donations", store.live);
   t.like(rowsIn(donations.body, "donations"), [left]);
 });
@@ -181,8 +173,7 @@ test("an imported history is verified, whatever was registered since", async (t)
   const { id, importText, impact } = await setUpImport(t);
   const file = await writeTestFile(t, "history.ndjson", linesOf(...HISTORY));
   await importText(linesOf(...HISTORY));
-  const writer = createRegistrationWriter({ db, clock: systemClock });
-  await writer.register(registrationOf(id, { count: 5, attribution: "a" }));
+  await registerFor(db, id, { count: 5, attribution: "a" });
   const verify = (...options: readonly string[]) =>
     impact("import", "history", file, "--org", id, "--verify", ...options);
   const run = await verify("--json");
@@ -218,7 +209,7 @@ test("a verification names every line that is missing or different", async (t) =
 const AT = "2024-05-01T08:00:00Z";
 const SAME_TIME = 1203;
 
-const setUp = async (t: ExecutionContext<DatabaseContext>) => {
+const setUp = async (t: DatabaseTest) => {
   const { db } = t.context;
   const clock = createMovableClock("2024-05-01T08:00:00.000Z");
   const api = await startStoreApi(t, { db, clock });

@@ -1,10 +1,9 @@
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { runImpact } from "../cli/runImpact.ts";
 import type { StoreApi, TestStore } from "../stores/startStoreApi.ts";
 import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { allocatedRecord } from "./evidenceLines.ts";
 import type { Fields } from "./importLine.ts";
 import { importForStore, linesOf, summaryOf, writeTestFile } from "./importScene.ts";
@@ -33,10 +32,7 @@ const LISTS = [
 /** A deployment: its commands and its API. */
 type Deployment = { readonly api: StoreApi; readonly run: (...args: string[]) => Promise<string> };
 
-const openDeployment = async (
-  t: ExecutionContext<DatabaseContext>,
-  databaseUrl: string,
-): Promise<Deployment> => {
+const openDeployment = async (t: DatabaseTest, databaseUrl: string): Promise<Deployment> => {
   const db = await openTestPool(t, databaseUrl, 4);
   return {
     api: await startStoreApi(t, { db }),
@@ -76,7 +72,7 @@ const readSums = async ({ api }: Deployment, headers: TestStore["live"]) => ({
 });
 
 /** Creates a store that has written everything that a store can write. */
-const setUpOld = async (t: ExecutionContext<DatabaseContext>) => {
+const setUpOld = async (t: DatabaseTest) => {
   const { db, databaseUrl } = t.context;
   const old = await openDeployment(t, databaseUrl);
   const store = await createTestStore(db, {

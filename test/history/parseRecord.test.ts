@@ -33,12 +33,7 @@ const plain: ImportedRegistration = {
 };
 
 const OPTIONAL = { fractional_count: 0.5, attribution: "a", metadata: { b: [1] } };
-const STORE_FIELDS = {
-  customer_name: "Ann",
-  customer_email: "a@b.c",
-  order_id: "#1",
-  notes: "n",
-};
+const STORE_FIELDS = { customer_name: "Ann", customer_email: "a@b.c", order_id: "#1", notes: "n" };
 
 const MOST = Number.MAX_SAFE_INTEGER;
 const CREATED_AT = "created_at: must be a time with an offset, such as 2025-06-01T12:00:00Z";

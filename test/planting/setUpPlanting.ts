@@ -13,7 +13,6 @@ import { createPlantingOrders } from "../../modules/planting/createPlantingOrder
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
 import type { RefundedItem } from "../../modules/registrations/writeRefunds.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { withdrawPlantingFact } from "../../modules/planting/withdrawPlantingFact.ts";
 import {
   simulateAllocated,
@@ -21,7 +20,7 @@ import {
   simulateVerified,
 } from "../../modules/planting/simulated/simulatedFacts.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { plantingOrderWorkflowId } from "../../runtime/temporalNames.rules.ts";
@@ -58,7 +57,6 @@ export const setUpPlanting = async (
   const clock = createMovableClock(start);
   const planting = createTestPlanting({ partner, timeline });
   const organization = await createTestOrganization(db, { clock, name });
-  const writer = createRegistrationWriter({ db, clock });
   const deps: EvidenceContext & { readonly db: DatabasePool } = {
     db,
     clock,
@@ -71,16 +69,8 @@ export const setUpPlanting = async (
     count: number,
     { mode = "live", kind = "tree" }: { readonly mode?: Mode; readonly kind?: Kind } = {},
   ): Promise<string> => {
-    const { registration } = await writer.register(
-      registrationOf(organization.id, {
-        mode,
-        kind,
-        count,
-        fractionalCount: 0.5,
-        attribution: "spring",
-      }),
-    );
-    return registration.id;
+    const given = { clock, mode, kind, count, fractionalCount: 0.5, attribution: "spring" };
+    return (await registerFor(db, organization.id, given)).id;
   };
   const createOrders = (options?: { readonly intervalMs: number }): Promise<number> =>
     createPlantingOrders(deps, NEVER, options);
@@ -146,10 +136,7 @@ export const reportsOf = ({ deps }: PlantingSetup, order: PlantingOrder) => {
   const { db } = deps;
   const context = { ...deps, actor: ACTOR };
   /** Returns the number of a fact of a stage, the latest one in a state. */
-  const numberOf = async (
-    stage: PlantingFact["stage"],
-    state: StoredFact["state"] = "accepted",
-  ): Promise<number> =>
+  const numberOf = async (stage: PlantingFact["stage"], state: StoredFact["state"] = "accepted") =>
     (await listFacts(db, order.id)).findLast((fact) => fact.stage === stage && fact.state === state)
       ?.id ?? 0;
   return {

@@ -9,6 +9,7 @@ import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { countCalls } from "../support/countCalls.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 
 const test = testWithDatabase();

@@ -64,9 +64,7 @@ export type ReceivedSpan = z.output<
 >["resourceSpans"][number]["scopeSpans"][number]["spans"][number] & { readonly service: unknown };
 
 /** Starts a collector that receives spans by OTLP over HTTP, as protobuf. */
-export const startCollector = async (
-  t: ExecutionContext,
-): Promise<{ readonly url: string; readonly spans: readonly ReceivedSpan[] }> => {
+export const startCollector = async (t: ExecutionContext) => {
   const spans: ReceivedSpan[] = [];
   const url = await serveRequests(t, async (incoming, response) => {
     if (incoming.url !== "/v1/traces") {

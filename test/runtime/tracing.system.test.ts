@@ -1,7 +1,6 @@
 import { once } from "node:events";
 import type { Duplex } from "node:stream";
-import type { ExecutionContext } from "ava";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { z } from "zod";
 import { updateAccount } from "../../modules/accounts/accounts.sql.ts";
@@ -15,16 +14,13 @@ import { startCollector } from "./startCollector.ts";
 import type { ReceivedSpan } from "./startCollector.ts";
 
 // Serial, because a dispatcher serves everything that waits in the database of the file.
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 const TRACE_ID = "0af7651916cd43dd8448eb211c80319c";
 const CLIENT_SPAN_ID = "b7ad6b7169203331";
 const TRACEPARENT = `00-${TRACE_ID}-${CLIENT_SPAN_ID}-01`;
 
-const deploy = async (
-  t: ExecutionContext<DatabaseContext>,
-  settings: Readonly<Record<string, string>> = {},
-) => {
+const deploy = async (t: DatabaseTest, settings: Readonly<Record<string, string>> = {}) => {
   const collector = await startCollector(t);
   const { startApi, startWorker, post, subscriber } = await deployAtStripe(t);
   const environment = {
@@ -55,36 +51,33 @@ const named = (spans: readonly ReceivedSpan[], name: string): ReceivedSpan | und
 
 const traceOf = (index: number): string => index.toString(16).padStart(32, "a");
 
-test.serial(
-  "a POST's trace leads to its statements, and its usage has a trace to Stripe",
-  async (t) => {
-    const { spans, post, startWorker } = await deploy(t);
-    await startWorker();
+test("a POST's trace leads to its statements, and its usage has a trace to Stripe", async (t) => {
+  const { spans, post, startWorker } = await deploy(t);
+  await startWorker();
 
-    const response = await post("/plant/trees", { count: 3 }, { traceparent: TRACEPARENT });
+  const response = await post("/plant/trees", { count: 3 }, { traceparent: TRACEPARENT });
 
-    t.is(response.status, 200);
-    await eventually(() => named(spans, "call stripe") !== undefined);
-    await eventually(() => named(spans, "send usage") !== undefined);
-    await eventually(() => named(spans, "POST /plant/trees") !== undefined);
-    const request = named(spans, "POST /plant/trees");
-    t.is(request?.traceId, TRACE_ID);
-    t.is(request?.parentSpanId, CLIENT_SPAN_ID);
-    t.is(request?.service, "impact-api");
-    t.is(request?.attributes["http.response.status_code"], 200);
-    const insert = spans.find(
-      ({ attributes }) =>
-        typeof attributes["db.query.text"] === "string" &&
-        attributes["db.query.text"].includes("INSERT INTO registration ("),
-    );
-    t.deepEqual(insert && pathTo(spans, insert), ["POST /plant/trees", "write batch", "WITH"]);
-    const call = named(spans, "call stripe");
-    t.deepEqual(call && pathTo(spans, call), ["send usage", "call stripe"]);
-    t.is(call?.service, "impact-worker");
-  },
-);
+  t.is(response.status, 200);
+  await eventually(() => named(spans, "call stripe") !== undefined);
+  await eventually(() => named(spans, "send usage") !== undefined);
+  await eventually(() => named(spans, "POST /plant/trees") !== undefined);
+  const request = named(spans, "POST /plant/trees");
+  t.is(request?.traceId, TRACE_ID);
+  t.is(request?.parentSpanId, CLIENT_SPAN_ID);
+  t.is(request?.service, "impact-api");
+  t.is(request?.attributes["http.response.status_code"], 200);
+  const insert = spans.find(
+    ({ attributes }) =>
+      typeof attributes["db.query.text"] === "string" &&
+      attributes["db.query.text"].includes("INSERT INTO registration ("),
+  );
+  t.deepEqual(insert && pathTo(spans, insert), ["POST /plant/trees", "write batch", "WITH"]);
+  const call = named(spans, "call stripe");
+  t.deepEqual(call && pathTo(spans, call), ["send usage", "call stripe"]);
+  t.is(call?.service, "impact-worker");
+});
 
-test.serial("a batch of several requests has links to them, and they to it", async (t) => {
+test("a batch of several requests has links to them, and they to it", async (t) => {
   const { spans, post } = await deploy(t);
 
   await Promise.all(
@@ -113,7 +106,7 @@ test.serial("a batch of several requests has links to them, and they to it", asy
   t.true(linked.every(({ links }) => links.some(({ spanId }) => spanId === batch?.spanId)));
 });
 
-test.serial("a donation's trace leads through its workflow to the charity provider", async (t) => {
+test("a donation's trace leads through its workflow to the charity provider", async (t) => {
   const provider = await startProviderDouble();
   t.teardown(provider.close);
   const { spans, post, startWorker, organization } = await deploy(t, {
@@ -148,31 +141,28 @@ test.serial("a donation's trace leads through its workflow to the charity provid
   t.deepEqual(findPath(), ["POST /charities/donate", "run workflow donation", "validate charity"]);
 });
 
-test.serial(
-  "spans contain no key, nothing that the client sent, and no values of statements",
-  async (t) => {
-    const { spans, post, key } = await deploy(t);
-    const body = {
-      count: 654_321,
-      attribution: "secret-attribution",
-      metadata: { email: "ann@example.com" },
-      idempotency_key: "secret-idempotency-key",
-    };
+test("spans contain no key, nothing that the client sent, and no values of statements", async (t) => {
+  const { spans, post, key } = await deploy(t);
+  const body = {
+    count: 654_321,
+    attribution: "secret-attribution",
+    metadata: { email: "ann@example.com" },
+    idempotency_key: "secret-idempotency-key",
+  };
 
-    await post("/plant/trees?utm_source=secret-query", body);
-    await post("/plant/trees?attribution_key=secret-query", { count: 0 });
-    await post("/plant/trees", { ...body, count: 1 }, { Authorization: `${key}x` });
+  await post("/plant/trees?utm_source=secret-query", body);
+  await post("/plant/trees?attribution_key=secret-query", { count: 0 });
+  await post("/plant/trees", { ...body, count: 1 }, { Authorization: `${key}x` });
 
-    await eventually(() => spans.filter(({ name }) => name === "POST /plant/trees").length === 3);
-    await eventually(() => named(spans, "write batch") !== undefined);
-    await eventually(() => JSON.stringify(spans).includes("INSERT INTO registration"));
-    const text = JSON.stringify(spans);
-    t.notRegex(text, /secret-|ann@|654321/u);
-    t.false(text.includes(key));
-  },
-);
+  await eventually(() => spans.filter(({ name }) => name === "POST /plant/trees").length === 3);
+  await eventually(() => named(spans, "write batch") !== undefined);
+  await eventually(() => JSON.stringify(spans).includes("INSERT INTO registration"));
+  const text = JSON.stringify(spans);
+  t.notRegex(text, /secret-|ann@|654321/u);
+  t.false(text.includes(key));
+});
 
-test.serial("a trace that the client does not sample is not exported", async (t) => {
+test("a trace that the client does not sample is not exported", async (t) => {
   const { spans, post } = await deploy(t);
   const unsampled = traceOf(0xff);
 
@@ -191,10 +181,7 @@ const logLine = z.looseObject({
 });
 
 /** Starts an API process, sends it a request, and returns the line about the request in its log. */
-const readRequestLine = async (
-  t: ExecutionContext<DatabaseContext>,
-  settings: Readonly<Record<string, string>>,
-): Promise<z.output<typeof logLine> | undefined> => {
+const readRequestLine = async (t: DatabaseTest, settings: Readonly<Record<string, string>>) => {
   const { urls, lines } = await startProgram(t, "api/main.ts", {
     DATABASE_URL: t.context.databaseUrl,
     LOG_FORMAT: "json",
@@ -208,7 +195,7 @@ const readRequestLine = async (
   return find();
 };
 
-test.serial("log lines have the ids of the trace and the span, if tracing is on", async (t) => {
+test("log lines have the ids of the trace and the span, if tracing is on", async (t) => {
   const { url, spans } = await startCollector(t);
 
   const on = await readRequestLine(t, {
@@ -223,7 +210,7 @@ test.serial("log lines have the ids of the trace and the span, if tracing is on"
   t.is(off?.trace_id, undefined);
 });
 
-test.serial("requests do not wait for a collector that does not respond", async (t) => {
+test("requests do not wait for a collector that does not respond", async (t) => {
   const exports: Duplex[] = [];
   const url = await serveRequests(t, (incoming) => exports.push(incoming.socket));
   const { post } = await deploy(t, {
@@ -240,7 +227,7 @@ test.serial("requests do not wait for a collector that does not respond", async 
   t.false(exports[0]?.destroyed);
 });
 
-test.serial("a collector that refuses the last spans does not make the API fail", async (t) => {
+test("a collector that refuses the last spans does not make the API fail", async (t) => {
   const { url } = await startCollector(t);
   const { api, post } = await deploy(t, {
     OTEL_EXPORTER_OTLP_ENDPOINT: `${url}/unknown`,

@@ -1,6 +1,7 @@
-import type { DatabasePool } from "slonik";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
+import type { Owner } from "../../modules/records/owner.rules.ts";
 
 const sumsRow = z.strictObject({
   registrations: z.bigint().transform(Number),
@@ -12,10 +13,7 @@ const sumsRow = z.strictObject({
 });
 
 /** Returns the sums of an account over all modes and kinds, each from its own table. */
-export const readAccountSums = (
-  db: DatabasePool,
-  accountId: string,
-): Promise<Readonly<z.output<typeof sumsRow>>> =>
+export const readAccountSums = (db: DatabasePool, accountId: string) =>
   db.one(sql.type(sumsRow)`
     SELECT
       (SELECT count(*) FROM registration WHERE account_id = ${accountId}) AS registrations,
@@ -26,4 +24,16 @@ export const readAccountSums = (
       ) AS total,
       (SELECT count(*) FROM usage_fact WHERE account_id = ${accountId}) AS facts,
       (SELECT coalesce(sum(quantity), 0)::bigint FROM usage_fact WHERE account_id = ${accountId}) AS usage
+  `);
+
+/** Returns the units of a stream that the built-in ledger bills. */
+export const sumLedgerUnits = (db: CommonQueryMethods, { accountId, mode, kind }: Owner) =>
+  db.oneFirst(sql.type(z.strictObject({ units: z.bigint().transform(Number) }))`
+    SELECT coalesce(sum(quantity), 0)::bigint AS units
+    FROM meter_event
+    WHERE account_id = ${accountId}
+      AND mode = ${mode}
+      AND kind = ${kind}
+      AND processor = 'ledger'
+      AND state = 'delivered'
   `);

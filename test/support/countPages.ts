@@ -1,66 +1,16 @@
-import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import type { DatabaseContext } from "./database.ts";
+import type { DatabaseTest } from "./database.ts";
 import { openTestPool } from "./database.ts";
-
-/**
- * Opens two pools of one connection each on the test's database until the test ends: the owner's, which fills tables, and that
- * of the role of the programs, whose reads are counted.
- */
-export const openSinglePools = async (
-  t: ExecutionContext<DatabaseContext>,
-): Promise<{ readonly filler: DatabasePool; readonly db: DatabasePool }> => ({
-  filler: await openTestPool(t, t.context.ownerUrl, 1),
-  db: await openTestPool(t, t.context.databaseUrl, 1),
-});
 
 /** Makes a pool of one connection report what it has read. Otherwise it may do so later, while other work is counted. */
 const reportPages = async (db: DatabasePool): Promise<void> => {
   await db.query(sql.typeAlias("void")`SELECT FROM pg_stat_force_next_flush()`);
 };
 
-/**
- * Returns a function that counts the pages of tables and their indexes that work on a connection reads, including what
- * planning reads. No other connection may have used the tables. It throws if it has counted none, because a test that allows
- * few pages would pass.
- * @param filler the pool of one connection that has filled the tables
- * @param db the pool of one connection that does the work
- */
-export const createPageCounter = async (
-  filler: DatabasePool,
-  db: DatabasePool,
-  tables: readonly string[],
-): Promise<(work: (db: DatabasePool) => Promise<unknown>) => Promise<number>> => {
-  const readPages = (): Promise<number> =>
-    filler.oneFirst(sql.type(z.strictObject({ pages: z.int() }))`
-      SELECT sum(
-        heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit, 0) + coalesce(idx_blks_read, 0)
-      )::integer AS pages
-      FROM pg_statio_user_tables
-      WHERE relname = ANY(${sql.array([...tables], "text")})
-    `);
-  return async (work) => {
-    // The filler may have vacuumed the tables since the last call.
-    await reportPages(filler);
-    await reportPages(db);
-    const before = await readPages();
-    await work(db);
-    await reportPages(db);
-    const difference = (await readPages()) - before;
-    if (difference === 0) {
-      throw new Error("The work has read no page of the tables, or its reads were not reported.");
-    }
-    return difference;
-  };
-};
-
 /** Keeps the statistics of tables as they are, and other processes from reading them: a test analyzes what they are to know. */
-export const stopAutovacuum = async (
-  owner: DatabasePool,
-  tables: readonly string[],
-): Promise<void> => {
+const stopAutovacuum = async (owner: DatabasePool, tables: readonly string[]): Promise<void> => {
   for (const table of tables) {
     await owner.query(sql.typeAlias("void")`
       ALTER TABLE ${sql.identifier([table])} SET (autovacuum_enabled = false)
@@ -73,17 +23,43 @@ export const stopAutovacuum = async (
 };
 
 /**
- * Opens both pools for a test that counts pages of tables, which autovacuum leaves alone.
- * @param counted those of the tables whose pages are counted
+ * Opens two pools of one connection each on the test's database until the test ends: the owner's, which fills tables, and that
+ * of the role of the programs, whose reads are counted. Autovacuum leaves the tables alone.
+ * @param counted those of the tables whose pages are counted, with their indexes
  */
 export const openPageCount = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   tables: readonly string[],
   counted = tables,
 ) => {
-  const { filler, db } = await openSinglePools(t);
+  const filler = await openTestPool(t, t.context.ownerUrl, 1);
+  const db = await openTestPool(t, t.context.databaseUrl, 1);
   await stopAutovacuum(filler, tables);
-  const countPages = await createPageCounter(filler, db, counted);
+  const readPages = (): Promise<number> =>
+    filler.oneFirst(sql.type(z.strictObject({ pages: z.int() }))`
+      SELECT sum(
+        heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit, 0) + coalesce(idx_blks_read, 0)
+      )::integer AS pages
+      FROM pg_statio_user_tables
+      WHERE relname = ANY(${sql.array([...counted], "text")})
+    `);
+  /**
+   * Counts the pages that work reads, including what planning reads. No other connection may have used the tables. It throws
+   * if it has counted none, because a test that allows few pages would pass.
+   */
+  const countPages = async (work: (db: DatabasePool) => Promise<unknown>): Promise<number> => {
+    // The filler may have vacuumed the tables since the last call.
+    await reportPages(filler);
+    await reportPages(db);
+    const before = await readPages();
+    await work(db);
+    await reportPages(db);
+    const difference = (await readPages()) - before;
+    if (difference === 0) {
+      throw new Error("The work has read no page of the tables, or its reads were not reported.");
+    }
+    return difference;
+  };
   return {
     filler,
     db,

@@ -15,7 +15,7 @@ const readAdminUrl = (): string => {
   return url;
 };
 
-const ADMIN_URL = readAdminUrl();
+export const ADMIN_URL = readAdminUrl();
 const MIGRATIONS = new URL("../../db/migrations/", import.meta.url);
 
 /** The role with which tests use their databases, so that they prove its privileges. */
@@ -83,6 +83,8 @@ export type DatabaseContext = {
   readonly owner: DatabasePool;
   readonly ownerUrl: string;
 };
+
+export type DatabaseTest = ExecutionContext<DatabaseContext>;
 
 type TestPoolOptions = Parameters<typeof openPool>[3] & { readonly statementTimeoutMs?: number };
 

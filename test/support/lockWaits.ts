@@ -7,9 +7,7 @@ import { openClient, openTestPool } from "./database.ts";
 import { eventually } from "./programs.ts";
 
 /** Lists the server processes that wait for a lock of this transaction, or behind one another for it. */
-export const listBlocked = (
-  transaction: DatabaseTransactionConnection,
-): Promise<readonly bigint[]> =>
+export const listBlocked = (transaction: DatabaseTransactionConnection) =>
   transaction.anyFirst(sql.type(z.strictObject({ pid: z.bigint() }))`
     WITH RECURSIVE
       waiting AS MATERIALIZED (
@@ -71,9 +69,7 @@ export const lockRows = async (
 };
 
 /** Waits until another process waits for a lock of this transaction. Returns those that do. */
-export const awaitBlocked = async (
-  transaction: DatabaseTransactionConnection,
-): Promise<readonly bigint[]> => {
+export const awaitBlocked = async (transaction: DatabaseTransactionConnection) => {
   let pids: readonly bigint[] = [];
   await eventually(async () => {
     pids = await listBlocked(transaction);
@@ -131,10 +127,7 @@ export const runBehindLocks = async <Work extends readonly unknown[]>(
 const DEADLOCK = "40P01";
 
 /** Opens a pool that notes the deadlocks of its statements. Slonik runs their transactions again, so results hide them. */
-export const openDeadlockPool = async (
-  t: ExecutionContext,
-  databaseUrl: string,
-): Promise<{ readonly db: DatabasePool; readonly deadlocks: readonly string[] }> => {
+export const openDeadlockPool = async (t: ExecutionContext, databaseUrl: string) => {
   const deadlocks: string[] = [];
   const db = await openTestPool(t, databaseUrl, undefined, {
     interceptors: [

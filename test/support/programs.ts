@@ -155,5 +155,23 @@ export const startProgram = async (
   ]);
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the message that our programs send when they are ready.
   const { urls } = ready as { urls: Record<string, string> };
-  return { process: child, urls, kill, lines, errors };
+  return {
+    process: child,
+    urls,
+    kill,
+    lines,
+    errors,
+    /** Sends JSON to one of the API's interfaces. */
+    post: (
+      path: string,
+      body: unknown,
+      headers: Readonly<Record<string, string>>,
+      name: "standalone" | "store" = "standalone",
+    ) =>
+      fetch(`${urls[name]}${path}`, {
+        method: "POST",
+        headers: { "Content-Type": "application/json", ...headers },
+        body: JSON.stringify(body),
+      }),
+  };
 };

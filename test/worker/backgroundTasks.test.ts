@@ -6,7 +6,6 @@ import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { sql } from "../../db/sql.ts";
 import { saveSubscriptionState } from "../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
 import type { Kind } from "../../modules/records/owner.rules.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
@@ -20,7 +19,7 @@ import { createRepeatedLog } from "../../worker/repeatedCalls.ts";
 import { watchHold } from "../../worker/deployment.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createTestOrganization, registerFor } from "../support/factories.ts";
 
 // Serial, because the metrics are of the whole database.
 const test = testWithDatabase().serial;
@@ -149,7 +148,7 @@ test("subscriptions are counted by status and policy, and their problems", async
       NOW,
     );
     if (given.plants) {
-      await createRegistrationWriter({ db, clock: systemClock }).register(registrationOf(id));
+      await registerFor(db, id);
     }
   };
   await subscribe({ status: "active", meteredKinds: ["tree", "bottle"], plants: true });

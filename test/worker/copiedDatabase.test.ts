@@ -23,8 +23,7 @@ import { createWebhookEndpoint } from "../../modules/events/manageWebhookEndpoin
 import { awaitDeploymentName } from "../../worker/deployment.ts";
 import { backgroundQueue } from "../../runtime/temporalNames.rules.ts";
 import { diagnose } from "../cli/diagnose.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
-import type { Run } from "../cli/runImpact.ts";
+import { impactOf, readJson } from "../cli/runImpact.ts";
 import { refunded } from "../events/readEvents.ts";
 import { copyDatabase, openTestPool } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -44,24 +43,11 @@ import { makeTestFolder } from "../support/makeTestFolder.ts";
 
 const LIVE = { id: "acct_original", isLive: true } as const;
 
-type Database = {
-  readonly url: string;
-  readonly db: DatabasePool;
-  readonly impact: (...args: readonly string[]) => Promise<Run>;
-};
-
-const open = async (
-  t: ExecutionContext,
-  url: string,
-  settings: Readonly<Record<string, string>> = {},
-): Promise<Database> => {
-  const db = await openTestPool(t, url, 2);
-  return {
-    url,
-    db,
-    impact: (...args) => runImpact(args, { env: { DATABASE_URL: url, ...settings } }),
-  };
-};
+const open = async (t: ExecutionContext, url: string, env: Readonly<Record<string, string>>) => ({
+  url,
+  db: await openTestPool(t, url, 2),
+  impact: impactOf({ context: { databaseUrl: url } }, { env }),
+});
 
 /** Creates the database of a deployment, and a copy of it. */
 const fork = async (
@@ -69,7 +55,7 @@ const fork = async (
   settings: Readonly<Record<string, string>> = {},
   processor: LiveProcessor = { name: "stripe", account: LIVE },
   fill: (db: DatabasePool) => Promise<void> = () => Promise.resolve(),
-): Promise<{ readonly name: string; readonly original: Database; readonly copy: Database }> => {
+) => {
   const url = await copyDatabase(t);
   const db = await openTestPool(t, url, 1);
   const name = await getDeploymentName({ db, clock: systemClock });
@@ -80,22 +66,16 @@ const fork = async (
   await fill(db);
   await db.end();
   const copied = await copyDatabase(t, url);
-  return {
-    name,
-    original: await open(t, url, settings),
-    copy: await open(t, copied, settings),
-  };
+  return { name, original: await open(t, url, settings), copy: await open(t, copied, settings) };
 };
 
 /** Waits for a database's name as a worker does. Returns the messages of the log so far, and the name. */
-const startWaiting = (t: ExecutionContext, { db }: Database) => {
+const startWaiting = (t: ExecutionContext, { db }: { readonly db: DatabasePool }) => {
   const messages: string[] = [];
   const stop = new AbortController();
   const logger = pino(
     {},
-    {
-      write: (line) => messages.push(z.object({ msg: z.string() }).parse(JSON.parse(line)).msg),
-    },
+    { write: (line) => messages.push(z.object({ msg: z.string() }).parse(JSON.parse(line)).msg) },
   );
   const named = awaitDeploymentName(
     { db, clock: systemClock, logger, intervalMs: 20 },
@@ -145,11 +125,7 @@ test("a copy beside the original has a different name, and never bills through t
   const separated = await startWaiting(t, copy).named;
   t.not(separated?.name, name);
   t.regex(run.stdout, new RegExp(`deployment ${separated?.name}; ${name} continues`, "u"));
-  t.like(await readDeployment(copy.db), {
-    isServerChanged: false,
-    processor: null,
-    hold: null,
-  });
+  t.like(await readDeployment(copy.db), { isServerChanged: false, processor: null, hold: null });
   await t.throwsAsync(requireProcessor(copy.db, { name: "stripe", account: LIVE }), {
     instanceOf: ProcessorMismatchError,
     message: /copy of one that bills through the Stripe account acct_original \(live mode\)/u,
@@ -178,7 +154,7 @@ test("a copy beside the original sends nothing to the original's webhook endpoin
     await updateEndpoints(db, { id }, { disabledAt: systemClock.now(), disabledReason: "gone" });
   });
   const [endpoint = { id: "", accountId: "" }, gone = endpoint] = created;
-  const deliver = ({ db }: Database) => createDeliveriesTo(deliveryContext(db), endpoint.id)();
+  const deliver = ({ db }: typeof copy) => createDeliveriesTo(deliveryContext(db), endpoint.id)();
   const events = z.array(z.object({ details: z.record(z.string(), z.unknown()) }));
 
   const run = await copy.impact("usage", "resume", "--as-copy", "--as", "maria");

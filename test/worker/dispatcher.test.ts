@@ -7,7 +7,7 @@ import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { pause } from "../../runtime/waiting.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { eventually, openNamespace, readStatus } from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
 import { listWaitingRefunds } from "../../modules/registrations/refunds.sql.ts";
@@ -128,7 +128,7 @@ test("dispatchers that overlap start one workflow of each refund", async (t) => 
 });
 
 const startsDespiteFailure = base.macro(
-  async (t: ExecutionContext<DatabaseContext>, broken: "processor_event" | "refund") => {
+  async (t: DatabaseTest, broken: "processor_event" | "refund") => {
     const { db, owner } = t.context;
     const { client: temporal } = await openNamespace(t);
     const refund = await refundTrees(db);

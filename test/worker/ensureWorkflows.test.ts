@@ -1,5 +1,5 @@
 import { ScheduleNotFoundError } from "@temporalio/client";
-import type { Client, ScheduleDescription } from "@temporalio/client";
+import type { Client } from "@temporalio/client";
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
@@ -46,10 +46,7 @@ const startEnsuring = (t: ExecutionContext, given: Given): readonly z.output<typ
   return lines;
 };
 
-const describe = async (
-  { schedule }: Client,
-  scheduleId: string,
-): Promise<ScheduleDescription | null> => {
+const describe = async ({ schedule }: Client, scheduleId: string) => {
   try {
     return await schedule.getHandle(scheduleId).describe();
   } catch (error) {
@@ -164,8 +161,6 @@ test("while Temporal cannot be used, repeated failures log one warning", async (
 
   await eventually(() => lines.length >= 3);
 
-  t.deepEqual(
-    lines.slice(0, 3).map(({ level }) => level),
-    [WARN, DEBUG, DEBUG],
-  );
+  const levels = lines.slice(0, 3).map(({ level }) => level);
+  t.deepEqual(levels, [WARN, DEBUG, DEBUG]);
 });

@@ -6,7 +6,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { findFreePort } from "../../runtime/server/ports.ts";
 import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import {
   eventually,
   isPolled,
@@ -17,16 +17,13 @@ import {
 import { startRelay } from "../support/relay.ts";
 import { Connection } from "@temporalio/client";
 import { msToTs } from "@temporalio/common/lib/time.js";
-import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { sumLedgerUnits } from "../support/accountSums.ts";
+import { createTestOrganization, registerFor } from "../support/factories.ts";
 
-const test = testWithDatabase();
+const base = testWithDatabase();
+const test = base.serial;
 
-const startWorker = async (
-  t: ExecutionContext<DatabaseContext>,
-  settings: Readonly<Record<string, string>>,
-): Promise<ChildProcess> => {
+const startWorker = async (t: DatabaseTest, settings: Readonly<Record<string, string>>) => {
   const { process: worker } = await startProgram(t, "worker/main.ts", {
     DATABASE_URL: t.context.databaseUrl,
     LOG_LEVEL: "fatal",
@@ -41,13 +38,13 @@ const stopsGracefully = async (t: ExecutionContext, worker: ChildProcess): Promi
   t.deepEqual(await exit, [0, null]);
 };
 
-test.serial("a worker that is stopped as soon as it is ready stops gracefully", async (t) => {
+test("a worker that is stopped as soon as it is ready stops gracefully", async (t) => {
   const { namespace } = await openNamespace(t);
 
   await stopsGracefully(t, await startWorker(t, { TEMPORAL_NAMESPACE: namespace }));
 });
 
-test.serial("a worker that is stopped while connecting to Temporal stops gracefully", async (t) => {
+test("a worker that is stopped while connecting to Temporal stops gracefully", async (t) => {
   const { namespace } = await openNamespace(t);
   const { url, hang, resume, connectionCount } = await startRelay(t, `tcp://${TEMPORAL_ADDRESS}`);
   hang();
@@ -63,7 +60,7 @@ test.serial("a worker that is stopped while connecting to Temporal stops gracefu
   await stopped;
 });
 
-test.serial("a worker that is stopped while Temporal is down stops gracefully", async (t) => {
+test("a worker that is stopped while Temporal is down stops gracefully", async (t) => {
   const { process: worker, lines } = await startProgram(t, "worker/main.ts", {
     DATABASE_URL: t.context.databaseUrl,
     TEMPORAL_ADDRESS: `127.0.0.1:${await findFreePort()}`,
@@ -74,7 +71,7 @@ test.serial("a worker that is stopped while Temporal is down stops gracefully", 
   await stopsGracefully(t, worker);
 });
 
-test.serial("a worker that is stopped while polling its queues stops gracefully", async (t) => {
+test("a worker that is stopped while polling its queues stops gracefully", async (t) => {
   const { namespace, client } = await openNamespace(t);
   const worker = await startWorker(t, { TEMPORAL_NAMESPACE: namespace });
   const deployment = await getDeploymentName({ db: t.context.db, clock: systemClock });
@@ -93,7 +90,7 @@ for (const [state, interrupt] of [
   ["are gone", "cut"],
 ] as const) {
   // These two wait most of the time. The others are serial, so that nothing else delays what has a limit.
-  test(`a worker ends within 25 s while the database and Temporal ${state}`, async (t) => {
+  base(`a worker ends within 25 s while the database and Temporal ${state}`, async (t) => {
     const { namespace, client } = await openNamespace(t);
     const database = await startRelay(t, t.context.databaseUrl);
     const temporal = await startRelay(t, `tcp://${TEMPORAL_ADDRESS}`);
@@ -119,80 +116,73 @@ for (const [state, interrupt] of [
   });
 }
 
-test.serial(
-  "a worker without its database is alive, not ready, and reports its last metrics",
-  async (t) => {
-    const { namespace } = await openNamespace(t);
-    const relay = await startRelay(t, t.context.databaseUrl);
-    const { urls } = await startProgram(t, "worker/main.ts", {
-      DATABASE_URL: relay.url,
-      TEMPORAL_NAMESPACE: namespace,
-      WORKER_METRICS_PORT: "0",
-      LOG_LEVEL: "silent",
-    });
-    const read = async (path: string) => {
-      const response = await fetch(`${urls["metrics"]}${path}`);
-      return { status: response.status, text: await response.text() };
-    };
-    await eventually(async () => (await read("/readyz")).status === 200);
-    t.deepEqual(JSON.parse((await read("/readyz")).text), {
-      status: "ok",
-      database: "ok",
-      clock: "ok",
-      temporal: "ok",
-    });
-    // A scrape does not wait long for the database, so on a busy machine the first ones are without its metrics.
-    await eventually(async () => /^impact_usage_held 0$/mu.test((await read("/metrics")).text));
-    t.regex((await read("/metrics")).text, /^impact_database_up 1$/mu);
+test("a worker without its database is alive, not ready, and reports its last metrics", async (t) => {
+  const { namespace } = await openNamespace(t);
+  const relay = await startRelay(t, t.context.databaseUrl);
+  const { urls } = await startProgram(t, "worker/main.ts", {
+    DATABASE_URL: relay.url,
+    TEMPORAL_NAMESPACE: namespace,
+    WORKER_METRICS_PORT: "0",
+    LOG_LEVEL: "silent",
+  });
+  const read = async (path: string) => {
+    const response = await fetch(`${urls["metrics"]}${path}`);
+    return { status: response.status, text: await response.text() };
+  };
+  await eventually(async () => (await read("/readyz")).status === 200);
+  t.deepEqual(JSON.parse((await read("/readyz")).text), {
+    status: "ok",
+    database: "ok",
+    clock: "ok",
+    temporal: "ok",
+  });
+  // A scrape does not wait long for the database, so on a busy machine the first ones are without its metrics.
+  await eventually(async () => /^impact_usage_held 0$/mu.test((await read("/metrics")).text));
+  t.regex((await read("/metrics")).text, /^impact_database_up 1$/mu);
 
-    relay.cut();
+  relay.cut();
 
-    await eventually(async () => (await read("/readyz")).status === 503);
-    const after = await read("/metrics");
-    t.is(after.status, 200);
-    t.regex(after.text, /^impact_database_up 0$/mu);
-    t.regex(after.text, /^impact_temporal_up 1$/mu);
-    t.regex(after.text, /^impact_usage_held 0$/mu);
-    t.is((await read("/healthz")).status, 200);
-    t.is((await read("/")).status, 404);
-  },
-);
+  await eventually(async () => (await read("/readyz")).status === 503);
+  const after = await read("/metrics");
+  t.is(after.status, 200);
+  t.regex(after.text, /^impact_database_up 0$/mu);
+  t.regex(after.text, /^impact_temporal_up 1$/mu);
+  t.regex(after.text, /^impact_usage_held 0$/mu);
+  t.is((await read("/healthz")).status, 200);
+  t.is((await read("/")).status, 404);
+});
 
-test.serial(
-  "a worker waits for its namespace, which it logs, and works when it appears",
-  async (t) => {
-    const { db, databaseUrl } = t.context;
-    const namespace = `test-${crypto.randomUUID()}`;
-    const {
-      process: child,
-      urls,
-      lines,
-    } = await startProgram(t, "worker/main.ts", {
-      DATABASE_URL: databaseUrl,
-      TEMPORAL_NAMESPACE: namespace,
-      WORKER_METRICS_PORT: "0",
-      LOG_LEVEL: "warn",
-    });
-    const waiting = (): readonly string[] =>
-      lines.filter((line) => line.includes(`Namespace ${namespace} was not found`));
-    await eventually(() => waiting().length > 0);
-    const readiness = await fetch(`${urls["metrics"]}/readyz`);
-    t.is(readiness.status, 503);
+test("a worker waits for its namespace, which it logs, and works when it appears", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const namespace = `test-${crypto.randomUUID()}`;
+  const {
+    process: child,
+    urls,
+    lines,
+  } = await startProgram(t, "worker/main.ts", {
+    DATABASE_URL: databaseUrl,
+    TEMPORAL_NAMESPACE: namespace,
+    WORKER_METRICS_PORT: "0",
+    LOG_LEVEL: "warn",
+  });
+  const waiting = (): readonly string[] =>
+    lines.filter((line) => line.includes(`Namespace ${namespace} was not found`));
+  await eventually(() => waiting().length > 0);
+  const readiness = await fetch(`${urls["metrics"]}/readyz`);
+  t.is(readiness.status, 503);
 
-    const { id } = await createTestOrganization(db);
-    const writer = createRegistrationWriter({ db, clock: systemClock });
-    await writer.register(registrationOf(id, { mode: "test", count: 3 }));
-    const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
-    t.teardown(() => connection.close());
-    await connection.workflowService.registerNamespace({
-      namespace,
-      workflowExecutionRetentionPeriod: msToTs("1 day"),
-    });
+  const { id } = await createTestOrganization(db);
+  await registerFor(db, id, { mode: "test", count: 3 });
+  const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
+  t.teardown(() => connection.close());
+  await connection.workflowService.registerNamespace({
+    namespace,
+    workflowExecutionRetentionPeriod: msToTs("1 day"),
+  });
 
-    await eventually(
-      async () => (await sumLedgerUnits(db, { accountId: id, mode: "test", kind: "tree" })) === 3,
-    );
-    t.true(waiting().length <= 2, "once a minute for each task queue");
-    t.is(child.exitCode, null);
-  },
-);
+  await eventually(
+    async () => (await sumLedgerUnits(db, { accountId: id, mode: "test", kind: "tree" })) === 3,
+  );
+  t.true(waiting().length <= 2, "once a minute for each task queue");
+  t.is(child.exitCode, null);
+});

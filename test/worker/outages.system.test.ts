@@ -1,12 +1,10 @@
 import { z } from "zod";
-import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
+import { sumLedgerUnits } from "../support/accountSums.ts";
 import { listWaitingStreams } from "../../modules/billing/sending/waitingStreams.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { systemClock } from "../../runtime/clock.ts";
 import { PERPETUAL_KINDS } from "../../runtime/perpetualWork.rules.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { registrationOf } from "../support/factories.ts";
+import { registerFor } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
 import { deployAtStripe } from "./deployAtStripe.ts";
 import { once } from "node:events";
@@ -28,7 +26,6 @@ test("while Stripe fails and then never responds, the senders are as few as befo
   const { control, client, startWorker, subscribers } = await deployAtStripe(t, {
     organizations: ORGANIZATIONS,
   });
-  const writer = createRegistrationWriter({ db, clock: systemClock });
   /** Counts the running workflows, except for those of planting. */
   const countWorkflows = async (): Promise<number> =>
     (
@@ -38,7 +35,7 @@ test("while Stripe fails and then never responds, the senders are as few as befo
     ).count;
   control.addFault({ kind: "server_error", times: 3 * ORGANIZATIONS });
   control.addFault({ kind: "hang", times: 1_000_000 });
-  await Promise.all(subscribers.map(({ id }) => writer.register(registrationOf(id))));
+  await Promise.all(subscribers.map(({ id }) => registerFor(db, id)));
   await startWorker();
   // All calls hang.
   await eventually(async () => {
@@ -50,7 +47,7 @@ test("while Stripe fails and then never responds, the senders are as few as befo
   });
 
   const accountId = subscribers[0]?.id ?? "";
-  await writer.register(registrationOf(accountId, { mode: "test", count: 3 }));
+  await registerFor(db, accountId, { mode: "test", count: 3 });
   await eventually(
     async () => (await sumLedgerUnits(db, { accountId, mode: "test", kind: "tree" })) === 3,
   );

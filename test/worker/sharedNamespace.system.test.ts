@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import type { Client } from "@temporalio/client";
 import { z } from "zod";
-import { sumLedgerUnits } from "../support/sumLedgerUnits.ts";
+import { sumLedgerUnits } from "../support/accountSums.ts";
 import { updateAccount } from "../../modules/accounts/accounts.sql.ts";
 import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import { addEveryOrgCharity, readDonationLedger } from "../charities/donations/donationSetup.ts";
@@ -31,14 +31,10 @@ const deploy = async (t: ExecutionContext, namespace: string, databaseUrl: strin
     PLANTING_ORDER_INTERVAL_SECONDS: "1",
     SIMULATED_PLANTING_SECONDS: "1",
   };
-  const { urls } = await startProgram(t, "api/main.ts", settings);
+  const api = await startProgram(t, "api/main.ts", settings);
   await startProgram(t, "worker/main.ts", settings);
   const post = (key: string, path: string, body: unknown): Promise<Response> =>
-    fetch(`${urls["standalone"]}${path}`, {
-      method: "POST",
-      headers: { authorization: key, "content-type": "application/json" },
-      body: JSON.stringify(body),
-    });
+    api.post(path, body, { authorization: key });
   return {
     donate: async (): Promise<void> => {
       const ein = freshEin();

@@ -53,11 +53,8 @@ test("a payment is credited once by the workers, one of which is killed while it
   const api = await startApi(settings);
   control.setWebhook({ url: `${api.urls["standalone"]}/webhooks/stripe`, secret: SECRET });
   const store = await createTestStore(db);
-  const response = await fetch(`${api.urls["store"]}/app/api/topup`, {
-    method: "POST",
-    headers: { ...store.live, "Content-Type": "application/json" },
-    body: JSON.stringify({ amount_dollars: 20 }),
-  });
+  const topUp = { amount_dollars: 20 };
+  const response = await api.post("/app/api/topup", topUp, store.live, "store");
   const { reference: sessionId } = z.object({ reference: z.string() }).parse(await response.json());
   const worker = await startWorker();
   const path = `/v1/checkout/sessions/${sessionId}`;

@@ -48,10 +48,7 @@ const insertOldRows = async (db: DatabasePool): Promise<void> => {
   `);
 };
 
-const countRow = z.strictObject({
-  events: z.int(),
-  reconciliations: z.int(),
-});
+const countRow = z.strictObject({ events: z.int(), reconciliations: z.int() });
 
 const countRows = (db: DatabasePool): Promise<z.output<typeof countRow>> =>
   db.one(sql.type(countRow)`

@@ -8,11 +8,7 @@ import { openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 installTemporalRuntime();
 
 /** Runs a Temporal worker. Returns a function that stops it. */
-export const runWorker = async (
-  namespace: string,
-  taskQueue: string,
-  activities: object,
-): Promise<() => Promise<void>> => {
+export const runWorker = async (namespace: string, taskQueue: string, activities: object) => {
   const connection = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
   const worker = await Worker.create({
     connection,

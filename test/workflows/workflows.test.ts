@@ -57,10 +57,7 @@ const inOrder = <Result>(...results: readonly (() => Result)[]): (() => Promise<
 };
 
 /** Waits until a workflow and the runs that continue it have ended, and returns its first run. */
-const firstRunOf = async (
-  client: Client,
-  handle: WorkflowHandleWithFirstExecutionRunId,
-): Promise<WorkflowHandle> => {
+const firstRunOf = async (client: Client, handle: WorkflowHandleWithFirstExecutionRunId) => {
   await handle.result();
   return client.workflow.getHandle(handle.workflowId, handle.firstExecutionRunId);
 };
@@ -111,9 +108,7 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
     },
   },
   "refund-refunded-again": {
-    activities: {
-      confirmRefund: inOrder<undefined>(unsettled, unsettled, () => undefined),
-    },
+    activities: { confirmRefund: inOrder<undefined>(unsettled, unsettled, () => undefined) },
     run: async (client) => {
       const handle = await client.workflow.signalWithStart(refund, {
         ...options(`refund-${REGISTRATION}`),

@@ -2,7 +2,7 @@ import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { refusal } from "../../stripeDouble/faults.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { sumLedgerUnits } from "../../support/sumLedgerUnits.ts";
+import { sumLedgerUnits } from "../../support/accountSums.ts";
 import { setUpBilling } from "../billingSetup.ts";
 
 const test = testWithDatabase();

@@ -8,7 +8,7 @@ import { testWithDatabase } from "../../support/database.ts";
 import { sealAll, setUpSending } from "./sendingSetup.ts";
 import { runSender } from "../../support/runSender.ts";
 import { registerFor } from "../../support/factories.ts";
-import { sumLedgerUnits } from "../../support/sumLedgerUnits.ts";
+import { sumLedgerUnits } from "../../support/accountSums.ts";
 import { eventually } from "../../support/programs.ts";
 import type { SendingSetup } from "./sendingSetup.ts";
 

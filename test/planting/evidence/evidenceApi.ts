@@ -2,22 +2,22 @@ import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import type { Mode } from "../../../modules/records/owner.rules.ts";
 import type { Planting } from "../../../modules/planting/createPlanting.ts";
+import type { PresentedTreeEvidence } from "../../../api/endpoints/treeEvidenceSchema.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { copyDatabase, openTestPool } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 import type { PlantingOptions, PlantingSetup } from "../setUpPlanting.ts";
 
 /** Creates a database for a test whose sums over all accounts must be its own. */
 export const openOwnDatabase = async (t: ExecutionContext): Promise<DatabasePool> => {
   const url = await copyDatabase(t);
-  const db = await openTestPool(t, url);
-  return db;
+  return openTestPool(t, url);
 };
 
 /** Starts the standalone interface for an organization with planting; `serve` starts another process of it. */
 export const startEvidenceApi = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   { db = t.context.db, ...options }: PlantingOptions & { readonly db?: DatabasePool } = {},
 ) => {
   const setup = await setUpPlanting(db, options);
@@ -61,19 +61,7 @@ export const revalidate = (etag: string): Record<string, string> => ({
   "If-None-Match": etag,
 });
 
-export type Evidence = {
-  readonly error?: string;
-  readonly status?: string;
-  readonly impact_provider?: string;
-  readonly simulated?: boolean;
-  readonly refunded_count?: number;
-  readonly provider_meta?: Record<string, unknown>;
-  readonly timeline?: readonly (Record<string, unknown> & {
-    readonly event: string;
-    readonly status: string;
-    readonly evidence?: Record<string, unknown>;
-  })[];
-};
+export type Evidence = Partial<PresentedTreeEvidence> & { readonly error?: string };
 
 export const eventsOf = ({ timeline = [] }: Evidence): readonly string[] =>
   timeline.map(({ step, event, status }) => `${String(step)} ${event} ${status}`);

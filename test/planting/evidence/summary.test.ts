@@ -14,7 +14,7 @@ import { runBehindLocks } from "../../support/lockWaits.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 import { createAndPlace, openOwnDatabase, startEvidenceApi } from "./evidenceApi.ts";
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 const DAY_MS = 86_400_000;
 /** A registration of this count exhausts the sums of a database. */
@@ -35,34 +35,31 @@ const placesOf = (given: { readonly text: string }) => {
   return [trees_planted, countries.length, regions.length];
 };
 
-test.serial(
-  "the summary stays the same for 30 days, whatever is registered, with every process",
-  async (t) => {
-    const db = await openOwnDatabase(t);
-    const { setup, read, serve } = await startEvidenceApi(t, { db });
-    const other = await setUpPlanting(db);
-    await setup.register(3, { mode: "test" });
-    await setup.register(7);
-    await other.register(1);
-    const first = await read("/evidence");
-    t.is(summaryIn(first).total_trees, 8);
-    const endMs = setup.clock.now().getTime() + 30 * DAY_MS;
+test("the summary stays the same for 30 days, whatever is registered, with every process", async (t) => {
+  const db = await openOwnDatabase(t);
+  const { setup, read, serve } = await startEvidenceApi(t, { db });
+  const other = await setUpPlanting(db);
+  await setup.register(3, { mode: "test" });
+  await setup.register(7);
+  await other.register(1);
+  const first = await read("/evidence");
+  t.is(summaryIn(first).total_trees, 8);
+  const endMs = setup.clock.now().getTime() + 30 * DAY_MS;
 
-    const id = await setup.register(100);
-    await setup.refund(id, 50);
-    await createAndPlace(setup);
-    setup.clock.set(new Date(endMs - 1000).toISOString());
-    const restarted = await serve();
-    for (const { text, headers } of [await read("/evidence"), await restarted.read("/evidence")]) {
-      t.is(text, first.text);
-      t.is(headers.get("ETag"), first.headers.get("ETag"));
-    }
-    setup.clock.set(new Date(endMs).toISOString());
-    t.is(summaryIn(await restarted.read("/evidence")).total_trees, 58);
-  },
-);
+  const id = await setup.register(100);
+  await setup.refund(id, 50);
+  await createAndPlace(setup);
+  setup.clock.set(new Date(endMs - 1000).toISOString());
+  const restarted = await serve();
+  for (const { text, headers } of [await read("/evidence"), await restarted.read("/evidence")]) {
+    t.is(text, first.text);
+    t.is(headers.get("ETag"), first.headers.get("ETag"));
+  }
+  setup.clock.set(new Date(endMs).toISOString());
+  t.is(summaryIn(await restarted.read("/evidence")).total_trees, 58);
+});
 
-test.serial("trees that are planted, and later verified, renew the summary", async (t) => {
+test("trees that are planted, and later verified, renew the summary", async (t) => {
   const { setup, read, serve } = await startEvidenceApi(t, { db: await openOwnDatabase(t) });
   const other = await serve();
   await setup.register(7);
@@ -88,7 +85,7 @@ test.serial("trees that are planted, and later verified, renew the summary", asy
   t.true(verified.photos > before.photos);
 });
 
-test.serial("a test key reads the summary of test mode, which is simulated", async (t) => {
+test("a test key reads the summary of test mode, which is simulated", async (t) => {
   const { setup, read } = await startEvidenceApi(t, {
     db: await openOwnDatabase(t),
     partner: "manual",
@@ -110,7 +107,7 @@ test.serial("a test key reads the summary of test mode, which is simulated", asy
   t.is((await read("/evidence")).text, live.text);
 });
 
-test.serial("simulated trees are in another summary than real ones", async (t) => {
+test("simulated trees are in another summary than real ones", async (t) => {
   const db = await openOwnDatabase(t);
   const real = await setUpPlanting(db, { partner: "manual" });
   await real.register(5);
@@ -131,58 +128,52 @@ test.serial("simulated trees are in another summary than real ones", async (t) =
   t.like(others, { trees_planted: 5, trees_planted_simulated: 0, simulated: [false] });
 });
 
-test.serial(
-  "the dashboard counts simulated trees, and not at all with a real partner, but their evidence stays",
-  async (t) => {
-    const { setup, serve } = await startEvidenceApi(t, { db: await openOwnDatabase(t) });
-    const id = await setup.register(7);
-    await createAndPlace(setup);
-    await setup.pass(3 * STAGE_MS);
+test("the dashboard counts simulated trees, and not at all with a real partner, but their evidence stays", async (t) => {
+  const { setup, serve } = await startEvidenceApi(t, { db: await openOwnDatabase(t) });
+  const id = await setup.register(7);
+  await createAndPlace(setup);
+  await setup.pass(3 * STAGE_MS);
 
-    const planting = createTestPlanting({ partner: "manual" });
-    const real = await serve({ planting });
-    const slug = await getDashboardSlug(setup.deps, setup.organization.id);
-    const before = await readDashboard(setup.deps, slug);
-    t.like(before, { trees: { planted: 7 }, isPartnerSimulated: true });
-    const dashboard = await readDashboard({ ...setup.deps, planting }, slug);
-    t.like(dashboard, {
-      trees: { total: 7, planted: 0, plantedAndVerified: 0 },
-      isPartnerSimulated: false,
-    });
-    t.deepEqual([dashboard?.sites, dashboard?.media], [[], []]);
+  const planting = createTestPlanting({ partner: "manual" });
+  const real = await serve({ planting });
+  const slug = await getDashboardSlug(setup.deps, setup.organization.id);
+  const before = await readDashboard(setup.deps, slug);
+  t.like(before, { trees: { planted: 7 }, isPartnerSimulated: true });
+  const dashboard = await readDashboard({ ...setup.deps, planting }, slug);
+  t.like(dashboard, {
+    trees: { total: 7, planted: 0, plantedAndVerified: 0 },
+    isPartnerSimulated: false,
+  });
+  t.deepEqual([dashboard?.sites, dashboard?.media], [[], []]);
 
-    // The order was simulated, whatever the deployment does now.
-    const tree = await real.read(`/evidence/tree/${id}`);
-    t.true(tree.json.simulated);
-    t.is(tree.headers.get("Evidence-Simulated"), "true");
-    const newId = await setup.register(1);
-    const unordered = await real.read(`/evidence/tree/${newId}`);
-    t.false(unordered.json.simulated);
-    t.is(unordered.headers.get("Evidence-Simulated"), null);
-  },
-);
+  // The order was simulated, whatever the deployment does now.
+  const tree = await real.read(`/evidence/tree/${id}`);
+  t.true(tree.json.simulated);
+  t.is(tree.headers.get("Evidence-Simulated"), "true");
+  const newId = await setup.register(1);
+  const unordered = await real.read(`/evidence/tree/${newId}`);
+  t.false(unordered.json.simulated);
+  t.is(unordered.headers.get("Evidence-Simulated"), null);
+});
 
-test.serial(
-  "the largest registration is planted like any other, and the summary of all is limited to it",
-  async (t) => {
-    const db = await openOwnDatabase(t);
-    const { setup, read } = await startEvidenceApi(t, { db, timeline: "sessions" });
-    const others = [await setUpPlanting(db), await setUpPlanting(db)];
-    for (const account of [setup, ...others]) {
-      const id = await account.register(MOST);
-      await createAndPlace(account);
-      await account.pass(3 * STAGE_MS);
-      if (account === setup) {
-        t.is((await read(`/evidence/tree/${id}`)).json.status, "planted_and_verified");
-      }
+test("the largest registration is planted like any other, and the summary of all is limited to it", async (t) => {
+  const db = await openOwnDatabase(t);
+  const { setup, read } = await startEvidenceApi(t, { db, timeline: "sessions" });
+  const others = [await setUpPlanting(db), await setUpPlanting(db)];
+  for (const account of [setup, ...others]) {
+    const id = await account.register(MOST);
+    await createAndPlace(account);
+    await account.pass(3 * STAGE_MS);
+    if (account === setup) {
+      t.is((await read(`/evidence/tree/${id}`)).json.status, "planted_and_verified");
     }
-    const all = summaryIn(await read("/evidence"));
-    t.like(all, { total_trees: MOST, trees_planted: MOST });
-    t.true(all.carbon_offset_tons > 0);
-  },
-);
+  }
+  const all = summaryIn(await read("/evidence"));
+  t.like(all, { total_trees: MOST, trees_planted: MOST });
+  t.true(all.carbon_offset_tons > 0);
+});
 
-test.serial("a summary that is calculated while trees are planted is renewed", async (t) => {
+test("a summary that is calculated while trees are planted is renewed", async (t) => {
   const db = await openOwnDatabase(t);
   const { setup, read } = await startEvidenceApi(t, { db });
   await setup.register(7);

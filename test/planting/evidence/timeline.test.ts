@@ -25,22 +25,16 @@ const milestone = (given: GivenFacts, event: MilestoneEvent) =>
 
 const ALL = ["registered", "funds_distributed", "allocated", "planted"] as const;
 
+const FUNDED = reach("funds_distributed");
+const ALLOCATED = reach("funds_distributed", "allocated");
+const REPORTED = reach("funds_distributed", "allocated", "planted");
+
 for (const [title, given, status, completed] of [
   ["a registration without an order is registered", {}, "registered", 1],
   ["a registration in a created order is still registered", { order }, "registered", 1],
-  ["funds are distributed", { order, facts: reach("funds_distributed") }, "funds_distributed", 2],
-  [
-    "trees are allocated",
-    { order, facts: reach("funds_distributed", "allocated") },
-    "allocated",
-    3,
-  ],
-  [
-    "trees are planted",
-    { order, facts: reach("funds_distributed", "allocated", "planted") },
-    "planted",
-    4,
-  ],
+  ["funds are distributed", { order, facts: FUNDED }, "funds_distributed", 2],
+  ["trees are allocated", { order, facts: ALLOCATED }, "allocated", 3],
+  ["trees are planted", { order, facts: REPORTED }, "planted", 4],
   [
     "a verification completes a timeline of allocations, even if planting was not reported",
     { order, facts: reach("funds_distributed", "allocated", "planted_and_verified") },
@@ -49,7 +43,7 @@ for (const [title, given, status, completed] of [
   ],
   [
     "distributed funds are not shown without their order",
-    { facts: reach("funds_distributed") },
+    { facts: FUNDED },
     "funds_distributed",
     1,
   ],
@@ -61,7 +55,7 @@ for (const [title, given, status, completed] of [
   ],
   [
     "a timeline of sessions does not show allocation and planting",
-    { order, shape: "sessions", facts: reach("funds_distributed", "allocated", "planted") },
+    { order, shape: "sessions", facts: REPORTED },
     "planted",
     2,
   ],
@@ -92,7 +86,7 @@ test("every combination of stages matches the response schema, and shows no even
 });
 
 test("a completed milestone has its timestamp, its UTC date and its proof; a pending one has none", (t) => {
-  const funds = { order, facts: reach("funds_distributed") };
+  const funds = { order, facts: FUNDED };
   t.deepEqual(milestone(funds, "funds_distributed"), {
     step: 2,
     event: "funds_distributed",

@@ -17,7 +17,7 @@ import { readDashboard } from "../../../modules/dashboard/readDashboard.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { createRandom } from "../../support/random.ts";
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 const NEVER = new AbortController().signal;
 
@@ -31,7 +31,7 @@ const plantedOf = async (setup: PlantingSetup) => {
 
 const stageOf = async (setup: PlantingSetup) => (await setup.firstOrder()).stage;
 
-test.serial("an order has all unordered trees but refunded ones, each tree once", async (t) => {
+test("an order has all unordered trees but refunded ones, each tree once", async (t) => {
   const setup = await setUpPlanting(t.context.db);
   await setup.register(3);
   const partly = await setup.register(5);
@@ -44,7 +44,7 @@ test.serial("an order has all unordered trees but refunded ones, each tree once"
   t.like(await setup.firstOrder(), { treeCount: 6, buyerName: "Test Organization" });
 });
 
-test.serial("all orders of a real partner come first, and are not bounded", async (t) => {
+test("all orders of a real partner come first, and are not bounded", async (t) => {
   const { db } = t.context;
   const setups = await Promise.all(
     Array.from({ length: 3 }, () => setUpPlanting(db, { partner: "manual" })),
@@ -63,29 +63,26 @@ test.serial("all orders of a real partner come first, and are not bounded", asyn
 const ordersOf = (setups: readonly PlantingSetup[]): Promise<readonly number[]> =>
   Promise.all(setups.map(async ({ orders }) => (await orders()).length));
 
-test.serial(
-  "simulated orders are bounded, and those that wait the longest come first",
-  async (t) => {
-    const { db } = t.context;
-    const { createOrders } = await setUpPlanting(db);
-    await createOrders();
-    const setups = await Promise.all(Array.from({ length: 3 }, () => setUpPlanting(db)));
-    const [first] = setups;
-    // Enough for two orders.
-    const intervalMs = 2000;
-    for (const { register } of setups) {
-      await register(1);
-    }
-    t.is(await createOrders({ intervalMs }), 2);
-    t.deepEqual(await ordersOf(setups), [1, 1, 0]);
-    await first?.register(1);
-    t.is(await createOrders({ intervalMs }), 2);
-    t.deepEqual(await ordersOf(setups), [2, 1, 1]);
-    t.is(await createOrders({ intervalMs }), 0);
-  },
-);
+test("simulated orders are bounded, and those that wait the longest come first", async (t) => {
+  const { db } = t.context;
+  const { createOrders } = await setUpPlanting(db);
+  await createOrders();
+  const setups = await Promise.all(Array.from({ length: 3 }, () => setUpPlanting(db)));
+  const [first] = setups;
+  // Enough for two orders.
+  const intervalMs = 2000;
+  for (const { register } of setups) {
+    await register(1);
+  }
+  t.is(await createOrders({ intervalMs }), 2);
+  t.deepEqual(await ordersOf(setups), [1, 1, 0]);
+  await first?.register(1);
+  t.is(await createOrders({ intervalMs }), 2);
+  t.deepEqual(await ordersOf(setups), [2, 1, 1]);
+  t.is(await createOrders({ intervalMs }), 0);
+});
 
-test.serial("the first poll of an order that was not placed places it", async (t) => {
+test("the first poll of an order that was not placed places it", async (t) => {
   const setup = await setUpPlanting(t.context.db);
   await setup.order(3);
 
@@ -97,7 +94,7 @@ test.serial("the first poll of an order that was not placed places it", async (t
   t.is(partnerReference, `simulated/${publicId}`);
 });
 
-test.serial("overlapping attempts place an order once", async (t) => {
+test("overlapping attempts place an order once", async (t) => {
   const setup = await setUpPlanting(t.context.db);
   await setup.order(3);
   const { id } = await setup.firstOrder();
@@ -113,13 +110,11 @@ test.serial("overlapping attempts place an order once", async (t) => {
   );
 
   const facts = await listFacts(t.context.db, id);
-  t.deepEqual(
-    facts.map(({ stage, state }) => [stage, state]),
-    [["funds_distributed", "accepted"]],
-  );
+  const stages = facts.map(({ stage, state }) => [stage, state]);
+  t.deepEqual(stages, [["funds_distributed", "accepted"]]);
 });
 
-test.serial("the manual partner's orders have funds distributed only by report", async (t) => {
+test("the manual partner's orders have funds distributed only by report", async (t) => {
   const setup = await setUpPlanting(t.context.db, { partner: "manual" });
   await setup.order(3);
   const { id, publicId } = await setup.firstOrder();
@@ -131,7 +126,7 @@ test.serial("the manual partner's orders have funds distributed only by report",
   t.is(await stageOf(setup), "funds_distributed");
 });
 
-test.serial("a simulated order reaches each stage on time, not earlier", async (t) => {
+test("a simulated order reaches each stage on time, not earlier", async (t) => {
   const setup = await setUpPlanting(t.context.db);
   await setup.order(10);
   await setup.place();
@@ -148,7 +143,7 @@ test.serial("a simulated order reaches each stage on time, not earlier", async (
   }
 });
 
-test.serial("stages that passed between two polls are recorded with their own times", async (t) => {
+test("stages that passed between two polls are recorded with their own times", async (t) => {
   const setup = await setUpPlanting(t.context.db);
   await setup.order(10);
   await setup.place();
@@ -176,100 +171,95 @@ test("planting orders are created every minute with the simulated partner, and e
 
 // Serial, because planting orders are created of all accounts' trees.
 for (const seed of [1, 2, 3]) {
-  test.serial(
-    `refunds beside the creation of planting orders and the planting of their trees leave equal sums everywhere (${seed})`,
-    async (t) => {
-      const { db, deadlocks } = await openDeadlockPool(t, t.context.databaseUrl);
-      const setup = await setUpPlanting(db);
-      const { clock, deps, organization } = setup;
-      const random = createRandom(seed);
-      const counts = Array.from({ length: 12 }, () => 2 + random.below(8));
-      const half = counts.length / 2;
-      const first = await Promise.all(counts.slice(0, half).map((count) => setup.register(count)));
+  test(`refunds beside the creation of planting orders and the planting of their trees leave equal sums everywhere (${seed})`, async (t) => {
+    const { db, deadlocks } = await openDeadlockPool(t, t.context.databaseUrl);
+    const setup = await setUpPlanting(db);
+    const { clock, deps, organization } = setup;
+    const random = createRandom(seed);
+    const counts = Array.from({ length: 12 }, () => 2 + random.below(8));
+    const half = counts.length / 2;
+    const first = await Promise.all(counts.slice(0, half).map((count) => setup.register(count)));
+    await setup.createOrders();
+    const second = await Promise.all(counts.slice(half).map((count) => setup.register(count)));
+    const ids = [...first, ...second];
+    const refunds = ids.flatMap((id, index) => {
+      const count = counts[index] ?? 0;
+      // Whole registrations, parts in two refunds, and none.
+      return [
+        [{ id, count }],
+        [
+          { id, count: 1 },
+          { id, count: count - 1 },
+        ],
+        [{ id, count: 1 }],
+        [],
+      ][index % 4]!;
+    });
+    const refunded = refunds.reduce((sum, { count }) => sum + count, 0);
+    const remaining = counts.reduce((sum, count) => sum + count, 0) - refunded;
+    const order = async (delayMs: number): Promise<void> => {
+      await delay(delayMs);
       await setup.createOrders();
-      const second = await Promise.all(counts.slice(half).map((count) => setup.register(count)));
-      const ids = [...first, ...second];
-      const refunds = ids.flatMap((id, index) => {
-        const count = counts[index] ?? 0;
-        // Whole registrations, parts in two refunds, and none.
-        return [
-          [{ id, count }],
-          [
-            { id, count: 1 },
-            { id, count: count - 1 },
-          ],
-          [{ id, count: 1 }],
-          [],
-        ][index % 4]!;
-      });
-      const refunded = refunds.reduce((sum, { count }) => sum + count, 0);
-      const remaining = counts.reduce((sum, count) => sum + count, 0) - refunded;
-      const order = async (delayMs: number): Promise<void> => {
-        await delay(delayMs);
-        await setup.createOrders();
-        await setup.place();
-      };
+      await setup.place();
+    };
 
-      const refundSome = (isFirstHalf: boolean) =>
-        refunds
-          .filter((_, index) => index < refunds.length / 2 === isFirstHalf)
-          .map(async ({ id, count }) => {
-            await delay(random.below(40));
-            await setup.refund(id, count);
-          });
-      const pass = async (): Promise<void> => {
-        for (let stage = 0; stage < 4; stage += 1) {
-          await setup.pass(STAGE_MS);
-        }
-      };
+    const refundSome = (isFirstHalf: boolean) =>
+      refunds
+        .filter((_, index) => index < refunds.length / 2 === isFirstHalf)
+        .map(async ({ id, count }) => {
+          await delay(random.below(40));
+          await setup.refund(id, count);
+        });
+    const pass = async (): Promise<void> => {
+      for (let stage = 0; stage < 4; stage += 1) {
+        await setup.pass(STAGE_MS);
+      }
+    };
 
-      await Promise.all([...refundSome(true), order(random.below(20)), order(random.below(40))]);
-      await Promise.all([...refundSome(false), order(random.below(40)), pass()]);
-      await order(0);
-      await pass();
+    await Promise.all([...refundSome(true), order(random.below(20)), order(random.below(40))]);
+    await Promise.all([...refundSome(false), order(random.below(40)), pass()]);
+    await order(0);
+    await pass();
 
-      t.deepEqual(deadlocks, []);
-      t.like(await readAccountSums(db, organization.id), {
-        refunded: BigInt(refunded),
-        total: BigInt(remaining),
-        usage: BigInt(remaining),
-      });
-      const orders = await setup.orders();
-      t.is(
-        orders.reduce((sum, { treeCount, refundedCount }) => sum + treeCount - refundedCount, 0),
-        remaining,
-      );
-      const slug = await getDashboardSlug({ db, clock }, organization.id);
-      const dashboard = await readDashboard(deps, slug);
-      t.like(dashboard?.trees, {
-        total: remaining,
-        month: remaining,
-        planted: remaining,
-        plantedAndVerified: remaining,
-      });
-      t.is((await plantedOf(setup)).planted, remaining);
-    },
-  );
+    t.deepEqual(deadlocks, []);
+    t.like(await readAccountSums(db, organization.id), {
+      refunded: BigInt(refunded),
+      total: BigInt(remaining),
+      usage: BigInt(remaining),
+    });
+    const orders = await setup.orders();
+    const ordered = orders.reduce(
+      (sum, { treeCount, refundedCount }) => sum + treeCount - refundedCount,
+      0,
+    );
+    t.is(ordered, remaining);
+    const slug = await getDashboardSlug({ db, clock }, organization.id);
+    const dashboard = await readDashboard(deps, slug);
+    t.like(dashboard?.trees, {
+      total: remaining,
+      month: remaining,
+      planted: remaining,
+      plantedAndVerified: remaining,
+    });
+    t.is((await plantedOf(setup)).planted, remaining);
+  });
 }
 
-test.serial(
-  "a refund waits for the planting of its trees, and subtracts them from the planted ones",
-  async (t) => {
-    const { db } = t.context;
-    const setup = await setUpPlanting(db, { timeline: "sessions" });
-    const id = await setup.register(5);
-    await setup.createOrders();
-    await setup.place();
+test("a refund waits for the planting of its trees, and subtracts them from the planted ones", async (t) => {
+  const { db } = t.context;
+  const setup = await setUpPlanting(db, { timeline: "sessions" });
+  const id = await setup.register(5);
+  await setup.createOrders();
+  await setup.place();
 
-    // The fact has the order's lock, and waits for the site.
-    await runBehindLocks<readonly unknown[]>(
-      db,
-      (transaction) =>
-        transaction.query(sql.typeAlias("void")`LOCK TABLE planting_tally IN EXCLUSIVE MODE`),
-      () => setup.pass(4 * STAGE_MS),
-      () => setup.refund(id, 2),
-    );
+  // The fact has the order's lock, and waits for the site.
+  await runBehindLocks<readonly unknown[]>(
+    db,
+    (transaction) =>
+      transaction.query(sql.typeAlias("void")`LOCK TABLE planting_tally IN EXCLUSIVE MODE`),
+    () => setup.pass(4 * STAGE_MS),
+    () => setup.refund(id, 2),
+  );
 
-    t.is((await plantedOf(setup)).planted, 3);
-  },
-);
+  t.is((await plantedOf(setup)).planted, 3);
+});

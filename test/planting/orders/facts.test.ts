@@ -10,9 +10,8 @@ import {
 } from "../../../modules/planting/simulated/simulatedFacts.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { placeOrders } from "../setUpPlanting.ts";
-import type { ExecutionContext } from "ava";
 import { readEvents } from "../../events/readEvents.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import type { DatabasePool } from "slonik";
 import { readSharedSummary } from "../../../modules/planting/readEvidence.ts";
 import type { PlantingOrder } from "../../../modules/planting/orders.sql.ts";
@@ -20,11 +19,11 @@ import { listLatestMedia } from "../../../modules/planting/sites.sql.ts";
 import { readSummary } from "../../../modules/planting/summary.sql.ts";
 import { openOwnDatabase } from "../evidence/evidenceApi.ts";
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 const NEVER = new AbortController().signal;
 
-test.serial("a contradiction is stored and changes nothing", async (t) => {
+test("a contradiction is stored and changes nothing", async (t) => {
   const { setup, order, allocated, planted, report } = await placeOrders(t.context.db);
   await report(allocated, planted);
   const before = await setup.firstOrder();
@@ -35,22 +34,19 @@ test.serial("a contradiction is stored and changes nothing", async (t) => {
   t.deepEqual(await setup.firstOrder(), before);
 });
 
-test.serial(
-  "an order is polled until its timeline is complete, and a later verification is recorded",
-  async (t) => {
-    const { setup, order, allocated, planted, verified, report } = await placeOrders(t.context.db);
-    const poll = () => pollPlantingOrder(setup.deps, order.id, NEVER);
-    await report(allocated);
-    t.false((await poll()).isFinished);
-    await report(planted);
-    t.true((await poll()).isFinished);
-    t.deepEqual(await report(verified), ["accepted"]);
-    t.is((await setup.firstOrder()).stage, "planted_and_verified");
-    t.true((await poll()).isFinished);
-  },
-);
+test("an order is polled until its timeline is complete, and a later verification is recorded", async (t) => {
+  const { setup, order, allocated, planted, verified, report } = await placeOrders(t.context.db);
+  const poll = () => pollPlantingOrder(setup.deps, order.id, NEVER);
+  await report(allocated);
+  t.false((await poll()).isFinished);
+  await report(planted);
+  t.true((await poll()).isFinished);
+  t.deepEqual(await report(verified), ["accepted"]);
+  t.is((await setup.firstOrder()).stage, "planted_and_verified");
+  t.true((await poll()).isFinished);
+});
 
-test.serial("concurrent reports record each fact once", async (t) => {
+test("concurrent reports record each fact once", async (t) => {
   const { allocated, planted, verified, report, states } = await placeOrders(t.context.db);
   const all = [verified, planted, allocated];
   await Promise.all(Array.from({ length: 12 }, (_, index) => report(all[index % 3] ?? allocated)));
@@ -62,7 +58,7 @@ test.serial("concurrent reports record each fact once", async (t) => {
   ]);
 });
 
-test.serial("reports do not wait for the sites that they name without a change", async (t) => {
+test("reports do not wait for the sites that they name without a change", async (t) => {
   const { setup, placed } = await placeOrders(t.context.db, 2);
   const [first, second] = placed;
   const allocations = first?.allocated.allocations ?? [];
@@ -78,7 +74,7 @@ test.serial("reports do not wait for the sites that they name without a change",
   t.is((await setup.orders())[1]?.stage, "allocated");
 });
 
-test.serial("a fact in the future is rejected, and its whole report with it", async (t) => {
+test("a fact in the future is rejected, and its whole report with it", async (t) => {
   const { order, allocated, report, states } = await placeOrders(t.context.db);
   const ahead = simulatePlanted(order, new Date("2026-07-02T08:00:00.000Z"));
   await t.throwsAsync(report(allocated, ahead), {
@@ -94,7 +90,7 @@ test.serial("a fact in the future is rejected, and its whole report with it", as
   t.deepEqual(await states(), ["funds_distributed accepted"]);
 });
 
-test.serial("a fact in a year that cannot be stored is rejected as invalid", async (t) => {
+test("a fact in a year that cannot be stored is rejected as invalid", async (t) => {
   const { setup, order } = await placeOrders(t.context.db);
   const parse = (time: string) =>
     plantingReport.safeParse({
@@ -118,7 +114,7 @@ test.serial("a fact in a year that cannot be stored is rejected as invalid", asy
 });
 
 /** Places an order, and lists the milestones of which there are events. */
-const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {
+const placeOrder = async (t: DatabaseTest) => {
   const placed = await placeOrders(t.context.db);
   const { deps, organization } = placed.setup;
   const owner = { accountId: organization.id, mode: "live" } as const;
@@ -133,7 +129,7 @@ const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {
   };
 };
 
-test.serial("each milestone that a report reaches is an event, in their order", async (t) => {
+test("each milestone that a report reaches is an event, in their order", async (t) => {
   const { allocated, planted, verified, report, milestones } = await placeOrder(t);
   await report(planted);
   t.deepEqual(await milestones(), ["funds_distributed"]);
@@ -146,7 +142,7 @@ test.serial("each milestone that a report reaches is an event, in their order", 
   ]);
 });
 
-test.serial("planting that is reported after its verification is an event", async (t) => {
+test("planting that is reported after its verification is an event", async (t) => {
   const { allocated, planted, verified, report, milestones } = await placeOrder(t);
   await report(allocated);
   await report(verified);
@@ -157,22 +153,19 @@ test.serial("planting that is reported after its verification is an event", asyn
   t.deepEqual(await milestones(), all);
 });
 
-test.serial(
-  "replacing a fact records no second event, and reaching a milestone again does",
-  async (t) => {
-    const { allocated, planted, report, withdraw, milestones } = await placeOrder(t);
-    await report(allocated, planted);
-    t.deepEqual(await report({ ...planted, media: planted.media.slice(1) }), ["contradiction"]);
-    await withdraw("planted");
-    const once = ["funds_distributed", "allocated", "planted"];
-    t.deepEqual(await milestones(), once);
+test("replacing a fact records no second event, and reaching a milestone again does", async (t) => {
+  const { allocated, planted, report, withdraw, milestones } = await placeOrder(t);
+  await report(allocated, planted);
+  t.deepEqual(await report({ ...planted, media: planted.media.slice(1) }), ["contradiction"]);
+  await withdraw("planted");
+  const once = ["funds_distributed", "allocated", "planted"];
+  t.deepEqual(await milestones(), once);
 
-    await withdraw("allocated");
-    const allocations = allocated.allocations.map((each) => ({ ...each, reference: "A-1" }));
-    await report({ ...allocated, allocations });
-    t.deepEqual(await milestones(), [...once, "allocated", "planted"]);
-  },
-);
+  await withdraw("allocated");
+  const allocations = allocated.allocations.map((each) => ({ ...each, reference: "A-1" }));
+  await report({ ...allocated, allocations });
+  t.deepEqual(await milestones(), [...once, "allocated", "planted"]);
+});
 
 const AT = new Date("2026-05-01T10:00:00.000Z");
 
@@ -181,10 +174,7 @@ const readRegions = async (db: DatabasePool) =>
   (await readSummary(db, { mode: "live", isSimulated: false })).regions;
 
 /** Allocates an order's trees to sites, which are named by their references. */
-const allocatedTo = (
-  order: PlantingOrder,
-  sites: readonly string[],
-): PlantingFactOf<"allocated"> => {
+const allocatedTo = (order: PlantingOrder, sites: readonly string[]) => {
   const fact = simulateAllocated(order, AT);
   return {
     ...fact,
@@ -199,7 +189,7 @@ const allocatedTo = (
   };
 };
 
-test.serial("photos of a verification belong to the site that was verified", async (t) => {
+test("photos of a verification belong to the site that was verified", async (t) => {
   const { setup, order, report } = await placeOrders(t.context.db);
   const verified = simulateVerified(order, AT);
   const site = { ...verified.planting_site, reference: "south", name: "south" };
@@ -231,7 +221,7 @@ const allocatedIn = (order: PlantingOrder, name: string): PlantingFactOf<"alloca
   return { ...fact, allocations };
 };
 
-test.serial("a site has the details of the last fact that took effect and named it", async (t) => {
+test("a site has the details of the last fact that took effect and named it", async (t) => {
   const db = await openOwnDatabase(t);
   const { setup, placed } = await placeOrders(db, 2);
   const [first, second] = placed;
@@ -260,26 +250,21 @@ test.serial("a site has the details of the last fact that took effect and named 
   t.deepEqual(await regions(), ["Right Bay"], "the order's other fact names the site as well");
 });
 
-test.serial(
-  "a region is one in the summary, whether its accents are combining characters or not",
-  async (t) => {
-    const db = await openOwnDatabase(t);
-    const { order, report } = await placeOrders(db);
-    const fact = allocatedTo(order, ["NFC", "NFD"]);
-    const allocations = fact.allocations.map((allocation) => ({
-      ...allocation,
-      planting_site: {
-        ...allocation.planting_site,
-        region: "Príncipe".normalize(allocation.planting_site.reference),
-        country: "São Tomé".normalize(allocation.planting_site.reference),
-      },
-    }));
+test("a region is one in the summary, whether its accents are combining characters or not", async (t) => {
+  const db = await openOwnDatabase(t);
+  const { order, report } = await placeOrders(db);
+  const fact = allocatedTo(order, ["NFC", "NFD"]);
+  const allocations = fact.allocations.map((allocation) => ({
+    ...allocation,
+    planting_site: {
+      ...allocation.planting_site,
+      region: "Príncipe".normalize(allocation.planting_site.reference),
+      country: "São Tomé".normalize(allocation.planting_site.reference),
+    },
+  }));
 
-    await report({ ...fact, allocations }, simulatePlanted(order, AT));
+  await report({ ...fact, allocations }, simulatePlanted(order, AT));
 
-    t.deepEqual(
-      (await readRegions(db)).map(({ region, country }) => [region, country]),
-      [["Príncipe", "São Tomé"]],
-    );
-  },
-);
+  const places = (await readRegions(db)).map(({ region, country }) => [region, country]);
+  t.deepEqual(places, [["Príncipe", "São Tomé"]]);
+});

@@ -15,7 +15,7 @@ import { createTestOrganization, registrationOf } from "../../support/factories.
 import { endsOrBlocks, openDeadlockPool } from "../../support/lockWaits.ts";
 import { createRandom } from "../../support/random.ts";
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 const NOW = new Date("2026-05-01T10:00:00.000Z");
 
@@ -49,59 +49,54 @@ const readOrders = (db: DatabasePool) =>
     ORDER BY registration.planting_order_id
   `);
 
-test.serial(
-  "trees that are registered while orders are created are in one order each, without deadlocks",
-  async (t) => {
-    const { db, deadlocks } = await openDeadlockPool(t, t.context.databaseUrl);
-    const setup = await setUpPlanting(db);
-    const accountIds = [
-      setup.organization.id,
-      ...(await Promise.all(
-        Array.from({ length: 7 }, async () => (await createTestOrganization(db)).id),
-      )),
-    ];
-    const random = createRandom(1);
-    let registered = 0;
-    const ended = new AbortController();
-    // Each batch has several accounts, in any order, of which some have no open order, and keys of other batches.
-    const write = async (): Promise<void> => {
-      for (let batch = 0; batch < 40; batch += 1) {
-        const entries = Array.from({ length: 6 }, () =>
-          entryOf(
-            accountIds[random.below(accountIds.length)] ?? "",
-            1 + random.below(3),
-            random.below(2) === 0 ? null : `key ${batch} ${random.below(4)}`,
-          ),
-        );
-        const { insertedIds } = await insertRegistrations(db, entries, NOW);
-        registered += entries
-          .filter(({ id }) => insertedIds?.has(id) ?? true)
-          .reduce((sum, { count }) => sum + count, 0);
-      }
-    };
-    const createOrders = async (): Promise<void> => {
-      while (!ended.signal.aborted) {
-        await setup.createOrders();
-      }
-    };
-    const creating = Promise.all([createOrders(), createOrders()]);
-    await Promise.all([write(), write(), write(), write()]);
-    ended.abort();
-    await creating;
-    await setup.createOrders();
+test("trees that are registered while orders are created are in one order each, without deadlocks", async (t) => {
+  const { db, deadlocks } = await openDeadlockPool(t, t.context.databaseUrl);
+  const setup = await setUpPlanting(db);
+  const accountIds = [
+    setup.organization.id,
+    ...(await Promise.all(
+      Array.from({ length: 7 }, async () => (await createTestOrganization(db)).id),
+    )),
+  ];
+  const random = createRandom(1);
+  let registered = 0;
+  const ended = new AbortController();
+  // Each batch has several accounts, in any order, of which some have no open order, and keys of other batches.
+  const write = async (): Promise<void> => {
+    for (let batch = 0; batch < 40; batch += 1) {
+      const entries = Array.from({ length: 6 }, () =>
+        entryOf(
+          accountIds[random.below(accountIds.length)] ?? "",
+          1 + random.below(3),
+          random.below(2) === 0 ? null : `key ${batch} ${random.below(4)}`,
+        ),
+      );
+      const { insertedIds } = await insertRegistrations(db, entries, NOW);
+      registered += entries
+        .filter(({ id }) => insertedIds?.has(id) ?? true)
+        .reduce((sum, { count }) => sum + count, 0);
+    }
+  };
+  const createOrders = async (): Promise<void> => {
+    while (!ended.signal.aborted) {
+      await setup.createOrders();
+    }
+  };
+  const creating = Promise.all([createOrders(), createOrders()]);
+  await Promise.all([write(), write(), write(), write()]);
+  ended.abort();
+  await creating;
+  await setup.createOrders();
 
-    t.deepEqual(deadlocks, []);
-    const orders = await readOrders(db);
-    t.true(orders.length > accountIds.length);
-    t.true(orders.every(({ treeCount, remaining }) => treeCount === remaining));
-    t.is(
-      orders.reduce((sum, { treeCount }) => sum + (treeCount ?? 0n), 0n),
-      BigInt(registered),
-    );
-  },
-);
+  t.deepEqual(deadlocks, []);
+  const orders = await readOrders(db);
+  t.true(orders.length > accountIds.length);
+  t.true(orders.every(({ treeCount, remaining }) => treeCount === remaining));
+  const ordered = orders.reduce((sum, { treeCount }) => sum + (treeCount ?? 0n), 0n);
+  t.is(ordered, BigInt(registered));
+});
 
-test.serial("an order waits for its trees, and later trees do not wait for it", async (t) => {
+test("an order waits for its trees, and later trees do not wait for it", async (t) => {
   const { db } = t.context;
   const setup = await setUpPlanting(db);
   const { id: accountId } = setup.organization;
@@ -124,13 +119,13 @@ test.serial("an order waits for its trees, and later trees do not wait for it", 
 
   await creating.work;
   await setup.createOrders();
-  t.deepEqual(
-    (await setup.orders()).map(({ mode, treeCount }) => `${treeCount} ${mode}`).toSorted(),
-    ["3 live", "4 test", "8 live"],
-  );
+  const created = (await setup.orders())
+    .map(({ mode, treeCount }) => `${treeCount} ${mode}`)
+    .toSorted();
+  t.deepEqual(created, ["3 live", "4 test", "8 live"]);
 });
 
-test.serial("an order that was closed before a crash is created by the next run", async (t) => {
+test("an order that was closed before a crash is created by the next run", async (t) => {
   const { db } = t.context;
   const setup = await setUpPlanting(db);
   await setup.createOrders();
@@ -143,13 +138,11 @@ test.serial("an order that was closed before a crash is created by the next run"
 
   t.is(await setup.createOrders(), 2);
   t.is(await setup.createOrders(), 0);
-  t.deepEqual(
-    (await setup.orders()).map((order) => order.treeCount),
-    [3, 4],
-  );
+  const treeCounts = (await setup.orders()).map((order) => order.treeCount);
+  t.deepEqual(treeCounts, [3, 4]);
 });
 
-test.serial("an order waits for a refund of its trees, and does not have them", async (t) => {
+test("an order waits for a refund of its trees, and does not have them", async (t) => {
   const { db } = t.context;
   const setup = await setUpPlanting(db);
   const registrationId = await setup.register(5);
@@ -176,16 +169,14 @@ test.serial("an order waits for a refund of its trees, and does not have them", 
   });
 
   await creating.work;
-  t.deepEqual(
-    (await setup.orders()).map((order) => [order.treeCount, order.refundedCount]),
-    [
-      [5, 1],
-      [3, 0],
-    ],
-  );
+  const counts = (await setup.orders()).map((order) => [order.treeCount, order.refundedCount]);
+  t.deepEqual(counts, [
+    [5, 1],
+    [3, 0],
+  ]);
 });
 
-test.serial("evidence shows the trees of a registration when its order was created", async (t) => {
+test("evidence shows the trees of a registration when its order was created", async (t) => {
   const { db } = t.context;
   const setup = await setUpPlanting(db);
   const id = await setup.register(10);

@@ -1,13 +1,12 @@
-import type { ExecutionContext } from "ava";
 import { evidenceSummary } from "../../../api/endpoints/presentEvidenceSummary.ts";
 import { sql } from "../../../db/sql.ts";
 import { lockPlantingOrder } from "../../../modules/planting/orders.sql.ts";
 import { pollPlantingOrder } from "../../../modules/planting/pollPlantingOrder.ts";
 import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
 import { listPlantedSites } from "../../../modules/planting/tallies.sql.ts";
-import { readJson, runImpact } from "../../cli/runImpact.ts";
+import { readJson, impactOf } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
 import { skipIds } from "../../support/skipIds.ts";
 import { createAndPlace, eventsOf, startEvidenceApi } from "../evidence/evidenceApi.ts";
@@ -16,13 +15,13 @@ import { signCallback } from "../../../api/http/signatures.ts";
 import { simulatePlanted } from "../../../modules/planting/simulated/simulatedFacts.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 test.before((t) => skipIds(t.context.owner, "planting_fact"));
 
 /** Places an order of ten trees with the manual partner, reads their evidence, and runs commands. */
-const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {
-  const { db, databaseUrl } = t.context;
+const placeOrder = async (t: DatabaseTest) => {
+  const { db } = t.context;
   const { setup, read } = await startEvidenceApi(t, { partner: "manual" });
   const id = await setup.register(10);
   await createAndPlace(setup);
@@ -31,11 +30,7 @@ const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {
     setup,
     ...reportsOf(setup, await setup.firstOrder()),
     run: (args: readonly string[], stdin?: string) =>
-      runImpact(args, {
-        env: { DATABASE_URL: databaseUrl },
-        clock: setup.clock,
-        ...(stdin === undefined ? {} : { stdin }),
-      }),
+      impactOf(t, { clock: setup.clock, ...(stdin === undefined ? {} : { stdin }) })(...args),
     readTree: async () => (await read(`/evidence/tree/${id}`)).json,
     readSummary: async () => evidenceSummary.parse(JSON.parse((await read("/evidence")).text)),
     plantedTrees: async () =>
@@ -54,115 +49,106 @@ const withdrawal = (fact: number, ...options: readonly string[]): readonly strin
   ...options,
 ];
 
-test.serial(
-  "a withdrawn fact no longer counts, and stays stored with its proof, reason and operator",
-  async (t) => {
-    const stage = await placeOrder(t);
-    await stage.report(stage.allocated, stage.planted);
-    const before = await stage.readTree();
-    t.is(before.status, "planted");
-    t.is((await stage.readSummary()).summary.trees_planted, 10);
-    t.deepEqual(await stage.plantedTrees(), [10]);
+test("a withdrawn fact no longer counts, and stays stored with its proof, reason and operator", async (t) => {
+  const stage = await placeOrder(t);
+  await stage.report(stage.allocated, stage.planted);
+  const before = await stage.readTree();
+  t.is(before.status, "planted");
+  t.is((await stage.readSummary()).summary.trees_planted, 10);
+  t.deepEqual(await stage.plantedTrees(), [10]);
 
-    const fact = await stage.numberOf("planted");
-    const run = await stage.run(withdrawal(fact, "--json"));
-    t.is(run.exitCode, 0, run.stderr);
-    t.deepEqual(readJson(run), {
-      order: stage.order.publicId,
-      stage_before: "planted",
-      stage_after: "allocated",
-      changes: [{ fact, stage: "planted", before: "accepted", after: "withdrawn" }],
-    });
+  const fact = await stage.numberOf("planted");
+  const run = await stage.run(withdrawal(fact, "--json"));
+  t.is(run.exitCode, 0, run.stderr);
+  t.deepEqual(readJson(run), {
+    order: stage.order.publicId,
+    stage_before: "planted",
+    stage_after: "allocated",
+    changes: [{ fact, stage: "planted", before: "accepted", after: "withdrawn" }],
+  });
 
-    const after = await stage.readTree();
-    t.is(after.status, "allocated");
-    t.is(eventsOf(after)[3], "4 planted pending");
-    const { summary, regions } = await stage.readSummary();
-    t.is(summary.trees_planted, 0);
-    t.deepEqual(regions, []);
-    t.deepEqual(await stage.plantedTrees(), []);
-    const shown = await stage.run(["evidence", "order", "show", stage.order.publicId]);
-    t.regex(shown.stdout, /planted +withdrawn .* ann +photos of another site/u);
-    t.regex(shown.stdout, new RegExp(`^${fact} +planted`, "mu"), "the fact as withdraw takes it");
-    const audit = await stage.run(["audit", "list", "--action", "evidence.withdraw", "--json"]);
-    t.like(readJson(audit), [
-      { operator: "ann", reason: "photos of another site", subject: String(stage.order.id) },
-    ]);
+  const after = await stage.readTree();
+  t.is(after.status, "allocated");
+  t.is(eventsOf(after)[3], "4 planted pending");
+  const { summary, regions } = await stage.readSummary();
+  t.is(summary.trees_planted, 0);
+  t.deepEqual(regions, []);
+  t.deepEqual(await stage.plantedTrees(), []);
+  const shown = await stage.run(["evidence", "order", "show", stage.order.publicId]);
+  t.regex(shown.stdout, /planted +withdrawn .* ann +photos of another site/u);
+  t.regex(shown.stdout, new RegExp(`^${fact} +planted`, "mu"), "the fact as withdraw takes it");
+  const audit = await stage.run(["audit", "list", "--action", "evidence.withdraw", "--json"]);
+  t.like(readJson(audit), [
+    { operator: "ann", reason: "photos of another site", subject: String(stage.order.id) },
+  ]);
 
-    const again = await stage.run(withdrawal(fact));
-    t.is(again.exitCode, 0);
-    t.regex(again.stderr, /was already withdrawn/u);
-    // The partner reports it again.
-    const { deps } = stage.setup;
-    const [repeated] = await recordPlantingFacts(deps, stage.order.id, [stage.planted], "partner");
-    t.is(repeated?.outcome, "withdrawn");
-    t.deepEqual(await stage.readTree(), after);
+  const again = await stage.run(withdrawal(fact));
+  t.is(again.exitCode, 0);
+  t.regex(again.stderr, /was already withdrawn/u);
+  // The partner reports it again.
+  const { deps } = stage.setup;
+  const [repeated] = await recordPlantingFacts(deps, stage.order.id, [stage.planted], "partner");
+  t.is(repeated?.outcome, "withdrawn");
+  t.deepEqual(await stage.readTree(), after);
 
-    // An operator does, which undoes the withdrawal.
-    t.deepEqual(await stage.report(stage.planted), ["accepted"]);
-    t.is((await stage.readTree()).status, "planted");
-    t.deepEqual(await stage.plantedTrees(), [10]);
-    t.is((await stage.readSummary()).summary.trees_planted, 10);
-  },
-);
+  // An operator does, which undoes the withdrawal.
+  t.deepEqual(await stage.report(stage.planted), ["accepted"]);
+  t.is((await stage.readTree()).status, "planted");
+  t.deepEqual(await stage.plantedTrees(), [10]);
+  t.is((await stage.readSummary()).summary.trees_planted, 10);
+});
 
-test.serial(
-  "a fact that replaces a withdrawn one takes effect with the withdrawal, and facts that need it stay in effect",
-  async (t) => {
-    const stage = await placeOrder(t);
-    const { allocated } = stage;
-    await stage.report(allocated, stage.planted, stage.verified);
-    const [allocation] = allocated.allocations;
-    const site = { ...allocation?.planting_site, reference: "S-9", name: "Right Bay" };
-    const corrected = { ...allocated, allocations: [{ ...allocation, planting_site: site }] };
-    const report = JSON.stringify({ order: stage.order.publicId, facts: [corrected] });
-    t.is((await stage.run(["evidence", "record", "-"], report)).exitCode, 1);
-    const run = await stage.run(withdrawal(await stage.numberOf("allocated")));
-    t.is(run.exitCode, 0, run.stderr);
-    t.deepEqual(await stage.states(), [
-      "funds_distributed accepted",
-      "allocated withdrawn",
-      "planted accepted",
-      "planted_and_verified accepted",
-      "allocated accepted",
-    ]);
-    const tree = await stage.readTree();
-    t.is(tree.status, "planted_and_verified");
-    t.regex(JSON.stringify(tree), /Right Bay/u);
-    t.deepEqual(await stage.plantedTrees(), [10]);
-  },
-);
+test("a fact that replaces a withdrawn one takes effect with the withdrawal, and facts that need it stay in effect", async (t) => {
+  const stage = await placeOrder(t);
+  const { allocated } = stage;
+  await stage.report(allocated, stage.planted, stage.verified);
+  const [allocation] = allocated.allocations;
+  const site = { ...allocation?.planting_site, reference: "S-9", name: "Right Bay" };
+  const corrected = { ...allocated, allocations: [{ ...allocation, planting_site: site }] };
+  const report = JSON.stringify({ order: stage.order.publicId, facts: [corrected] });
+  t.is((await stage.run(["evidence", "record", "-"], report)).exitCode, 1);
+  const run = await stage.run(withdrawal(await stage.numberOf("allocated")));
+  t.is(run.exitCode, 0, run.stderr);
+  t.deepEqual(await stage.states(), [
+    "funds_distributed accepted",
+    "allocated withdrawn",
+    "planted accepted",
+    "planted_and_verified accepted",
+    "allocated accepted",
+  ]);
+  const tree = await stage.readTree();
+  t.is(tree.status, "planted_and_verified");
+  t.regex(JSON.stringify(tree), /Right Bay/u);
+  t.deepEqual(await stage.plantedTrees(), [10]);
+});
 
-test.serial(
-  "withdrawing a fact lets later ones wait, and decides its contradictions again",
-  async (t) => {
-    const stage = await placeOrder(t);
-    const later = { ...stage.allocated, occurred_at: "2026-05-11T08:00:00.000Z" };
-    await stage.report(stage.allocated, stage.planted, later);
-    t.is((await stage.states())[3], "allocated contradiction");
+test("withdrawing a fact lets later ones wait, and decides its contradictions again", async (t) => {
+  const stage = await placeOrder(t);
+  const later = { ...stage.allocated, occurred_at: "2026-05-11T08:00:00.000Z" };
+  await stage.report(stage.allocated, stage.planted, later);
+  t.is((await stage.states())[3], "allocated contradiction");
 
-    const first = await stage.numberOf("allocated");
-    const withdrawn = await stage.run(withdrawal(first));
-    t.is(withdrawn.exitCode, 0);
-    t.regex(withdrawn.stdout, new RegExp(`^${first} +allocated +accepted +withdrawn$`, "mu"));
-    t.deepEqual(await stage.states(), [
-      "funds_distributed accepted",
-      "allocated withdrawn",
-      "planted accepted",
-      "allocated accepted",
-    ]);
+  const first = await stage.numberOf("allocated");
+  const withdrawn = await stage.run(withdrawal(first));
+  t.is(withdrawn.exitCode, 0);
+  t.regex(withdrawn.stdout, new RegExp(`^${first} +allocated +accepted +withdrawn$`, "mu"));
+  t.deepEqual(await stage.states(), [
+    "funds_distributed accepted",
+    "allocated withdrawn",
+    "planted accepted",
+    "allocated accepted",
+  ]);
 
-    const second = await stage.numberOf("allocated");
-    t.is((await stage.run(withdrawal(second))).exitCode, 0);
-    t.deepEqual((await stage.states()).slice(2), ["planted waiting", "allocated withdrawn"]);
-    t.is((await stage.readTree()).status, "funds_distributed");
+  const second = await stage.numberOf("allocated");
+  t.is((await stage.run(withdrawal(second))).exitCode, 0);
+  t.deepEqual((await stage.states()).slice(2), ["planted waiting", "allocated withdrawn"]);
+  t.is((await stage.readTree()).status, "funds_distributed");
 
-    t.deepEqual(await stage.report(stage.allocated, later), ["accepted", "contradiction"]);
-    t.is((await stage.states())[3], "allocated contradiction");
-  },
-);
+  t.deepEqual(await stage.report(stage.allocated, later), ["accepted", "contradiction"]);
+  t.is((await stage.states())[3], "allocated contradiction");
+});
 
-test.serial("a fact that does not exist is rejected", async (t) => {
+test("a fact that does not exist is rejected", async (t) => {
   const stage = await placeOrder(t);
   const missing = await stage.run(withdrawal(999_999_999));
   t.not(missing.exitCode, 0);
@@ -170,7 +156,7 @@ test.serial("a fact that does not exist is rejected", async (t) => {
   t.is((await stage.run(["evidence", "withdraw", "1"])).exitCode, 2);
 });
 
-test.serial("a poll that began before a fact was withdrawn finishes no order", async (t) => {
+test("a poll that began before a fact was withdrawn finishes no order", async (t) => {
   const { db } = t.context;
   const { setup, order, allocated, planted, report, withdraw } = await placeOrders(db);
   await report(allocated, planted);
@@ -194,31 +180,28 @@ test.serial("a poll that began before a fact was withdrawn finishes no order", a
   );
 });
 
-test.serial(
-  "planting that a later fact verifies is withdrawn after the verification, or replaced",
-  async (t) => {
-    const { allocated, planted, verified, report, withdraw, states } = await placeOrders(
-      t.context.db,
-    );
-    await report(allocated, planted, verified);
-    const accepted = async () =>
-      (await states()).filter((state) => state.endsWith("accepted")).toSorted();
-    const all = await accepted();
-    t.is(all.length, 4);
-    await t.throwsAsync(withdraw("planted"), {
-      message: /^fact \d+ verifies what fact \d+ reports as planted; withdraw fact \d+ first/u,
-    });
-    t.deepEqual(await accepted(), all);
-    await report({ ...planted, media: planted.media.slice(1) });
-    await withdraw("planted");
-    t.deepEqual(await accepted(), all);
-    await withdraw("planted_and_verified");
-    await withdraw("planted");
-    t.deepEqual(await accepted(), ["allocated accepted", "funds_distributed accepted"]);
-  },
-);
+test("planting that a later fact verifies is withdrawn after the verification, or replaced", async (t) => {
+  const { allocated, planted, verified, report, withdraw, states } = await placeOrders(
+    t.context.db,
+  );
+  await report(allocated, planted, verified);
+  const accepted = async () =>
+    (await states()).filter((state) => state.endsWith("accepted")).toSorted();
+  const all = await accepted();
+  t.is(all.length, 4);
+  await t.throwsAsync(withdraw("planted"), {
+    message: /^fact \d+ verifies what fact \d+ reports as planted; withdraw fact \d+ first/u,
+  });
+  t.deepEqual(await accepted(), all);
+  await report({ ...planted, media: planted.media.slice(1) });
+  await withdraw("planted");
+  t.deepEqual(await accepted(), all);
+  await withdraw("planted_and_verified");
+  await withdraw("planted");
+  t.deepEqual(await accepted(), ["allocated accepted", "funds_distributed accepted"]);
+});
 
-test.serial("the service's own placement of an order cannot be withdrawn", async (t) => {
+test("the service's own placement of an order cannot be withdrawn", async (t) => {
   const setup = await setUpPlanting(t.context.db);
   await setup.order(10);
   await setup.place();
@@ -230,7 +213,7 @@ test.serial("the service's own placement of an order cannot be withdrawn", async
 
 const SECRET = "a shared secret of both sides";
 
-test.serial("a repeated fact changes nothing, in whatever time zone it is written", async (t) => {
+test("a repeated fact changes nothing, in whatever time zone it is written", async (t) => {
   const { setup, order, allocated, report, run } = await placeOrder(t);
   t.deepEqual(await report(allocated), ["accepted"]);
   const before = await setup.firstOrder();
@@ -252,7 +235,7 @@ test.serial("a repeated fact changes nothing, in whatever time zone it is writte
   ]);
 });
 
-test.serial("operators see contradictions, and the sites and photos of each fact", async (t) => {
+test("operators see contradictions, and the sites and photos of each fact", async (t) => {
   const { order, allocated, planted, verified, numberOf, report, run } = await placeOrder(t);
   await report(allocated, planted, verified);
   await report(simulatePlanted(order, new Date("2026-06-15T08:00:00.000Z")));
@@ -271,40 +254,37 @@ test.serial("operators see contradictions, and the sites and photos of each fact
   }
 });
 
-test.serial(
-  "an invalid file is rejected with the problem of each field, and nothing of it is recorded",
-  async (t) => {
-    const { order, allocated, planted, states, run } = await placeOrder(t);
-    const record = (report: object) => run(["evidence", "record", "-"], JSON.stringify(report));
-    const [allocation] = allocated.allocations;
-    const wrong = {
-      order: order.publicId,
-      facts: [
-        {
-          ...allocated,
-          allocations: [
-            { ...allocation, crew: { ...allocation?.crew, women_members: 99_999 }, notes: "x" },
-          ],
-        },
-        {
-          ...planted,
-          occurred_at: "yesterday",
-          media: [{ ...planted.media[0], url: "https://x;script-src/a.jpg" }],
-        },
-      ],
-    };
-    const rejected = await record(wrong);
-    t.is(rejected.exitCode, 2);
-    t.regex(rejected.stderr, /women_members must not exceed total_members/u);
-    t.regex(rejected.stderr, /facts\.0\.allocations\.0\.notes: unknown field/u);
-    t.regex(rejected.stderr, /facts\.1\.occurred_at: must be a timestamp/u);
-    t.regex(rejected.stderr, /facts\.1\.media\.0\.url: must be an http:\/\/ or https:\/\/ URL/u);
-    t.is((await states()).length, 1);
-    t.is((await record({ order: "po_unknown", facts: [allocated] })).exitCode, 3);
-  },
-);
+test("an invalid file is rejected with the problem of each field, and nothing of it is recorded", async (t) => {
+  const { order, allocated, planted, states, run } = await placeOrder(t);
+  const record = (report: object) => run(["evidence", "record", "-"], JSON.stringify(report));
+  const [allocation] = allocated.allocations;
+  const wrong = {
+    order: order.publicId,
+    facts: [
+      {
+        ...allocated,
+        allocations: [
+          { ...allocation, crew: { ...allocation?.crew, women_members: 99_999 }, notes: "x" },
+        ],
+      },
+      {
+        ...planted,
+        occurred_at: "yesterday",
+        media: [{ ...planted.media[0], url: "https://x;script-src/a.jpg" }],
+      },
+    ],
+  };
+  const rejected = await record(wrong);
+  t.is(rejected.exitCode, 2);
+  t.regex(rejected.stderr, /women_members must not exceed total_members/u);
+  t.regex(rejected.stderr, /facts\.0\.allocations\.0\.notes: unknown field/u);
+  t.regex(rejected.stderr, /facts\.1\.occurred_at: must be a timestamp/u);
+  t.regex(rejected.stderr, /facts\.1\.media\.0\.url: must be an http:\/\/ or https:\/\/ URL/u);
+  t.is((await states()).length, 1);
+  t.is((await record({ order: "po_unknown", facts: [allocated] })).exitCode, 3);
+});
 
-test.serial("a signed callback is recorded; any other is rejected", async (t) => {
+test("a signed callback is recorded; any other is rejected", async (t) => {
   const { setup, order, allocated, states } = await placeOrders(t.context.db);
   const { url } = await startStandaloneApi(t, {
     db: t.context.db,
@@ -357,7 +337,7 @@ test.serial("a signed callback is recorded; any other is rejected", async (t) =>
   t.is((await send(sign(malformed), malformed)).status, 400);
 });
 
-test.serial("without a secret the callback does not exist", async (t) => {
+test("without a secret the callback does not exist", async (t) => {
   const { url } = await startStandaloneApi(t, t.context);
   const response = await fetch(`${url}/planting/callback`, { method: "POST" });
   t.is(response.status, 404);

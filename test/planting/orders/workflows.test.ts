@@ -1,6 +1,5 @@
 import { WorkflowFailedError } from "@temporalio/client";
 import { ActivityFailure } from "@temporalio/common";
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { createPlantingActivities } from "../../../activities/createPlantingActivities.ts";
 import type { Clock } from "../../../runtime/clock.ts";
@@ -15,7 +14,6 @@ import {
 } from "../../../modules/planting/simulated/simulatedFacts.ts";
 import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
 import { withdrawPlantingFact } from "../../../modules/planting/withdrawPlantingFact.ts";
-import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
 import { createPlantingOrders } from "../../../modules/planting/createPlantingOrders.ts";
 import { startPlantingOrder } from "../../../worker/ensureWorkflows.ts";
 import { plantingOrderCreation } from "../../../workflows/planting.ts";
@@ -27,15 +25,15 @@ import {
 import { plantingOrder } from "../../../workflows/planting.ts";
 import { createTestPlanting } from "../../support/planting.ts";
 import { countCalls } from "../../support/countCalls.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { createTestOrganization, registerFor } from "../../support/factories.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { eventually, openNamespace } from "../../support/programs.ts";
 import { fundsDistributed } from "../setUpPlanting.ts";
 import { runWorker } from "../../workflows/startWorker.ts";
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 /** The name in Temporal. */
 const DEPLOYMENT = "test";
@@ -44,7 +42,7 @@ const NEVER = new AbortController().signal;
 
 /** Creates an organization whose orders are handled by workflows on a Temporal server. */
 const setUp = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   {
     clock,
     partner,
@@ -65,13 +63,12 @@ const setUp = async (
     startOrder: (orderId) => startPlantingOrder(temporal, DEPLOYMENT, orderId),
     plantingOrderIntervalMs: HOUR_MS,
   });
-  const writer = createRegistrationWriter({ db, clock });
   const { id: accountId } = await createTestOrganization(db);
   return {
     temporal,
     countBulkCalls: bulk.count,
     startWorker: () => runWorker(namespace, backgroundQueue(DEPLOYMENT), activities),
-    register: (count: number) => writer.register(registrationOf(accountId, { count })),
+    register: (count: number) => registerFor(db, accountId, { clock, count }),
     createOrders: (): Promise<void> =>
       temporal.workflow.execute(plantingOrderCreation, {
         workflowId: plantingOrderCreationId(DEPLOYMENT),
@@ -84,49 +81,40 @@ const setUp = async (
   };
 };
 
-test.serial(
-  "each order gets one workflow, which survives its worker and ends with the verification",
-  async (t) => {
-    const { temporal, startWorker, register, createOrders, orders } = await setUp(t, {
-      clock: systemClock,
-      partner: "simulated",
-    });
-    await register(5);
-    const stopFirst = await startWorker();
-    await createOrders();
-    await createOrders();
-    await register(6);
-    await createOrders();
-    await stopFirst();
-    t.teardown(await startWorker());
-    const placed = await orders();
-    t.deepEqual(
-      placed.map(({ treeCount }) => treeCount),
-      [6, 5],
-    );
-    for (const { id } of placed) {
-      await temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, id)).result();
-    }
-    t.deepEqual(
-      (await orders()).map(({ stage }) => stage),
-      ["planted_and_verified", "planted_and_verified"],
-    );
-    for (const { id } of placed) {
-      const facts = await listFacts(t.context.db, id);
-      t.deepEqual(
-        facts.map(({ stage, state, source }) => `${stage} ${state} ${source}`),
-        [
-          "funds_distributed accepted partner",
-          "allocated accepted partner",
-          "planted accepted partner",
-          "planted_and_verified accepted partner",
-        ],
-      );
-    }
-  },
-);
+test("each order gets one workflow, which survives its worker and ends with the verification", async (t) => {
+  const { temporal, startWorker, register, createOrders, orders } = await setUp(t, {
+    clock: systemClock,
+    partner: "simulated",
+  });
+  await register(5);
+  const stopFirst = await startWorker();
+  await createOrders();
+  await createOrders();
+  await register(6);
+  await createOrders();
+  await stopFirst();
+  t.teardown(await startWorker());
+  const placed = await orders();
+  const treeCounts = placed.map(({ treeCount }) => treeCount);
+  t.deepEqual(treeCounts, [6, 5]);
+  for (const { id } of placed) {
+    await temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, id)).result();
+  }
+  const stages = (await orders()).map(({ stage }) => stage);
+  t.deepEqual(stages, ["planted_and_verified", "planted_and_verified"]);
+  for (const { id } of placed) {
+    const facts = await listFacts(t.context.db, id);
+    const shown = facts.map(({ stage, state, source }) => `${stage} ${state} ${source}`);
+    t.deepEqual(shown, [
+      "funds_distributed accepted partner",
+      "allocated accepted partner",
+      "planted accepted partner",
+      "planted_and_verified accepted partner",
+    ]);
+  }
+});
 
-test.serial("creating orders yields to what clients record", async (t) => {
+test("creating orders yields to what clients record", async (t) => {
   const { countBulkCalls, startWorker, register, createOrders, orders } = await setUp(t, {
     clock: systemClock,
     partner: "manual",
@@ -141,153 +129,137 @@ test.serial("creating orders yields to what clients record", async (t) => {
   t.is(countBulkCalls(), 2 * idleSteps + 2);
 });
 
-test.serial(
-  "a lost workflow is started again after two missed polls, a running one is left alone",
-  async (t) => {
-    const { db } = t.context;
-    const clock = createMovableClock("2026-05-01T10:00:00.000Z");
-    const { temporal, startWorker, register, createOrders, orders } = await setUp(t, {
-      clock,
-      partner: "manual",
-    });
-    t.teardown(await startWorker());
-    const describe = async (id: number) => {
-      const { runId, status } = await temporal.workflow
-        .getHandle(plantingOrderWorkflowId(DEPLOYMENT, id))
-        .describe();
-      return { runId, status: status.name };
-    };
-    const polledAt = (id: number) =>
-      db.oneFirst(sql.type(z.strictObject({ polledAt: z.date() }))`
+test("a lost workflow is started again after two missed polls, a running one is left alone", async (t) => {
+  const { db } = t.context;
+  const clock = createMovableClock("2026-05-01T10:00:00.000Z");
+  const { temporal, startWorker, register, createOrders, orders } = await setUp(t, {
+    clock,
+    partner: "manual",
+  });
+  t.teardown(await startWorker());
+  const describe = async (id: number) => {
+    const { runId, status } = await temporal.workflow
+      .getHandle(plantingOrderWorkflowId(DEPLOYMENT, id))
+      .describe();
+    return { runId, status: status.name };
+  };
+  const polledAt = (id: number) =>
+    db.oneFirst(sql.type(z.strictObject({ polledAt: z.date() }))`
         SELECT polled_at AS "polledAt" FROM planting_order WHERE id = ${id}
       `);
-    /** Waits for the timer of the next poll. */
-    const waitForPoll = (id: number): Promise<void> =>
-      eventually(async () => {
-        const workflow = temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, id));
-        const { events } = await workflow.fetchHistory();
-        return events?.some(({ timerStartedEventAttributes: timer }) => timer) ?? false;
-      });
-    await register(5);
-    await createOrders();
-    await register(6);
-    await createOrders();
-    const [running, lost] = await orders();
-    if (!running || !lost) {
-      throw new Error("There are two orders.");
-    }
-    for (const { id } of [running, lost]) {
-      await waitForPoll(id);
-    }
-    const runningBefore = await describe(running.id);
-    await temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, lost.id)).terminate();
-    const lostBefore = await describe(lost.id);
-    t.is(lostBefore.status, "TERMINATED");
-
-    clock.set("2026-05-01T22:00:00.000Z");
-    await createOrders();
-    t.deepEqual(await describe(lost.id), lostBefore);
-
-    clock.set("2026-05-01T22:00:01.000Z");
-    await createOrders();
-    const again = await describe(lost.id);
-    t.is(again.status, "RUNNING");
-    t.not(again.runId, lostBefore.runId);
-    t.deepEqual(await describe(running.id), runningBefore);
-    t.deepEqual(await polledAt(running.id), clock.now());
-    await waitForPoll(lost.id);
-  },
-);
-
-test.serial(
-  "an order that is corrected just after its workflow has ended has a workflow again after the next run",
-  async (t) => {
-    const { db } = t.context;
-    const clock = createMovableClock("2026-05-01T10:00:00.000Z");
-    const { temporal, startWorker, register, createOrders, createOrdersOnly, orders } = await setUp(
-      t,
-      {
-        clock,
-        partner: "manual",
-      },
-    );
-    t.teardown(await startWorker());
-    await register(5);
-    await createOrdersOnly();
-    const [order] = await orders();
-    if (!order) {
-      throw new Error("There is an order.");
-    }
-    await recordPlantingFacts(
-      { db, clock },
-      order.id,
-      [
-        fundsDistributed(order.publicId, new Date("2026-05-01T07:00:00.000Z")),
-        simulateAllocated(order, new Date("2026-05-01T08:00:00.000Z")),
-        simulatePlanted(order, new Date("2026-05-01T09:00:00.000Z")),
-      ],
-      "operator",
-    );
-    await createOrders();
-    const workflow = temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, order.id));
-    await workflow.result();
-    clock.set("2026-05-03T10:00:00.000Z");
-    await createOrders();
-    t.is((await workflow.describe()).status.name, "COMPLETED", "it is not lost");
-
-    const planted = (await listFacts(db, order.id)).find(({ stage }) => stage === "planted");
-    await withdrawPlantingFact(
-      {
-        db,
-        clock,
-        actor: { kind: "operator", name: "ann", reason: null },
-      },
-      planted?.id ?? 0,
-      "photos of another site",
-    );
-    await createOrders();
-
-    t.is((await workflow.describe()).status.name, "RUNNING");
-  },
-);
-
-test.serial(
-  "the workflow of an unknown order fails, one of an unconfigured partner retries",
-  async (t) => {
-    const { db } = t.context;
-    const { temporal, startWorker, register, createOrders, orders } = await setUp(t, {
-      clock: systemClock,
-      partner: "manual",
+  /** Waits for the timer of the next poll. */
+  const waitForPoll = (id: number): Promise<void> =>
+    eventually(async () => {
+      const workflow = temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, id));
+      const { events } = await workflow.fetchHistory();
+      return events?.some(({ timerStartedEventAttributes: timer }) => timer) ?? false;
     });
-    t.teardown(await startWorker());
-    const start = (orderId: number, workflowId: string) =>
-      temporal.workflow.start(plantingOrder, {
-        workflowId,
-        taskQueue: backgroundQueue(DEPLOYMENT),
-        args: [orderId],
-      });
-    const unknown = await start(2_000_000_000, "unknown-order");
-    const failure = await t.throwsAsync(unknown.result(), { instanceOf: WorkflowFailedError });
-    const activityFailure = failure?.cause;
-    t.true(activityFailure instanceof ActivityFailure);
-    t.like(activityFailure?.cause, {
-      type: "record_not_found",
-      message: "failed to find planting order",
-    });
+  await register(5);
+  await createOrders();
+  await register(6);
+  await createOrders();
+  const [running, lost] = await orders();
+  if (!running || !lost) {
+    throw new Error("There are two orders.");
+  }
+  for (const { id } of [running, lost]) {
+    await waitForPoll(id);
+  }
+  const runningBefore = await describe(running.id);
+  await temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, lost.id)).terminate();
+  const lostBefore = await describe(lost.id);
+  t.is(lostBefore.status, "TERMINATED");
 
-    await register(5);
-    await createOrders();
-    const [order] = await orders();
-    await db.query(sql.typeAlias("void")`
+  clock.set("2026-05-01T22:00:00.000Z");
+  await createOrders();
+  t.deepEqual(await describe(lost.id), lostBefore);
+
+  clock.set("2026-05-01T22:00:01.000Z");
+  await createOrders();
+  const again = await describe(lost.id);
+  t.is(again.status, "RUNNING");
+  t.not(again.runId, lostBefore.runId);
+  t.deepEqual(await describe(running.id), runningBefore);
+  t.deepEqual(await polledAt(running.id), clock.now());
+  await waitForPoll(lost.id);
+});
+
+test("an order that is corrected just after its workflow has ended has a workflow again after the next run", async (t) => {
+  const { db } = t.context;
+  const clock = createMovableClock("2026-05-01T10:00:00.000Z");
+  const { temporal, startWorker, register, createOrders, createOrdersOnly, orders } = await setUp(
+    t,
+    { clock, partner: "manual" },
+  );
+  t.teardown(await startWorker());
+  await register(5);
+  await createOrdersOnly();
+  const [order] = await orders();
+  if (!order) {
+    throw new Error("There is an order.");
+  }
+  await recordPlantingFacts(
+    { db, clock },
+    order.id,
+    [
+      fundsDistributed(order.publicId, new Date("2026-05-01T07:00:00.000Z")),
+      simulateAllocated(order, new Date("2026-05-01T08:00:00.000Z")),
+      simulatePlanted(order, new Date("2026-05-01T09:00:00.000Z")),
+    ],
+    "operator",
+  );
+  await createOrders();
+  const workflow = temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, order.id));
+  await workflow.result();
+  clock.set("2026-05-03T10:00:00.000Z");
+  await createOrders();
+  t.is((await workflow.describe()).status.name, "COMPLETED", "it is not lost");
+
+  const planted = (await listFacts(db, order.id)).find(({ stage }) => stage === "planted");
+  await withdrawPlantingFact(
+    { db, clock, actor: { kind: "operator", name: "ann", reason: null } },
+    planted?.id ?? 0,
+    "photos of another site",
+  );
+  await createOrders();
+
+  t.is((await workflow.describe()).status.name, "RUNNING");
+});
+
+test("the workflow of an unknown order fails, one of an unconfigured partner retries", async (t) => {
+  const { db } = t.context;
+  const { temporal, startWorker, register, createOrders, orders } = await setUp(t, {
+    clock: systemClock,
+    partner: "manual",
+  });
+  t.teardown(await startWorker());
+  const start = (orderId: number, workflowId: string) =>
+    temporal.workflow.start(plantingOrder, {
+      workflowId,
+      taskQueue: backgroundQueue(DEPLOYMENT),
+      args: [orderId],
+    });
+  const unknown = await start(2_000_000_000, "unknown-order");
+  const failure = await t.throwsAsync(unknown.result(), { instanceOf: WorkflowFailedError });
+  const activityFailure = failure?.cause;
+  t.true(activityFailure instanceof ActivityFailure);
+  t.like(activityFailure?.cause, {
+    type: "record_not_found",
+    message: "failed to find planting order",
+  });
+
+  await register(5);
+  await createOrders();
+  const [order] = await orders();
+  await db.query(sql.typeAlias("void")`
       UPDATE planting_order
       SET partner = 'treemapper'
       WHERE id = ${order?.id ?? 0}
     `);
-    const waiting = await start(order?.id ?? 0, "order-of-another-partner");
-    await eventually(async () => {
-      const { raw } = await waiting.describe();
-      return (raw.pendingActivities?.[0]?.attempt ?? 0) >= 2;
-    });
-    t.is((await waiting.describe()).status.name, "RUNNING");
-  },
-);
+  const waiting = await start(order?.id ?? 0, "order-of-another-partner");
+  await eventually(async () => {
+    const { raw } = await waiting.describe();
+    return (raw.pendingActivities?.[0]?.attempt ?? 0) >= 2;
+  });
+  t.is((await waiting.describe()).status.name, "RUNNING");
+});

@@ -9,7 +9,7 @@ import {
 } from "../../../modules/planting/pollPlantingOrder.ts";
 import { createPlantingOrders } from "../../../modules/planting/createPlantingOrders.ts";
 import { listFacts } from "../../../modules/planting/facts.sql.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 
 const KEY = "tm_test";
@@ -93,7 +93,7 @@ const startTreeMapper = async (t: ExecutionContext) => {
 
 /** Starts TreeMapper, and an organization whose trees are planted by a project of it. */
 export const startTreeMapperPlanting = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   {
     apiKey = KEY,
     db = t.context.db,

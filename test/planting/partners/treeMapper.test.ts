@@ -1,9 +1,8 @@
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { listFacts } from "../../../modules/planting/facts.sql.ts";
 import { listPlantedSites } from "../../../modules/planting/tallies.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import { testWithDatabase, openTestPool } from "../../support/database.ts";
 import { planting, SITE, startTreeMapperPlanting } from "./startTreeMapperPlanting.ts";
 import { AsyncLocalStorage } from "node:async_hooks";
@@ -13,10 +12,10 @@ import { claimTrees } from "../../../modules/planting/pollPlantingOrder.ts";
 import { eventually } from "../../support/programs.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
 
-const test = testWithDatabase();
+const test = testWithDatabase().serial;
 
 /** Lists the trees of records that are credited to orders. */
-const credits = (t: ExecutionContext<DatabaseContext>, references: readonly string[]) =>
+const credits = (t: DatabaseTest, references: readonly string[]) =>
   t.context.db.any(sql.type(z.strictObject({ reference: z.string(), trees: z.bigint() }))`
     SELECT reference, sum(trees)::bigint AS trees
     FROM planting_claim
@@ -25,43 +24,38 @@ const credits = (t: ExecutionContext<DatabaseContext>, references: readonly stri
     ORDER BY reference
   `);
 
-test.serial(
-  "an order is planted when the project has recorded all its trees since it was placed",
-  async (t) => {
-    const { state, setup, order, poll, factsOf } = await startTreeMapperPlanting(t);
-    const id = await order(100);
-    state.interventions = [
-      planting("before", "2026-06-30", [500]),
-      planting("first", "2026-07-05", [40, 20]),
-      { id: "other", type: "fire-patrol" },
-    ];
-    setup.clock.set("2026-07-06T10:00:00.000Z");
-    t.false((await poll(id)).isFinished);
-    t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
-    state.interventions = [...state.interventions, planting("second", "2026-07-08", [300], "")];
-    setup.clock.set("2026-07-09T10:00:00.000Z");
-    t.true((await poll(id)).isFinished);
-    t.deepEqual(await factsOf(id), [
-      "funds_distributed accepted",
-      "allocated accepted",
-      "planted accepted",
-    ]);
-    const sites = await listPlantedSites(t.context.db, setup.organization.id, false);
-    t.deepEqual(
-      sites.map(({ name, country, planted }) => [name, country, planted]),
-      [
-        ["North Bank", "India", 60],
-        ["Yamuna Floodplain", "India", 40],
-      ],
-    );
-    t.true(Math.abs((sites[0]?.latitude ?? 0) - 28.617) < 0.001);
-    t.true(Math.abs((sites[0]?.longitude ?? 0) - 77.234) < 0.001);
-    await poll(id);
-    t.is((await factsOf(id)).length, 3);
-  },
-);
+test("an order is planted when the project has recorded all its trees since it was placed", async (t) => {
+  const { state, setup, order, poll, factsOf } = await startTreeMapperPlanting(t);
+  const id = await order(100);
+  state.interventions = [
+    planting("before", "2026-06-30", [500]),
+    planting("first", "2026-07-05", [40, 20]),
+    { id: "other", type: "fire-patrol" },
+  ];
+  setup.clock.set("2026-07-06T10:00:00.000Z");
+  t.false((await poll(id)).isFinished);
+  t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
+  state.interventions = [...state.interventions, planting("second", "2026-07-08", [300], "")];
+  setup.clock.set("2026-07-09T10:00:00.000Z");
+  t.true((await poll(id)).isFinished);
+  t.deepEqual(await factsOf(id), [
+    "funds_distributed accepted",
+    "allocated accepted",
+    "planted accepted",
+  ]);
+  const sites = await listPlantedSites(t.context.db, setup.organization.id, false);
+  const plantedAtSites = sites.map(({ name, country, planted }) => [name, country, planted]);
+  t.deepEqual(plantedAtSites, [
+    ["North Bank", "India", 60],
+    ["Yamuna Floodplain", "India", 40],
+  ]);
+  t.true(Math.abs((sites[0]?.latitude ?? 0) - 28.617) < 0.001);
+  t.true(Math.abs((sites[0]?.longitude ?? 0) - 77.234) < 0.001);
+  await poll(id);
+  t.is((await factsOf(id)).length, 3);
+});
 
-test.serial("concurrent polls credit no tree to two orders", async (t) => {
+test("concurrent polls credit no tree to two orders", async (t) => {
   const { state, setup, order, poll } = await startTreeMapperPlanting(t);
   const ids = [await order(70), await order(70), await order(70)];
   state.interventions = [planting("one", "2026-07-05", [100]), planting("two", "2026-07-06", [60])];
@@ -77,13 +71,11 @@ test.serial("concurrent polls credit no tree to two orders", async (t) => {
   for (const id of ids) {
     await poll(id);
   }
-  t.deepEqual(
-    (await setup.orders()).map(({ stage }) => stage),
-    ["planted", "planted", "planted"],
-  );
+  const finalStages = (await setup.orders()).map(({ stage }) => stage);
+  t.deepEqual(finalStages, ["planted", "planted", "planted"]);
 });
 
-test.serial("an order that was placed late is credited with trees planted since", async (t) => {
+test("an order that was placed late is credited with trees planted since", async (t) => {
   const { state, setup, create, place, poll, factsOf } = await startTreeMapperPlanting(t);
   const id = await create(50);
   state.status = 503;
@@ -103,7 +95,7 @@ test.serial("an order that was placed late is credited with trees planted since"
   ]);
 });
 
-test.serial("a deleted or merged record does not block an order", async (t) => {
+test("a deleted or merged record does not block an order", async (t) => {
   const { state, setup, order, poll, factsOf } = await startTreeMapperPlanting(t);
   const id = await order(100);
   setup.clock.set("2026-07-10T10:00:00.000Z");
@@ -120,7 +112,7 @@ test.serial("a deleted or merged record does not block an order", async (t) => {
   ]);
 });
 
-test.serial("unusable names, images and plantings without a location are left out", async (t) => {
+test("unusable names, images and plantings without a location are left out", async (t) => {
   const { state, setup, order, poll, factsOf } = await startTreeMapperPlanting(t);
   const id = await order(30);
   state.sites = [
@@ -170,12 +162,12 @@ test.serial("unusable names, images and plantings without a location are left ou
   );
 });
 
-test.serial("an order is not placed while TreeMapper rejects the key", async (t) => {
+test("an order is not placed while TreeMapper rejects the key", async (t) => {
   const { order } = await startTreeMapperPlanting(t, { apiKey: "tm_wrong" });
   await t.throwsAsync(order(5), { message: /TreeMapper returned 401/u });
 });
 
-test.serial("a record that cannot be read is credited to no order, and stops none", async (t) => {
+test("a record that cannot be read is credited to no order, and stops none", async (t) => {
   const { state, setup, order, poll, factsOf, unusable } = await startTreeMapperPlanting(t);
   const id = await order(30);
   const good = planting("good", "2026-07-05", [20]);
@@ -204,14 +196,14 @@ test.serial("a record that cannot be read is credited to no order, and stops non
   t.is((await factsOf(id)).at(-1), "planted accepted");
 });
 
-test.serial("a poll fails if there are records, and none can be read", async (t) => {
+test("a poll fails if there are records, and none can be read", async (t) => {
   const { state, order, poll } = await startTreeMapperPlanting(t);
   const id = await order(30);
   state.interventions = [{ ...planting("renamed", "2026-07-05", [30]), interventionEndDate: 0 }];
   await t.throwsAsync(poll(id), { message: /interventionEndDate/u });
 });
 
-test.serial("a record that TreeMapper lists twice is credited once", async (t) => {
+test("a record that TreeMapper lists twice is credited once", async (t) => {
   const { state, setup, order, poll } = await startTreeMapperPlanting(t);
   const [first, second] = [await order(30), await order(30)];
   const twice = planting("twice", "2026-07-05", [40]);
@@ -222,7 +214,7 @@ test.serial("a record that TreeMapper lists twice is credited once", async (t) =
   t.deepEqual(await credits(t, ["twice"]), [{ reference: "twice", trees: 40n }]);
 });
 
-test.serial("each site gets its trees, however many records credit an order", async (t) => {
+test("each site gets its trees, however many records credit an order", async (t) => {
   const { state, setup, order, poll } = await startTreeMapperPlanting(t);
   const id = await order(150);
   state.sites = [SITE, { ...SITE, uid: "site_2", name: "South Bank" }];
@@ -233,16 +225,14 @@ test.serial("each site gets its trees, however many records credit an order", as
   setup.clock.set("2026-07-06T10:00:00.000Z");
   t.true((await poll(id)).isFinished);
   const sites = await listPlantedSites(t.context.db, setup.organization.id, false);
-  t.deepEqual(
-    sites.map(({ name, planted }) => [name, planted]),
-    [
-      ["North Bank", 110],
-      ["South Bank", 40],
-    ],
-  );
+  const plantedAtSites = sites.map(({ name, planted }) => [name, planted]);
+  t.deepEqual(plantedAtSites, [
+    ["North Bank", 110],
+    ["South Bank", 40],
+  ]);
 });
 
-test.serial("orders polled at the same time share one download", async (t) => {
+test("orders polled at the same time share one download", async (t) => {
   const { state, setup, order, pollNow, advance, requested } = await startTreeMapperPlanting(t);
   const ids = [await order(10), await order(10), await order(10)];
   const downloads = () => requested.filter((resource) => resource === "interventions").length;
@@ -286,7 +276,7 @@ const countWaiting = (db: CommonQueryMethods): Promise<bigint> =>
     WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted
   `);
 
-test.serial("polls that wait for each other hold one connection", async (t) => {
+test("polls that wait for each other hold one connection", async (t) => {
   const db = await openTestPool(t, t.context.databaseUrl, 2);
   const { state, setup, order, pollNow } = await startTreeMapperPlanting(t, { db });
   const ids = [await order(10), await order(10), await order(10)];
@@ -317,7 +307,7 @@ test.serial("polls that wait for each other hold one connection", async (t) => {
 
 const claimOf = (reference: string, trees: number) => ({ reference, trees });
 
-test.serial("claims of several processes credit no tree to two orders", async (t) => {
+test("claims of several processes credit no tree to two orders", async (t) => {
   const { db } = t.context;
   const { order } = await startTreeMapperPlanting(t);
   const orderOf = async () => ({ id: await order(70), partner: "treemapper", treeCount: 70 });
@@ -334,7 +324,7 @@ test.serial("claims of several processes credit no tree to two orders", async (t
   t.deepEqual(claimed, [claimOf("contested", 30)]);
 });
 
-test.serial("an order is credited with what others have left of its records", async (t) => {
+test("an order is credited with what others have left of its records", async (t) => {
   const { order } = await startTreeMapperPlanting(t);
   const [first, second] = [await order(100), await order(100)];
   const claim = (id: number, ...records: readonly ReturnType<typeof claimOf>[]) =>

@@ -14,7 +14,7 @@ import type { StoreApi, TestStore } from "../startStoreApi.ts";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { findMatchingTreeId } from "../../../modules/stores/storeTrees.sql.ts";
-import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";
+import { openPageCount } from "../../support/countPages.ts";
 
 const test = testWithDatabase();
 
@@ -248,16 +248,14 @@ const TREES = 40_000;
 const MAXIMUM_PAGES = 100;
 
 test.serial("the newest tree of matching orders is selected without reading others", async (t) => {
-  const { filler, db } = await openSinglePools(t);
+  const { filler, db, vacuum, readAtMost } = await openPageCount(t, TABLES);
   const { id: accountId } = await createTestStore(t.context.db);
   const { id: otherId } = await createTestStore(t.context.db);
-  await stopAutovacuum(filler, TABLES);
   await insertTrees(filler, accountId, TREES);
   await insertTrees(filler, otherId, 2000);
-  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+  await vacuum();
   const trees = await listTrees(filler, accountId);
   const owner = { accountId, mode: "live" } as const;
-  const countPages = await createPageCounter(filler, db, TABLES);
   const middle = Math.round(trees.length / 2);
   for (const index of [null, 300, middle, middle + 1, middle + 2, trees.length - 1]) {
     const time = index === null ? null : (trees[index]?.position ?? null);
@@ -279,11 +277,9 @@ test.serial("the newest tree of matching orders is selected without reading othe
       );
       const until = time === null ? null : new Date(time);
       const selection = { id: null, until, projectPublicId, region };
-      const pages = await countPages(async (single) => {
-        const found = await findMatchingTreeId(single, owner, selection);
-        t.is(found, expected?.id ?? null, JSON.stringify(selection));
-      });
-      t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${JSON.stringify(selection)}: ${pages} pages`);
+      const name = JSON.stringify(selection);
+      const find = (single: DatabasePool) => findMatchingTreeId(single, owner, selection);
+      t.is(await readAtMost(MAXIMUM_PAGES, find, name), expected?.id ?? null, name);
       if (expected) {
         const byId = { ...selection, id: expected.id };
         t.is(await findMatchingTreeId(db, owner, byId), expected.id);

@@ -1,11 +1,9 @@
-import { Client } from "pg";
+import { withClient } from "../../support/database.ts";
 import type { StoreApi, TestStore } from "../startStoreApi.ts";
 
 /** Returns every row of every table as text. */
-export const dumpDatabase = async (databaseUrl: string): Promise<string> => {
-  const client = new Client({ connectionString: databaseUrl });
-  await client.connect();
-  try {
+export const dumpDatabase = (databaseUrl: string): Promise<string> =>
+  withClient(databaseUrl, async (client) => {
     const tables = await client.query<{ name: string }>(
       "SELECT quote_ident(tablename) AS name FROM pg_tables WHERE schemaname = 'public'",
     );
@@ -17,10 +15,7 @@ export const dumpDatabase = async (databaseUrl: string): Promise<string> => {
       rows.push(...dumped.rows.map(({ row }) => `${name}: ${row}`));
     }
     return rows.join("\n");
-  } finally {
-    await client.end();
-  }
-};
+  });
 
 /** A customer whose name, address and ids occur nowhere else. */
 export const createPerson = () => {
