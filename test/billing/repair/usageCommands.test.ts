@@ -160,6 +160,9 @@ test("usage reconcile does not count what was delivered just before, of an earli
   await scene.register(9, "live", { now: () => new Date(Date.now() - 20 * 60 * 1000) });
   await scene.drain();
   scene.double.control.changeSettings({ summaryDelaySeconds: 120 });
+  await t.context.db.query(sql.typeAlias("void")`
+    UPDATE meter_event SET settled_at = settled_at - interval '5 minutes' WHERE account_id = ${scene.id}
+  `);
   const lagging = await scene.impact("usage", "reconcile", "--org", scene.id);
   t.is(lagging.exitCode, 0, lagging.stderr);
   t.regex(lagging.stdout, /tree +cus_\S+ +9 +0\n/u);
