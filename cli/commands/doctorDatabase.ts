@@ -1,11 +1,12 @@
 import { listExpiringKeys } from "../../modules/accounts/apiKeys.sql.ts";
+import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { readReconciliationStatus } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { needsOperator } from "../../modules/billing/meterEvents.rules.ts";
 import { countUsageAttention } from "../../modules/billing/meterEventReports.sql.ts";
 import { listWaitingStreams } from "../../modules/billing/sending/waitingStreams.sql.ts";
 import { describeEncryption } from "../../db/connections/connect.ts";
 import { readRole, readServerStatus } from "../../db/connections/serverStatus.ts";
-import { timeOf } from "../../modules/billing/usage.rules.ts";
+import { LONGEST_USAGE_LAG_MS, timeOf } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { DAY_MS, HOUR_MS } from "../../runtime/durations.rules.ts";
 import type { CliContext } from "../context.ts";
@@ -54,21 +55,30 @@ const checkRole = async ({ db, connections }: DatabaseContext): Promise<Result> 
 
 const checkBacklog = async ({ db, clock }: DatabaseContext): Promise<Result> => {
   const [oldest] = await listWaitingStreams(db);
-  const second = oldest?.second ?? null;
-  if (second === null) {
+  if (oldest === undefined) {
     return ok("none");
   }
-  const waitedSeconds = Math.round(clock.now().getTime() / 1000 - second);
-  const detail = `the oldest is from ${formatTime(timeOf(second))}`;
+  const now = clock.now().getTime();
+  const askedSince = new Date(now - LONGEST_USAGE_LAG_MS - TOLERATED_WAIT_SECONDS * 1000);
+  const [unasked] = await listWaitingStreams(db, askedSince);
+  if (unasked === undefined) {
+    return ok("Stripe is asked about all of it, once its sums are complete");
+  }
+  const waitedSeconds = Math.round(now / 1000 - unasked.second);
+  const detail = `the oldest is from ${formatTime(timeOf(unasked.second))}`;
   return waitedSeconds <= TOLERATED_WAIT_SECONDS
     ? ok(detail)
     : wrong(`${detail}; see \`impact usage\``);
 };
 
 const checkUsage = async ({ db }: DatabaseContext): Promise<Result> => {
+  const { hold } = await readDeployment(db);
   const attention = (await countUsageAttention(db)).filter(({ cause }) => needsOperator(cause));
-  const items = attention.reduce((sum, each) => sum + each.items, 0);
-  const causes = attention.map((each) => `${each.items} ${nameOfCause(each.cause)}`).join(", ");
+  const items = attention.reduce((sum, each) => sum + each.items, hold ? 1 : 0);
+  const causes = [
+    ...attention.map((each) => `${each.items} ${nameOfCause(each.cause)}`),
+    ...(hold ? ["the hold of usage"] : []),
+  ].join(", ");
   return items === 0
     ? ok("nothing needs a person")
     : wrong(

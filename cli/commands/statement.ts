@@ -6,6 +6,7 @@ import { presentStatement, readStatement } from "../../modules/billing/readState
 import type { KindStatement, Statement } from "../../modules/billing/readStatement.ts";
 import {
   describeInvoiceProblem,
+  describeInvoiceProblems,
   needingAttention,
 } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
@@ -74,14 +75,18 @@ export const printSums = (
 
 /** @throws CommandError if Stripe's sums or invoices did not confirm the statements when they were last compared */
 const requireConfirmed = (statements: readonly KindStatement[]): void => {
-  const isUnconfirmed = statements.some(
-    ({ openDifferences, invoiced }) =>
-      openDifferences.length > 0 || needingAttention(invoiced).length > 0,
-  );
-  if (isUnconfirmed) {
+  const problems = [
+    ...(statements.some(({ openDifferences }) => openDifferences.length > 0)
+      ? ["Stripe does not have exactly what was delivered."]
+      : []),
+    ...describeInvoiceProblems(
+      statements.flatMap(({ invoiced }) => needingAttention(invoiced)),
+    ).map((text) => `Not invoiced exactly once: ${text}.`),
+  ];
+  if (problems.length > 0) {
     throw new CommandError(
       EXIT.failed,
-      "Stripe does not have exactly what was delivered. To compare again, run: impact usage reconcile",
+      `${problems.join(" ")} To compare again, run: impact usage reconcile`,
     );
   }
 };

@@ -1,5 +1,6 @@
 import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
+import { findAccount } from "../../modules/accounts/accounts.sql.ts";
 import type { Account } from "../../modules/accounts/accounts.sql.ts";
 import type { Period } from "../../modules/billing/usage.rules.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
@@ -27,6 +28,7 @@ import { printFields, printResult, printText } from "../output/print.ts";
 import type { Fields } from "../output/print.ts";
 import {
   closingCommand,
+  isRefusedForGood,
   mendingCommand,
   presentAttention,
   presentMeterEvent,
@@ -93,6 +95,14 @@ const planFailed = async (
     return [`Have it sent as soon as Stripe has its usage: impact usage retry ${name}`];
   }
   const sent = counted(Math.abs(units), "unit");
+  const account = await findAccount(deps.db, accountId);
+  const isOfEarlierCustomer = units < 0 && event.customerId !== account?.stripeCustomerId;
+  if (failure === "refused" && isRefusedForGood({ isOfEarlierCustomer, reason })) {
+    return [
+      `A retry cannot help: it takes back what an earlier customer has, which Stripe does not know any more. If a credit note returns it: ${closingCommand(name, units)}`,
+      `If nothing returns it: impact usage close ${name} --never-bill --reason TEXT`,
+    ];
+  }
   const sending = [
     ...(failure === "difference" ? [] : [`Remove the cause${mend === null ? "." : `: ${mend}`}`]),
     `${units > 0 ? `Send ${sent} to Stripe` : `Take ${sent} back at Stripe`}: impact usage retry ${name}`,

@@ -1,6 +1,7 @@
 import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import { describeHold } from "../../modules/billing/deployment.rules.ts";
+import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { holdUsage, readRestoreProgress, resumeUsage } from "../../modules/billing/holdUsage.ts";
 import type { RestoreProgress, ResumedUsage } from "../../modules/billing/holdUsage.ts";
 import { counted } from "../../runtime/counted.rules.ts";
@@ -51,7 +52,7 @@ const listSteps = (
     isAsking
       ? {
           state: "later",
-          text: `Stripe is asked about ${usage}, from ${complete} on: ${counted(events, "event")}, and ${counted(unsealedFacts, "fact")} in no event yet. What it lacks is sent.`,
+          text: `Stripe is asked about ${usage}, ${isHeld ? "" : "the last of it "}from ${complete} on: ${counted(events, "event")}, and ${counted(unsealedFacts, "fact")} in no event yet. What it lacks is sent.`,
         }
       : { state: "done", text: `Stripe was asked about ${usage}.` },
     {
@@ -64,7 +65,11 @@ const listSteps = (
 
 const describeResumption = (
   { hold, doubtedUntil, copy }: ResumedUsage,
-  { dryRun, nothingWasLost }: { readonly dryRun?: true; readonly nothingWasLost?: true },
+  {
+    dryRun,
+    nothingWasLost,
+    isLedger,
+  }: { readonly dryRun?: true; readonly nothingWasLost?: true; readonly isLedger: boolean },
 ): string => {
   if (hold === null) {
     return "Usage is not held.";
@@ -73,8 +78,15 @@ const describeResumption = (
   if (copy !== null) {
     return `${ended}. This database is now deployment ${copy.name}; ${copy.originalName} continues without it, and sends what was pending in live mode. Start this deployment's programs with their own settings, without the original's Stripe key. ${counted(copy.disabledEndpoints, "webhook endpoint was", "webhook endpoints were")} disabled, so that the original's clients receive nothing from here.`;
   }
+  if (isLedger) {
+    return `${ended}. The workers add usage to the built-in ledger within 30 seconds.`;
+  }
+  const unnoticed =
+    dryRun && !nothingWasLost
+      ? " If the database was restored, or copied on disk, pass --after-restore: otherwise usage is billed twice."
+      : "";
   return doubtedUntil === null
-    ? `${ended}. The workers send usage within 30 seconds${nothingWasLost ? ", and nothing is asked about" : ""}.`
+    ? `${ended}. The workers send usage within 30 seconds${nothingWasLost ? ", and nothing is asked about" : ""}.${unnoticed}`
     : `${ended}. Stripe is asked about usage from before ${formatTime(doubtedUntil)} before that is sent.`;
 };
 
@@ -128,6 +140,7 @@ export const addResumeCommand = (parent: Command, context: CliContext): void => 
       // A hold that an operator had set has nothing to do with an earlier restore.
       const progress =
         hold === null || doubtedUntil !== null ? await readRestoreProgress(deps) : null;
+      const isLedger = (await readDeployment(deps.db)).processor?.name === "ledger";
       const resuming = `impact usage resume${afterRestore ? " --after-restore" : ""}`;
       const steps = progress === null ? [] : listSteps(progress, resuming);
       const result = {
@@ -138,7 +151,7 @@ export const addResumeCommand = (parent: Command, context: CliContext): void => 
         steps,
       };
       printResult(io, result, () => {
-        printText(io, describeResumption(resumed, options));
+        printText(io, describeResumption(resumed, { ...options, isLedger }));
         for (const { state, text } of steps) {
           printText(io, `${`[${state}]`.padEnd(7)} ${text}`);
         }

@@ -16,7 +16,6 @@ import {
   needingAttention,
 } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.sql.ts";
-import { LONGEST_USAGE_LAG_MS } from "../../modules/billing/usage.rules.ts";
 import { readDatabaseTime } from "../../modules/billing/readDatabaseTime.ts";
 import { reconcileUsage } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
@@ -49,11 +48,10 @@ const compare = async (context: CliContext, { org }: { readonly org?: string }) 
     compareInvoices(deps, { accountId, readBefore: startedAt, signal, onFailure }),
   ]);
   return {
-    startedAt,
     span,
     streams,
     drifting,
-    unreadable: drifting.filter(({ error }) => error !== null),
+    unreadable: streams.filter(({ error }) => error !== null),
     invoices,
     problems: await listInvoicedUsage(db, accountId, { onlyProblems: true }),
     differences: await listMeterEvents(db, {
@@ -70,10 +68,10 @@ const formatSpan = ({ start, end }: Span): string =>
   `from ${formatTime(timeOf(start))} to ${formatTime(timeOf(end))}`;
 
 const print = (io: Io, compared: Comparison) => {
-  const { streams, unreadable, problems, differences, startedAt } = compared;
+  const { span, streams, unreadable, problems, differences } = compared;
   const result = {
-    from: timeOf(compared.span.start),
-    to: timeOf(compared.span.end),
+    from: timeOf(span.start),
+    to: timeOf(span.end),
     streams: streams.map(({ differences: _minutes, ...stream }) => snakeCased(stream)),
     differences: differences.map(presentMeterEvent),
     invoice_problems: problems.map((usage) => ({
@@ -107,9 +105,9 @@ const print = (io: Io, compared: Comparison) => {
     say(io, `${accountName}, ${kind}, at ${customerId} could not be compared: ${error}`);
   }
   const minutes = streams.flatMap((stream) => stream.differences);
-  const lagging = minutes.filter(({ mayLag }) => mayLag);
+  const lagging = minutes.flatMap(({ lagsUntil }) => lagsUntil?.getTime() ?? []);
   if (lagging.length > 0) {
-    const completeAt = new Date(startedAt.getTime() + LONGEST_USAGE_LAG_MS);
+    const completeAt = new Date(Math.max(...lagging));
     say(
       io,
       `${counted(lagging.length, "minute")} may lag. Stripe's sums are complete after ${formatTime(completeAt)}; repeat the command then.`,
@@ -119,13 +117,14 @@ const print = (io: Io, compared: Comparison) => {
   if (asked.length > 0) {
     say(io, `Stripe may have ${asked.join(", ")}; see \`impact usage\`.`);
   }
+  say(io, `Compared ${formatSpan(span)}; later usage is not compared yet.`);
 };
 
 /** @throws CommandError unless all is equal; "unreachable" only if there is no other problem */
 const requireEqual = ({ drifting, ...compared }: Comparison): void => {
   const { streams, unreadable, invoices, problems } = compared;
   if (drifting.length > 0) {
-    const differing = drifting.length - unreadable.length;
+    const differing = drifting.filter(({ error }) => error === null).length;
     throw new CommandError(
       drifting.every(({ isErrorTemporary }) => isErrorTemporary) ? EXIT.unreachable : EXIT.failed,
       `Of ${counted(streams.length, "stream")}, ${differing} ${differing === 1 ? "differs" : "differ"} at Stripe, and ${unreadable.length} could not be compared. See impact usage.`,
@@ -141,9 +140,12 @@ const requireEqual = ({ drifting, ...compared }: Comparison): void => {
   }
   const { length: spans } = needingAttention(problems);
   if (spans > 0) {
+    const others = problems.length - spans;
+    const rest =
+      others > 0 ? `; ${counted(others, "other")} in a trial or without a subscription` : "";
     throw new CommandError(
       EXIT.failed,
-      `${counted(spans, "span")} of usage ${spans === 1 ? "is" : "are"} not invoiced exactly once.`,
+      `${counted(spans, "span")} of usage ${spans === 1 ? "is" : "are"} not invoiced exactly once${rest}.`,
     );
   }
 };
@@ -165,6 +167,6 @@ export const addReconcileCommand = (parent: Command, context: CliContext): void 
       const compared = await compare(context, options);
       print(context.io, compared);
       requireEqual(compared);
-      say(context.io, `Nothing differs ${formatSpan(compared.span)}.`);
+      say(context.io, "Nothing differs.");
     });
 };

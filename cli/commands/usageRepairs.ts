@@ -237,7 +237,7 @@ export const addCloseCommand = (parent: Command, context: CliContext): void => {
       printResult(io, printed, () => {
         printObjects(io, shown);
         const how = document && `${units < 0 ? "returned" : "billed"} by ${document.reference}`;
-        const what = `${counted(Math.abs(units), "unit")} ${how ?? "never billed"}.`;
+        const what = `${counted(Math.abs(units), "unit")} ${how ?? `never ${units < 0 ? "returned" : "billed"}`}.`;
         say(
           io,
           isDryRun ? `This would be closed: ${what} Nothing was changed.` : `Closed: ${what}`,

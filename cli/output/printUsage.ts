@@ -16,6 +16,7 @@ export const presentMeterEvent = ({
   id,
   second,
   waitsFor,
+  mayBeDelivered,
   lastError,
   ...event
 }: ListedMeterEvent) => ({
@@ -26,6 +27,8 @@ export const presentMeterEvent = ({
   reason: lastError,
   waits_for: waitsFor === null ? null : `E${waitsFor}`,
   ...snakeCased(event),
+  // Of what is decided, the state says it.
+  may_be_delivered: event.state === "pending" || event.state === "failed" ? mayBeDelivered : null,
 });
 
 /** Prints events, differences among them. */
@@ -64,12 +67,22 @@ export const mendingCommand = ({
   return /meter|configured/iu.test(reason ?? "") ? "impact doctor" : null;
 };
 
+/** Returns whether Stripe refuses a refund for good: it goes to the customer of its usage, which the organization has no more. */
+export const isRefusedForGood = ({
+  isOfEarlierCustomer,
+  reason,
+}: Pick<UsageAttention, "isOfEarlierCustomer" | "reason">): boolean =>
+  isOfEarlierCustomer && /customer/iu.test(reason ?? "");
+
 /** Returns the commands that an operator runs next; null if the usage settles by itself. */
 const nextCommand = (attention: UsageAttention): string | null => {
   const { cause, accountId, items, firstIds, units } = attention;
   const names = items <= NAMED_ITEMS ? firstIds.join(" ") : accountId;
   switch (cause) {
     case "refused":
+      if (isRefusedForGood(attention)) {
+        return closingCommand(firstIds.join(" "), units);
+      }
       return [mendingCommand(attention) ?? [], `impact usage retry ${names}`].flat().join("; ");
     case "difference":
       return `impact usage retry ${names}`;

@@ -170,20 +170,32 @@ export const doubtUsage = (
       until === null ? null : sql.fragment`(SELECT coalesce(max(id), 0) FROM usage_fact)`,
   });
 
-const askedRow = z.strictObject({ events: safeInteger, unsealedFacts: safeInteger });
+const askedRow = z.strictObject({
+  events: safeInteger,
+  unsealedFacts: safeInteger,
+  lastSentAt: z.date().nullable(),
+  lastRetryAt: z.date().nullable(),
+});
 
-/** Counts the events about which the processor is asked before they are sent, and the facts that become such events. */
+/**
+ * Counts the events about which the processor is asked before they are sent, and the facts that become such events. Returns
+ * the latest times at which the events may have been sent, and at which they are attempted next.
+ */
 export const countAskedUsage = (
   db: CommonQueryMethods,
 ): Promise<Readonly<z.output<typeof askedRow>>> =>
   db.one(sql.type(askedRow)`
     SELECT
-      (SELECT count(*) FROM meter_event WHERE state = 'pending' AND asking_since IS NOT NULL) AS events,
+      count(*) AS events,
+      max(asking_since) AS "lastSentAt",
+      max(retry_at) AS "lastRetryAt",
       (
         SELECT count(*)
         FROM usage_fact
         WHERE meter_event_id IS NULL AND id <= (SELECT doubted_fact_id FROM deployment)
       ) AS "unsealedFacts"
+    FROM meter_event
+    WHERE state = 'pending' AND asking_since IS NOT NULL
   `);
 
 /** Ends the hold. This server is the deployment's from then on. */

@@ -207,17 +207,21 @@ export type ResumedUsage = Awaited<ReturnType<typeof resumeUsage>>;
 /** Returns what the last restore or promotion has left to do; null if there was none, or nothing was lost in it. */
 export const readRestoreProgress = async ({ db }: Pick<Context, "db">) => {
   const { doubtedUntil, processor, hold } = await readDeployment(db);
-  return doubtedUntil === null || processor?.name === "ledger"
-    ? null
-    : {
-        /** When it was noticed. Usage from before may have been sent in the history that was lost. */
-        noticedAt: doubtedUntil,
-        isHeld: hold !== null,
-        /** The events about which Stripe is asked, and the facts of which no event is sealed yet. */
-        asked: await countAskedUsage(db),
-        /** When the sums show everything that was sent before: Stripe is asked, and a comparison is complete, from then on. */
-        sumsCompleteAt: new Date(doubtedUntil.getTime() + LONGEST_USAGE_LAG_MS),
-      };
+  if (doubtedUntil === null || processor?.name === "ledger") {
+    return null;
+  }
+  const { events, unsealedFacts, lastSentAt, lastRetryAt } = await countAskedUsage(db);
+  const sentMs = Math.max(doubtedUntil.getTime(), lastSentAt?.getTime() ?? 0);
+  const completeMs = Math.max(sentMs + LONGEST_USAGE_LAG_MS, lastRetryAt?.getTime() ?? 0);
+  return {
+    /** When it was noticed. Usage from before may have been sent in the history that was lost. */
+    noticedAt: doubtedUntil,
+    isHeld: hold !== null,
+    /** The events about which Stripe is asked, and the facts of which no event is sealed yet. */
+    asked: { events, unsealedFacts },
+    /** When the sums show everything that was sent before: Stripe is asked about the last event, and a comparison is complete, from then on. */
+    sumsCompleteAt: new Date(completeMs),
+  };
 };
 
 export type RestoreProgress = NonNullable<Awaited<ReturnType<typeof readRestoreProgress>>>;

@@ -90,6 +90,8 @@ test("setting a subscription that bills nothing prints a warning", async (t) => 
   const lacks = `Warning: Stripe's subscription ${flatOnly} has no price on the meter of`;
   const warnings = KINDS.map((kind) => `${lacks} ${kind}s.\n`).join("");
   t.is(await setTo(customerId, flatOnly), warnings);
+  // A subscription that ends in its first second has no period.
+  control.advanceClock({ seconds: 1 });
   control.cancel({ subscriptionId, when: "now_without_invoice" });
   t.regex(await setTo(customerId, subscriptionId), /^Warning: .* is canceled\.\n$/u);
   await double.close();

@@ -4,6 +4,8 @@ import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { lockFolder } from "../../runtime/runFile.ts";
 import { writeRunFile } from "../../runtime/runFile.ts";
+import { recordProcessor } from "../../modules/billing/deployment.sql.ts";
+import { drainUsage } from "../billing/drainUsage.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { updateOrganization } from "../../modules/accounts/manageOrganizations.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
@@ -179,6 +181,43 @@ test("doctor reports a database that refuses writes", async (t) => {
   const { of } = await diagnose({ DATABASE_URL: url.href, TEMPORAL_ADDRESS: "127.0.0.1:1" });
   t.regex(of("database"), /^ok/u);
   t.regex(of("database writes"), /^wrong: the database is read-only/u);
+});
+
+test("doctor reports a hold, and usage that Stripe is asked about only when that takes too long", async (t) => {
+  const { db, databaseUrl } = await openOwnDatabase(t);
+  const double = await startStripeDouble(t);
+  const billing = await double.openBilling(db);
+  const { customerId } = double.control.addSubscriber({});
+  const { id } = await createTestOrganization(db, { stripeCustomerId: customerId });
+  await registerFor(db, id, { clock: { now: () => new Date(Date.now() - 10 * 60 * 1000) } });
+  const env = { DATABASE_URL: databaseUrl, ...double.env };
+  const diagnoseIn = (minutes: number) => {
+    const clock = { now: () => new Date(Date.now() + minutes * 60 * 1000) };
+    return diagnose((...args) => runImpact(args, { env, clock }));
+  };
+
+  await runImpact(["usage", "hold", "--reason", "restored disk"], { env });
+  const held = await diagnoseIn(0);
+  t.is(held.of("usage"), "wrong: 1 item needs a person (the hold of usage); see `impact usage`");
+  t.regex(held.of("unreported usage"), /^wrong: the oldest is from/u);
+
+  await runImpact(["usage", "resume", "--after-restore"], { env });
+  const deps = { db, clock: systemClock, billing };
+  await drainUsage(deps, { accountId: id, mode: "live", kind: "tree" });
+  const asking = await diagnoseIn(0);
+  t.is(asking.of("usage"), "ok: nothing needs a person");
+  t.regex(asking.of("unreported usage"), /^ok: Stripe is asked about all of it/u);
+  t.regex((await diagnoseIn(21)).of("unreported usage"), /^wrong: the oldest is from/u);
+});
+
+test("a hold of a deployment that the built-in ledger bills ends without a question to Stripe", async (t) => {
+  const { db, databaseUrl } = await openOwnDatabase(t);
+  await db.transaction((transaction) => recordProcessor(transaction, { name: "ledger" }));
+  const env = { DATABASE_URL: databaseUrl };
+  await runImpact(["usage", "hold", "--reason", "restored disk"], { env });
+  const { stdout } = await runImpact(["usage", "resume", "--after-restore"], { env });
+  t.regex(stdout, /^Ended the hold of .* The workers add usage to the built-in ledger/u);
+  t.notRegex(stdout, /Stripe/u);
 });
 
 test("an organization without a Stripe customer is a warning until it has live usage", async (t) => {

@@ -27,7 +27,7 @@ export type MinuteEvent = {
 export const isAskedAbout = ({ state, askingSince, mayBeDelivered }: MinuteEvent): boolean =>
   state === "pending" ? askingSince !== null : state === "failed" && mayBeDelivered;
 
-const isBeingSent = ({ state, firstAttemptAt, askingSince }: MinuteEvent): boolean =>
+export const isBeingSent = ({ state, firstAttemptAt, askingSince }: MinuteEvent): boolean =>
   state === "pending" && firstAttemptAt !== null && askingSince === null;
 
 /** Why a minute's sum proves nothing yet, and when to ask again. */
@@ -49,10 +49,12 @@ export const findObstacle = (events: readonly MinuteEvent[], now: Date): Obstacl
       .filter((event) => event.state === "delivered" || isAskedAbout(event))
       .map(({ askingSince, settledAt }) => (askingSince ?? settledAt)?.getTime() ?? 0),
   );
-  const lagMs = lastSentMs + LONGEST_USAGE_LAG_MS - now.getTime();
+  const completeMs = lastSentMs + LONGEST_USAGE_LAG_MS;
+  const lagMs = completeMs - now.getTime();
   return lagMs > 0
     ? {
-        reason: `the processor's sums may lag for another ${counted(Math.ceil(lagMs / 60_000), "minute")}`,
+        // A time rather than a duration, because it is recorded and shown later.
+        reason: `the processor's sums may lag until ${new Date(completeMs).toISOString().slice(0, 19)}Z`,
         afterMs: lagMs,
       }
     : null;

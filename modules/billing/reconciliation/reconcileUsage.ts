@@ -13,7 +13,7 @@ import { LONGEST_USAGE_LAG_MS, minuteOf, splitAt } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { replaceOpenDifferences } from "./differences.sql.ts";
 import type { FoundUnits } from "./differences.sql.ts";
-import { compareMinute } from "./minutes.rules.ts";
+import { compareMinute, isBeingSent } from "./minutes.rules.ts";
 import { listEventsOfSpan, listStripeStreams, sumDeliveredUnits } from "./minutes.sql.ts";
 import type { ReportedStream } from "./minutes.sql.ts";
 import { insertReconciliation } from "./reconciliations.sql.ts";
@@ -69,8 +69,8 @@ async function* findDifferingMinutes(
 
 /** A minute in which Stripe's sum differs from what was delivered. */
 type MinuteDifference = FoundUnits & {
-  /** Whether what is being sent, or was delivered just before, can explain it. */
-  readonly mayLag: boolean;
+  /** When the sums show what is being sent, or was delivered just before, which can explain it; null if nothing does. */
+  readonly lagsUntil: Date | null;
   /** The events that may explain it: it is not known yet whether Stripe has them. */
   readonly askedIds: readonly bigint[];
 };
@@ -162,17 +162,20 @@ const explainMinute = async (
 ): Promise<MinuteDifference> => {
   const { kind, customerId } = stream;
   const events = await listEventsOfSpan(db, stream, part);
-  const { units, obstacle, askedIds } = compareMinute(events, theirs, clock.now());
+  const now = clock.now();
+  const { units, obstacle, askedIds } = compareMinute(events, theirs, now);
   // Stripe may have lost one event. Then its second and account are known.
   const lost = events.find(({ state, quantity }) => state === "delivered" && quantity === -units);
   const { accountId, second } = lost ?? { accountId: stream.accountId, second: part.start };
+  const lagMs = events.some(isBeingSent) ? LONGEST_USAGE_LAG_MS : (obstacle?.afterMs ?? 0);
   const mayLag = obstacle !== null || units !== theirs - ours;
-  return { kind, customerId, accountId, second, units, mayLag, askedIds };
+  const lagsUntil = mayLag ? new Date(now.getTime() + lagMs) : null;
+  return { kind, customerId, accountId, second, units, lagsUntil, askedIds };
 };
 
 /** Returns the minutes of streams that a decision has to explain: neither lag nor usage that is asked about does. */
 const listUnexplained = ({ differences }: StreamReport): readonly MinuteDifference[] =>
-  differences.filter(({ mayLag, askedIds }) => !mayLag && askedIds.length === 0);
+  differences.filter(({ lagsUntil, askedIds }) => lagsUntil === null && askedIds.length === 0);
 
 /**
  * Returns the streams that differ unexplained, or could not be compared. After very many differences, others may follow. A

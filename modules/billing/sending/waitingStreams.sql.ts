@@ -48,9 +48,13 @@ const unsealedStreams = (start: FragmentSqlToken): FragmentSqlToken =>
     sql.fragment`, second`,
   );
 
-/** Lists the streams with unreported usage, and the attempts of their pending event, the one with the oldest second first. */
+/**
+ * Lists the streams with unreported usage, and the attempts of their pending event, the one with the oldest second first.
+ * @param askedSince leaves out the events that the processor cannot be asked about yet: they may have been sent since then
+ */
 export const listWaitingStreams = (
   db: CommonQueryMethods,
+  askedSince: Date | null = null,
 ): Promise<readonly Readonly<z.output<typeof waitingRow>>[]> =>
   db.any(sql.type(waitingRow)`
     WITH RECURSIVE ${unsealedStreams(sql.fragment`true`)}
@@ -58,7 +62,10 @@ export const listWaitingStreams = (
     FROM (
       SELECT account_id, mode, kind, second, 0 AS attempts FROM unsealed
       UNION ALL
-      SELECT account_id, mode, kind, second, attempts FROM meter_event WHERE state = 'pending'
+      SELECT account_id, mode, kind, second, attempts
+      FROM meter_event
+      WHERE state = 'pending'
+        AND (asking_since >= ${timestamp(askedSince)}) IS NOT TRUE
     ) AS unreported
     GROUP BY account_id, mode, kind
     ORDER BY min(second)

@@ -154,6 +154,8 @@ test("a paused collection is named, and rejects registrations with the policy su
   t.regex((await impact("org", "list")).stdout, /6 trees on no invoice/u);
   const statement = await impact("statement", "--org", accountId, "--period", "2026-05");
   t.is(statement.exitCode, 1);
+  t.regex(statement.stderr, /Not invoiced exactly once: 6 trees on no invoice: the collection/u);
+  t.notRegex(statement.stderr, /Stripe does not have/u);
   const metrics = createWorkerMetrics({ ...deps, logger: pino({ level: "silent" }) });
   t.regex(await metrics.read(), /impact_uninvoiced_units\{problem="paused_void"\} [6-9]/u);
 });
@@ -209,6 +211,15 @@ test("a trial is said in the statement and in the usage, at once and after the c
   const { stderr, exitCode } = await statement();
   t.is(exitCode, 0);
   t.regex(stderr, /7 trees on no invoice: the trial of sub_\w+ charges nothing/u);
+
+  control.cancel({ subscriptionId, when: "now_without_invoice" });
+  await deliver(5);
+  t.is((await problems()).length, 2);
+  const reconciled = await impact("usage", "reconcile", "--org", accountId);
+  t.regex(
+    reconciled.stderr,
+    /1 span of usage is not invoiced exactly once; 1 other in a trial or without a subscription\./u,
+  );
 });
 
 test("a draft, a missing invoice, a void one and another quantity are named", async (t) => {

@@ -58,8 +58,7 @@ for (const isApplied of [true, false]) {
 
     t.is((await operator.retry(event.id)).retry, "ask");
     await operator.send();
-    const { lastError } = (await operator.find(event.id)) ?? t.fail();
-    t.regex(lastError ?? "", /sums may lag for another 1[45] minutes/u);
+    t.regex((await operator.find(event.id))?.lastError ?? "", /sums may lag until 2026-\S+Z$/u);
     t.is(operator.sends(), sends, "nothing is sent meanwhile");
     operator.pass(LAG_SECONDS);
     await operator.send();

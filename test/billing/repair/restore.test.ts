@@ -1,7 +1,8 @@
 import { listAuditEntries } from "../../../modules/accounts/auditEntries.sql.ts";
 import { countUsageAttention } from "../../../modules/billing/meterEventReports.sql.ts";
 import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
-import { holdUsage } from "../../../modules/billing/holdUsage.ts";
+import { holdUsage, readRestoreProgress } from "../../../modules/billing/holdUsage.ts";
+import { LONGEST_USAGE_LAG_MS } from "../../../modules/billing/usage.rules.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
 import { FORGOTTEN_SECONDS, testRepairs } from "./testRepairs.ts";
 import type { Operator } from "./testRepairs.ts";
@@ -144,6 +145,21 @@ test("an operator's later hold does not renew the doubt of a restore", async (t,
   t.is((await operator.resume()).doubtedUntil, null);
   await operator.send();
   t.is(operator.billedTo(0), 6);
+});
+
+test("what a restore has left to do is complete when Stripe is asked about the last event", async (t, operator) => {
+  await operator.restore();
+  await operator.resume();
+  operator.pass(60);
+  const event = await operator.failUnknown(6, true);
+  await operator.retry(event.id);
+  const progress = await readRestoreProgress(operator.deps());
+  t.deepEqual(progress?.asked, { events: 1, unsealedFacts: 0 });
+  t.is(
+    progress?.sumsCompleteAt.getTime(),
+    (event.settledAt?.getTime() ?? 0) + LONGEST_USAGE_LAG_MS,
+  );
+  await operator.settle();
 });
 
 test("a restore that was not noticed is named when a hold ends, not without one", async (t, operator) => {

@@ -1,5 +1,7 @@
 import { z } from "zod";
+import { formatTime } from "../../../cli/output/formatTable.ts";
 import { sql } from "../../../db/sql.ts";
+import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { startStoreApiOf } from "../../stores/startStoreApi.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
@@ -129,7 +131,10 @@ test("usage reconcile succeeds after a drain and exits with 1 if the processor h
   const agreed = await scene.impactLater(...args);
   t.is(agreed.exitCode, 0, agreed.stderr);
   t.regex(agreed.stdout, /tree +cus_\S+ +9 +9\n/u);
-  t.regex(agreed.stderr, /Nothing differs from/u);
+  t.regex(
+    agreed.stderr,
+    /Compared from .* to 20\S+ \d\d:\d\d:00Z; later usage is not compared yet\.\nNothing differs\./u,
+  );
   // Another program reports usage of the same customer.
   const customer = scene.double.control.usage({})[0]?.customer ?? "";
   scene.double.control.acceptEvent({ customerId: customer, units: 5 });
@@ -152,10 +157,64 @@ test("usage reconcile does not count what was delivered just before, of an earli
   await scene.register(9, "live", { now: () => new Date(Date.now() - 20 * 60 * 1000) });
   await scene.drain();
   scene.double.control.changeSettings({ summaryDelaySeconds: 120 });
+  await t.context.db.query(sql.typeAlias("void")`
+    UPDATE meter_event SET settled_at = settled_at - interval '5 minutes' WHERE account_id = ${scene.id}
+  `);
   const lagging = await scene.impact("usage", "reconcile", "--org", scene.id);
   t.is(lagging.exitCode, 0, lagging.stderr);
   t.regex(lagging.stdout, /tree +cus_\S+ +9 +0\n/u);
-  t.regex(lagging.stderr, /1 minute may lag\. Stripe's sums are complete after .*; repeat/u);
+  const [event] = await listMeterEvents(t.context.db, {
+    state: "delivered",
+    accountId: scene.id,
+    limit: 1,
+  });
+  const completeAt = new Date((event?.settledAt?.getTime() ?? 0) + 15 * 60 * 1000);
+  t.true(
+    lagging.stderr.includes(
+      `1 minute may lag. Stripe's sums are complete after ${formatTime(completeAt)}; repeat`,
+    ),
+    lagging.stderr,
+  );
+});
+
+test("usage reconcile says why it prints no sum, also if nothing needs a person", async (t) => {
+  const scene = await setUpUsage(t);
+  const run = await scene.impact("usage", "reconcile", "--org", scene.id);
+  t.is(run.exitCode, 0, run.stderr);
+  t.regex(run.stdout, /tree +cus_\S+ +0 +\?\n/u);
+  t.regex(run.stderr, /tree, at cus_\w+ could not be compared: .*No such customer/u);
+});
+
+test("a refund that a deleted customer's usage keeps from being sent is closed, not retried", async (t) => {
+  const scene = await setUpUsage(t);
+  const { impact, double } = scene;
+  await setCustomer(scene);
+  const registration = await scene.register(5);
+  await scene.drain();
+  const { customer = "" } = double.control.usage({}).at(-1) ?? {};
+  const [delivered] = await listMeterEvents(t.context.db, {
+    state: "delivered",
+    accountId: scene.id,
+    limit: 1,
+  });
+  const shown = await impact("usage", "explain", `E${delivered?.id}`);
+  t.notRegex(shown.stdout, /may be delivered/u);
+  double.control.deleteCustomer({ customerId: customer });
+  await scene.refund(registration, 2);
+  await scene.drain();
+  const [item = ""] = await scene.failedEvents();
+  const present = await impact("usage", "--org", scene.id);
+  t.regex(present.stdout, /refused: impact org update .*; impact usage retry E\d+\n/u);
+
+  await setCustomer(scene);
+  const proposed = `impact usage close ${item} --credit-note cn_… --reason TEXT`;
+  const overview = await impact("usage", "--org", scene.id);
+  t.true(overview.stdout.includes(`refused: ${proposed}\n`), overview.stdout);
+  const explained = await impact("usage", "explain", item);
+  t.true(explained.stdout.includes(proposed), explained.stdout);
+  t.notRegex(explained.stdout, /org update|usage retry/u);
+  const closed = await impact("usage", "close", item, "--never-bill", "--reason", "deleted");
+  t.regex(closed.stderr, /Closed: 2 units never returned\./u);
 });
 
 test("usage explain says why a registration has no usage", async (t) => {
@@ -260,6 +319,8 @@ test("usage retry says that nothing is sent while usage is held", async (t) => {
   }
   const explained = await impact("usage", "explain", scene.id);
   t.regex(explained.stderr, /Nothing is sent: usage is held by ada: upgrade\./u);
+  const planned = await impact("usage", "resume", "--dry-run");
+  t.regex(planned.stdout, /30 seconds\. If the database was restored.* pass --after-restore: /u);
   const resumed = await impact("usage", "resume");
   t.is(resumed.exitCode, 0, resumed.stderr);
   t.regex(resumed.stdout, /^Ended the hold of ada \(upgrade\)\. The workers send usage within/u);
