@@ -101,7 +101,7 @@ const UTF_8 = String.raw`(?:utf-?8|"\\?u\\?t\\?f(?:\\?-)?\\?8")`;
 const EQUALS = "[ \\t]*=[ \\t]*";
 const PARAMETER = `(?:charset${EQUALS}${UTF_8}|(?!charset${EQUALS})${TOKEN}${EQUALS}(?:${TOKEN}|${QUOTED}))`;
 
-/** In any spelling and with any other parameters, which may be empty. Matches in time proportional to the header's length, which Node's MIMEType does not. */
+/** In any spelling and with any other parameters. Matches in linear time, which Node's MIMEType does not. */
 const JSON_IN_UTF_8 = new RegExp(
   `^application/json(?:[ \\t]*;(?:[ \\t]*${PARAMETER})?)*[ \\t]*$`,
   "iu",
