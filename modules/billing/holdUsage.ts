@@ -219,7 +219,7 @@ export const readRestoreProgress = async ({ db }: Pick<Context, "db">) => {
     isHeld: hold !== null,
     /** The events about which Stripe is asked, and the facts of which no event is sealed yet. */
     asked: { events, unsealedFacts },
-    /** When the sums show everything that was sent before: Stripe is asked about the last event, and a comparison is complete, from then on. */
+    /** When the sums show all that was sent before, so that a comparison is complete. */
     sumsCompleteAt: new Date(completeMs),
   };
 };
