@@ -67,7 +67,7 @@ export const mendingCommand = ({
   return /meter|configured/iu.test(reason ?? "") ? "impact doctor" : null;
 };
 
-/** Returns whether Stripe refuses a refund for good: it goes to the customer of its usage, which the organization has no more. */
+/** Returns whether Stripe refuses a refund for good: the customer that has its usage is no longer the organization's. */
 export const isRefusedForGood = ({
   isOfEarlierCustomer,
   reason,

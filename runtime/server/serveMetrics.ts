@@ -14,7 +14,7 @@ const json = (status: number, body: object): Page => ({
 
 /**
  * Serves what an operator's tools read on the port of a setting: `/metrics` in the Prometheus text format, and `/healthz` and
- * `/readyz` of a process without an API of its own. Returns null if the setting is `off`.
+ * `/readyz` of a process without its own API. Returns null if the setting is `off`.
  * @param readReadiness absent where the process serves its readiness on its API
  * @throws StartupError if the port cannot be bound
  */

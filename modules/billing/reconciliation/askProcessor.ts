@@ -119,7 +119,7 @@ type Target = Awaited<ReturnType<typeof findTarget>>;
 const undeliveredUsageOf = ({ id, state }: Target): bigint | null =>
   id !== undefined && (state === "pending" || state === "failed") ? id : null;
 
-/** Decides what becomes of an event that the processor does not have. */
+/** Decides what happens to an event that the processor does not have. */
 export const decideAbsent = (
   { second }: StoredMeterEvent,
   target: Target,

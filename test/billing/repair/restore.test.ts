@@ -105,7 +105,7 @@ test("usage that a lost history closed is failed again, and closed with the same
   t.deepEqual(operator.billed(), {});
 });
 
-test("a restore during a hold holds usage anew, and its end asks about what the lost history sent", async (t, operator) => {
+test("a restore during a hold holds usage again, and its end asks about what the lost history sent", async (t, operator) => {
   await operator.register(accountOf(operator), 6);
   await holdUsage(operator.deps(), { reason: "maintenance", by: "ada" });
   const before = (await readDeployment(operator.deps().db)).hold;

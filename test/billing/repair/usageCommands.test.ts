@@ -177,7 +177,7 @@ test("usage reconcile does not count what was delivered just before, of an earli
   );
 });
 
-test("usage reconcile says why it prints no sum, also if nothing needs a person", async (t) => {
+test("usage reconcile says why it prints no sum, even if nothing needs a person", async (t) => {
   const scene = await setUpUsage(t);
   const run = await scene.impact("usage", "reconcile", "--org", scene.id);
   t.is(run.exitCode, 0, run.stderr);
