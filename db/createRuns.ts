@@ -1,5 +1,4 @@
 import type { Context } from "../runtime/context.ts";
-import { secondOf } from "../runtime/durations.rules.ts";
 import type { PerpetualKind } from "../runtime/perpetualWork.rules.ts";
 import { pause } from "../runtime/waiting.ts";
 import { recordPass } from "./perpetualWork.sql.ts";
@@ -11,9 +10,6 @@ const SECOND_MS = 1000;
 
 /** Each commit waits for the disk. */
 const RECORD_INTERVAL_MS = 4000;
-
-/** Longer than a run that goes on takes from one second to the next. After that, loops begin nothing more. */
-const ACTIVE_MS = 4000;
 
 type LoopControl = {
   /** Whether another step may begin. */
@@ -33,20 +29,20 @@ export type Work<Item> = {
   readonly loop: (item: Item, control: LoopControl) => Promise<void>;
   /** How many loops items with the same key have at most; one if it is absent. */
   readonly maximumLoops?: number;
+  /** How much longer the pause after a scan is that has found nothing. */
+  readonly idleMs?: number;
   /** Called when no more steps begin. */
   readonly onEnd?: () => void;
 };
 
 export type Sender = {
-  /** Scans unless a scan is in progress, and starts a loop for each item. */
-  readonly scan: () => Promise<void>;
-  /**
-   * Lets loops begin steps for some seconds.
-   * @throws the error of a scan or a loop that has failed since the last call
-   */
-  readonly goOn: () => Promise<void>;
-  readonly isIdle: () => boolean;
-  /** Begins nothing more, and resolves when all that has begun has ended. */
+  /** Scans, and starts a loop for each item. Loops may begin steps until `pause`. Returns false if nothing was found. */
+  readonly scan: () => Promise<boolean>;
+  /** @throws the error of a loop that has failed since the last call */
+  readonly check: () => void;
+  /** Lets loops begin nothing more, unless `scan` is called again. */
+  readonly pause: () => void;
+  /** Resolves when all loops have ended. */
   readonly settled: () => Promise<void>;
 };
 
@@ -58,10 +54,8 @@ export const createSender = <Item>(
   /** The loops by their keys. */
   const running = new Map<string, Set<Promise<void>>>();
   const failures: unknown[] = [];
-  let scanning: Promise<void> | null = null;
-  let activeUntilMs = performance.now() + ACTIVE_MS;
-  const mayBegin = (): boolean => performance.now() < activeUntilMs && !signal.aborted;
-  const fail = (error: unknown): void => void failures.push(error);
+  let isActive = false;
+  const mayBegin = (): boolean => isActive && !signal.aborted;
 
   const start = (item: Item): void => {
     const key = keyOf(item);
@@ -70,7 +64,7 @@ export const createSender = <Item>(
       return;
     }
     const ended = loop(item, { mayBegin, startAnother: () => start(item), signal })
-      .catch(fail)
+      .catch((error: unknown) => void failures.push(error))
       .finally(() => {
         loops.delete(ended);
         if (loops.size === 0) {
@@ -80,27 +74,23 @@ export const createSender = <Item>(
     running.set(key, loops.add(ended));
   };
 
-  const startFound = async (): Promise<void> => {
-    (await scan(signal))?.forEach(start);
-  };
-
   return {
-    scan: () =>
-      (scanning ??= startFound()
-        .catch(fail)
-        .finally(() => {
-          scanning = null;
-        })),
-    goOn: () => {
-      activeUntilMs = performance.now() + ACTIVE_MS;
-      const [error] = failures.splice(0);
-      return error === undefined ? Promise.resolve() : Promise.reject(error);
+    scan: async () => {
+      isActive = true;
+      const found = await scan(signal);
+      found?.forEach(start);
+      return found?.length !== 0;
     },
-    isIdle: () => running.size === 0,
-    settled: async () => {
-      activeUntilMs = -Infinity;
+    check: () => {
+      for (const error of failures.splice(0)) {
+        throw error;
+      }
+    },
+    pause: () => {
+      isActive = false;
       onEnd?.();
-      await scanning;
+    },
+    settled: async () => {
       while (running.size > 0) {
         await Promise.all(running.values().flatMap((loops) => loops));
       }
@@ -138,18 +128,11 @@ export const createRuns = <Item>(
   { db, clock }: Context,
   { kind, work, runMs = RUN_MS }: RunOptions<Item>,
 ): Runs => {
+  const { idleMs = 0 } = work;
   let recordedAtMs = -Infinity;
-  const scan = async (signal: AbortSignal): Promise<readonly Item[] | null> => {
-    const found = await work.scan(signal);
-    if (performance.now() - recordedAtMs >= RECORD_INTERVAL_MS) {
-      await recordPass(db, kind);
-      recordedAtMs = performance.now();
-    }
-    return found;
-  };
   const activate = () => {
     const calls = new AbortController();
-    return { calls, sender: createSender({ ...work, scan }, calls.signal) };
+    return { calls, sender: createSender(work, calls.signal) };
   };
   let active: ReturnType<typeof activate> | null = null;
 
@@ -164,21 +147,22 @@ export const createRuns = <Item>(
       }
       const ending = AbortSignal.any([stop, calls.signal]);
       const endsAtMs = performance.now() + runMs;
-      let scannedSecond: number | null = null;
       try {
         while (!ending.aborted && performance.now() < endsAtMs) {
-          await sender.goOn();
-          const now = clock.now();
-          // Timers may fire a millisecond early.
-          if (secondOf(now) !== scannedSecond) {
-            scannedSecond = secondOf(now);
-            void sender.scan();
+          const found = await sender.scan();
+          sender.check();
+          if (performance.now() - recordedAtMs >= RECORD_INTERVAL_MS) {
+            await recordPass(db, kind);
+            recordedAtMs = performance.now();
           }
-          const restMs = SECOND_MS - (now.getTime() % SECOND_MS);
+          // Until just after the next second begins, because timers may fire a millisecond early.
+          const restMs = SECOND_MS - (clock.now().getTime() % SECOND_MS) + 1;
+          const pauseMs = Math.min(restMs + (found ? 0 : idleMs), endsAtMs - performance.now());
           // Node warns of a negative duration.
-          await pause(Math.max(0, Math.min(restMs, endsAtMs - performance.now())), ending);
+          await pause(Math.max(0, pauseMs), ending);
         }
       } finally {
+        sender.pause();
         if (ending.aborted) {
           await sender.settled();
         }

@@ -21,18 +21,21 @@ type DispatchContext = BillingContext &
 
 const MAX_CONCURRENT_CALLS = 16;
 
+/** No client waits for what a dispatcher begins. */
+const IDLE_MS = 3000;
+
 /** One signal for each registration, and one statement that marks its refunds. */
 const PER_PASS = { registrations: 200, refunds: 5000 };
 
-/** Returns a function that starts or signals the workflows of refunds that wait. The accounts take turns. */
+/** Returns a function that starts or signals the workflows of refunds, if some wait. The accounts take turns. */
 const createStartRefunds = ({ db, clock, temporal }: DispatchContext) => {
   let lastAccountId: string | null = null;
-  return async (signal: AbortSignal): Promise<void> => {
+  return async (signal: AbortSignal): Promise<boolean> => {
     const waiting = await listWaitingRefunds(db, PER_PASS, lastAccountId);
     const accountIds = [...new Set(waiting.map(({ accountId }) => accountId))].toSorted();
     lastAccountId = accountIds.length < PER_PASS.registrations ? null : (accountIds.at(-1) ?? null);
     if (waiting.length === 0) {
-      return;
+      return false;
     }
     const name = deploymentNameOf(await readDeployment(db));
     const start = async ({ registrationId, ids }: WaitingRefunds): Promise<void> => {
@@ -58,6 +61,7 @@ const createStartRefunds = ({ db, clock, temporal }: DispatchContext) => {
         cause: failed[0]?.reason,
       });
     }
+    return true;
   };
 };
 
@@ -70,8 +74,8 @@ export const createDispatcherRuns = (context: DispatchContext): Runs => {
   const startRefunds = createStartRefunds(context);
   const creditCheckout = (session: Parameters<typeof creditTopUp>[1]) =>
     creditTopUp(context, session);
-  /** Does what it finds, so no loop is needed. */
-  const scan = async (signal: AbortSignal): Promise<readonly string[]> => {
+  /** Does what it finds, so the loops have nothing to do. */
+  const scan = async (signal: AbortSignal): Promise<readonly unknown[]> => {
     // A failure of one does not keep the other from running. Two processes may do both at the same time.
     const results = await Promise.allSettled([
       startRefunds(signal),
@@ -81,8 +85,8 @@ export const createDispatcherRuns = (context: DispatchContext): Runs => {
     if (failed) {
       throw failed.reason;
     }
-    return [];
+    return results.filter((result) => result.status === "fulfilled" && result.value);
   };
-  const work = { scan, keyOf: String, loop: () => Promise.resolve() };
+  const work = { scan, keyOf: String, loop: () => Promise.resolve(), idleMs: IDLE_MS };
   return createRuns(context, { kind: "dispatcher", work });
 };

@@ -146,18 +146,24 @@ const processOne = async (
   }
 };
 
-/** Processes the due events of the processor once, as far as the time budget allows. Every effect is idempotent. */
+/**
+ * Processes the due events of the processor once, as far as the time budget allows. Every effect is idempotent. Returns
+ * whether there was one.
+ */
 export const processProcessorEvents = async (
   context: EventContext,
   signal: AbortSignal,
-): Promise<void> => {
-  const startedAtMs = performance.now();
-  while (performance.now() - startedAtMs <= BUDGET_MS) {
+): Promise<boolean> => {
+  const endsAtMs = performance.now() + BUDGET_MS;
+  let hasFound = false;
+  while (performance.now() < endsAtMs) {
     signal.throwIfAborted();
     const event = await beginProcessing(context.db, context.clock.now());
     if (event === null) {
-      return;
+      break;
     }
     await processOne(context, event, signal);
+    hasFound = true;
   }
+  return hasFound;
 };

@@ -58,7 +58,7 @@ test.serial("a sender sends nothing that another worker has sent meanwhile", asy
   const own = sender({ callsPerSecond: 4 });
   await own.scan();
   await eventually(() => sends() > 0);
-  t.false(own.isIdle());
+  t.true(sends() < 6);
 
   await reportAll();
   await runSender(own);
