@@ -23,12 +23,6 @@ const local = proxyLocalActivities<BillingActivities>({
   retry: { maximumAttempts: 1 },
 });
 
-/** While a refund is new, it is settled within seconds. */
-const FIRST_INTERVALS = { initialInterval: "1 second", maximumInterval: "1 minute" } as const;
-
-/** A run that continues another one waits for the end of an outage or a hold. */
-const LATER_INTERVALS = { initialInterval: "1 minute", maximumInterval: "10 minutes" } as const;
-
 /**
  * Completes when all refunds of a registration are settled.
  * @param maxWait how long a run waits: signals come once a second at most, and Temporal accepts ten thousand per run
@@ -37,13 +31,12 @@ export const refund = async (
   registrationId: string,
   maxWait: Duration = "1 hour",
 ): Promise<void> => {
-  const intervals =
-    workflowInfo().continuedFromExecutionRunId === undefined ? FIRST_INTERVALS : LATER_INTERVALS;
   const { confirmRefund } = proxyActivities<BillingActivities>({
     startToCloseTimeout: "20 seconds",
     scheduleToCloseTimeout: maxWait,
-    // The activity fails until the refund is settled: retries add nothing to the history, however long the processor is down.
-    retry: { ...intervals, backoffCoefficient: 1.5 },
+    // The activity fails until the refund is settled, which takes seconds, or as long as an outage or a hold lasts. Retries
+    // add nothing to the history.
+    retry: { initialInterval: "1 second", backoffCoefficient: 1.5, maximumInterval: "10 minutes" },
   });
   const restart = () => continueAsNew<typeof refund>(registrationId, maxWait);
   let isOpen = true;
