@@ -23,8 +23,12 @@ const createBillingObservers = (
     labelNames: ["mode", "meter", "outcome"],
     registers: [registry],
   });
-  const logUsage = createRepeatedLog(logger, "usage was rejected; see `impact usage`");
-  const logFailure = createRepeatedLog(logger, "the usage of a stream could not be processed");
+  const logUsage = createRepeatedLog(logger, "error", "usage was rejected; see `impact usage`");
+  const logFailure = createRepeatedLog(
+    logger,
+    "error",
+    "the usage of a stream could not be processed",
+  );
   const logDelayed = createOutageLog(
     logger,
     "an event of the processor could not be processed; it will be tried again",
@@ -36,17 +40,12 @@ const createBillingObservers = (
       if (needsAttention(result)) {
         const cause = result.kind === "delayed" ? result.cause : result.failure;
         const firstEventId = meterEventId === null ? null : String(meterEventId);
-        logUsage(`${accountId} ${cause}`, {
-          accountId,
-          mode,
-          cause,
-          reason: result.reason,
-          firstEventId,
-        });
+        const { reason } = result;
+        logUsage({ accountId, mode, cause, reason, firstEventId }, `${accountId} ${cause}`);
       }
     },
     observeFailure: (stream, error) => {
-      logFailure(stream.accountId, { ...stream, err: error });
+      logFailure({ ...stream, err: error }, stream.accountId);
     },
     observeFailedEvent: (event) => {
       logger.error({ processorEvent: event }, "an event of the processor cannot be processed");

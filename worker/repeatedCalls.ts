@@ -1,4 +1,5 @@
 import type { Client } from "@temporalio/client";
+import { LRUCache } from "lru-cache";
 import { withTemporalDeadline } from "../runtime/temporalClient.ts";
 import type { Logger } from "pino";
 
@@ -10,48 +11,32 @@ export const callTemporal = <Result>(
   work: () => Promise<Result>,
 ): Promise<Result> => withTemporalDeadline(temporal, TIMEOUT_MS, work);
 
-const WARNING_INTERVAL_MS = 60_000;
+const LOG_INTERVAL_MS = 60_000;
 
-/** Returns a function that logs a recurring error: as a warning at most once a minute, otherwise for debugging. */
-export const createOutageLog = (logger: Logger, message: string): ((error: unknown) => void) => {
-  let lastWarningAtMs = Number.NEGATIVE_INFINITY;
-  return (error) => {
-    const isWarningDue = performance.now() - lastWarningAtMs >= WARNING_INTERVAL_MS;
-    if (isWarningDue) {
-      lastWarningAtMs = performance.now();
-    }
-    logger[isWarningDue ? "warn" : "debug"]({ err: error }, message);
-  };
-};
+/** How many causes are remembered. */
+const MAXIMUM_CAUSES = 10_000;
 
 /**
- * Returns a function that logs errors of one cause, such as an account's usage that was rejected for one reason: the first
- * at once, and those that follow in one line a minute with their number. So a long outage does not fill the log.
+ * Returns a function that logs a recurring message, for each cause at most once a minute, so a long outage does not fill the
+ * log. Repetitions are logged for debugging.
  */
 export const createRepeatedLog = (
   logger: Logger,
+  level: "warn" | "error",
   message: string,
-): ((cause: string, fields: object) => void) => {
-  const repeated = new Map<string, { fields: object; count: number }>();
-  const summarize = (cause: string): void => {
-    const { fields, count } = repeated.get(cause) ?? { fields: {}, count: 0 };
-    repeated.delete(cause);
-    if (count > 0) {
-      log(cause, { ...fields, count });
+): ((fields: object, cause?: string) => void) => {
+  const logged = new LRUCache<string, true>({ max: MAXIMUM_CAUSES, ttl: LOG_INTERVAL_MS });
+  return (fields, cause = "") => {
+    const isRepeated = logged.has(cause);
+    if (!isRepeated) {
+      logged.set(cause, true);
     }
+    logger[isRepeated ? "debug" : level](fields, message);
   };
-  const log = (cause: string, fields: object): void => {
-    logger.error(fields, message);
-    repeated.set(cause, { fields, count: 0 });
-    setTimeout(() => summarize(cause), WARNING_INTERVAL_MS).unref();
-  };
-  return (cause, fields) => {
-    const known = repeated.get(cause);
-    if (known === undefined) {
-      log(cause, fields);
-    } else {
-      known.fields = fields;
-      known.count += 1;
-    }
-  };
+};
+
+/** Returns a function that logs a recurring error as a warning. */
+export const createOutageLog = (logger: Logger, message: string): ((error: unknown) => void) => {
+  const log = createRepeatedLog(logger, "warn", message);
+  return (error) => log({ err: error });
 };

@@ -98,13 +98,13 @@ test("a hold is a metric, and a worker logs it with the next command until it en
 test("an organization's usage that is rejected for one reason again and again is one line", (t) => {
   const lines: string[] = [];
   const logger = pino({ level: "info" }, { write: (line) => void lines.push(line) });
-  const log = createRepeatedLog(logger, "usage was rejected");
+  const log = createRepeatedLog(logger, "error", "usage was rejected");
 
   for (let second = 0; second < 1000; second += 1) {
-    log("one late", { accountId: "one", cause: "late" });
+    log({ accountId: "one" }, "one late");
   }
-  log("one refused", { accountId: "one", cause: "refused" });
-  log("other late", { accountId: "other", cause: "late" });
+  log({ accountId: "one" }, "one refused");
+  log({ accountId: "other" }, "other late");
 
   t.deepEqual(
     lines.map((line) => z.looseObject({ accountId: z.string() }).parse(JSON.parse(line)).accountId),
