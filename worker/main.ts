@@ -148,7 +148,7 @@ const startWorker = async (
   const failed = Promise.race(
     [workflowBundle, deployment, interactiveWorker].map((part) => part.then(forever)),
   );
-  const processor = await Promise.race([prepareProcessor(context, stopping), failed]);
+  await Promise.race([prepareProcessor(context), failed]);
 
   const runs = createAllRuns(config, context);
   const activities = {
@@ -183,7 +183,7 @@ const startWorker = async (
 
   return {
     urls: server ? { metrics: server.url } : {},
-    failed: Promise.race([failed, backgroundWorker.then(forever), processor.failed]),
+    failed: Promise.race([failed, backgroundWorker.then(forever)]),
     stop: async () => {
       health.startStopping();
       shutdown.abort();
