@@ -43,8 +43,7 @@ export const findBillingCycles = async (
     } else if (
       period !== null &&
       isWithin(period, now) &&
-      // A period from the future was read while the clock was fast.
-      Math.abs(now.getTime() - period.readAt.getTime()) < MIRROR_MAXIMUM_AGE_MS
+      now.getTime() - period.readAt.getTime() < MIRROR_MAXIMUM_AGE_MS
     ) {
       found.set(ownerKey(stream), { cycle: period, acceptedAgeMs });
     }

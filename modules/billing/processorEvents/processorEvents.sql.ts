@@ -55,8 +55,7 @@ export type StoredProcessorEvent = Readonly<z.output<typeof eventRow>>;
 const columns = columnsOf("processor_event", eventRow);
 
 /**
- * Records an attempt to process the event that is due for longest, before it is made. An event that is due later than
- * any delay lasts was delayed before the clock was set back.
+ * Records an attempt to process the event that is due for longest, before it is made.
  * @returns null if none is due
  */
 export const beginProcessing = (
@@ -75,7 +74,6 @@ export const beginProcessing = (
       SELECT id
       FROM processor_event
       WHERE next_attempt_at <= ${timestamp(now)}
-        OR next_attempt_at > ${timestamp(new Date(now.getTime() + 2 * MAXIMUM_PROCESSING_DELAY_MS))}
       ORDER BY next_attempt_at
       LIMIT 1
       FOR UPDATE SKIP LOCKED

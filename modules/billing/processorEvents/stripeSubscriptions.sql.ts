@@ -6,13 +6,10 @@ import type { SubscriptionState } from "../subscriptions.rules.ts";
 import { kindColumn } from "../../records/columns.sql.ts";
 import { sql, timestamp, values } from "../../../db/sql.ts";
 
-/** Longer than it takes to read a subscription and to store the result. */
-const LONGEST_READ_MS = 60_000;
-
 /**
  * Stores what Stripe returned of an account's subscription. It is dropped if the account has another subscription now, or what
- * was read later is stored: reads can overlap. What is dated much later was dated by a fast clock, so it does not count. A
- * program that does not know the prices of donations leaves what another has found out about their items.
+ * was read later is stored: reads can overlap. A program that does not know the prices of donations leaves what another has
+ * found out about their items.
  * @returns whether it was stored
  */
 export const saveSubscriptionState = async (
@@ -38,7 +35,6 @@ export const saveSubscriptionState = async (
       read_at = excluded.read_at
     WHERE stripe_subscription.subscription_id <> excluded.subscription_id
       OR stripe_subscription.read_at <= ${timestamp(readAt)}
-      OR stripe_subscription.read_at > ${timestamp(new Date(readAt.getTime() + LONGEST_READ_MS))}
   `);
   return rowCount > 0;
 };

@@ -79,13 +79,8 @@ export const leaseEnd = (now: Date): Date => new Date(now.getTime() + LEASE_MS);
  */
 export const isResumable = (now: Date): FragmentSqlToken => {
   const until = sql.fragment`coalesce(meter_event.leased_until, meter_event.retry_at)`;
-  const longestLease = new Date(now.getTime() + 2 * LEASE_MS);
-  const longestDelay = new Date(now.getTime() + 2 * MAXIMUM_DELAY_MS);
-  return sql.fragment`(
-    ${until} IS NULL
-    OR ${until} <= ${timestamp(now)}
-    OR ${until} > CASE WHEN meter_event.leased_until IS NULL THEN ${timestamp(longestDelay)} ELSE ${timestamp(longestLease)} END
-  )`;
+  const latest = new Date(now.getTime() + 2 * MAXIMUM_DELAY_MS);
+  return sql.fragment`((${until} > ${timestamp(now)} AND ${until} <= ${timestamp(latest)}) IS NOT TRUE)`;
 };
 
 /**

@@ -155,21 +155,6 @@ test("what was read of a subscription earlier does not replace what was read lat
   t.deepEqual(await listBillingPeriods(deps.db, stream.accountId), before);
 });
 
-test("a period that a fast clock has dated is read again", async (t) => {
-  const { register, refund, pass, double, subscriptionId } = await setUpBilling(t);
-  const id = await register(5);
-  pass(7200);
-  await refund(id, 1);
-  pass(-7200);
-  const reads = () =>
-    double.control.calls().filter(({ path }) => path === `/v1/subscriptions/${subscriptionId}`);
-  t.is(reads().length, 1);
-
-  await refund(id, 1);
-
-  t.is(reads().length, 2);
-});
-
 test("in a yearly period, a refund is accepted only while Stripe accepts usage of the registration's age", async (t) => {
   const { register, refund, drain, double, deps, stream, customerId, pass, ...scene } =
     await setUpBilling(t);

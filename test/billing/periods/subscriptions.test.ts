@@ -102,6 +102,8 @@ test("subscriptions are read when Stripe is recorded as the processor, and when 
   await guardUsage(deps);
   await forgetProcessor();
   await double.openBilling(deps.db);
+  // It is recorded at the machine's time.
+  double.control.holdClock({ second: Math.max(double.control.now(), Math.ceil(Date.now() / 1000)) });
   await process();
   t.like(await watched(), { status: "active" });
   double.control.changeSubscription({ subscriptionId, status: "past_due" });
@@ -154,21 +156,6 @@ test("with the policy suspend, live registrations are rejected while the subscri
   t.is((await plant("test")).status, 200);
   await setStatus("active");
   t.is((await plant()).status, 200);
-});
-
-test("a webhook that a fast clock has dated is processed", async (t) => {
-  const { process, watched, pass, double, subscriptionId } = await setUp(t);
-  pass(2 * DAY);
-  double.control.changeSubscription({ subscriptionId, status: "past_due" });
-  await double.control.announce({
-    type: "customer.subscription.updated",
-    objectId: subscriptionId,
-  });
-  pass(-2 * DAY);
-
-  await process();
-
-  t.like(await watched(), { status: "past_due" });
 });
 
 test("org list, org show and doctor report subscriptions that need attention", async (t) => {
