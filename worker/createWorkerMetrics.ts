@@ -44,8 +44,8 @@ const createBillingObservers = (
         logUsage({ accountId, mode, cause, reason, firstEventId }, `${accountId} ${cause}`);
       }
     },
-    observeFailure: (stream, error) => {
-      logFailure({ ...stream, err: error }, stream.accountId);
+    observeFailure: ({ accountId, mode, kind }, error) => {
+      logFailure({ accountId, mode, kind, err: error }, accountId);
     },
     observeFailedEvent: (event) => {
       logger.error({ processorEvent: event }, "an event of the processor cannot be processed");

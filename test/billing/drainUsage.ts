@@ -1,8 +1,11 @@
-import { createOutcomeRecords } from "../../modules/billing/sending/createUsageSender.ts";
 import type { Delay, SendResult } from "../../modules/billing/sending/decideNextStep.rules.ts";
 import { sealMeterEvents } from "../../modules/billing/sending/sealMeterEvents.ts";
 import type { Sealing } from "../../modules/billing/sending/sealMeterEvents.ts";
-import { finishSending, startLease } from "../../modules/billing/sending/sendMeterEvent.ts";
+import {
+  createOutcomeRecords,
+  finishSending,
+  startLease,
+} from "../../modules/billing/sending/sendMeterEvent.ts";
 import type { LeaseStart } from "../../modules/billing/sending/sendMeterEvent.ts";
 import { lockStreams } from "../../modules/billing/streams.sql.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";

@@ -1,3 +1,4 @@
+import { LRUCache } from "lru-cache";
 import { createRuns } from "../../../db/createRuns.ts";
 import type { RunOptions, Runs, Work } from "../../../db/createRuns.ts";
 import { createScan } from "../../../db/createScan.ts";
@@ -10,13 +11,11 @@ import { lastSealableSecond } from "../usage.rules.ts";
 import type { Context } from "../../../runtime/context.ts";
 import type { BillingContext } from "../context.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
-import { recordOutcomes } from "./attempts.sql.ts";
 import { createCallRate } from "./createCallRate.ts";
 import { afterError } from "./decideNextStep.rules.ts";
 import type { SendResult } from "./decideNextStep.rules.ts";
 import { sealMeterEvents } from "./sealMeterEvents.ts";
-import { finishSending, startLease } from "./sendMeterEvent.ts";
-import type { LeaseStart, RecordOutcome } from "./sendMeterEvent.ts";
+import { createOutcomeRecords, finishSending, startLease } from "./sendMeterEvent.ts";
 import { listReadyStreams, listResumableStreams } from "./waitingStreams.sql.ts";
 import type { UnsentStream } from "./waitingStreams.sql.ts";
 
@@ -32,26 +31,12 @@ const CALLS_PER_SECOND = 1000;
  */
 const gatherMs = () => 50;
 
-/** The most streams that one transaction seals, so that the first calls need not wait for the last stream. */
-const MAXIMUM_SEALED = 500;
-
 /** How long a stream whose usage cannot be sealed is left alone: by its content, or by the configuration. */
 const PAUSE_MS = 60_000;
+const MAXIMUM_PAUSED = 100_000;
 
 /** While usage waits to be found, part of Stripe's rate is lost, so this scan may take more of the time than others. */
 const SCAN_SHARE = 0.25;
-
-const streamOf = ({ accountId, mode, kind }: Owner): Owner => ({ accountId, mode, kind });
-
-/** Creates the records of attempts: those of the same time are made in one statement. */
-export const createOutcomeRecords = (
-  { db }: Pick<BillingContext, "db">,
-  collectMs?: () => number,
-): RecordOutcome =>
-  joinCalls(async (outcomes) => {
-    await recordOutcomes(db, outcomes);
-    return outcomes.map(() => undefined);
-  }, collectMs && { collectMs });
 
 export type SendObservers = {
   /** Called after each attempt. The id is null if nothing was sealed. */
@@ -67,37 +52,18 @@ type SenderOptions = SendObservers & {
   readonly callsPerSecond?: number | undefined;
 };
 
-/** Makes an attempt that has begun. After an error of ours the event waits, because the next attempt would probably fail, too. */
-const makeAttempt = async (
-  context: BillingContext & { readonly record: RecordOutcome },
-  event: StoredMeterEvent,
-  { started, signal }: { readonly started: LeaseStart; readonly signal: AbortSignal },
-  { onResult, onFailure }: SendObservers,
-): Promise<SendResult | null> => {
-  try {
-    const result = await finishSending(context, event, { started, signal });
-    onResult(streamOf(event), result, event.id);
-    return result;
-  } catch (error) {
-    onFailure(streamOf(event), error);
-    const result = afterError(error);
-    // If this fails too, the lease expires.
-    await context.record({ event, result, now: context.clock.now() }).catch(() => undefined);
-    return null;
-  }
-};
-
 /** What the next step of a stream was: whether an attempt was made, and from which second on it may have more to send. */
-type Step = {
-  readonly isSent: boolean;
-  readonly next: UnsentStream | null;
-  /** Whether its usage cannot be sealed here. */
-  readonly isMisconfigured?: boolean;
-};
+type Step = { readonly isSent: boolean; readonly next: UnsentStream | null };
+
+const NO_STEP: Step = { isSent: false, next: null };
 
 /** Creates the steps of streams: each seals usage, and makes the attempt that begins. */
-const createSteps = (context: BillingContext, options: SenderOptions, lowerRate: () => void) => {
-  const record = createOutcomeRecords(context, gatherMs);
+const createSteps = (
+  context: BillingContext,
+  { onResult, onFailure }: SendObservers,
+  lowerRate: () => void,
+) => {
+  const sending = { ...context, record: createOutcomeRecords(context, gatherMs) };
   const createBeginning = () =>
     joinCalls(
       async (streams: readonly UnsentStream[]) => {
@@ -105,32 +71,61 @@ const createSteps = (context: BillingContext, options: SenderOptions, lowerRate:
         const sealings = await sealMeterEvents(context, streams, started.at);
         return sealings.map((sealing) => ({ sealing, started }));
       },
-      { collectMs: gatherMs, maximumItems: MAXIMUM_SEALED },
+      { collectMs: gatherMs },
     );
   /** Apart, so that live usage never waits behind test usage. */
   const begin = { live: createBeginning(), test: createBeginning() };
-  return async (stream: UnsentStream, signal: AbortSignal): Promise<Step> => {
+  const paused = new LRUCache<string, true>({ max: MAXIMUM_PAUSED, ttl: PAUSE_MS });
+
+  /** After an error of ours the event waits, because the next attempt would probably fail, too. */
+  const delayAfterError = async (event: StoredMeterEvent, error: unknown): Promise<null> => {
+    onFailure(event, error);
+    const outcome = { event, result: afterError(error), now: context.clock.now() };
+    // If this fails too, the lease expires.
+    await sending.record(outcome).catch(() => undefined);
+    return null;
+  };
+
+  const step = async (stream: UnsentStream, signal: AbortSignal): Promise<Step> => {
     const { sealing, started } = await begin[stream.mode](stream);
-    if (sealing.kind === "event") {
-      const { second } = sealing.event;
-      const result = await makeAttempt(
-        { ...context, record },
-        sealing.event,
-        { started, signal },
-        options,
-      );
-      if (result?.kind === "delayed" && result.cause === "rate_limited") {
-        lowerRate();
+    switch (sealing.kind) {
+      case "event": {
+        const { event } = sealing;
+        const result = await finishSending(sending, event, { started, signal }).catch(
+          (error: unknown) => delayAfterError(event, error),
+        );
+        if (result !== null) {
+          onResult(event, result, event.id);
+        }
+        if (result?.kind === "delayed" && result.cause === "rate_limited") {
+          lowerRate();
+        }
+        const isBehind = event.second < lastSealableSecond(context.clock.now());
+        const next = { ...stream, firstSecond: event.second, hasUnsent: false };
+        return { isSent: true, next: result?.kind === "settled" && isBehind ? next : null };
       }
-      const isBehind = second < lastSealableSecond(context.clock.now());
-      const next = { ...streamOf(stream), firstSecond: second };
-      return { isSent: true, next: result?.kind === "settled" && isBehind ? next : null };
+      case "waits":
+        onResult(stream, sealing.delay, null);
+        paused.set(ownerKey(stream), true);
+        return NO_STEP;
+      case "more":
+        return { isSent: false, next: sealing.stream };
+      case "none":
+        return NO_STEP;
     }
-    if (sealing.kind === "waits") {
-      options.onResult(streamOf(stream), sealing.delay, null);
-      return { isSent: false, next: null, isMisconfigured: true };
-    }
-    return { isSent: false, next: sealing.kind === "more" ? sealing.stream : null };
+  };
+
+  return {
+    isPaused: (stream: Owner): boolean => paused.has(ownerKey(stream)),
+    makeStep: (stream: UnsentStream, signal: AbortSignal): Promise<Step> =>
+      step(stream, signal).catch((error: unknown) => {
+        if (!isContentError(error)) {
+          throw error;
+        }
+        onFailure(stream, error);
+        paused.set(ownerKey(stream), true);
+        return NO_STEP;
+      }),
   };
 };
 
@@ -149,23 +144,16 @@ export const createUsageWork = (
   context: BillingContext,
   options: SenderOptions,
 ): Work<UnsentStream> => {
-  const { scan, onFailure, maximumRunning = MAXIMUM_RUNNING } = options;
+  const { scan, maximumRunning = MAXIMUM_RUNNING } = options;
   const rate = createCallRate(options.callsPerSecond ?? CALLS_PER_SECOND, maximumRunning);
-  const makeStep = createSteps(context, options, rate.lower);
-  const paused = new Set<string>();
+  const { isPaused, makeStep } = createSteps(context, options, rate.lower);
   let scans = 0;
-
-  const pauseStream = (stream: Owner): void => {
-    const key = ownerKey(stream);
-    paused.add(key);
-    setTimeout(() => paused.delete(key), PAUSE_MS).unref();
-  };
 
   return {
     scan: async () => {
       const found = await scan();
       scans += found === null ? 0 : 1;
-      return found && found.filter((stream) => !paused.has(ownerKey(stream)));
+      return found && found.filter((stream) => !isPaused(stream));
     },
     keyOf: ownerKey,
     // Live usage takes turns: each event may need a call to Stripe.
@@ -176,20 +164,11 @@ export const createUsageWork = (
       let stream: UnsentStream | null = found;
       while (stream !== null && (await mayStep())) {
         const scansBefore = scans;
-        let step: Step = { isSent: false, next: null };
+        let step = NO_STEP;
         try {
           step = await makeStep(stream, signal);
-        } catch (error) {
-          if (!isContentError(error)) {
-            throw error;
-          }
-          onFailure(streamOf(stream), error);
-          pauseStream(stream);
         } finally {
           turns?.giveBack(step.isSent);
-        }
-        if (step.isMisconfigured === true) {
-          pauseStream(stream);
         }
         // Older usage may have come since then, such as a refund. It is looked for after each scan.
         stream = step.next && scans > scansBefore ? { ...step.next, firstSecond: 0 } : step.next;
@@ -220,9 +199,8 @@ export const createStreamScan = (
   ];
   return async () => {
     const found = await Promise.all(scans.map((scan) => scan()));
-    return found.every((streams) => streams === null)
-      ? null
-      : found.flatMap((streams) => streams ?? []);
+    const pages = found.filter((streams) => streams !== null);
+    return pages.length === 0 ? null : pages.flat();
   };
 };
 

@@ -1,4 +1,5 @@
 import { SpanKind } from "@opentelemetry/api";
+import { joinCalls } from "../../../db/batching/joinCalls.ts";
 import { inSpan } from "../../../runtime/tracing.ts";
 import type { BillingContext } from "../context.ts";
 import { releaseRefunds } from "../meterEvents.sql.ts";
@@ -15,7 +16,7 @@ import {
   misconfigured,
   STRIPE_MISSING,
 } from "./decideNextStep.rules.ts";
-import type { SendResult, Settlement } from "./decideNextStep.rules.ts";
+import type { SendResult } from "./decideNextStep.rules.ts";
 
 /** When an attempt's lease began, by two clocks: setting one moves it, and the other may stop with the machine. */
 export type LeaseStart = { readonly at: Date; readonly monotonicMs: number };
@@ -67,39 +68,50 @@ const makeAttempt = async (
   }
 };
 
+type Outcome = RecordedOutcome & { readonly event: StoredMeterEvent };
+
 /** Records an outcome together with others, unless another attempt has begun. */
-export type RecordOutcome = (outcome: RecordedOutcome) => Promise<void>;
+export type RecordOutcome = (outcome: Outcome) => Promise<void>;
 
-/** Records a failure as an event for clients, and that refunds of usage that was sent again may be sent. */
-const recordWithEvent = (
-  { db }: BillingContext,
-  event: StoredMeterEvent,
-  state: Settlement["state"],
-  outcome: RecordedOutcome,
-): Promise<void> =>
-  db.transaction(async (transaction) => {
-    const recorded = await recordOutcomes(transaction, [outcome]);
-    if (recorded.length > 0) {
-      await recordUsageEvent(transaction, event, state, outcome.now);
-      await releaseRefunds(transaction, [event.id]);
-    }
-  });
+/**
+ * Creates the records of attempts: those of the same time are made in one statement. A failure is an event for clients, and
+ * refunds of usage that was sent again may be sent.
+ */
+export const createOutcomeRecords = (
+  { db }: Pick<BillingContext, "db">,
+  collectMs?: () => number,
+): RecordOutcome =>
+  joinCalls(async (outcomes: readonly Outcome[]) => {
+    await db.transaction(async (transaction) => {
+      const recorded = new Set(await recordOutcomes(transaction, outcomes));
+      const current = outcomes.filter(({ event }) => recorded.has(event.id));
+      for (const { event, result, now } of current) {
+        if (result.kind === "settled" && result.state === "failed") {
+          await recordUsageEvent(transaction, event, "failed", now);
+        }
+      }
+      // Nothing waits for usage that has never failed.
+      const sentAgain = current.filter(({ event }) => event.generation > 0);
+      if (sentAgain.length > 0) {
+        const ids = sentAgain.map(({ event }) => event.id);
+        await releaseRefunds(transaction, ids);
+      }
+    });
+    return outcomes.map(() => undefined);
+  }, collectMs && { collectMs });
 
+/** Makes an attempt that has begun, and records its outcome. */
 export const finishSending = async (
   context: BillingContext & { readonly record: RecordOutcome },
   event: StoredMeterEvent,
   options: AttemptOptions,
 ): Promise<SendResult> => {
-  const { id, accountId, generation } = event;
+  const { id, accountId } = event;
   const result = await inSpan(
     "send usage",
     { attributes: { "impact.meter_event.id": String(id), "impact.account.id": accountId } },
     () => makeAttempt(context, event, options),
   );
-  const outcome = { event, result, now: context.clock.now() };
-  // Nothing waits for usage that has never failed.
-  await (result.kind === "settled" && (result.state === "failed" || generation > 0)
-    ? recordWithEvent(context, event, result.state, outcome)
-    : context.record(outcome));
+  await context.record({ event, result, now: context.clock.now() });
   return result;
 };

@@ -103,7 +103,9 @@ test("subscriptions are read when Stripe is recorded as the processor, and when 
   await forgetProcessor();
   await double.openBilling(deps.db);
   // It is recorded at the machine's time.
-  double.control.holdClock({ second: Math.max(double.control.now(), Math.ceil(Date.now() / 1000)) });
+  double.control.holdClock({
+    second: Math.max(double.control.now(), Math.ceil(Date.now() / 1000)),
+  });
   await process();
   t.like(await watched(), { status: "active" });
   double.control.changeSubscription({ subscriptionId, status: "past_due" });
