@@ -1,21 +1,16 @@
 import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/common";
-import type { Owner } from "../modules/records/owner.rules.ts";
 import type { StreamReport } from "../modules/billing/reconciliation/reconcileUsage.ts";
 import { reconcileUsage } from "../modules/billing/reconciliation/reconcileUsage.ts";
-import type { SendResult } from "../modules/billing/sending/decideNextStep.rules.ts";
 import { requestSubscriptionReads } from "../modules/billing/processorEvents/processorEvents.sql.ts";
 import { compareInvoices } from "../modules/billing/invoices/compareInvoices.ts";
 import type { ComparedInvoices } from "../modules/billing/invoices/compareInvoices.ts";
 import { creditTopUps } from "../modules/stores/creditTopUps.ts";
 import { readRefundState } from "../modules/billing/registrationFacts.sql.ts";
 import type { BillingContext, BulkContext } from "../modules/billing/context.ts";
-import type { ProcessorEventObservers } from "../modules/billing/processorEvents/processProcessorEvents.ts";
 import { HOUR_MS } from "../runtime/durations.rules.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
-export type BillingObservers = ProcessorEventObservers & {
-  /** Called after every attempt to send a meter event. */
-  readonly observeSend: (stream: Owner, result: SendResult, meterEventId: bigint | null) => void;
+export type BillingObservers = {
   /** Called for each customer whose invoices could not be read. */
   readonly observeUnreadInvoices: (customerId: string, error: unknown) => void;
   /** Called after a reconciliation with the streams that differ or could not be read. */

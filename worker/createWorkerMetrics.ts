@@ -3,11 +3,12 @@ import type { Logger } from "pino";
 import { Counter, Registry } from "prom-client";
 import type { BillingObservers } from "../activities/createBillingActivities.ts";
 import { isContentError } from "../db/databaseErrors.ts";
+import type { ProcessorEventObservers } from "../modules/billing/processorEvents/processProcessorEvents.ts";
+import type { SendObservers } from "../modules/billing/sending/createUsageSender.ts";
 import { needsAttention } from "../modules/billing/sending/decideNextStep.rules.ts";
 import type { DeliveryContext } from "../modules/events/createDeliveryRuns.ts";
 import type { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
 import type { AttemptResult } from "../modules/events/decideDelivery.rules.ts";
-import type { Owner } from "../modules/records/owner.rules.ts";
 import type { Context } from "../runtime/context.ts";
 import { collectProcessMetrics } from "../runtime/gauges.ts";
 import { addDatabaseMetrics } from "./addDatabaseMetrics.ts";
@@ -16,7 +17,7 @@ import { createOutageLog, createRepeatedLog } from "./repeatedCalls.ts";
 const createBillingObservers = (
   registry: Registry,
   logger: Logger,
-): BillingObservers & { readonly observeFailure: (stream: Owner, error: unknown) => void } => {
+): SendObservers & ProcessorEventObservers & BillingObservers => {
   const attempts = new Counter({
     name: "impact_meter_event_attempts_total",
     help: "Attempts to send a meter event, by mode, meter and outcome.",
@@ -34,7 +35,7 @@ const createBillingObservers = (
     "an event of the processor could not be processed; it will be tried again",
   );
   return {
-    observeSend: ({ accountId, mode, kind }, result, meterEventId) => {
+    onResult: ({ accountId, mode, kind }, result, meterEventId) => {
       const outcome = result.kind === "settled" ? result.state : result.cause;
       attempts.inc({ mode, meter: kind, outcome });
       if (needsAttention(result)) {
@@ -44,7 +45,7 @@ const createBillingObservers = (
         logUsage({ accountId, mode, cause, reason, firstEventId }, `${accountId} ${cause}`);
       }
     },
-    observeFailure: ({ accountId, mode, kind }, error) => {
+    onFailure: ({ accountId, mode, kind }, error) => {
       logFailure({ accountId, mode, kind, err: error }, accountId);
     },
     observeFailedEvent: (event) => {

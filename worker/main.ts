@@ -86,9 +86,8 @@ const createAllRuns = (
   const { billing, deliveries } = context.metrics;
   return {
     "usage-sender": createReportingRuns(context, {
+      ...billing,
       callsPerSecond: config.STRIPE_CALLS_PER_SECOND,
-      onResult: billing.observeSend,
-      onFailure: billing.observeFailure,
     }),
     "webhook-sender": createDeliveryRuns(
       {

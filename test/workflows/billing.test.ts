@@ -20,9 +20,6 @@ import { startWorker } from "./startWorker.ts";
 const test = testWithDatabase();
 
 const observers = {
-  observeSend: () => undefined,
-  observeFailedEvent: () => undefined,
-  observeDelayedEvent: () => undefined,
   observeUnreadInvoices: () => undefined,
   observeDrift: () => undefined,
 };
