@@ -9,38 +9,6 @@ import { listSubscriptionProblems } from "../subscriptions.rules.ts";
 /** A list of what an unknown customer has is a 400. */
 const NOT_FOUND = new Set([400, 404]);
 
-const inspectCustomer = async (stripe: Stripe, customerId: string): Promise<string | null> => {
-  const customer = await unlessMissing(stripe.customers.retrieve(customerId));
-  if (customer === null) {
-    return `No such customer: '${customerId}'.`;
-  }
-  return customer.deleted === true ? `Stripe's customer ${customerId} was deleted.` : null;
-};
-
-const inspectSubscription = async (
-  stripe: Stripe,
-  cell: string | null,
-  customerId: string,
-  subscriptionId: string,
-): Promise<readonly string[]> => {
-  const meters = await findMeters(stripe, cell);
-  const usedKinds = KINDS.filter((kind) => meters[kind] !== null);
-  const state = await readSubscriptionState(stripe, subscriptionId, meters, null);
-  const { customerId: owner, meteredKinds, periods } = state;
-  const problems = [
-    ...(owner === null || owner === customerId
-      ? []
-      : [`belongs to the customer ${owner}, not ${customerId}`]),
-    ...listSubscriptionProblems({ ...state, usedKinds, lostDonationItems: false }).map(
-      ({ text }) => text,
-    ),
-    ...usedKinds
-      .filter((kind) => meteredKinds.includes(kind) && periods[kind] === null)
-      .map((kind) => `has no single current period of ${kind}s`),
-  ];
-  return problems.map((problem) => `Stripe's subscription ${subscriptionId} ${problem}.`);
-};
-
 /** Reads one of everything that the service reads. What does not exist shows that the key may read it. */
 const READS: readonly ((stripe: Stripe) => Promise<unknown>)[] = [
   (stripe) => stripe.customers.retrieve("cus_none"),
@@ -51,33 +19,15 @@ const READS: readonly ((stripe: Stripe) => Promise<unknown>)[] = [
   (stripe) => stripe.v2.core.events.retrieve("evt_none"),
 ];
 
-const inspectRights = async (stripe: Stripe): Promise<readonly string[]> => {
-  const problems = await Promise.all(
-    READS.map((read) =>
-      read(stripe).then(
-        () => null,
-        (error: unknown) => {
-          if (error instanceof Stripe.errors.StripePermissionError) {
-            return error.message;
-          }
-          if (error instanceof Stripe.errors.StripeError && NOT_FOUND.has(error.statusCode ?? 0)) {
-            return null;
-          }
-          throw error;
-        },
-      ),
-    ),
-  );
-  return problems.filter((problem) => problem !== null);
-};
-
-const readGraceHours = async (stripe: Stripe, customer: string): Promise<number | null> => {
-  const invoices = await unlessMissing(stripe.invoices.list({ customer, limit: 100 }));
-  const [newest] = (invoices?.data ?? []).flatMap(
-    ({ billing_reason: reason, created, status_transitions: { finalized_at: finalizedAt } }) =>
-      reason === "subscription_cycle" && finalizedAt !== null ? [finalizedAt - created] : [],
-  );
-  return newest === undefined ? null : Math.round(newest / 3600);
+/** Returns the message of a refusal; null for what does not exist. */
+const refusalOf = (error: unknown): string | null => {
+  if (error instanceof Stripe.errors.StripePermissionError) {
+    return error.message;
+  }
+  if (error instanceof Stripe.errors.StripeError && NOT_FOUND.has(error.statusCode ?? 0)) {
+    return null;
+  }
+  throw error;
 };
 
 /** Reads the configuration at Stripe; problems are sentences. Each call throws if Stripe cannot be reached or refuses the key. */
@@ -89,16 +39,47 @@ export const createStripeInspector = (options: StripeClientOptions) => {
     /** Returns what prevents usage from being sent. */
     inspectMeters: (cell: string | null) => inspectMeters(stripe, cell),
     /** Returns what the key may not read, although it is needed. */
-    inspectRights: () => inspectRights(stripe),
+    inspectRights: async (): Promise<readonly string[]> => {
+      const read = READS.map((each) => each(stripe).then(() => null, refusalOf));
+      return (await Promise.all(read)).filter((problem) => problem !== null);
+    },
     /** Returns how long after its period a customer's newest invoice was finalized, in whole hours; null if none was. */
-    readGraceHours: (customerId: string) => readGraceHours(stripe, customerId),
+    readGraceHours: async (customer: string): Promise<number | null> => {
+      const invoices = await unlessMissing(stripe.invoices.list({ customer, limit: 100 }));
+      const [newest] = (invoices?.data ?? []).flatMap(
+        ({ billing_reason: reason, created, status_transitions: { finalized_at: finalizedAt } }) =>
+          reason === "subscription_cycle" && finalizedAt !== null ? [finalizedAt - created] : [],
+      );
+      return newest === undefined ? null : Math.round(newest / 3600);
+    },
     /** Returns why usage of a customer is refused: Stripe does not know it, or it was deleted. Null if nothing is wrong. */
-    inspectCustomer: (customerId: string) => inspectCustomer(stripe, customerId),
+    inspectCustomer: async (customerId: string): Promise<string | null> => {
+      const customer = await unlessMissing(stripe.customers.retrieve(customerId));
+      if (customer === null) {
+        return `No such customer: '${customerId}'.`;
+      }
+      return customer.deleted === true ? `Stripe's customer ${customerId} was deleted.` : null;
+    },
     /**
      * Returns what keeps a customer's usage off its invoices: a subscription that is not active, belongs to another customer,
      * or has no price on the meter of one of the kinds, or prices with different periods.
      */
-    inspectSubscription: (cell: string | null, customerId: string, subscriptionId: string) =>
-      inspectSubscription(stripe, cell, customerId, subscriptionId),
+    inspectSubscription: async (cell: string | null, customerId: string, id: string) => {
+      const meters = await findMeters(stripe, cell);
+      const usedKinds = KINDS.filter((kind) => meters[kind] !== null);
+      const state = await readSubscriptionState(stripe, id, meters, null);
+      const { customerId: owner, meteredKinds, periods } = state;
+      const unclear = meteredKinds.filter((kind) => periods[kind] === null);
+      const problems = [
+        ...((owner ?? customerId) === customerId
+          ? []
+          : [`belongs to the customer ${owner}, not ${customerId}`]),
+        ...listSubscriptionProblems({ ...state, usedKinds, lostDonationItems: false }).map(
+          ({ text }) => text,
+        ),
+        ...unclear.map((kind) => `has no single current period of ${kind}s`),
+      ];
+      return problems.map((problem) => `Stripe's subscription ${id} ${problem}.`);
+    },
   };
 };
