@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
 import { faultResponse } from "./faults.ts";
 import type { Fault, Faults } from "./faults.ts";
-import { createIdempotencyStore } from "./idempotency.ts";
+import { createIdempotency } from "./idempotency.ts";
 import { ErrorResponse, jsonResponse } from "./responses.ts";
 import type { HttpResponse } from "./responses.ts";
 import { prepareCall } from "./routes.ts";
@@ -42,7 +42,7 @@ export const createCallHandler = ({
   readonly observations: Observations;
   readonly secretKey: string;
 }) => {
-  const idempotency = createIdempotencyStore(state.clock);
+  const executeOnce = createIdempotency(state.clock);
   const locks = new Set<string>();
 
   const untilReleased = async (): Promise<void> => {
@@ -75,34 +75,16 @@ export const createCallHandler = ({
     }
   };
 
-  /** Returns the stored response of the idempotency key, or executes the call and stores its response. */
-  const executeOnce = async (
-    prepared: Prepared,
-    key: string | null,
-    request: string,
-    fault: Fault | null,
-  ): Promise<HttpResponse> => {
-    const stored = key === null ? null : idempotency.begin(key, request);
-    if (stored) {
-      return { ...stored, headers: { ...stored.headers, "idempotent-replayed": "true" } };
-    }
-    let response: HttpResponse;
-    try {
-      response = await executeLocked(prepared, fault);
-    } catch (error) {
+  /** Returns the response that the idempotency key repeats. What happened to a call that throws is not saved. */
+  const executeSaved = async (prepared: Prepared, fault: Fault | null): Promise<HttpResponse> => {
+    const savedError = fault?.kind === "server_error_saved" ? faultResponse(fault) : null;
+    const response = await executeLocked(prepared, fault).catch((error: unknown) => {
       if (!(error instanceof ErrorResponse) || error.status === 409) {
-        if (key !== null) {
-          idempotency.abandon(key);
-        }
         throw error;
       }
-      response = toResponse(error);
-    }
-    if (key !== null) {
-      const savedError = fault?.kind === "server_error_saved" ? faultResponse(fault) : null;
-      idempotency.save(key, savedError ?? response);
-    }
-    return response;
+      return toResponse(error);
+    });
+    return savedError ?? response;
   };
 
   /** Returns the response, or null if the fault prevents one. */
@@ -117,20 +99,19 @@ export const createCallHandler = ({
       throw new ErrorResponse(401, `Invalid API Key provided: ${quoted}`);
     }
     const key = method === "POST" ? (headers["idempotency-key"]?.toString() ?? null) : null;
+    const request = `${path}?${form}`;
     const replacement = fault ? faultResponse(fault) : null;
     if (fault && !fault.applied && (replacement || LOST.has(fault.kind))) {
-      if (key !== null && replacement && fault.kind === "server_error_saved") {
-        idempotency.begin(key, `${path}?${form}`);
-        idempotency.save(key, replacement);
-      }
-      return replacement;
+      return replacement && fault.kind === "server_error_saved"
+        ? executeOnce(key, request, () => Promise.resolve(replacement))
+        : replacement;
     }
     const rejectedWith = fault?.kind === "reject_later" ? (fault.code ?? "archived_meter") : null;
     const prepared = prepareCall(
       { method, path },
       { state, form, event: { idempotencyKey: key, rejectedWith } },
     );
-    const response = await executeOnce(prepared, key, `${path}?${form}`, fault);
+    const response = await executeOnce(key, request, () => executeSaved(prepared, fault));
     return replacement ?? response;
   };
 

@@ -5,17 +5,6 @@ const text = z.string();
 const integer = z.coerce.number().int();
 const page = { limit: integer.min(1).max(100).optional(), starting_after: text.optional() };
 const item = { price: text, quantity: integer.min(0).optional() };
-const payment = {
-  proration_behavior: z.enum(["always_invoice", "create_prorations", "none"]).optional(),
-  payment_behavior: z
-    .enum([
-      "allow_incomplete",
-      "default_incomplete",
-      "error_if_incomplete",
-      "pending_if_incomplete",
-    ])
-    .optional(),
-};
 /** `items[0]`, `items[1]` … */
 const items = z.record(text, z.strictObject(item)).transform((entries) => Object.values(entries));
 const lineItem = z.strictObject({
@@ -55,7 +44,11 @@ const requests = {
     end_time: integer,
     ...page,
   }),
-  subscriptionUpdate: z.strictObject({ items: items.optional(), ...payment }),
+  subscriptionUpdate: z.strictObject({
+    items: items.optional(),
+    proration_behavior: z.literal("none").optional(),
+    payment_behavior: z.literal("error_if_incomplete").optional(),
+  }),
   subscriptionList: z.strictObject({ customer: text, status: z.enum(["all"]).optional(), ...page }),
   subscriptionItemList: z.strictObject({ subscription: text, ...page }),
   invoiceList: z.strictObject({

@@ -109,7 +109,6 @@ const addItems = (
   state: State,
   subscription: StoredSubscription,
   requests: readonly ItemRequest[],
-  paymentBehavior: string | undefined,
 ): void => {
   const added = requests.map(({ price: priceId, quantity }): StoredItem => {
     const price = findBy(state.prices, "price", priceId, 400);
@@ -128,9 +127,6 @@ const addItems = (
     throw invalid(`A subscription has at most ${MAX_ITEMS} items.`);
   }
   if (added.length > 0 && state.declining.has(subscription.customerId)) {
-    if (paymentBehavior !== "error_if_incomplete") {
-      throw new Error("The double supports failing payments with error_if_incomplete only.");
-    }
     const error = { type: "card_error", code: "card_declined" };
     throw new ErrorResponse(402, "Your card was declined.", error);
   }
@@ -160,8 +156,11 @@ export const createSubscription = (
     settledUntil: now,
     drafts: [],
   };
-  const items = prices.map((price) => ({ price }));
-  addItems(state, subscription, items, undefined);
+  addItems(
+    state,
+    subscription,
+    prices.map((price) => ({ price })),
+  );
   state.subscriptions.set(subscription.id, subscription);
   begin(state, subscription);
   return subscription;
@@ -170,10 +169,10 @@ export const createSubscription = (
 export const updateSubscription = (
   state: State,
   id: string,
-  { items = [], payment_behavior: behavior }: Requests["subscriptionUpdate"],
+  { items = [] }: Requests["subscriptionUpdate"],
 ): StoredSubscription => {
   const subscription = getChangeable(state, id);
-  addItems(state, subscription, items, behavior);
+  addItems(state, subscription, items);
   return subscription;
 };
 
