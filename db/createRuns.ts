@@ -11,6 +11,9 @@ const SECOND_MS = 1000;
 /** Each commit waits for the disk. */
 const RECORD_INTERVAL_MS = 4000;
 
+/** Longer than it takes until a run continues another one. After that, loops begin nothing more. */
+const CONTINUED_WITHIN_MS = 3000;
+
 type LoopControl = {
   /** Whether another step may begin. */
   readonly mayBegin: () => boolean;
@@ -130,6 +133,7 @@ export const createRuns = <Item>(
 ): Runs => {
   const { idleMs = 0 } = work;
   let recordedAtMs = -Infinity;
+  let pausing: NodeJS.Timeout | undefined;
   const activate = () => {
     const calls = new AbortController();
     return { calls, sender: createSender(work, calls.signal) };
@@ -138,6 +142,7 @@ export const createRuns = <Item>(
 
   return {
     run: async ({ stop, signal }) => {
+      clearTimeout(pausing);
       const current = (active ??= activate());
       const { calls, sender } = current;
       const abort = (): void => calls.abort();
@@ -162,9 +167,11 @@ export const createRuns = <Item>(
           await pause(Math.max(0, pauseMs), ending);
         }
       } finally {
-        sender.pause();
         if (ending.aborted) {
+          sender.pause();
           await sender.settled();
+        } else {
+          pausing = setTimeout(sender.pause, CONTINUED_WITHIN_MS).unref();
         }
         if (calls.signal.aborted && active === current) {
           active = null;
