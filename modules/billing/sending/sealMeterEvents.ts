@@ -66,12 +66,8 @@ const decideEvents = (
     }
   }
   const last = parts.at(-1);
-  return {
-    events,
-    sealing: last
-      ? { kind: "more", stream: { ...stream, firstSecond: last.second, hasUnsent: true } }
-      : NONE,
-  };
+  const more = last && { kind: "more" as const, stream: { ...stream, firstSecond: last.second } };
+  return { events, sealing: more ?? NONE };
 };
 
 /**
