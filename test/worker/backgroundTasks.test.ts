@@ -1,11 +1,8 @@
 import { pino } from "pino";
 import { Registry } from "prom-client";
 import { z } from "zod";
-import { updateAccount } from "../../modules/accounts/accounts.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { sql } from "../../db/sql.ts";
-import { saveSubscriptionState } from "../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
-import type { Kind } from "../../modules/records/owner.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
@@ -19,7 +16,6 @@ import { createRepeatedLog } from "../../worker/repeatedCalls.ts";
 import { watchHold } from "../../worker/deployment.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization, registerFor } from "../support/factories.ts";
 
 // Serial, because the metrics are of the whole database.
 const test = testWithDatabase().serial;
@@ -106,64 +102,6 @@ test("an organization's usage that is rejected for one reason again and again is
 const STREAMS = 130_000;
 const NOW = new Date("2026-11-02T00:00:00Z");
 const clock: Clock = { now: () => NOW };
-
-test("subscriptions are counted by status and policy, and their problems", async (t) => {
-  const { db } = t.context;
-  let number = 0;
-  const subscribe = async (given: {
-    readonly status: string;
-    readonly policy?: "alert" | "keep";
-    readonly meteredKinds: readonly Kind[];
-    readonly plants: boolean;
-  }): Promise<void> => {
-    number += 1;
-    const subscriptionId = `sub_${number}`;
-    const { id } = await createTestOrganization(db, {
-      stripeCustomerId: `cus_${number}`,
-      stripeSubscriptionId: subscriptionId,
-    });
-    await updateAccount(db, id, { subscriptionPolicy: given.policy ?? "alert" });
-    const { status, meteredKinds } = given;
-    await saveSubscriptionState(
-      db,
-      { accountId: id, subscriptionId },
-      {
-        status,
-        pausedBy: null,
-        trial: null,
-        meteredKinds,
-        unitPrices: { tree: null, bottle: null },
-        hasDonationItems: null,
-      },
-      NOW,
-    );
-    if (given.plants) {
-      await registerFor(db, id);
-    }
-  };
-  await subscribe({ status: "active", meteredKinds: ["tree", "bottle"], plants: true });
-  await subscribe({ status: "active", meteredKinds: ["bottle"], plants: true });
-  await subscribe({ status: "active", meteredKinds: ["bottle"], plants: true });
-  await subscribe({ status: "active", meteredKinds: [], plants: false });
-  await subscribe({ status: "canceled", policy: "keep", meteredKinds: ["tree"], plants: true });
-  const registry = new Registry();
-
-  await addDatabaseMetrics(registry, { db, clock })();
-
-  const listed = async (name: string): Promise<readonly string[]> =>
-    (await registry.getSingleMetricAsString(name))
-      .split("\n")
-      .filter((line) => !line.startsWith("#") && !line.endsWith(" 0"))
-      .toSorted();
-  t.deepEqual(await listed("impact_subscriptions"), [
-    'impact_subscriptions{status="active",policy="alert"} 4',
-    'impact_subscriptions{status="canceled",policy="keep"} 1',
-  ]);
-  t.deepEqual(await listed("impact_subscription_problems"), [
-    'impact_subscription_problems{problem="inactive",policy="keep"} 1',
-    'impact_subscription_problems{problem="unpriced_meter",policy="alert"} 2',
-  ]);
-});
 
 test("waiting usage is counted, however many streams wait, and rarely if that is costly", async (t) => {
   const { db, owner } = t.context;

@@ -17,7 +17,7 @@ import { TEMPORAL_ADDRESS } from "../../support/programs.ts";
 import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { Mode } from "../../../modules/records/owner.rules.ts";
 import { startBilledApi } from "../billedApi.ts";
-import { setUpBilling } from "../billingSetup.ts";
+import { createBilledOrganization, setUpBilling } from "../billingSetup.ts";
 
 // Serial, because a sweep reads every subscription of the file's database.
 const test = testWithDatabase().serial;
@@ -50,6 +50,12 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
     setStatus: (status: "active" | "past_due" | "unpaid"): Promise<void> => {
       double.control.changeSubscription({ subscriptionId, status });
       return sweep();
+    },
+    /** Returns the values of a worker's metric that are not 0. */
+    metric: async (name: string): Promise<readonly string[]> => {
+      const metrics = createWorkerMetrics({ ...deps, logger: pino({ level: "silent" }) });
+      const lines = (await metrics.read()).split("\n");
+      return lines.filter((line) => line.startsWith(`${name}{`) && !line.endsWith(" 0")).toSorted();
     },
     watched: async () => (await listWatchedSubscriptions(db, accountId))[0] ?? null,
     plant: (mode: Mode = "live", fields: object = {}) =>
@@ -160,9 +166,12 @@ test("with the policy suspend, live registrations are rejected while the subscri
   t.is((await plant()).status, 200);
 });
 
-test("org list, org show and doctor report subscriptions that need attention", async (t) => {
-  const { impact, stream, setStatus } = await setUp(t);
+test("org list, org show, doctor and metrics report subscriptions that need attention", async (t) => {
+  const { impact, stream, setStatus, metric, deps, double } = await setUp(t);
   const { accountId: id } = stream;
+  for (let other = 0; other < 2; other += 1) {
+    await createBilledOrganization(deps, double.control);
+  }
   await setStatus("unpaid");
   t.like(readJson(await impact("org", "show", id, "--json")), {
     subscription_policy: "alert",
@@ -172,6 +181,13 @@ test("org list, org show and doctor report subscriptions that need attention", a
   t.regex((await impact("doctor")).stdout, /its subscription is unpaid\./u);
   const updated = await impact("org", "update", id, "--subscription-policy", "keep");
   t.is(updated.exitCode, 0, updated.stderr);
+  t.deepEqual(await metric("impact_subscriptions"), [
+    'impact_subscriptions{status="active",policy="alert"} 2',
+    'impact_subscriptions{status="unpaid",policy="keep"} 1',
+  ]);
+  t.deepEqual(await metric("impact_subscription_problems"), [
+    'impact_subscription_problems{problem="inactive",policy="keep"} 1',
+  ]);
   t.is((await impact("org", "update", id, "--subscription-policy", "maybe")).exitCode, 2);
 });
 
@@ -193,32 +209,27 @@ test("with the policy suspend, a removed price suspends the registrations of its
 });
 
 test("a removed price is a problem of organizations that use the meter, and only of them", async (t) => {
-  const { impact, sweep, pass, double, subscriptionId, stream, plant, deps, reportElsewhere } =
+  const { impact, sweep, pass, double, subscriptionId, stream, plant, deps, ...setup } =
     await setUp(t);
   const problemsOf = async (): Promise<unknown> => {
     const shown = readJson(await impact("org", "show", stream.accountId, "--json"));
     return z.looseObject({ subscription: z.looseObject({ problems: z.unknown() }) }).parse(shown)
       .subscription.problems;
   };
-  const countProblems = async (): Promise<string | undefined> => {
-    const metrics = createWorkerMetrics({ ...deps, logger: pino({ level: "silent" }) });
-    const lines = (await metrics.read()).split("\n");
-    return lines.find((line) =>
-      line.startsWith('impact_subscription_problems{problem="unpriced_meter",policy="alert"}'),
-    );
-  };
   removeTrees(double, subscriptionId);
   await sweep();
   t.deepEqual(await problemsOf(), []);
-  reportElsewhere(3);
+  setup.reportElsewhere(3);
   pass(3600);
   const { drifting } = await reconcileUsage(deps, {}, new AbortController().signal);
   t.is(drifting.length, 1, "another program has reported units of the meter");
   t.deepEqual(await problemsOf(), []);
-  t.regex((await countProblems()) ?? "", / 0$/u);
+  t.deepEqual(await setup.metric("impact_subscription_problems"), []);
   t.is((await plant()).status, 200);
   t.deepEqual(await problemsOf(), ["has no price on the meter of trees"]);
-  t.regex((await countProblems()) ?? "", / 1$/u);
+  t.deepEqual(await setup.metric("impact_subscription_problems"), [
+    'impact_subscription_problems{problem="unpriced_meter",policy="alert"} 1',
+  ]);
   t.regex((await impact("org", "list")).stdout, /has no price on the meter of trees/u);
   const { stdout } = await impact("doctor");
   t.regex(stdout, /its subscription has no price on the meter of trees\./u);
