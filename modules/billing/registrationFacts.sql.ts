@@ -21,12 +21,10 @@ export const shareRegistrations = (one: string, other: string): FragmentSqlToken
 
 /** The condition that a usage fact or meter event is of the stream and second of a registration of the query. */
 const isOfSecond = (table: "usage_fact" | "meter_event"): FragmentSqlToken => {
-  const column = (name: string) => sql.identifier([table, name]);
+  const name = sql.identifier([table]);
   return sql.fragment`
-    ${column("account_id")} = registration.account_id
-    AND ${column("mode")} = registration.mode
-    AND ${column("kind")} = registration.kind
-    AND ${column("second")} = floor(extract(epoch FROM registration.created_at))::bigint
+    (${name}.account_id, ${name}.mode, ${name}.kind, ${name}.second)
+    = (registration.account_id, registration.mode, registration.kind, floor(extract(epoch FROM registration.created_at))::bigint)
   `;
 };
 
@@ -63,9 +61,7 @@ export const hasUsage = sql.fragment`EXISTS (SELECT FROM usage_fact WHERE ${coun
 export const registrationsOfEvent = sql.fragment`
   SELECT registration.id
   FROM registration
-  WHERE registration.account_id = meter_event.account_id
-    AND registration.mode = meter_event.mode
-    AND registration.kind = meter_event.kind
+  WHERE (registration.account_id, registration.mode, registration.kind) = (meter_event.account_id, meter_event.mode, meter_event.kind)
     AND registration.created_at >= to_timestamp(meter_event.second)
     AND registration.created_at < to_timestamp(meter_event.second + 1)
     -- An array, because the planner would search the facts again for each registration.

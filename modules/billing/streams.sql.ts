@@ -19,7 +19,7 @@ export const inSpan = (second: FragmentSqlToken, span: Span | null): FragmentSql
     ? sql.fragment`true`
     : sql.fragment`${second} >= ${span.start} AND ${second} < ${span.end}`;
 
-const STREAM = { accountId: "uuid", mode: "text", kind: "text" } as const;
+export const STREAM = { accountId: "uuid", mode: "text", kind: "text" } as const;
 
 /** The streams as a table `stream`, with their places among them, counted from 1. */
 export const streamsTable = (streams: readonly Owner[]): FragmentSqlToken =>

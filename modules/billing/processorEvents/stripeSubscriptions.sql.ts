@@ -50,18 +50,14 @@ const usedKindsIf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragm
       EXISTS (
         SELECT
         FROM meter_event
-        WHERE meter_event.account_id = account.id
-          AND meter_event.mode = 'live'
-          AND meter_event.kind = used.kind
+        WHERE (meter_event.account_id, meter_event.mode, meter_event.kind) = (account.id, 'live', used.kind)
           -- Another program may have reported its units.
           AND meter_event.failure IS DISTINCT FROM 'difference'
       )
       OR EXISTS (
         SELECT
         FROM usage_fact
-        WHERE usage_fact.account_id = account.id
-          AND usage_fact.mode = 'live'
-          AND usage_fact.kind = used.kind
+        WHERE (usage_fact.account_id, usage_fact.mode, usage_fact.kind) = (account.id, 'live', used.kind)
           AND usage_fact.meter_event_id IS NULL
       )
     )

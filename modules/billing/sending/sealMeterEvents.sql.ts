@@ -9,6 +9,7 @@ import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { shareRegistrations } from "../registrationFacts.sql.ts";
 import type { BillingTarget } from "../usage.rules.ts";
 import type { Failure, MeterEventState } from "../meterEvents.rules.ts";
+import { STREAM } from "../streams.sql.ts";
 import { leaseEnd } from "./waitingStreams.sql.ts";
 import type { UnsentStream } from "./waitingStreams.sql.ts";
 
@@ -55,9 +56,7 @@ export type BilledStream = UnsentStream & { readonly current: BillingTarget };
 const MAXIMUM_LEDGER_FACTS = 2000;
 
 const BILLED_STREAM = {
-  accountId: "uuid",
-  mode: "text",
-  kind: "text",
+  ...STREAM,
   firstSecond: "int8",
   facts: "int8",
   processor: "text",
@@ -85,9 +84,7 @@ const oldestFacts = (lastSecond: number): FragmentSqlToken => sql.fragment`
         FROM (
           SELECT second
           FROM usage_fact
-          WHERE account_id = stream.account_id
-            AND mode = stream.mode
-            AND kind = stream.kind
+          WHERE (account_id, mode, kind) = (stream.account_id, stream.mode, stream.kind)
             AND meter_event_id IS NULL
             AND second >= stream.first_second
             AND second <= ${lastSecond}
@@ -98,9 +95,7 @@ const oldestFacts = (lastSecond: number): FragmentSqlToken => sql.fragment`
       CROSS JOIN LATERAL (
         SELECT *
         FROM usage_fact
-        WHERE account_id = stream.account_id
-          AND mode = stream.mode
-          AND kind = stream.kind
+        WHERE (account_id, mode, kind) = (stream.account_id, stream.mode, stream.kind)
           AND meter_event_id IS NULL
           AND second = oldest.second
         OFFSET 0
@@ -176,9 +171,7 @@ export type SealedEvent = Omit<UnsealedPart, "ids" | "isUsageClosed" | "isDoubte
 };
 
 const SEALED = {
-  accountId: "uuid",
-  mode: "text",
-  kind: "text",
+  ...STREAM,
   factIds: "_int8",
   second: "int8",
   quantity: "int8",
@@ -221,10 +214,7 @@ export const insertMeterEvents = async (
         (
           SELECT coalesce(max(sequence), 0)
           FROM meter_event
-          WHERE account_id = event.account_id
-            AND mode = event.mode
-            AND kind = event.kind
-            AND second = event.second
+          WHERE (account_id, mode, kind, second) = (event.account_id, event.mode, event.kind, event.second)
         ) + row_number() OVER (PARTITION BY account_id, mode, kind, second ORDER BY place) AS sequence
       FROM (${sealedRows(events)}) AS event
     ),

@@ -90,7 +90,7 @@ export const isResumable = (now: Date): FragmentSqlToken => {
 const nextEvent = (now: Date): FragmentSqlToken => {
   const pending = sql.fragment`
     FROM meter_event
-    WHERE account_id = stream.account_id AND mode = stream.mode AND kind = stream.kind AND state = 'pending'
+    WHERE (account_id, mode, kind) = (stream.account_id, stream.mode, stream.kind) AND state = 'pending'
   `;
   return sql.fragment`
     (
@@ -161,9 +161,7 @@ export const listReadyStreams = (
       AND NOT EXISTS (
         SELECT
         FROM meter_event
-        WHERE account_id = unsealed.account_id
-          AND mode = unsealed.mode
-          AND kind = unsealed.kind
+        WHERE (account_id, mode, kind) = (unsealed.account_id, unsealed.mode, unsealed.kind)
           AND state = 'pending'
           AND asking_since IS NULL
         -- Keeps this a look-up for each stream, so that the scan can stop at the limit.
