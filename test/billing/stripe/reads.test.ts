@@ -42,11 +42,12 @@ const periodOf = (start: string, end: string): Period => ({
   end: new Date(end),
 });
 
-test("the period is that of the item with the meter, to the second", async (t) => {
+test("the period is that of the item with the meter, to the second, also among many others", async (t) => {
   const { period, subscribe } = await stage(t, "2026-01-10T08:30:15Z");
-  const id = subscribe(1, "year");
+  const expected = periodOf("2026-01-10T08:30:15Z", "2026-02-10T08:30:15Z");
 
-  t.deepEqual(await period(id), periodOf("2026-01-10T08:30:15Z", "2026-02-10T08:30:15Z"));
+  t.deepEqual(await period(subscribe(1, "year")), expected);
+  t.deepEqual(await period(subscribe(12)), expected);
 });
 
 /** When a flat subscription began, when an item on the meter was added to it, and the item's period. */
@@ -153,13 +154,6 @@ for (const [title, [start, end, expected], subscription = {}, created] of AMENDE
     t.deepEqual(await scene.period(id), periodOf(expected, end));
   });
 }
-
-test("the item is found among many others", async (t) => {
-  const { period, subscribe } = await stage(t, "2026-01-10");
-  const id = subscribe(12);
-
-  t.deepEqual(await period(id), periodOf("2026-01-10", "2026-02-10"));
-});
 
 test("a subscription without an item on the meter, or one that ends as it begins, has no period", async (t) => {
   const { control, customerId, period, subscribe } = await stage(t, "2026-01-10");
