@@ -57,13 +57,11 @@ const createMeterCheck = (
     meters = null;
   };
   /** Returns the meters, also those that cannot be used. */
-  const findAll = (): Promise<Record<Kind, FoundMeter>> => {
-    meters ??= check().catch((error: unknown) => {
+  const findAll = (): Promise<Record<Kind, FoundMeter>> =>
+    (meters ??= check().catch((error: unknown) => {
       forget();
       throw error;
-    });
-    return meters;
-  };
+    }));
   return {
     findAll,
     /** Throws a ProcessorMismatchError if that meter cannot be used. */
