@@ -73,8 +73,8 @@ const showOverview = async (
 const LIST_HELP = `
 States: pending usage is still sent or asked about; failed usage needs a person; closed
 usage is never sent, by a decision or because a document bills it; late usage was
-delivered after its billing period had ended. A difference is what Stripe lacks of what was
-delivered, or has in excess (with a minus sign), and what no event explains.`;
+delivered and is on no invoice. A difference is what Stripe lacks of what was delivered, or
+has in excess (with a minus sign), and what no event explains.`;
 
 const addListCommand = (parent: Command, { io, connections }: CliContext): void => {
   parent

@@ -13,7 +13,7 @@ import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { compareInvoices } from "../../modules/billing/invoices/compareInvoices.ts";
 import {
   describeInvoiceProblem,
-  needingAttention,
+  needsAttention,
 } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.sql.ts";
 import { readDatabaseTime } from "../../modules/billing/readDatabaseTime.ts";
@@ -78,7 +78,7 @@ const print = (io: Io, compared: Comparison) => {
       ...snakeCased(usage),
       start: timeOf(usage.start),
       end: timeOf(usage.end),
-      needs_attention: needingAttention([usage]).length > 0,
+      needs_attention: needsAttention(usage),
     })),
   };
   printResult(io, result, () => {
@@ -138,7 +138,7 @@ const requireEqual = ({ drifting, ...compared }: Comparison): void => {
     const what = `The invoices of ${counted(unread, "customer")} could not be read.`;
     throw new CommandError(EXIT.failed, what);
   }
-  const { length: spans } = needingAttention(problems);
+  const { length: spans } = problems.filter(needsAttention);
   if (spans > 0) {
     const others = problems.length - spans;
     const rest =
