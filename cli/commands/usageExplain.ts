@@ -28,7 +28,6 @@ import { printFields, printResult, printText } from "../output/print.ts";
 import type { Fields } from "../output/print.ts";
 import {
   closingCommand,
-  isRefusedForGood,
   mendingCommand,
   presentAttention,
   presentMeterEvent,
@@ -96,10 +95,9 @@ const planFailed = async (
   }
   const sent = counted(Math.abs(units), "unit");
   const account = await findAccount(deps.db, accountId);
-  const isOfEarlierCustomer = units < 0 && event.customerId !== account?.stripeCustomerId;
-  if (failure === "refused" && isRefusedForGood({ isOfEarlierCustomer, reason })) {
+  if (failure === "refused" && units < 0 && event.customerId !== account?.stripeCustomerId) {
     return [
-      `A retry cannot help: it takes back what an earlier customer has, which Stripe does not know any more. If a credit note returns it: ${closingCommand(name, units)}`,
+      `Stripe refused to take it back from ${event.customerId}, which is an earlier customer. If a credit note returns it: ${closingCommand(name, units)}`,
       `If nothing returns it: impact usage close ${name} --never-bill --reason TEXT`,
     ];
   }

@@ -67,22 +67,12 @@ export const mendingCommand = ({
   return /meter|configured/iu.test(reason ?? "") ? "impact doctor" : null;
 };
 
-/** Returns whether Stripe refuses a refund for good: the customer that has its usage is no longer the organization's. */
-export const isRefusedForGood = ({
-  isOfEarlierCustomer,
-  reason,
-}: Pick<UsageAttention, "isOfEarlierCustomer" | "reason">): boolean =>
-  isOfEarlierCustomer && /customer/iu.test(reason ?? "");
-
 /** Returns the commands that an operator runs next; null if the usage settles by itself. */
 const nextCommand = (attention: UsageAttention): string | null => {
   const { cause, accountId, items, firstIds, units } = attention;
   const names = items <= NAMED_ITEMS ? firstIds.join(" ") : accountId;
   switch (cause) {
     case "refused":
-      if (isRefusedForGood(attention)) {
-        return closingCommand(firstIds.join(" "), units);
-      }
       return [mendingCommand(attention) ?? [], `impact usage retry ${names}`].flat().join("; ");
     case "difference":
       return `impact usage retry ${names}`;

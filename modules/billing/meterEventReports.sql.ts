@@ -111,8 +111,6 @@ const attentionRow = z.strictObject({
   items: z.int(),
   units: z.bigint().transform(Number),
   oldestSecond: safeInteger,
-  /** Whether these are refused refunds of usage that a customer has which is not the organization's any more. */
-  isOfEarlierCustomer: z.boolean(),
   /** The first ones, such as `E5` or `D17`. */
   firstIds: z.array(z.string()),
   reason: z.string().nullable(),
@@ -126,14 +124,10 @@ const attended = sql.fragment`
     SELECT
       CASE meter_event.failure WHEN 'difference' THEN 'D' ELSE 'E' END AS letter,
       meter_event.id, meter_event.account_id, meter_event.kind, meter_event.second, meter_event.quantity AS units,
-      (
-        meter_event.failure = 'refused'
-        AND meter_event.quantity < 0
-        AND NOT meter_event.may_be_delivered
-        AND meter_event.customer_id IS DISTINCT FROM
-          (SELECT stripe_customer_id FROM account WHERE account.id = meter_event.account_id)
-      ) AS is_of_earlier_customer,
       CASE
+        WHEN meter_event.failure = 'refused' AND meter_event.quantity < 0 AND NOT meter_event.may_be_delivered
+          AND meter_event.customer_id IS DISTINCT FROM (SELECT stripe_customer_id FROM account WHERE id = meter_event.account_id)
+          THEN 'credit_owed'
         WHEN meter_event.failure <> 'waits_for_usage' THEN meter_event.failure
         WHEN usage.state = 'closed' THEN 'credit_owed'
         ELSE ${WAITS}
@@ -143,12 +137,12 @@ const attended = sql.fragment`
     LEFT JOIN meter_event AS usage ON usage.id = meter_event.waits_for
     WHERE meter_event.state = 'failed'
     UNION ALL
-    SELECT 'E', id, account_id, kind, second, quantity, false, 'late', last_error
+    SELECT 'E', id, account_id, kind, second, quantity, 'late', last_error
     FROM meter_event
     WHERE is_late
     UNION ALL
     SELECT
-      'E', id, account_id, kind, second, quantity, false,
+      'E', id, account_id, kind, second, quantity,
       CASE WHEN asking_since IS NULL THEN 'trouble' ELSE 'asking' END,
       last_error
     FROM meter_event
@@ -170,13 +164,12 @@ export const listUsageAttention = (
       count(*)::integer AS items,
       sum(units)::bigint AS units,
       min(second) AS "oldestSecond",
-      is_of_earlier_customer AS "isOfEarlierCustomer",
       (array_agg(letter || attended.id ORDER BY attended.id))[1:5] AS "firstIds",
       (array_agg(reason ORDER BY attended.id DESC))[1] AS reason
     FROM ${attended} AS attended
     JOIN account ON account.id = attended.account_id
     WHERE cause <> ${WAITS} AND ${ofAccount(accountId)}
-    GROUP BY account_id, account.name, attended.kind, cause, is_of_earlier_customer
+    GROUP BY account_id, account.name, attended.kind, cause
     ORDER BY min(second), account.name
   `);
 

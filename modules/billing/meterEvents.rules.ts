@@ -76,7 +76,8 @@ export const describeDifference = (units: number, customerId: string): string =>
 /**
  * Why usage has an operator's attention.
  * - `refused`, `too_old`, `unclear`: it has failed.
- * - `credit_owed`: a refund of usage that a document bills; the customer is owed a credit note.
+ * - `credit_owed`: a refund that the processor does not take back, because a document bills the usage, or because it was
+ *   refused for an earlier customer of the organization. That customer is owed a credit note.
  * - `late`: no invoice has it, mostly because it was delivered after that of its period was finalized.
  * - `difference`: units by which the processor's sum differs, and that no event explains.
  * - `trouble`: its attempts fail, and go on.

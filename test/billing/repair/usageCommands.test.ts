@@ -209,7 +209,7 @@ test("a refund that a deleted customer's usage keeps from being sent is closed, 
   await setCustomer(scene);
   const proposed = `impact usage close ${item} --credit-note cn_… --reason TEXT`;
   const overview = await impact("usage", "--org", scene.id);
-  t.true(overview.stdout.includes(`refused: ${proposed}\n`), overview.stdout);
+  t.true(overview.stdout.includes(`credit owed: ${proposed}\n`), overview.stdout);
   const explained = await impact("usage", "explain", item);
   t.true(explained.stdout.includes(proposed), explained.stdout);
   t.notRegex(explained.stdout, /org update|usage retry/u);
