@@ -51,7 +51,6 @@ const compare = async (context: CliContext, { org }: { readonly org?: string }) 
     span,
     streams,
     drifting,
-    unreadable: streams.filter(({ error }) => error !== null),
     invoices,
     problems: await listInvoicedUsage(db, accountId, { onlyProblems: true }),
     differences: await listMeterEvents(db, {
@@ -68,7 +67,7 @@ const formatSpan = ({ start, end }: Span): string =>
   `from ${formatTime(timeOf(start))} to ${formatTime(timeOf(end))}`;
 
 const print = (io: Io, compared: Comparison) => {
-  const { span, streams, unreadable, problems, differences } = compared;
+  const { span, streams, problems, differences } = compared;
   const result = {
     from: timeOf(span.start),
     to: timeOf(span.end),
@@ -101,8 +100,10 @@ const print = (io: Io, compared: Comparison) => {
       say(io, `${usage.accountNames}, ${usage.customerId}, ${formatSpan(usage)}: ${what}.`);
     }
   });
-  for (const { accountName, kind, customerId, error } of unreadable) {
-    say(io, `${accountName}, ${kind}, at ${customerId} could not be compared: ${error}`);
+  for (const { accountName, kind, customerId, error } of streams) {
+    if (error !== null) {
+      say(io, `${accountName}, ${kind}, at ${customerId} could not be compared: ${error}`);
+    }
   }
   const minutes = streams.flatMap((stream) => stream.differences);
   const lagging = minutes.flatMap(({ lagsUntil }) => lagsUntil?.getTime() ?? []);
@@ -122,12 +123,12 @@ const print = (io: Io, compared: Comparison) => {
 
 /** @throws CommandError unless all is equal; "unreachable" only if there is no other problem */
 const requireEqual = ({ drifting, ...compared }: Comparison): void => {
-  const { streams, unreadable, invoices, problems } = compared;
+  const { streams, invoices, problems } = compared;
   if (drifting.length > 0) {
     const differing = drifting.filter(({ error }) => error === null).length;
     throw new CommandError(
-      drifting.every(({ isErrorTemporary }) => isErrorTemporary) ? EXIT.unreachable : EXIT.failed,
-      `Of ${counted(streams.length, "stream")}, ${differing} ${differing === 1 ? "differs" : "differ"} at Stripe, and ${unreadable.length} could not be compared. See impact usage.`,
+      differing === 0 ? EXIT.unreachable : EXIT.failed,
+      `Of ${counted(streams.length, "stream")}, ${differing} ${differing === 1 ? "differs" : "differ"} at Stripe, and ${drifting.length - differing} could not be compared. See impact usage.`,
     );
   }
   if (invoices.status === "rejected") {

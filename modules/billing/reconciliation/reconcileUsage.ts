@@ -6,7 +6,7 @@ import { runConcurrently } from "../../../runtime/runConcurrently.ts";
 import type { BillingContext, BulkContext } from "../context.ts";
 import { requireStripe } from "../createBilling.ts";
 import { readDeployment } from "../deployment.sql.ts";
-import { isProcessorUnusable, UsageUnreadableError } from "../processor.ts";
+import { UsageUnreadableError } from "../processor.ts";
 import { correctClock } from "../readDatabaseTime.ts";
 import { lockStreams } from "../streams.sql.ts";
 import { LONGEST_USAGE_LAG_MS, minuteOf, splitAt } from "../usage.rules.ts";
@@ -145,7 +145,7 @@ const compareStream = async (
     const failed = {
       processorQuantity: null,
       error: cause instanceof Error ? cause.message : String(cause),
-      isErrorTemporary: isProcessorUnusable(cause) || !(cause instanceof UsageUnreadableError),
+      isErrorTemporary: !(cause instanceof UsageUnreadableError),
     };
     return { sums: { ...sums, ...failed }, minutes: [] };
   }
@@ -178,8 +178,8 @@ const listUnexplained = ({ differences }: StreamReport): readonly MinuteDifferen
   differences.filter(({ lagsUntil, askedIds }) => lagsUntil === null && askedIds.length === 0);
 
 /**
- * Returns the streams that differ unexplained, or could not be compared. After very many differences, others may follow. A
- * customer that Stripe does not know, such as one that an operator had mistyped, needs nothing unless usage was delivered to it.
+ * Returns the streams that differ unexplained, or could not be compared. After very many differences, others may follow. The
+ * usage of a customer that Stripe does not know, such as a deleted one, can never be compared, so it needs nobody.
  */
 export const listStreamsNeedingAttention = (
   streams: readonly StreamReport[],
@@ -187,14 +187,15 @@ export const listStreamsNeedingAttention = (
   streams.filter((stream) =>
     stream.error === null
       ? stream.differences.length === MAXIMUM_DIFFERENCES || listUnexplained(stream).length > 0
-      : stream.isErrorTemporary || stream.delivered !== 0,
+      : stream.isErrorTemporary,
   );
 
 const failureOf = (drifting: readonly StreamReport[]): string | null => {
-  const unread = drifting.filter(({ isErrorTemporary }) => isErrorTemporary);
-  return unread.length === 0
-    ? null
-    : `${counted(unread.length, "stream")} could not be read, such as ${unread[0]?.accountName}: ${unread[0]?.error}`;
+  const unread = drifting.filter(({ error }) => error !== null);
+  const [first] = unread;
+  return first
+    ? `${counted(unread.length, "stream")} could not be read, such as ${first.accountName}: ${first.error}`
+    : null;
 };
 
 /**
@@ -259,9 +260,6 @@ export const reconcileUsage = async (
         startedAt,
         endedAt: clock.now(),
         streams: streams.length,
-        unreadable: drifting.flatMap(({ kind, customerId, accountIds, accountName, error }) =>
-          error === null ? [] : [{ kind, customerId, accountIds, accountName, error }],
-        ),
         error: failure,
       });
     }

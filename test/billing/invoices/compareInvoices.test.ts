@@ -190,20 +190,23 @@ test("a subscription that ended without an invoice is named, and so is usage aft
   t.is((await impact("statement", "--org", accountId, "--period", "2026-05")).exitCode, 0);
 });
 
-test("a second subscription with a price on the meter is an error that names both", async (t) => {
-  const { deliver, pass, problems, control, customerId, subscriptionId, rows } = await setUp(t);
-  const second = control.addSubscriber({ customerId });
-  await deliver(4);
-  t.deepEqual(await problems(), [["twice", 4]]);
+test("a retried difference of a period that has ended is late, until a credit note closes it", async (t) => {
+  const { deliver, drain, pass, problems, impact, accountId, reportElsewhere } = await setUp(t);
+  await deliver(5);
+  reportElsewhere(3);
   pass(MONTH + 2 * HOUR);
-  t.deepEqual(await problems(), [
-    [null, 0],
-    [null, 0],
-    ["twice", 4],
-  ]);
-  const twice = (await rows()).find(({ problem }) => problem === "twice");
-  const named = new Set([twice?.subscriptionId, twice?.otherSubscriptionId]);
-  t.true(named.has(subscriptionId) && named.has(second.subscriptionId));
+  await problems();
+  t.is((await impact("usage", "reconcile", "--org", accountId)).exitCode, 1);
+  const retried = await impact("usage", "retry", accountId);
+  t.regex(retried.stdout, /D\d+ +-3 +taken back/u);
+  await drain();
+  t.deepEqual(await problems(), [["late", -3]]);
+  const overview = await impact("usage", "--org", accountId);
+  t.regex(overview.stdout, /late: impact usage close E\d+ --credit-note cn_…/u);
+  const note = ["--credit-note", "cn_1", "--units", "-3", "--reason", "sent by another program"];
+  t.is((await impact("usage", "close", accountId, ...note)).exitCode, 0);
+  t.is((await impact("usage", "--org", accountId)).exitCode, 0);
+  t.deepEqual(await problems(), [[null, 0]]);
 });
 
 test("a trial is said in the statement and in the usage, at once and after the comparison", async (t) => {

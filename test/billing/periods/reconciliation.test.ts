@@ -10,7 +10,6 @@ import {
 } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import type { StreamReport } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { drainUsage } from "../drainUsage.ts";
-import { refusal } from "../../stripeDouble/faults.ts";
 import { countCalls } from "../../support/countCalls.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization, registerFor } from "../../support/factories.ts";
@@ -74,9 +73,9 @@ test("twenty lagging minutes need attention, because further minutes may differ"
   t.is(listStreamsNeedingAttention([report]).length, 1);
 });
 
-test("a reconciliation fails if the processor is not configured, and succeeds if it refuses a customer", async (t) => {
+test("a reconciliation fails if the processor is not configured, and succeeds if it does not know a customer", async (t) => {
   const setup = await setUpBilling(t);
-  const { register, drain, pass, deps, stream, double } = setup;
+  const { register, drain, pass, deps, stream, double, customerId } = setup;
   await register(7);
   await drain();
   pass(3600);
@@ -87,15 +86,14 @@ test("a reconciliation fails if the processor is not configured, and succeeds if
   };
 
   const unconfigured = await run(createBilling({ db: deps.db, stripe: null }));
-  const path = `/v1/billing/meters/${double.control.meterIds().tree}/event_summaries`;
-  const call = { method: "GET", path };
-  double.control.addFault(refusal(404, "No such customer: 'cus_gone'", call));
+  double.control.deleteCustomer({ customerId });
   const refused = await run(deps.billing);
 
   t.is(unconfigured.drifting.length, 2);
   t.true(unconfigured.drifting.every(({ error }) => error !== null));
   t.regex(unconfigured.failure ?? "", /could not be read.*STRIPE_SECRET_KEY is not set/u);
-  t.is(refused.drifting.length, 1);
+  t.true(refused.streams.every(({ error }) => error === `No such customer: ${customerId}`));
+  t.deepEqual(refused.drifting, []);
   t.is(refused.failure, null);
 });
 

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { formatTime } from "../../../cli/output/formatTable.ts";
 import { sql } from "../../../db/sql.ts";
 import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
+import { diagnose } from "../../cli/diagnose.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { startStoreApiOf } from "../../stores/startStoreApi.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
@@ -285,7 +286,33 @@ test("a comparison without Stripe's key is refused, and does not count as one th
   t.is(refused.exitCode, 4);
   t.regex(refused.stderr, /STRIPE_SECRET_KEY is not set/u);
   const overview = await scene.impact("usage", "--json");
-  t.like(readJson(overview), { last_reconciliation: null, unreadable: [] });
+  t.like(readJson(overview), { last_reconciliation: null });
+});
+
+test("a comparison that fails needs a person, until one succeeds, which a deleted customer does not prevent", async (t) => {
+  const scene = await setUpUsage(t);
+  const path = `/v1/billing/meters/${scene.double.control.meterIds().tree}/event_summaries`;
+  scene.double.control.addFault({ kind: "server_error", method: "GET", path, times: 100 });
+  t.is((await scene.impact("usage", "reconcile")).exitCode, 4);
+  const failed = await scene.impact("usage", "--org", scene.id);
+  t.is(failed.exitCode, 1);
+  t.regex(failed.stderr, /The comparison of .* failed: \d+ streams? could not be read, such as/u);
+  const { of } = await diagnose(scene.impact);
+  t.regex(of("reconciliation"), /^wrong: .*; the last one failed: \d+ streams? could not be read/u);
+
+  scene.double.control.clearFaults();
+  await setCustomer(scene);
+  await scene.register(9);
+  await scene.drain();
+  const { customer = "" } = scene.double.control.usage({}).at(-1) ?? {};
+  scene.double.control.deleteCustomer({ customerId: customer });
+  const run = await scene.impactLater("usage", "reconcile");
+  t.regex(
+    run.stderr,
+    new RegExp(`tree, at ${customer} could not be compared: No such customer`, "u"),
+  );
+  t.regex(run.stderr, /Nothing differs\.$/mu);
+  t.is((await scene.impact("usage", "--org", scene.id)).exitCode, 0);
 });
 
 test("usage is in trouble from its first failed attempt on, and needs no person", async (t) => {
