@@ -12,14 +12,11 @@ import {
 } from "./deployment.rules.ts";
 import type { Hold } from "./deployment.rules.ts";
 import {
+  changeDeployment,
   countAskedUsage,
-  doubtUsage,
   identifyDeployment,
   lockDeployment,
   readDeployment,
-  recordHold,
-  recordRelease,
-  recordSeparation,
 } from "./deployment.sql.ts";
 import type { Deployment, ServerMark } from "./deployment.sql.ts";
 import { askAboutUnsent } from "./meterEvents.sql.ts";
@@ -50,7 +47,7 @@ export const holdUsage = (
       );
     }
     const recorded = { at: await readDatabaseTime(transaction, clock), reason, by };
-    await recordHold(transaction, recorded);
+    await changeDeployment(transaction, { hold: recorded });
     await recordAction(transaction, actor, recorded.at, { action: "usage.hold" });
     return recorded;
   });
@@ -77,8 +74,7 @@ export const guardUsage = async ({ db, clock }: Context): Promise<Hold | null> =
     const now = await readDatabaseTime(transaction, clock);
     const { reason, by } = current.hold ?? RESTORE_HOLD;
     const hold = { at: now, reason, by };
-    await recordHold(transaction, hold);
-    await doubtUsage(transaction, now);
+    await changeDeployment(transaction, { hold, doubtedUntil: now });
     // The history that is lost may have read changes of them.
     await requestSubscriptionReads(transaction, now);
     await recordAction(transaction, SERVICE, now, {
@@ -121,7 +117,7 @@ const separateCopy = async (
   now: Date,
 ) => {
   const id = await identifyDeployment(transaction);
-  await recordSeparation(transaction, now);
+  await changeDeployment(transaction, { separatedAt: now, processor: null });
   const disabled = await updateEndpoints(
     transaction,
     { areEnabled: true },
@@ -181,13 +177,11 @@ export const resumeUsage = (
       return { hold, doubtedUntil: until, copy: null };
     }
     const copy = history === "copy" ? await separateCopy(transaction, deployment, now) : null;
-    if (heldAt === null || until !== noticedAt) {
-      await doubtUsage(transaction, until);
-    }
+    const isNew = heldAt === null || until !== noticedAt;
+    await changeDeployment(transaction, { hold: null, ...(isNew && { doubtedUntil: until }) });
     if (until !== null) {
       await askAboutUnsent(transaction, until);
     }
-    await recordRelease(transaction);
     await requestSubscriptionReads(transaction, now);
     await recordAction(transaction, actor, now, {
       action: "usage.resume",
