@@ -24,8 +24,8 @@ const storedRow = z.strictObject({
 
 const deploymentRow = storedRow
   .extend({ currentServer: z.string() })
-  .transform(({ heldAt: at, holdReason, heldBy, heldOn, server, currentServer, ...row }) => {
-    const { stripeAccountId: id, stripeLivemode: isLive } = row;
+  .transform(({ heldAt: at, holdReason, heldBy, heldOn, server, ...row }) => {
+    const { stripeAccountId: id, stripeLivemode: isLive, currentServer } = row;
     const isHeld = at !== null && holdReason !== null && heldBy !== null;
     const isServerChanged = server !== null && server !== currentServer;
     const processor: LiveProcessor | null =
@@ -58,25 +58,14 @@ export type Deployment = Readonly<z.output<typeof deploymentRow>>;
  * of a WAL file's name: that of pg_control_checkpoint() lags behind a promotion. A copy within a server has another database,
  * and a restored dump has another table.
  */
-const serverParts = sql.fragment`
-  (SELECT system_identifier::text FROM pg_control_system()),
-  left(pg_walfile_name(pg_current_wal_insert_lsn()), 8),
-  (SELECT oid::bigint FROM pg_database WHERE datname = current_database()),
-  'deployment'::regclass::oid::bigint
+const currentServer = sql.fragment`
+  ROW(
+    (SELECT system_identifier FROM pg_control_system()),
+    left(pg_walfile_name(pg_current_wal_insert_lsn()), 8),
+    (SELECT oid FROM pg_database WHERE datname = current_database()),
+    'deployment'::regclass::oid
+  )::text
 `;
-
-const currentServer = sql.fragment`ROW(${serverParts})::text`;
-
-const serverMark = z.strictObject({ database: z.string(), timeline: z.string() });
-
-/** Which database this is, for comparison: a digest of its server and its object ids, and the server's timeline. */
-export type ServerMark = Readonly<z.output<typeof serverMark>>;
-
-export const readServerMark = (db: CommonQueryMethods): Promise<ServerMark> =>
-  db.one(sql.type(serverMark)`
-    SELECT left(md5(concat_ws('/', system_identifier, database_oid, table_oid)), 8) AS database, timeline
-    FROM (VALUES (${serverParts})) AS current (system_identifier, timeline, database_oid, table_oid)
-  `);
 
 const columns = sql.fragment`
   ${columnsOf("deployment", storedRow)},

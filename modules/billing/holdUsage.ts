@@ -18,7 +18,7 @@ import {
   lockDeployment,
   readDeployment,
 } from "./deployment.sql.ts";
-import type { Deployment, ServerMark } from "./deployment.sql.ts";
+import type { Deployment } from "./deployment.sql.ts";
 import { askAboutUnsent } from "./meterEvents.sql.ts";
 import { LONGEST_USAGE_LAG_MS } from "./usage.rules.ts";
 import { requestSubscriptionReads } from "./processorEvents/processorEvents.sql.ts";
@@ -249,22 +249,22 @@ export const createDeploymentName = async (context: Context): Promise<() => Prom
   };
 };
 
-export const workerIdentity = ({ database, timeline }: ServerMark): string =>
-  `${process.pid}@${hostname()}/${database}-${timeline}`;
+export const workerIdentity = ({ currentServer }: Deployment): string =>
+  `${process.pid}@${hostname()}/${currentServer}`;
 
-const MARK = /\/(?<database>[0-9a-f]{8})-(?<timeline>[0-9A-F]{8})$/u;
+const SERVER = /\((?<server>\d+),(?<timeline>[0-9A-F]{8}),(?<database>\d+,\d+)\)$/u;
 
 /**
  * Returns whether a worker uses another database than the given one. A worker goes on when its database is promoted, so an
  * earlier timeline is that of the same database; a later one is that of a copy.
  */
-export const usesOtherDatabase = (
-  identity: string,
-  { database, timeline }: ServerMark,
-): boolean => {
-  const mark = MARK.exec(identity)?.groups;
+export const usesOtherDatabase = (identity: string, { currentServer }: Deployment): boolean => {
+  const theirs = SERVER.exec(identity)?.groups;
+  const ours = SERVER.exec(currentServer)?.groups;
   return (
-    mark !== undefined &&
-    (mark["database"] !== database || (mark["timeline"] ?? timeline) > timeline)
+    theirs !== undefined &&
+    (theirs["server"] !== ours?.["server"] ||
+      theirs["database"] !== ours?.["database"] ||
+      (theirs["timeline"] ?? "") > (ours?.["timeline"] ?? ""))
   );
 };
