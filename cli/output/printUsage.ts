@@ -57,10 +57,7 @@ export const closingCommand = (names: string, units: number): string =>
   `impact usage close ${names} ${documentFor(units) === "invoice_item" ? "--invoice-item ii_…" : "--credit-note cn_…"} --reason TEXT`;
 
 /** Returns the command that removes the cause of a refusal; null if none is known. Stripe's errors differ by their text only. */
-export const mendingCommand = ({
-  accountId,
-  reason,
-}: Pick<UsageAttention, "accountId" | "reason">): string | null => {
+export const mendingCommand = (accountId: string, reason: string | null): string | null => {
   if (/customer/iu.test(reason ?? "")) {
     return `impact org update ${accountId} --stripe-customer cus_…`;
   }
@@ -73,7 +70,9 @@ const nextCommand = (attention: UsageAttention): string | null => {
   const names = items <= NAMED_ITEMS ? firstIds.join(" ") : accountId;
   switch (cause) {
     case "refused":
-      return [mendingCommand(attention) ?? [], `impact usage retry ${names}`].flat().join("; ");
+      return [mendingCommand(accountId, attention.reason) ?? [], `impact usage retry ${names}`]
+        .flat()
+        .join("; ");
     case "difference":
       return `impact usage retry ${names}`;
     case "unclear":

@@ -117,8 +117,7 @@ export const changeDeployment = async (
     }),
     ...(doubtedUntil !== undefined && {
       doubted_until: timestamp(doubtedUntil),
-      doubted_fact_id:
-        doubtedUntil && sql.fragment`(SELECT coalesce(max(id), 0) FROM usage_fact)`,
+      doubted_fact_id: doubtedUntil && sql.fragment`(SELECT coalesce(max(id), 0) FROM usage_fact)`,
     }),
     ...(separatedAt && {
       separated_at: timestamp(separatedAt),

@@ -212,7 +212,9 @@ test("doctor reports a hold, and usage that Stripe is asked about only when that
 
 test("a hold of a deployment that the built-in ledger bills ends without a question to Stripe", async (t) => {
   const { db, databaseUrl } = await openOwnDatabase(t);
-  await db.transaction((transaction) => changeDeployment(transaction, { processor: { name: "ledger" } }));
+  await db.transaction((transaction) =>
+    changeDeployment(transaction, { processor: { name: "ledger" } }),
+  );
   const env = { DATABASE_URL: databaseUrl };
   await runImpact(["usage", "hold", "--reason", "restored disk"], { env });
   const { stdout } = await runImpact(["usage", "resume", "--after-restore"], { env });

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
+import { columnsOf, safeInteger, sql, timestamp } from "../../../db/sql.ts";
 import { KINDS } from "../../records/owner.rules.ts";
 import { explainProblem, invoicedUsageRow, needsAttention } from "./invoiceReports.rules.ts";
 import type { InvoicedUsage } from "./invoiceReports.rules.ts";
@@ -170,6 +170,11 @@ export const replaceInvoicedUsage = async (
   `);
 };
 
+const storedColumns = columnsOf(
+  "invoiced_usage",
+  invoicedUsageRow.omit({ start: true, end: true, accountNames: true }),
+);
+
 /** Lists what invoices have of the usage of an account, or of all (null), and why they lack some. */
 export const listInvoicedUsage = (
   db: CommonQueryMethods,
@@ -178,23 +183,13 @@ export const listInvoicedUsage = (
 ): Promise<readonly InvoicedUsage[]> =>
   db.any(sql.type(invoicedUsageRow)`
     SELECT
-      customer_id AS "customerId",
-      kind,
+      ${storedColumns},
       start_second AS start,
       end_second AS "end",
       coalesce(
         (SELECT string_agg(name, ', ' ORDER BY name) FROM account WHERE id = ANY(account_ids)),
         ''
-      ) AS "accountNames",
-      account_ids AS "accountIds",
-      subscription_id AS "subscriptionId",
-      other_subscription_id AS "otherSubscriptionId",
-      invoice_id AS "invoiceId",
-      invoice_number AS "invoiceNumber",
-      quantity,
-      delivered,
-      problem,
-      units
+      ) AS "accountNames"
     FROM invoiced_usage
     WHERE ${accountId === null ? sql.fragment`true` : sql.fragment`account_ids @> ${sql.array([accountId], "uuid")}`}
       AND ${onlyProblems ? sql.fragment`problem IS NOT NULL` : sql.fragment`true`}

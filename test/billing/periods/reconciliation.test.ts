@@ -12,7 +12,6 @@ import type { StreamReport } from "../../../modules/billing/reconciliation/recon
 import { drainUsage } from "../drainUsage.ts";
 import { countCalls } from "../../support/countCalls.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestOrganization, registerFor } from "../../support/factories.ts";
 import { setUpBilling } from "../billingSetup.ts";
 import type { BillingSetup } from "../billingSetup.ts";
 import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
@@ -95,40 +94,6 @@ test("a reconciliation fails if the processor is not configured, and succeeds if
   t.true(refused.streams.every(({ error }) => error === `No such customer: ${customerId}`));
   t.deepEqual(refused.drifting, []);
   t.is(refused.failure, null);
-});
-
-test("a customer that moves to another account makes no difference", async (t) => {
-  const setup = await setUpBilling(t);
-  const { register, drain, pass, deps, stream, customerId } = setup;
-  await register(7);
-  await drain();
-  await updateOrganization(deps, stream.accountId, {
-    stripeCustomerId: null,
-    stripeSubscriptionId: null,
-  });
-  const { id: successor } = await createTestOrganization(deps.db, {
-    clock: deps.clock,
-    name: "Successor",
-    stripeCustomerId: customerId,
-  });
-  await registerFor(deps.db, successor, { clock: deps.clock, count: 3 });
-  pass(3600);
-  const moved = { ...stream, accountId: successor };
-  await drainUsage(deps, moved);
-  pass(3600);
-
-  for (const accountId of [stream.accountId, successor]) {
-    const { streams } = await reconcileUsage(deps, { accountId }, signal);
-    t.is(streams.length, 2);
-    t.is(streams[0]?.kind, "bottle");
-    t.like(streams[1], {
-      kind: "tree",
-      accountIds: [successor, stream.accountId],
-      delivered: 10,
-      processorQuantity: 10,
-      differences: [],
-    });
-  }
 });
 
 /** Returns the use cases' context with another way to make some of Stripe's calls. */
