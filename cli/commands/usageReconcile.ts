@@ -105,18 +105,10 @@ const print = (io: Io, compared: Comparison) => {
       say(io, `${accountName}, ${kind}, at ${customerId} could not be compared: ${error}`);
     }
   }
-  const minutes = streams.flatMap((stream) => stream.differences);
-  const lagging = minutes.flatMap(({ lagsUntil }) => lagsUntil?.getTime() ?? []);
-  if (lagging.length > 0) {
-    const completeAt = new Date(Math.max(...lagging));
-    say(
-      io,
-      `${counted(lagging.length, "minute")} may lag. Stripe's sums are complete after ${formatTime(completeAt)}; repeat the command then.`,
-    );
-  }
-  const asked = minutes.flatMap(({ askedIds }) => askedIds.map((id) => `E${id}`));
-  if (asked.length > 0) {
-    say(io, `Stripe may have ${asked.join(", ")}; see \`impact usage\`.`);
+  const skipped = streams.reduce((sum, stream) => sum + stream.skipped, 0);
+  if (skipped > 0) {
+    const were = counted(skipped, "minute was", "minutes were");
+    say(io, `${were} skipped: Stripe's sums may lag. Repeat the command in 15 minutes.`);
   }
   say(io, `Compared ${formatSpan(span)}; later usage is not compared yet.`);
 };

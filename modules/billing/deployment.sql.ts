@@ -32,21 +32,18 @@ const deploymentRow = storedRow
       id !== null && isLive !== null
         ? { name: "stripe", account: { id, isLive } }
         : row.processor && { name: "ledger" };
-    const hold: Hold | null = isHeld
-      ? { at, reason: holdReason, by: heldBy }
-      : isServerChanged
-        ? RESTORE_HOLD
-        : null;
+    const isHoldMissing = isHeld ? heldOn !== currentServer : isServerChanged;
+    const ofOperator: Hold | null = isHeld ? { at, reason: holdReason, by: heldBy } : null;
     return {
       ...row,
       /** False for a new deployment, whose server is not recorded yet. */
       isIdentified: server !== null,
       /** Whether the row was recorded on another server, history or database. */
       isServerChanged,
-      /** Why usage is held, or null. A hold that an operator has set is named before a change of the database. */
-      hold,
+      /** Why usage is held, or null. */
+      hold: isHoldMissing ? RESTORE_HOLD : ofOperator,
       /** Whether the database has changed without a later hold. A hold that began elsewhere may have ended there since. */
-      isHoldMissing: isHeld ? heldOn !== currentServer : isServerChanged,
+      isHoldMissing,
       processor,
     };
   });

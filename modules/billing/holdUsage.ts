@@ -54,7 +54,7 @@ export const holdUsage = (
 
 /**
  * Records the server of a new deployment, with an id that no copy of the empty database has. If the server has changed, usage
- * is held from now on, because a history may be lost in which it was sent. An earlier hold begins again, for its old reason.
+ * is held from now on, because a history may be lost in which it was sent.
  * @returns the hold, or null if usage is not held
  */
 export const guardUsage = async ({ db, clock }: Context): Promise<Hold | null> => {
@@ -72,14 +72,13 @@ export const guardUsage = async ({ db, clock }: Context): Promise<Hold | null> =
       return current.hold;
     }
     const now = await readDatabaseTime(transaction, clock);
-    const { reason, by } = current.hold ?? RESTORE_HOLD;
-    const hold = { at: now, reason, by };
+    const hold = { ...RESTORE_HOLD, at: now };
     await changeDeployment(transaction, { hold, doubtedUntil: now });
     // The history that is lost may have read changes of them.
     await requestSubscriptionReads(transaction, now);
     await recordAction(transaction, SERVICE, now, {
       action: "usage.hold",
-      details: { reason, ...(current.hold?.at && { earlierHoldAt: current.hold.at }) },
+      details: { reason: hold.reason },
     });
     return hold;
   });
@@ -167,7 +166,7 @@ export const resumeUsage = (
       return { hold, doubtedUntil: null, copy: null };
     }
     const now = await readDatabaseTime(transaction, clock);
-    const heldAt = deployment.isHoldMissing ? null : hold.at;
+    const heldAt = hold.at;
     // A hold after a restore begins with the doubt; an operator's later one does not renew it.
     const noticedAt = heldAt && doubtedUntil && doubtedUntil >= heldAt ? doubtedUntil : null;
     const restoredAt = heldAt === null ? now : history === "restored" ? heldAt : null;

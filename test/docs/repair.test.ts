@@ -171,10 +171,10 @@ const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Pro
     });
     const quantities = found.map(({ quantity }) => quantity).toSorted((a, b) => a - b);
     t.deepEqual(quantities, [-7, 5]);
-    const nameOf = (units: number): string =>
+    const nameOfUnits = (units: number): string =>
       `D${found.find(({ quantity }) => quantity === units)?.id}`;
     await play(t, scene, "5", {
-      names: { D17: nameOf(5), D18: nameOf(-7) },
+      names: { D17: nameOfUnits(5), D18: nameOfUnits(-7) },
       exitCodes: { "impact usage reconcile": [1] },
     });
     await scene.drain();

@@ -100,13 +100,12 @@ const requireUnchanged = async (
 ): Promise<void> => {
   const name = nameOf(difference);
   const events = await listEventsOfSpan(transaction, difference, minuteOf(difference.second));
-  const { obstacle, askedIds, units } = compareMinute(events, theirs, now);
+  const { obstacle, asked, units } = compareMinute(events, theirs, now);
   if (obstacle !== null) {
     throw invalidRequest(`${name}: ${obstacle.reason}; repeat the command then`);
   }
-  if (askedIds.length > 0) {
-    const asked = namesOf(events.filter(({ id }) => askedIds.includes(id)));
-    throw invalidRequest(`${name} may be ${asked}: retry or close that first`);
+  if (asked.length > 0) {
+    throw invalidRequest(`${name} may be ${namesOf(asked)}: retry or close that first`);
   }
   if (units !== -difference.quantity) {
     throw invalidRequest(

@@ -67,8 +67,7 @@ test("twenty lagging minutes need attention, because further minutes may differ"
 
   const report = await compare(setup);
 
-  t.is(report.differences.length, 20);
-  t.true(report.differences.every(({ lagsUntil }) => lagsUntil !== null));
+  t.like(report, { differences: [], skipped: 20 });
   t.is(listStreamsNeedingAttention([report]).length, 1);
 });
 
@@ -155,8 +154,7 @@ test("a minute that changes while Stripe is asked about others may lag", async (
 
   const report = await compare({ ...setup, deps });
 
-  t.is(report.differences.length, 20);
-  t.true(report.differences.every(({ lagsUntil }) => lagsUntil !== null));
+  t.like(report, { differences: [], skipped: 20 });
   t.is(listStreamsNeedingAttention([report]).length, 1);
 });
 

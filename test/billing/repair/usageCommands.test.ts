@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { formatTime } from "../../../cli/output/formatTable.ts";
 import { sql } from "../../../db/sql.ts";
 import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
 import { diagnose } from "../../cli/diagnose.ts";
@@ -164,18 +163,7 @@ test("usage reconcile does not count what was delivered just before, of an earli
   const lagging = await scene.impact("usage", "reconcile", "--org", scene.id);
   t.is(lagging.exitCode, 0, lagging.stderr);
   t.regex(lagging.stdout, /tree +cus_\S+ +9 +0\n/u);
-  const [event] = await listMeterEvents(t.context.db, {
-    state: "delivered",
-    accountId: scene.id,
-    limit: 1,
-  });
-  const completeAt = new Date((event?.settledAt?.getTime() ?? 0) + 15 * 60 * 1000);
-  t.true(
-    lagging.stderr.includes(
-      `1 minute may lag. Stripe's sums are complete after ${formatTime(completeAt)}; repeat`,
-    ),
-    lagging.stderr,
-  );
+  t.regex(lagging.stderr, /1 minute was skipped: .* Repeat the command in 15 minutes\.\n/u);
 });
 
 test("usage reconcile says why it prints no sum, even if nothing needs a person", async (t) => {
