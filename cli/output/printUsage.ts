@@ -49,9 +49,6 @@ export const printEvents = (io: Io, events: readonly ListedMeterEvent[]): void =
   );
 };
 
-/** The most items that a command names one by one; more are named by their organization. */
-const NAMED_ITEMS = 5;
-
 /** Returns the command that closes usage with the document which bills or returns its units. */
 export const closingCommand = (names: string, units: number): string =>
   `impact usage close ${names} ${documentFor(units) === "invoice_item" ? "--invoice-item ii_…" : "--credit-note cn_…"} --reason TEXT`;
@@ -67,7 +64,7 @@ export const mendingCommand = (accountId: string, reason: string | null): string
 /** Returns the commands that an operator runs next; null if the usage settles by itself. */
 const nextCommand = (attention: UsageAttention): string | null => {
   const { cause, accountId, items, firstIds, units } = attention;
-  const names = items <= NAMED_ITEMS ? firstIds.join(" ") : accountId;
+  const names = items === firstIds.length ? firstIds.join(" ") : accountId;
   switch (cause) {
     case "refused":
       return [mendingCommand(accountId, attention.reason) ?? [], `impact usage retry ${names}`]

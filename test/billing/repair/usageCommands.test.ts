@@ -6,9 +6,9 @@ import { readJson } from "../../cli/runImpact.ts";
 import { startStoreApiOf } from "../../stores/startStoreApi.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestOrganization } from "../../support/factories.ts";
+import { createTestOrganization, registerFor } from "../../support/factories.ts";
 import { skipIds } from "../../support/skipIds.ts";
-import { listedEvent, listedEvents, setCustomer, setUpUsage } from "./usageSetup.ts";
+import { listedEvent, setCustomer, setUpUsage } from "./usageSetup.ts";
 
 const test = testWithDatabase().serial;
 
@@ -19,7 +19,10 @@ test("usage list filters pending, delivered and failed usage", async (t) => {
   const states = async (...filter: readonly string[]): Promise<readonly string[]> => {
     const run = await scene.impact("usage", "list", "--org", scene.id, "--json", ...filter);
     t.is(run.exitCode, 0);
-    return listedEvents.parse(readJson(run)).map(({ state }) => state);
+    return z
+      .array(listedEvent)
+      .parse(readJson(run))
+      .map(({ state }) => state);
   };
   await scene.register(1, "test");
   await scene.drain("test");
@@ -154,7 +157,8 @@ test("usage reconcile succeeds after a drain and exits with 1 if the processor h
 test("usage reconcile does not count what was delivered just before, of an earlier minute", async (t) => {
   const scene = await setUpUsage(t);
   await setCustomer(scene);
-  await scene.register(9, "live", { now: () => new Date(Date.now() - 20 * 60 * 1000) });
+  const clock = { now: () => new Date(Date.now() - 20 * 60 * 1000) };
+  await registerFor(t.context.db, scene.id, { clock, count: 9 });
   await scene.drain();
   scene.double.control.changeSettings({ summaryDelaySeconds: 120 });
   await t.context.db.query(sql.typeAlias("void")`
