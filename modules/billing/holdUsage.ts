@@ -4,12 +4,7 @@ import { listLastPasses } from "../../db/perpetualWork.sql.ts";
 import { SERVICE } from "../accounts/audit.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import {
-  deploymentNameOf,
-  describeHold,
-  RESTORE_HOLD,
-  UNDECIDED_COPY,
-} from "./deployment.rules.ts";
+import { deploymentNameOf, RESTORE_HOLD, UNDECIDED_COPY } from "./deployment.rules.ts";
 import type { Hold } from "./deployment.rules.ts";
 import {
   changeDeployment,
@@ -29,8 +24,7 @@ import { invalidRequest } from "../../runtime/errors.rules.ts";
 
 /**
  * Holds all usage: nothing is sealed or sent. What has begun, sealing included, may still end.
- * @returns the hold; the earlier one if the operator repeats it
- * @throws DomainError request_invalid if usage is held for another reason: any release would also end this hold, unnoticed
+ * @returns the hold: the earlier one if usage is held already, because any release ends it
  */
 export const holdUsage = (
   { db, clock, actor }: OperatorContext,
@@ -39,12 +33,7 @@ export const holdUsage = (
   db.transaction(async (transaction) => {
     const { hold } = await lockDeployment(transaction);
     if (hold) {
-      if (hold.by === by && hold.reason === reason) {
-        return hold;
-      }
-      throw invalidRequest(
-        `${describeHold(hold)}. It ends for all with \`impact usage resume\`, so no other hold was recorded`,
-      );
+      return hold;
     }
     const recorded = { at: await readDatabaseTime(transaction, clock), reason, by };
     await changeDeployment(transaction, { hold: recorded });

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { sql, values, safeInteger } from "../../db/sql.ts";
+import { sql, safeInteger } from "../../db/sql.ts";
 import type { UsageState } from "./meterEvents.rules.ts";
 import { meterEventColumns, meterEventRow } from "./meterEvents.sql.ts";
 import { factsOfRegistration } from "./registrationFacts.sql.ts";
@@ -8,7 +8,6 @@ import { inSpan } from "./streams.sql.ts";
 import type { Span } from "./usage.rules.ts";
 import { ATTENTION_CAUSES, WAITS } from "./meterEvents.rules.ts";
 import { kindColumn } from "../records/columns.sql.ts";
-import { KINDS, MODES } from "../records/owner.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
 
 const listedRow = meterEventRow.extend({ accountName: z.string() });
@@ -35,10 +34,7 @@ const selectListed = (events: FragmentSqlToken): FragmentSqlToken => sql.fragmen
   JOIN account ON account.id = meter_event.account_id
 `;
 
-/**
- * Lists meter events, the latest sealed first. For one account, each stream's latest events are read through the index
- * over its seconds, so the cost does not grow with the account's history.
- */
+/** Lists meter events, the latest sealed first. */
 export const listMeterEvents = (
   db: CommonQueryMethods,
   {
@@ -52,33 +48,15 @@ export const listMeterEvents = (
     readonly span?: Span | null;
     readonly limit: number;
   },
-): Promise<readonly ListedMeterEvent[]> => {
-  const inState = sql.fragment`
-    ${state === null ? sql.fragment`true` : IN_STATE[state]} AND ${inSpan(sql.fragment`meter_event.second`, span)}
-  `;
-  // Events in these states are few, and have indexes.
-  const areFew = state === "failed" || state === "late" || state === "difference";
-  const events =
-    accountId === null || areFew
-      ? sql.fragment`(SELECT * FROM meter_event WHERE ${inState} AND ${ofAccount(accountId)})`
-      : sql.fragment`(
-          SELECT latest.*
-          FROM ${values(MODES)} AS mode
-          CROSS JOIN ${values(KINDS)} AS kind
-          CROSS JOIN LATERAL (
-            SELECT *
-            FROM meter_event
-            WHERE account_id = ${accountId} AND mode = mode.mode AND kind = kind.kind AND ${inState}
-            ORDER BY second DESC, sequence DESC
-            LIMIT ${limit}
-          ) AS latest
-        )`;
-  return db.any(sql.type(listedRow)`
-    ${selectListed(events)}
+): Promise<readonly ListedMeterEvent[]> =>
+  db.any(sql.type(listedRow)`
+    ${selectListed(sql.fragment`meter_event`)}
+    WHERE ${state === null ? sql.fragment`true` : IN_STATE[state]}
+      AND ${inSpan(sql.fragment`meter_event.second`, span)}
+      AND ${accountId === null ? sql.fragment`true` : sql.fragment`meter_event.account_id = ${accountId}`}
     ORDER BY meter_event.id DESC
     LIMIT ${limit}
   `);
-};
 
 /** The ids of the events that have facts of registrations, as a query. */
 const eventsOfRegistrations = (ids: readonly string[]): FragmentSqlToken => sql.fragment`

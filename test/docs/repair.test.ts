@@ -3,8 +3,7 @@ import ava from "ava";
 import type { ExecutionContext } from "ava";
 import type { FragmentSqlToken } from "slonik";
 import { sql } from "../../db/sql.ts";
-import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
-import { METER_EVENT_STATES, nameOf } from "../../modules/billing/meterEvents.rules.ts";
+import { nameOf } from "../../modules/billing/meterEvents.rules.ts";
 import { LAG_SECONDS } from "../billing/convergence/world.ts";
 import { testRepairs } from "../billing/repair/testRepairs.ts";
 import type { Operator } from "../billing/repair/testRepairs.ts";
@@ -55,8 +54,7 @@ const setUpScene = async (operator: Operator) => {
     },
     refuse: (times = 1): void => control.addFault({ ...REFUSED, times }),
     /** Returns the names of the latest events, the latest last. */
-    events: async (): Promise<readonly string[]> =>
-      (await operator.listEvents(METER_EVENT_STATES)).map(nameOf),
+    events: async (): Promise<readonly string[]> => (await operator.listEvents()).map(nameOf),
     change: async (changes: FragmentSqlToken, names: readonly string[]): Promise<void> => {
       const ids = names.map((name) => BigInt(name.slice(1)));
       await database.db.query(sql.typeAlias("void")`
@@ -164,11 +162,7 @@ const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Pro
     scene.control.acceptEvent({ customerId: scene.customerId, units: 7, second });
     scene.pass(LAG_SECONDS);
     await scene.run("usage", "reconcile");
-    const found = await listMeterEvents(scene.deps().db, {
-      state: "difference",
-      accountId: null,
-      limit: 10,
-    });
+    const found = await scene.listDifferences();
     const quantities = found.map(({ quantity }) => quantity).toSorted((a, b) => a - b);
     t.deepEqual(quantities, [-7, 5]);
     const nameOfUnits = (units: number): string =>

@@ -3,7 +3,6 @@ import { documentFor } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import { closeUsage, retryUsage } from "../../../modules/billing/reconciliation/repairUsage.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
-import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
 import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { openTestPool } from "../../support/database.ts";
@@ -138,8 +137,7 @@ test("a comparison that breaks at any statement finds each difference once", asy
     () => Promise.resolve(),
     (deps) => reconcileUsage(deps, { span: operator.comparedSpan() }, new AbortController().signal),
   );
-  const { db } = operator.deps();
-  const open = await listMeterEvents(db, { state: "difference", accountId: null, limit: 1000 });
+  const open = await operator.listDifferences();
   t.deepEqual([open.length, open[0]?.quantity], [1, -2]);
   await operator.retryAll();
   await operator.settle();

@@ -3,15 +3,12 @@ import { recordFoundDelivery, releaseRefunds } from "../../../modules/billing/me
 import { LAG_SECONDS } from "../convergence/world.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
-import { testRepairs } from "./testRepairs.ts";
+import { CREDIT_NOTE, INVOICE_ITEM, testRepairs } from "./testRepairs.ts";
 import { applyRefusalReport } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import type { Operator } from "./testRepairs.ts";
 
 const test = testRepairs();
-
-const INVOICE_ITEM = { kind: "invoice_item", reference: "ii_1" } as const;
-const CREDIT_NOTE = { kind: "credit_note", reference: "cn_1" } as const;
 
 const attentionOf = async (operator: Operator) =>
   (await listUsageAttention(operator.deps().db, null)).map(({ cause, units }) => [cause, units]);
