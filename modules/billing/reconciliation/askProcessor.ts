@@ -129,24 +129,6 @@ export const decideAbsent = (
 ): "send" | "wait" | "too_old" =>
   waitsFor === null ? (isTooOldToSend(second, now) ? "too_old" : "send") : "wait";
 
-/** Sends an event that the processor does not have, unless it is a refund that has to wait, or too old. */
-export const sendAbsent = async (
-  transaction: DatabaseTransactionConnection,
-  event: StoredMeterEvent,
-  target: Target,
-  now: Date,
-): Promise<void> => {
-  const isTooOld = decideAbsent(event, target, now) === "too_old";
-  if (target.waitsFor !== null) {
-    await letWait(transaction, event.id, target.waitsFor);
-  } else if (isTooOld) {
-    await recordFailure(transaction, event.id, { failure: "too_old", reason: TOO_OLD, now });
-  } else {
-    await sendAgain(transaction, event.id, target);
-  }
-  await recordUsageEvent(transaction, event, isTooOld ? "failed" : "pending", now);
-};
-
 /** Records what was found out about an event. Must run under the locks of its stream and minute. */
 export const applyAnswer = async (
   context: BillingContext,
@@ -173,9 +155,19 @@ export const applyAnswer = async (
       }
       break;
     }
-    case "absent":
-      await sendAbsent(transaction, event, await findTarget(context, transaction, event), now);
+    case "absent": {
+      const target = await findTarget(context, transaction, event);
+      const isTooOld = decideAbsent(event, target, now) === "too_old";
+      if (target.waitsFor !== null) {
+        await letWait(transaction, id, target.waitsFor);
+      } else if (isTooOld) {
+        await recordFailure(transaction, id, { failure: "too_old", reason: TOO_OLD, now });
+      } else {
+        await sendAgain(transaction, id, target);
+      }
+      await recordUsageEvent(transaction, event, isTooOld ? "failed" : "pending", now);
       break;
+    }
     case "unclear":
       await recordFailure(transaction, id, { failure: "unclear", reason: answer.reason, now });
       await recordUsageEvent(transaction, event, "failed", now);

@@ -23,9 +23,10 @@ import { lockStreams } from "../streams.sql.ts";
 import { minuteOf } from "../usage.rules.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
 import { DomainError, invalidRequest } from "../../../runtime/errors.rules.ts";
-import { applyAnswer, decideAbsent, findTarget, lockMinute, sendAbsent } from "./askProcessor.ts";
+import { applyAnswer, decideAbsent, findTarget, lockMinute } from "./askProcessor.ts";
 import { decideDifferences } from "./differences.sql.ts";
 import { compareMinute } from "./minutes.rules.ts";
+import type { Answer } from "./minutes.rules.ts";
 import { listEventsOfSpan } from "./minutes.sql.ts";
 import { decideRetry, isClosedAlready, requireDocument } from "./repairUsage.rules.ts";
 import type { OperatorAnswer, Retry } from "./repairUsage.rules.ts";
@@ -161,14 +162,14 @@ export const retryUsage = async (
     if (isDryRun) {
       return { units, retry };
     }
-    if (retry === "record") {
-      await applyAnswer(context, transaction, event, { kind: "delivered", customerId }, now);
-    } else if (target) {
-      await decideDifferences(transaction, [id], now);
-      await sendAbsent(transaction, event, target, now);
-    } else {
+    if (retry === "ask") {
       await askAgain(transaction, id);
       await recordUsageEvent(transaction, event, "pending", now);
+    } else {
+      await decideDifferences(transaction, [id], now);
+      const outcome: Answer =
+        retry === "record" ? { kind: "delivered", customerId } : { kind: "absent" };
+      await applyAnswer(context, transaction, event, outcome, now);
     }
     await recordAction(transaction, actor, now, {
       action: "usage.retry",
