@@ -9,8 +9,9 @@ import {
   listUsageAttention,
 } from "../../modules/billing/meterEventReports.sql.ts";
 import type { ListedMeterEvent } from "../../modules/billing/meterEventReports.sql.ts";
-import { retryEach, usageNotFound } from "../../modules/billing/reconciliation/repairUsage.ts";
+import { retryUsage, usageNotFound } from "../../modules/billing/reconciliation/repairUsage.ts";
 import { nameOf } from "../../modules/billing/meterEvents.rules.ts";
+import { ProcessorUnavailableError } from "../../modules/billing/processor.ts";
 import { readStatement } from "../../modules/billing/readStatement.ts";
 import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { readUsageReport } from "../../modules/registrations/readUsageReports.ts";
@@ -18,6 +19,7 @@ import { findRegistration } from "../../modules/registrations/registrations.sql.
 import { parseLookup } from "../../modules/support/lookup.rules.ts";
 import { listFoundRegistrations } from "../../modules/support/recordLookups.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { parseSearchText } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
@@ -83,8 +85,15 @@ const planFailed = async (
   const { accountId, failure, quantity: units } = event;
   const retrying = `impact usage retry ${nameOf(event)}`;
   const deps = await openBillingChange(context, {});
-  const [item] = await retryEach(deps, [event.id], { isDryRun: true });
-  const retry = item?.retry;
+  const retry = await retryUsage(deps, event.id, { isDryRun: true }).then(
+    (planned) => planned.retry,
+    (error: unknown) => {
+      if (error instanceof DomainError || error instanceof ProcessorUnavailableError) {
+        return error;
+      }
+      throw error;
+    },
+  );
   if (retry instanceof Error) {
     return [`A retry is refused: ${retry.message}.`];
   }

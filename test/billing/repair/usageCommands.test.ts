@@ -251,6 +251,9 @@ test("what a comparison finds is stored, explained, and sent by a retry", async 
   const explained = await scene.impactLater("usage", "explain", item);
   t.regex(explained.stdout, /Stripe had 9 units less of cus_\w+ than was delivered/u);
   t.true(explained.stdout.includes(`1. Send 9 units to Stripe: impact usage retry ${item}`));
+  const withoutStripe = await scene.impactWithoutStripe("usage", "explain", item);
+  t.is(withoutStripe.exitCode, 0, withoutStripe.stderr);
+  t.regex(withoutStripe.stdout, /A retry is refused: STRIPE_SECRET_KEY is not set here/u);
   const planned = await scene.impactLater("usage", "retry", item, "--dry-run");
   t.regex(planned.stderr, /Nothing was changed/u);
   t.is((await scene.impact("usage", "--org", scene.id)).exitCode, 1);
