@@ -520,7 +520,6 @@ CREATE TABLE reconciliation (
   started_at timestamp with time zone NOT NULL,
   ended_at timestamp with time zone NOT NULL,
   streams integer NOT NULL,
-  unreadable jsonb NOT NULL,
   error text,
   CONSTRAINT reconciliation_pkey PRIMARY KEY (id)
 ) WITH ();

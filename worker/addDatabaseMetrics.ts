@@ -4,7 +4,7 @@ import type { DatabasePool } from "slonik";
 import { readDeployment } from "../modules/billing/deployment.sql.ts";
 import { countUsageAttention } from "../modules/billing/meterEventReports.sql.ts";
 import { ATTENTION_CAUSES } from "../modules/billing/meterEvents.rules.ts";
-import { readReconciliationStatus } from "../modules/billing/reconciliation/reconciliations.sql.ts";
+import { readLastSuccess } from "../modules/billing/reconciliation/reconciliations.sql.ts";
 import { listInvoicedUsage } from "../modules/billing/invoices/invoicedUsage.sql.ts";
 import { INVOICE_PROBLEMS } from "../modules/billing/invoices/invoices.rules.ts";
 import { listWatchedSubscriptions } from "../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
@@ -137,19 +137,11 @@ const DATABASE_GAUGES: readonly AddGauges[] = [
       values: (causes) => causes.map(({ cause, units }) => [{ cause }, units]),
     },
   ),
-  gaugesOf(
-    (db) => () => readReconciliationStatus(db),
-    {
-      name: "impact_reconciliation_unreadable_streams",
-      help: "Streams whose usage the processor did not return at the last reconciliation.",
-      values: ({ unreadable }) => unreadable,
-    },
-    {
-      name: "impact_reconciliation_last_success_timestamp_seconds",
-      help: "Unix time at which the last successful reconciliation ended; before the first, that of the installation.",
-      values: ({ lastSuccessAt, installedAt }) => (lastSuccessAt ?? installedAt).getTime() / 1000,
-    },
-  ),
+  gaugesOf((db) => () => readLastSuccess(db), {
+    name: "impact_reconciliation_last_success_timestamp_seconds",
+    help: "Unix time at which the last successful reconciliation ended; before the first, that of the installation.",
+    values: ({ lastSuccessAt, installedAt }) => (lastSuccessAt ?? installedAt).getTime() / 1000,
+  }),
   gaugesOf(
     (db) => () => listWatchedSubscriptions(db, null),
     {

@@ -5,7 +5,7 @@ import {
   HOLD_ADVICE,
   UNDECIDED_COPY,
 } from "../modules/billing/deployment.rules.ts";
-import { readDeployment, readServerMark } from "../modules/billing/deployment.sql.ts";
+import { readDeployment } from "../modules/billing/deployment.sql.ts";
 import { findDeploymentName, guardUsage, workerIdentity } from "../modules/billing/holdUsage.ts";
 import type { Context } from "../runtime/context.ts";
 import { StartupError } from "../runtime/errors.rules.ts";
@@ -69,7 +69,7 @@ export const awaitDeploymentName = async (
       originalName ??= deploymentNameOf(await readDeployment(db));
       const name = await findDeploymentName({ db, clock });
       if (name !== null) {
-        const identity = workerIdentity(await readServerMark(db));
+        const identity = workerIdentity(await readDeployment(db));
         if (originalName !== name) {
           throw new StartupError(
             `The database was separated from the deployment ${originalName} while this worker waited. Start the worker again.`,

@@ -8,7 +8,7 @@ import {
 import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.sql.ts";
 import {
   describeInvoiceProblems,
-  needingAttention,
+  needsAttention,
 } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { listStores } from "../../modules/stores/stores.sql.ts";
 import { listSubscriptionProblems } from "../../modules/billing/subscriptions.rules.ts";
@@ -139,9 +139,7 @@ const checkInvoicing = async ({ db }: DatabaseContext): Promise<Result> => {
     const read = counted(watched.length, "subscription was", "subscriptions were");
     return ok(`${read} read; all delivered usage is on one invoice, or waits for one`);
   }
-  return ofSubscriptions.length + needingAttention(invoiced).length > 0
-    ? wrong(text)
-    : warning(text);
+  return ofSubscriptions.length > 0 || invoiced.some(needsAttention) ? wrong(text) : warning(text);
 };
 
 const checkProviders = async ({ db, connections }: DatabaseContext): Promise<Result> => {

@@ -1,6 +1,9 @@
 import { listExpiringKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
-import { readReconciliationStatus } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
+import {
+  findLastReconciliation,
+  readLastSuccess,
+} from "../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { needsOperator } from "../../modules/billing/meterEvents.rules.ts";
 import { countUsageAttention } from "../../modules/billing/meterEventReports.sql.ts";
 import { listWaitingStreams } from "../../modules/billing/sending/waitingStreams.sql.ts";
@@ -90,25 +93,17 @@ const checkUsage = async ({ db }: DatabaseContext): Promise<Result> => {
 const TOLERATED_RECONCILIATION_AGE_MS = 36 * HOUR_MS;
 
 const checkReconciliation = async ({ db, clock }: DatabaseContext): Promise<Result> => {
-  const status = await readReconciliationStatus(db);
-  const { lastSuccessAt, installedAt, unreadable, hasFailed } = status;
-  const detail =
+  const { lastSuccessAt, installedAt } = await readLastSuccess(db);
+  const error = (await findLastReconciliation(db))?.error ?? null;
+  const success =
     lastSuccessAt === null
       ? "none has succeeded yet"
       : `the last success was at ${formatTime(lastSuccessAt)}`;
+  const detail = error === null ? success : `${success}; the last one failed: ${error}`;
   const ageMs = clock.now().getTime() - (lastSuccessAt ?? installedAt).getTime();
-  const isOverdue = ageMs > TOLERATED_RECONCILIATION_AGE_MS;
-  const problems = [
-    ...(isOverdue ? [detail] : []),
-    ...(unreadable > 0 ? [`${counted(unreadable, "stream")} could not be read`] : []),
-  ];
-  if (problems.length === 0) {
-    return ok(detail);
-  }
-  // Usage of a deleted customer stays in the span for weeks, and no command makes it readable. An outage hides
-  // differences.
-  const report = isOverdue || hasFailed ? wrong : warning;
-  return report(`${problems.join("; ")}; see \`impact usage\``);
+  return error === null && ageMs <= TOLERATED_RECONCILIATION_AGE_MS
+    ? ok(detail)
+    : wrong(`${detail}; see \`impact usage\``);
 };
 
 /** Long enough to give a client another key. */

@@ -1,9 +1,5 @@
 import type { Client } from "@temporalio/client";
-import {
-  hasLiveLedgerUsage,
-  readDeployment,
-  readServerMark,
-} from "../../modules/billing/deployment.sql.ts";
+import { hasLiveLedgerUsage, readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { listLastPasses } from "../../db/perpetualWork.sql.ts";
 import { countEndpointStates } from "../../modules/events/endpoints.sql.ts";
 import {
@@ -67,9 +63,8 @@ const checkWorkers = async (
   const taskQueue = queueOf(deploymentNameOf(deployment));
   const temporal = await connections.temporal();
   const nowSeconds = clock.now().getTime() / 1000;
-  const mark = await readServerMark(db);
   const pollers = await listPollers(temporal, taskQueue, nowSeconds);
-  const strangers = pollers.filter(({ identity }) => usesOtherDatabase(identity, mark));
+  const strangers = pollers.filter(({ identity }) => usesOtherDatabase(identity, deployment));
   const stranger = strangers.find(({ ageSeconds }) => ageSeconds < STRANGER_WITHIN_SECONDS);
   if (stranger) {
     return wrong(

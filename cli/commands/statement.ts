@@ -6,8 +6,7 @@ import { presentStatement, readStatement } from "../../modules/billing/readState
 import type { KindStatement, Statement } from "../../modules/billing/readStatement.ts";
 import {
   describeInvoiceProblem,
-  describeInvoiceProblems,
-  needingAttention,
+  needsAttention,
 } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { openAccount, requireOrganization, requiredOrganization } from "../accountOptions.ts";
@@ -79,9 +78,9 @@ const requireConfirmed = (statements: readonly KindStatement[]): void => {
     ...(statements.some(({ openDifferences }) => openDifferences.length > 0)
       ? ["Stripe does not have exactly what was delivered."]
       : []),
-    ...describeInvoiceProblems(
-      statements.flatMap(({ invoiced }) => needingAttention(invoiced)),
-    ).map((text) => `Not invoiced exactly once: ${text}.`),
+    ...statements
+      .flatMap(({ invoiced }) => invoiced.filter(needsAttention))
+      .map((usage) => `Not invoiced exactly once: ${describeInvoiceProblem(usage)}.`),
   ];
   if (problems.length > 0) {
     throw new CommandError(

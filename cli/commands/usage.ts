@@ -14,7 +14,7 @@ import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printResult, printText, sayIfMore, snakeCased } from "../output/print.ts";
+import { printResult, sayIfMore } from "../output/print.ts";
 import { presentAttention, printAttention, printEvents, sayHold } from "../output/printUsage.ts";
 import { periodOption, spanOf } from "../timeRange.ts";
 import { addExplainCommand } from "./usageExplain.ts";
@@ -33,13 +33,8 @@ const showOverview = async (
   const { hold } = await readDeployment(db);
   const last = await findLastReconciliation(db);
   const error = last?.error ?? null;
-  const unreadable = (last?.unreadable ?? []).filter(
-    ({ accountIds }) => accountId === null || accountIds.includes(accountId),
-  );
-  const needing = [...attention.filter(({ cause }) => needsOperator(cause)), ...unreadable];
-  // A comparison fails because of the sums that it could not read.
-  const hasFailed = unreadable.length === 0 && error !== null;
-  const matters = needing.length + (hold ? 1 : 0) + (hasFailed ? 1 : 0);
+  const needing = attention.filter(({ cause }) => needsOperator(cause));
+  const matters = needing.length + (hold ? 1 : 0) + (error === null ? 0 : 1);
   const overview = {
     needs_person: matters > 0,
     attention: attention.map(presentAttention),
@@ -50,13 +45,9 @@ const showOverview = async (
       compared: last.streams,
       error,
     },
-    unreadable: unreadable.map(snakeCased),
   };
   printResult(io, overview, () => {
     printAttention(io, attention);
-    for (const { accountName, kind, customerId, error: reason } of unreadable) {
-      printText(io, `Not compared: ${accountName}, ${kind}, at ${customerId}: ${reason}`);
-    }
     if (last !== null && error !== null) {
       const at = formatTime(last.startedAt);
       say(io, `The comparison of ${at} failed: ${error}. Repeat it: impact usage reconcile`);
@@ -73,8 +64,8 @@ const showOverview = async (
 const LIST_HELP = `
 States: pending usage is still sent or asked about; failed usage needs a person; closed
 usage is never sent, by a decision or because a document bills it; late usage was
-delivered after its billing period had ended. A difference is what Stripe lacks of what was
-delivered, or has in excess (with a minus sign), and what no event explains.`;
+delivered and is on no invoice. A difference is what Stripe lacks of what was delivered, or
+has in excess (with a minus sign), and what no event explains.`;
 
 const addListCommand = (parent: Command, { io, connections }: CliContext): void => {
   parent

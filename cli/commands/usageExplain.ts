@@ -9,8 +9,9 @@ import {
   listUsageAttention,
 } from "../../modules/billing/meterEventReports.sql.ts";
 import type { ListedMeterEvent } from "../../modules/billing/meterEventReports.sql.ts";
-import { retryEach, usageNotFound } from "../../modules/billing/reconciliation/repairUsage.ts";
+import { retryUsage, usageNotFound } from "../../modules/billing/reconciliation/repairUsage.ts";
 import { nameOf } from "../../modules/billing/meterEvents.rules.ts";
+import { ProcessorUnavailableError } from "../../modules/billing/processor.ts";
 import { readStatement } from "../../modules/billing/readStatement.ts";
 import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { readUsageReport } from "../../modules/registrations/readUsageReports.ts";
@@ -18,6 +19,7 @@ import { findRegistration } from "../../modules/registrations/registrations.sql.
 import { parseLookup } from "../../modules/support/lookup.rules.ts";
 import { listFoundRegistrations } from "../../modules/support/recordLookups.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { parseSearchText } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
@@ -28,7 +30,6 @@ import { printFields, printResult, printText } from "../output/print.ts";
 import type { Fields } from "../output/print.ts";
 import {
   closingCommand,
-  isRefusedForGood,
   mendingCommand,
   presentAttention,
   presentMeterEvent,
@@ -71,46 +72,57 @@ const explainOrganization = async (
   });
 };
 
+const closingSteps = (event: ListedMeterEvent): readonly string[] => [
+  `If a document ${event.quantity > 0 ? "bills" : "returns"} it: ${closingCommand(nameOf(event), event.quantity)}`,
+  `If nothing does: impact usage close ${nameOf(event)} --never-bill --reason TEXT`,
+];
+
 /** Returns what settles a failed event: what a retry would do, or why it is refused, and what else. Stripe is read for a difference. */
 const planFailed = async (
   context: CliContext,
   event: ListedMeterEvent,
 ): Promise<readonly string[]> => {
-  const { id, accountId, failure, quantity: units, lastError: reason } = event;
-  const name = nameOf(event);
-  const mend = failure === "refused" ? mendingCommand({ accountId, reason }) : null;
+  const { accountId, failure, quantity: units } = event;
+  const retrying = `impact usage retry ${nameOf(event)}`;
   const deps = await openBillingChange(context, {});
-  const [item] = await retryEach(deps, [id], { isDryRun: true });
-  const retry = item?.retry;
+  const retry = await retryUsage(deps, event.id, { isDryRun: true }).then(
+    (planned) => planned.retry,
+    (error: unknown) => {
+      if (error instanceof DomainError || error instanceof ProcessorUnavailableError) {
+        return error;
+      }
+      throw error;
+    },
+  );
   if (retry instanceof Error) {
     return [`A retry is refused: ${retry.message}.`];
   }
   if (retry === "ask") {
     return [
-      `Have Stripe asked whether it has it; what it lacks is sent: impact usage retry ${name}`,
-      `If it stays unclear, look at Stripe, and answer: impact usage retry ${name} --delivered, or --absent`,
+      `Have Stripe asked whether it has it; what it lacks is sent: ${retrying}`,
+      `If it stays unclear, look at Stripe, and answer: ${retrying} --delivered, or --absent`,
     ];
   }
   if (retry === "wait") {
-    return [`Have it sent as soon as Stripe has its usage: impact usage retry ${name}`];
+    return [`Have it sent as soon as Stripe has its usage: ${retrying}`];
   }
+  if (retry === "too_old") {
+    return ["It is older than Stripe accepts, so it cannot be sent.", ...closingSteps(event)];
+  }
+  const customerId = (await findAccount(deps.db, accountId))?.stripeCustomerId;
+  if (failure === "refused" && units < 0 && event.customerId !== customerId) {
+    const refused = `Stripe refused to take it back from ${event.customerId}, an earlier customer.`;
+    return [refused, ...closingSteps(event)];
+  }
+  const mend =
+    failure === "difference"
+      ? null
+      : (mendingCommand(accountId, event.lastError) ?? "see the reason");
   const sent = counted(Math.abs(units), "unit");
-  const account = await findAccount(deps.db, accountId);
-  const isOfEarlierCustomer = units < 0 && event.customerId !== account?.stripeCustomerId;
-  if (failure === "refused" && isRefusedForGood({ isOfEarlierCustomer, reason })) {
-    return [
-      `A retry cannot help: it takes back what an earlier customer has, which Stripe does not know any more. If a credit note returns it: ${closingCommand(name, units)}`,
-      `If nothing returns it: impact usage close ${name} --never-bill --reason TEXT`,
-    ];
-  }
-  const sending = [
-    ...(failure === "difference" ? [] : [`Remove the cause${mend === null ? "." : `: ${mend}`}`]),
-    `${units > 0 ? `Send ${sent} to Stripe` : `Take ${sent} back at Stripe`}: impact usage retry ${name}`,
-  ];
   return [
-    ...(retry === "too_old" ? ["It is older than Stripe accepts, so it cannot be sent."] : sending),
-    `Or, if a document corrects it: ${closingCommand(name, units)}`,
-    `Or, if that is right as it is: impact usage close ${name} --never-bill --reason TEXT`,
+    ...(mend === null ? [] : [`Remove the cause: ${mend}`]),
+    `${units > 0 ? `Send ${sent} to Stripe` : `Take ${sent} back at Stripe`}: ${retrying}`,
+    ...closingSteps(event),
   ];
 };
 
@@ -118,19 +130,18 @@ const planEvent = (
   context: CliContext,
   event: ListedMeterEvent,
 ): Promise<readonly string[]> | readonly string[] => {
-  const { id, state, quantity, isLate } = event;
-  if (state === "failed") {
-    return planFailed(context, event);
+  if (event.isLate) {
+    return ["No invoice at Stripe contains it.", ...closingSteps(event)];
   }
-  if (state === "pending") {
-    return ["Nothing to do: the workers send it, or ask Stripe first whether it has it."];
+  switch (event.state) {
+    case "failed":
+      return planFailed(context, event);
+    case "pending":
+      return ["Nothing to do: the workers send it, or ask Stripe first whether it has it."];
+    case "delivered":
+    case "closed":
+      return ["Nothing to do."];
   }
-  return isLate
-    ? [
-        `No invoice at Stripe contains it. Bill it by hand: ${closingCommand(`E${id}`, quantity)}`,
-        `If it must never be billed: impact usage close E${id} --never-bill --reason TEXT`,
-      ]
-    : ["Nothing to do."];
 };
 
 /** Prints an event or a registration, with the events that belong to it, and what to do. */

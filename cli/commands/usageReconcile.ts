@@ -13,7 +13,7 @@ import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { compareInvoices } from "../../modules/billing/invoices/compareInvoices.ts";
 import {
   describeInvoiceProblem,
-  needingAttention,
+  needsAttention,
 } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.sql.ts";
 import { readDatabaseTime } from "../../modules/billing/readDatabaseTime.ts";
@@ -51,7 +51,6 @@ const compare = async (context: CliContext, { org }: { readonly org?: string }) 
     span,
     streams,
     drifting,
-    unreadable: streams.filter(({ error }) => error !== null),
     invoices,
     problems: await listInvoicedUsage(db, accountId, { onlyProblems: true }),
     differences: await listMeterEvents(db, {
@@ -68,7 +67,7 @@ const formatSpan = ({ start, end }: Span): string =>
   `from ${formatTime(timeOf(start))} to ${formatTime(timeOf(end))}`;
 
 const print = (io: Io, compared: Comparison) => {
-  const { span, streams, unreadable, problems, differences } = compared;
+  const { span, streams, problems, differences } = compared;
   const result = {
     from: timeOf(span.start),
     to: timeOf(span.end),
@@ -78,7 +77,7 @@ const print = (io: Io, compared: Comparison) => {
       ...snakeCased(usage),
       start: timeOf(usage.start),
       end: timeOf(usage.end),
-      needs_attention: needingAttention([usage]).length > 0,
+      needs_attention: needsAttention(usage),
     })),
   };
   printResult(io, result, () => {
@@ -101,33 +100,27 @@ const print = (io: Io, compared: Comparison) => {
       say(io, `${usage.accountNames}, ${usage.customerId}, ${formatSpan(usage)}: ${what}.`);
     }
   });
-  for (const { accountName, kind, customerId, error } of unreadable) {
-    say(io, `${accountName}, ${kind}, at ${customerId} could not be compared: ${error}`);
+  for (const { accountName, kind, customerId, error } of streams) {
+    if (error !== null) {
+      say(io, `${accountName}, ${kind}, at ${customerId} could not be compared: ${error}`);
+    }
   }
-  const minutes = streams.flatMap((stream) => stream.differences);
-  const lagging = minutes.flatMap(({ lagsUntil }) => lagsUntil?.getTime() ?? []);
-  if (lagging.length > 0) {
-    const completeAt = new Date(Math.max(...lagging));
-    say(
-      io,
-      `${counted(lagging.length, "minute")} may lag. Stripe's sums are complete after ${formatTime(completeAt)}; repeat the command then.`,
-    );
-  }
-  const asked = minutes.flatMap(({ askedIds }) => askedIds.map((id) => `E${id}`));
-  if (asked.length > 0) {
-    say(io, `Stripe may have ${asked.join(", ")}; see \`impact usage\`.`);
+  const skipped = streams.reduce((sum, stream) => sum + stream.skipped, 0);
+  if (skipped > 0) {
+    const were = counted(skipped, "minute was", "minutes were");
+    say(io, `${were} skipped: Stripe's sums may lag. Repeat the command in 15 minutes.`);
   }
   say(io, `Compared ${formatSpan(span)}; later usage is not compared yet.`);
 };
 
 /** @throws CommandError unless all is equal; "unreachable" only if there is no other problem */
 const requireEqual = ({ drifting, ...compared }: Comparison): void => {
-  const { streams, unreadable, invoices, problems } = compared;
+  const { streams, invoices, problems } = compared;
   if (drifting.length > 0) {
     const differing = drifting.filter(({ error }) => error === null).length;
     throw new CommandError(
-      drifting.every(({ isErrorTemporary }) => isErrorTemporary) ? EXIT.unreachable : EXIT.failed,
-      `Of ${counted(streams.length, "stream")}, ${differing} ${differing === 1 ? "differs" : "differ"} at Stripe, and ${unreadable.length} could not be compared. See impact usage.`,
+      differing === 0 ? EXIT.unreachable : EXIT.failed,
+      `Of ${counted(streams.length, "stream")}, ${differing} ${differing === 1 ? "differs" : "differ"} at Stripe, and ${drifting.length - differing} could not be compared. See impact usage.`,
     );
   }
   if (invoices.status === "rejected") {
@@ -138,7 +131,7 @@ const requireEqual = ({ drifting, ...compared }: Comparison): void => {
     const what = `The invoices of ${counted(unread, "customer")} could not be read.`;
     throw new CommandError(EXIT.failed, what);
   }
-  const { length: spans } = needingAttention(problems);
+  const { length: spans } = problems.filter(needsAttention);
   if (spans > 0) {
     const others = problems.length - spans;
     const rest =

@@ -49,41 +49,27 @@ export const printEvents = (io: Io, events: readonly ListedMeterEvent[]): void =
   );
 };
 
-/** The most items that a command names one by one; more are named by their organization. */
-const NAMED_ITEMS = 5;
-
 /** Returns the command that closes usage with the document which bills or returns its units. */
 export const closingCommand = (names: string, units: number): string =>
   `impact usage close ${names} ${documentFor(units) === "invoice_item" ? "--invoice-item ii_…" : "--credit-note cn_…"} --reason TEXT`;
 
 /** Returns the command that removes the cause of a refusal; null if none is known. Stripe's errors differ by their text only. */
-export const mendingCommand = ({
-  accountId,
-  reason,
-}: Pick<UsageAttention, "accountId" | "reason">): string | null => {
+export const mendingCommand = (accountId: string, reason: string | null): string | null => {
   if (/customer/iu.test(reason ?? "")) {
     return `impact org update ${accountId} --stripe-customer cus_…`;
   }
   return /meter|configured/iu.test(reason ?? "") ? "impact doctor" : null;
 };
 
-/** Returns whether Stripe refuses a refund for good: the customer that has its usage is no longer the organization's. */
-export const isRefusedForGood = ({
-  isOfEarlierCustomer,
-  reason,
-}: Pick<UsageAttention, "isOfEarlierCustomer" | "reason">): boolean =>
-  isOfEarlierCustomer && /customer/iu.test(reason ?? "");
-
 /** Returns the commands that an operator runs next; null if the usage settles by itself. */
 const nextCommand = (attention: UsageAttention): string | null => {
   const { cause, accountId, items, firstIds, units } = attention;
-  const names = items <= NAMED_ITEMS ? firstIds.join(" ") : accountId;
+  const names = items === firstIds.length ? firstIds.join(" ") : accountId;
   switch (cause) {
     case "refused":
-      if (isRefusedForGood(attention)) {
-        return closingCommand(firstIds.join(" "), units);
-      }
-      return [mendingCommand(attention) ?? [], `impact usage retry ${names}`].flat().join("; ");
+      return [mendingCommand(accountId, attention.reason) ?? [], `impact usage retry ${names}`]
+        .flat()
+        .join("; ");
     case "difference":
       return `impact usage retry ${names}`;
     case "unclear":

@@ -93,8 +93,8 @@ CREATE TABLE meter_event (
   asking_since timestamptz,
   -- What the last attempt, question or operator said about it. Nothing depends on it.
   last_error text,
-  -- Whether it was delivered after the invoice of its period was finalized, so that no invoice has it. A comparison with the
-  -- invoices finds that.
+  -- Whether it was delivered and no invoice has it, mostly because that was finalized before. A comparison with the invoices
+  -- finds that.
   is_late boolean NOT NULL DEFAULT false,
   -- The document at the processor with which an operator billed or returned the usage; 'none' if it is never billed.
   document_kind text CONSTRAINT meter_event_document_kind CHECK (document_kind IN ('invoice_item', 'credit_note', 'none')),
@@ -248,8 +248,6 @@ CREATE TABLE reconciliation (
   ended_at timestamptz NOT NULL,
   -- How many streams were compared.
   streams integer NOT NULL,
-  -- The streams that could not be read: `unreadableStream` in modules/billing/reconciliation/reconciliations.sql.ts.
-  unreadable jsonb NOT NULL,
   -- Why some streams could not be read that may be readable later; null if all could.
   error text
 );

@@ -85,21 +85,3 @@ export const saveBillingPeriod = async (
     SET ends_at = excluded.ends_at, read_at = excluded.read_at
   `);
 };
-
-/** Returns whether a unix second is of a billing period of the account's subscription that ended before a time. */
-export const hasPeriodEnded = (
-  db: CommonQueryMethods,
-  { accountId, kind, second }: Pick<Subscription, "accountId" | "kind"> & { second: number },
-  before: Date,
-): Promise<boolean> =>
-  db.exists(sql.typeAlias("void")`
-    SELECT
-    FROM billing_period
-    JOIN account
-      ON account.id = billing_period.account_id
-      AND account.stripe_subscription_id = billing_period.subscription_id
-    WHERE account.id = ${accountId}
-      AND billing_period.kind = ${kind}
-      AND ends_at <= ${timestamp(before)}
-      AND ends_at > to_timestamp(${second})
-  `);

@@ -7,7 +7,7 @@ import type { BillingProcessor, StripeConnection } from "./stripe/createStripePr
 import { ProcessorMismatchError, ProcessorUnavailableError } from "./processor.ts";
 import type { LiveProcessor } from "./deployment.rules.ts";
 import { decideProcessor } from "./deployment.rules.ts";
-import { hasLiveLedgerUsage, lockDeployment, recordProcessor } from "./deployment.sql.ts";
+import { changeDeployment, hasLiveLedgerUsage, lockDeployment } from "./deployment.sql.ts";
 import { requestSubscriptionReads } from "./processorEvents/processorEvents.sql.ts";
 
 /**
@@ -25,7 +25,7 @@ export const requireProcessor = async (
       originalStripeAccountId: current.originalStripeAccountId,
     });
     if (decided.kind === "record") {
-      await recordProcessor(transaction, configured);
+      await changeDeployment(transaction, { processor: configured });
       await requestSubscriptionReads(transaction, systemClock.now());
     }
     return decided;

@@ -24,29 +24,26 @@ const storedRow = z.strictObject({
 
 const deploymentRow = storedRow
   .extend({ currentServer: z.string() })
-  .transform(({ heldAt: at, holdReason, heldBy, heldOn, server, currentServer, ...row }) => {
-    const { stripeAccountId: id, stripeLivemode: isLive } = row;
+  .transform(({ heldAt: at, holdReason, heldBy, heldOn, server, ...row }) => {
+    const { stripeAccountId: id, stripeLivemode: isLive, currentServer } = row;
     const isHeld = at !== null && holdReason !== null && heldBy !== null;
     const isServerChanged = server !== null && server !== currentServer;
     const processor: LiveProcessor | null =
       id !== null && isLive !== null
         ? { name: "stripe", account: { id, isLive } }
         : row.processor && { name: "ledger" };
-    const hold: Hold | null = isHeld
-      ? { at, reason: holdReason, by: heldBy }
-      : isServerChanged
-        ? RESTORE_HOLD
-        : null;
+    const isHoldMissing = isHeld ? heldOn !== currentServer : isServerChanged;
+    const ofOperator: Hold | null = isHeld ? { at, reason: holdReason, by: heldBy } : null;
     return {
       ...row,
       /** False for a new deployment, whose server is not recorded yet. */
       isIdentified: server !== null,
       /** Whether the row was recorded on another server, history or database. */
       isServerChanged,
-      /** Why usage is held, or null. A hold that an operator has set is named before a change of the database. */
-      hold,
+      /** Why usage is held, or null. */
+      hold: isHoldMissing ? RESTORE_HOLD : ofOperator,
       /** Whether the database has changed without a later hold. A hold that began elsewhere may have ended there since. */
-      isHoldMissing: isHeld ? heldOn !== currentServer : isServerChanged,
+      isHoldMissing,
       processor,
     };
   });
@@ -58,25 +55,14 @@ export type Deployment = Readonly<z.output<typeof deploymentRow>>;
  * of a WAL file's name: that of pg_control_checkpoint() lags behind a promotion. A copy within a server has another database,
  * and a restored dump has another table.
  */
-const serverParts = sql.fragment`
-  (SELECT system_identifier::text FROM pg_control_system()),
-  left(pg_walfile_name(pg_current_wal_insert_lsn()), 8),
-  (SELECT oid::bigint FROM pg_database WHERE datname = current_database()),
-  'deployment'::regclass::oid::bigint
+const currentServer = sql.fragment`
+  ROW(
+    (SELECT system_identifier FROM pg_control_system()),
+    left(pg_walfile_name(pg_current_wal_insert_lsn()), 8),
+    (SELECT oid FROM pg_database WHERE datname = current_database()),
+    'deployment'::regclass::oid
+  )::text
 `;
-
-const currentServer = sql.fragment`ROW(${serverParts})::text`;
-
-const serverMark = z.strictObject({ database: z.string(), timeline: z.string() });
-
-/** Which database this is, for comparison: a digest of its server and its object ids, and the server's timeline. */
-export type ServerMark = Readonly<z.output<typeof serverMark>>;
-
-export const readServerMark = (db: CommonQueryMethods): Promise<ServerMark> =>
-  db.one(sql.type(serverMark)`
-    SELECT left(md5(concat_ws('/', system_identifier, database_oid, table_oid)), 8) AS database, timeline
-    FROM (VALUES (${serverParts})) AS current (system_identifier, timeline, database_oid, table_oid)
-  `);
 
 const columns = sql.fragment`
   ${columnsOf("deployment", storedRow)},
@@ -96,25 +82,50 @@ export const lockDeployment = (transaction: DatabaseTransactionConnection): Prom
     FOR UPDATE
   `);
 
-const change = async (
+/** What a decision changes of the deployment. */
+type Changes = {
+  /** Null: the next worker records its own. */
+  readonly processor?: LiveProcessor | null;
+  /** Null ends the hold. This server is the deployment's from then on. */
+  readonly hold?: (Hold & { readonly at: Date }) | null;
+  /** Until when usage that is not delivered may have been sent in a history that was lost. Null: nothing was lost. */
+  readonly doubtedUntil?: Date | null;
+  /** Makes this copy a deployment of its own. The Stripe account in live mode that it has had is the original's. */
+  readonly separatedAt?: Date;
+};
+
+export const changeDeployment = async (
   transaction: DatabaseTransactionConnection,
-  columnsToSet: Parameters<typeof assignments>[0],
+  { processor, hold, doubtedUntil, separatedAt }: Changes,
 ): Promise<void> => {
+  const account = processor?.name === "stripe" ? processor.account : null;
+  const columnsToSet = {
+    ...(processor !== undefined && {
+      processor: processor?.name ?? null,
+      stripe_account_id: account?.id ?? null,
+      stripe_livemode: account?.isLive ?? null,
+    }),
+    ...(hold !== undefined && {
+      held_at: timestamp(hold?.at ?? null),
+      hold_reason: hold?.reason ?? null,
+      held_by: hold?.by ?? null,
+      held_on: hold && currentServer,
+      ...(hold === null && { server: currentServer }),
+    }),
+    ...(doubtedUntil !== undefined && {
+      doubted_until: timestamp(doubtedUntil),
+      doubted_fact_id: doubtedUntil && sql.fragment`(SELECT coalesce(max(id), 0) FROM usage_fact)`,
+    }),
+    ...(separatedAt && {
+      separated_at: timestamp(separatedAt),
+      original_stripe_account_id: sql.fragment`
+        CASE WHEN stripe_livemode THEN stripe_account_id ELSE original_stripe_account_id END
+      `,
+    }),
+  };
   await transaction.query(sql.typeAlias("void")`
     UPDATE deployment SET ${assignments(columnsToSet)}
   `);
-};
-
-export const recordProcessor = (
-  transaction: DatabaseTransactionConnection,
-  processor: LiveProcessor,
-): Promise<void> => {
-  const account = processor.name === "stripe" ? processor.account : null;
-  return change(transaction, {
-    processor: processor.name,
-    stripe_account_id: account?.id ?? null,
-    stripe_livemode: account?.isLive ?? null,
-  });
 };
 
 /** Returns whether the built-in ledger has ever had live usage. */
@@ -132,43 +143,6 @@ export const identifyDeployment = (transaction: DatabaseTransactionConnection): 
     SET id = gen_random_uuid(), server = ${currentServer}
     RETURNING id
   `);
-
-/** Forgets the processor of this copy. If that was a Stripe account in live mode, it becomes the original deployment's. */
-export const recordSeparation = (
-  transaction: DatabaseTransactionConnection,
-  at: Date,
-): Promise<void> =>
-  change(transaction, {
-    separated_at: timestamp(at),
-    original_stripe_account_id: sql.fragment`
-      CASE WHEN stripe_livemode THEN stripe_account_id ELSE original_stripe_account_id END
-    `,
-    processor: null,
-    stripe_account_id: null,
-    stripe_livemode: null,
-  });
-
-export const recordHold = (
-  transaction: DatabaseTransactionConnection,
-  hold: { readonly at: Date; readonly reason: string; readonly by: string },
-): Promise<void> =>
-  change(transaction, {
-    held_at: timestamp(hold.at),
-    hold_reason: hold.reason,
-    held_by: hold.by,
-    held_on: currentServer,
-  });
-
-/** Records until when usage that is not delivered may have been sent in a history that was lost. Null: nothing was lost. */
-export const doubtUsage = (
-  transaction: DatabaseTransactionConnection,
-  until: Date | null,
-): Promise<void> =>
-  change(transaction, {
-    doubted_until: timestamp(until),
-    doubted_fact_id:
-      until === null ? null : sql.fragment`(SELECT coalesce(max(id), 0) FROM usage_fact)`,
-  });
 
 const askedRow = z.strictObject({
   events: safeInteger,
@@ -197,13 +171,3 @@ export const countAskedUsage = (
     FROM meter_event
     WHERE state = 'pending' AND asking_since IS NOT NULL
   `);
-
-/** Ends the hold. This server is the deployment's from then on. */
-export const recordRelease = (transaction: DatabaseTransactionConnection): Promise<void> =>
-  change(transaction, {
-    held_at: null,
-    hold_reason: null,
-    held_by: null,
-    held_on: null,
-    server: currentServer,
-  });

@@ -4,24 +4,16 @@ import { listLastPasses } from "../../db/perpetualWork.sql.ts";
 import { SERVICE } from "../accounts/audit.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import {
-  deploymentNameOf,
-  describeHold,
-  RESTORE_HOLD,
-  UNDECIDED_COPY,
-} from "./deployment.rules.ts";
+import { deploymentNameOf, RESTORE_HOLD, UNDECIDED_COPY } from "./deployment.rules.ts";
 import type { Hold } from "./deployment.rules.ts";
 import {
+  changeDeployment,
   countAskedUsage,
-  doubtUsage,
   identifyDeployment,
   lockDeployment,
   readDeployment,
-  recordHold,
-  recordRelease,
-  recordSeparation,
 } from "./deployment.sql.ts";
-import type { Deployment, ServerMark } from "./deployment.sql.ts";
+import type { Deployment } from "./deployment.sql.ts";
 import { askAboutUnsent } from "./meterEvents.sql.ts";
 import { LONGEST_USAGE_LAG_MS } from "./usage.rules.ts";
 import { requestSubscriptionReads } from "./processorEvents/processorEvents.sql.ts";
@@ -32,8 +24,7 @@ import { invalidRequest } from "../../runtime/errors.rules.ts";
 
 /**
  * Holds all usage: nothing is sealed or sent. What has begun, sealing included, may still end.
- * @returns the hold; the earlier one if the operator repeats it
- * @throws DomainError request_invalid if usage is held for another reason: any release would also end this hold, unnoticed
+ * @returns the hold: the earlier one if usage is held already, because any release ends it
  */
 export const holdUsage = (
   { db, clock, actor }: OperatorContext,
@@ -42,22 +33,17 @@ export const holdUsage = (
   db.transaction(async (transaction) => {
     const { hold } = await lockDeployment(transaction);
     if (hold) {
-      if (hold.by === by && hold.reason === reason) {
-        return hold;
-      }
-      throw invalidRequest(
-        `${describeHold(hold)}. It ends for all with \`impact usage resume\`, so no other hold was recorded`,
-      );
+      return hold;
     }
     const recorded = { at: await readDatabaseTime(transaction, clock), reason, by };
-    await recordHold(transaction, recorded);
+    await changeDeployment(transaction, { hold: recorded });
     await recordAction(transaction, actor, recorded.at, { action: "usage.hold" });
     return recorded;
   });
 
 /**
  * Records the server of a new deployment, with an id that no copy of the empty database has. If the server has changed, usage
- * is held from now on, because a history may be lost in which it was sent. An earlier hold begins again, for its old reason.
+ * is held from now on, because a history may be lost in which it was sent.
  * @returns the hold, or null if usage is not held
  */
 export const guardUsage = async ({ db, clock }: Context): Promise<Hold | null> => {
@@ -75,15 +61,13 @@ export const guardUsage = async ({ db, clock }: Context): Promise<Hold | null> =
       return current.hold;
     }
     const now = await readDatabaseTime(transaction, clock);
-    const { reason, by } = current.hold ?? RESTORE_HOLD;
-    const hold = { at: now, reason, by };
-    await recordHold(transaction, hold);
-    await doubtUsage(transaction, now);
+    const hold = { ...RESTORE_HOLD, at: now };
+    await changeDeployment(transaction, { hold, doubtedUntil: now });
     // The history that is lost may have read changes of them.
     await requestSubscriptionReads(transaction, now);
     await recordAction(transaction, SERVICE, now, {
       action: "usage.hold",
-      details: { reason, ...(current.hold?.at && { earlierHoldAt: current.hold.at }) },
+      details: { reason: hold.reason },
     });
     return hold;
   });
@@ -121,7 +105,7 @@ const separateCopy = async (
   now: Date,
 ) => {
   const id = await identifyDeployment(transaction);
-  await recordSeparation(transaction, now);
+  await changeDeployment(transaction, { separatedAt: now, processor: null });
   const disabled = await updateEndpoints(
     transaction,
     { areEnabled: true },
@@ -171,7 +155,7 @@ export const resumeUsage = (
       return { hold, doubtedUntil: null, copy: null };
     }
     const now = await readDatabaseTime(transaction, clock);
-    const heldAt = deployment.isHoldMissing ? null : hold.at;
+    const heldAt = hold.at;
     // A hold after a restore begins with the doubt; an operator's later one does not renew it.
     const noticedAt = heldAt && doubtedUntil && doubtedUntil >= heldAt ? doubtedUntil : null;
     const restoredAt = heldAt === null ? now : history === "restored" ? heldAt : null;
@@ -181,13 +165,11 @@ export const resumeUsage = (
       return { hold, doubtedUntil: until, copy: null };
     }
     const copy = history === "copy" ? await separateCopy(transaction, deployment, now) : null;
-    if (heldAt === null || until !== noticedAt) {
-      await doubtUsage(transaction, until);
-    }
+    const isNew = heldAt === null || until !== noticedAt;
+    await changeDeployment(transaction, { hold: null, ...(isNew && { doubtedUntil: until }) });
     if (until !== null) {
       await askAboutUnsent(transaction, until);
     }
-    await recordRelease(transaction);
     await requestSubscriptionReads(transaction, now);
     await recordAction(transaction, actor, now, {
       action: "usage.resume",
@@ -255,22 +237,22 @@ export const createDeploymentName = async (context: Context): Promise<() => Prom
   };
 };
 
-export const workerIdentity = ({ database, timeline }: ServerMark): string =>
-  `${process.pid}@${hostname()}/${database}-${timeline}`;
+export const workerIdentity = ({ currentServer }: Deployment): string =>
+  `${process.pid}@${hostname()}/${currentServer}`;
 
-const MARK = /\/(?<database>[0-9a-f]{8})-(?<timeline>[0-9A-F]{8})$/u;
+const SERVER = /\((?<server>\d+),(?<timeline>[0-9A-F]{8}),(?<database>\d+,\d+)\)$/u;
 
 /**
  * Returns whether a worker uses another database than the given one. A worker goes on when its database is promoted, so an
  * earlier timeline is that of the same database; a later one is that of a copy.
  */
-export const usesOtherDatabase = (
-  identity: string,
-  { database, timeline }: ServerMark,
-): boolean => {
-  const mark = MARK.exec(identity)?.groups;
+export const usesOtherDatabase = (identity: string, { currentServer }: Deployment): boolean => {
+  const theirs = SERVER.exec(identity)?.groups;
+  const ours = SERVER.exec(currentServer)?.groups;
   return (
-    mark !== undefined &&
-    (mark["database"] !== database || (mark["timeline"] ?? timeline) > timeline)
+    theirs !== undefined &&
+    (theirs["server"] !== ours?.["server"] ||
+      theirs["database"] !== ours?.["database"] ||
+      (theirs["timeline"] ?? "") > (ours?.["timeline"] ?? ""))
   );
 };

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { sql, values, safeInteger } from "../../db/sql.ts";
+import { sql, safeInteger } from "../../db/sql.ts";
 import type { UsageState } from "./meterEvents.rules.ts";
 import { meterEventColumns, meterEventRow } from "./meterEvents.sql.ts";
 import { factsOfRegistration } from "./registrationFacts.sql.ts";
@@ -8,7 +8,6 @@ import { inSpan } from "./streams.sql.ts";
 import type { Span } from "./usage.rules.ts";
 import { ATTENTION_CAUSES, WAITS } from "./meterEvents.rules.ts";
 import { kindColumn } from "../records/columns.sql.ts";
-import { KINDS, MODES } from "../records/owner.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
 
 const listedRow = meterEventRow.extend({ accountName: z.string() });
@@ -35,10 +34,7 @@ const selectListed = (events: FragmentSqlToken): FragmentSqlToken => sql.fragmen
   JOIN account ON account.id = meter_event.account_id
 `;
 
-/**
- * Lists meter events, the latest sealed first. For one account, each stream's latest events are read through the index
- * over its seconds, so the cost does not grow with the account's history.
- */
+/** Lists meter events, the latest sealed first. */
 export const listMeterEvents = (
   db: CommonQueryMethods,
   {
@@ -52,33 +48,15 @@ export const listMeterEvents = (
     readonly span?: Span | null;
     readonly limit: number;
   },
-): Promise<readonly ListedMeterEvent[]> => {
-  const inState = sql.fragment`
-    ${state === null ? sql.fragment`true` : IN_STATE[state]} AND ${inSpan(sql.fragment`meter_event.second`, span)}
-  `;
-  // Events in these states are few, and have indexes.
-  const areFew = state === "failed" || state === "late" || state === "difference";
-  const events =
-    accountId === null || areFew
-      ? sql.fragment`(SELECT * FROM meter_event WHERE ${inState} AND ${ofAccount(accountId)})`
-      : sql.fragment`(
-          SELECT latest.*
-          FROM ${values(MODES)} AS mode
-          CROSS JOIN ${values(KINDS)} AS kind
-          CROSS JOIN LATERAL (
-            SELECT *
-            FROM meter_event
-            WHERE account_id = ${accountId} AND mode = mode.mode AND kind = kind.kind AND ${inState}
-            ORDER BY second DESC, sequence DESC
-            LIMIT ${limit}
-          ) AS latest
-        )`;
-  return db.any(sql.type(listedRow)`
-    ${selectListed(events)}
+): Promise<readonly ListedMeterEvent[]> =>
+  db.any(sql.type(listedRow)`
+    ${selectListed(sql.fragment`meter_event`)}
+    WHERE ${state === null ? sql.fragment`true` : IN_STATE[state]}
+      AND ${inSpan(sql.fragment`meter_event.second`, span)}
+      AND ${accountId === null ? sql.fragment`true` : sql.fragment`meter_event.account_id = ${accountId}`}
     ORDER BY meter_event.id DESC
     LIMIT ${limit}
   `);
-};
 
 /** The ids of the events that have facts of registrations, as a query. */
 const eventsOfRegistrations = (ids: readonly string[]): FragmentSqlToken => sql.fragment`
@@ -111,8 +89,6 @@ const attentionRow = z.strictObject({
   items: z.int(),
   units: z.bigint().transform(Number),
   oldestSecond: safeInteger,
-  /** Whether these are refused refunds of usage that a customer has which is not the organization's any more. */
-  isOfEarlierCustomer: z.boolean(),
   /** The first ones, such as `E5` or `D17`. */
   firstIds: z.array(z.string()),
   reason: z.string().nullable(),
@@ -126,14 +102,10 @@ const attended = sql.fragment`
     SELECT
       CASE meter_event.failure WHEN 'difference' THEN 'D' ELSE 'E' END AS letter,
       meter_event.id, meter_event.account_id, meter_event.kind, meter_event.second, meter_event.quantity AS units,
-      (
-        meter_event.failure = 'refused'
-        AND meter_event.quantity < 0
-        AND NOT meter_event.may_be_delivered
-        AND meter_event.customer_id IS DISTINCT FROM
-          (SELECT stripe_customer_id FROM account WHERE account.id = meter_event.account_id)
-      ) AS is_of_earlier_customer,
       CASE
+        WHEN meter_event.failure = 'refused' AND meter_event.quantity < 0 AND NOT meter_event.may_be_delivered
+          AND meter_event.customer_id IS DISTINCT FROM (SELECT stripe_customer_id FROM account WHERE id = meter_event.account_id)
+          THEN 'credit_owed'
         WHEN meter_event.failure <> 'waits_for_usage' THEN meter_event.failure
         WHEN usage.state = 'closed' THEN 'credit_owed'
         ELSE ${WAITS}
@@ -143,12 +115,12 @@ const attended = sql.fragment`
     LEFT JOIN meter_event AS usage ON usage.id = meter_event.waits_for
     WHERE meter_event.state = 'failed'
     UNION ALL
-    SELECT 'E', id, account_id, kind, second, quantity, false, 'late', last_error
+    SELECT 'E', id, account_id, kind, second, quantity, 'late', last_error
     FROM meter_event
     WHERE is_late
     UNION ALL
     SELECT
-      'E', id, account_id, kind, second, quantity, false,
+      'E', id, account_id, kind, second, quantity,
       CASE WHEN asking_since IS NULL THEN 'trouble' ELSE 'asking' END,
       last_error
     FROM meter_event
@@ -170,13 +142,12 @@ export const listUsageAttention = (
       count(*)::integer AS items,
       sum(units)::bigint AS units,
       min(second) AS "oldestSecond",
-      is_of_earlier_customer AS "isOfEarlierCustomer",
       (array_agg(letter || attended.id ORDER BY attended.id))[1:5] AS "firstIds",
       (array_agg(reason ORDER BY attended.id DESC))[1] AS reason
     FROM ${attended} AS attended
     JOIN account ON account.id = attended.account_id
     WHERE cause <> ${WAITS} AND ${ofAccount(accountId)}
-    GROUP BY account_id, account.name, attended.kind, cause, is_of_earlier_customer
+    GROUP BY account_id, account.name, attended.kind, cause
     ORDER BY min(second), account.name
   `);
 

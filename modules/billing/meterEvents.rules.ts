@@ -48,8 +48,8 @@ export const documentFor = (units: number): BillingDocument["kind"] =>
   units > 0 ? "invoice_item" : "credit_note";
 
 /**
- * The groups of usage that operators list: the states, delivered usage that came too late for its invoice, and, apart from
- * failed usage, open differences.
+ * The groups of usage that operators list: the states, delivered usage that no invoice has, such as late usage, and, apart
+ * from failed usage, open differences.
  */
 export const USAGE_STATES = [...METER_EVENT_STATES, "late", "difference"] as const;
 export type UsageState = (typeof USAGE_STATES)[number];
@@ -76,8 +76,9 @@ export const describeDifference = (units: number, customerId: string): string =>
 /**
  * Why usage has an operator's attention.
  * - `refused`, `too_old`, `unclear`: it has failed.
- * - `credit_owed`: a refund of usage that a document bills; the customer is owed a credit note.
- * - `late`: it was delivered after the invoice of its period was finalized, so no invoice has it.
+ * - `credit_owed`: a refund that the processor does not take back, because a document bills the usage, or because it was
+ *   refused for an earlier customer of the organization. That customer is owed a credit note.
+ * - `late`: no invoice has it, mostly because it was delivered after that of its period was finalized.
  * - `difference`: units by which the processor's sum differs, and that no event explains.
  * - `trouble`: its attempts fail, and go on.
  * - `asking`: the processor is asked whether it has the usage, once its sums show it.

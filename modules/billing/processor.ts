@@ -50,7 +50,7 @@ export type CheckoutSession = {
   readonly paymentId: string | null;
 };
 
-/** The processor refuses to report usage, for example of a deleted customer. Repeating the call does not help. */
+/** The processor does not know the customer whose usage is asked for, such as a deleted one. Repeating the call does not help. */
 export class UsageUnreadableError extends Error {
   override readonly name = "UsageUnreadableError";
 }
@@ -70,10 +70,6 @@ export class ProcessorMismatchError extends Error {
   override readonly name = "ProcessorMismatchError";
 }
 
-/** Returns whether the processor cannot be used, whatever is asked. The command line exits with 4 then. */
-export const isProcessorUnusable = (error: unknown): boolean =>
-  error instanceof ProcessorUnavailableError || error instanceof ProcessorMismatchError;
-
 /** A client waits for the answer. */
 const CLIENT_TIMEOUT_MS = 8000;
 
@@ -84,7 +80,7 @@ export const askForClient = async <Result>(
   try {
     return await ask(AbortSignal.timeout(CLIENT_TIMEOUT_MS));
   } catch (error) {
-    throw isProcessorUnusable(error)
+    throw error instanceof ProcessorUnavailableError || error instanceof ProcessorMismatchError
       ? new UnavailableError("the payment processor is temporarily unavailable, try again", {
           cause: error,
         })

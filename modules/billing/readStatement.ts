@@ -1,7 +1,6 @@
 import type { z } from "zod";
 import { sumUsageByDay } from "./statements.sql.ts";
-import { KINDS } from "../records/owner.rules.ts";
-import type { AccountMode, Kind, Owner } from "../records/owner.rules.ts";
+import type { AccountMode, Kind } from "../records/owner.rules.ts";
 import type { statementJson } from "./statementJson.rules.ts";
 import { timeOf } from "./usage.rules.ts";
 import type { Period } from "./usage.rules.ts";
@@ -18,25 +17,10 @@ import type { BillingContext } from "./context.ts";
 /** More are seen with `impact usage list`. */
 const MAXIMUM_DIFFERENCES = 100;
 
-/** @throws DomainError request_invalid without a period, if there is no current billing cycle */
-const periodOf = async (
-  context: BillingContext,
-  stream: Owner,
-  period: Period | null,
-): Promise<Period> => {
-  const span = period ?? (await resolveBillingCycle(context, stream)).cycle;
-  if (span === null) {
-    throw invalidRequest(
-      "The organization's subscription has ended, so it has no current billing cycle. Pass a month as the period.",
-    );
-  }
-  return span;
-};
-
 /**
  * Reads what an organization registered in a period, by day and kind, and how far it was billed.
  * @param period null for the current billing cycle
- * @throws DomainError record_not_found if there is no such organization
+ * @throws DomainError record_not_found if there is no such organization; request_invalid if it has no current billing cycle
  */
 export const readStatement = async (
   context: BillingContext,
@@ -44,43 +28,39 @@ export const readStatement = async (
   period: Period | null,
 ) => {
   const { db } = context;
-  const account = await getOrganization(db, owner.accountId);
-  const isLive = owner.mode === "live";
-  const allInvoiced = isLive ? await listInvoicedUsage(db, owner.accountId) : [];
+  const { accountId, mode } = owner;
+  const account = await getOrganization(db, accountId);
+  const isLive = mode === "live";
+  const allInvoiced = isLive ? await listInvoicedUsage(db, accountId) : [];
   const readKind = async (kind: Kind) => {
     const stream = { ...owner, kind };
-    const kindPeriod = await periodOf(context, stream, period);
-    const [start, end] = [secondOf(kindPeriod.start), secondOf(kindPeriod.end)];
-    const differences = isLive
-      ? await listMeterEvents(db, {
-          state: "difference",
-          accountId: owner.accountId,
-          span: { start, end },
-          limit: MAXIMUM_DIFFERENCES,
-        })
-      : [];
+    const kindPeriod = period ?? (await resolveBillingCycle(context, stream)).cycle;
+    if (kindPeriod === null) {
+      throw invalidRequest(
+        "The organization's subscription has ended, so it has no current billing cycle. Pass a month as the period.",
+      );
+    }
+    const span = { start: secondOf(kindPeriod.start), end: secondOf(kindPeriod.end) };
+    const found = { state: "difference", accountId, span, limit: MAXIMUM_DIFFERENCES } as const;
+    const differences = isLive ? await listMeterEvents(db, found) : [];
     return {
       kind,
       period: kindPeriod,
-      ...(await sumUsageByDay(db, stream, { start, end })),
+      ...(await sumUsageByDay(db, stream, span)),
       /** Where Stripe's sums differ from what was delivered, as they were last compared. */
       openDifferences: differences.filter((each) => each.kind === kind),
       /** What invoices have of the usage, and why they lack some, as it was last compared. */
       invoiced: allInvoiced.filter(
-        (usage) => usage.kind === kind && usage.start < end && usage.end > start,
+        (usage) => usage.kind === kind && usage.start < span.end && usage.end > span.start,
       ),
     };
   };
-  const statements: Awaited<ReturnType<typeof readKind>>[] = [];
-  for (const kind of KINDS) {
-    statements.push(await readKind(kind));
-  }
   return {
     account,
-    mode: owner.mode,
+    mode,
     /** As it was last read; null in test mode and without one. */
-    subscription: isLive ? await findKnownSubscription(db, owner.accountId) : null,
-    statements,
+    subscription: isLive ? await findKnownSubscription(db, accountId) : null,
+    statements: [await readKind("tree"), await readKind("bottle")],
   };
 };
 

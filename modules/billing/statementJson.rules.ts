@@ -10,7 +10,7 @@ const sums = {
   ),
   reported: units("Units that the payment processor has."),
   late: units(
-    "Units that it got after the invoice of their period was finalized, so that no invoice has them.",
+    "Units that it has and no invoice has, such as those that it got after the invoice of their period was finalized.",
   ),
   failed: units("Units that it does not have, and about which the operator decides."),
   closed: units("Units that are never billed."),

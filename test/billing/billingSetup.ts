@@ -36,9 +36,15 @@ export const listFailedEvents = (
 export const createBilledOrganization = async (
   deps: BillingContext & OperatorContext,
   control: Control,
+  {
+    customerId,
+    subscriptionId,
+  }: {
+    readonly customerId: string;
+    readonly subscriptionId: string | null;
+  } = control.addSubscriber({}),
 ) => {
   const { db, clock } = deps;
-  const { customerId, subscriptionId } = control.addSubscriber({});
   const { id: accountId } = await createTestOrganization(db, {
     clock,
     stripeCustomerId: customerId,
@@ -55,7 +61,6 @@ export const createBilledOrganization = async (
   return {
     stream,
     customerId,
-    subscriptionId,
     register: async (count: number, mode: Mode = "live"): Promise<string> =>
       (await registerFor(db, accountId, { clock, mode, count })).id,
     refundWith,
@@ -80,7 +85,9 @@ export const setUpBilling = async (
   const billing = await double.openBilling(db, { timeoutMs });
   const billingWithoutKey = createBilling({ db, stripe: null });
   const deps = { db, clock, billing, actor: SERVICE };
-  const organization = await createBilledOrganization(deps, control);
+  const subscriber = control.addSubscriber({});
+  const { subscriptionId } = subscriber;
+  const organization = await createBilledOrganization(deps, control, subscriber);
   const { stream, customerId } = organization;
   const { accountId } = stream;
 
@@ -113,6 +120,7 @@ export const setUpBilling = async (
     deps,
     double,
     ...organization,
+    subscriptionId,
     /** Refunds through an API without Stripe's key. */
     refundWithoutKey: organization.refundWith(billingWithoutKey),
     /** Advances our clock and Stripe's. */

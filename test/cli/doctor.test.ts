@@ -4,7 +4,7 @@ import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { lockFolder } from "../../runtime/runFile.ts";
 import { writeRunFile } from "../../runtime/runFile.ts";
-import { recordProcessor } from "../../modules/billing/deployment.sql.ts";
+import { changeDeployment } from "../../modules/billing/deployment.sql.ts";
 import { drainUsage } from "../billing/drainUsage.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { updateOrganization } from "../../modules/accounts/manageOrganizations.ts";
@@ -212,7 +212,9 @@ test("doctor reports a hold, and usage that Stripe is asked about only when that
 
 test("a hold of a deployment that the built-in ledger bills ends without a question to Stripe", async (t) => {
   const { db, databaseUrl } = await openOwnDatabase(t);
-  await db.transaction((transaction) => recordProcessor(transaction, { name: "ledger" }));
+  await db.transaction((transaction) =>
+    changeDeployment(transaction, { processor: { name: "ledger" } }),
+  );
   const env = { DATABASE_URL: databaseUrl };
   await runImpact(["usage", "hold", "--reason", "restored disk"], { env });
   const { stdout } = await runImpact(["usage", "resume", "--after-restore"], { env });

@@ -141,7 +141,7 @@ const insertTheRest = async (db: DatabasePool, accountId: string): Promise<void>
       VALUES ('cus_1', 'tree', 1, 2, ARRAY[${accountId}::uuid], 'sub_1', 5, 5, 5)
     `,
     sql.typeAlias("void")`
-      INSERT INTO reconciliation (started_at, ended_at, streams, unreadable) VALUES (${NOW}, ${NOW}, 1, '[]')
+      INSERT INTO reconciliation (started_at, ended_at, streams) VALUES (${NOW}, ${NOW}, 1)
     `,
     sql.typeAlias("void")`
       INSERT INTO processor_event (id, type, received_at, next_attempt_at)

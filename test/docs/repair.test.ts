@@ -1,26 +1,21 @@
 import { readFileSync } from "node:fs";
+import ava from "ava";
 import type { ExecutionContext } from "ava";
 import type { FragmentSqlToken } from "slonik";
-import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { guardUsage } from "../../modules/billing/holdUsage.ts";
-import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
-import { SERVICE } from "../../modules/accounts/audit.rules.ts";
-import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
-import { drainUsage } from "../billing/drainUsage.ts";
+import { nameOf } from "../../modules/billing/meterEvents.rules.ts";
+import { LAG_SECONDS } from "../billing/convergence/world.ts";
+import { testRepairs } from "../billing/repair/testRepairs.ts";
+import type { Operator } from "../billing/repair/testRepairs.ts";
 import { runImpact } from "../cli/runImpact.ts";
 import { REFUSED } from "../stripeDouble/faults.ts";
-import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
-import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
-import { createTestOrganization, registerFor } from "../support/factories.ts";
 
 /*
  * Runs every command of docs/repair.md, in the order of the page, in a scene for each case.
  */
 
-const test = testWithDatabase();
-
-const LAG_SECONDS = 16 * 60;
+// The documents of the page bill units that are in no sum.
+const test = testRepairs({ hasDocuments: true });
 
 const page = readFileSync(new URL("../../docs/repair.md", import.meta.url), "utf8");
 
@@ -36,80 +31,40 @@ const CASES = new Map(
   ),
 );
 
-type Scene = Awaited<ReturnType<typeof setUpScene>>;
-
-/** A deployment that is billed through the double. Its database can be copied, which is a restore. */
-const setUpScene = async (t: ExecutionContext) => {
-  const double = await startStripeDouble(t);
-  const { clock, control } = double;
-  control.holdClock({ second: Date.UTC(2026, 4, 15, 12) / 1000 });
-  const { customerId, subscriptionId } = control.addSubscriber({});
-  const open = async (url: string) => {
-    // Many of these tests run at the same time.
-    const db = await openTestPool(t, url, 4);
-    const billing = await double.openBilling(db);
-    return { url, db, deps: { db, clock, billing, actor: SERVICE } };
-  };
-  let side = await open(await copyDatabase(t));
-  const { id: accountId } = await createTestOrganization(side.db, {
-    clock,
-    name: "Green Shop",
-    stripeCustomerId: customerId,
-    stripeSubscriptionId: subscriptionId,
-  });
-  await guardUsage(side.deps);
-  const stream = { accountId, mode: "live", kind: "tree" } as const;
-  const pass = (seconds: number): void => control.advanceClock({ seconds });
-  const register = async (count: number): Promise<string> =>
-    (await registerFor(side.db, accountId, { clock, count })).id;
-  const drain = async (): Promise<void> => {
-    pass(5);
-    await drainUsage(side.deps, stream);
-  };
+/** What happens in the deployment of a scene, whose organization is the green shop. */
+const setUpScene = async (operator: Operator) => {
+  const { accountIds, control, customerIds, database, double } = operator;
+  const [accountId = ""] = accountIds;
+  const run = (...args: readonly string[]) =>
+    runImpact(args, {
+      env: { DATABASE_URL: database.databaseUrl, ...double.env },
+      clock: operator.deps().clock,
+    });
+  await run("org", "update", accountId, "--name", "Green Shop");
   return {
+    ...operator,
     accountId,
-    control,
-    customerId,
-    pass,
-    register,
-    drain,
-    side: () => side,
-    restore: (next: typeof side): void => {
-      side = next;
-    },
-    /** Copies the database, and returns both sides opened. */
-    fork: async () => {
-      await side.db.end();
-      const copy = await copyDatabase(t, side.url);
-      return { continued: await open(side.url), restored: await open(copy) };
-    },
-    refund: (id: string, count: number) =>
-      refundRegistration(side.deps, stream, { id, count, reason: null, idempotencyKey: null }),
+    customerId: customerIds[0] ?? "",
+    run,
+    drain: operator.send,
     /** Registers units in a minute of their own, and sends them. */
-    send: async (count: number): Promise<string> => {
-      pass(60);
-      const id = await register(count);
-      await drain();
-      return id;
+    sendNew: (count: number) => {
+      operator.pass(60);
+      return operator.sendNew(count);
     },
     refuse: (times = 1): void => control.addFault({ ...REFUSED, times }),
     /** Returns the names of the latest events, the latest last. */
-    events: async (): Promise<readonly string[]> => {
-      const ids = await side.db.anyFirst(sql.type(z.strictObject({ id: z.bigint() }))`
-        SELECT id FROM meter_event WHERE account_id = ${accountId} ORDER BY id
-      `);
-      return ids.map((id) => `E${id}`);
-    },
+    events: async (): Promise<readonly string[]> => (await operator.listEvents()).map(nameOf),
     change: async (changes: FragmentSqlToken, names: readonly string[]): Promise<void> => {
       const ids = names.map((name) => BigInt(name.slice(1)));
-      await side.db.query(sql.typeAlias("void")`
+      await database.db.query(sql.typeAlias("void")`
         UPDATE meter_event SET ${changes} WHERE id = ANY(${sql.array(ids, "int8")})
       `);
     },
-    run: (...args: readonly string[]) =>
-      runImpact(args, { env: { DATABASE_URL: side.url, ...double.env }, clock }),
   };
 };
+
+type Scene = Awaited<ReturnType<typeof setUpScene>>;
 
 /** Splits a command line as a shell does, without the program's name. */
 const wordsOf = (line: string): readonly string[] =>
@@ -152,8 +107,8 @@ const unitsAt = ({ control }: Scene, customerId: string): number =>
 const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Promise<void>>> = {
   "1": async (t, scene) => {
     scene.refuse(2);
-    await scene.send(3);
-    await scene.send(4);
+    await scene.sendNew(3);
+    await scene.sendNew(4);
     const [first = "", second = ""] = await scene.events();
     const { customerId, subscriptionId } = scene.control.addSubscriber({});
     const subscriber = { cus_new: customerId, sub_new: subscriptionId };
@@ -165,9 +120,9 @@ const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Pro
     await requireNothingOpen(t, scene);
   },
   "2": async (t, scene) => {
-    await scene.send(3);
+    await scene.sendNew(3);
     scene.refuse();
-    await scene.send(4);
+    await scene.sendNew(4);
     const { customerId } = scene.control.addSubscriber({});
     await play(t, scene, "2", { names: { ORG_ID: scene.accountId, cus_right: customerId } });
     await scene.drain();
@@ -175,9 +130,9 @@ const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Pro
     await requireNothingOpen(t, scene);
   },
   "3": async (t, scene) => {
-    await scene.send(3);
-    await scene.send(4);
-    await scene.send(5);
+    await scene.sendNew(3);
+    await scene.sendNew(4);
+    await scene.sendNew(5);
     const [first = "", second = "", third = ""] = await scene.events();
     await scene.change(sql.fragment`is_late = true`, [first, second]);
     const [last = ""] = CASES.get("3")?.slice(-1) ?? [];
@@ -189,7 +144,7 @@ const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Pro
   },
   "4": async (t, scene) => {
     scene.refuse();
-    const registration = await scene.send(5);
+    const registration = await scene.sendNew(5);
     const [usage = ""] = await scene.events();
     await scene.run("usage", "close", usage, "--invoice-item", "ii_1", "--reason", "by hand");
     await scene.refund(registration, 2);
@@ -201,20 +156,19 @@ const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Pro
   },
   "5": async (t, scene) => {
     scene.control.addFault({ kind: "reject_later" });
-    await scene.send(5);
-    await scene.send(6);
+    await scene.sendNew(5);
+    await scene.sendNew(6);
     const { second = 0 } = scene.control.usage({ customerId: scene.customerId }).at(-1) ?? {};
     scene.control.acceptEvent({ customerId: scene.customerId, units: 7, second });
     scene.pass(LAG_SECONDS);
     await scene.run("usage", "reconcile");
-    const { db } = scene.side();
-    const found = await listMeterEvents(db, { state: "difference", accountId: null, limit: 10 });
+    const found = await scene.listDifferences();
     const quantities = found.map(({ quantity }) => quantity).toSorted((a, b) => a - b);
     t.deepEqual(quantities, [-7, 5]);
-    const nameOf = (units: number): string =>
+    const nameOfUnits = (units: number): string =>
       `D${found.find(({ quantity }) => quantity === units)?.id}`;
     await play(t, scene, "5", {
-      names: { D17: nameOf(5), D18: nameOf(-7) },
+      names: { D17: nameOfUnits(5), D18: nameOfUnits(-7) },
       exitCodes: { "impact usage reconcile": [1] },
     });
     await scene.drain();
@@ -224,16 +178,14 @@ const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Pro
     await requireNothingOpen(t, scene);
   },
   "6": async (t, scene) => {
-    await scene.send(3);
+    await scene.sendNew(3);
     // The history that is lost sends an event that the restored one knows, and a registration that it does not.
     scene.pass(60);
-    await scene.register(4);
-    const { continued, restored } = await scene.fork();
-    scene.restore(continued);
-    await scene.drain();
-    await scene.send(5);
-    scene.restore(restored);
-    await guardUsage(restored.deps);
+    await scene.register(scene.accountId, 4);
+    await scene.restore(async () => {
+      await scene.drain();
+      await scene.sendNew(5);
+    });
     scene.pass(60);
     const outputs = await play(t, scene, "6", {
       names: {},
@@ -267,10 +219,10 @@ const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Pro
     await requireNothingOpen(t, scene);
   },
   "7": async (t, scene) => {
-    await scene.send(3);
-    await scene.send(4);
+    await scene.sendNew(3);
+    await scene.sendNew(4);
     scene.refuse();
-    await scene.send(5);
+    await scene.sendNew(5);
     const [first = "", second = "", third = ""] = await scene.events();
     await scene.change(
       sql.fragment`state = 'failed', failure = 'unclear', may_be_delivered = true`,
@@ -285,9 +237,9 @@ const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Pro
     await requireNothingOpen(t, scene);
   },
   "8": async (t, scene) => {
-    await scene.send(3);
+    await scene.sendNew(3);
     scene.control.addFault({ kind: "server_error", times: 1000 });
-    await scene.send(4);
+    await scene.sendNew(4);
     await play(t, scene, "8", {
       names: {},
       before: {
@@ -302,7 +254,7 @@ const SCENES: Readonly<Record<string, (t: ExecutionContext, scene: Scene) => Pro
   },
 };
 
-test("every case of docs/repair.md has a scene, and the page is short", (t) => {
+ava("every case of docs/repair.md has a scene, and the page is short", (t) => {
   t.deepEqual([...CASES.keys()], Object.keys(SCENES));
   t.true(page.split(/\s+/u).length <= 1500);
   const inCases = [...CASES.values()].flat().length;
@@ -310,7 +262,9 @@ test("every case of docs/repair.md has a scene, and the page is short", (t) => {
 });
 
 for (const [number, run] of Object.entries(SCENES)) {
-  test(`the commands of case ${number} of docs/repair.md repair it`, async (t) => {
-    await run(t, await setUpScene(t));
-  });
+  test(
+    `the commands of case ${number} of docs/repair.md repair it`,
+    async (t, operator) => run(t, await setUpScene(operator)),
+    { accounts: 1 },
+  );
 }

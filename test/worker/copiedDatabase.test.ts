@@ -6,9 +6,9 @@ import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import {
+  changeDeployment,
   lockDeployment,
   readDeployment,
-  recordProcessor,
 } from "../../modules/billing/deployment.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { findEndpoint, updateEndpoints } from "../../modules/events/endpoints.sql.ts";
@@ -61,7 +61,7 @@ const fork = async (
   const name = await getDeploymentName({ db, clock: systemClock });
   await db.transaction(async (transaction) => {
     await lockDeployment(transaction);
-    await recordProcessor(transaction, processor);
+    await changeDeployment(transaction, { processor });
   });
   await fill(db);
   await db.end();

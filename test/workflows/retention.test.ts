@@ -43,8 +43,8 @@ const insertOldRows = async (db: DatabasePool): Promise<void> => {
   `);
   // The later one is 400 days old.
   await db.query(sql.typeAlias("void")`
-    INSERT INTO reconciliation (started_at, ended_at, streams, unreadable)
-    VALUES ('2025-11-26', '2025-11-26', 0, '[]'), ('2025-11-27', '2025-11-27', 0, '[]')
+    INSERT INTO reconciliation (started_at, ended_at, streams)
+    VALUES ('2025-11-26', '2025-11-26', 0), ('2025-11-27', '2025-11-27', 0)
   `);
 };
 

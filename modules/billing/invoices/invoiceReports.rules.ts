@@ -5,7 +5,7 @@ import type { Kind } from "../../records/owner.rules.ts";
 import type { Period } from "../usage.rules.ts";
 import { isWithin } from "../usage.rules.ts";
 import { INVOICE_PROBLEMS, isUninvoiced } from "./invoices.rules.ts";
-import type { InvoiceProblem, UninvoicedReason } from "./invoices.rules.ts";
+import type { ComparedUsage, InvoiceProblem, UninvoicedReason } from "./invoices.rules.ts";
 
 const integer = z.bigint().transform(Number);
 
@@ -37,7 +37,7 @@ const REASONS: Readonly<Record<InvoiceProblem, string>> = {
   paused_keep_as_draft: "the collection of SUB was paused, and INVOICE is kept as a draft",
   draft: "INVOICE is still a draft",
   voided: "INVOICE was voided",
-  late: "they were delivered after INVOICE was finalized",
+  late: "delivered after INVOICE was finalized",
   no_invoice: "SUB has no invoice of this time",
   ended: "SUB ended without an invoice",
   after_end: "SUB had ended",
@@ -48,30 +48,35 @@ const REASONS: Readonly<Record<InvoiceProblem, string>> = {
   twice: "SUB and OTHER both have a price on the meter",
 };
 
-/** Returns what is wrong with usage, such as "5 trees on no invoice: sub_1 had ended"; null if nothing is. */
-export const describeInvoiceProblem = (usage: InvoicedUsage): string | null => {
-  const { problem, kind, units, invoiceNumber, invoiceId } = usage;
-  if (problem === null) {
-    return null;
-  }
+/** Returns the reason of a problem, such as "sub_1 had ended". */
+export const explainProblem = (
+  problem: InvoiceProblem,
+  usage: Omit<ComparedUsage, "problem" | "finalizedAt">,
+): string => {
   const values: Readonly<Record<string, unknown>> = {
     SUB: usage.subscriptionId,
     OTHER: usage.otherSubscriptionId,
-    INVOICE: `invoice ${invoiceNumber ?? invoiceId}`,
+    INVOICE: `invoice ${usage.invoiceNumber ?? usage.invoiceId}`,
     QUANTITY: usage.quantity,
     DELIVERED: usage.delivered,
   };
-  const reason = REASONS[problem].replaceAll(/[A-Z]{3,}/gu, (name) => String(values[name]));
-  const what =
-    problem === "twice" ? "invoiced twice" : units < 0 ? "too many on an invoice" : "on no invoice";
-  return `${Math.abs(units)} ${kind}${Math.abs(units) === 1 ? "" : "s"} ${what}: ${reason}`;
+  return REASONS[problem].replaceAll(/[A-Z]{3,}/gu, (name) => String(values[name]));
 };
 
-/** Returns the usage that needs an operator. A trial is free, and a customer without a subscription is a setting. */
-export const needingAttention = (usage: readonly InvoicedUsage[]): readonly InvoicedUsage[] =>
-  usage.filter(
-    ({ problem }) => problem !== null && problem !== "trial" && problem !== "no_subscription",
-  );
+/** Returns what is wrong with usage, such as "5 trees on no invoice: sub_1 had ended"; null if nothing is. */
+export const describeInvoiceProblem = (usage: InvoicedUsage): string | null => {
+  const { problem, kind, units } = usage;
+  if (problem === null) {
+    return null;
+  }
+  const what =
+    problem === "twice" ? "invoiced twice" : units < 0 ? "too many on an invoice" : "on no invoice";
+  return `${Math.abs(units)} ${kind}${Math.abs(units) === 1 ? "" : "s"} ${what}: ${explainProblem(problem, usage)}`;
+};
+
+/** Returns whether usage needs an operator. A trial is free, and a customer without a subscription is a setting. */
+export const needsAttention = ({ problem }: Pick<InvoicedUsage, "problem">): boolean =>
+  problem !== null && problem !== "trial" && problem !== "no_subscription";
 
 /** Describes all usage that is not invoiced exactly once and should be. */
 export const describeInvoiceProblems = (usage: readonly InvoicedUsage[]): readonly string[] =>

@@ -1,10 +1,10 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
+import { columnsOf, safeInteger, sql, timestamp } from "../../../db/sql.ts";
 import { KINDS } from "../../records/owner.rules.ts";
-import { invoicedUsageRow } from "./invoiceReports.rules.ts";
+import { explainProblem, invoicedUsageRow, needsAttention } from "./invoiceReports.rules.ts";
 import type { InvoicedUsage } from "./invoiceReports.rules.ts";
-import { COMPARED_SECONDS } from "./invoices.rules.ts";
+import { COMPARED_SECONDS, isUninvoiced } from "./invoices.rules.ts";
 import type { ComparedUsage, Explanation } from "./invoices.rules.ts";
 
 const comparedCustomerRow = z.strictObject({ customerId: z.string(), since: safeInteger });
@@ -108,9 +108,7 @@ export const sumDelivered = (
     ORDER BY place
   `);
 
-const LATE = "delivered after its invoice was finalized";
-
-/** Replaces what is stored of a customer's usage since a second, and marks the events that came too late for their invoice. */
+/** Replaces what is stored of a customer's usage since a second, and marks the events that no invoice has as late, with the reason. */
 export const replaceInvoicedUsage = async (
   transaction: DatabaseTransactionConnection,
   customerId: string,
@@ -134,35 +132,48 @@ export const replaceInvoicedUsage = async (
     )
     SELECT
       ${customerId}, kind, start, "end", "accountIds", "subscriptionId", "otherSubscriptionId",
-      line ->> 'invoiceId', line ->> 'number', (line ->> 'quantity')::bigint, delivered, problem, units
+      "invoiceId", "invoiceNumber", quantity, delivered, problem, units
     FROM json_to_recordset(${JSON.stringify(rows)}) AS compared (
       kind text, start bigint, "end" bigint, "accountIds" uuid[], "subscriptionId" text, "otherSubscriptionId" text,
-      line json, delivered bigint, problem text, units bigint
+      "invoiceId" text, "invoiceNumber" text, quantity bigint, delivered bigint, problem text, units bigint
     )
   `);
+  const late = rows.flatMap((usage) => {
+    const { kind, start, end, problem, finalizedAt } = usage;
+    return isUninvoiced(problem) && needsAttention(usage)
+      ? [[kind, start, end, problem === "late" ? finalizedAt : 0, explainProblem(problem, usage)]]
+      : [];
+  });
   await transaction.query(sql.typeAlias("void")`
+    WITH late AS (
+      SELECT meter_event.id, span.reason
+      FROM ${sql.unnest(late, ["text", "int8", "int8", "int8", "text"])}
+        AS span (kind, start_second, end_second, delivered_after, reason)
+      JOIN meter_event
+        ON meter_event.customer_id = ${customerId}
+        AND meter_event.kind = span.kind
+        AND meter_event.second >= greatest(span.start_second, ${since})
+        AND meter_event.second < span.end_second
+        AND meter_event.state = 'delivered'
+        AND meter_event.document_kind IS NULL
+        AND meter_event.settled_at > to_timestamp(span.delivered_after)
+    ),
+    marked AS (
+      SELECT id FROM meter_event WHERE is_late AND customer_id = ${customerId} AND second >= ${since}
+    )
     UPDATE meter_event
-    SET is_late = false, last_error = NULL
-    WHERE is_late AND customer_id = ${customerId} AND second >= ${since}
-  `);
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE meter_event
-    SET is_late = true, last_error = ${LATE}
-    FROM ${sql.unnest(
-      rows.flatMap(({ kind, start, end, problem, line }) =>
-        problem === "late" && line ? [[kind, start, end, line.finalizedAt]] : [],
-      ),
-      ["text", "int8", "int8", "int8"],
-    )} AS late (kind, start_second, end_second, finalized_at)
-    WHERE meter_event.customer_id = ${customerId}
-      AND meter_event.kind = late.kind
-      AND meter_event.second >= greatest(late.start_second, ${since})
-      AND meter_event.second < late.end_second
-      AND meter_event.state = 'delivered'
-      AND meter_event.document_kind IS NULL
-      AND meter_event.settled_at > to_timestamp(late.finalized_at)
+    SET is_late = late.id IS NOT NULL, last_error = late.reason
+    FROM late
+    FULL JOIN marked ON marked.id = late.id
+    WHERE meter_event.id = coalesce(late.id, marked.id)
+      AND (late.id IS NULL OR marked.id IS NULL OR late.reason <> last_error)
   `);
 };
+
+const storedColumns = columnsOf(
+  "invoiced_usage",
+  invoicedUsageRow.omit({ start: true, end: true, accountNames: true }),
+);
 
 /** Lists what invoices have of the usage of an account, or of all (null), and why they lack some. */
 export const listInvoicedUsage = (
@@ -172,23 +183,13 @@ export const listInvoicedUsage = (
 ): Promise<readonly InvoicedUsage[]> =>
   db.any(sql.type(invoicedUsageRow)`
     SELECT
-      customer_id AS "customerId",
-      kind,
+      ${storedColumns},
       start_second AS start,
       end_second AS "end",
       coalesce(
         (SELECT string_agg(name, ', ' ORDER BY name) FROM account WHERE id = ANY(account_ids)),
         ''
-      ) AS "accountNames",
-      account_ids AS "accountIds",
-      subscription_id AS "subscriptionId",
-      other_subscription_id AS "otherSubscriptionId",
-      invoice_id AS "invoiceId",
-      invoice_number AS "invoiceNumber",
-      quantity,
-      delivered,
-      problem,
-      units
+      ) AS "accountNames"
     FROM invoiced_usage
     WHERE ${accountId === null ? sql.fragment`true` : sql.fragment`account_ids @> ${sql.array([accountId], "uuid")}`}
       AND ${onlyProblems ? sql.fragment`problem IS NOT NULL` : sql.fragment`true`}

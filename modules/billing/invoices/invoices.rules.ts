@@ -144,7 +144,7 @@ export type Explanation = Span & {
   readonly kind: Kind;
   readonly subscriptionId: string | null;
   /** The subscription that bills the same usage as well. */
-  readonly otherSubscriptionId?: string;
+  readonly otherSubscriptionId?: string | null;
   readonly line?: InvoiceLine | undefined;
   /** Null: the line is to be compared. */
   readonly problem: InvoiceProblem | null;
@@ -249,7 +249,11 @@ export const explainUsage = (
 ];
 
 /** A compared span. `units` are those on no invoice, or on two; negative if an invoice has too many. */
-export type ComparedUsage = Explanation & {
+export type ComparedUsage = Omit<Explanation, "line"> & {
+  readonly invoiceId: string | null;
+  readonly invoiceNumber: string | null;
+  readonly finalizedAt: number | null;
+  readonly quantity: number | null;
   readonly delivered: number;
   readonly units: number;
 };
@@ -259,21 +263,28 @@ export type ComparedUsage = Explanation & {
  * of what was delivered after the line was finalized.
  */
 export const compareUsage = (
-  explanation: Explanation,
+  { line, ...explanation }: Explanation,
   sums: Readonly<Record<"delivered" | "lateAdded" | "lateRefunded", number>>,
 ): ComparedUsage | null => {
   const { delivered, lateAdded, lateRefunded } = sums;
-  const { line, problem } = explanation;
+  const { problem } = explanation;
   const quantity = line?.quantity ?? 0;
   if (delivered === 0 && (problem !== null || quantity === 0)) {
     return null;
   }
+  const compared = {
+    ...explanation,
+    invoiceId: line?.invoiceId ?? null,
+    invoiceNumber: line?.number ?? null,
+    finalizedAt: line?.finalizedAt ?? null,
+    quantity: line?.quantity ?? null,
+    delivered,
+  };
   if (problem !== null || quantity === Math.max(0, delivered)) {
-    return { ...explanation, delivered, units: problem === null ? 0 : delivered };
+    return { ...compared, units: problem === null ? 0 : delivered };
   }
   const isLate =
     quantity >= Math.max(0, delivered - lateAdded) &&
     quantity <= Math.max(0, delivered - lateRefunded);
-  const units = delivered - quantity;
-  return { ...explanation, problem: isLate ? "late" : "differs", delivered, units };
+  return { ...compared, problem: isLate ? "late" : "differs", units: delivered - quantity };
 };

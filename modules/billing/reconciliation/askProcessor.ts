@@ -94,6 +94,9 @@ export const lockMinute = async (
   );
 };
 
+/** Where an event that the processor does not have is sent, and the usage that a refund has to wait for before. */
+type Target = BillingTarget & { readonly waitsFor: bigint | null };
+
 /**
  * Returns where usage that the processor does not have is sent: usage to where the account is billed now, a refund to its usage,
  * and a correction to the customer whose sum differs.
@@ -102,54 +105,29 @@ export const findTarget = async (
   { billing }: BillingContext,
   transaction: DatabaseTransactionConnection,
   { id, accountId, mode, quantity, failure, processor, customerId }: StoredMeterEvent,
-): Promise<BillingTarget & Partial<StoredMeterEvent>> => {
-  if (failure === "difference") {
-    return { processor, customerId };
+): Promise<Target> => {
+  if (failure !== "difference" && quantity > 0) {
+    const account = await findAccount(transaction, accountId);
+    return {
+      ...currentTarget(billing, account?.stripeCustomerId ?? null, mode),
+      waitsFor: null,
+    };
   }
-  if (quantity < 0) {
-    return (await lockRefundedUsage(transaction, id)) ?? { processor, customerId };
-  }
-  const account = await findAccount(transaction, accountId);
-  return currentTarget(billing, account?.stripeCustomerId ?? null, mode);
+  const usage = failure === "difference" ? null : await lockRefundedUsage(transaction, id);
+  const isUndelivered = usage?.state === "pending" || usage?.state === "failed";
+  return {
+    ...(usage ?? { processor, customerId }),
+    waitsFor: isUndelivered ? usage.id : null,
+  };
 };
-
-type Target = Awaited<ReturnType<typeof findTarget>>;
-
-/** Returns the usage that a refund has to wait for, because the processor does not have it. */
-const undeliveredUsageOf = ({ id, state }: Target): bigint | null =>
-  id !== undefined && (state === "pending" || state === "failed") ? id : null;
 
 /** Decides what happens to an event that the processor does not have. */
 export const decideAbsent = (
   { second }: StoredMeterEvent,
-  target: Target,
+  { waitsFor }: Target,
   now: Date,
-): "send" | "wait" | "too_old" => {
-  if (undeliveredUsageOf(target) !== null) {
-    return "wait";
-  }
-  return isTooOldToSend(second, now) ? "too_old" : "send";
-};
-
-/** Sends an event that the processor does not have, unless it is a refund that has to wait, or too old. */
-export const sendAbsent = async (
-  transaction: DatabaseTransactionConnection,
-  event: StoredMeterEvent,
-  target: Target,
-  now: Date,
-): Promise<void> => {
-  const usageId = undeliveredUsageOf(target);
-  if (usageId !== null) {
-    await letWait(transaction, event.id, usageId);
-  } else if (isTooOldToSend(event.second, now)) {
-    await recordFailure(transaction, event.id, { failure: "too_old", reason: TOO_OLD, now });
-    await recordUsageEvent(transaction, event, "failed", now);
-    return;
-  } else {
-    await sendAgain(transaction, event.id, target);
-  }
-  await recordUsageEvent(transaction, event, "pending", now);
-};
+): "send" | "wait" | "too_old" =>
+  waitsFor === null ? (isTooOldToSend(second, now) ? "too_old" : "send") : "wait";
 
 /** Records what was found out about an event. Must run under the locks of its stream and minute. */
 export const applyAnswer = async (
@@ -177,9 +155,19 @@ export const applyAnswer = async (
       }
       break;
     }
-    case "absent":
-      await sendAbsent(transaction, event, await findTarget(context, transaction, event), now);
+    case "absent": {
+      const target = await findTarget(context, transaction, event);
+      const isTooOld = decideAbsent(event, target, now) === "too_old";
+      if (target.waitsFor !== null) {
+        await letWait(transaction, id, target.waitsFor);
+      } else if (isTooOld) {
+        await recordFailure(transaction, id, { failure: "too_old", reason: TOO_OLD, now });
+      } else {
+        await sendAgain(transaction, id, target);
+      }
+      await recordUsageEvent(transaction, event, isTooOld ? "failed" : "pending", now);
       break;
+    }
     case "unclear":
       await recordFailure(transaction, id, { failure: "unclear", reason: answer.reason, now });
       await recordUsageEvent(transaction, event, "failed", now);

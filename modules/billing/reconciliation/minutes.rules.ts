@@ -27,7 +27,7 @@ export type MinuteEvent = {
 export const isAskedAbout = ({ state, askingSince, mayBeDelivered }: MinuteEvent): boolean =>
   state === "pending" ? askingSince !== null : state === "failed" && mayBeDelivered;
 
-export const isBeingSent = ({ state, firstAttemptAt, askingSince }: MinuteEvent): boolean =>
+const isBeingSent = ({ state, firstAttemptAt, askingSince }: MinuteEvent): boolean =>
   state === "pending" && firstAttemptAt !== null && askingSince === null;
 
 /** Why a minute's sum proves nothing yet, and when to ask again. */
@@ -88,10 +88,14 @@ const sumDelivered = (events: readonly MinuteEvent[]): number =>
   events.reduce((sum, { state, quantity }) => (state === "delivered" ? sum + quantity : sum), 0);
 
 /** Compares the processor's units of a minute with the events: by how many they differ, and what may still explain that. */
-export const compareMinute = (events: readonly MinuteEvent[], theirs: number, now: Date) => ({
+export const compareMinute = <Event extends MinuteEvent>(
+  events: readonly Event[],
+  theirs: number,
+  now: Date,
+) => ({
   units: theirs - sumDelivered(events),
   obstacle: findObstacle(events, now),
-  askedIds: events.filter(isAskedAbout).map(({ id }) => id),
+  asked: events.filter(isAskedAbout),
 });
 
 /** Allots the units that no delivered event explains to a customer's events that are asked about. */

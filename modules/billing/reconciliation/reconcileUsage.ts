@@ -1,19 +1,18 @@
 import type { CommonQueryMethods } from "slonik";
-import type { Clock } from "../../../runtime/clock.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
 import { secondOf } from "../../../runtime/durations.rules.ts";
 import { runConcurrently } from "../../../runtime/runConcurrently.ts";
 import type { BillingContext, BulkContext } from "../context.ts";
 import { requireStripe } from "../createBilling.ts";
 import { readDeployment } from "../deployment.sql.ts";
-import { isProcessorUnusable, UsageUnreadableError } from "../processor.ts";
+import { UsageUnreadableError } from "../processor.ts";
 import { correctClock } from "../readDatabaseTime.ts";
 import { lockStreams } from "../streams.sql.ts";
 import { LONGEST_USAGE_LAG_MS, minuteOf, splitAt } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { replaceOpenDifferences } from "./differences.sql.ts";
 import type { FoundUnits } from "./differences.sql.ts";
-import { compareMinute, isBeingSent } from "./minutes.rules.ts";
+import { compareMinute } from "./minutes.rules.ts";
 import { listEventsOfSpan, listStripeStreams, sumDeliveredUnits } from "./minutes.sql.ts";
 import type { ReportedStream } from "./minutes.sql.ts";
 import { insertReconciliation } from "./reconciliations.sql.ts";
@@ -67,14 +66,6 @@ async function* findDifferingMinutes(
   }
 }
 
-/** A minute in which Stripe's sum differs from what was delivered. */
-type MinuteDifference = FoundUnits & {
-  /** When the sums show what is being sent, or was delivered just before, which can explain it; null if nothing does. */
-  readonly lagsUntil: Date | null;
-  /** The events that may explain it: it is not known yet whether Stripe has them. */
-  readonly askedIds: readonly bigint[];
-};
-
 /** What was delivered of a stream in a span, and what Stripe has of it. */
 type StreamSums = ReportedStream & {
   readonly delivered: number;
@@ -86,8 +77,10 @@ type StreamSums = ReportedStream & {
 };
 
 export type StreamReport = StreamSums & {
-  /** The first minutes that differ, at most MAXIMUM_DIFFERENCES. */
-  readonly differences: readonly MinuteDifference[];
+  /** What no event explains in the first minutes that differ, at most MAXIMUM_DIFFERENCES. */
+  readonly differences: readonly FoundUnits[];
+  /** How many of these minutes may lag, or may be explained by an event of which it is not known yet whether Stripe has it. */
+  readonly skipped: number;
 };
 
 /** Returns the span of a reconciliation for which none is given. */
@@ -145,56 +138,52 @@ const compareStream = async (
     const failed = {
       processorQuantity: null,
       error: cause instanceof Error ? cause.message : String(cause),
-      isErrorTemporary: isProcessorUnusable(cause) || !(cause instanceof UsageUnreadableError),
+      isErrorTemporary: !(cause instanceof UsageUnreadableError),
     };
     return { sums: { ...sums, ...failed }, minutes: [] };
   }
 };
 
 /**
- * Returns what may explain a differing minute now. One that has changed since Stripe was asked may lag: usage was delivered, or a
- * difference decided. Must run under the locks of the stream.
+ * Returns the units of a differing minute that a decision has to explain, or null: its sum may lag, also because it has changed
+ * since Stripe was asked, or events that are asked about may explain it. Must run under the locks of the stream.
  */
-const explainMinute = async (
-  { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
-  stream: ReportedStream,
+const findUnexplained = async (
+  db: CommonQueryMethods,
+  { kind, customerId, accountId }: ReportedStream,
   { part, ours, theirs }: Sums,
-): Promise<MinuteDifference> => {
-  const { kind, customerId } = stream;
-  const events = await listEventsOfSpan(db, stream, part);
-  const now = clock.now();
-  const { units, obstacle, askedIds } = compareMinute(events, theirs, now);
+  now: Date,
+): Promise<FoundUnits | null> => {
+  const events = await listEventsOfSpan(db, { kind, customerId, accountId }, part);
+  const { units, obstacle, asked } = compareMinute(events, theirs, now);
+  if (obstacle !== null || asked.length > 0 || units !== theirs - ours) {
+    return null;
+  }
   // Stripe may have lost one event. Then its second and account are known.
   const lost = events.find(({ state, quantity }) => state === "delivered" && quantity === -units);
-  const { accountId, second } = lost ?? { accountId: stream.accountId, second: part.start };
-  const lagMs = events.some(isBeingSent) ? LONGEST_USAGE_LAG_MS : (obstacle?.afterMs ?? 0);
-  const mayLag = obstacle !== null || units !== theirs - ours;
-  const lagsUntil = mayLag ? new Date(now.getTime() + lagMs) : null;
-  return { kind, customerId, accountId, second, units, lagsUntil, askedIds };
+  const { accountId: of, second } = lost ?? { accountId, second: part.start };
+  return { kind, customerId, accountId: of, second, units };
 };
 
-/** Returns the minutes of streams that a decision has to explain: neither lag nor usage that is asked about does. */
-const listUnexplained = ({ differences }: StreamReport): readonly MinuteDifference[] =>
-  differences.filter(({ lagsUntil, askedIds }) => lagsUntil === null && askedIds.length === 0);
-
 /**
- * Returns the streams that differ unexplained, or could not be compared. After very many differences, others may follow. A
- * customer that Stripe does not know, such as one that an operator had mistyped, needs nothing unless usage was delivered to it.
+ * Returns the streams that differ unexplained, or could not be compared. After very many differences, others may follow. The
+ * usage of a customer that Stripe does not know, such as a deleted one, can never be compared, so it needs nobody.
  */
 export const listStreamsNeedingAttention = (
   streams: readonly StreamReport[],
 ): readonly StreamReport[] =>
   streams.filter((stream) =>
     stream.error === null
-      ? stream.differences.length === MAXIMUM_DIFFERENCES || listUnexplained(stream).length > 0
-      : stream.isErrorTemporary || stream.delivered !== 0,
+      ? stream.differences.length > 0 || stream.skipped === MAXIMUM_DIFFERENCES
+      : stream.isErrorTemporary,
   );
 
 const failureOf = (drifting: readonly StreamReport[]): string | null => {
-  const unread = drifting.filter(({ isErrorTemporary }) => isErrorTemporary);
-  return unread.length === 0
-    ? null
-    : `${counted(unread.length, "stream")} could not be read, such as ${unread[0]?.accountName}: ${unread[0]?.error}`;
+  const unread = drifting.filter(({ error }) => error !== null);
+  const [first] = unread;
+  return first
+    ? `${counted(unread.length, "stream")} could not be read, such as ${first.accountName}: ${first.error}`
+    : null;
 };
 
 /**
@@ -238,19 +227,18 @@ export const reconcileUsage = async (
     );
     const streams: StreamReport[] = [];
     for (const { sums, minutes } of compared) {
-      const differences: MinuteDifference[] = [];
+      const differences: FoundUnits[] = [];
       for (const minute of minutes) {
-        differences.push(await explainMinute({ db: transaction, clock }, sums, minute));
+        const found = await findUnexplained(transaction, sums, minute, clock.now());
+        differences.push(...(found === null ? [] : [found]));
       }
-      const stream = { ...sums, differences };
       if (sums.error === null) {
         // With very many differences, a stream was compared up to the last one that was found.
         const last = minutes[MAXIMUM_DIFFERENCES - 1];
         const part = { ...span, ...(last && { end: last.part.start }) };
-        const found = listUnexplained(stream);
-        await replaceOpenDifferences(transaction, stream, part, found, startedAt);
+        await replaceOpenDifferences(transaction, sums, part, differences, startedAt);
       }
-      streams.push(stream);
+      streams.push({ ...sums, differences, skipped: minutes.length - differences.length });
     }
     const drifting = listStreamsNeedingAttention(streams);
     const failure = failureOf(drifting);
@@ -259,9 +247,6 @@ export const reconcileUsage = async (
         startedAt,
         endedAt: clock.now(),
         streams: streams.length,
-        unreadable: drifting.flatMap(({ kind, customerId, accountIds, accountName, error }) =>
-          error === null ? [] : [{ kind, customerId, accountIds, accountName, error }],
-        ),
         error: failure,
       });
     }

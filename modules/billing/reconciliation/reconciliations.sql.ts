@@ -1,22 +1,11 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { KINDS } from "../../records/owner.rules.ts";
 import { columnsOf, sql, timestamp } from "../../../db/sql.ts";
-
-/** A stream whose usage the processor did not return. */
-const unreadableStream = z.strictObject({
-  kind: z.enum(KINDS),
-  customerId: z.string(),
-  accountIds: z.array(z.uuid()),
-  accountName: z.string(),
-  error: z.string(),
-});
 
 const reconciliationRow = z.strictObject({
   startedAt: z.date(),
   endedAt: z.date(),
   streams: z.int(),
-  unreadable: z.array(unreadableStream),
   error: z.string().nullable(),
 });
 
@@ -28,14 +17,11 @@ const columns = columnsOf("reconciliation", reconciliationRow);
 /** Stores a reconciliation that has ended. */
 export const insertReconciliation = async (
   db: CommonQueryMethods,
-  { startedAt, endedAt, streams, unreadable, error }: StoredReconciliation,
+  { startedAt, endedAt, streams, error }: StoredReconciliation,
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
-    INSERT INTO reconciliation (started_at, ended_at, streams, unreadable, error)
-    VALUES (
-      ${timestamp(startedAt)}, ${timestamp(endedAt)}, ${streams}, ${JSON.stringify(unreadable)}::jsonb,
-      ${error}
-    )
+    INSERT INTO reconciliation (started_at, ended_at, streams, error)
+    VALUES (${timestamp(startedAt)}, ${timestamp(endedAt)}, ${streams}, ${error})
   `);
 };
 
@@ -60,14 +46,12 @@ export const findLastReconciliation = (
 
 const successRow = z.strictObject({ lastSuccessAt: z.date().nullable(), installedAt: z.date() });
 
-/** Returns what metrics and `doctor` report. Unreadable streams and `hasFailed` are of the last one: a failed one can hide differences. */
-export const readReconciliationStatus = async (db: CommonQueryMethods) => {
-  const last = await findLastReconciliation(db);
-  const success = await db.one(sql.type(successRow)`
+/** Returns what metrics and `doctor` report. */
+export const readLastSuccess = (
+  db: CommonQueryMethods,
+): Promise<Readonly<z.output<typeof successRow>>> =>
+  db.one(sql.type(successRow)`
     SELECT
       (SELECT ended_at FROM reconciliation WHERE error IS NULL ORDER BY started_at DESC LIMIT 1) AS "lastSuccessAt",
       (SELECT min(applied_at) FROM schema_migration) AS "installedAt"
   `);
-  const hasFailed = last !== null && last.error !== null;
-  return { ...success, unreadable: last?.unreadable.length ?? 0, hasFailed };
-};

@@ -1,12 +1,11 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import type { OperatorContext } from "../../accounts/context.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
-import { hasPeriodEnded } from "../billingPeriods.sql.ts";
 import type { BillingContext } from "../context.ts";
 import { requireStripe } from "../createBilling.ts";
 import { describeHold } from "../deployment.rules.ts";
 import { lockDeployment } from "../deployment.sql.ts";
-import { documentFor, nameOf, namesOf } from "../meterEvents.rules.ts";
+import { nameOf, namesOf } from "../meterEvents.rules.ts";
 import type { BillingDocument } from "../meterEvents.rules.ts";
 import {
   askAgain,
@@ -16,29 +15,23 @@ import {
   lockMeterEvents,
 } from "../meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import { UsageUnreadableError } from "../processor.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { sumSentRefunds } from "../registrationFacts.sql.ts";
-import { isTooOldToSend } from "../sending/decideNextStep.rules.ts";
 import { lockStreams } from "../streams.sql.ts";
 import { minuteOf } from "../usage.rules.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
-import { DAY_MS, HOUR_MS } from "../../../runtime/durations.rules.ts";
 import { DomainError, invalidRequest } from "../../../runtime/errors.rules.ts";
-import { applyAnswer, decideAbsent, findTarget, lockMinute, sendAbsent } from "./askProcessor.ts";
+import { applyAnswer, decideAbsent, findTarget, lockMinute } from "./askProcessor.ts";
 import { decideDifferences } from "./differences.sql.ts";
 import { compareMinute } from "./minutes.rules.ts";
+import type { Answer } from "./minutes.rules.ts";
 import { listEventsOfSpan } from "./minutes.sql.ts";
 import { decideRetry, isClosedAlready, requireDocument } from "./repairUsage.rules.ts";
 import type { OperatorAnswer, Retry } from "./repairUsage.rules.ts";
 
-/** Leaves the sender a day to send the units. */
-const RESERVE_MS = DAY_MS;
-
 const TIMEOUT_MS = 20_000;
-
-/** After a period's end, Stripe still adds usage to its invoice for an hour, unless configured otherwise. */
-const GRACE_MS = HOUR_MS;
 
 export const usageNotFound = (ids: readonly bigint[]): DomainError =>
   new DomainError(
@@ -67,21 +60,6 @@ const findUsageOf = async (
 ): Promise<StoredMeterEvent | null> =>
   waitsFor === null ? null : findMeterEvent(transaction, waitsFor);
 
-/** @throws DomainError request_invalid if a document has to correct the units: an invoice of their period may be final */
-const requireSendable = async (
-  { db }: BillingContext,
-  difference: StoredMeterEvent,
-  now: Date,
-): Promise<void> => {
-  const { second, quantity } = difference;
-  const isTooOld = isTooOldToSend(second, new Date(now.getTime() + RESERVE_MS));
-  if (isTooOld || (await hasPeriodEnded(db, difference, new Date(now.getTime() - GRACE_MS)))) {
-    throw invalidRequest(
-      `${nameOf(difference)} ${isTooOld ? "is older than Stripe corrects" : "is of a billing period that has ended"}: close it with ${documentFor(quantity) === "credit_note" ? "--credit-note" : "--invoice-item"}`,
-    );
-  }
-};
-
 /** Reads what the processor has of a difference's minute now; null for other events. */
 const readTheirs = async (
   context: BillingContext,
@@ -91,10 +69,14 @@ const readTheirs = async (
   if (failure !== "difference" || customerId === null) {
     return null;
   }
-  const stripe = requireStripe(context.billing);
-  await requireSendable(context, event, await readDatabaseTime(context.db, context.clock));
   const signal = AbortSignal.timeout(TIMEOUT_MS);
-  return stripe.sumUsage(customerId, kind, minuteOf(second), signal);
+  return requireStripe(context.billing)
+    .sumUsage(customerId, kind, minuteOf(second), signal)
+    .catch((error: unknown) => {
+      throw error instanceof UsageUnreadableError
+        ? invalidRequest(`${error.message}, so ${nameOf(event)} cannot be sent: close it`)
+        : error;
+    });
 };
 
 /** Locks a difference's minute. @throws DomainError request_invalid if usage is held */
@@ -119,13 +101,12 @@ const requireUnchanged = async (
 ): Promise<void> => {
   const name = nameOf(difference);
   const events = await listEventsOfSpan(transaction, difference, minuteOf(difference.second));
-  const { obstacle, askedIds, units } = compareMinute(events, theirs, now);
+  const { obstacle, asked, units } = compareMinute(events, theirs, now);
   if (obstacle !== null) {
     throw invalidRequest(`${name}: ${obstacle.reason}; repeat the command then`);
   }
-  if (askedIds.length > 0) {
-    const asked = namesOf(events.filter(({ id }) => askedIds.includes(id)));
-    throw invalidRequest(`${name} may be ${asked}: retry or close that first`);
+  if (asked.length > 0) {
+    throw invalidRequest(`${name} may be ${namesOf(asked)}: retry or close that first`);
   }
   if (units !== -difference.quantity) {
     throw invalidRequest(
@@ -181,14 +162,14 @@ export const retryUsage = async (
     if (isDryRun) {
       return { units, retry };
     }
-    if (retry === "record") {
-      await applyAnswer(context, transaction, event, { kind: "delivered", customerId }, now);
-    } else if (target) {
-      await decideDifferences(transaction, [id], now);
-      await sendAbsent(transaction, event, target, now);
-    } else {
+    if (retry === "ask") {
       await askAgain(transaction, id);
       await recordUsageEvent(transaction, event, "pending", now);
+    } else {
+      await decideDifferences(transaction, [id], now);
+      const outcome: Answer =
+        retry === "record" ? { kind: "delivered", customerId } : { kind: "absent" };
+      await applyAnswer(context, transaction, event, outcome, now);
     }
     await recordAction(transaction, actor, now, {
       action: "usage.retry",

@@ -1,8 +1,9 @@
 import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
-import { Stripe } from "stripe";
+import type { Stripe } from "stripe";
 import type { Span } from "../usage.rules.ts";
 import { UsageUnreadableError } from "../processor.ts";
+import { unlessMissing } from "./subscriptions.ts";
 
 /** The payload keys of our meters, which are also Stripe's defaults. */
 export const CUSTOMER_KEY = "stripe_customer_id";
@@ -127,7 +128,7 @@ const MINUTE_SECONDS = 60;
 
 /**
  * Returns Stripe's sum of a customer's usage in a half-open span of whole minutes. It lags behind what was sent.
- * @throws UsageUnreadableError if Stripe refuses this request
+ * @throws UsageUnreadableError if Stripe does not know the customer, such as a deleted one
  */
 export const sumUsage = async (
   stripe: Stripe,
@@ -139,18 +140,18 @@ export const sumUsage = async (
     throw new Error(`The span ${start} to ${end} does not consist of whole minutes.`);
   }
   // Without a grouping window Stripe returns one sum. More pages are not expected, but would be added.
-  const summaries = await stripe.billing.meters
-    .listEventSummaries(meterId, {
-      customer: customerId,
-      start_time: start,
-      end_time: end,
-      limit: 100,
-    })
-    .autoPagingToArray({ limit: 10_000 })
-    .catch((error: unknown) => {
-      throw error instanceof Stripe.errors.StripeInvalidRequestError
-        ? new UsageUnreadableError(error.message, { cause: error })
-        : error;
-    });
+  const summaries = await unlessMissing(
+    stripe.billing.meters
+      .listEventSummaries(meterId, {
+        customer: customerId,
+        start_time: start,
+        end_time: end,
+        limit: 100,
+      })
+      .autoPagingToArray({ limit: 10_000 }),
+  );
+  if (summaries === null) {
+    throw new UsageUnreadableError(`No such customer: ${customerId}`);
+  }
   return summaries.reduce((sum, { aggregated_value: value }) => sum + value, 0);
 };

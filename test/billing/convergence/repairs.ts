@@ -1,11 +1,6 @@
-import { listMeterEvents, listOpenUsage } from "../../../modules/billing/meterEventReports.sql.ts";
-import { documentFor, RETRIED_CAUSES } from "../../../modules/billing/meterEvents.rules.ts";
+import { documentFor } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
-import {
-  closeUsage,
-  retryEach,
-  retryUsage,
-} from "../../../modules/billing/reconciliation/repairUsage.ts";
+import { closeUsage, retryUsage } from "../../../modules/billing/reconciliation/repairUsage.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import type { Random } from "../../support/random.ts";
 import type { Span } from "../../../modules/billing/usage.rules.ts";
@@ -22,7 +17,7 @@ export const createRepairs = (
   random: Random,
   asOperator: <Result>(work: () => Promise<Result>) => Promise<Result>,
 ) => {
-  const { attempt, bill, describe, listEvents, passLag, send } = world;
+  const { attempt, bill, describe, listDifferences, listEvents, passLag, send } = world;
 
   const pickFreeCustomer = async (): Promise<string> => {
     const taken = await Promise.all(world.accountIds.map(world.customerOf));
@@ -37,14 +32,8 @@ export const createRepairs = (
     return events.length > 0 && retryEvent(random.pick(events));
   };
 
-  const listDifferences = (): Promise<readonly StoredMeterEvent[]> =>
-    listMeterEvents(world.deps().db, { state: "difference", accountId: null, limit: 1000 });
-
   const retryAll = async (): Promise<boolean> => {
-    const deps = world.deps();
-    const retried = await asOperator(async () =>
-      retryEach(deps, await listOpenUsage(deps.db, RETRIED_CAUSES)),
-    );
+    const retried = await asOperator(() => world.retryAll());
     const lines = retried.map(({ name, retry }) => `${name} ${String(retry)}`);
     world.write(`retry all: ${lines.join(", ")}`);
     return retried.length > 0;

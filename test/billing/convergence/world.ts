@@ -7,9 +7,13 @@ import { findAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { updateOrganization } from "../../../modules/accounts/manageOrganizations.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { guardUsage } from "../../../modules/billing/holdUsage.ts";
+import { listMeterEvents, listOpenUsage } from "../../../modules/billing/meterEventReports.sql.ts";
 import { meterEventColumns, meterEventRow } from "../../../modules/billing/meterEvents.sql.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
+import { METER_EVENT_STATES, RETRIED_CAUSES } from "../../../modules/billing/meterEvents.rules.ts";
 import type { MeterEventState } from "../../../modules/billing/meterEvents.rules.ts";
+import { retryEach } from "../../../modules/billing/reconciliation/repairUsage.ts";
+import type { RetriedItem } from "../../../modules/billing/reconciliation/repairUsage.ts";
 import { defaultSpan } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { applyRefusalReport } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
@@ -242,8 +246,15 @@ export const createWorld = async (
       await applyReports();
       pass(LAG_SECONDS);
     },
+    listDifferences: (): Promise<readonly StoredMeterEvent[]> =>
+      listMeterEvents(db, { state: "difference", accountId: null, limit: 1000 }),
+    /** Retries all that is open, as `usage retry --all` does. */
+    retryAll: async (isDryRun = false): Promise<readonly RetriedItem[]> =>
+      retryEach(deps, await listOpenUsage(db, RETRIED_CAUSES), { isDryRun }),
     /** Lists events, but no open differences. */
-    listEvents: (states: readonly MeterEventState[]): Promise<readonly StoredMeterEvent[]> =>
+    listEvents: (
+      states: readonly MeterEventState[] = METER_EVENT_STATES,
+    ): Promise<readonly StoredMeterEvent[]> =>
       db.any(sql.type(meterEventRow)`
         SELECT ${meterEventColumns}
         FROM meter_event

@@ -106,7 +106,7 @@ test("usage that arrives after its invoice was found equal is late, until it is 
     [null, 0],
   ]);
   const overview = await impact("usage", "--org", accountId);
-  t.regex(overview.stdout, /late +2 .* delivered after its invoice was finalized\n/u);
+  t.regex(overview.stdout, /late +2 .* delivered after invoice DOUBLE-\d+ was finalized\n/u);
   const close = ["usage", "close", accountId, "--period", "2026-05-15/2026-06-15"];
   const item = ["--invoice-item", "ii_1", "--units", "2", "--reason", "outage"];
   const closed = await impact(...close, ...item);
@@ -160,7 +160,7 @@ test("a paused collection is named, and rejects registrations with the policy su
   t.regex(await metrics.read(), /impact_uninvoiced_units\{problem="paused_void"\} [6-9]/u);
 });
 
-test("a subscription that ended without an invoice is named, and so is usage after its end", async (t) => {
+test("a subscription that ended without an invoice is named, and so is usage after its end, until a document bills both", async (t) => {
   const { deliver, pass, problems, control, subscriptionId, impact, accountId } = await setUp(t);
   await deliver(10);
   pass(DAY);
@@ -174,22 +174,39 @@ test("a subscription that ended without an invoice is named, and so is usage aft
   const { stderr } = await impact("usage", "reconcile", "--org", accountId);
   t.regex(stderr, /10 trees on no invoice: sub_\w+ ended without an invoice/u);
   t.regex(stderr, /5 trees on no invoice: sub_\w+ had ended/u);
+  const overview = await impact("usage", "--org", accountId);
+  t.is(overview.exitCode, 1);
+  t.regex(overview.stdout, /late +15 .* sub_\w+ had ended\n/u);
+  t.regex(
+    overview.stdout,
+    /late: impact usage close E\d+ E\d+ --invoice-item ii_… --reason TEXT\n/u,
+  );
+
+  const item = ["--invoice-item", "ii_1", "--units", "15", "--reason", "billed by hand"];
+  const closed = await impact("usage", "close", accountId, "--period", "2026-05", ...item);
+  t.is(closed.exitCode, 0, closed.stderr);
+  t.deepEqual(await problems(), []);
+  t.is((await impact("usage", "--org", accountId)).exitCode, 0);
+  t.is((await impact("statement", "--org", accountId, "--period", "2026-05")).exitCode, 0);
 });
 
-test("a second subscription with a price on the meter is an error that names both", async (t) => {
-  const { deliver, pass, problems, control, customerId, subscriptionId, rows } = await setUp(t);
-  const second = control.addSubscriber({ customerId });
-  await deliver(4);
-  t.deepEqual(await problems(), [["twice", 4]]);
+test("a retried difference of a period that has ended is late, until a credit note closes it", async (t) => {
+  const { deliver, drain, pass, problems, impact, accountId, reportElsewhere } = await setUp(t);
+  await deliver(5);
+  reportElsewhere(3);
   pass(MONTH + 2 * HOUR);
-  t.deepEqual(await problems(), [
-    [null, 0],
-    [null, 0],
-    ["twice", 4],
-  ]);
-  const twice = (await rows()).find(({ problem }) => problem === "twice");
-  const named = new Set([twice?.subscriptionId, twice?.otherSubscriptionId]);
-  t.true(named.has(subscriptionId) && named.has(second.subscriptionId));
+  await problems();
+  t.is((await impact("usage", "reconcile", "--org", accountId)).exitCode, 1);
+  const retried = await impact("usage", "retry", accountId);
+  t.regex(retried.stdout, /D\d+ +-3 +taken back/u);
+  await drain();
+  t.deepEqual(await problems(), [["late", -3]]);
+  const overview = await impact("usage", "--org", accountId);
+  t.regex(overview.stdout, /late: impact usage close E\d+ --credit-note cn_…/u);
+  const note = ["--credit-note", "cn_1", "--units", "-3", "--reason", "sent by another program"];
+  t.is((await impact("usage", "close", accountId, ...note)).exitCode, 0);
+  t.is((await impact("usage", "--org", accountId)).exitCode, 0);
+  t.deepEqual(await problems(), [[null, 0]]);
 });
 
 test("a trial is said in the statement and in the usage, at once and after the comparison", async (t) => {

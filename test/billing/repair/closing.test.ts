@@ -2,13 +2,10 @@ import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { listUsageAttention } from "../../../modules/billing/meterEventReports.sql.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
-import { testRepairs } from "./testRepairs.ts";
+import { CREDIT_NOTE, INVOICE_ITEM, testRepairs } from "./testRepairs.ts";
 import type { Operator } from "./testRepairs.ts";
 
 const test = testRepairs();
-
-const INVOICE_ITEM = { kind: "invoice_item", reference: "ii_1" } as const;
-const CREDIT_NOTE = { kind: "credit_note", reference: "cn_1" } as const;
 
 /** Fails usage of 2, 3 and 4 units. */
 const failThree = async (operator: Operator) => [

@@ -3,7 +3,6 @@ import { documentFor } from "../../../modules/billing/meterEvents.rules.ts";
 import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
 import { closeUsage, retryUsage } from "../../../modules/billing/reconciliation/repairUsage.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
-import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
 import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { openTestPool } from "../../support/database.ts";
@@ -77,26 +76,34 @@ const addSurplus = (operator: Operator): Promise<StoredMeterEvent> => {
   return operator.addSurplus(2);
 };
 
-test("a retry of refused usage that breaks at any statement bills it once", async (t, operator) => {
-  await breakEverywhere(
-    t,
-    operator,
-    () => fail(operator),
-    (deps, { id }) => retryUsage(deps, id),
-  );
-  await requireDelivered(t, operator);
-});
+/** Whether Stripe has the next usage of unknown outcome. */
+let isApplied = false;
 
-test("a retry of usage of unknown outcome that breaks at any statement bills it once", async (t, operator) => {
-  let isApplied = false;
-  const prepare = async (): Promise<StoredMeterEvent> => {
+const RETRIED: Readonly<Record<string, (operator: Operator) => Promise<StoredMeterEvent>>> = {
+  "refused usage": fail,
+  "usage of unknown outcome": (operator) => {
     operator.pass(60);
     isApplied = !isApplied;
     return operator.failUnknown(4, isApplied);
-  };
-  await breakEverywhere(t, operator, prepare, (deps, { id }) => retryUsage(deps, id));
-  await requireDelivered(t, operator);
-});
+  },
+  "a difference": async (operator) => {
+    await operator.send();
+    return addSurplus(operator);
+  },
+};
+
+for (const [what, prepare] of Object.entries(RETRIED)) {
+  test(`a retry of ${what} that breaks at any statement bills it once`, async (t, operator) => {
+    await breakEverywhere(
+      t,
+      operator,
+      () => prepare(operator),
+      (deps, { id }) => retryUsage(deps, id),
+    );
+    await requireDelivered(t, operator);
+    t.deepEqual(await operator.reconcile(), []);
+  });
+}
 
 test("usage, its refund and a difference that are closed by a command that breaks at any statement are closed once", async (t, operator) => {
   let documents = 0;
@@ -121,15 +128,6 @@ test("usage, its refund and a difference that are closed by a command that break
   t.deepEqual(await operator.reconcile(), []);
 });
 
-test("a difference that is sent by a command that breaks at any statement is taken back once", async (t, operator) => {
-  const prepare = async () => {
-    await operator.send();
-    return addSurplus(operator);
-  };
-  await breakEverywhere(t, operator, prepare, (deps, { id }) => retryUsage(deps, id));
-  t.deepEqual(await operator.reconcile(), []);
-});
-
 test("a comparison that breaks at any statement finds each difference once", async (t, operator) => {
   await addSurplus(operator);
   await breakEverywhere(
@@ -138,8 +136,7 @@ test("a comparison that breaks at any statement finds each difference once", asy
     () => Promise.resolve(),
     (deps) => reconcileUsage(deps, { span: operator.comparedSpan() }, new AbortController().signal),
   );
-  const { db } = operator.deps();
-  const open = await listMeterEvents(db, { state: "difference", accountId: null, limit: 1000 });
+  const open = await operator.listDifferences();
   t.deepEqual([open.length, open[0]?.quantity], [1, -2]);
   await operator.retryAll();
   await operator.settle();

@@ -1,12 +1,9 @@
 import { holdUsage } from "../../../modules/billing/holdUsage.ts";
-import { updateOrganization } from "../../../modules/accounts/manageOrganizations.ts";
-import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { minuteOf } from "../../../modules/billing/usage.rules.ts";
-import { refreshSubscription } from "../../../modules/billing/processorEvents/readSubscription.ts";
 import { LAG_SECONDS, NOON } from "../convergence/world.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
-import { testRepairs } from "./testRepairs.ts";
+import { CREDIT_NOTE, testRepairs } from "./testRepairs.ts";
 import type { Operator } from "./testRepairs.ts";
 
 const test = testRepairs();
@@ -77,9 +74,7 @@ test("a difference that is decided before a comparison has ended is not found ag
   await reconcileUsage(slow, { span: operator.comparedSpan() }, new AbortController().signal);
 
   t.is((await operator.find(difference.id))?.state, "pending");
-  const { db } = operator.deps();
-  const open = await listMeterEvents(db, { state: "difference", accountId: null, limit: 100 });
-  t.deepEqual(open, []);
+  t.deepEqual(await operator.listDifferences(), []);
   await operator.send();
   t.deepEqual(operator.billed(), { 0: 5 });
 });
@@ -94,36 +89,31 @@ test("a difference that is gone meanwhile is not sent", async (t, operator) => {
   t.deepEqual(await operator.reconcile(), []);
 });
 
-for (const [circumstance, message, happen] of [
-  [
-    "of a billing period that has ended",
-    /is of a billing period that has ended: close it with --credit-note/u,
-    async (operator: Operator) => {
-      const accountId = operator.accountIds[0] ?? "";
-      await updateOrganization(operator.deps(), accountId, {
-        stripeSubscriptionId: operator.subscriptionIds[0] ?? null,
-      });
-      await refreshSubscription(operator.deps(), accountId, AbortSignal.timeout(20_000));
-      operator.pass(31.2 * DAY);
-    },
-  ],
-  [
-    "that is older than Stripe corrects",
-    /is older than Stripe corrects: close it with --credit-note/u,
-    (operator: Operator) => Promise.resolve(operator.pass(34 * DAY)),
-  ],
-] as const) {
-  test(`a difference ${circumstance} is closed with a document`, async (t, operator) => {
-    const difference = await operator.addSurplus();
-    await happen(operator);
-    await operator.refusesRetry(difference.id, message);
+test("a difference that is too old for Stripe is not sent, and a document closes it", async (t, operator) => {
+  const difference = await operator.addSurplus();
+  operator.pass(35 * DAY);
+  t.like(await operator.retry(difference.id), { units: -3, retry: "too_old" });
+  t.deepEqual(await operator.states(), ["delivered", "too_old", "delivered"]);
 
-    const document = { kind: "credit_note", reference: "cn_1" } as const;
-    t.is((await operator.close([difference], { document })).units, -3);
-    operator.billBy([difference]);
-    t.deepEqual(await operator.reconcile(), []);
-  });
-}
+  t.is((await operator.close([difference], { document: CREDIT_NOTE })).units, -3);
+  operator.billBy([difference]);
+  t.deepEqual(await operator.reconcile(), []);
+});
+
+test("a difference at a customer that was deleted is closed, not retried, and does not keep others from that", async (t, operator) => {
+  const difference = await operator.addSurplus();
+  const refused = await operator.fail(2, { place: 1 });
+  operator.control.deleteCustomer({ customerId: difference.customerId ?? "" });
+  const retried = await operator.retryAll();
+  t.regex(
+    String(retried[0]?.retry),
+    /No such customer: cus_\w+, so D\d+ cannot be sent: close it/u,
+  );
+  t.like(retried[1], { id: refused.id, retry: "send" });
+  await operator.send();
+  await operator.close([difference]);
+  t.deepEqual(await operator.reconcile(), []);
+});
 
 test("a difference is not sent while usage of its minute is being sent, asked about or just delivered", async (t, operator) => {
   const difference = await operator.addSurplus();

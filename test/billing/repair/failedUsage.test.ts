@@ -1,6 +1,6 @@
 import { readEvents } from "../../events/readEvents.ts";
 import { LAG_SECONDS } from "../convergence/world.ts";
-import { testRepairs } from "./testRepairs.ts";
+import { INVOICE_ITEM, testRepairs } from "./testRepairs.ts";
 import type { Operator } from "./testRepairs.ts";
 
 const test = testRepairs();
@@ -159,6 +159,6 @@ test("usage that is older than Stripe accepts is closed with an invoice item, no
   await operator.refusesRetry(event.id, /older than the processor accepts: close it/u);
 
   const events = old ? [old] : [];
-  await operator.close(events, { document: { kind: "invoice_item", reference: "ii_1" } });
+  await operator.close(events, { document: INVOICE_ITEM });
   operator.billBy(events);
 });

@@ -3,15 +3,12 @@ import { recordFoundDelivery, releaseRefunds } from "../../../modules/billing/me
 import { LAG_SECONDS } from "../convergence/world.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
-import { testRepairs } from "./testRepairs.ts";
+import { CREDIT_NOTE, INVOICE_ITEM, testRepairs } from "./testRepairs.ts";
 import { applyRefusalReport } from "../../../modules/billing/processorEvents/processProcessorEvents.ts";
 import { insertProcessorEvent } from "../../../modules/billing/processorEvents/processorEvents.sql.ts";
 import type { Operator } from "./testRepairs.ts";
 
 const test = testRepairs();
-
-const INVOICE_ITEM = { kind: "invoice_item", reference: "ii_1" } as const;
-const CREDIT_NOTE = { kind: "credit_note", reference: "cn_1" } as const;
 
 const attentionOf = async (operator: Operator) =>
   (await listUsageAttention(operator.deps().db, null)).map(({ cause, units }) => [cause, units]);
@@ -170,17 +167,13 @@ test("usage whose refund was offset against other usage is not closed as never b
 });
 
 /** Applies a report of events, as a worker does repeatedly. */
-const applyReport = async (
-  operator: Operator,
-  identifiers: readonly string[],
-  at = operator.deps().clock.now(),
-): Promise<void> => {
+const applyReport = async (operator: Operator, identifiers: readonly string[]): Promise<void> => {
   const { db, clock } = operator.deps();
   const id = "evt_1";
   const type = "v1.billing.meter.error_report_triggered";
   await insertProcessorEvent(db, { id, type, objectId: null }, clock.now());
   await applyRefusalReport(operator.deps(), id, {
-    windowEnd: at,
+    windowEnd: clock.now(),
     reasons: new Map(identifiers.map((identifier) => [identifier, "refused"])),
   });
 };
@@ -230,14 +223,3 @@ for (const isReportedFirst of [true, false]) {
     t.deepEqual(await operator.reconcile(), []);
   });
 }
-
-test("a report from before an event was first sent is of the lost history's event, and is not about it", async (t, operator) => {
-  const reportedAt = operator.deps().clock.now();
-  operator.pass(10 * 60);
-  await operator.sendNew(5);
-  const [event] = await operator.listEvents(["delivered"]);
-
-  await applyReport(operator, [event?.identifier ?? ""], reportedAt);
-
-  t.deepEqual(await operator.states(), ["delivered"]);
-});

@@ -566,7 +566,7 @@ export interface components {
             readonly kind: "tree" | "bottle";
             /**
              * Format: int64
-             * @description Units that it got after the invoice of their period was finalized, so that no invoice has them.
+             * @description Units that it has and no invoice has, such as those that it got after the invoice of their period was finalized.
              */
             readonly late: number;
             /**
@@ -1059,7 +1059,7 @@ export interface components {
             readonly failed: number;
             /**
              * Format: int64
-             * @description Units that it got after the invoice of their period was finalized, so that no invoice has them.
+             * @description Units that it has and no invoice has, such as those that it got after the invoice of their period was finalized.
              */
             readonly late: number;
             /**
