@@ -25,7 +25,7 @@ import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import { openAccount, requiredAccount } from "../accountOptions.ts";
 import { onlyGiven, parseMode } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
-import { CommandError, EXIT } from "../exitCodes.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { say } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
 import { createProgressLine } from "../output/createProgressLine.ts";
@@ -95,8 +95,7 @@ const READERS: Readonly<Record<AccountType, Readonly<Partial<Record<List, ReadRo
     donations: listOfStore("donations"),
     balance: (context, owner, range) => {
       if (Object.keys(range).length > 0 || owner.mode === "test") {
-        throw new CommandError(
-          EXIT.usage,
+        throw invalidRequest(
           "The ledger is exported whole, and only in live mode: omit --since, --until and --mode.",
         );
       }
@@ -170,8 +169,7 @@ export const defineExportCommand = (command: Command, context: CliContext): void
       const range = onlyGiven({ from: since, until });
       const read = READERS[account.type][list];
       if (!read) {
-        throw new CommandError(
-          EXIT.usage,
+        throw invalidRequest(
           `${account.type === "store" ? "A store" : "An organization"} has no list of ${list}. See impact export --help.`,
         );
       }

@@ -8,7 +8,7 @@ import type { FoundRecords } from "../../modules/support/findRecords.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { parseSearchText, parserOf, wholeNumber } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
-import { CommandError, EXIT } from "../exitCodes.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 import { say } from "../io.ts";
 import { openChange, operatorOption, reasonOption } from "../operator.ts";
 import { printDetails, printResult, snakeCased } from "../output/print.ts";
@@ -128,7 +128,7 @@ export const defineFindCommand = (command: Command, context: CliContext): void =
         }
       });
       if (records.length === 0) {
-        throw new CommandError(EXIT.notFound, `Nothing found for ${JSON.stringify(text)}.`);
+        throw new DomainError("record_not_found", `Nothing found for ${JSON.stringify(text)}.`);
       }
       if (found.hasMore) {
         say(

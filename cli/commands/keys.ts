@@ -2,7 +2,7 @@ import type { Command } from "@commander-js/extra-typings";
 import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { issueKey, revokeKey } from "../../modules/accounts/manageKeys.ts";
 import { openAccount, requiredAccount } from "../accountOptions.ts";
-import { MODE, addKeySettings, awaitCachedKeys, presentKey, shownKey } from "../apiKeys.ts";
+import { MODE, addKeySettings, awaitCachedKeys, presentKey } from "../apiKeys.ts";
 import { parseId } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { say } from "../io.ts";
@@ -21,9 +21,7 @@ const addListCommand = (parent: Command, context: CliContext): void => {
     .action(async (options) => {
       const { io } = context;
       const { db, account } = await openAccount(context, options);
-      const keys = await listApiKeys(db, account.id);
-      const rows = keys.map(presentKey);
-      printList(io, rows, rows.map(shownKey));
+      printList(io, (await listApiKeys(db, account.id)).map(presentKey));
     });
 };
 
@@ -64,8 +62,7 @@ const addRevokeCommand = (parent: Command, context: CliContext): void => {
     const { io } = context;
     const deps = await openChange(context, operator);
     const { key, wasLast } = await revokeKey(deps, id);
-    const revoked = presentKey(key);
-    printDetails(io, revoked, shownKey(revoked));
+    printDetails(io, presentKey(key));
     await awaitCachedKeys(io);
     say(io, "Revoked. Every API process rejects the key.");
     if (wasLast) {

@@ -6,6 +6,7 @@ import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { findProfile } from "../../modules/accounts/profiles.sql.ts";
 import { SUBSCRIPTION_POLICIES } from "../../modules/accounts/accounts.rules.ts";
 import type { StripeConnection } from "../../modules/billing/stripe/createStripeProcessor.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { readCell } from "../../modules/records/cells.sql.ts";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { awaitCachedKeys } from "../apiKeys.ts";
@@ -20,12 +21,12 @@ import {
   wholeNumber,
 } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
-import { CommandError, EXIT, describeError } from "../exitCodes.ts";
+import { describeError } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { openChange, withAudit } from "../operator.ts";
 import { printDetails, snakeCased } from "../output/print.ts";
 import { ACCOUNT_SETTINGS, addSettings, oneOf, presentLimits } from "../settings.ts";
-import { PROFILE_SETTINGS, presentProfile, readLogoFile, shownProfile } from "./orgProfile.ts";
+import { PROFILE_SETTINGS, presentProfile, readLogoFile } from "./orgProfile.ts";
 
 /*
  * What only create and update need is loaded by them, so that `impact org list` takes no CPU for it.
@@ -44,7 +45,7 @@ const requireKnownCustomer = async (
   const stripe = customerId && (await connections.stripe());
   const problem = stripe ? await stripe.inspectCustomer(customerId).catch(() => null) : null;
   if (problem !== null) {
-    throw new CommandError(EXIT.usage, `${problem} Nothing was changed.`);
+    throw invalidRequest(`${problem} Nothing was changed.`);
   }
 };
 
@@ -137,7 +138,7 @@ export const addCreateCommand = (parent: Command, context: CliContext): void => 
     const { io } = context;
     const organization = { name: options.name, ...readSettings() };
     if (organization.stripeSubscriptionId && !organization.stripeCustomerId) {
-      throw new CommandError(EXIT.usage, "--stripe-subscription requires --stripe-customer.");
+      throw invalidRequest("--stripe-subscription requires --stripe-customer.");
     }
     await requireKnownCustomer(context, organization.stripeCustomerId);
     const { createOrganization } = await import("../../modules/accounts/manageOrganizations.ts");
@@ -169,7 +170,7 @@ export const addUpdateCommand = (parent: Command, context: CliContext): void => 
     };
     const hasProfile = Object.keys(profile).length > 0;
     if (!hasProfile && Object.keys(readSettings()).length === 0) {
-      throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
+      throw invalidRequest("Nothing to change. Pass at least one option.");
     }
     const limit = countPerDay === undefined ? undefined : { mode: options.mode, countPerDay };
     await requireKnownCustomer(context, changes.stripeCustomerId);
@@ -181,13 +182,11 @@ export const addUpdateCommand = (parent: Command, context: CliContext): void => 
       limit,
       profile: hasProfile ? profile : undefined,
     });
-    const updatedProfile = await findProfile(change.db, id);
-    const updated = {
+    printDetails(context.io, {
       ...snakeCased(account),
-      profile: presentProfile(updatedProfile),
+      profile: presentProfile(await findProfile(change.db, id)),
       limits: presentLimits(await listAccountLimits(change.db, id)),
-    };
-    printDetails(context.io, updated, { ...updated, profile: shownProfile(updatedProfile) });
+    });
     const { fractionalCounting, subscriptionPolicy, charityProvider } = changes;
     if ((limit ?? fractionalCounting ?? subscriptionPolicy) !== undefined) {
       await awaitCachedKeys(context.io);

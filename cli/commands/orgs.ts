@@ -18,12 +18,12 @@ import { getOrganization } from "../../modules/accounts/getAccount.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { subscriptionStateOf } from "../../modules/charities/subscribeToDonations.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
-import { presentKey, shownKey } from "../apiKeys.ts";
+import { presentKey } from "../apiKeys.ts";
 import { ORGANIZATION, getNamedAccount } from "../accountOptions.ts";
 import type { CliContext } from "../context.ts";
 import { only, printDetails, printList, snakeCased } from "../output/print.ts";
 import { presentLimits } from "../settings.ts";
-import { presentProfile, shownProfile } from "./orgProfile.ts";
+import { presentProfile } from "./orgProfile.ts";
 import { addCreateCommand, addUpdateCommand } from "./orgSettings.ts";
 
 /** Returns an organization's donations in each mode, and its donation subscription. */
@@ -113,7 +113,7 @@ const showOne = async (context: CliContext, named: string): Promise<void> => {
       listAccountLimits(db, id),
       findProfile(db, id),
     ]);
-  const document = {
+  printDetails(io, {
     ...snakeCased(account),
     subscription: subscription
       ? { ...snakeCased(subscription), problems: listProblems(subscription, invoiceProblems) }
@@ -124,11 +124,6 @@ const showOne = async (context: CliContext, named: string): Promise<void> => {
     donations,
     limits: presentLimits(limits),
     keys: keys.map(presentKey),
-  };
-  printDetails(io, document, {
-    ...document,
-    profile: shownProfile(profile),
-    keys: document.keys.map(shownKey),
   });
 };
 
