@@ -1,6 +1,5 @@
 import type { Command } from "@commander-js/extra-typings";
 import { PLANTED_KIND } from "../../modules/records/owner.rules.ts";
-import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { formatEin } from "../../modules/charities/charities.rules.ts";
 import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { findRecords } from "../../modules/support/findRecords.ts";
@@ -12,6 +11,7 @@ import { DomainError } from "../../runtime/errors.rules.ts";
 import { say } from "../io.ts";
 import { openChange, operatorOption, reasonOption } from "../operator.ts";
 import { printDetails, printResult, snakeCased } from "../output/print.ts";
+import { presentMeterEvent } from "../output/printUsage.ts";
 
 /** A record as it is printed, with the same names in JSON. */
 type Shown = Readonly<Record<string, unknown>>;
@@ -56,19 +56,11 @@ const presentRegistration = ({
   });
 };
 
-const presentMeterEvent = (record: FoundRecords["meterEvents"][number]): Shown => ({
-  record: "meter event",
-  id: `E${record.id}`,
-  identifier: record.identifier,
-  account_id: record.accountId,
-  mode: record.mode,
-  kind: record.kind,
-  at: timeOf(record.second),
-  quantity: record.quantity,
-  state: record.state,
-  last_error: record.lastError,
-  next: `impact usage ${record.state === "failed" ? "retry" : "explain"} E${record.id}`,
-});
+const presentFoundEvent = (event: FoundRecords["meterEvents"][number]): Shown => {
+  const { item, reason, ...shown } = presentMeterEvent(event);
+  const next = `impact usage ${event.state === "failed" ? "retry" : "explain"} ${item}`;
+  return { record: "meter event", id: item, ...shown, last_error: reason, next };
+};
 
 const present = (found: FoundRecords): readonly Shown[] => [
   ...found.accounts.map((record) =>
@@ -81,7 +73,7 @@ const present = (found: FoundRecords): readonly Shown[] => [
   ...found.keys.map(({ hint, ...record }) =>
     presentFound("API key", record, { starts_with: hint, next: accountCommand(record) }),
   ),
-  ...found.meterEvents.map(presentMeterEvent),
+  ...found.meterEvents.map(presentFoundEvent),
   ...found.registrations.map(presentRegistration),
   ...found.donations.map((record) =>
     presentFound("donation", record, {

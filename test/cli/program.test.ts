@@ -375,23 +375,6 @@ test("the launcher runs the program and returns its exit code", async (t) => {
   await t.throwsAsync(run(process.execPath, [LAUNCHER, "frob"]), { code: 2 });
 });
 
-test("an older Node that cannot read .env starts a newer one, which reads it", async (t) => {
-  const folder = await makeTestFolder(t);
-  await writeFile(join(folder, ".env"), "DATABASE_URL=nonsense\n");
-  const asOldNode = `data:text/javascript,${encodeURIComponent(
-    `Object.defineProperty(process, "versions", { value: { ...process.versions, node: "20.11.0" } });
-    delete process.loadEnvFile;`,
-  )}`;
-  const run = promisify(execFile);
-  const error = await t.throwsAsync(
-    run(process.execPath, ["--import", asOldNode, LAUNCHER, "org", "list"], {
-      cwd: folder,
-      env: { PATH: process.env["PATH"] },
-    }),
-  );
-  t.regex(error?.message ?? "", /DATABASE_URL must be a URL/u);
-});
-
 test("a closed output pipe is not an error", async (t) => {
   const child = execFile(process.execPath, [LAUNCHER, "--help"]);
   child.stdout?.destroy();
