@@ -19,20 +19,20 @@ const auditEntryRow = z.strictObject({
 });
 export type AuditEntry = Readonly<z.output<typeof auditEntryRow>>;
 
-export type NewAuditEntry = {
+export type Action = {
   readonly action: AuditAction;
-  /** Null for what concerns the whole deployment. */
-  readonly accountId: string | null;
+  /** Null or undefined for what concerns the whole deployment. */
+  readonly accountId?: string | null;
   /** The id of what was changed, if it is not the account itself. */
-  readonly subject: string | null;
+  readonly subject?: string | null;
   /** What else support needs to know. No personal data of customers: entries cannot be changed. */
-  readonly details: Readonly<Record<string, unknown>>;
+  readonly details?: Readonly<Record<string, unknown>>;
 };
 
 export const insertAuditEntry = async (
   db: CommonQueryMethods,
   actor: Actor,
-  { action, accountId, subject, details }: NewAuditEntry,
+  { action, accountId = null, subject = null, details = {} }: Action,
   createdAt: Date,
 ): Promise<void> => {
   const { name: operator, reason } =
