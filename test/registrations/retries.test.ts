@@ -12,7 +12,8 @@ import { createTestOrganization, setLimits } from "../support/factories.ts";
 import { lockRows, lockTable } from "../support/lockWaits.ts";
 import { eventually } from "../support/programs.ts";
 
-const test = testWithDatabase();
+// Serial, because some tests wait for the same lock.
+const test = testWithDatabase().serial;
 
 const ORDER = { count: 5, idempotency_key: "order-1" };
 
@@ -33,28 +34,23 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   };
 };
 
-test.serial(
-  "a retry in another process is a replay although its first request, which is being written, reaches the limit",
-  async (t) => {
-    const { plant, one, other, hold, readTotal } = await setUp(t);
-    const { countWaiting, release } = await hold();
+test("a retry in another process is a replay although its first request, which is being written, reaches the limit", async (t) => {
+  const { plant, one, other, hold, readTotal } = await setUp(t);
+  const { countWaiting, release } = await hold();
 
-    const first = plant(one, ORDER);
-    await eventually(async () => (await countWaiting()) === 1);
-    const retries = [plant(other, ORDER), plant(one, ORDER)];
-    const refused = plant(other, { count: 1, idempotency_key: "order-2" });
-    await release();
+  const first = plant(one, ORDER);
+  await eventually(async () => (await countWaiting()) === 1);
+  const retries = [plant(other, ORDER), plant(one, ORDER)];
+  const refused = plant(other, { count: 1, idempotency_key: "order-2" });
+  await release();
 
-    const responses = await Promise.all([first, ...retries]);
-    t.deepEqual(statusesOf(responses), [200, 200, 200]);
-    const replays = responses.filter(
-      ({ headers }) => headers.get("Idempotent-Replayed") === "true",
-    );
-    t.is(replays.length, 2);
-    t.is((await refused).status, 403);
-    t.is(await readTotal(), 5n);
-  },
-);
+  const responses = await Promise.all([first, ...retries]);
+  t.deepEqual(statusesOf(responses), [200, 200, 200]);
+  const replays = responses.filter(({ headers }) => headers.get("Idempotent-Replayed") === "true");
+  t.is(replays.length, 2);
+  t.is((await refused).status, 403);
+  t.is(await readTotal(), 5n);
+});
 
 test("a store's retry gets the response of the write in flight that reaches the limit", async (t) => {
   const { db, post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });

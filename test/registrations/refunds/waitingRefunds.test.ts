@@ -9,7 +9,8 @@ import { issueKey } from "../../../modules/accounts/manageKeys.ts";
 import { createRefundWriter } from "../../../modules/registrations/refundRegistration.ts";
 import { setUpBilling } from "../../billing/billingSetup.ts";
 
-const test = testWithDatabase();
+// Serial, because some tests wait for the same lock.
+const test = testWithDatabase().serial;
 
 const REFUNDS = [
   { kind: "a refund", path: "/refund/trees", bodyOf: (id: string) => ({ id, count: 1 }) },
@@ -21,31 +22,27 @@ const REFUNDS = [
 ];
 
 for (const { kind, path, bodyOf } of REFUNDS) {
-  // Serial, because they wait for the same lock.
-  test.serial(
-    `registrations do not wait while ${kind} of their account is recorded by another process`,
-    async (t) => {
-      const { db } = t.context;
-      const { call } = await startStandaloneApi(t, { db });
-      const other = await startStandaloneApi(t, { db });
-      const { apiKeyProd: key } = await createTestOrganization(db);
-      const { apiKeyProd: otherKey } = await createTestOrganization(db);
-      const register = (owner: string) =>
-        other.call("POST", "/plant/trees", { key: owner, body: { count: 5 } });
-      const id = idIn((await register(key)).body, "tree");
-      // What a refund records before it changes the totals.
-      const lock = await lockTable(t, t.context.databaseUrl, "event", "SHARE");
+  test(`registrations do not wait while ${kind} of their account is recorded by another process`, async (t) => {
+    const { db } = t.context;
+    const { call } = await startStandaloneApi(t, { db });
+    const other = await startStandaloneApi(t, { db });
+    const { apiKeyProd: key } = await createTestOrganization(db);
+    const { apiKeyProd: otherKey } = await createTestOrganization(db);
+    const register = (owner: string) =>
+      other.call("POST", "/plant/trees", { key: owner, body: { count: 5 } });
+    const id = idIn((await register(key)).body, "tree");
+    // What a refund records before it changes the totals.
+    const lock = await lockTable(t, t.context.databaseUrl, "event", "SHARE");
 
-      const refund = call("POST", path, { key, body: bodyOf(id) });
-      await eventually(async () => (await lock.countWaiting()) > 0);
-      const responses = await Promise.all([register(key), register(otherKey)]);
-      t.deepEqual(statusesOf(responses), [200, 200]);
+    const refund = call("POST", path, { key, body: bodyOf(id) });
+    await eventually(async () => (await lock.countWaiting()) > 0);
+    const responses = await Promise.all([register(key), register(otherKey)]);
+    t.deepEqual(statusesOf(responses), [200, 200]);
 
-      await lock.release();
-      t.is((await refund).status, 200);
-      t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 9);
-    },
-  );
+    await lock.release();
+    t.is((await refund).status, 200);
+    t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 9);
+  });
 }
 
 test("a refund that waits for the totals subtracts from what they have become", async (t) => {
