@@ -88,12 +88,12 @@ const forPeople = (shown: Shown): Shown =>
   Object.fromEntries(Object.entries(shown).filter(([, value]) => value !== null && value !== ""));
 
 const FIND_HELP = `
-TEXT is an id of a registration, refund, donation, account or API key (as in the log) or
-its first eight characters; the name of an organization or a store, a store's domain, a
-Stripe customer, or the first characters of an API key; an idempotency key, an
-attribution, a value in metadata; a shop's order (1001 also finds #1001), a customer's
-email, id or part of the name; or the number or identifier of a meter
-event. Each record is shown with its owner, billing, evidence and the next command to run.
+TEXT is an id of a registration, refund, donation, account or API key (as in the log);
+the name of an organization or a store, a store's domain, a Stripe customer, or the
+first characters of an API key; an idempotency key, an attribution, a value in metadata;
+a shop's order (1001 also finds #1001), a customer's email, id or part of the name; or
+the number or identifier of a meter event. Each record is shown with its owner, billing,
+evidence and the next command to run.
 If records name customers of a store, the audit log records how many.`;
 
 /** Every record that is found costs several queries. */

@@ -1,8 +1,9 @@
 import { hash } from "node:crypto";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
+import { subscriptionStatus } from "./accounts.rules.ts";
 import { KEY_SCOPES } from "./apiKeys.rules.ts";
-import { accountTypeColumn, kindColumn, modeColumn } from "../records/columns.sql.ts";
+import { accountTypeColumn, modeColumn } from "../records/columns.sql.ts";
 import { columnsOf, sql, timestamp } from "../../db/sql.ts";
 
 /** Returns what is stored of a key: its SHA-256 in hexadecimal digits. */
@@ -39,13 +40,7 @@ const callerRow = z.strictObject({
   lastUsedAt: z.date().nullable(),
   fractionalCounting: z.boolean(),
   /** The subscription that live registrations depend on; null without the policy `suspend`, and in test mode. */
-  suspendingSubscription: z
-    .object({
-      status: z.string(),
-      pausedBy: z.string().nullable(),
-      meteredKinds: z.array(kindColumn),
-    })
-    .nullable(),
+  suspendingSubscription: subscriptionStatus.nullable(),
   /** Whether an operator has set limits for the account in this mode. */
   isLimited: z.boolean(),
 });

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { ACTORS } from "./audit.rules.ts";
+import { ACTORS, withSnakeCaseNames } from "./audit.rules.ts";
 import type { Actor, AuditAction } from "./audit.rules.ts";
 import { columnsOf, safeInteger, inRange, sql, timestamp } from "../../db/sql.ts";
 import { newestOf } from "../records/ownedRecords.sql.ts";
@@ -41,7 +41,7 @@ export const insertAuditEntry = async (
     INSERT INTO audit_entry (created_at, action, actor, operator, account_id, subject, reason, details)
     VALUES (
       ${timestamp(createdAt)}, ${action}, ${actor.kind}, ${operator}, ${accountId}, ${subject}, ${reason},
-      ${JSON.stringify(details)}::jsonb
+      ${JSON.stringify(details, withSnakeCaseNames)}::jsonb
     )
   `);
 };

@@ -1,7 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import type { Action } from "./auditEntries.sql.ts";
 import { insertAuditEntry } from "./auditEntries.sql.ts";
-import { withSnakeCaseNames } from "./audit.rules.ts";
 import type { Actor } from "./audit.rules.ts";
 
 /**
@@ -15,6 +14,10 @@ export const recordAction = (
   { details: given = {}, ...action }: Action,
 ): Promise<void> => {
   const signature = actor.kind === "platform" && { signature: actor.signature };
-  const details = { ...withSnakeCaseNames(given), ...signature };
-  return insertAuditEntry(transaction, actor, { ...action, details }, now);
+  return insertAuditEntry(
+    transaction,
+    actor,
+    { ...action, details: { ...given, ...signature } },
+    now,
+  );
 };

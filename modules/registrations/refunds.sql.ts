@@ -11,7 +11,8 @@ import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { maximumQuantity } from "../billing/registrationFacts.sql.ts";
 import { keptOrderedCount } from "../planting/orders.sql.ts";
 import { hasUsage } from "../billing/registrationFacts.sql.ts";
-import { coreRow } from "./registrationColumns.sql.ts";
+import { lockedRegistration } from "./decideRefund.rules.ts";
+import type { LockedRegistration } from "./decideRefund.rules.ts";
 import { namedIds } from "../records/ownedRecords.sql.ts";
 import type { NamedRecord } from "../records/ownedRecords.sql.ts";
 import { REFUND_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
@@ -117,14 +118,6 @@ export const insertRefunds = async (
     keys: rows[0]?.keys ?? 0,
   };
 };
-
-const lockedRegistration = coreRow.extend({
-  hasUsage: z.boolean(),
-  /** What a store has paid for each unit; null for an organization's or an imported one. */
-  unitPriceCents: z.int().nullable(),
-});
-
-export type LockedRegistration = Readonly<z.output<typeof lockedRegistration>>;
 
 const lockedRow = z.strictObject({
   place: z.int(),

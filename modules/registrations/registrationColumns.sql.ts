@@ -3,15 +3,6 @@ import { registrationRow } from "./registrations.rules.ts";
 import type { Registration } from "./registrations.rules.ts";
 import { columnName, columnsOf, sql } from "../../db/sql.ts";
 
-/** The columns that every reader of a registration needs. */
-export const coreRow = registrationRow.pick({
-  id: true,
-  importedId: true,
-  count: true,
-  refundedCount: true,
-  createdAt: true,
-});
-
 const FIELDS = Object.keys(registrationRow.shape);
 
 /** Selects a registration, as `registrationRow` reads it. */

@@ -21,6 +21,15 @@ export const registrationRow = z.strictObject({
 
 export type Registration = Readonly<z.output<typeof registrationRow>>;
 
+/** The columns that every reader of a registration needs. */
+export const coreRow = registrationRow.pick({
+  id: true,
+  importedId: true,
+  count: true,
+  refundedCount: true,
+  createdAt: true,
+});
+
 export type NewRegistration = Owner &
   Pick<
     Registration,

@@ -46,15 +46,10 @@ const accountRow = z.strictObject({
 });
 type FoundAccount = Readonly<z.output<typeof accountRow>>;
 
-const startsWith = (
-  id: FragmentSqlToken,
-  { id: whole, idPrefix }: Pick<Lookup, "id" | "idPrefix">,
-): FragmentSqlToken => sql.fragment`starts_with(${id}::text, ${whole ?? idPrefix})`;
-
 /** Finds accounts by their ids, Stripe customers, names or domains, or parts of these. There are few enough to read them all. */
 export const listFoundAccounts = (
   db: CommonQueryMethods,
-  { text, accountId, limit, mayBeName, ...lookup }: Lookup,
+  { text, accountId, limit, mayBeName, id }: Lookup,
 ): Promise<readonly FoundAccount[]> =>
   db.any(sql.type(accountRow)`
     SELECT ${accountColumns}, found.by AS "foundBy", account.stripe_customer_id AS "stripeCustomerId"
@@ -62,7 +57,7 @@ export const listFoundAccounts = (
     LEFT JOIN store ON store.account_id = account.id
     CROSS JOIN LATERAL (
       SELECT CASE
-        WHEN ${startsWith(sql.fragment`account.id`, lookup)} THEN 'id'
+        WHEN account.id = ${id}::uuid THEN 'id'
         WHEN account.stripe_customer_id = ${text} THEN 'stripe_customer'
         WHEN ${mayBeName} AND strpos(store.domain, lower(${text})) > 0 THEN 'domain'
         WHEN ${mayBeName} AND strpos(folded_text(account.name), folded_text(${text})) > 0 THEN 'name'
@@ -93,7 +88,7 @@ type FoundKey = Readonly<z.output<typeof keyRow>>;
 /** Finds API keys by their ids, or by the characters with which they begin. */
 export const listFoundKeys = (
   db: CommonQueryMethods,
-  { text, accountId, limit, ...lookup }: Lookup,
+  { text, accountId, limit, id }: Lookup,
 ): Promise<readonly FoundKey[]> =>
   db.any(sql.type(keyRow)`
     SELECT ${accountColumns}, found.by AS "foundBy", ${columnsOf("api_key", keyColumns)}
@@ -101,7 +96,7 @@ export const listFoundKeys = (
     JOIN account ON account.id = api_key.account_id
     CROSS JOIN LATERAL (
       SELECT CASE
-        WHEN ${startsWith(sql.fragment`api_key.id`, lookup)} THEN 'id'
+        WHEN api_key.id = ${id}::uuid THEN 'id'
         WHEN api_key.hint = ${text} THEN 'key'
         WHEN ${text.length >= KEY_CHARACTERS} AND starts_with(api_key.hint, ${text}) THEN 'key'
         WHEN length(api_key.hint) >= ${KEY_CHARACTERS} AND starts_with(${text}, api_key.hint) THEN 'key'

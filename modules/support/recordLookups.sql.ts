@@ -203,12 +203,9 @@ const hasMetadata = (text: string): FragmentSqlToken =>
 /** Customers and orders are fields of stores' records only; an organization has an order in the metadata. */
 const STORES = sql.fragment`account.type = 'store'`;
 
-const idWith = (prefix: string, digit: "0" | "f"): string =>
-  prefix + "########-####-####-####-############".replaceAll("#", digit).slice(prefix.length);
-
 /** All searches for what a text may mean. */
 const listSearches = (table: RecordTable, lookup: Lookup): readonly Search[] => {
-  const { text, id, idPrefix, refundedId, meterEvent } = lookup;
+  const { text, id, refundedId, meterEvent } = lookup;
   const { inEach, anywhere, byKey, importedAs } = createSearches(table, lookup);
   const { operations, refundOperations, refundedBy } = TABLES[table];
   const recordId = sql.fragment`known.record_id`;
@@ -225,10 +222,6 @@ const listSearches = (table: RecordTable, lookup: Lookup): readonly Search[] => 
   if (id !== null) {
     const ids = sql.fragment`ARRAY[${id}::uuid, ${refundedBy(sql.fragment`${id}::uuid`)}]`;
     searches.push(anywhere("id", sql.fragment`id = ANY(${ids})`));
-  }
-  if (idPrefix !== null) {
-    const [first, last] = [idWith(idPrefix, "0"), idWith(idPrefix, "f")];
-    searches.push(anywhere("id", sql.fragment`id BETWEEN ${first}::uuid AND ${last}::uuid`));
   }
   if (refundedId !== null) {
     searches.push(importedAs(refundedId));
