@@ -1,5 +1,7 @@
 import { Command, Help } from "@commander-js/extra-typings";
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
+import { createCli } from "./command.ts";
+import type { Define } from "./command.ts";
 import type { CliContext } from "./context.ts";
 import { EXIT_CODES_HELP } from "./exitCodes.ts";
 import { escapeUnsafeInLines } from "./output/printable.ts";
@@ -29,8 +31,6 @@ const optionDescription: Help["optionDescription"] = (option) =>
 /** The help of the program shows only names: its commands are not loaded for it. */
 const subcommandTerm: Help["subcommandTerm"] = (command) =>
   command.parent?.parent === null ? command.name() : new Help().subcommandTerm(command);
-
-type Define = (command: Command, context: CliContext) => void;
 
 /** The descriptions of the commands by their groups. */
 const DESCRIPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
@@ -121,6 +121,7 @@ export const buildProgram = async (
   args: readonly string[] | null = null,
 ): Promise<Command> => {
   const { stdout, stderr, json } = context.io;
+  const cli = createCli(context);
   const program = new Command("impact")
     .description("Operate the impact tracking service.")
     .usage("<command> [options]")
@@ -149,7 +150,7 @@ export const buildProgram = async (
       const command = program.command(name).description(description);
       if (wanted === null || name === wanted) {
         const define = await LOADERS[name]?.();
-        define?.(command, context);
+        define?.(command, cli);
         completeOptions(command);
       }
     }

@@ -1,4 +1,3 @@
-import type { Command } from "@commander-js/extra-typings";
 import { PLANTED_KIND } from "../../modules/records/owner.rules.ts";
 import { formatEin } from "../../modules/charities/charities.rules.ts";
 import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
@@ -6,11 +5,10 @@ import { findRecords } from "../../modules/support/findRecords.ts";
 import type { FoundRecords } from "../../modules/support/findRecords.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { parseSearchText, parserOf, wholeNumber } from "../arguments.ts";
-import type { CliContext } from "../context.ts";
+import type { Define } from "../command.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
-import { say } from "../io.ts";
-import { openChange, operatorOption, reasonOption } from "../operator.ts";
-import { printDetails, printResult, snakeCased } from "../output/print.ts";
+import { operatorOption, reasonOption } from "../operator.ts";
+import { snakeCased } from "../output/print.ts";
 import { presentMeterEvent } from "../output/printUsage.ts";
 
 /** A record as it is printed, with the same names in JSON. */
@@ -99,7 +97,7 @@ If records name customers of a store, the audit log records how many.`;
 /** Every record that is found costs several queries. */
 const parseFindLimit = parserOf(wholeNumber(1, 1000), "a number from 1 to 1000");
 
-export const defineFindCommand = (command: Command, context: CliContext): void => {
+export const defineFindCommand: Define = (command, cli) => {
   command
     .argument("<text>", "id, key, order, customer or other text to search for", parseSearchText)
     .addOption(accountOption())
@@ -108,23 +106,21 @@ export const defineFindCommand = (command: Command, context: CliContext): void =
     .addOption(reasonOption())
     .addHelpText("after", FIND_HELP)
     .action(async (text, { org, limit, ...operator }) => {
-      const { io } = context;
-      const deps = await openChange(context, operator);
+      const deps = await cli.openChange(operator);
       const accountId = await readAccountFilter(deps.db, org);
       const found = await findRecords(deps, { text, accountId, limit });
       const records = present(found);
-      printResult(io, { records, has_more: found.hasMore }, () => {
+      cli.printResult({ records, has_more: found.hasMore }, () => {
         for (const [index, shown] of records.entries()) {
-          io.stdout.write(index === 0 ? "" : "\n");
-          printDetails(io, forPeople(shown));
+          cli.io.stdout.write(index === 0 ? "" : "\n");
+          cli.printDetails(forPeople(shown));
         }
       });
       if (records.length === 0) {
         throw new DomainError("record_not_found", `Nothing found for ${JSON.stringify(text)}.`);
       }
       if (found.hasMore) {
-        say(
-          io,
+        cli.say(
           `There are more records; these are the newest ${limit} of each kind. Raise --limit.`,
         );
       }
