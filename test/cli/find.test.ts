@@ -260,6 +260,8 @@ test("what does not exist is named with the command that finds it", async (t) =>
       ["org", "show", ID],
       ["usage", "list", "--org", ID],
       ["audit", "list", "--org", ID],
+      ["statement", "--org", ID, "--period", "2026-05"],
+      ["export", "trees", "--org", ID],
       ["evidence", "order", "list", "--org", ID],
       ["org", "update", ID, "--name", "x"],
       ["key", "list", "--org", ID],

@@ -142,6 +142,17 @@ const USAGE_ERRORS: readonly (readonly [line: string, message: RegExp])[] = [
   ["usage list --period 2026-13", /a month in UTC/u],
   ["usage list --period 2026-02-01/2026-01-01", /a month in UTC/u],
   ["audit list --since yesterday", /a date/u],
+  ["audit list --action keys", /Must be one of org\.create/u],
+  ["statement --org ID --period 2026-13", /a month in UTC/u],
+  ["export trees", /required option '--org <account>'/u],
+  ["export whales --org ID", /Allowed choices are trees/u],
+  ...["0", "-1", "1.5", "many", "1e3", "9007199254740992"].map(
+    (limit) =>
+      [
+        `org update ID --count-per-day=${limit}`,
+        /Must be a number from 1 to 9007199254740991, or none\./u,
+      ] as const,
+  ),
   ["webhook recover ID x", /id of an event/u],
   ["webhook recover ID", /either the id of an event or --since/u],
   ["workflow list --status asleep", /Allowed choices/u],
