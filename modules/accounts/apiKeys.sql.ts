@@ -9,7 +9,7 @@ import { columnsOf, sql, timestamp } from "../../db/sql.ts";
 /** Returns what is stored of a key: its SHA-256 in hexadecimal digits. */
 export const digestOf = (key: string): string => hash("sha256", key, "hex");
 
-const storedKey = z.strictObject({
+export const storedKey = z.strictObject({
   id: z.uuid(),
   accountId: z.uuid(),
   name: z.string(),

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { KEY_SCOPES } from "../accounts/apiKeys.rules.ts";
-import { modeColumn, accountTypeColumn } from "../records/columns.sql.ts";
+import { storedKey } from "../accounts/apiKeys.sql.ts";
+import { accountTypeColumn } from "../records/columns.sql.ts";
 import { columnsOf, sql } from "../../db/sql.ts";
 import type { Lookup } from "./lookup.rules.ts";
 
@@ -71,17 +71,7 @@ export const listFoundAccounts = (
 /** So many characters of a key tell it from most others. Of an imported key, fewer are stored. */
 const KEY_CHARACTERS = 8;
 
-const keyColumns = z.strictObject({
-  id: z.uuid(),
-  mode: modeColumn,
-  name: z.string(),
-  scope: z.enum(KEY_SCOPES),
-  hint: z.string(),
-  createdAt: z.date(),
-  expiresAt: z.date().nullable(),
-  lastUsedAt: z.date().nullable(),
-  revokedAt: z.date().nullable(),
-});
+const keyColumns = storedKey.omit({ accountId: true });
 const keyRow = z.strictObject({ ...accountFields, foundBy: z.string(), ...keyColumns.shape });
 type FoundKey = Readonly<z.output<typeof keyRow>>;
 
