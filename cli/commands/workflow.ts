@@ -31,10 +31,7 @@ const STATUSES = [
 
 /** Returns Temporal's name of a status in visibility queries, such as ContinuedAsNew. */
 const nameOfStatus = (status: (typeof STATUSES)[number]): string =>
-  status
-    .split("-")
-    .map((word) => `${word.slice(0, 1).toUpperCase()}${word.slice(1)}`)
-    .join("");
+  status.replaceAll(/(?:^|-)\w/gu, (start) => start.slice(-1).toUpperCase());
 
 const presentWorkflow = (workflow: Omit<WorkflowExecutionInfo, "raw">) => ({
   workflow_id: workflow.workflowId,
