@@ -5,8 +5,8 @@ import { testWithDatabase, openTestPool } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { lockRows, lockTable, runBehindLocks } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
-import { issueKey } from "../../../modules/accounts/manageKeys.ts";
 import { createRefundWriter } from "../../../modules/registrations/refundRegistration.ts";
+import { startBilledApi } from "../../billing/billedApi.ts";
 import { setUpBilling } from "../../billing/billingSetup.ts";
 
 // Serial, because some tests wait for the same lock.
@@ -93,28 +93,25 @@ test("refunds of one account wait for each other without a connection, and other
 });
 
 test("a refund that waits for Stripe delays neither replays nor refunds of test mode", async (t) => {
-  const { deps, double, stream, subscriptionId, pass, register } = await setUpBilling(t);
-  const { control } = double;
-  const { call } = await startStandaloneApi(t, deps);
-  const account = { id: stream.accountId, type: "organization" } as const;
-  const { key } = await issueKey(deps, account, "live");
-  const { key: testKey } = await issueKey(deps, account, "test");
-  const id = await register(3);
-  const testId = await register(3, "test");
-  const refund = (owner: string, body: object) =>
-    call("POST", "/refund/trees", { key: owner, body });
+  const billing = await setUpBilling(t);
+  const { control } = billing.double;
+  const { post } = await startBilledApi(t, billing);
+  const id = await billing.register(3);
+  const testId = await billing.register(3, "test");
+  const refund = (body: object) => post("/refund/trees", body);
+  const path = `/v1/subscriptions/${billing.subscriptionId}`;
   const keyed = { id, count: 1, idempotency_key: "k" };
-  t.is((await refund(key, keyed)).status, 200);
+  t.is((await refund(keyed)).status, 200);
   // The stored billing period is too old.
-  pass(3601);
-  control.addFault({ kind: "hold", method: "GET", path: `/v1/subscriptions/${subscriptionId}` });
+  billing.pass(3601);
+  control.addFault({ kind: "hold", method: "GET", path });
 
-  const waiting = refund(key, { id, count: 1 });
+  const waiting = refund({ id, count: 1 });
   await eventually(() => control.held() === 1);
-  const replay = await refund(key, keyed);
+  const replay = await refund(keyed);
   t.is(replay.status, 200);
   t.is(replay.headers.get("Idempotent-Replayed"), "true");
-  t.is((await refund(testKey, { id: testId, count: 1 })).status, 200);
+  t.is((await post("/refund/trees", { id: testId, count: 1 }, "test")).status, 200);
   control.release();
   // Not a 503: the call has not timed out meanwhile.
   t.is((await waiting).status, 200);
