@@ -8,7 +8,7 @@ import type { Store } from "../modules/stores/stores.sql.ts";
 import { normalizeDomain } from "../modules/stores/stores.rules.ts";
 import { parseSearchText } from "./arguments.ts";
 import type { CliContext } from "./context.ts";
-import { CommandError, EXIT } from "./exitCodes.ts";
+import { DomainError, invalidRequest } from "../runtime/errors.rules.ts";
 
 export const ORGANIZATION = [
   "<org>",
@@ -34,7 +34,7 @@ export const requiredOrganization = () =>
 
 /**
  * Returns the account that an operator names; null if there is none.
- * @throws CommandError if there are several
+ * @throws DomainError request_invalid if there are several
  */
 export const findNamedAccount = async (
   db: CommonQueryMethods,
@@ -46,31 +46,29 @@ export const findNamedAccount = async (
   const domain = normalizeDomain(named) ?? named;
   const [account = null, ...others] = await listAccountsNamed(db, [named, domain]);
   if (others.length > 0) {
-    throw new CommandError(
-      EXIT.usage,
+    throw invalidRequest(
       `${others.length + 1} accounts are named ${named}. Pass an id, which impact find shows.`,
     );
   }
   return account;
 };
 
-/** @throws CommandError with the exit code `notFound` if there is none; also if there are several */
+/** @throws DomainError record_not_found, or request_invalid if there are several */
 export const getNamedAccount = async (db: CommonQueryMethods, named: string): Promise<Account> => {
   const account = await findNamedAccount(db, named);
   if (!account) {
-    throw new CommandError(
-      EXIT.notFound,
+    throw new DomainError(
+      "record_not_found",
       `Organization or store ${named} not found. See impact org list and impact store list.`,
     );
   }
   return account;
 };
 
-/** @throws CommandError if the account is a store */
+/** @throws DomainError request_invalid if the account is a store */
 export const requireOrganization = (account: Account): Account => {
   if (account.type === "store") {
-    throw new CommandError(
-      EXIT.usage,
+    throw invalidRequest(
       `${account.name} is a store, which has no usage, statement or public page. What it paid is in impact export balance.`,
     );
   }
@@ -83,12 +81,12 @@ export const readAccountFilter = async (
   org: string | undefined,
 ): Promise<string | null> => (org === undefined ? null : (await getNamedAccount(db, org)).id);
 
-/** @throws CommandError with the exit code `notFound` if there is no such store; also if several accounts have the name */
+/** @throws DomainError record_not_found, or request_invalid if several accounts have the name */
 export const findNamedStore = async (db: CommonQueryMethods, named: string): Promise<Store> => {
   const account = await findNamedAccount(db, named);
   const store = account && (await findStore(db, account.id));
   if (!store) {
-    throw new CommandError(EXIT.notFound, `Store ${named} not found. See impact store list.`);
+    throw new DomainError("record_not_found", `Store ${named} not found. See impact store list.`);
   }
   return store;
 };

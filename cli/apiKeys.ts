@@ -10,7 +10,6 @@ import { parseMode, parserOf, timestamp, trimmed } from "./arguments.ts";
 import { say } from "./io.ts";
 import type { Io } from "./io.ts";
 import { snakeCased } from "./output/print.ts";
-import type { Fields } from "./output/print.ts";
 import { addSettings, oneOf } from "./settings.ts";
 
 /** Parses when something expires. Ten years are enough for a rotation and too few for a mistyped century. */
@@ -61,9 +60,6 @@ export const presentKey = ({ accountId: _accountId, digest: sha256, ...key }: Ap
   ...snakeCased(key),
   sha256,
 });
-
-/** Returns what text shows of a key: not its SHA-256, which is for another cell. */
-export const shownKey = ({ sha256: _digest, ...key }: Fields): Fields => key;
 
 /** Timers may fire a millisecond early. */
 const MARGIN_MS = 50;

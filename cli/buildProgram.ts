@@ -1,5 +1,7 @@
 import { Command, Help } from "@commander-js/extra-typings";
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
+import { createCli } from "./command.ts";
+import type { Define } from "./command.ts";
 import type { CliContext } from "./context.ts";
 import { EXIT_CODES_HELP } from "./exitCodes.ts";
 import { escapeUnsafeInLines } from "./output/printable.ts";
@@ -30,91 +32,55 @@ const optionDescription: Help["optionDescription"] = (option) =>
 const subcommandTerm: Help["subcommandTerm"] = (command) =>
   command.parent?.parent === null ? command.name() : new Help().subcommandTerm(command);
 
-type Define = (command: Command, context: CliContext) => void;
-
-type Entry = { readonly description: string; readonly load: () => Promise<Define> };
-
-/** The commands by their groups. Loading them all takes most of the time of a short command. */
-const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
+/** The descriptions of the commands by their groups. */
+const DESCRIPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "Accounts:": {
-    org: {
-      description: "Manage organizations, the accounts of the standalone interface",
-      load: async () => (await import("./commands/orgs.ts")).addOrgCommands,
-    },
-    store: {
-      description: "Manage stores, the accounts of the store-platform interface",
-      load: async () => (await import("./commands/stores.ts")).addStoreCommands,
-    },
-    key: {
-      description: "Manage API keys; an account can have several, so that they can be rotated",
-      load: async () => (await import("./commands/keys.ts")).addKeyCommands,
-    },
-    audit: {
-      description: "Read the audit log: who changed what, and why",
-      load: async () => (await import("./commands/audit.ts")).addAuditCommands,
-    },
+    org: "Manage organizations, the accounts of the standalone interface",
+    store: "Manage stores, the accounts of the store-platform interface",
+    key: "Manage API keys; an account can have several, so that they can be rotated",
+    audit: "Read the audit log: who changed what, and why",
   },
   "Records:": {
-    find: {
-      description: "Find records by an id, key, order, customer or meter event",
-      load: async () => (await import("./commands/find.ts")).defineFindCommand,
-    },
-    statement: {
-      description: "Show what an organization registered and how far it was billed",
-      load: async () => (await import("./commands/statement.ts")).defineStatementCommand,
-    },
-    export: {
-      description: "Export a list of an organization or a store as CSV or NDJSON",
-      load: async () => (await import("./commands/export.ts")).defineExportCommand,
-    },
-    refund: {
-      description: "Refund a registration or a donation",
-      load: async () => (await import("./commands/refund.ts")).defineRefundCommand,
-    },
-    usage: {
-      description: "Show what billing needs a person for, explain it, and repair it",
-      load: async () => (await import("./commands/usage.ts")).addUsageCommands,
-    },
-    charity: {
-      description: "Manage the built-in catalogue of charities",
-      load: async () => (await import("./commands/charities.ts")).addCharityCommands,
-    },
-    evidence: {
-      description: "Inspect planting orders, record and correct their evidence",
-      load: async () => (await import("./commands/planting.ts")).addEvidenceCommands,
-    },
-    certificate: {
-      description: "Manage public certificates of registrations, donations and orders",
-      load: async () => (await import("./commands/certificates.ts")).addCertificateCommands,
-    },
-    webhook: {
-      description: "Manage webhook endpoints and their deliveries",
-      load: async () => (await import("./commands/webhooks.ts")).addWebhookCommands,
-    },
-    import: {
-      description: "Import history from another system",
-      load: async () => (await import("./commands/import.ts")).addImportCommands,
-    },
+    find: "Find records by an id, key, order, customer or meter event",
+    statement: "Show what an organization registered and how far it was billed",
+    export: "Export a list of an organization or a store as CSV or NDJSON",
+    refund: "Refund a registration or a donation",
+    usage: "Show what billing needs a person for, explain it, and repair it",
+    charity: "Manage the built-in catalogue of charities",
+    evidence: "Inspect planting orders, record and correct their evidence",
+    certificate: "Manage public certificates of registrations, donations and orders",
+    webhook: "Manage webhook endpoints and their deliveries",
+    import: "Import history from another system",
   },
   "Operations:": {
-    doctor: {
-      description: "Check everything that the service depends on",
-      load: async () => (await import("./commands/doctor.ts")).defineDoctorCommand,
-    },
-    migrate: {
-      description:
-        "Migrate the database to this release and grant its roles what they need; safe to repeat",
-      load: async () => (await import("./commands/migrate.ts")).defineMigrateCommand,
-    },
-    workflow: {
-      description: "Inspect workflows",
-      load: async () => (await import("./commands/workflow.ts")).addWorkflowCommands,
-    },
-    completion: {
-      description: "Print a script that lets a shell complete commands and options",
-      load: async () => (await import("./commands/completion.ts")).defineCompletionCommand,
-    },
+    doctor: "Check everything that the service depends on",
+    migrate:
+      "Migrate the database to this release and grant its roles what they need; safe to repeat",
+    workflow: "Inspect workflows",
+    completion: "Print a script that lets a shell complete commands and options",
   },
+};
+
+/** What loads the commands. To load them all takes most of the time of a short command. */
+const LOADERS: Readonly<Record<string, () => Promise<Define>>> = {
+  org: async () => (await import("./commands/orgs.ts")).addOrgCommands,
+  store: async () => (await import("./commands/stores.ts")).addStoreCommands,
+  key: async () => (await import("./commands/keys.ts")).addKeyCommands,
+  audit: async () => (await import("./commands/audit.ts")).addAuditCommands,
+  find: async () => (await import("./commands/find.ts")).defineFindCommand,
+  statement: async () => (await import("./commands/statement.ts")).defineStatementCommand,
+  export: async () => (await import("./commands/export.ts")).defineExportCommand,
+  refund: async () => (await import("./commands/refund.ts")).defineRefundCommand,
+  usage: async () => (await import("./commands/usage.ts")).addUsageCommands,
+  charity: async () => (await import("./commands/charities.ts")).addCharityCommands,
+  evidence: async () => (await import("./commands/planting.ts")).addEvidenceCommands,
+  certificate: async () => (await import("./commands/certificates.ts")).addCertificateCommands,
+  webhook: async () => (await import("./commands/webhooks.ts")).addWebhookCommands,
+  import: async () => (await import("./commands/import.ts")).addImportCommands,
+  doctor: async () => (await import("./commands/doctor.ts")).defineDoctorCommand,
+  migrate: async () => (await import("./commands/migrate.ts")).defineMigrateCommand,
+  workflow: async () => (await import("./commands/workflow.ts")).addWorkflowCommands,
+  completion: async () => (await import("./commands/completion.ts")).defineCompletionCommand,
 };
 
 /** They write a file or a script, or print nothing but JSON. */
@@ -155,6 +121,7 @@ export const buildProgram = async (
   args: readonly string[] | null = null,
 ): Promise<Command> => {
   const { stdout, stderr, json } = context.io;
+  const cli = createCli(context);
   const program = new Command("impact")
     .description("Operate the impact tracking service.")
     .usage("<command> [options]")
@@ -177,13 +144,13 @@ export const buildProgram = async (
       `${EXAMPLES_HELP}\n${CONNECTIONS_HELP}\n${EXIT_CODES_HELP}\n${MORE_HELP}`,
     );
   const wanted = args === null ? null : commandIn(args);
-  for (const [heading, group] of Object.entries(COMMANDS)) {
+  for (const [heading, group] of Object.entries(DESCRIPTIONS)) {
     program.commandsGroup(heading);
-    for (const [name, { description, load }] of Object.entries(group)) {
+    for (const [name, description] of Object.entries(group)) {
       const command = program.command(name).description(description);
       if (wanted === null || name === wanted) {
-        const define = await load();
-        define(command, context);
+        const define = await LOADERS[name]?.();
+        define?.(command, cli);
         completeOptions(command);
       }
     }

@@ -2,9 +2,9 @@ import { Option } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { monthlyCycle } from "../modules/billing/usage.rules.ts";
 import type { Period, Span } from "../modules/billing/usage.rules.ts";
+import { invalidRequest } from "../runtime/errors.rules.ts";
 import { secondOf } from "../runtime/durations.rules.ts";
 import { parserOf, parseTimestamp, timestamp } from "./arguments.ts";
-import { CommandError, EXIT } from "./exitCodes.ts";
 
 /** A range of time that a command line selects; without its end, it is not over. */
 export type TimeRange = { readonly since?: Date; readonly until?: Date };
@@ -17,11 +17,10 @@ export const sinceOption = () =>
 export const untilOption = () =>
   new Option("--until <time>", "end, exclusive").argParser(parseTimestamp);
 
-/** @throws CommandError if no time is in the range */
+/** @throws DomainError request_invalid if no time is in the range */
 export const requireTimeRange = ({ since, until }: TimeRange): void => {
   if (since !== undefined && until !== undefined && since >= until) {
-    throw new CommandError(
-      EXIT.usage,
+    throw invalidRequest(
       `--since must be before --until; got ${since.toISOString()} and ${until.toISOString()}.`,
     );
   }

@@ -24,19 +24,21 @@ const MAX_CONCURRENT_CALLS = 16;
 /** No client waits for what a dispatcher begins. */
 const IDLE_MS = 3000;
 
-/** One signal for each registration, and one statement that marks its refunds. */
-const PER_PASS = { registrations: 200, refunds: 5000 };
+/** Refunds. Each registration takes one signal, and one statement that marks its refunds. */
+const PER_PASS = 500;
 
 /** Returns a function that starts or signals the workflows of refunds, if some wait. The accounts take turns. */
 const createStartRefunds = ({ db, clock, temporal }: DispatchContext) => {
   let lastAccountId: string | null = null;
   return async (signal: AbortSignal): Promise<boolean> => {
     const waiting = await listWaitingRefunds(db, PER_PASS, lastAccountId);
-    const accountIds = [...new Set(waiting.map(({ accountId }) => accountId))].toSorted();
-    lastAccountId = accountIds.length < PER_PASS.registrations ? null : (accountIds.at(-1) ?? null);
-    if (waiting.length === 0) {
+    const last = waiting.at(-1);
+    if (!last) {
+      lastAccountId = null;
       return false;
     }
+    const isFull = waiting.flatMap(({ ids }) => ids).length === PER_PASS;
+    lastAccountId = isFull ? last.accountId : null;
     const name = deploymentNameOf(await readDeployment(db));
     const start = async ({ registrationId, ids }: WaitingRefunds): Promise<void> => {
       await callTemporal(temporal, () =>

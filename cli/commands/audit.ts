@@ -1,13 +1,11 @@
-import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { listAuditEntries } from "../../modules/accounts/auditEntries.sql.ts";
 import type { AuditEntry } from "../../modules/accounts/auditEntries.sql.ts";
 import { AUDIT_ACTIONS } from "../../modules/accounts/audit.rules.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { parseCount, parseLimit, parseOperator, parserOf } from "../arguments.ts";
-import type { CliContext } from "../context.ts";
-import { say } from "../io.ts";
-import { printList, snakeCased } from "../output/print.ts";
+import type { Define } from "../command.ts";
+import { snakeCased } from "../output/print.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../timeRange.ts";
 
 const GROUPS = new Set(AUDIT_ACTIONS.map((action) => action.split(".")[0] ?? action));
@@ -39,7 +37,7 @@ const parseAction = parserOf(
   `one of ${AUDIT_ACTIONS.join(", ")}, or a group: ${[...GROUPS].join(", ")}`,
 );
 
-export const addAuditCommands = (audit: Command, { io, connections }: CliContext): void => {
+export const addAuditCommands: Define = (audit, { connections, printList, say }) => {
   audit
     .command("list")
     .description("List audit entries, newest first")
@@ -57,9 +55,9 @@ export const addAuditCommands = (audit: Command, { io, connections }: CliContext
       const accountId = await readAccountFilter(db, org);
       const found = await listAuditEntries(db, { ...filter, accountId }, limit + 1);
       const entries = found.slice(0, limit);
-      printList(io, entries.map(snakeCased), entries.map(textOf));
+      printList(entries.map(snakeCased), entries.map(textOf));
       if (found.length > limit) {
-        say(io, `For older entries, use --before ${entries.at(-1)?.id ?? ""}.`);
+        say(`For older entries, use --before ${entries.at(-1)?.id ?? ""}.`);
       }
     });
 };

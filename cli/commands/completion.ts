@@ -1,6 +1,6 @@
 import { Argument } from "@commander-js/extra-typings";
-import type { Command, CommandUnknownOpts } from "@commander-js/extra-typings";
-import type { CliContext } from "../context.ts";
+import type { CommandUnknownOpts } from "@commander-js/extra-typings";
+import type { Define } from "../command.ts";
 
 const HELP = `
 Add to ~/.bashrc or ~/.zshrc:
@@ -52,7 +52,7 @@ complete -o default -F _impact impact
 `;
 };
 
-export const defineCompletionCommand = (command: Command, { io }: CliContext): void => {
+export const defineCompletionCommand: Define = (command, { io }) => {
   command
     .addArgument(new Argument("<shell>").choices(["bash", "zsh"]))
     .addHelpText("after", HELP)

@@ -1,5 +1,4 @@
 import { Argument, Option } from "@commander-js/extra-typings";
-import type { Command } from "@commander-js/extra-typings";
 import { recordAction } from "../../modules/accounts/recordAction.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { AccountMode, AccountType, Kind } from "../../modules/records/owner.rules.ts";
@@ -22,11 +21,10 @@ import type { ListContext } from "../../modules/registrations/listRegistrations.
 import { listRegistrations } from "../../modules/registrations/listRegistrations.ts";
 import { listUsageReports } from "../../modules/registrations/readUsageReports.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
-import { openAccount, requiredAccount } from "../accountOptions.ts";
+import { requiredAccount } from "../accountOptions.ts";
 import { onlyGiven, parseMode } from "../arguments.ts";
-import type { CliContext } from "../context.ts";
-import { CommandError, EXIT } from "../exitCodes.ts";
-import { say } from "../io.ts";
+import type { Define } from "../command.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
 import { createProgressLine } from "../output/createProgressLine.ts";
 import { writeOut } from "../output/print.ts";
@@ -95,8 +93,7 @@ const READERS: Readonly<Record<AccountType, Readonly<Partial<Record<List, ReadRo
     donations: listOfStore("donations"),
     balance: (context, owner, range) => {
       if (Object.keys(range).length > 0 || owner.mode === "test") {
-        throw new CommandError(
-          EXIT.usage,
+        throw invalidRequest(
           "The ledger is exported whole, and only in live mode: omit --since, --until and --mode.",
         );
       }
@@ -145,7 +142,7 @@ Examples:
   impact export trees --org <id> --since 2026-01-01 > trees.csv
   impact export balance --org demo.myshopify.com --format ndjson | gzip > ledger.gz`;
 
-export const defineExportCommand = (command: Command, context: CliContext): void => {
+export const defineExportCommand: Define = (command, { io, connections, clock, ...cli }) => {
   command
     .addArgument(new Argument("<list>", "list to export").choices(LISTS))
     .addOption(requiredAccount())
@@ -161,17 +158,15 @@ export const defineExportCommand = (command: Command, context: CliContext): void
     .addOption(operatorOption())
     .addHelpText("after", EXPORT_HELP)
     .action(async (list, options) => {
-      const { io, connections, clock } = context;
       const { mode, format, since, until } = options;
       requireTimeRange(options);
-      const { account } = await openAccount(context, options);
+      const { account } = await cli.openAccount(options);
       const owner = { accountId: account.id, mode };
       const db = await connections.bulkDatabase();
       const range = onlyGiven({ from: since, until });
       const read = READERS[account.type][list];
       if (!read) {
-        throw new CommandError(
-          EXIT.usage,
+        throw invalidRequest(
           `${account.type === "store" ? "A store" : "An organization"} has no list of ${list}. See impact export --help.`,
         );
       }
@@ -201,6 +196,6 @@ export const defineExportCommand = (command: Command, context: CliContext): void
       } finally {
         progress.clear();
       }
-      say(io, `Exported ${counted(exported, "row")}.`);
+      cli.say(`Exported ${counted(exported, "row")}.`);
     });
 };

@@ -1,17 +1,15 @@
-import type { Command } from "@commander-js/extra-typings";
 import { PLANTED_KIND } from "../../modules/records/owner.rules.ts";
-import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { formatEin } from "../../modules/charities/charities.rules.ts";
 import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { findRecords } from "../../modules/support/findRecords.ts";
 import type { FoundRecords } from "../../modules/support/findRecords.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { parseSearchText, parserOf, wholeNumber } from "../arguments.ts";
-import type { CliContext } from "../context.ts";
-import { CommandError, EXIT } from "../exitCodes.ts";
-import { say } from "../io.ts";
-import { openChange, operatorOption, reasonOption } from "../operator.ts";
-import { printDetails, printResult, snakeCased } from "../output/print.ts";
+import type { Define } from "../command.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
+import { operatorOption, reasonOption } from "../operator.ts";
+import { snakeCased } from "../output/print.ts";
+import { presentMeterEvent } from "../output/printUsage.ts";
 
 /** A record as it is printed, with the same names in JSON. */
 type Shown = Readonly<Record<string, unknown>>;
@@ -56,19 +54,11 @@ const presentRegistration = ({
   });
 };
 
-const presentMeterEvent = (record: FoundRecords["meterEvents"][number]): Shown => ({
-  record: "meter event",
-  id: `E${record.id}`,
-  identifier: record.identifier,
-  account_id: record.accountId,
-  mode: record.mode,
-  kind: record.kind,
-  at: timeOf(record.second),
-  quantity: record.quantity,
-  state: record.state,
-  last_error: record.lastError,
-  next: `impact usage ${record.state === "failed" ? "retry" : "explain"} E${record.id}`,
-});
+const presentFoundEvent = (event: FoundRecords["meterEvents"][number]): Shown => {
+  const { item, reason, ...shown } = presentMeterEvent(event);
+  const next = `impact usage ${event.state === "failed" ? "retry" : "explain"} ${item}`;
+  return { record: "meter event", id: item, ...shown, last_error: reason, next };
+};
 
 const present = (found: FoundRecords): readonly Shown[] => [
   ...found.accounts.map((record) =>
@@ -81,7 +71,7 @@ const present = (found: FoundRecords): readonly Shown[] => [
   ...found.keys.map(({ hint, ...record }) =>
     presentFound("API key", record, { starts_with: hint, next: accountCommand(record) }),
   ),
-  ...found.meterEvents.map(presentMeterEvent),
+  ...found.meterEvents.map(presentFoundEvent),
   ...found.registrations.map(presentRegistration),
   ...found.donations.map((record) =>
     presentFound("donation", record, {
@@ -96,18 +86,18 @@ const forPeople = (shown: Shown): Shown =>
   Object.fromEntries(Object.entries(shown).filter(([, value]) => value !== null && value !== ""));
 
 const FIND_HELP = `
-TEXT is an id of a registration, refund, donation, account or API key (as in the log) or
-its first eight characters; the name of an organization or a store, a store's domain, a
-Stripe customer, or the first characters of an API key; an idempotency key, an
-attribution, a value in metadata; a shop's order (1001 also finds #1001), a customer's
-email, id or part of the name; or the number or identifier of a meter
-event. Each record is shown with its owner, billing, evidence and the next command to run.
+TEXT is an id of a registration, refund, donation, account or API key (as in the log);
+the name of an organization or a store, a store's domain, a Stripe customer, or the
+first characters of an API key; an idempotency key, an attribution, a value in metadata;
+a shop's order (1001 also finds #1001), a customer's email, id or part of the name; or
+the number or identifier of a meter event. Each record is shown with its owner, billing,
+evidence and the next command to run.
 If records name customers of a store, the audit log records how many.`;
 
 /** Every record that is found costs several queries. */
 const parseFindLimit = parserOf(wholeNumber(1, 1000), "a number from 1 to 1000");
 
-export const defineFindCommand = (command: Command, context: CliContext): void => {
+export const defineFindCommand: Define = (command, cli) => {
   command
     .argument("<text>", "id, key, order, customer or other text to search for", parseSearchText)
     .addOption(accountOption())
@@ -116,23 +106,21 @@ export const defineFindCommand = (command: Command, context: CliContext): void =
     .addOption(reasonOption())
     .addHelpText("after", FIND_HELP)
     .action(async (text, { org, limit, ...operator }) => {
-      const { io } = context;
-      const deps = await openChange(context, operator);
+      const deps = await cli.openChange(operator);
       const accountId = await readAccountFilter(deps.db, org);
       const found = await findRecords(deps, { text, accountId, limit });
       const records = present(found);
-      printResult(io, { records, has_more: found.hasMore }, () => {
+      cli.printResult({ records, has_more: found.hasMore }, () => {
         for (const [index, shown] of records.entries()) {
-          io.stdout.write(index === 0 ? "" : "\n");
-          printDetails(io, forPeople(shown));
+          cli.io.stdout.write(index === 0 ? "" : "\n");
+          cli.printDetails(forPeople(shown));
         }
       });
       if (records.length === 0) {
-        throw new CommandError(EXIT.notFound, `Nothing found for ${JSON.stringify(text)}.`);
+        throw new DomainError("record_not_found", `Nothing found for ${JSON.stringify(text)}.`);
       }
       if (found.hasMore) {
-        say(
-          io,
+        cli.say(
           `There are more records; these are the newest ${limit} of each kind. Raise --limit.`,
         );
       }

@@ -74,7 +74,3 @@ export const presentProfile = ({ logo, ...profile }: Profile) => ({
   ...snakeCased(profile),
   logo: logo && { path: `/media/logos/${logo.hash}`, width: logo.width, height: logo.height },
 });
-
-/** A profile as text shows it: its paragraphs on one line. */
-export const shownProfile = (profile: Profile) =>
-  presentProfile({ ...profile, story: profile.story?.replaceAll(/\s+/gu, " ") ?? null });

@@ -1,4 +1,3 @@
-import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { listAccountLimits } from "../../modules/accounts/accountLimits.sql.ts";
 import type { Account } from "../../modules/accounts/accounts.sql.ts";
@@ -6,6 +5,7 @@ import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { findProfile } from "../../modules/accounts/profiles.sql.ts";
 import { SUBSCRIPTION_POLICIES } from "../../modules/accounts/accounts.rules.ts";
 import type { StripeConnection } from "../../modules/billing/stripe/createStripeProcessor.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { readCell } from "../../modules/records/cells.sql.ts";
 import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { awaitCachedKeys } from "../apiKeys.ts";
@@ -19,13 +19,12 @@ import {
   parseSwitch,
   wholeNumber,
 } from "../arguments.ts";
-import type { CliContext } from "../context.ts";
-import { CommandError, EXIT, describeError } from "../exitCodes.ts";
-import { say } from "../io.ts";
-import { openChange, withAudit } from "../operator.ts";
-import { printDetails, snakeCased } from "../output/print.ts";
+import { addAudited } from "../command.ts";
+import type { Cli, Define } from "../command.ts";
+import { describeError } from "../exitCodes.ts";
+import { snakeCased } from "../output/print.ts";
 import { ACCOUNT_SETTINGS, addSettings, oneOf, presentLimits } from "../settings.ts";
-import { PROFILE_SETTINGS, presentProfile, readLogoFile, shownProfile } from "./orgProfile.ts";
+import { PROFILE_SETTINGS, presentProfile, readLogoFile } from "./orgProfile.ts";
 
 /*
  * What only create and update need is loaded by them, so that `impact org list` takes no CPU for it.
@@ -38,19 +37,19 @@ const STRIPE_TIMEOUT_MS = 20_000;
  * sums that cannot be read. If Stripe cannot be asked, the warning of `checkAtStripe` says so.
  */
 const requireKnownCustomer = async (
-  { connections }: CliContext,
+  { connections }: Cli,
   customerId: string | null | undefined,
 ): Promise<void> => {
   const stripe = customerId && (await connections.stripe());
   const problem = stripe ? await stripe.inspectCustomer(customerId).catch(() => null) : null;
   if (problem !== null) {
-    throw new CommandError(EXIT.usage, `${problem} Nothing was changed.`);
+    throw invalidRequest(`${problem} Nothing was changed.`);
   }
 };
 
 /** Returns what keeps an organization's usage off its invoices, and stores what Stripe has of its subscription. */
 const listProblemsAtStripe = async (
-  { connections, clock }: CliContext,
+  { connections, openBilling }: Cli,
   stripe: StripeConnection,
   { id, stripeCustomerId: customerId, stripeSubscriptionId: subscriptionId }: OrganizationAtStripe,
 ): Promise<readonly string[]> => {
@@ -66,8 +65,7 @@ const listProblemsAtStripe = async (
   if ((await readDeployment(db)).processor?.name === "stripe") {
     const { refreshSubscription } =
       await import("../../modules/billing/processorEvents/readSubscription.ts");
-    const context = { db, clock, billing: await connections.billing() };
-    await refreshSubscription(context, id, AbortSignal.timeout(STRIPE_TIMEOUT_MS));
+    await refreshSubscription(await openBilling(), id, AbortSignal.timeout(STRIPE_TIMEOUT_MS));
   }
   return problems;
 };
@@ -75,18 +73,15 @@ const listProblemsAtStripe = async (
 type OrganizationAtStripe = Pick<Account, "id" | "stripeCustomerId" | "stripeSubscriptionId">;
 
 /** Warns about settings with which Stripe never bills an organization, and if Stripe cannot be asked. */
-const checkAtStripe = async (
-  context: CliContext,
-  organization: OrganizationAtStripe,
-): Promise<void> => {
-  const stripe = await context.connections.stripe();
+const checkAtStripe = async (cli: Cli, organization: OrganizationAtStripe): Promise<void> => {
+  const stripe = await cli.connections.stripe();
   const problems = stripe
-    ? await listProblemsAtStripe(context, stripe, organization).catch((error: unknown) => [
+    ? await listProblemsAtStripe(cli, stripe, organization).catch((error: unknown) => [
         `Stripe could not check the customer and the subscription: ${describeError(error)} The settings are stored. Webhooks and the nightly comparison read the subscription later.`,
       ])
     : [];
   for (const problem of problems) {
-    say(context.io, `Warning: ${problem}`);
+    cli.say(`Warning: ${problem}`);
   }
 };
 
@@ -125,39 +120,36 @@ const UPDATE_SETTINGS = {
   ...CREATE_SETTINGS,
 } as const;
 
-export const addCreateCommand = (parent: Command, context: CliContext): void => {
-  const create = withAudit(
-    parent
-      .command("create")
-      .description("Create an organization and print its two API keys, once")
-      .requiredOption("--name <name>", "name of the organization", parseName),
-  );
+export const addCreateCommand: Define = (org, cli) => {
+  const create = addAudited(
+    org,
+    "create",
+    "Create an organization and print its two API keys, once",
+  ).requiredOption("--name <name>", "name of the organization", parseName);
   const readSettings = addSettings(create, CREATE_SETTINGS);
   create.action(async (options) => {
-    const { io } = context;
     const organization = { name: options.name, ...readSettings() };
     if (organization.stripeSubscriptionId && !organization.stripeCustomerId) {
-      throw new CommandError(EXIT.usage, "--stripe-subscription requires --stripe-customer.");
+      throw invalidRequest("--stripe-subscription requires --stripe-customer.");
     }
-    await requireKnownCustomer(context, organization.stripeCustomerId);
+    await requireKnownCustomer(cli, organization.stripeCustomerId);
     const { createOrganization } = await import("../../modules/accounts/manageOrganizations.ts");
-    const change = await openChange(context, options);
-    const created = await createOrganization(change, organization);
+    const created = await createOrganization(await cli.openChange(options), organization);
     const { id, name, apiKeyProd, apiKeyTest } = created;
-    printDetails(io, { id, name, api_key_prod: apiKeyProd, api_key_test: apiKeyTest });
-    say(io, "Save these keys now; they cannot be shown again.");
-    await checkAtStripe(context, created);
+    cli.printDetails({ id, name, api_key_prod: apiKeyProd, api_key_test: apiKeyTest });
+    cli.say("Save these keys now; they cannot be shown again.");
+    await checkAtStripe(cli, created);
   });
 };
 
-export const addUpdateCommand = (parent: Command, context: CliContext): void => {
-  const update = withAudit(
-    parent
-      .command("update")
-      .description("Change an organization's settings, public profile and limits")
-      .argument(...ORGANIZATION)
-      .option("--mode <live|test>", "mode of --count-per-day", parseMode, "live"),
-  );
+export const addUpdateCommand: Define = (org, cli) => {
+  const update = addAudited(
+    org,
+    "update",
+    "Change an organization's settings, public profile and limits",
+  )
+    .argument(...ORGANIZATION)
+    .option("--mode <live|test>", "mode of --count-per-day", parseMode, "live");
   const readSettings = addSettings(update, UPDATE_SETTINGS);
   const readProfile = addSettings(update, PROFILE_SETTINGS);
   update.action(async (named, options) => {
@@ -169,11 +161,11 @@ export const addUpdateCommand = (parent: Command, context: CliContext): void => 
     };
     const hasProfile = Object.keys(profile).length > 0;
     if (!hasProfile && Object.keys(readSettings()).length === 0) {
-      throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
+      throw invalidRequest("Nothing to change. Pass at least one option.");
     }
     const limit = countPerDay === undefined ? undefined : { mode: options.mode, countPerDay };
-    await requireKnownCustomer(context, changes.stripeCustomerId);
-    const change = await openChange(context, options);
+    await requireKnownCustomer(cli, changes.stripeCustomerId);
+    const change = await cli.openChange(options);
     const { id } = await getNamedAccount(change.db, named);
     const { updateOrganization } = await import("../../modules/accounts/manageOrganizations.ts");
     const account = await updateOrganization(change, id, {
@@ -181,23 +173,21 @@ export const addUpdateCommand = (parent: Command, context: CliContext): void => 
       limit,
       profile: hasProfile ? profile : undefined,
     });
-    const updatedProfile = await findProfile(change.db, id);
-    const updated = {
+    cli.printDetails({
       ...snakeCased(account),
-      profile: presentProfile(updatedProfile),
+      profile: presentProfile(await findProfile(change.db, id)),
       limits: presentLimits(await listAccountLimits(change.db, id)),
-    };
-    printDetails(context.io, updated, { ...updated, profile: shownProfile(updatedProfile) });
+    });
     const { fractionalCounting, subscriptionPolicy, charityProvider } = changes;
     if ((limit ?? fractionalCounting ?? subscriptionPolicy) !== undefined) {
-      await awaitCachedKeys(context.io);
+      await awaitCachedKeys(cli.io);
     }
     if (changes.stripeCustomerId ?? changes.stripeSubscriptionId ?? subscriptionPolicy) {
-      await checkAtStripe(context, account);
+      await checkAtStripe(cli, account);
     }
     if (charityProvider !== undefined) {
       const { warnAboutCharityProvider } = await import("../charitySettings.ts");
-      warnAboutCharityProvider(context, charityProvider);
+      warnAboutCharityProvider(cli, charityProvider);
     }
   });
 };

@@ -1,4 +1,3 @@
-import type { Command } from "@commander-js/extra-typings";
 import type { DatabasePool } from "slonik";
 import { listAccountLimits } from "../../modules/accounts/accountLimits.sql.ts";
 import { listOrganizations } from "../../modules/accounts/accounts.sql.ts";
@@ -18,12 +17,12 @@ import { getOrganization } from "../../modules/accounts/getAccount.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { subscriptionStateOf } from "../../modules/charities/subscribeToDonations.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
-import { presentKey, shownKey } from "../apiKeys.ts";
+import { presentKey } from "../apiKeys.ts";
 import { ORGANIZATION, getNamedAccount } from "../accountOptions.ts";
-import type { CliContext } from "../context.ts";
-import { only, printDetails, printList, snakeCased } from "../output/print.ts";
+import type { Cli, Define } from "../command.ts";
+import { only, snakeCased } from "../output/print.ts";
 import { presentLimits } from "../settings.ts";
-import { presentProfile, shownProfile } from "./orgProfile.ts";
+import { presentProfile } from "./orgProfile.ts";
 import { addCreateCommand, addUpdateCommand } from "./orgSettings.ts";
 
 /** Returns an organization's donations in each mode, and its donation subscription. */
@@ -64,7 +63,7 @@ const COLUMNS = [
   "created_at",
 ] as const;
 
-const listAll = async ({ io, connections }: CliContext): Promise<void> => {
+const listAll = async ({ connections, printList }: Cli): Promise<void> => {
   const db = await connections.database();
   const accounts = await listOrganizations(db);
   const watched = await listWatchedSubscriptions(db, null);
@@ -82,7 +81,7 @@ const listAll = async ({ io, connections }: CliContext): Promise<void> => {
     };
   };
   const rows = accounts.map(present);
-  printList(io, rows, only(rows, COLUMNS));
+  printList(rows, only(rows, COLUMNS));
 };
 
 /** Reads an account's totals of each mode and kind. */
@@ -96,8 +95,10 @@ const readAllTotals = (db: DatabasePool, accountId: string, now: Date) =>
     ),
   );
 
-const showOne = async (context: CliContext, named: string): Promise<void> => {
-  const { io, connections, clock } = context;
+const showOne = async (
+  { connections, clock, openBilling, printDetails }: Cli,
+  named: string,
+): Promise<void> => {
   const db = await connections.database();
   const now = clock.now();
   const { id } = await getNamedAccount(db, named);
@@ -106,14 +107,14 @@ const showOne = async (context: CliContext, named: string): Promise<void> => {
   const [totals, donations, keys, [subscription], invoiceProblems, limits, profile] =
     await Promise.all([
       readAllTotals(db, id, now),
-      readDonations({ db, clock, billing: await connections.billing() }, id),
+      readDonations(await openBilling(), id),
       listApiKeys(db, id),
       listWatchedSubscriptions(db, id),
       listInvoicedUsage(db, id, { onlyProblems: true }),
       listAccountLimits(db, id),
       findProfile(db, id),
     ]);
-  const document = {
+  printDetails({
     ...snakeCased(account),
     subscription: subscription
       ? { ...snakeCased(subscription), problems: listProblems(subscription, invoiceProblems) }
@@ -124,21 +125,16 @@ const showOne = async (context: CliContext, named: string): Promise<void> => {
     donations,
     limits: presentLimits(limits),
     keys: keys.map(presentKey),
-  };
-  printDetails(io, document, {
-    ...document,
-    profile: shownProfile(profile),
-    keys: document.keys.map(shownKey),
   });
 };
 
-export const addOrgCommands = (org: Command, context: CliContext): void => {
-  addCreateCommand(org, context);
+export const addOrgCommands: Define = (org, cli) => {
+  addCreateCommand(org, cli);
   org
     .command("list")
     .alias("show")
     .description("List all organizations, or show one with its profile, limits, totals and keys")
     .argument("[org]", ORGANIZATION[1], ORGANIZATION[2])
-    .action((named) => (named === undefined ? listAll(context) : showOne(context, named)));
-  addUpdateCommand(org, context);
+    .action((named) => (named === undefined ? listAll(cli) : showOne(cli, named)));
+  addUpdateCommand(org, cli);
 };

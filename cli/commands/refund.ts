@@ -1,4 +1,3 @@
-import type { Command } from "@commander-js/extra-typings";
 import { SHORT_TEXT_LENGTH, shortText } from "../../modules/records/fields.rules.ts";
 import { formatCents } from "../../modules/records/money.rules.ts";
 import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
@@ -7,10 +6,8 @@ import type { RefundedRecord } from "../../modules/support/refundRecord.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { accountOption, readAccountFilter } from "../accountOptions.ts";
 import { parseCount, parseReason, parseRecordId, parserOf } from "../arguments.ts";
-import type { CliContext } from "../context.ts";
-import { say } from "../io.ts";
-import { openBillingChange, operatorOption } from "../operator.ts";
-import { printResult } from "../output/print.ts";
+import type { Define } from "../command.ts";
+import { operatorOption } from "../operator.ts";
 
 const presentRefunded = (refunded: RefundedRecord) => {
   if ("donation" in refunded) {
@@ -34,7 +31,7 @@ the charity keeps the money.`;
 
 const parseRefundKey = parserOf(shortText().min(1), `1 to ${SHORT_TEXT_LENGTH} characters`);
 
-export const defineRefundCommand = (command: Command, context: CliContext): void => {
+export const defineRefundCommand: Define = (command, cli) => {
   command
     .argument("<id>", "id of a registration or a donation", parseRecordId)
     .requiredOption("--reason <text>", "reason, recorded with the refund", parseReason)
@@ -47,7 +44,7 @@ export const defineRefundCommand = (command: Command, context: CliContext): void
     .action(async (id, options) => {
       const { org, count = null, idempotencyKey = null, reason, dryRun } = options;
       const isDryRun = dryRun === true;
-      const deps = await openBillingChange(context, options);
+      const deps = await cli.openBillingChange(options);
       const refunded = await refundRecord(deps, {
         id,
         accountId: await readAccountFilter(deps.db, org),
@@ -58,10 +55,9 @@ export const defineRefundCommand = (command: Command, context: CliContext): void
       });
       const { replayed } = refunded;
       const { what, result } = presentRefunded(refunded);
-      printResult(context.io, { ...result, replayed, dry_run: isDryRun });
+      cli.printResult({ ...result, replayed, dry_run: isDryRun });
       const done = replayed ? "Already refunded" : "Refunded";
-      say(
-        context.io,
+      cli.say(
         isDryRun && !replayed
           ? `Without --dry-run, the command refunds ${what}.`
           : `${done}: ${what}. See impact find ${id}`,

@@ -11,7 +11,7 @@ import {
 } from "../../modules/stores/stores.rules.ts";
 import { createStore, updateStore } from "../../modules/stores/manageStores.ts";
 import { STORE, findNamedStore } from "../accountOptions.ts";
-import { awaitCachedKeys, presentKey, shownKey } from "../apiKeys.ts";
+import { awaitCachedKeys, presentKey } from "../apiKeys.ts";
 import { nonBlank, orNone, parseId, parseMode, parserOf, parseSwitch } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
@@ -107,12 +107,11 @@ const showOne = async ({ io, connections }: CliContext, idOrDomain: string): Pro
   const store = await findNamedStore(db, idOrDomain);
   const keys = await listApiKeys(db, store.id);
   const limits = await listAccountLimits(db, store.id);
-  const document = {
+  printDetails(io, {
     ...presentStore(store),
     limits: presentLimits(limits),
     keys: keys.map(presentKey),
-  };
-  printDetails(io, document, { ...document, keys: document.keys.map(shownKey) });
+  });
 };
 
 const addUpdateCommand = (parent: Command, context: CliContext): void => {

@@ -5,13 +5,12 @@ import type {
   WorkflowExecutionInfo,
 } from "@temporalio/client";
 import { Option } from "@commander-js/extra-typings";
-import type { Command } from "@commander-js/extra-typings";
 import { inDeployment } from "../../runtime/temporalNames.rules.ts";
 import { parseLimit } from "../arguments.ts";
 import { callTemporal } from "../callTemporal.ts";
-import type { CliContext } from "../context.ts";
+import type { Cli, Define } from "../command.ts";
 import { describeError } from "../exitCodes.ts";
-import { only, printDetails, printList, sayIfMore } from "../output/print.ts";
+import { only, sayIfMore } from "../output/print.ts";
 
 /** Returns a workflow's id in Temporal. The documentation, the API and logs have ids without the deployment's name. */
 const workflowIdOf = (deployment: string, given: string): string =>
@@ -32,10 +31,7 @@ const STATUSES = [
 
 /** Returns Temporal's name of a status in visibility queries, such as ContinuedAsNew. */
 const nameOfStatus = (status: (typeof STATUSES)[number]): string =>
-  status
-    .split("-")
-    .map((word) => `${word.slice(0, 1).toUpperCase()}${word.slice(1)}`)
-    .join("");
+  status.replaceAll(/(?:^|-)\w/gu, (start) => start.slice(-1).toUpperCase());
 
 const presentWorkflow = (workflow: Omit<WorkflowExecutionInfo, "raw">) => ({
   workflow_id: workflow.workflowId,
@@ -54,7 +50,7 @@ type ListOptions = {
 };
 
 const listAll = async (
-  { io, connections }: CliContext,
+  { io, connections, printList }: Cli,
   { type, status, limit }: ListOptions,
 ): Promise<void> => {
   const deployment = await connections.deploymentName();
@@ -78,7 +74,7 @@ const listAll = async (
     }
   });
   const rows = found.slice(0, limit).map(presentWorkflow);
-  printList(io, rows, only(rows, ["workflow_id", "type", "status", "started_at", "closed_at"]));
+  printList(rows, only(rows, ["workflow_id", "type", "status", "started_at", "closed_at"]));
   sayIfMore(io, found.length, limit);
 };
 
@@ -120,13 +116,13 @@ const presentPending = ({ raw }: WorkflowExecutionDescription) =>
     last_failure: activity.lastFailure?.message ?? null,
   }));
 
-const showOne = async ({ io, connections }: CliContext, given: string): Promise<void> => {
+const showOne = async ({ connections, printDetails }: Cli, given: string): Promise<void> => {
   const deployment = await connections.deploymentName();
   const temporal = await connections.temporal();
   const description = await callTemporal(temporal, () =>
     temporal.workflow.getHandle(workflowIdOf(deployment, given)).describe(),
   );
-  printDetails(io, {
+  printDetails({
     ...presentWorkflow(description),
     // Of lists, Temporal returns 0 for workflows that run.
     history_length: description.historyLength,
@@ -135,7 +131,7 @@ const showOne = async ({ io, connections }: CliContext, given: string): Promise<
   });
 };
 
-export const addWorkflowCommands = (workflow: Command, context: CliContext): void => {
+export const addWorkflowCommands: Define = (workflow, cli) => {
   workflow
     .command("list")
     .alias("show")
@@ -147,6 +143,6 @@ export const addWorkflowCommands = (workflow: Command, context: CliContext): voi
     .addOption(new Option("--status <status>", "status of the workflows").choices(STATUSES))
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .action((id, options: ListOptions) =>
-      id === undefined ? listAll(context, options) : showOne(context, id),
+      id === undefined ? listAll(cli, options) : showOne(cli, id),
     );
 };

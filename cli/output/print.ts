@@ -51,8 +51,14 @@ const isFields = (value: unknown): value is Fields =>
 
 const labelOf = (name: string): string => name.replace(/_cents$/u, "").replaceAll("_", " ");
 
-/** Returns a value as text shows it: cents as dollars, and an id without separators of thousands. */
+/** What text leaves out: the digest of a key, which is for another cell. */
+const isShown = (name: string): boolean => name !== "sha256";
+
+/** Returns a value as text shows it: cents as dollars, an id without separators of thousands, paragraphs on one line. */
 const cellOf = (name: string, value: unknown): Cell => {
+  if (typeof value === "string") {
+    return value.replaceAll(/\s*\n\s*/gu, " ");
+  }
   if (typeof value === "number") {
     return name.endsWith("_cents")
       ? formatCents(value)
@@ -76,7 +82,7 @@ export const printFields = ({ stdout }: Io, object: Fields): void => {
 
 /** Prints objects as a table whose headings are the names of their fields. */
 export const printObjects = ({ stdout }: Io, objects: readonly Fields[]): void => {
-  const names = Object.keys(objects[0] ?? {});
+  const names = Object.keys(objects[0] ?? {}).filter(isShown);
   const rows = objects.map((object) => names.map((name) => cellOf(name, object[name])));
   stdout.write(formatTable(names.map(labelOf), rows, stdout));
 };
@@ -101,11 +107,13 @@ export const printList = (
 
 /** Replaces objects by their fields. Metadata stay JSON. */
 const flatten = (document: Fields, prefix = ""): readonly (readonly [string, unknown])[] =>
-  Object.entries(document).flatMap(([name, value]) =>
-    isFields(value) && !/metadata/u.test(name)
-      ? flatten(value, `${prefix}${name}_`)
-      : [[prefix + name, value] as const],
-  );
+  Object.entries(document)
+    .filter(([name]) => isShown(name))
+    .flatMap(([name, value]) =>
+      isFields(value) && !/metadata/u.test(name)
+        ? flatten(value, `${prefix}${name}_`)
+        : [[prefix + name, value] as const],
+    );
 
 /** Prints a record as JSON for `--json`, otherwise its fields, one a line, and a table of each of its lists of objects. */
 export const printDetails = (io: Io, document: Fields, shown = document): void => {

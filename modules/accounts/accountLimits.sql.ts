@@ -3,6 +3,7 @@ import { z } from "zod";
 import { KINDS } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { LimitUse, NewLimit } from "./limits.rules.ts";
+import { jsonRows } from "../../db/jsonRows.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { modeColumn } from "../records/columns.sql.ts";
 import { safeInteger, columnsOf, sql, timestamp, literals } from "../../db/sql.ts";
@@ -51,15 +52,6 @@ const unitsRow = z.strictObject({ units: safeInteger });
 
 const startOfDay = (time: Date): Date => new Date(Math.floor(time.getTime() / DAY_MS) * DAY_MS);
 
-const toRecords = (accounts: readonly (AccountMode & { readonly countToday?: number })[]): string =>
-  JSON.stringify(
-    accounts.map(({ accountId, mode, countToday: units }) => ({
-      account_id: accountId,
-      mode,
-      units,
-    })),
-  );
-
 /** Counts the units that an account registered on the day of a time, UTC. Refunded ones count, imported ones do not. */
 const countUnitsOfDay = (
   db: CommonQueryMethods,
@@ -96,7 +88,7 @@ export const lockAccountLimits = async (
         THEN counted_units
       END AS "countedUnits"
     FROM account_limit
-    JOIN json_to_recordset(${toRecords(accounts)}) AS writing (account_id uuid, mode text) USING (account_id, mode)
+    JOIN (${jsonRows({ accountId: "uuid", mode: "text" }, accounts)}) AS writing USING (account_id, mode)
     ORDER BY account_id, mode
     FOR UPDATE OF account_limit
   `);
@@ -117,8 +109,8 @@ export const updateCountedUnits = async (
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE account_limit
-    SET counted_day = ${startOfDay(now).toISOString()}::date, counted_units = counted.units
-    FROM json_to_recordset(${toRecords(limits)}) AS counted (account_id uuid, mode text, units bigint)
+    SET counted_day = ${startOfDay(now).toISOString()}::date, counted_units = counted.count_today
+    FROM (${jsonRows({ accountId: "uuid", mode: "text", countToday: "int8" }, limits)}) AS counted
     WHERE account_limit.account_id = counted.account_id
       AND account_limit.mode = counted.mode
   `);

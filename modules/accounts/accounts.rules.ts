@@ -1,4 +1,6 @@
+import { z } from "zod";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { KINDS } from "../records/owner.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
 
 /** Where charities are looked up; `catalogue` is the built-in one. */
@@ -21,14 +23,15 @@ export const isActiveSubscription = (status: string): boolean =>
   ACTIVE_STATUSES.some((active) => active === status);
 
 /** A subscription as the processor last returned it. */
-export type SubscriptionStatus = {
+export const subscriptionStatus = z.object({
   /** The processor's own word, such as `active` or `past_due`. */
-  readonly status: string;
+  status: z.string(),
   /** How collection is paused, such as `void`; null if it is not. */
-  readonly pausedBy: string | null;
+  pausedBy: z.string().nullable(),
   /** The kinds that it has a price for. */
-  readonly meteredKinds: readonly Kind[];
-};
+  meteredKinds: z.array(z.enum(KINDS)).readonly(),
+});
+export type SubscriptionStatus = Readonly<z.output<typeof subscriptionStatus>>;
 
 /**
  * Returns why live registrations of a kind are suspended, or null. Usage that the subscription has no price for is never

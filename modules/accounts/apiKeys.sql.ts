@@ -1,14 +1,15 @@
 import { hash } from "node:crypto";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
+import { subscriptionStatus } from "./accounts.rules.ts";
 import { KEY_SCOPES } from "./apiKeys.rules.ts";
-import { accountTypeColumn, kindColumn, modeColumn } from "../records/columns.sql.ts";
+import { accountTypeColumn, modeColumn } from "../records/columns.sql.ts";
 import { columnsOf, sql, timestamp } from "../../db/sql.ts";
 
 /** Returns what is stored of a key: its SHA-256 in hexadecimal digits. */
 export const digestOf = (key: string): string => hash("sha256", key, "hex");
 
-const storedKey = z.strictObject({
+export const storedKey = z.strictObject({
   id: z.uuid(),
   accountId: z.uuid(),
   name: z.string(),
@@ -39,13 +40,7 @@ const callerRow = z.strictObject({
   lastUsedAt: z.date().nullable(),
   fractionalCounting: z.boolean(),
   /** The subscription that live registrations depend on; null without the policy `suspend`, and in test mode. */
-  suspendingSubscription: z
-    .object({
-      status: z.string(),
-      pausedBy: z.string().nullable(),
-      meteredKinds: z.array(kindColumn),
-    })
-    .nullable(),
+  suspendingSubscription: subscriptionStatus.nullable(),
   /** Whether an operator has set limits for the account in this mode. */
   isLimited: z.boolean(),
 });

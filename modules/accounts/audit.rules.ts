@@ -58,23 +58,16 @@ export type Actor =
 /** The service itself. */
 export const SERVICE: Actor = { kind: "service" };
 
-type Details = Readonly<Record<string, unknown>>;
+const isObject = (value: unknown): value is object =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
 
-const isDetails = (value: unknown): value is Details =>
-  typeof value === "object" && value !== null && Object.getPrototypeOf(value) === Object.prototype;
-
-const convertValue = (value: unknown): unknown => {
-  if (Array.isArray(value)) {
-    return value.map(convertValue);
-  }
-  return isDetails(value) ? withSnakeCaseNames(value) : value;
-};
-
-/** Returns details with their names, also those of nested objects, in snake_case. */
-export const withSnakeCaseNames = (details: Details): Details =>
-  Object.fromEntries(
-    Object.entries(details).map(([name, value]) => [
-      name.replaceAll(/[A-Z]/gu, (letter) => `_${letter.toLowerCase()}`),
-      convertValue(value),
-    ]),
-  );
+/** Writes the names of objects in snake_case, as `JSON.stringify` calls it for each of them. */
+export const withSnakeCaseNames = (_name: string, value: unknown): unknown =>
+  isObject(value)
+    ? Object.fromEntries(
+        Object.entries(value).map(([name, inner]: readonly [string, unknown]) => [
+          name.replaceAll(/[A-Z]/gu, (letter) => `_${letter.toLowerCase()}`),
+          inner,
+        ]),
+      )
+    : value;

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { ACTORS } from "./audit.rules.ts";
+import { ACTORS, withSnakeCaseNames } from "./audit.rules.ts";
 import type { Actor, AuditAction } from "./audit.rules.ts";
 import { columnsOf, safeInteger, inRange, sql, timestamp } from "../../db/sql.ts";
 import { newestOf } from "../records/ownedRecords.sql.ts";
@@ -19,20 +19,20 @@ const auditEntryRow = z.strictObject({
 });
 export type AuditEntry = Readonly<z.output<typeof auditEntryRow>>;
 
-export type NewAuditEntry = {
+export type Action = {
   readonly action: AuditAction;
-  /** Null for what concerns the whole deployment. */
-  readonly accountId: string | null;
+  /** Null or undefined for what concerns the whole deployment. */
+  readonly accountId?: string | null;
   /** The id of what was changed, if it is not the account itself. */
-  readonly subject: string | null;
+  readonly subject?: string | null;
   /** What else support needs to know. No personal data of customers: entries cannot be changed. */
-  readonly details: Readonly<Record<string, unknown>>;
+  readonly details?: Readonly<Record<string, unknown>>;
 };
 
 export const insertAuditEntry = async (
   db: CommonQueryMethods,
   actor: Actor,
-  { action, accountId, subject, details }: NewAuditEntry,
+  { action, accountId = null, subject = null, details = {} }: Action,
   createdAt: Date,
 ): Promise<void> => {
   const { name: operator, reason } =
@@ -41,7 +41,7 @@ export const insertAuditEntry = async (
     INSERT INTO audit_entry (created_at, action, actor, operator, account_id, subject, reason, details)
     VALUES (
       ${timestamp(createdAt)}, ${action}, ${actor.kind}, ${operator}, ${accountId}, ${subject}, ${reason},
-      ${JSON.stringify(details)}::jsonb
+      ${JSON.stringify(details, withSnakeCaseNames)}::jsonb
     )
   `);
 };

@@ -30,18 +30,20 @@ export type PictureHeader = {
 /** A picture whose hash is in its URL, after the name of a cell. */
 type Logo = PictureHeader & { readonly hash: string };
 
-export type Profile = {
+/** A profile without its logo. */
+export const profileFields = z.strictObject({
   /** Null shows the account's name. */
-  readonly displayName: string | null;
+  displayName: z.string().nullable(),
   /** As given, `#rrggbb`; pages use `brandColorsOf` it. Null is the default color. */
-  readonly color: string | null;
-  readonly homeUrl: string | null;
+  color: z.string().nullable(),
+  homeUrl: z.string().nullable(),
   /** Plain text; an empty line starts a paragraph. */
-  readonly story: string | null;
-  readonly hiddenSections: readonly HideableSection[];
-  readonly showsCarbon: boolean;
-  readonly logo: Logo | null;
-};
+  story: z.string().nullable(),
+  hiddenSections: z.array(z.enum(HIDEABLE_SECTIONS)),
+  showsCarbon: z.boolean(),
+});
+
+export type Profile = Readonly<z.output<typeof profileFields>> & { readonly logo: Logo | null };
 
 /** Absent settings stay unchanged; null restores the default. */
 export type ProfileChanges = Partial<Omit<Profile, "logo">> & {

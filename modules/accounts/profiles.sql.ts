@@ -1,17 +1,11 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { DEFAULT_PROFILE, HIDEABLE_SECTIONS, PICTURE_TYPES } from "./profile.rules.ts";
+import { DEFAULT_PROFILE, PICTURE_TYPES, profileFields } from "./profile.rules.ts";
 import type { PictureType, Profile, ProfileChanges } from "./profile.rules.ts";
 import { assignmentsOf, columnsOf, sql } from "../../db/sql.ts";
 import { withCell } from "../records/cells.sql.ts";
 
-const storedProfile = z.strictObject({
-  displayName: z.string().nullable(),
-  color: z.string().nullable(),
-  homeUrl: z.string().nullable(),
-  story: z.string().nullable(),
-  hiddenSections: z.array(z.enum(HIDEABLE_SECTIONS)),
-  showsCarbon: z.boolean(),
+const storedProfile = profileFields.extend({
   logoHash: z.string().nullable(),
   logoType: z.enum(PICTURE_TYPES).nullable(),
   logoWidth: z.int().nullable(),

@@ -10,45 +10,36 @@ const LEAST_SIDE = 32;
 
 type Size = Pick<PictureHeader, "width" | "height">;
 
-const latin1 = (bytes: Uint8Array, from: number, until?: number): string =>
-  String.fromCodePoint(...bytes.subarray(from, until));
-
-const viewOf = (bytes: Uint8Array): DataView =>
-  new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+const textIn = (file: Buffer, from: number, until?: number): string =>
+  file.toString("latin1", from, until);
 
 /** Whether a JPEG marker starts a frame, whose header has the size. */
 const isFrame = (marker: number): boolean =>
   marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker);
 
-const readJpegSize = (bytes: Uint8Array): Size | null => {
-  const view = viewOf(bytes);
+const readJpegSize = (file: Buffer): Size | null => {
   let at = 2;
-  while (at + 9 <= bytes.length && bytes[at] === 0xff) {
-    const marker = bytes[at + 1] ?? 0;
+  while (at + 9 <= file.length && file[at] === 0xff) {
+    const marker = file[at + 1] ?? 0;
     if (isFrame(marker)) {
-      return { height: view.getUint16(at + 5), width: view.getUint16(at + 7) };
+      return { height: file.readUInt16BE(at + 5), width: file.readUInt16BE(at + 7) };
     }
     // A marker may be preceded by any number of fill bytes.
-    at += marker === 0xff ? 1 : 2 + view.getUint16(at + 2);
+    at += marker === 0xff ? 1 : 2 + file.readUInt16BE(at + 2);
   }
   return null;
 };
 
-const readWebpSize = (bytes: Uint8Array): Size | null => {
-  const view = viewOf(bytes);
-  const uint24 = (at: number): number => view.getUint32(at, true) % 0x1_00_00_00;
-  switch (latin1(bytes, 12, 16)) {
+const readWebpSize = (file: Buffer): Size | null => {
+  switch (textIn(file, 12, 16)) {
     case "VP8 ":
-      return {
-        width: view.getUint16(26, true) % 0x40_00,
-        height: view.getUint16(28, true) % 0x40_00,
-      };
+      return { width: file.readUInt16LE(26) % 0x40_00, height: file.readUInt16LE(28) % 0x40_00 };
     case "VP8L": {
-      const bits = view.getUint32(21, true);
+      const bits = file.readUInt32LE(21);
       return { width: (bits % 0x40_00) + 1, height: (Math.floor(bits / 0x40_00) % 0x40_00) + 1 };
     }
     case "VP8X":
-      return { width: uint24(24) + 1, height: uint24(27) + 1 };
+      return { width: file.readUIntLE(24, 3) + 1, height: file.readUIntLE(27, 3) + 1 };
     default:
       return null;
   }
@@ -56,29 +47,26 @@ const readWebpSize = (bytes: Uint8Array): Size | null => {
 
 /** How a file of a type begins, where it states its size, and whether it ends where the picture does. */
 type Format = {
-  readonly matches: (bytes: Uint8Array) => boolean;
-  readonly readSize: (bytes: Uint8Array) => Size | null;
-  readonly isComplete: (bytes: Uint8Array) => boolean;
+  readonly matches: (file: Buffer) => boolean;
+  readonly readSize: (file: Buffer) => Size | null;
+  readonly isComplete: (file: Buffer) => boolean;
 };
 
 const FORMATS: Readonly<Record<PictureType, Format>> = {
   png: {
-    matches: (bytes) => latin1(bytes, 0, 16) === "\u0089PNG\r\n\u001A\n\0\0\0\rIHDR",
-    readSize: (bytes) => ({
-      width: viewOf(bytes).getUint32(16),
-      height: viewOf(bytes).getUint32(20),
-    }),
-    isComplete: (bytes) => latin1(bytes, bytes.length - 12) === "\0\0\0\0IEND\u00AEB`\u0082",
+    matches: (file) => textIn(file, 0, 16) === "\u0089PNG\r\n\u001A\n\0\0\0\rIHDR",
+    readSize: (file) => ({ width: file.readUInt32BE(16), height: file.readUInt32BE(20) }),
+    isComplete: (file) => textIn(file, file.length - 12) === "\0\0\0\0IEND\u00AEB`\u0082",
   },
   jpeg: {
-    matches: (bytes) => latin1(bytes, 0, 3) === "\u00FF\u00D8\u00FF",
+    matches: (file) => textIn(file, 0, 3) === "\u00FF\u00D8\u00FF",
     readSize: readJpegSize,
-    isComplete: (bytes) => latin1(bytes, bytes.length - 2) === "\u00FF\u00D9",
+    isComplete: (file) => textIn(file, file.length - 2) === "\u00FF\u00D9",
   },
   webp: {
-    matches: (bytes) => latin1(bytes, 0, 4) === "RIFF" && latin1(bytes, 8, 12) === "WEBP",
+    matches: (file) => textIn(file, 0, 4) === "RIFF" && textIn(file, 8, 12) === "WEBP",
     readSize: readWebpSize,
-    isComplete: (bytes) => viewOf(bytes).getUint32(4, true) + 8 === bytes.length,
+    isComplete: (file) => file.readUInt32LE(4) + 8 === file.length,
   },
 };
 
@@ -90,14 +78,14 @@ const LEAST_BYTES = 32;
  * small file can state a picture of gigabytes.
  */
 const readPictureHeader = (
-  bytes: Uint8Array,
+  file: Buffer,
 ): (PictureHeader & { readonly isComplete: boolean }) | null => {
-  const type = PICTURE_TYPES.find((candidate) => FORMATS[candidate].matches(bytes));
-  if (type === undefined || bytes.length < LEAST_BYTES) {
+  const type = PICTURE_TYPES.find((candidate) => FORMATS[candidate].matches(file));
+  if (type === undefined || file.length < LEAST_BYTES) {
     return null;
   }
-  const size = FORMATS[type].readSize(bytes);
-  return size && { type, ...size, isComplete: FORMATS[type].isComplete(bytes) };
+  const size = FORMATS[type].readSize(file);
+  return size && { type, ...size, isComplete: FORMATS[type].isComplete(file) };
 };
 
 const reject = (problem: string): never => {

@@ -1,11 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
-import type { NewAuditEntry } from "./auditEntries.sql.ts";
+import type { Action } from "./auditEntries.sql.ts";
 import { insertAuditEntry } from "./auditEntries.sql.ts";
-import { withSnakeCaseNames } from "./audit.rules.ts";
 import type { Actor } from "./audit.rules.ts";
-
-/** An action without an account concerns the whole deployment. */
-export type Action = Pick<NewAuditEntry, "action"> & Partial<NewAuditEntry>;
 
 /**
  * Records an action in the audit log. Call it in the transaction of the change, so that neither is stored without the
@@ -15,19 +11,13 @@ export const recordAction = (
   transaction: CommonQueryMethods,
   actor: Actor,
   now: Date,
-  { action, accountId = null, subject = null, details = {} }: Action,
-): Promise<void> =>
-  insertAuditEntry(
+  { details: given = {}, ...action }: Action,
+): Promise<void> => {
+  const signature = actor.kind === "platform" && { signature: actor.signature };
+  return insertAuditEntry(
     transaction,
     actor,
-    {
-      action,
-      accountId,
-      subject,
-      details: {
-        ...withSnakeCaseNames(details),
-        ...(actor.kind === "platform" ? { signature: actor.signature } : {}),
-      },
-    },
+    { ...action, details: { ...given, ...signature } },
     now,
   );
+};

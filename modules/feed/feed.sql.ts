@@ -7,7 +7,8 @@ import type { EventContent, EventType, FeedPosition } from "../events/events.rul
 import { FIRST_ID } from "../records/recordIds.rules.ts";
 import { registrationCreated } from "../registrations/presentRegistration.rules.ts";
 import { kindColumn } from "../records/columns.sql.ts";
-import { registrationObject, registrationRow } from "../registrations/registrationColumns.sql.ts";
+import { registrationObject } from "../registrations/registrationColumns.sql.ts";
+import { registrationRow } from "../registrations/registrations.rules.ts";
 import { afterLookup, sql, timestamp, values } from "../../db/sql.ts";
 
 /*

@@ -108,6 +108,13 @@ export const importScopeOf = (
   kind: sql.fragment`${table === "donation" ? table : (kind ?? null)}::text`,
 });
 
+/** That of a query of every account, mode and kind. */
+export const EACH_SCOPE: ImportScope = {
+  accountId: sql.fragment`account.id`,
+  mode: sql.fragment`mode.mode`,
+  kind: sql.fragment`kind.kind`,
+};
+
 /** The id of the record that was imported with an id, or null. Of several ids, each is looked up by itself. */
 export const importedRecord = (
   table: RecordTable,
@@ -199,15 +206,10 @@ export const listRecordIds = (
 ): Promise<readonly string[]> => {
   const isInAccount = (column: FragmentSqlToken) =>
     accountId === null ? sql.fragment`TRUE` : sql.fragment`${column} = ${accountId}`;
-  const scope = {
-    accountId: sql.fragment`account.id`,
-    mode: sql.fragment`mode.mode`,
-    kind: sql.fragment`kind.kind`,
-  };
   return db.anyFirst(sql.type(idRow)`
     SELECT id
     FROM (
-      SELECT ${importedRecord(table, scope, sql.fragment`${given}`)} AS id
+      SELECT ${importedRecord(table, EACH_SCOPE, sql.fragment`${given}`)} AS id
       FROM account
       CROSS JOIN ${values(MODES)} AS mode
       CROSS JOIN ${values(table === "donation" ? ["donation"] : KINDS)} AS kind

@@ -17,52 +17,42 @@ const keyOf = (entry: Keyed): string | null =>
 /**
  * Returns why entries are rejected, each decided after those before it. One that repeats a key records nothing, so it is not
  * rejected.
- * @param check returns why an entry is rejected, or null, and counts it then
+ * @param room how many units may be added to the total of their owner
  */
-export const findRejections = <Entry extends Keyed>(
-  entries: readonly Entry[],
-  knownKeys: readonly Keyed[],
-  check: (entry: Entry) => DomainError | null,
-): ReadonlyMap<Entry, DomainError> => {
-  const keys = new Set(knownKeys.map(keyOf));
-  const rejections = new Map<Entry, DomainError>();
-  for (const entry of entries) {
-    const key = keyOf(entry);
-    if (key !== null && keys.has(key)) {
-      continue;
-    }
-    const error = check(entry);
-    if (error !== null) {
-      rejections.set(entry, error);
-    } else if (key !== null) {
-      keys.add(key);
-    }
-  }
-  return rejections;
-};
-
-/** @param room how many units may be added to the total of their owner */
-const findExcesses = <Entry extends NewRegistration>(
+const findRejections = <Entry extends NewRegistration>(
   entries: readonly Entry[],
   limits: readonly LockedLimit[],
   knownKeys: readonly Keyed[],
   room: number,
 ): ReadonlyMap<Entry, DomainError> => {
   const uses = new Map(limits.map((each) => [accountModeKey(each), each]));
+  const keys = new Set(knownKeys.map(keyOf));
+  const rejections = new Map<Entry, DomainError>();
   let left = room;
-  return findRejections(entries, knownKeys, (entry) => {
+  for (const entry of entries) {
+    const key = keyOf(entry);
+    if (key !== null && keys.has(key)) {
+      continue;
+    }
     const use = uses.get(accountModeKey(entry));
     const { count, refusal } = entry;
-    const excess = refusal ?? (use ? findExcess(use, "count", count) : null);
-    if (excess !== null || count > left) {
-      return excess ?? totalTooLarge("count");
+    const rejection =
+      refusal ??
+      (use ? findExcess(use, "count", count) : null) ??
+      (count > left ? totalTooLarge("count") : null);
+    if (rejection !== null) {
+      rejections.set(entry, rejection);
+      continue;
     }
     left -= count;
     if (use) {
       uses.set(accountModeKey(use), { ...use, countToday: use.countToday + count });
     }
-    return null;
-  });
+    if (key !== null) {
+      keys.add(key);
+    }
+  }
+  return rejections;
 };
 
 type Registration = AccountMode & { readonly isLimited: boolean; readonly count: number };
@@ -98,7 +88,7 @@ export const lockLimits = async (
 };
 
 /**
- * Locks the limits of accounts, and compares entries with them in their order.
+ * Locks the limits of accounts, and finds which entries are refused or beyond them, in their order.
  * @param room how many units may be added to the total of the entries' one owner; infinite if nothing but the limits counts
  */
 export const checkLimits = async <Given extends NewRegistration>(
@@ -107,12 +97,11 @@ export const checkLimits = async <Given extends NewRegistration>(
   now: Date,
   room: number,
 ) => {
-  const limited = room === Infinity ? entries.filter(({ isLimited }) => isLimited) : entries;
-  const { limits, countRegistered } = await lockLimits(transaction, limited, now);
-  let rejections = findExcesses(limited, limits, [], room);
+  const { limits, countRegistered } = await lockLimits(transaction, entries, now);
+  let rejections = findRejections(entries, limits, [], room);
   if (rejections.size > 0) {
-    const knownKeys = await listKnownKeys(transaction, limited);
-    rejections = findExcesses(limited, limits, knownKeys, room);
+    const knownKeys = await listKnownKeys(transaction, entries);
+    rejections = findRejections(entries, limits, knownKeys, room);
   }
   return { rejections, countRegistered };
 };

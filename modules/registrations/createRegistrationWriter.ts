@@ -3,7 +3,7 @@ import { findSuspension } from "../accounts/accounts.rules.ts";
 import { ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import type { RegistrationEntry } from "./registrations.sql.ts";
-import { insertRegistrations, listByIdempotencyKeys, listKnownKeys } from "./registrations.sql.ts";
+import { insertRegistrations, listByIdempotencyKeys } from "./registrations.sql.ts";
 import { readTotals } from "./totals.sql.ts";
 import { completeOutcomes, isAccepted, requireAll, resultOfOne } from "../records/batches.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
@@ -13,7 +13,7 @@ import type { NewRegistration, Registration, Totals } from "./registrations.rule
 import type { BatchObserver } from "../../db/batching/groupCommit.ts";
 import { GroupCommit } from "../../db/batching/groupCommit.ts";
 import type { Context } from "../../runtime/context.ts";
-import { checkLimits, findRejections } from "./checkLimits.ts";
+import { checkLimits } from "./checkLimits.ts";
 import { newId } from "../../runtime/newId.ts";
 
 /** What was recorded for an item of a batch. What a replay returns is read later: a batch may repeat a thousand large ones. */
@@ -60,7 +60,7 @@ const outcomesInOrder = (
 };
 
 /**
- * Records entries, except those beyond a limit of their account. Accounts without limits need one statement.
+ * Records entries, except refused ones and those beyond a limit of their account. Batches without either need one statement.
  * @param isAtomic whether nothing is recorded if an entry is rejected
  * @param room how many units may be added to the total of the one owner of a batch, whose further entries are rejected
  * @throws BatchRejectedError
@@ -73,7 +73,7 @@ const insert = async (
 ): Promise<readonly EntryOutcome[]> => {
   const createdAt = clock.now();
   const fits = room === Infinity || entries.reduce((sum, { count }) => sum + count, 0) <= room;
-  if (fits && !entries.some(({ isLimited }) => isLimited)) {
+  if (fits && !entries.some(({ isLimited, refusal }) => isLimited || refusal)) {
     const inserted = await insertRegistrations(db, entries, createdAt);
     return outcomesInOrder(entries, inserted, new Map(), createdAt);
   }
@@ -187,25 +187,21 @@ export type RegistrationWriter = ReturnType<typeof createRegistrationWriter>;
  * @throws DomainError request_invalid if the owner's total would exceed a safe integer, and all or nothing is recorded
  */
 export const registerAll = async (
-  { db, writer }: Pick<Context, "db"> & { readonly writer: RegistrationWriter },
+  { writer }: { readonly writer: RegistrationWriter },
   { suspendingSubscription }: Pick<Caller, "suspendingSubscription">,
   owner: Owner,
   given: readonly Outcome<NewRegistration>[],
   isAtomic: boolean,
 ): Promise<readonly Outcome<WrittenItem>[]> => {
-  const requests = given.filter(isAccepted);
+  if (isAtomic) {
+    requireAll(given);
+  }
   const suspension = findSuspension(suspendingSubscription, owner.kind);
   const suspended =
     suspension === null ? null : new DomainError("subscription_inactive", suspension);
-  const refusalOf = ({ refusal = null }: NewRegistration) => refusal ?? suspended;
-  // Those that repeat an earlier request are not refused.
-  const refused = requests.filter((request) => refusalOf(request) !== null);
-  const refusals = findRejections(requests, await listKnownKeys(db, refused), refusalOf);
-  const decided = given.map((item) => (isAccepted(item) ? (refusals.get(item) ?? item) : item));
-  if (isAtomic) {
-    requireAll(decided);
-  }
-  const accepted = decided.filter(isAccepted);
-  const written = accepted.length === 0 ? [] : await writer.write(owner, accepted, isAtomic);
-  return completeOutcomes(decided, written);
+  const requests = given
+    .filter(isAccepted)
+    .map((request) => Object.assign({}, request, { refusal: request.refusal ?? suspended }));
+  const written = requests.length === 0 ? [] : await writer.write(owner, requests, isAtomic);
+  return completeOutcomes<NewRegistration, WrittenItem>(given, written);
 };

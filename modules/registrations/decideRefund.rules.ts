@@ -1,8 +1,9 @@
+import { z } from "zod";
 import type { Kind } from "../records/owner.rules.ts";
 import type { BillingCycle } from "../billing/usage.rules.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
-import type { Registration } from "./registrations.rules.ts";
+import { coreRow } from "./registrations.rules.ts";
 
 /**
  * How long sending a refund may be delayed, for example by an outage of the processor. It leaves slightly more than the
@@ -10,12 +11,16 @@ import type { Registration } from "./registrations.rules.ts";
  */
 const SENDING_MARGIN_MS = 3 * DAY_MS;
 
-export type RefundableRegistration = Pick<Registration, "count" | "refundedCount" | "createdAt"> & {
-  readonly kind: Kind;
+export const lockedRegistration = coreRow.extend({
   /** False for an imported registration, which another system billed, and for a store's. */
-  readonly hasUsage: boolean;
+  hasUsage: z.boolean(),
   /** What a store has paid for each unit; null for an organization's or an imported one. */
-  readonly unitPriceCents: number | null;
+  unitPriceCents: z.int().nullable(),
+});
+export type LockedRegistration = Readonly<z.output<typeof lockedRegistration>>;
+
+export type RefundableRegistration = Omit<LockedRegistration, "id" | "importedId"> & {
+  readonly kind: Kind;
 };
 
 /** @throws DomainError usage_not_on_file or outside_billing_cycle */

@@ -1,7 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import type { Owner } from "../records/owner.rules.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
-import type { ListPage } from "./registrationPages.sql.ts";
 import { findListPosition, PAGE_ROWS, readPage } from "./registrationPages.sql.ts";
 import { readTotals } from "./totals.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
@@ -49,19 +48,13 @@ export const listRegistrations = (
   { startingAfter, limit }: ListPart,
 ) => {
   let totals: Totals | null = null;
-  const read = async (
-    db: CommonQueryMethods,
-    after: ListPosition | null,
-  ): Promise<ListPage | null> => {
-    // The filter of metadata is applied to the rows of a page.
-    const rows =
-      limit === null || filter.metadata !== undefined ? STEP_ROWS : Math.min(limit + 1, PAGE_ROWS);
-    const limits = { rows, bytes: PAGE_BYTES };
-    const { page, ...others } = await readPage(db, owner, filter, {
-      after,
-      limits,
-      now: clock.now(),
-    });
+  // The filter of metadata is applied to the rows of a page.
+  const rows =
+    limit === null || filter.metadata !== undefined ? STEP_ROWS : Math.min(limit + 1, PAGE_ROWS);
+  const limits = { rows, bytes: PAGE_BYTES };
+  const read = async (db: CommonQueryMethods, after: ListPosition | null) => {
+    const part = { after, limits, now: clock.now() };
+    const { page, ...others } = await readPage(db, owner, filter, part);
     totals ??= others.totals;
     return page;
   };

@@ -50,17 +50,14 @@ export const registrationCreated = (
   kind: Kind,
   registration: Registration,
 ): z.output<(typeof EVENT_DATA)["registration.created"]> => {
-  const { id, count, fractional_count, idempotency_key, attribution, metadata } =
-    presentRegistration(registration);
-  return {
-    registration_id: id,
-    kind,
-    count,
-    fractional_count,
-    idempotency_key,
-    attribution,
-    metadata,
-  };
+  const {
+    id: registration_id,
+    created_at: _createdAt,
+    refunded: _refunded,
+    refunded_count: _refundedCount,
+    ...fields
+  } = presentRegistration(registration);
+  return { registration_id, kind, ...fields };
 };
 
 /** The longest JSON of a registration in a list, in bytes, without its imported id, key, attribution and metadata. */
@@ -69,24 +66,20 @@ const FIXED_JSON_BYTES = 250;
 /** PostgreSQL writes a number without an exponent: 1e300 as 301 digits, 5e-324 as 326 characters. */
 const LONGEST_NUMBER_BYTES = 330;
 
-const bytesOf = (json: string): number => Buffer.byteLength(json);
-
-/** `jsonb` writes a space after each comma and colon, at most one for every two bytes. */
-const maximumMetadataBytes = (json: string): number => {
-  const exponents = json.match(/\de[+-]\d/gu)?.length ?? 0;
-  return Math.ceil(bytesOf(json) * 1.5) + exponents * LONGEST_NUMBER_BYTES;
-};
-
-/** Returns the length that a registration's JSON in a list does not exceed, in bytes. */
+/**
+ * Returns the length that a registration's JSON in a list does not exceed, in bytes. `jsonb` writes a space after each comma
+ * and colon, at most one for every two bytes.
+ */
 export const maximumJsonBytes = ({
   importedId = null,
   idempotencyKey,
   attribution,
   metadata,
 }: Pick<Registration, "idempotencyKey" | "attribution" | "metadata"> &
-  Partial<Pick<Registration, "importedId">>): number =>
-  FIXED_JSON_BYTES +
-  bytesOf(JSON.stringify(importedId ?? "")) +
-  bytesOf(JSON.stringify(idempotencyKey ?? "")) +
-  bytesOf(JSON.stringify(attribution)) +
-  maximumMetadataBytes(JSON.stringify(metadata));
+  Partial<Pick<Registration, "importedId">>): number => {
+  const json = JSON.stringify([importedId, idempotencyKey, attribution, metadata]);
+  const exponents = json.match(/\de[+-]\d/gu)?.length ?? 0;
+  return (
+    FIXED_JSON_BYTES + Math.ceil(Buffer.byteLength(json) * 1.5) + exponents * LONGEST_NUMBER_BYTES
+  );
+};

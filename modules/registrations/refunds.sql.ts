@@ -11,7 +11,8 @@ import { safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { maximumQuantity } from "../billing/registrationFacts.sql.ts";
 import { keptOrderedCount } from "../planting/orders.sql.ts";
 import { hasUsage } from "../billing/registrationFacts.sql.ts";
-import { coreRow } from "./registrationColumns.sql.ts";
+import { lockedRegistration } from "./decideRefund.rules.ts";
+import type { LockedRegistration } from "./decideRefund.rules.ts";
 import { namedIds } from "../records/ownedRecords.sql.ts";
 import type { NamedRecord } from "../records/ownedRecords.sql.ts";
 import { REFUND_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
@@ -118,14 +119,6 @@ export const insertRefunds = async (
   };
 };
 
-const lockedRegistration = coreRow.extend({
-  hasUsage: z.boolean(),
-  /** What a store has paid for each unit; null for an organization's or an imported one. */
-  unitPriceCents: z.int().nullable(),
-});
-
-export type LockedRegistration = Readonly<z.output<typeof lockedRegistration>>;
-
 const lockedRow = z.strictObject({
   place: z.int(),
   registration: lockedRegistration.nullable(),
@@ -207,62 +200,29 @@ const waitingRefundsRow = z.strictObject({
 export type WaitingRefunds = Readonly<z.output<typeof waitingRefundsRow>>;
 
 /**
- * Lists registrations with refunds whose workflow has not been started yet. The accounts that have such refunds share the
- * limits equally, the oldest refunds of each first, so that none waits for the refunds of another. The query steps through
- * the index from account to account, so its cost does not grow with what waits beyond the limits.
- * @param limits the maximum of registrations, which is also that of accounts, and the maximum of refunds
- * @param after the last account of the page before; null for the first page
+ * Lists registrations with refunds whose workflow has not been started yet, account by account, the oldest refunds of each
+ * first.
+ * @param limit of refunds
+ * @param after the last account of the page before, whose other refunds wait for its next turn; null for the first page
  */
 export const listWaitingRefunds = (
   db: CommonQueryMethods,
-  limits: { readonly registrations: number; readonly refunds: number },
+  limit: number,
   after: string | null = null,
 ): Promise<readonly WaitingRefunds[]> =>
   db.any(sql.type(waitingRefundsRow)`
-    WITH RECURSIVE waiting AS (
-      (
-        SELECT account_id
-        FROM refund
-        WHERE dispatched_at IS NULL
-          ${after === null ? sql.fragment`` : sql.fragment`AND account_id > ${after}`}
-        -- With the second column, only the index of waiting refunds is in this order.
-        ORDER BY account_id, created_at
-        LIMIT 1
-      )
-      UNION ALL
-      SELECT following.account_id
-      FROM waiting
-      CROSS JOIN LATERAL (
-        SELECT account_id
-        FROM refund
-        WHERE dispatched_at IS NULL AND account_id > waiting.account_id
-        ORDER BY account_id, created_at
-        LIMIT 1
-      ) AS following
-    ),
-    account AS MATERIALIZED (
-      SELECT account_id FROM waiting LIMIT ${limits.registrations}
-    ),
-    registration AS (
-      SELECT
-        account.account_id,
-        oldest.registration_id,
-        array_agg(oldest.id) AS ids,
-        row_number() OVER (PARTITION BY account.account_id ORDER BY min(oldest.created_at)) AS turn
-      FROM account
-      CROSS JOIN LATERAL (
-        SELECT id, registration_id, created_at
-        FROM refund
-        WHERE refund.account_id = account.account_id AND dispatched_at IS NULL
-        ORDER BY refund.account_id, created_at
-        LIMIT (SELECT greatest(1, ${limits.refunds} / count(*)) FROM account)
-      ) AS oldest
-      GROUP BY account.account_id, oldest.registration_id
-    )
-    SELECT account_id AS "accountId", registration_id AS "registrationId", ids
-    FROM registration
-    ORDER BY turn, account_id
-    LIMIT ${limits.registrations}
+    SELECT account_id AS "accountId", registration_id AS "registrationId", array_agg(id) AS ids
+    FROM (
+      SELECT id, account_id, registration_id
+      FROM refund
+      WHERE dispatched_at IS NULL
+        ${after === null ? sql.fragment`` : sql.fragment`AND account_id > ${after}`}
+      -- With the second column, only the index of waiting refunds is in this order.
+      ORDER BY account_id, created_at
+      LIMIT ${limit}
+    ) AS waiting
+    GROUP BY account_id, registration_id
+    ORDER BY account_id
   `);
 
 /** @param ids those that were listed before the workflow started. It may have missed one that was recorded since */

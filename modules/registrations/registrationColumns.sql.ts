@@ -1,29 +1,7 @@
 import type { FragmentSqlToken } from "slonik";
-import { z } from "zod";
+import { registrationRow } from "./registrations.rules.ts";
 import type { Registration } from "./registrations.rules.ts";
 import { columnName, columnsOf, sql } from "../../db/sql.ts";
-
-/** Reads a registration from a row or from JSON. */
-export const registrationRow = z.strictObject({
-  id: z.string(),
-  importedId: z.string().nullable(),
-  count: z.coerce.number().pipe(z.int()),
-  refundedCount: z.coerce.number().pipe(z.int()),
-  createdAt: z.coerce.date(),
-  fractionalCount: z.number(),
-  idempotencyKey: z.string().nullable(),
-  attribution: z.string(),
-  metadata: z.record(z.string(), z.unknown()),
-} satisfies { readonly [Name in keyof Registration]: z.ZodType<Registration[Name]> });
-
-/** The columns that every reader of a registration needs. */
-export const coreRow = registrationRow.pick({
-  id: true,
-  importedId: true,
-  count: true,
-  refundedCount: true,
-  createdAt: true,
-});
 
 const FIELDS = Object.keys(registrationRow.shape);
 

@@ -1,6 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
+import type { Metadata } from "../records/fields.rules.ts";
 import type { RegistrationFilter, Registration, Totals } from "./registrations.rules.ts";
 import { attributionCondition, ownedWithId } from "../records/ownedRecords.sql.ts";
 import { olderThan, positionColumn, positionOf } from "../records/listPositions.sql.ts";
@@ -12,27 +13,14 @@ import { totalColumns, totalsOf } from "./totals.sql.ts";
 
 /**
  * Each pair must be equal. Containment decides that for all pairs with one look at the stored metadata, but it also
- * accepts objects and arrays that contain more, so those are compared as well.
+ * accepts objects and arrays that contain more, so what it accepts is compared as well.
  */
-const metadataCondition = (
-  metadata: NonNullable<RegistrationFilter["metadata"]>,
-): FragmentSqlToken => {
-  const pairs = Object.entries(metadata);
-  if (pairs.length === 0) {
-    return sql.fragment`TRUE`;
-  }
-  return sql.fragment`${sql.join(
-    [
-      sql.fragment`registration.metadata @> ${JSON.stringify(metadata)}::jsonb`,
-      ...pairs
-        .filter(([, value]) => typeof value === "object" && value !== null)
-        .map(
-          ([key, value]) =>
-            sql.fragment`registration.metadata -> ${key} = ${JSON.stringify(value)}::jsonb`,
-        ),
-    ],
-    sql.fragment` AND `,
-  )}`;
+const metadataCondition = (metadata: Metadata): FragmentSqlToken => {
+  const pairs = sql.fragment`${JSON.stringify(metadata)}::jsonb`;
+  return sql.fragment`
+    registration.metadata @> ${pairs}
+    AND NOT EXISTS (SELECT FROM jsonb_each(${pairs}) WHERE registration.metadata -> key <> value)
+  `;
 };
 
 const positionRow = z.strictObject({ position: z.string(), id: z.uuid() });
@@ -153,10 +141,11 @@ const withId = (
  * The condition of the filters that no index serves (ADR 7). They are applied to the rows of a page, which so takes
  * milliseconds however few registrations match.
  */
-const matches = ({ id, attribution, metadata = {} }: RegistrationFilter): FragmentSqlToken =>
+const matches = ({ id, attribution, metadata }: RegistrationFilter): FragmentSqlToken =>
   sql.fragment`${sql.join(
     [
-      metadataCondition(metadata),
+      sql.fragment`TRUE`,
+      ...(metadata === undefined ? [] : [metadataCondition(metadata)]),
       ...(attribution !== undefined && (attribution === "" || id !== undefined)
         ? [attributionCondition("registration", attribution)]
         : []),
@@ -164,7 +153,7 @@ const matches = ({ id, attribution, metadata = {} }: RegistrationFilter): Fragme
     sql.fragment` AND `,
   )}`;
 
-/** Returns the name of a page's statement; null if its text depends on more than what is named. */
+/** Returns the name of a page's statement, with what its text depends on; null if that is more than what is named. */
 const statementName = (
   { id, attribution, from, until, metadata }: RegistrationFilter,
   after: ListPosition | null,
@@ -173,10 +162,13 @@ const statementName = (
     const others = [attribution, from, until, metadata, after ?? undefined];
     return others.every((other) => other === undefined) ? "list_registration" : null;
   }
-  if (metadata !== undefined || attribution === "") {
-    return null;
-  }
-  return attribution === undefined ? "list_page" : "list_page_of_attribution";
+  return [
+    "list_page",
+    attribution === undefined ? [] : attribution === "" ? "unattributed" : "of_attribution",
+    metadata === undefined ? [] : "with_metadata",
+  ]
+    .flat()
+    .join("_");
 };
 
 const pageRow = z.strictObject({

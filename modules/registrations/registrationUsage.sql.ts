@@ -6,7 +6,7 @@ import { FACT_STATES } from "../billing/billingStatus.rules.ts";
 import { isFoundOwn, ownedWithId } from "../records/ownedRecords.sql.ts";
 import { countedRefunds, usageOfRegistration } from "../billing/registrationFacts.sql.ts";
 import { columnsOf, sql } from "../../db/sql.ts";
-import { coreRow } from "./registrationColumns.sql.ts";
+import { coreRow } from "./registrations.rules.ts";
 
 const usageRow = coreRow.extend({
   /** The different states of its usage facts. Of many refunds, `delivered` is left out. */

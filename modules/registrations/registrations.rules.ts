@@ -4,19 +4,31 @@ import type { DomainError } from "../../runtime/errors.rules.ts";
 import type { Metadata } from "../records/fields.rules.ts";
 import { emptyAsNull, shortText } from "../records/fields.rules.ts";
 
-export type Registration = {
-  readonly id: string;
+/** Reads a registration from a row or from JSON. */
+export const registrationRow = z.strictObject({
+  id: z.string(),
   /** The id in the system that the registration was imported from; null if it was registered here. */
-  readonly importedId: string | null;
+  importedId: z.string().nullable(),
   /** As registered; a refund does not change it. */
-  readonly count: number;
-  readonly refundedCount: number;
-  readonly fractionalCount: number;
-  readonly createdAt: Date;
-  readonly idempotencyKey: string | null;
-  readonly attribution: string;
-  readonly metadata: Metadata;
-};
+  count: z.coerce.number().pipe(z.int()),
+  refundedCount: z.coerce.number().pipe(z.int()),
+  createdAt: z.coerce.date(),
+  fractionalCount: z.number(),
+  idempotencyKey: z.string().nullable(),
+  attribution: z.string(),
+  metadata: z.record(z.string(), z.unknown()),
+});
+
+export type Registration = Readonly<z.output<typeof registrationRow>>;
+
+/** The columns that every reader of a registration needs. */
+export const coreRow = registrationRow.pick({
+  id: true,
+  importedId: true,
+  count: true,
+  refundedCount: true,
+  createdAt: true,
+});
 
 export type NewRegistration = Owner &
   Pick<

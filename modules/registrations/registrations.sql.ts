@@ -1,8 +1,8 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
+import { coreRow, monthOf, registrationRow } from "./registrations.rules.ts";
 import type { NewRegistration, Registration } from "./registrations.rules.ts";
-import { monthOf } from "./registrations.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import {
@@ -17,7 +17,7 @@ import { accountTypeColumn, ownerColumns } from "../records/columns.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
 import { columnsOf, sql, timestamp } from "../../db/sql.ts";
 import { maximumJsonBytes } from "./presentRegistration.rules.ts";
-import { coreRow, registrationColumns, registrationRow } from "./registrationColumns.sql.ts";
+import { registrationColumns } from "./registrationColumns.sql.ts";
 import { asTotalError, totalAdditions } from "./totals.sql.ts";
 import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
 import { maximumQuantity } from "../billing/registrationFacts.sql.ts";

@@ -17,8 +17,8 @@ import { shownIdOf } from "../records/recordIds.rules.ts";
 import { findBillingCycles } from "../billing/resolveBillingCycle.ts";
 import type { BillingCycle } from "../billing/usage.rules.ts";
 import { decideRefund } from "./decideRefund.rules.ts";
+import type { LockedRegistration } from "./decideRefund.rules.ts";
 import { insertRefunds, listRefundsByKeys, lockRegistrations } from "./refunds.sql.ts";
-import type { LockedRegistration } from "./refunds.sql.ts";
 import { readTotals } from "./totals.sql.ts";
 
 export type RefundRequest = {

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { KEY_SCOPES } from "../accounts/apiKeys.rules.ts";
-import { modeColumn, accountTypeColumn } from "../records/columns.sql.ts";
+import { storedKey } from "../accounts/apiKeys.sql.ts";
+import { accountTypeColumn } from "../records/columns.sql.ts";
 import { columnsOf, sql } from "../../db/sql.ts";
 import type { Lookup } from "./lookup.rules.ts";
 
@@ -46,15 +46,10 @@ const accountRow = z.strictObject({
 });
 type FoundAccount = Readonly<z.output<typeof accountRow>>;
 
-const startsWith = (
-  id: FragmentSqlToken,
-  { id: whole, idPrefix }: Pick<Lookup, "id" | "idPrefix">,
-): FragmentSqlToken => sql.fragment`starts_with(${id}::text, ${whole ?? idPrefix})`;
-
 /** Finds accounts by their ids, Stripe customers, names or domains, or parts of these. There are few enough to read them all. */
 export const listFoundAccounts = (
   db: CommonQueryMethods,
-  { text, accountId, limit, mayBeName, ...lookup }: Lookup,
+  { text, accountId, limit, mayBeName, id }: Lookup,
 ): Promise<readonly FoundAccount[]> =>
   db.any(sql.type(accountRow)`
     SELECT ${accountColumns}, found.by AS "foundBy", account.stripe_customer_id AS "stripeCustomerId"
@@ -62,7 +57,7 @@ export const listFoundAccounts = (
     LEFT JOIN store ON store.account_id = account.id
     CROSS JOIN LATERAL (
       SELECT CASE
-        WHEN ${startsWith(sql.fragment`account.id`, lookup)} THEN 'id'
+        WHEN account.id = ${id}::uuid THEN 'id'
         WHEN account.stripe_customer_id = ${text} THEN 'stripe_customer'
         WHEN ${mayBeName} AND strpos(store.domain, lower(${text})) > 0 THEN 'domain'
         WHEN ${mayBeName} AND strpos(folded_text(account.name), folded_text(${text})) > 0 THEN 'name'
@@ -76,24 +71,14 @@ export const listFoundAccounts = (
 /** So many characters of a key tell it from most others. Of an imported key, fewer are stored. */
 const KEY_CHARACTERS = 8;
 
-const keyColumns = z.strictObject({
-  id: z.uuid(),
-  mode: modeColumn,
-  name: z.string(),
-  scope: z.enum(KEY_SCOPES),
-  hint: z.string(),
-  createdAt: z.date(),
-  expiresAt: z.date().nullable(),
-  lastUsedAt: z.date().nullable(),
-  revokedAt: z.date().nullable(),
-});
+const keyColumns = storedKey.omit({ accountId: true });
 const keyRow = z.strictObject({ ...accountFields, foundBy: z.string(), ...keyColumns.shape });
 type FoundKey = Readonly<z.output<typeof keyRow>>;
 
 /** Finds API keys by their ids, or by the characters with which they begin. */
 export const listFoundKeys = (
   db: CommonQueryMethods,
-  { text, accountId, limit, ...lookup }: Lookup,
+  { text, accountId, limit, id }: Lookup,
 ): Promise<readonly FoundKey[]> =>
   db.any(sql.type(keyRow)`
     SELECT ${accountColumns}, found.by AS "foundBy", ${columnsOf("api_key", keyColumns)}
@@ -101,7 +86,7 @@ export const listFoundKeys = (
     JOIN account ON account.id = api_key.account_id
     CROSS JOIN LATERAL (
       SELECT CASE
-        WHEN ${startsWith(sql.fragment`api_key.id`, lookup)} THEN 'id'
+        WHEN api_key.id = ${id}::uuid THEN 'id'
         WHEN api_key.hint = ${text} THEN 'key'
         WHEN ${text.length >= KEY_CHARACTERS} AND starts_with(api_key.hint, ${text}) THEN 'key'
         WHEN length(api_key.hint) >= ${KEY_CHARACTERS} AND starts_with(${text}, api_key.hint) THEN 'key'

@@ -1,4 +1,4 @@
-import { findMeterEvent } from "../billing/meterEvents.sql.ts";
+import { listMeterEventsOf } from "../billing/meterEventReports.sql.ts";
 import { findMeterEventId, listFoundAccounts, listFoundKeys } from "./accountLookups.sql.ts";
 import { listFoundDonations, listFoundRegistrations } from "./recordLookups.sql.ts";
 import type { FoundDonation, FoundRegistration } from "./recordLookups.sql.ts";
@@ -42,7 +42,6 @@ export const findRecords = async (
   const lookup = parseLookup({ ...given, limit: limit + 1 });
   const { meterEvent: named, accountId } = lookup;
   const meterEventId = named && (await findMeterEventId(db, named, accountId));
-  const meterEvent = meterEventId && (await findMeterEvent(db, meterEventId));
   const lists = {
     accounts: await listFoundAccounts(db, lookup),
     keys: await listFoundKeys(db, lookup),
@@ -56,7 +55,7 @@ export const findRecords = async (
   const found = {
     accounts: lists.accounts.slice(0, limit),
     keys: lists.keys.slice(0, limit),
-    meterEvents: meterEvent ? [meterEvent] : [],
+    meterEvents: meterEventId === null ? [] : await listMeterEventsOf(db, { id: meterEventId }),
     registrations,
     donations: lists.donations.slice(0, limit),
     hasMore: Object.values(lists).some(({ length }) => length > limit),

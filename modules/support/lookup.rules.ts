@@ -28,8 +28,6 @@ export type Lookup = {
   readonly limit: number;
   /** The id of a record, an account or a refund; null if the text is none. */
   readonly id: string | null;
-  /** The beginning of an id; null if the text is none, or a whole one. */
-  readonly idPrefix: string | null;
   /** The id of the refunded record, which may be imported, if the text is the id of a refund: `refund-<id>`. Null otherwise. */
   readonly refundedId: string | null;
   readonly customerId: string;
@@ -41,9 +39,6 @@ export type Lookup = {
 
 /** The index of names consists of groups of three characters: a shorter part would read all of it. */
 const SHORTEST_NAME = 3;
-
-/** Of an id, as lists and logs shorten it. */
-const ID_PREFIX = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){0,3}$/iu;
 
 /** A meter event, as commands name it, or its number alone. */
 const METER_EVENT = /^[Ee]?(?<id>\d{1,18})$/u;
@@ -59,7 +54,6 @@ export const parseLookup = (given: Pick<Lookup, "text" | "accountId" | "limit">)
     ...given,
     text,
     id: id.success ? id.data.toLowerCase() : null,
-    idPrefix: !id.success && ID_PREFIX.test(text) ? text.toLowerCase() : null,
     refundedId,
     customerId: normalizeCustomerId(text),
     mayBeName:

@@ -8,7 +8,7 @@ import { kindColumn, modeColumn } from "../records/columns.sql.ts";
 import { REFUND_OPERATIONS, REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import type { Operation } from "../records/idempotencyKeys.rules.ts";
 import { keyHash } from "../records/idempotencyKeys.sql.ts";
-import { hasAttribution, importedRecord } from "../records/ownedRecords.sql.ts";
+import { EACH_SCOPE, hasAttribution, importedRecord } from "../records/ownedRecords.sql.ts";
 import type { RecordTable } from "../records/ownedRecords.sql.ts";
 import { KINDS, MODES } from "../records/owner.rules.ts";
 import { hasCustomerId, hasEmail, hasNameWith, hasOrder } from "../stores/customers.sql.ts";
@@ -154,11 +154,7 @@ const createSearches = (table: RecordTable, { text, accountId, limit }: Lookup) 
     operations: readonly Operation[],
     recordId: FragmentSqlToken,
   ): Search => {
-    const scope = {
-      accountId: sql.fragment`account.id`,
-      mode: sql.fragment`mode.mode`,
-      operation: sql.fragment`operation.operation`,
-    };
+    const scope = { ...EACH_SCOPE, operation: sql.fragment`operation.operation` };
     return anywhere(
       foundBy,
       sql.fragment`id = ANY(ARRAY(
@@ -175,12 +171,7 @@ const createSearches = (table: RecordTable, { text, accountId, limit }: Lookup) 
   };
 
   const importedAs = (id: string): Search => {
-    const scope = {
-      accountId: sql.fragment`account.id`,
-      mode: sql.fragment`mode.mode`,
-      kind: sql.fragment`kind.kind`,
-    };
-    const imported = importedRecord(table, scope, sql.fragment`${id}`);
+    const imported = importedRecord(table, EACH_SCOPE, sql.fragment`${id}`);
     return inEach("imported_id", sql.fragment`${record}.id = ${imported}`);
   };
 
@@ -203,16 +194,23 @@ const hasMetadata = (text: string): FragmentSqlToken =>
 /** Customers and orders are fields of stores' records only; an organization has an order in the metadata. */
 const STORES = sql.fragment`account.type = 'store'`;
 
-const idWith = (prefix: string, digit: "0" | "f"): string =>
-  prefix + "########-####-####-####-############".replaceAll("#", digit).slice(prefix.length);
+const registrationsOf = (
+  event: NonNullable<Lookup["meterEvent"]>,
+): FragmentSqlToken => sql.fragment`
+  SELECT counted.id
+  FROM meter_event
+  CROSS JOIN LATERAL (${registrationsOfEvent}) AS counted
+  WHERE ${isMeterEvent(event)}
+`;
 
 /** All searches for what a text may mean. */
 const listSearches = (table: RecordTable, lookup: Lookup): readonly Search[] => {
-  const { text, id, idPrefix, refundedId, meterEvent } = lookup;
+  const { text, id, refundedId, mayBeName, meterEvent } = lookup;
   const { inEach, anywhere, byKey, importedAs } = createSearches(table, lookup);
   const { operations, refundOperations, refundedBy } = TABLES[table];
   const recordId = sql.fragment`known.record_id`;
-  const searches = [
+  const ids = sql.fragment`ARRAY[${id}::uuid, ${refundedBy(sql.fragment`${id}::uuid`)}]`;
+  return [
     importedAs(text),
     inEach("attribution", hasAttribution(table, text)),
     inEach("order", hasOrder(table, text), STORES),
@@ -221,31 +219,13 @@ const listSearches = (table: RecordTable, lookup: Lookup): readonly Search[] => 
     inEach("customer_id", hasCustomerId(table, lookup.customerId), STORES),
     byKey("idempotency_key", operations, recordId),
     byKey("refund_idempotency_key", refundOperations, refundedBy(recordId)),
-  ];
-  if (id !== null) {
-    const ids = sql.fragment`ARRAY[${id}::uuid, ${refundedBy(sql.fragment`${id}::uuid`)}]`;
-    searches.push(anywhere("id", sql.fragment`id = ANY(${ids})`));
-  }
-  if (idPrefix !== null) {
-    const [first, last] = [idWith(idPrefix, "0"), idWith(idPrefix, "f")];
-    searches.push(anywhere("id", sql.fragment`id BETWEEN ${first}::uuid AND ${last}::uuid`));
-  }
-  if (refundedId !== null) {
-    searches.push(importedAs(refundedId));
-  }
-  if (lookup.mayBeName) {
-    searches.push(anywhere("customer_name", hasNameWith(table, text)));
-  }
-  if (meterEvent !== null && table === "registration") {
-    const counted = sql.fragment`
-      SELECT counted.id
-      FROM meter_event
-      CROSS JOIN LATERAL (${registrationsOfEvent}) AS counted
-      WHERE ${isMeterEvent(meterEvent)}
-    `;
-    searches.push(anywhere("meter_event", sql.fragment`id IN (${counted})`));
-  }
-  return searches;
+    id === null ? [] : anywhere("id", sql.fragment`id = ANY(${ids})`),
+    refundedId === null ? [] : importedAs(refundedId),
+    mayBeName ? anywhere("customer_name", hasNameWith(table, text)) : [],
+    meterEvent !== null && table === "registration"
+      ? anywhere("meter_event", sql.fragment`id IN (${registrationsOf(meterEvent)})`)
+      : [],
+  ].flat();
 };
 
 /**

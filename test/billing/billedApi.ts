@@ -18,7 +18,7 @@ export const startBilledApi = async (
   secrets = [WEBHOOK_SECRET],
 ) => {
   const { db } = deps;
-  const { url, call } = await startStandaloneApi(t, {
+  const { url, call, logged } = await startStandaloneApi(t, {
     ...deps,
     readStripeWebhook: createWebhookReader(secrets),
     authenticator: (key) => createAuthenticator({ db })(key),
@@ -32,6 +32,7 @@ export const startBilledApi = async (
   const delayed: FailedProcessorEvent[] = [];
   return {
     webhookUrl,
+    logged,
     /** Processes the due events of Stripe, as a worker does. */
     process: () =>
       processProcessorEvents(

@@ -96,15 +96,12 @@ test("a list that an account does not have is a usage error", async (t) => {
     [["balance", "--org", id], /An organization has no list of balance/u],
     [["usage", "--org", store.domain], /A store has no list of usage/u],
     [["balance", "--org", store.domain, "--since", "2026-01-01"], /exported whole/u],
-    [["whales", "--org", id], /Allowed choices are trees/u],
   ] as const) {
     const { exitCode, stderr, stdout } = await run(...args);
     t.is(exitCode, 2, stderr);
     t.regex(stderr, message);
     t.is(stdout, "");
   }
-  t.is((await runImpact(["export", "trees"])).exitCode, 2, "also without a database");
-  t.is((await run("trees", "--org", "nowhere.example")).exitCode, 3);
 });
 
 test("progress is shown on a terminal only", async (t) => {

@@ -186,8 +186,6 @@ test.serial("accounts and keys are found by what an operator sees of them", asyn
     t.deepEqual(records[0]?.["found_by"], [by]);
     t.true(records[0]?.next?.endsWith(owner), text);
   }
-  const { records } = await find(t, id.slice(0, 18));
-  t.like(records[0], { id, found_by: ["id"] });
   t.is((await find(t, key.slice(0, 10))).exitCode, 0);
   const found = { record: "API key", id: keyId, mode: "test", name: "reporting", scope: "read" };
   t.like((await find(t, keyId)).records[0], { ...found, revoked_at: null });
@@ -262,6 +260,8 @@ test("what does not exist is named with the command that finds it", async (t) =>
       ["org", "show", ID],
       ["usage", "list", "--org", ID],
       ["audit", "list", "--org", ID],
+      ["statement", "--org", ID, "--period", "2026-05"],
+      ["export", "trees", "--org", ID],
       ["evidence", "order", "list", "--org", ID],
       ["org", "update", ID, "--name", "x"],
       ["key", "list", "--org", ID],
@@ -343,7 +343,7 @@ test("every look-up on a filled table uses an index", async (t) => {
   await t.context.owner.query(sql.typeAlias("void")`ANALYZE`);
 
   for (const table of ["registration", "donation"] as const) {
-    for (const text of ["17321", "01985555", "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"]) {
+    for (const text of ["17321", "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"]) {
       t.notRegex(await planOf(db, table, text), /Seq Scan on (?:registration|donation)\b/u, text);
     }
     // The table is too small for the planner to prefer the index of names by itself.

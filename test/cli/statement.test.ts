@@ -84,13 +84,6 @@ test.serial("if Stripe's sum differs, the exit code is 1 until that is closed", 
   t.regex(accepted.stdout, /tree +total +9 +0 +0 +0 +0 +0 +9 +0\n/u);
 });
 
-test.serial("an unknown account or period is refused", async (t) => {
-  const impact = impactOf(t);
-  const unknown = ["statement", "--org", crypto.randomUUID(), "--period"];
-  t.is((await impact(...unknown, "2026-05")).exitCode, 3);
-  t.is((await impact(...unknown, "2026-13")).exitCode, 2);
-});
-
 test("a store has no statement and no usage, which its ledger replaces", async (t) => {
   const { domain } = await createTestStore(t.context.db);
   const impact = impactOf(t);

@@ -1,3 +1,4 @@
+import { setImmediate as nextLoopIteration } from "node:timers/promises";
 import { statusesOf } from "../api/contract.ts";
 import test from "ava";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
@@ -8,19 +9,21 @@ type Entry = { readonly account: string; readonly number: number; readonly isBad
 const entriesOf = (account: string, count: number): readonly Entry[] =>
   Array.from({ length: count }, (_, number) => ({ account, number }));
 
+type Queue = GroupCommit<Entry, number>;
+
+const createQueue = (write: ConstructorParameters<typeof GroupCommit<Entry, number>>[0]["write"]) =>
+  new GroupCommit<Entry, number>({ write, accountOf: ({ account }) => account });
+
 /** A queue whose batches are collected, and rejected if they contain a bad entry. */
 const openQueue = () => {
   const batches: (readonly Entry[])[] = [];
-  const queue = new GroupCommit<Entry, number>({
-    write: async (batch) => {
-      batches.push(batch);
-      await Promise.resolve();
-      if (batch.some(({ isBad }) => isBad)) {
-        throw invalidRequest("bad");
-      }
-      return batch.map(({ number }) => number);
-    },
-    accountOf: ({ account }) => account,
+  const queue = createQueue(async (batch) => {
+    batches.push(batch);
+    await Promise.resolve();
+    if (batch.some(({ isBad }) => isBad)) {
+      throw invalidRequest("bad");
+    }
+    return batch.map(({ number }) => number);
   });
   /** How many entries of the account each batch has. */
   const countsOf = (name: string): readonly number[] =>
@@ -28,14 +31,17 @@ const openQueue = () => {
   return { queue, batches, countsOf };
 };
 
+const submitAll = (queue: Queue, entries: readonly Entry[]) =>
+  Promise.all(entries.map((entry) => queue.submit(entry)));
+
+const settleAll = (queue: Queue, entries: readonly Entry[]) =>
+  Promise.allSettled(entries.map((entry) => queue.submit(entry)));
+
 test("accounts with many entries share each batch equally, and the few of another are in the next one", async (t) => {
   const { queue, countsOf } = openQueue();
 
-  await Promise.all(
-    [...entriesOf("a", 1000), ...entriesOf("b", 500), ...entriesOf("c", 10)].map((entry) =>
-      queue.submit(entry),
-    ),
-  );
+  const entries = [...entriesOf("a", 1000), ...entriesOf("b", 500), ...entriesOf("c", 10)];
+  await submitAll(queue, entries);
 
   t.deepEqual(countsOf("a").slice(0, 2), [195, 200]);
   t.deepEqual(countsOf("b").slice(0, 2), [195, 200]);
@@ -46,9 +52,8 @@ test("with more accounts than a batch has places, each account has its turn befo
   const { queue, batches } = openQueue();
   const accounts = Array.from({ length: 600 }, (_, index) => `account-${index}`);
 
-  await Promise.all(
-    accounts.flatMap((account) => entriesOf(account, 2)).map((entry) => queue.submit(entry)),
-  );
+  const entries = accounts.flatMap((account) => entriesOf(account, 2));
+  await submitAll(queue, entries);
 
   const order = batches.flat().map(({ account }) => account);
   t.is(new Set(order.slice(0, 600)).size, 600);
@@ -58,13 +63,12 @@ test("a bad entry splits the batch by account: no other account's entries are di
   const { queue, batches } = openQueue();
   const accounts = ["a", "b", "c", "d", "bad"];
 
-  const results = await Promise.allSettled(
-    accounts
-      .flatMap((account) => entriesOf(account, 40))
-      .map((entry) =>
-        queue.submit(entry.account === "bad" ? { ...entry, isBad: entry.number % 2 === 0 } : entry),
-      ),
-  );
+  const entries = accounts
+    .flatMap((account) => entriesOf(account, 40))
+    .map((entry) =>
+      Object.assign({ isBad: entry.account === "bad" && entry.number % 2 === 0 }, entry),
+    );
+  const results = await settleAll(queue, entries);
 
   t.is(results.filter(({ status }) => status === "rejected").length, 20);
   for (const batch of batches) {
@@ -84,9 +88,7 @@ test("the entries of an account stay in order when it is separated while more ar
   for (let number = 0; number < 500; number += 1) {
     done.push(submit(number, number % 100 === 7));
     if (number % 50 === 0) {
-      await new Promise((resolve) => {
-        setImmediate(resolve);
-      });
+      await nextLoopIteration();
     }
   }
   await Promise.all(done);
@@ -102,11 +104,8 @@ test("the entries of an account stay in order when it is separated while more ar
 
 test("draining waits for separated entries too", async (t) => {
   const { queue } = openQueue();
-  const results = Promise.allSettled(
-    [...entriesOf("a", 5), { account: "a", number: 5, isBad: true }].map((entry) =>
-      queue.submit(entry),
-    ),
-  );
+  const bad = { account: "a", number: 5, isBad: true };
+  const results = settleAll(queue, [...entriesOf("a", 5), bad]);
 
   await queue.drain();
 
@@ -128,8 +127,8 @@ test("while a job of an account runs, its entries wait and those of others do no
   });
   await started.promise;
 
-  const own = Promise.all(entriesOf("bulk", 3).map((entry) => queue.submit(entry)));
-  await Promise.all(entriesOf("neighbor", 3).map((entry) => queue.submit(entry)));
+  const own = submitAll(queue, entriesOf("bulk", 3));
+  await submitAll(queue, entriesOf("neighbor", 3));
   t.deepEqual(countsOf("bulk"), [0]);
   t.is(queue.queueLength(), 3);
   resolve(undefined);
@@ -144,14 +143,11 @@ test("a job starts when no batch with entries of its account is being written", 
   const writing = deferred();
   const written = deferred();
   const order: string[] = [];
-  const queue = new GroupCommit<Entry, number>({
-    write: async (batch) => {
-      writing.resolve(undefined);
-      await written.promise;
-      order.push("batch");
-      return batch.map(({ number }) => number);
-    },
-    accountOf: ({ account }) => account,
+  const queue = createQueue(async (batch) => {
+    writing.resolve(undefined);
+    await written.promise;
+    order.push("batch");
+    return batch.map(({ number }) => number);
   });
   const single = queue.submit({ account: "bulk", number: 1 });
   await writing.promise;
@@ -187,21 +183,17 @@ test("jobs of several accounts take turns, and a job that fails fails alone", as
 test("the entries of a locked account are written alone and in their order, beside those of others", async (t) => {
   const unlocked = deferred();
   const written: string[] = [];
-  const queue = new GroupCommit<Entry, number>({
-    write: async (batch, { isAlone }) => {
-      await (isAlone ? unlocked.promise : Promise.resolve());
-      return batch.map(({ account, number }) => {
-        if (account === "locked" && !isAlone) {
-          return LOCKED;
-        }
-        written.push(`${account}${number}${isAlone ? " alone" : ""}`);
-        return number;
-      });
-    },
-    accountOf: ({ account }) => account,
+  const queue = createQueue(async (batch, { isAlone }) => {
+    await (isAlone ? unlocked.promise : Promise.resolve());
+    return batch.map(({ account, number }) => {
+      if (account === "locked" && !isAlone) {
+        return LOCKED;
+      }
+      written.push(`${account}${number}${isAlone ? " alone" : ""}`);
+      return number;
+    });
   });
-  const submit = (account: string) =>
-    Promise.all(entriesOf(account, 2).map((entry) => queue.submit(entry)));
+  const submit = (account: string) => submitAll(queue, entriesOf(account, 2));
 
   const first = submit("locked");
   await submit("other");

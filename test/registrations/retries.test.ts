@@ -1,5 +1,4 @@
 import { statusesOf } from "../api/contract.ts";
-import type { ExecutionContext } from "ava";
 import { sql } from "../../db/sql.ts";
 import { batchIn } from "../api/batches.ts";
 import { startApiOf, startStandaloneApi } from "../api/startStandaloneApi.ts";
@@ -7,54 +6,38 @@ import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/start
 import { updateStore } from "../../modules/stores/stores.sql.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, setLimits } from "../support/factories.ts";
 import { lockRows, lockTable } from "../support/lockWaits.ts";
 import { eventually } from "../support/programs.ts";
 
-const test = testWithDatabase();
+// Serial, because some tests wait for the same lock.
+const test = testWithDatabase().serial;
 
 const ORDER = { count: 5, idempotency_key: "order-1" };
 
-/** Two processes, and an account with a limit that one order reaches. */
-const setUp = async (t: ExecutionContext<DatabaseContext>) => {
+test("a retry in another process is a replay although its first request, which is being written, reaches the limit", async (t) => {
   const { db, databaseUrl } = t.context;
   const { id, apiKeyProd: key } = await createTestOrganization(db);
+  // One order reaches it.
   await setLimits(db, id, { countPerDay: 5 });
-  const one = await startStandaloneApi(t, { db });
-  const other = await startStandaloneApi(t, { db });
-  return {
-    plant: (api: typeof one, body: object) => api.call("POST", "/plant/trees", { key, body }),
-    one,
-    other,
-    /** Holds all writes of accounts with limits. */
-    hold: () => lockTable(t, databaseUrl, "account_limit", "EXCLUSIVE"),
-    readTotal: async () => (await readAccountSums(db, id)).total,
-  };
-};
+  const [one, other] = [await startStandaloneApi(t, { db }), await startStandaloneApi(t, { db })];
+  const plant = ({ call }: typeof one, body: object) => call("POST", "/plant/trees", { key, body });
+  // Holds all writes of accounts with limits.
+  const { countWaiting, release } = await lockTable(t, databaseUrl, "account_limit", "EXCLUSIVE");
 
-test.serial(
-  "a retry in another process is a replay although its first request, which is being written, reaches the limit",
-  async (t) => {
-    const { plant, one, other, hold, readTotal } = await setUp(t);
-    const { countWaiting, release } = await hold();
+  const first = plant(one, ORDER);
+  await eventually(async () => (await countWaiting()) === 1);
+  const retries = [plant(other, ORDER), plant(one, ORDER)];
+  const refused = plant(other, { count: 1, idempotency_key: "order-2" });
+  await release();
 
-    const first = plant(one, ORDER);
-    await eventually(async () => (await countWaiting()) === 1);
-    const retries = [plant(other, ORDER), plant(one, ORDER)];
-    const refused = plant(other, { count: 1, idempotency_key: "order-2" });
-    await release();
-
-    const responses = await Promise.all([first, ...retries]);
-    t.deepEqual(statusesOf(responses), [200, 200, 200]);
-    const replays = responses.filter(
-      ({ headers }) => headers.get("Idempotent-Replayed") === "true",
-    );
-    t.is(replays.length, 2);
-    t.is((await refused).status, 403);
-    t.is(await readTotal(), 5n);
-  },
-);
+  const responses = await Promise.all([first, ...retries]);
+  t.deepEqual(statusesOf(responses), [200, 200, 200]);
+  const replays = responses.filter(({ headers }) => headers.get("Idempotent-Replayed") === "true");
+  t.is(replays.length, 2);
+  t.is((await refused).status, 403);
+  t.is((await readAccountSums(db, id)).total, 5n);
+});
 
 test("a store's retry gets the response of the write in flight that reaches the limit", async (t) => {
   const { db, post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });

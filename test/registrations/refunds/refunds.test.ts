@@ -2,7 +2,6 @@ import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { ACCEPTED_AGE_MS } from "../../../modules/billing/usage.rules.ts";
 import { createBilling } from "../../../modules/billing/createBilling.ts";
-import { issueKey } from "../../../modules/accounts/manageKeys.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn, statusesOf } from "../../api/contract.ts";
 import { runImpact } from "../../cli/runImpact.ts";
 import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";
@@ -11,6 +10,7 @@ import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { callDouble } from "../../stripeDouble/callDouble.ts";
+import { startBilledApi } from "../../billing/billedApi.ts";
 import { setUpBilling } from "../../billing/billingSetup.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
@@ -149,10 +149,10 @@ test("a replay needs neither the billing cycle nor the processor", async (t) => 
 });
 
 test("a refund whose billing period Stripe cannot return is a 503 that changes nothing", async (t) => {
-  const { deps, double, stream, subscriptionId } = await setUpBilling(t);
-  const { call, logged } = await startStandaloneApi(t, deps);
-  const { key } = await issueKey(deps, { id: stream.accountId, type: "organization" }, "live");
-  const id = await plant(call, key, 3);
+  const billing = await setUpBilling(t);
+  const { deps, double, stream, subscriptionId } = billing;
+  const { post, logged } = await startBilledApi(t, billing);
+  const id = await billing.register(3);
   const body = { id, count: 1, idempotency_key: "k" };
   const before = await readAccountSums(deps.db, stream.accountId);
 
@@ -162,7 +162,7 @@ test("a refund whose billing period Stripe cannot return is a 503 that changes n
       ["/refund/trees/batch", { items: [body] }],
     ] as const) {
       double.control.addFault({ kind, method: "GET", path: `/v1/subscriptions/${subscriptionId}` });
-      const failed = await call("POST", path, { key, body: sent });
+      const failed = await post(path, sent);
       t.is(failed.status, 503, `${kind} ${path}`);
       t.is(failed.headers.get("Retry-After"), "1");
       t.deepEqual(failed.body, {
@@ -173,18 +173,18 @@ test("a refund whose billing period Stripe cannot return is a 503 that changes n
   t.deepEqual(await readAccountSums(deps.db, stream.accountId), before);
   t.true(JSON.stringify(logged()).includes("connection to Stripe"));
 
-  const repeated = await call("POST", "/refund/trees", { key, body });
+  const repeated = await post("/refund/trees", body);
   t.is(repeated.status, 200);
   t.is(repeated.headers.get(REPLAYED), null);
   t.deepEqual(await readRefunds(t.context, id), { refunds: [1], usage: [-1] });
 });
 
 test("a refund is a 503 while Stripe still returns the period that has ended", async (t) => {
-  const { deps, double, stream, subscriptionId } = await setUpBilling(t);
+  const billing = await setUpBilling(t);
+  const { deps, double, stream, subscriptionId } = billing;
   const { control } = double;
-  const { call, logged } = await startStandaloneApi(t, deps);
-  const { key } = await issueKey(deps, { id: stream.accountId, type: "organization" }, "live");
-  const id = await plant(call, key, 3);
+  const { post, logged } = await startBilledApi(t, billing);
+  const id = await billing.register(3);
   const path = `/v1/subscriptions/${subscriptionId}`;
   const { body } = await callDouble(double, "GET", path);
   const returnFormer = () => {
@@ -197,7 +197,7 @@ test("a refund is a 503 while Stripe still returns the period that has ended", a
     ["/refund/trees/batch", { items: [{ id, count: 1, idempotency_key: "k" }] }],
   ] as const) {
     returnFormer();
-    const { status, headers, body: error } = await call("POST", target, { key, body: sent });
+    const { status, headers, body: error } = await post(target, sent);
     t.is(status, 503, target);
     t.is(headers.get("Retry-After"), "1");
     t.deepEqual(error, {

@@ -5,11 +5,12 @@ import { testWithDatabase, openTestPool } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { lockRows, lockTable, runBehindLocks } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
-import { issueKey } from "../../../modules/accounts/manageKeys.ts";
 import { createRefundWriter } from "../../../modules/registrations/refundRegistration.ts";
+import { startBilledApi } from "../../billing/billedApi.ts";
 import { setUpBilling } from "../../billing/billingSetup.ts";
 
-const test = testWithDatabase();
+// Serial, because some tests wait for the same lock.
+const test = testWithDatabase().serial;
 
 const REFUNDS = [
   { kind: "a refund", path: "/refund/trees", bodyOf: (id: string) => ({ id, count: 1 }) },
@@ -21,31 +22,27 @@ const REFUNDS = [
 ];
 
 for (const { kind, path, bodyOf } of REFUNDS) {
-  // Serial, because they wait for the same lock.
-  test.serial(
-    `registrations do not wait while ${kind} of their account is recorded by another process`,
-    async (t) => {
-      const { db } = t.context;
-      const { call } = await startStandaloneApi(t, { db });
-      const other = await startStandaloneApi(t, { db });
-      const { apiKeyProd: key } = await createTestOrganization(db);
-      const { apiKeyProd: otherKey } = await createTestOrganization(db);
-      const register = (owner: string) =>
-        other.call("POST", "/plant/trees", { key: owner, body: { count: 5 } });
-      const id = idIn((await register(key)).body, "tree");
-      // What a refund records before it changes the totals.
-      const lock = await lockTable(t, t.context.databaseUrl, "event", "SHARE");
+  test(`registrations do not wait while ${kind} of their account is recorded by another process`, async (t) => {
+    const { db } = t.context;
+    const { call } = await startStandaloneApi(t, { db });
+    const other = await startStandaloneApi(t, { db });
+    const { apiKeyProd: key } = await createTestOrganization(db);
+    const { apiKeyProd: otherKey } = await createTestOrganization(db);
+    const register = (owner: string) =>
+      other.call("POST", "/plant/trees", { key: owner, body: { count: 5 } });
+    const id = idIn((await register(key)).body, "tree");
+    // What a refund records before it changes the totals.
+    const lock = await lockTable(t, t.context.databaseUrl, "event", "SHARE");
 
-      const refund = call("POST", path, { key, body: bodyOf(id) });
-      await eventually(async () => (await lock.countWaiting()) > 0);
-      const responses = await Promise.all([register(key), register(otherKey)]);
-      t.deepEqual(statusesOf(responses), [200, 200]);
+    const refund = call("POST", path, { key, body: bodyOf(id) });
+    await eventually(async () => (await lock.countWaiting()) > 0);
+    const responses = await Promise.all([register(key), register(otherKey)]);
+    t.deepEqual(statusesOf(responses), [200, 200]);
 
-      await lock.release();
-      t.is((await refund).status, 200);
-      t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 9);
-    },
-  );
+    await lock.release();
+    t.is((await refund).status, 200);
+    t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 9);
+  });
 }
 
 test("a refund that waits for the totals subtracts from what they have become", async (t) => {
@@ -96,28 +93,25 @@ test("refunds of one account wait for each other without a connection, and other
 });
 
 test("a refund that waits for Stripe delays neither replays nor refunds of test mode", async (t) => {
-  const { deps, double, stream, subscriptionId, pass, register } = await setUpBilling(t);
-  const { control } = double;
-  const { call } = await startStandaloneApi(t, deps);
-  const account = { id: stream.accountId, type: "organization" } as const;
-  const { key } = await issueKey(deps, account, "live");
-  const { key: testKey } = await issueKey(deps, account, "test");
-  const id = await register(3);
-  const testId = await register(3, "test");
-  const refund = (owner: string, body: object) =>
-    call("POST", "/refund/trees", { key: owner, body });
+  const billing = await setUpBilling(t);
+  const { control } = billing.double;
+  const { post } = await startBilledApi(t, billing);
+  const id = await billing.register(3);
+  const testId = await billing.register(3, "test");
+  const refund = (body: object) => post("/refund/trees", body);
+  const path = `/v1/subscriptions/${billing.subscriptionId}`;
   const keyed = { id, count: 1, idempotency_key: "k" };
-  t.is((await refund(key, keyed)).status, 200);
+  t.is((await refund(keyed)).status, 200);
   // The stored billing period is too old.
-  pass(3601);
-  control.addFault({ kind: "hold", method: "GET", path: `/v1/subscriptions/${subscriptionId}` });
+  billing.pass(3601);
+  control.addFault({ kind: "hold", method: "GET", path });
 
-  const waiting = refund(key, { id, count: 1 });
+  const waiting = refund({ id, count: 1 });
   await eventually(() => control.held() === 1);
-  const replay = await refund(key, keyed);
+  const replay = await refund(keyed);
   t.is(replay.status, 200);
   t.is(replay.headers.get("Idempotent-Replayed"), "true");
-  t.is((await refund(testKey, { id: testId, count: 1 })).status, 200);
+  t.is((await post("/refund/trees", { id: testId, count: 1 }, "test")).status, 200);
   control.release();
   // Not a 503: the call has not timed out meanwhile.
   t.is((await waiting).status, 200);
