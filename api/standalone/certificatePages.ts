@@ -1,7 +1,6 @@
 import { findCertified } from "../../modules/dashboard/certificates.sql.ts";
 import { findProfile } from "../../modules/accounts/profiles.sql.ts";
 import { CERTIFICATE_TOKEN } from "../../modules/dashboard/certificate.rules.ts";
-import { createLookups } from "../../db/batching/joinCalls.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import type { Page } from "../http/requestContext.ts";
@@ -22,9 +21,8 @@ export const certificatePages = ({
   planting,
   publicBaseUrl,
 }: EvidenceContext): readonly Page[] => {
-  const lookUp = createLookups((tokens) => findCertified(db, tokens));
   const certificates = createPageCache(async (token) => {
-    const certified = CERTIFICATE_TOKEN.test(token) ? await lookUp(token) : null;
+    const certified = CERTIFICATE_TOKEN.test(token) ? await findCertified(db, token) : null;
     if (certified === null) {
       return null;
     }

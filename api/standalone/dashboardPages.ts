@@ -1,8 +1,7 @@
 import { hash } from "node:crypto";
 import { text } from "../../modules/records/fields.rules.ts";
 import { readDashboard } from "../../modules/dashboard/readDashboard.ts";
-import { findDashboards } from "../../modules/dashboard/dashboards.sql.ts";
-import { createLookups } from "../../db/batching/joinCalls.ts";
+import { findDashboard } from "../../modules/dashboard/dashboards.sql.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import type { Page, RequestContext } from "../http/requestContext.ts";
@@ -75,15 +74,13 @@ const renderFormats = (view: DashboardView): Formats<Format> => {
 export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
   const { db, publicBaseUrl } = context;
   const dashboards = createPageCache(async (slug) => {
-    const dashboard = await readDashboard(context, slug);
+    const found = SLUG.safeParse(slug).success ? await findDashboard(db, slug) : null;
+    if (found?.ownSlug !== slug) {
+      return found && found.ownSlug;
+    }
     const links = linksOf(publicBaseUrl(), `/dashboard/${slug}`);
-    return dashboard && renderFormats(viewDashboard(dashboard, links));
+    return renderFormats(viewDashboard(await readDashboard(context, found), links));
   });
-  const lookUpWellFormed = createLookups((slugs) => findDashboards(db, slugs));
-  const lookUpSlug = async (slug: string): Promise<string | null> => {
-    const found = SLUG.safeParse(slug).success ? await lookUpWellFormed(slug) : null;
-    return found?.ownSlug ?? null;
-  };
 
   const redirect = (ctx: RequestContext, slug: string, suffix: string): void => {
     ctx.status = 301;
@@ -92,17 +89,14 @@ export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
   };
 
   const serve =
-    (format: Format) =>
-    async (ctx: RequestContext): Promise<void> => {
-      const slug = pathParameter(ctx, "slug");
-      // Only pages that exist get into the cache, so made-up slugs evict none.
-      const ownSlug = dashboards.has(slug) ? slug : await lookUpSlug(slug);
-      const formats = ownSlug === slug ? await dashboards.fetch(slug) : undefined;
-      if (ownSlug !== null && ownSlug !== slug) {
-        redirect(ctx, ownSlug, SUFFIXES[format]);
+    (format: Format): Page["run"] =>
+    async (ctx) => {
+      const shown = await dashboards.fetch(pathParameter(ctx, "slug"));
+      if (typeof shown === "string") {
+        redirect(ctx, shown, SUFFIXES[format]);
       } else {
         const isForPeople = format === "page" || format === "card";
-        sendPage(ctx, formats?.[format], { name: "dashboard", isForPeople });
+        sendPage(ctx, shown?.[format], { name: "dashboard", isForPeople });
       }
     };
 
@@ -110,13 +104,15 @@ export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
    * Redirects paths below a slug to the page: a slash at the end, because the links of the page are relative, and what may
    * have existed where an alias was imported from.
    */
-  const redirectRest = async (ctx: RequestContext, next: () => Promise<unknown>): Promise<void> => {
+  const redirectRest: Page["run"] = async (ctx, next) => {
     const slug = pathParameter(ctx, "slug");
-    const ownSlug = await lookUpSlug(slug);
-    if (ownSlug === null || (ownSlug === slug && !ctx.path.endsWith(`${slug}/`))) {
-      await next();
+    const shown = await dashboards.fetch(slug);
+    if (typeof shown === "string") {
+      redirect(ctx, shown, "");
+    } else if (shown && ctx.path.endsWith(`${slug}/`)) {
+      redirect(ctx, slug, "");
     } else {
-      redirect(ctx, ownSlug, "");
+      await next();
     }
   };
 

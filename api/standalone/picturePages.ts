@@ -1,6 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { findLogoFiles } from "../../modules/accounts/profiles.sql.ts";
-import { createLookups } from "../../db/batching/joinCalls.ts";
+import { findLogoFile } from "../../modules/accounts/profiles.sql.ts";
 import { inPublicPath } from "../../runtime/cell.rules.ts";
 import { CHARITY_ICON_PATH } from "../endpoints/charities.ts";
 import type { Page } from "../http/requestContext.ts";
@@ -41,9 +40,8 @@ const simulatedPhotoPage: Page = {
 
 /** Serves the logos of organizations as operators gave them. No browser takes them for anything but pictures. */
 const logoPage = (db: CommonQueryMethods): Page => {
-  const lookUp = createLookups((hashes) => findLogoFiles(db, hashes));
   const logos = createPageCache(async (hash) => {
-    const logo = HASH.test(hash) ? await lookUp(hash) : null;
+    const logo = HASH.test(hash) ? await findLogoFile(db, hash) : null;
     return logo && { file: pictureOf(`image/${logo.type}`, logo.file) };
   });
   return {

@@ -44,16 +44,19 @@ const CACHED_BYTES = 48 * 1024 * 1024;
 export type Formats<Format extends string> = Readonly<Record<Format, Tagged>>;
 
 /**
- * Caches for some seconds the formats of what public pages show. Concurrent readers share one read of the database.
+ * Caches for some seconds what public pages show: the formats of a name, or the name that has replaced it. Concurrent
+ * readers share one read of the database. Names that have nothing take no room.
  * @param render returns null if the name has nothing
  */
-export const createPageCache = <Format extends string>(
-  render: (name: string) => Promise<Formats<Format> | null>,
-): LRUCache<string, Formats<Format>> =>
+export const createPageCache = <Shown extends Formats<string> | string>(
+  render: (name: string) => Promise<Shown | null>,
+): LRUCache<string, Shown> =>
   new LRUCache({
     maxSize: CACHED_BYTES,
-    sizeCalculation: (formats) =>
-      Object.values<Tagged>(formats).reduce((sum, { body }) => sum + body.length, 0),
+    sizeCalculation: (shown) =>
+      typeof shown === "string"
+        ? shown.length
+        : Object.values(shown).reduce((sum, { body }) => sum + body.length, 0),
     ttl: CACHED_MS,
     fetchMethod: async (name) => (await render(name)) ?? undefined,
   });

@@ -21,7 +21,6 @@ import type {
  */
 
 const EMPTY: Dashboard = {
-  slug: "green-shop-k3v9m2qd",
   name: "Green Shop",
   profile: DEFAULT_PROFILE,
   trees: { total: 0, month: 0, planted: 0, plantedAndVerified: 0 },
