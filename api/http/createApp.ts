@@ -127,14 +127,14 @@ const createPipeline = ({
 
 /** Creates the app of one interface. */
 export const createApp = (options: AppOptions): App => {
-  const { logger, observe, trustedProxies = 0, presentError } = options;
+  const { logger, observe, trustedProxies, presentError } = options;
   const { endpoints, document, pages = [], webhooks = [] } = options;
   const app = new Koa<ApiState>();
   // Koa reports responses that it cannot write; errors of handlers never get here.
   app.on("error", (error: NodeJS.ErrnoException) => {
     logger.debug({ err: error }, "connection lost");
   });
-  if (options.isTraced === true) {
+  if (options.isTraced) {
     app.use(traceRequest);
   }
   app.use(observeRequest({ logger, observe, trustedProxies }));
