@@ -74,11 +74,7 @@ const LIBRARY = {
   "favicon-32x32.png": import.meta.resolve("swagger-ui-dist/favicon-32x32.png"),
 };
 
-const sendText = (
-  type: string,
-  body: string,
-  headers: Readonly<Record<string, string>> = {},
-): ((ctx: RequestContext) => void) => {
+const sendText = (type: string, body: string, headers = {}): ((ctx: RequestContext) => void) => {
   const tagged = tag({ type, body, headers });
   return (ctx) => {
     send(ctx, tagged, "no-cache");
@@ -89,7 +85,7 @@ const sendText = (
 const sendFile = (type: string, url: string): ((ctx: RequestContext) => Promise<void>) => {
   let tagged: Tagged | null = null;
   return async (ctx) => {
-    tagged ??= tag({ type, body: await readFile(new URL(url)), headers: {} });
+    tagged ??= tag({ type, body: await readFile(new URL(url)) });
     send(ctx, tagged, "no-cache");
   };
 };

@@ -1,6 +1,7 @@
 import { hash } from "node:crypto";
 import type { Profile } from "../../modules/accounts/profile.rules.ts";
 import { pictureOrigin } from "../../modules/planting/fact.rules.ts";
+import type { Rendered } from "../http/taggedResponses.ts";
 import { formatHost } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html, styleElement } from "./html.ts";
@@ -29,6 +30,10 @@ type Document = {
   readonly links: PageLinks;
   readonly isIndexed: boolean;
   readonly body: Markup;
+  /** The URLs of its photos, which may be on other hosts. */
+  readonly photos?: readonly string[];
+  /** What its Content-Security-Policy has besides its own styles and pictures. */
+  readonly directives?: readonly string[];
 };
 
 export const logoUrl = ({ logo }: Profile, base: string): string | null =>
@@ -46,8 +51,7 @@ const renderPreview = ({ title, description, profile, links }: Document): Markup
     <link rel="alternate" type="application/json" href="${links.pageUrl}.json" />`;
 };
 
-/** Renders a page. It needs no script. */
-export const renderDocument = (document: Document): string =>
+const renderMarkup = (document: Document): string =>
   html`<!doctype html>
     <html lang="en">
       <head>
@@ -68,24 +72,35 @@ export const renderDocument = (document: Document): string =>
 const hashSource = (style: string): string => `'sha256-${hash("sha256", style, "base64")}'`;
 
 /** Returns a Content-Security-Policy that forbids everything but what the directives allow. */
-export const contentPolicy = (...directives: readonly string[]): string =>
+const contentPolicy = (...directives: readonly string[]): string =>
   ["default-src 'none'", "base-uri 'none'", "form-action 'none'", ...directives].join("; ");
 
-/** Returns the policy of a document, which allows exactly its style sheets, and its photos on other hosts. */
-export const documentPolicy = (
-  {
-    style,
-    color,
-    photos = [],
-  }: { style: string; color: string | null; photos?: readonly string[] },
-  ...directives: readonly string[]
-): string => {
+export const SVG = "image/svg+xml";
+
+/** Returns a picture. No browser takes it for anything else. */
+export const pictureOf = (type: string, body: string | Buffer): Rendered => ({
+  type,
+  body,
+  headers: { "Content-Security-Policy": contentPolicy("sandbox") },
+});
+
+/** Forbids frames around a page. */
+export const UNFRAMED = "frame-ancestors 'none'";
+
+/** Renders a page with its policy, which allows exactly its style sheets, and its photos on other hosts. It needs no script. */
+export const renderDocument = (document: Document): Rendered => {
+  const { style, profile, photos = [], directives = [] } = document;
   const origins = new Set(photos.flatMap((url) => pictureOrigin(url) ?? []));
-  return contentPolicy(
-    `style-src ${hashSource(style)} ${hashSource(brandStyle(color))}`,
+  const policy = contentPolicy(
+    `style-src ${hashSource(style)} ${hashSource(brandStyle(profile.color))}`,
     ["img-src 'self'", ...origins].join(" "),
     ...directives,
   );
+  return {
+    type: "text/html; charset=utf-8",
+    body: renderMarkup(document),
+    headers: { "Content-Security-Policy": policy },
+  };
 };
 
 const MOST_LOGO_WIDTH = 240;

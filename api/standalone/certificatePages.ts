@@ -7,13 +7,9 @@ import type { Page } from "../http/requestContext.ts";
 import { JSON_TYPE } from "../http/endpoint.ts";
 import { tag } from "../http/taggedResponses.ts";
 import { presentCertificate } from "../pages/presentCertificate.ts";
-import { documentPolicy, linksOf } from "../pages/renderDocument.ts";
-import { findPictured, renderCertificate } from "../pages/renderCertificate.ts";
-import { PAGE_STYLE } from "../pages/styles.ts";
-import { createPageCache, HTML_TYPE, openToAll, sendPage } from "./servePages.ts";
-
-/** The URL is for those who were given it, not for search engines. */
-const NOT_INDEXED = { "X-Robots-Tag": "noindex, nofollow" };
+import { linksOf } from "../pages/renderDocument.ts";
+import { renderCertificate } from "../pages/renderCertificate.ts";
+import { createPageCache, openToAll, sendPage } from "./servePages.ts";
 
 /** Serves the certificates of records and orders, of both interfaces. */
 export const certificatePages = ({
@@ -34,28 +30,16 @@ export const certificatePages = ({
         base,
         partnerFor: (mode) => planting.partnerFor(mode).kind,
       });
-    const shown = present(links.root);
-    const photo = findPictured(shown)?.photo_url;
-    const policy = { style: PAGE_STYLE, color: profile.color, photos: photo ? [photo] : [] };
     return {
-      json: tag({
-        type: JSON_TYPE,
-        body: JSON.stringify(present(links.baseUrl)),
-        headers: NOT_INDEXED,
-      }),
-      page: tag({
-        type: HTML_TYPE,
-        body: renderCertificate(shown, profile, links),
-        headers: {
-          ...NOT_INDEXED,
-          "Content-Security-Policy": documentPolicy(policy, "frame-ancestors 'none'"),
-        },
-      }),
+      json: tag({ type: JSON_TYPE, body: JSON.stringify(present(links.baseUrl)) }),
+      page: tag(renderCertificate(present(links.root), profile, links)),
     };
   });
   const serve =
     (format: "json" | "page"): Page["run"] =>
     async (ctx) => {
+      // The URL is for those who were given it, not for search engines.
+      ctx.set("X-Robots-Tag", "noindex, nofollow");
       const formats = await certificates.fetch(pathParameter(ctx, "token"));
       sendPage(ctx, formats?.[format], { name: "certificate", isForPeople: format === "page" });
     };

@@ -1,4 +1,3 @@
-import { hash } from "node:crypto";
 import { text } from "../../modules/records/fields.rules.ts";
 import { readDashboard } from "../../modules/dashboard/readDashboard.ts";
 import { findDashboard } from "../../modules/dashboard/dashboards.sql.ts";
@@ -6,27 +5,22 @@ import type { EvidenceContext } from "../../modules/planting/context.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import type { Page, RequestContext } from "../http/requestContext.ts";
 import { JSON_TYPE } from "../http/endpoint.ts";
-import { tag } from "../http/taggedResponses.ts";
-import type { Tagged } from "../http/taggedResponses.ts";
+import { etagOf, tag } from "../http/taggedResponses.ts";
+import type { Rendered, Tagged } from "../http/taggedResponses.ts";
 import { presentDashboard, viewDashboard } from "../pages/presentDashboard.ts";
 import type { DashboardView } from "../pages/presentDashboard.ts";
-import { contentPolicy, documentPolicy, linksOf } from "../pages/renderDocument.ts";
+import { linksOf } from "../pages/renderDocument.ts";
 import { renderBadge, renderCard } from "../pages/renderEmbeds.ts";
-import { shownUrl } from "../pages/renderEvidence.ts";
 import { renderPage } from "../pages/renderPage.ts";
-import { CARD_STYLE, PAGE_STYLE } from "../pages/styles.ts";
 import { certificatePages } from "./certificatePages.ts";
 import { picturePages } from "./picturePages.ts";
 import {
   CACHE_CONTROL,
   createPageCache,
-  HTML_TYPE,
   notFoundPages,
-  OPEN_TO_ALL,
   openToAll,
   sendPage,
 } from "./servePages.ts";
-import type { Formats } from "./servePages.ts";
 
 /** May come from an earlier system, so its form is unknown. */
 const SLUG = text(200);
@@ -41,33 +35,15 @@ const SUFFIXES = {
 type Format = keyof typeof SUFFIXES;
 
 /** The ETags leave out the time of reading, so they change only with the numbers; therefore they are weak. */
-const renderFormats = (view: DashboardView): Formats<Format> => {
-  const { dashboard } = view;
-  const timeless = { ...view, dashboard: { ...dashboard, updatedAt: new Date(0) } };
-  const { color } = dashboard.profile;
-  const format = (
-    type: string,
-    render: (shown: DashboardView) => string,
-    headers: Readonly<Record<string, string>>,
-  ): Tagged => {
-    const etag = `W/"${hash("sha256", render(timeless), "base64url")}"`;
-    return tag({ type, body: render(view), headers }, etag);
-  };
-  const photos = dashboard.media.map(shownUrl);
-  const pagePolicy = { style: PAGE_STYLE, color, photos };
+const renderFormats = (view: DashboardView) => {
+  const timeless = { ...view, dashboard: { ...view.dashboard, updatedAt: new Date(0) } };
+  const format = (render: (shown: DashboardView) => Rendered): Tagged =>
+    tag(render(view), `W/${etagOf(render(timeless))}`);
   return {
-    page: format(HTML_TYPE, renderPage, {
-      "Content-Security-Policy": documentPolicy(pagePolicy, "frame-ancestors 'none'"),
-    }),
-    json: format(JSON_TYPE, (shown) => JSON.stringify(presentDashboard(shown)), OPEN_TO_ALL),
-    badge: format("image/svg+xml", renderBadge, {
-      ...OPEN_TO_ALL,
-      "Content-Security-Policy": contentPolicy("sandbox"),
-    }),
-    card: format(HTML_TYPE, renderCard, {
-      ...OPEN_TO_ALL,
-      "Content-Security-Policy": documentPolicy({ style: CARD_STYLE, color }),
-    }),
+    page: format(renderPage),
+    json: format((shown) => ({ type: JSON_TYPE, body: JSON.stringify(presentDashboard(shown)) })),
+    badge: format(renderBadge),
+    card: format(renderCard),
   };
 };
 

@@ -5,43 +5,28 @@ import type { Page, RequestContext } from "../http/requestContext.ts";
 import { send, tag } from "../http/taggedResponses.ts";
 import type { Tagged } from "../http/taggedResponses.ts";
 import { html } from "../pages/html.ts";
-import { contentPolicy, documentPolicy, linksOf, renderDocument } from "../pages/renderDocument.ts";
+import { linksOf, renderDocument } from "../pages/renderDocument.ts";
 import { PAGE_STYLE } from "../pages/styles.ts";
 
-/** For pictures that depend on their URL alone. */
-export const IMMUTABLE = "public, max-age=31536000, immutable";
-export const ONE_DAY = "public, max-age=86400";
 export const CACHE_CONTROL = "public, max-age=10";
 
-export const HTML_TYPE = "text/html; charset=utf-8";
-
-/** For what other sites may embed. */
-export const OPEN_TO_ALL = {
-  "Access-Control-Allow-Origin": "*",
-  "Cross-Origin-Resource-Policy": "cross-origin",
-};
-
-/** Lets other sites also follow a page's redirects and read its errors. */
+/** Lets other sites embed what a path has, follow its redirects and read its errors. */
 export const openToAll =
   (run: Page["run"]): Page["run"] =>
   (ctx, next) => {
-    ctx.set(OPEN_TO_ALL);
+    ctx.set({
+      "Access-Control-Allow-Origin": "*",
+      "Cross-Origin-Resource-Policy": "cross-origin",
+    });
     return run(ctx, next);
   };
-
-export const pictureOf = (type: string, body: string | Buffer): Tagged =>
-  tag({
-    type,
-    body,
-    headers: { ...OPEN_TO_ALL, "Content-Security-Policy": contentPolicy("sandbox") },
-  });
 
 /** Pages are rendered once in this time, and a revoked certificate is gone after it. */
 const CACHED_MS = 5000;
 const CACHED_BYTES = 48 * 1024 * 1024;
 
 /** What one name has, by format. */
-export type Formats<Format extends string> = Readonly<Record<Format, Tagged>>;
+type Formats<Format extends string> = Readonly<Record<Format, Tagged>>;
 
 /**
  * Caches for some seconds what public pages show: the formats of a name, or the name that has replaced it. Concurrent
@@ -61,9 +46,8 @@ export const createPageCache = <Shown extends Formats<string> | string>(
     fetchMethod: async (name) => (await render(name)) ?? undefined,
   });
 
-const NOT_FOUND = tag({
-  type: HTML_TYPE,
-  body: renderDocument({
+const NOT_FOUND = tag(
+  renderDocument({
     title: "No such page",
     description: null,
     style: PAGE_STYLE,
@@ -77,8 +61,7 @@ const NOT_FOUND = tag({
       </section>
     </main>`,
   }),
-  headers: { "Content-Security-Policy": documentPolicy({ style: PAGE_STYLE, color: null }) },
-});
+);
 
 const showNotFound = (ctx: RequestContext): void => {
   send(ctx, NOT_FOUND, "no-store");
