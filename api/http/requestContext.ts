@@ -11,6 +11,8 @@ export type ApiState = {
   route?: string;
   /** Absent on routes that need no key. */
   caller?: Caller;
+  /** Why the database or the payment processor cannot be used; absent unless that is why the request is rejected. */
+  reason?: string;
   /** Where the request has a place until its client has read the response; then a stalled client leaves it to others. */
   gate?: Gate;
 };
