@@ -15,12 +15,10 @@ export type Rendered = {
  */
 export type Tagged = Omit<Rendered, "body"> & { readonly body: Buffer; readonly etag: string };
 
-export const etagOf = ({ body }: Rendered): string => `"${hash("sha256", body, "base64url")}"`;
-
-export const tag = (rendered: Rendered, etag = etagOf(rendered)): Tagged => ({
+export const tag = (rendered: Rendered): Tagged => ({
   ...rendered,
   body: Buffer.from(rendered.body),
-  etag,
+  etag: `"${hash("sha256", rendered.body, "base64url")}"`,
 });
 
 /** Sends a page, picture or file, or a 304 to a client that has it. */

@@ -5,8 +5,7 @@ import type { EvidenceContext } from "../../modules/planting/context.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import type { Page, RequestContext } from "../http/requestContext.ts";
 import { JSON_TYPE } from "../http/endpoint.ts";
-import { etagOf, tag } from "../http/taggedResponses.ts";
-import type { Rendered, Tagged } from "../http/taggedResponses.ts";
+import { tag } from "../http/taggedResponses.ts";
 import { presentDashboard, viewDashboard } from "../pages/presentDashboard.ts";
 import type { DashboardView } from "../pages/presentDashboard.ts";
 import { linksOf } from "../pages/renderDocument.ts";
@@ -34,18 +33,12 @@ const SUFFIXES = {
 } as const;
 type Format = keyof typeof SUFFIXES;
 
-/** The ETags leave out the time of reading, so they change only with the numbers; therefore they are weak. */
-const renderFormats = (view: DashboardView) => {
-  const timeless = { ...view, dashboard: { ...view.dashboard, updatedAt: new Date(0) } };
-  const format = (render: (shown: DashboardView) => Rendered): Tagged =>
-    tag(render(view), `W/${etagOf(render(timeless))}`);
-  return {
-    page: format(renderPage),
-    json: format((shown) => ({ type: JSON_TYPE, body: JSON.stringify(presentDashboard(shown)) })),
-    badge: format(renderBadge),
-    card: format(renderCard),
-  };
-};
+const renderFormats = (view: DashboardView) => ({
+  page: tag(renderPage(view)),
+  json: tag({ type: JSON_TYPE, body: JSON.stringify(presentDashboard(view)) }),
+  badge: tag(renderBadge(view)),
+  card: tag(renderCard(view)),
+});
 
 export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
   const { db, publicBaseUrl } = context;
@@ -61,7 +54,7 @@ export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
   const redirect = (ctx: RequestContext, slug: string, suffix: string): void => {
     ctx.status = 301;
     ctx.set("Cache-Control", CACHE_CONTROL);
-    ctx.set("Location", `${publicBaseUrl()}/dashboard/${slug}${suffix}`);
+    ctx.set("Location", `${publicBaseUrl()}/dashboard/${encodeURIComponent(slug)}${suffix}`);
   };
 
   const serve =
@@ -76,22 +69,6 @@ export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
       }
     };
 
-  /**
-   * Redirects paths below a slug to the page: a slash at the end, because the links of the page are relative, and what may
-   * have existed where an alias was imported from.
-   */
-  const redirectRest: Page["run"] = async (ctx, next) => {
-    const slug = pathParameter(ctx, "slug");
-    const shown = await dashboards.fetch(slug);
-    if (typeof shown === "string") {
-      redirect(ctx, shown, "");
-    } else if (shown && ctx.path.endsWith(`${slug}/`)) {
-      redirect(ctx, slug, "");
-    } else {
-      await next();
-    }
-  };
-
   return [
     ...picturePages(db),
     ...certificatePages(context),
@@ -100,7 +77,8 @@ export const dashboardPages = (context: EvidenceContext): readonly Page[] => {
       run: openToAll(serve(name)),
     })),
     { path: "/dashboard/:slug", run: serve("page") },
-    { path: "/dashboard/:slug/{*rest}", run: redirectRest },
+    // The links of the page are relative to its path without a slash.
+    { path: "/dashboard/:slug/", run: (ctx) => redirect(ctx, pathParameter(ctx, "slug"), "") },
     ...notFoundPages,
   ];
 };
