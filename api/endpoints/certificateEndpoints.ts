@@ -54,7 +54,7 @@ export const certificateUrlEndpoint = (
       tag: place.tag,
       summary: "Read the URL of a record's public certificate",
       details: accountType === "store" ? STORE_DETAILS : DETAILS,
-      errors: { record_not_found: `The ${accountType} has no such record in the key's mode.` },
+      errors: ["record_not_found"],
     },
     schemas: {
       query: queryObject({
@@ -88,7 +88,7 @@ export const orderCertificateUrlEndpoint = (context: HttpContext): Endpoint =>
         `${STORE_DETAILS} It has the trees, plastic and donations that the order has when the URL is requested; request ` +
         "it again after records were added to the order. For an order with more than " +
         `${MAXIMUM_CERTIFIED_RECORDS} records, the request is a 400.`,
-      errors: { record_not_found: "The store has no record of the order in the key's mode." },
+      errors: ["record_not_found"],
     },
     schemas: {
       query: queryObject({

@@ -2,6 +2,7 @@ import type { z } from "zod";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { ApiErrorCode } from "../../runtime/errorStatus.ts";
+import type { ERROR_MEANINGS } from "../openapi/errorMeanings.ts";
 import { callerOf } from "./requestContext.ts";
 import type { RequestContext } from "./requestContext.ts";
 import { findWrongKey, hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
@@ -25,8 +26,10 @@ export const isFresh = (ctx: RequestContext): boolean => {
   return ctx.fresh;
 };
 
-/** Documented errors of an endpoint, and when it returns each. */
-export type Errors = Readonly<Partial<Record<ApiErrorCode, string>>>;
+/** A documented error of an endpoint; with when it returns it, if the code's general meaning would mislead. */
+export type DocumentedError =
+  | keyof typeof ERROR_MEANINGS
+  | readonly [code: ApiErrorCode, meaning: string];
 
 /** What the API description says about an endpoint in addition to its schemas. */
 export type Description = {
@@ -37,7 +40,7 @@ export type Description = {
   /** The parameters of the path and what they mean. */
   readonly pathParameters?: Readonly<Record<string, string>>;
   /** Its errors besides those of every endpoint that is like it, or instead of them. */
-  readonly errors?: Errors;
+  readonly errors?: readonly DocumentedError[];
   /** The bodies of errors that have more than the message. */
   readonly errorBodies?: Readonly<Partial<Record<ApiErrorCode, z.ZodType>>>;
   /** Optional headers of the request other than those of the key, and what they mean. */

@@ -63,7 +63,7 @@ export const createStandaloneApp = (
       },
       security: [["apiKey"]],
       errorBody,
-      keyErrors: { key_invalid: "The key is missing or invalid." },
+      keyErrors: ["key_invalid"],
     },
     pages: [...demo, ...dashboardPages(context)],
     webhooks: signedWebhooks(context),

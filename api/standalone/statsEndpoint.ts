@@ -11,7 +11,6 @@ import { listEndpoint } from "../http/listEndpoints.ts";
 import { firstDay, lastDay } from "../http/listPages.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
-import { READ_ERROR } from "../http/errorResponses.ts";
 import type { StandaloneContext } from "../context.ts";
 
 const METADATA = "metadata.";
@@ -103,11 +102,7 @@ export const statsEndpoint = ({ db, clock, streaming }: StandaloneContext): Endp
         details:
           "Counts the records of the key's mode by the interval in which they were recorded, in UTC. A refund counts in the " +
           "interval of its record, as in the totals.",
-        errors: {
-          request_invalid:
-            "A query parameter is missing, repeated or malformed, or the range has too many days; the message names it.",
-          ...READ_ERROR,
-        },
+        errors: ["query_timeout"],
       },
       schemas: { query: statsQuery, response: statsResponse },
       exported: { name: "stats", columns: COLUMNS },

@@ -15,7 +15,7 @@ import { inChunks } from "../../runtime/inChunks.ts";
 import { callerOf } from "../http/requestContext.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Description, Endpoint, Errors } from "../http/endpoint.ts";
+import type { Description, Endpoint } from "../http/endpoint.ts";
 import {
   booleanParameter,
   bodyObject,
@@ -30,7 +30,6 @@ import {
   REPLAY_HEADER,
 } from "../http/idempotencyKey.ts";
 import { streamText, WRITE_TIMEOUT_MS } from "../http/streamText.ts";
-import { QUEUE_ERROR } from "../http/errorResponses.ts";
 import { errorBody, presentError } from "./standaloneErrors.ts";
 
 const batchQuery = queryObject({
@@ -128,8 +127,8 @@ type WriteDefinition<
   readonly requestsPerSecond?: number;
   /** Of the single request. */
   readonly description: Description;
-  /** What batches do beyond what is said of each, and their errors besides those of each. */
-  readonly batch?: { readonly details?: string; readonly errors?: Errors };
+  /** What batches do beyond what is said of each. */
+  readonly batchDetails?: string;
   /** The body of the single request, and its response. */
   readonly schemas: { readonly item: Item; readonly result: Result };
   readonly example: z.input<Item>;
@@ -165,7 +164,7 @@ const rejectKeyOfBatch = (ctx: RequestContext): void => {
 
 const batchDescription = (
   { operationId, tag, summary }: Description,
-  { details = "", errors = {} }: { readonly details?: string; readonly errors?: Errors },
+  details: string,
 ): Description => ({
   operationId: `${operationId}InBatch`,
   tag,
@@ -173,15 +172,18 @@ const batchDescription = (
   details:
     "Processes the items in one transaction and in their order. Each item is the body of a single request and can have " +
     `an idempotency_key: a known one, or that of an earlier item, returns the original record.${details}`,
-  errors: {
-    request_invalid:
+  errors: [
+    [
+      "request_invalid",
       "The request is invalid, or items are rejected and nothing was recorded; `errors` names them all.",
-    daily_limit_reached:
+    ],
+    [
+      "daily_limit_reached",
       "All rejected items have the status 403, such as items beyond the limit of a day, and nothing was recorded; " +
-      "`errors` names them.",
-    ...QUEUE_ERROR,
-    ...errors,
-  },
+        "`errors` names them.",
+    ],
+    "queue_full",
+  ],
   errorBodies: { request_invalid: rejectedBatch, daily_limit_reached: rejectedBatch },
 });
 
@@ -249,7 +251,7 @@ export const writeEndpoints = <
   path,
   requestsPerSecond,
   description,
-  batch = {},
+  batchDetails = "",
   schemas: { item, result },
   example,
   checkItem = () => null,
@@ -284,7 +286,7 @@ export const writeEndpoints = <
       method: "post",
       path: `${path}/batch`,
       isBatch: true,
-      description: batchDescription(description, batch),
+      description: batchDescription(description, batchDetails),
       schemas: describeBatch(item, result),
       example: { items: [example] },
       run: async (ctx) => {
