@@ -7,7 +7,8 @@ import { DomainError } from "../../runtime/errors.rules.ts";
 import type { StandaloneContext } from "../context.ts";
 import { charityEndpoints } from "./charityEndpoints.ts";
 import { dashboardEndpoints } from "./dashboardEndpoints.ts";
-import { dashboardPages } from "./dashboardPages.ts";
+import { picturePages } from "./picturePages.ts";
+import { publicPages } from "./publicPages.ts";
 import { errorBody, presentError } from "./standaloneErrors.ts";
 import { statsEndpoint } from "./statsEndpoint.ts";
 import { eventEndpoints } from "./eventEndpoints.ts";
@@ -65,7 +66,7 @@ export const createStandaloneApp = (
       errorBody,
       keyErrors: ["key_invalid"],
     },
-    pages: [...demo, ...dashboardPages(context)],
+    pages: [...demo, ...picturePages(context.db), ...publicPages(context)],
     webhooks: signedWebhooks(context),
   });
 };

@@ -9,7 +9,7 @@ import { send, tag } from "../http/taggedResponses.ts";
 import { drawSimulatedPhoto } from "../pages/drawSimulatedPhoto.ts";
 import { WORLD } from "../pages/worldMap.ts";
 import { pictureOf, SVG } from "../pages/renderDocument.ts";
-import { createPageCache, openToAll } from "./servePages.ts";
+import { createPageCache, openToAll } from "./publicPages.ts";
 
 /** For pictures that depend on their URL alone. */
 const IMMUTABLE = "public, max-age=31536000, immutable";
