@@ -1,6 +1,10 @@
 import { z } from "zod";
-import type { Grouping } from "../../modules/dashboard/statistics.rules.ts";
-import { INTERVALS, MAXIMUM_GROUPS, rangeOf } from "../../modules/dashboard/statistics.rules.ts";
+import {
+  INTERVALS,
+  MAXIMUM_GROUPS,
+  METADATA,
+  rangeOf,
+} from "../../modules/dashboard/statistics.rules.ts";
 import { RECORD_KINDS } from "../../modules/records/owner.rules.ts";
 import type { RecordKind } from "../../modules/records/owner.rules.ts";
 import { text } from "../../modules/records/fields.rules.ts";
@@ -13,18 +17,6 @@ import type { Endpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { StandaloneContext } from "../context.ts";
 
-const METADATA = "metadata.";
-
-const groupBy = () =>
-  text(METADATA.length + 500)
-    .regex(/^(?:attribution|metadata\..+)$/su, "must be attribution or metadata.KEY")
-    .meta({ pattern: String.raw`^(attribution|metadata\.[^\u0000]+)$` })
-    .transform((given): Grouping =>
-      given === "attribution"
-        ? { by: "attribution" }
-        : { by: "metadata", key: given.slice(METADATA.length) },
-    );
-
 const statsQuery = queryObject({
   kind: oneOf(RECORD_KINDS).meta({ description: "What to count." }),
   from: firstDay("First day. Defaults to 30 days, or to 12 months, until `to`."),
@@ -32,9 +24,11 @@ const statsQuery = queryObject({
   interval: oneOf(INTERVALS).default("day").meta({
     description: "At most 366 days can be counted by day, and 1,830 by month.",
   }),
-  group_by: groupBy()
+  group_by: text(METADATA.length + 500)
+    .regex(/^(?:attribution|metadata\..+)$/su, "must be attribution or metadata.KEY")
     .optional()
     .meta({
+      pattern: String.raw`^(attribution|metadata\.[^\u0000]+)$`,
       description: `\`attribution\`, or \`metadata.\` and a key. The ${MAXIMUM_GROUPS} largest groups are listed.`,
       examples: ["attribution", "metadata.campaign"],
     }),
@@ -107,11 +101,11 @@ export const statsEndpoint = ({ db, clock, streaming }: StandaloneContext): Endp
       schemas: { query: statsQuery, response: statsResponse },
       exported: { name: "stats", columns: COLUMNS },
       handle: ({ caller: { accountId, mode }, query }) => {
-        const { kind, interval, group_by: grouping = null } = query;
+        const { kind, interval, group_by: groupBy = null } = query;
         const today = clock.now().toISOString().slice(0, 10);
         const range = rangeOf(query, interval, today);
         const read = async () =>
-          (await listStatistics(db, { accountId, mode, kind, interval, range, grouping })).map(
+          (await listStatistics(db, { accountId, mode, kind, interval, range, groupBy })).map(
             (row) => presentRow(kind, row),
           );
         return {

@@ -9,13 +9,11 @@ export type Interval = (typeof INTERVALS)[number];
 /** The groups that have most; the others are summed up. */
 export const MAXIMUM_GROUPS = 20;
 
+/** Begins what groups by a value of metadata, before its key. */
+export const METADATA = "metadata.";
+
 /** Longer values of metadata are cut. */
 export const MAXIMUM_GROUP_LENGTH = SHORT_TEXT_LENGTH;
-
-/** What records are grouped by: their attribution, or a value of their metadata. */
-export type Grouping =
-  | { readonly by: "attribution" }
-  | { readonly by: "metadata"; readonly key: string };
 
 /** Days in UTC, `YYYY-MM-DD`, both inclusive. */
 export type DayRange = { readonly from: string; readonly to: string };
@@ -24,7 +22,8 @@ export type StatisticsQuery = AccountMode & {
   readonly kind: RecordKind;
   readonly range: DayRange;
   readonly interval: Interval;
-  readonly grouping: Grouping | null;
+  /** What records are grouped by: `attribution`, or `metadata.` and a key of theirs; null for no groups. */
+  readonly groupBy: string | null;
 };
 
 /** Bounds the time of a query and the length of its result. */

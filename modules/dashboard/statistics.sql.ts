@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { Grouping, StatisticsQuery } from "./statistics.rules.ts";
-import { MAXIMUM_GROUP_LENGTH, MAXIMUM_GROUPS } from "./statistics.rules.ts";
+import type { StatisticsQuery } from "./statistics.rules.ts";
+import { MAXIMUM_GROUP_LENGTH, MAXIMUM_GROUPS, METADATA } from "./statistics.rules.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
 
 const statisticsRow = z.strictObject({
@@ -20,13 +20,13 @@ const statisticsRow = z.strictObject({
 
 export type StatisticsRow = Readonly<z.output<typeof statisticsRow>>;
 
-const groupOf = (grouping: Grouping | null): FragmentSqlToken => {
-  if (grouping === null) {
+const groupOf = (groupBy: string | null): FragmentSqlToken => {
+  if (groupBy === null) {
     return sql.fragment`NULL::text`;
   }
-  return grouping.by === "attribution"
-    ? sql.fragment`nullif(record.attribution, '')`
-    : sql.fragment`record.metadata ->> ${grouping.key}`;
+  return groupBy.startsWith(METADATA)
+    ? sql.fragment`record.metadata ->> ${groupBy.slice(METADATA.length)}`
+    : sql.fragment`nullif(record.attribution, '')`;
 };
 
 /** Returns a sum that JSON carries exactly. */
@@ -34,8 +34,8 @@ const sumOf = (column: FragmentSqlToken): FragmentSqlToken =>
   sql.fragment`least(coalesce(sum(${column}), 0), ${Number.MAX_SAFE_INTEGER})::bigint`;
 
 /** The intervals with their records. Without groups, intervals without records are rows, too. */
-const intervalsOf = ({ range, interval, grouping }: StatisticsQuery): FragmentSqlToken =>
-  grouping === null
+const intervalsOf = ({ range, interval, groupBy }: StatisticsQuery): FragmentSqlToken =>
+  groupBy === null
     ? sql.fragment`
       (
         SELECT start::date
@@ -78,12 +78,12 @@ export const listStatistics = (
   db: CommonQueryMethods,
   query: StatisticsQuery,
 ): Promise<readonly StatisticsRow[]> => {
-  const { range, interval, grouping } = query;
+  const { range, interval, groupBy } = query;
   return db.any(sql.type(statisticsRow)`
     WITH counted AS MATERIALIZED (
       SELECT
         date_trunc(${interval}, record.created_at AT TIME ZONE 'UTC')::date AS start,
-        left(${groupOf(grouping)}, ${MAXIMUM_GROUP_LENGTH}) AS name,
+        left(${groupOf(groupBy)}, ${MAXIMUM_GROUP_LENGTH}) AS name,
         sum(record.registered) AS registered,
         sum(record.refunded) AS refunded,
         sum(record.registered_cents) AS registered_cents,
