@@ -2,7 +2,6 @@ import { hash } from "node:crypto";
 import type { Profile } from "../../modules/accounts/profile.rules.ts";
 import { pictureOrigin } from "../../modules/planting/fact.rules.ts";
 import type { Rendered } from "../http/taggedResponses.ts";
-import { formatHost } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html, styleElement } from "./html.ts";
 import { brandStyle } from "./styles.ts";
@@ -126,7 +125,7 @@ export const renderHeader = (
       height="${Math.round(logo.height * scale)}"
     />`;
   const home =
-    homeUrl && html`<a class="home" href="${homeUrl}" rel="noopener">${formatHost(homeUrl)}</a>`;
+    homeUrl && html`<a class="home" href="${homeUrl}" rel="noopener">${new URL(homeUrl).host}</a>`;
   return html`<header>
     ${picture || home ? html`<div class="brand">${picture} ${home}</div>` : null}
     <p class="kicker">${kicker}</p>

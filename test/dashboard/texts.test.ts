@@ -242,14 +242,6 @@ test("a printed page or certificate has its URL", (t) => {
   }
 });
 
-test("the link home has the host as people write it", (t) => {
-  const homeUrl = "https://xn--bcher-kva.example:8443/shop";
-  const profile = { ...DEFAULT_PROFILE, homeUrl };
-  const page = renderPage({ ...EMPTY, profile });
-
-  t.regex(page, /href="https:\/\/xn--bcher-kva\.example:8443\/shop"[^>]*>bücher\.example:8443</u);
-});
-
 /*
  * What a certificate says. It is drawn without a database.
  */
