@@ -147,16 +147,22 @@ test.serial("photos of trees that were all refunded are not shown", async (t) =>
 
 test.serial("an unknown page is a 404 in the requested format", async (t) => {
   const { url } = await openDashboard(t);
-  for (const slug of [
+  const routes = [
+    ...ROUTES.map((suffix) => ["dashboard", suffix] as const),
+    ...["", ".json"].map((suffix) => ["certificate", suffix] as const),
+  ];
+  for (const name of [
     "unknown-page-abcdefgh",
     "x",
     "%00%00%00%00%00%00%00%00",
     "..%2f..%2fetc",
+    "a".repeat(32),
+    "A".repeat(32),
     "A".repeat(5000),
   ]) {
-    for (const suffix of ROUTES) {
-      const response = await fetch(`${url}/dashboard/${slug}${suffix}`);
-      t.is(response.status, 404, slug + suffix);
+    for (const [kind, suffix] of routes) {
+      const response = await fetch(`${url}/${kind}/${name}${suffix}`);
+      t.is(response.status, 404, kind + name + suffix);
       t.is(readersOf(response), suffix === "" ? null : "*", "as of a page that exists");
       const isPage = suffix === "" || suffix === "/card";
       t.is(
