@@ -12,17 +12,10 @@ import { mustBe } from "../../runtime/describeIssues.rules.ts";
 import { ERROR_STATUS } from "../../runtime/errorStatus.ts";
 import { grouped } from "../../runtime/counted.rules.ts";
 import { inChunks } from "../../runtime/inChunks.ts";
-import { callerOf } from "../http/requestContext.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Description, Endpoint } from "../http/endpoint.ts";
-import {
-  booleanParameter,
-  bodyObject,
-  parseBody,
-  parseQuery,
-  queryObject,
-} from "../http/parseRequest.ts";
+import { booleanParameter, bodyObject, parseBody, queryObject } from "../http/parseRequest.ts";
 import {
   findWrongKey,
   markReplay,
@@ -149,19 +142,6 @@ type WriteDefinition<
 /** Original records of replays are read this many at a time: each may have 64 KiB of metadata. */
 const PRESENTED_ITEMS = 10;
 
-/** Keys belong to items: one key for all of them would record only the first. */
-const rejectKeyOfBatch = (ctx: RequestContext): void => {
-  if (readIdempotencyKey(ctx) !== null) {
-    throw invalidRequest(
-      "Idempotency-Key: not accepted for a batch; set idempotency_key on each item",
-    );
-  }
-  const problem = findWrongKey(ctx.request.body, "idempotency_key of each item");
-  if (problem !== null) {
-    throw invalidRequest(problem);
-  }
-};
-
 const batchDescription = (
   { operationId, tag, summary }: Description,
   details: string,
@@ -283,26 +263,33 @@ export const writeEndpoints = <
       },
     }),
     {
-      method: "post",
-      path: `${path}/batch`,
-      isBatch: true,
-      description: batchDescription(description, batchDetails),
+      ...keyEndpoint({
+        method: "post",
+        path: `${path}/batch`,
+        isBatch: true,
+        description: batchDescription(description, batchDetails),
+        schemas: { query: batchQuery, body: anyItems, response: z.unknown() },
+        // Keys belong to items: one key for all of them would record only the first.
+        checkBody: (body) => findWrongKey(body, "idempotency_key of each item"),
+        handle: async ({ ctx, caller, query: { atomic }, body: { items } }) => {
+          if (readIdempotencyKey(ctx) !== null) {
+            throw invalidRequest(
+              "Idempotency-Key: not accepted for a batch; set idempotency_key on each item",
+            );
+          }
+          const parsed = items.map((each) => parseItem(each, caller));
+          const outcomes = await write(caller, parsed, atomic === "true").catch((error: unknown) =>
+            respondRejected(ctx, error),
+          );
+          if (outcomes) {
+            const text = presentOutcomes(outcomes, (done) => present(caller, done));
+            await streamText(ctx, inChunks(text), WRITE_TIMEOUT_MS);
+          }
+          return null;
+        },
+      }),
       schemas: describeBatch(item, result),
       example: { items: [example] },
-      run: async (ctx) => {
-        const caller = callerOf(ctx);
-        rejectKeyOfBatch(ctx);
-        const { atomic } = parseQuery(batchQuery, ctx.querystring);
-        const { items } = parseBody(anyItems, ctx.request.body);
-        const parsed = items.map((each) => parseItem(each, caller));
-        const outcomes = await write(caller, parsed, atomic === "true").catch((error: unknown) =>
-          respondRejected(ctx, error),
-        );
-        if (outcomes) {
-          const text = presentOutcomes(outcomes, (done) => present(caller, done));
-          await streamText(ctx, inChunks(text), WRITE_TIMEOUT_MS);
-        }
-      },
     },
   ];
 };
