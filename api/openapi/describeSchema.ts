@@ -47,16 +47,12 @@ const excludeAlternatives = (schema: Node, zodSchema: z.core.$ZodType): void => 
   }
   delete schema.anyOf;
   schema.oneOf = alternatives;
-  const options = zodSchema instanceof z.ZodUnion ? zodSchema.options : [];
-  const [first] = options;
-  const propertyName = Object.keys(first instanceof z.ZodObject ? first.shape : {}).find((name) =>
-    options.every((option) => constantOf(option, name) !== undefined),
-  );
-  if (propertyName !== undefined) {
+  if (zodSchema instanceof z.ZodDiscriminatedUnion) {
+    const propertyName = zodSchema.def.discriminator;
     schema["discriminator"] = {
       propertyName,
       mapping: Object.fromEntries(
-        options.map((option, index) => [
+        zodSchema.options.map((option, index) => [
           String(constantOf(option, propertyName)),
           alternatives[index]?.$ref,
         ]),
