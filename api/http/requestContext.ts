@@ -22,8 +22,10 @@ export type RequestContext = ParameterizedContext<
   { readonly params?: Readonly<Record<string, string>> }
 >;
 
-/** A page or file that is served by GET without a key and is not part of the API. */
+/** A page or file that needs no key, or a signed request of another company. It is not part of the API. */
 export type Page = {
+  /** `get` by default. */
+  readonly method?: "post";
   readonly path: string;
   /** Calls `next` if the path turns out to have no page. */
   readonly run: (ctx: RequestContext, next: () => Promise<unknown>) => Promise<void> | void;

@@ -66,7 +66,11 @@ export const createStandaloneApp = (
       errorBody,
       keyErrors: ["key_invalid"],
     },
-    pages: [...demo, ...picturePages(context.db), ...publicPages(context)],
-    webhooks: signedWebhooks(context),
+    pages: [
+      ...demo,
+      ...picturePages(context.db),
+      ...publicPages(context),
+      ...signedWebhooks(context),
+    ],
   });
 };
