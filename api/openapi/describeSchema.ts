@@ -107,15 +107,6 @@ const convert = (schema: z.ZodType, io: Io): Json => {
   return JSON.parse(text) as Json;
 };
 
-const converted = { input: new WeakMap<z.ZodType, Json>(), output: new WeakMap<z.ZodType, Json>() };
-
-/** Converts each schema once, because operations share most of them. */
-const toJsonSchema = (schema: z.ZodType, io: Io): Json => {
-  const json = converted[io].get(schema) ?? convert(schema, io);
-  converted[io].set(schema, json);
-  return json;
-};
-
 /** Converts schemas and collects the named ones, which OpenAPI lists under `components`. */
 export const createSchemaCollector = () => {
   const components: Record<string, unknown> = {};
@@ -123,7 +114,7 @@ export const createSchemaCollector = () => {
     components,
     /** @throws Error if two schemas have the same name */
     collect: (schema: z.ZodType, io: Io): Json => {
-      const { $schema: _dialect, $defs, ...own } = toJsonSchema(schema, io);
+      const { $schema: _dialect, $defs, ...own } = convert(schema, io);
       for (const [name, component] of Object.entries($defs ?? {})) {
         if (name in components && !isDeepStrictEqual(components[name], component)) {
           throw new Error(`Two schemas have the name ${name}.`);
