@@ -33,7 +33,7 @@ import { createListGate } from "./http/listEndpoints.ts";
 import type { Streaming } from "./http/listEndpoints.ts";
 import { PAGE_SEARCH_MS } from "./http/listPages.ts";
 import { WRITE_TIMEOUT_MS } from "./http/streamText.ts";
-import { addLoadMetrics, createApiMetrics } from "./http/createApiMetrics.ts";
+import { createApiMetrics } from "./http/createApiMetrics.ts";
 
 /** Opens all pools, so that no kind of work uses up the connections of another. */
 const openConnections = async (config: Config, tracing: RunningTracing | undefined) => {
@@ -70,7 +70,11 @@ export const openApiContext = async (
   const { db, searches, reads, lists, bulkReads, bulkLists, healthChecks } = connections;
   const temporal = openTemporalClient();
   const context: Context = { db, clock: systemClock };
-  const metrics = createApiMetrics();
+  const listGate = createListGate();
+  const metrics = createApiMetrics({
+    openLists: () => listGate.runningCount(),
+    queueLength: () => writer.queueLength() + storeWriter.queueLength(),
+  });
   const health = await watchHealth({
     ...context,
     readDatabaseTime: async () => (await readServerStatus(healthChecks)).now,
@@ -87,11 +91,6 @@ export const openApiContext = async (
     onError: (error) => {
       logger.warn({ err: error }, "the last uses of keys cannot be stored; retrying");
     },
-  });
-  const listGate = createListGate();
-  addLoadMetrics(metrics.registry, {
-    openLists: () => listGate.runningCount(),
-    queueLength: () => writer.queueLength() + storeWriter.queueLength(),
   });
   const getDeployment = await createDeploymentName(context);
   /** The servers that listen. The first is that of the organizations' interface. */

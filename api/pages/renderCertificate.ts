@@ -13,7 +13,6 @@ import type {
 } from "./presentCertificate.ts";
 import { renderDocument, renderHeader, renderNotice, UNFRAMED } from "./renderDocument.ts";
 import type { PageLinks } from "./renderDocument.ts";
-import { PAGE_STYLE } from "./styles.ts";
 import { renderMap } from "./worldMap.ts";
 import type { MapPoint } from "./worldMap.ts";
 
@@ -257,10 +256,8 @@ export const renderCertificate = (
   return renderDocument({
     title: `Certificate of ${name}`,
     description: describe(certificate),
-    style: PAGE_STYLE,
     profile,
     links,
-    isIndexed: false,
     photos: photo ? [photo] : [],
     directives: [UNFRAMED],
     body: html`${renderHeader(profile, { name, kicker, root: links.root })}

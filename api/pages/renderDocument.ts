@@ -4,7 +4,7 @@ import { pictureOrigin } from "../../modules/planting/fact.rules.ts";
 import type { Rendered } from "../http/taggedResponses.ts";
 import type { Markup } from "./html.ts";
 import { html, styleElement } from "./html.ts";
-import { brandStyle } from "./styles.ts";
+import { brandStyle, PAGE_STYLE } from "./styles.ts";
 
 export type PageLinks = {
   readonly baseUrl: string;
@@ -22,12 +22,13 @@ export const linksOf = (baseUrl: string, path: string): PageLinks => {
 
 type Document = {
   readonly title: string;
-  /** Says in a sentence what the page shows, for search engines and previews of the link; null for none. */
-  readonly description: string | null;
-  readonly style: string;
+  /** Says in a sentence what the page shows, for search engines and previews of the link. */
+  readonly description?: string;
+  readonly style?: string;
   readonly profile: Profile;
   readonly links: PageLinks;
-  readonly isIndexed: boolean;
+  /** Whether search engines may list it; false by default. */
+  readonly isIndexed?: boolean;
   readonly body: Markup;
   /** The URLs of its photos, which may be on other hosts. */
   readonly photos?: readonly string[];
@@ -38,7 +39,7 @@ type Document = {
 export const logoUrl = ({ logo }: Profile, base: string): string | null =>
   logo && `${base}/media/logos/${logo.hash}`;
 
-const renderPreview = ({ title, description, profile, links }: Document): Markup => {
+const renderPreview = ({ title, profile, links }: Document, description: string): Markup => {
   const picture = logoUrl(profile, links.baseUrl);
   return html`<meta name="description" content="${description}" />
     <meta property="og:type" content="website" />
@@ -50,7 +51,7 @@ const renderPreview = ({ title, description, profile, links }: Document): Markup
     <link rel="alternate" type="application/json" href="${links.pageUrl}.json" />`;
 };
 
-const renderMarkup = (document: Document): string =>
+const renderMarkup = (document: Document, style: string): string =>
   html`<!doctype html>
     <html lang="en">
       <head>
@@ -59,9 +60,9 @@ const renderMarkup = (document: Document): string =>
         <title>${document.title}</title>
         <meta name="color-scheme" content="light dark" />
         ${document.isIndexed ? null : html`<meta name="robots" content="noindex, nofollow" />`}
-        ${document.description === null ? null : renderPreview(document)}
+        ${document.description === undefined ? null : renderPreview(document, document.description)}
         <link rel="icon" href="${document.links.root}/dashboard/icon.svg" type="image/svg+xml" />
-        ${styleElement(document.style)} ${styleElement(brandStyle(document.profile.color))}
+        ${styleElement(style)} ${styleElement(brandStyle(document.profile.color))}
       </head>
       <body>
         ${document.body}
@@ -88,7 +89,7 @@ export const UNFRAMED = "frame-ancestors 'none'";
 
 /** Renders a page with its policy, which allows exactly its style sheets, and its photos on other hosts. It needs no script. */
 export const renderDocument = (document: Document): Rendered => {
-  const { style, profile, photos = [], directives = [] } = document;
+  const { style = PAGE_STYLE, profile, photos = [], directives = [] } = document;
   const origins = new Set(photos.flatMap((url) => pictureOrigin(url) ?? []));
   const policy = contentPolicy(
     `style-src ${hashSource(style)} ${hashSource(brandStyle(profile.color))}`,
@@ -97,7 +98,7 @@ export const renderDocument = (document: Document): Rendered => {
   );
   return {
     type: "text/html; charset=utf-8",
-    body: renderMarkup(document),
+    body: renderMarkup(document, style),
     headers: { "Content-Security-Policy": policy },
   };
 };

@@ -62,7 +62,6 @@ export const renderCard = ({ dashboard, figures, links }: DashboardView): Render
     : html`<p>${NOTHING}</p>`;
   return renderDocument({
     title: `${name}: impact`,
-    description: null,
     style: CARD_STYLE,
     profile,
     links,

@@ -10,7 +10,6 @@ import type { DashboardView, Figure } from "./presentDashboard.ts";
 import { renderDocument, renderHeader, renderNotice, UNFRAMED } from "./renderDocument.ts";
 import { NOTHING } from "./renderEmbeds.ts";
 import { renderPhotos, renderProjects, renderVerifications, shownUrl } from "./renderEvidence.ts";
-import { PAGE_STYLE } from "./styles.ts";
 
 /** The width of the bar in its SVG units. */
 const TRACK = 1000;
@@ -183,7 +182,6 @@ export const renderPage = (view: DashboardView): Rendered => {
   return renderDocument({
     title: `${name}: public impact record`,
     description: view.summary,
-    style: PAGE_STYLE,
     profile,
     links,
     isIndexed: true,

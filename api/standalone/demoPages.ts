@@ -162,11 +162,9 @@ export const demoPages = (
       const links = linksOf(options.publicBaseUrl(), path);
       const rendered = renderDocument({
         title: `${kicker}: ${name}`,
-        description: null,
         style: STYLE,
         profile,
         links,
-        isIndexed: false,
         directives: ["frame-src 'self'", UNFRAMED],
         body: html`${renderHeader(profile, { name, kicker, root: links.root })}
           <main>${render(shown, links)}</main>

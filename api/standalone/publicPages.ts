@@ -20,7 +20,6 @@ import { renderCertificate } from "../pages/renderCertificate.ts";
 import { linksOf, renderDocument } from "../pages/renderDocument.ts";
 import { renderBadge, renderCard } from "../pages/renderEmbeds.ts";
 import { renderPage } from "../pages/renderPage.ts";
-import { PAGE_STYLE } from "../pages/styles.ts";
 
 /** Lets other sites embed what a path has, follow its redirects and read its errors. */
 export const openToAll =
@@ -62,11 +61,8 @@ export const createPageCache = <Value extends Shown<string>>(
 const NOT_FOUND = tag(
   renderDocument({
     title: "No such page",
-    description: null,
-    style: PAGE_STYLE,
     profile: DEFAULT_PROFILE,
     links: linksOf("http://localhost", ""),
-    isIndexed: false,
     body: html`<main>
       <section>
         <h1>No such page</h1>
