@@ -258,8 +258,9 @@ export const writeEndpoints = <
       checkBody: checkItem,
       handle: async ({ ctx, caller, body }) => {
         const done = resultOfOne(await write(caller, [accept(body, caller)], false));
+        const bodies = await readBodies([done], (items) => present(caller, items));
         markReplay(ctx, done);
-        return resultOfOne(await readBodies([done], (items) => present(caller, items)));
+        return resultOfOne(bodies);
       },
     }),
     {

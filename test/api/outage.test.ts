@@ -123,7 +123,7 @@ test("without a database, neither a key nor a partner's report is rejected: both
   isUnavailable(t, await call("POST", "/planting/callback", { body, headers }));
 });
 
-test("a batch that is recorded is no 503, although its results cannot be read", async (t) => {
+test("a batch that is recorded is no 503, although its results cannot be read; a 503 is no replay", async (t) => {
   const { db, databaseUrl } = t.context;
   const relay = await startRelay(t, databaseUrl);
   const interrupted = await openTestPool(t, relay.url);
@@ -154,6 +154,9 @@ test("a batch that is recorded is no 503, although its results cannot be read", 
   t.deepEqual(body, { error: "internal server error" });
   t.is((await readAccountSums(db, id)).total, 5n);
   t.true(JSON.stringify(logged()).includes("ECONNREFUSED"));
+  const replay = await call("POST", "/plant/trees", { key, body: batch.items[0] });
+  isUnavailable(t, replay);
+  t.is(replay.headers.get("Idempotent-Replayed"), null);
 });
 
 test("a refund that needs Stripe is a 503 without its key, and the log says so, not that there is an outage", async (t) => {
