@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { MAXIMUM_CERTIFIED_RECORDS } from "../../modules/dashboard/certificate.rules.ts";
-import { RECORD_KINDS } from "../../modules/records/owner.rules.ts";
+import { accountModeOf, RECORD_KINDS } from "../../modules/records/owner.rules.ts";
+import type { AccountMode } from "../../modules/records/owner.rules.ts";
 import {
   getCertificateToken,
   getOrderCertificateToken,
@@ -10,7 +11,7 @@ import { orderId } from "../../modules/stores/customers.rules.ts";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import type { HttpContext } from "../context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Endpoint } from "../http/endpoint.ts";
+import type { Description, Endpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
 
 const certificateUrl = z
@@ -22,10 +23,6 @@ const certificateUrl = z
   })
   .meta({ id: "CertificateUrl" });
 
-const present = (baseUrl: string, token: string): z.output<typeof certificateUrl> => ({
-  certificate_url: `${baseUrl}/certificate/${token}`,
-});
-
 const DETAILS =
   "The page needs no key. It distinguishes what is registered from what is proven, and says if it was refunded. It " +
   "names no customer and no order. Its URL cannot be guessed, and stays the same until the operator revokes it. The " +
@@ -34,53 +31,63 @@ const DETAILS =
 /** What the certificates of stores' records have instead of their own brand. */
 const STORE_DETAILS = `${DETAILS} It has the brand of the organization that owns the store.`;
 
+const define = <Query extends z.ZodType>(
+  { publicBaseUrl }: HttpContext,
+  path: string,
+  description: Pick<Description, "operationId" | "tag" | "summary" | "details">,
+  query: Query,
+  getToken: (owner: AccountMode, query: z.output<Query>) => Promise<string>,
+): Endpoint =>
+  keyEndpoint<z.ZodType, typeof certificateUrl, Query>({
+    method: "get",
+    path,
+    description: { ...description, errors: ["record_not_found"] },
+    schemas: { query, response: certificateUrl },
+    handle: async ({ caller, query: given }) => ({
+      certificate_url: `${publicBaseUrl()}/certificate/${await getToken(accountModeOf(caller), given)}`,
+    }),
+  });
+
 /** The endpoint of an interface for the URLs of records' certificates. */
 export const certificateUrlEndpoint = (
   context: HttpContext,
   {
+    path,
+    tag,
     accountType,
-    ...place
   }: {
     readonly path: string;
     readonly tag: string;
     readonly accountType: "organization" | "store";
   },
 ): Endpoint =>
-  keyEndpoint({
-    method: "get",
-    path: place.path,
-    description: {
+  define(
+    context,
+    path,
+    {
       operationId: "readCertificateUrl",
-      tag: place.tag,
+      tag,
       summary: "Read the URL of a record's public certificate",
       details: accountType === "store" ? STORE_DETAILS : DETAILS,
-      errors: { record_not_found: `The ${accountType} has no such record in the key's mode.` },
     },
-    schemas: {
-      query: queryObject({
-        id: recordId().meta({
-          description: "The id of a registration or a donation.",
-          examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"],
-        }),
-        kind: oneOf(RECORD_KINDS).optional().meta({
-          description: "Selects one of several records that were imported with the same id.",
-        }),
+    queryObject({
+      id: recordId().meta({
+        description: "The id of a registration or a donation.",
+        examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"],
       }),
-      response: certificateUrl,
-    },
-    handle: async ({ caller: { accountId, mode }, query: { id, kind } }) =>
-      present(
-        context.publicBaseUrl(),
-        await getCertificateToken(context, { accountId, mode }, id, kind ?? null),
-      ),
-  });
+      kind: oneOf(RECORD_KINDS).optional().meta({
+        description: "Selects one of several records that were imported with the same id.",
+      }),
+    }),
+    (owner, { id, kind = null }) => getCertificateToken(context, owner, id, kind),
+  );
 
 /** The endpoint for the URLs of the certificates of stores' orders. */
 export const orderCertificateUrlEndpoint = (context: HttpContext): Endpoint =>
-  keyEndpoint({
-    method: "get",
-    path: "/app/api/order_certificate_url",
-    description: {
+  define(
+    context,
+    "/app/api/order_certificate_url",
+    {
       operationId: "readOrderCertificateUrl",
       tag: "impact",
       summary: "Read the URL of an order's public certificate",
@@ -88,22 +95,14 @@ export const orderCertificateUrlEndpoint = (context: HttpContext): Endpoint =>
         `${STORE_DETAILS} It has the trees, plastic and donations that the order has when the URL is requested; request ` +
         "it again after records were added to the order. For an order with more than " +
         `${MAXIMUM_CERTIFIED_RECORDS} records, the request is a 400.`,
-      errors: { record_not_found: "The store has no record of the order in the key's mode." },
     },
-    schemas: {
-      query: queryObject({
-        order_id: orderId().meta({
-          // An empty parameter is one that is not given.
-          minLength: 1,
-          description: "With or without the leading `#`.",
-          examples: ["#1001"],
-        }),
+    queryObject({
+      order_id: orderId().meta({
+        // An empty parameter is one that is not given.
+        minLength: 1,
+        description: "With or without the leading `#`.",
+        examples: ["#1001"],
       }),
-      response: certificateUrl,
-    },
-    handle: async ({ caller: { accountId, mode }, query: { order_id: order } }) =>
-      present(
-        context.publicBaseUrl(),
-        await getOrderCertificateToken(context, { accountId, mode }, order),
-      ),
-  });
+    }),
+    (owner, { order_id: order }) => getOrderCertificateToken(context, owner, order),
+  );

@@ -3,7 +3,7 @@ import { ein, presentCharity } from "../../modules/charities/charities.rules.ts"
 import { text } from "../../modules/records/fields.rules.ts";
 import { searchCharities } from "../../modules/charities/searchCharities.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Endpoint, Errors } from "../http/endpoint.ts";
+import type { Endpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { integerUpTo } from "../http/listPages.ts";
 import type { HttpContext } from "../context.ts";
@@ -22,12 +22,6 @@ export const currencyField = () =>
 
 /** The limit of one key at each charity endpoint of the standalone interface for which the contract has one. */
 export const REQUESTS_PER_SECOND = 20;
-
-/** The error of endpoints that may call the account's charity provider. */
-export const PROVIDER_SHARE_ERROR: Errors = {
-  charity_unconfirmed:
-    "The account has used its share of the requests that the charity provider accepts in a minute.",
-};
 
 const MAXIMUM_PAGE = 999_999_999;
 
@@ -124,11 +118,7 @@ export const charitySearchEndpoint = (
       tag,
       summary: "Search charities by name or EIN",
       details: `${details} If the charity provider reports no total, total_items is a lower bound.`,
-      errors: {
-        ...PROVIDER_SHARE_ERROR,
-        internal_error: "The charity provider failed, or an unexpected error occurred.",
-        queue_full: "Too many searches are waiting.",
-      },
+      errors: ["charity_unconfirmed", "queue_full"],
     },
     schemas: { query: charityQuery, response: charityPage },
     handle: async ({

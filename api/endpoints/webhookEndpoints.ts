@@ -28,7 +28,6 @@ import type { AccountType } from "../../modules/records/owner.rules.ts";
 import type { HttpContext } from "../context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Description, Endpoint, KeyDefinition } from "../http/endpoint.ts";
-import { READ_ERROR } from "../http/errorResponses.ts";
 import {
   findWrongKey,
   markReplay,
@@ -74,7 +73,13 @@ const createDefine =
   >(
     method: Endpoint["method"],
     path: string,
-    { schemas: given, example, handle, errors, ...described }: Operation<Query, Body, ResponseBody>,
+    {
+      schemas: given,
+      example,
+      handle,
+      errors = [],
+      ...described
+    }: Operation<Query, Body, ResponseBody>,
   ): Endpoint =>
     keyEndpoint<Body, ResponseBody, Query>({
       method,
@@ -83,10 +88,13 @@ const createDefine =
         ...described,
         tag: TAG,
         pathParameters: { id: "The id of the endpoint." },
-        errors: {
-          record_not_found: `The ${accountType} has no such endpoint or event in the key's mode.`,
+        errors: [
+          [
+            "record_not_found",
+            `The ${accountType} has no such endpoint or event in the key's mode.`,
+          ],
           ...errors,
-        },
+        ],
       },
       schemas: given,
       ...(example && { example }),
@@ -119,11 +127,13 @@ const allEndpoints = (
         },
       },
       responseHeaders: REPLAY_HEADER,
-      errors: {
-        request_invalid:
+      errors: [
+        [
+          "request_invalid",
           "The body has a missing or malformed field; the message names it. Or the " +
-          `${accountType} has an endpoint with this URL, or ${MAXIMUM_ENDPOINTS} endpoints.`,
-      },
+            `${accountType} has an endpoint with this URL, or ${MAXIMUM_ENDPOINTS} endpoints.`,
+        ],
+      ],
     },
     schemas: { body: schemas.createBody(accountType), response: schemas.newEndpointSchema },
     example: {
@@ -222,7 +232,7 @@ const deliveryEndpoints = (
       summary: "Send an endpoint a test event",
       details:
         "Sends an event of the type `ping`, whatever types the endpoint has chosen. The request arrives within seconds.",
-      errors: { request_invalid: "The endpoint is disabled." },
+      errors: ["request_invalid"],
       schemas: { response: schemas.pingSchema },
       handle: async (endpoint) => ({ id: await pingWebhookEndpoint(change, endpoint) }),
     }),
@@ -230,7 +240,7 @@ const deliveryEndpoints = (
       operationId: "listWebhookDeliveries",
       summary: "List an endpoint's deliveries",
       details: "The newest first, each with its last attempt. They are kept for 30 days.",
-      errors: READ_ERROR,
+      errors: ["query_timeout"],
       schemas: { query: schemas.deliveryQuery, response: schemas.deliveryListSchema },
       handle: async ({ id }, { query }) => ({
         deliveries: (await listDeliveries(context.reads, id, query)).map(presentDelivery),
@@ -243,10 +253,6 @@ const deliveryEndpoints = (
         `Sends the events since a time of the last ${RECOVERY_DAYS} days that the endpoint wants and has not received: those that ` +
         "were recorded while it was disabled or did not exist, and those whose delivery failed or waits for its next attempt. " +
         "With `event_id`, sends one event, even if it was already delivered. If that fails, the schedule of retries begins again.",
-      errors: {
-        request_invalid:
-          "The time is missing, malformed, in the future or too long ago, or the endpoint is disabled.",
-      },
       schemas: { body: schemas.recoverBody, response: schemas.recoverySchema },
       example: { since: "2025-06-01T12:00:00Z" },
       handle: async (endpoint, { body: { event_id: eventId, since = "" } }) => {

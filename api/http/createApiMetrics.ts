@@ -10,9 +10,25 @@ export type ApiMetrics = {
   readonly observeRejectedConnection: () => void;
 };
 
-export const createApiMetrics = (): ApiMetrics => {
+/** @param load returns what is read whenever the metrics are */
+export const createApiMetrics = (
+  load: Readonly<Record<"openLists" | "queueLength", () => number>>,
+): ApiMetrics => {
   const registry = new Registry();
   collectProcessMetrics(registry);
+  addGauge(
+    registry,
+    { name: "impact_open_lists", help: "Number of lists of registrations that are being sent." },
+    (gauge) => gauge.set(load.openLists()),
+  );
+  addGauge(
+    registry,
+    {
+      name: "impact_registration_queue_length",
+      help: "Number of registrations waiting to be written.",
+    },
+    (gauge) => gauge.set(load.queueLength()),
+  );
   const requests = new Histogram({
     name: "impact_http_request_duration_seconds",
     help: "Duration of HTTP requests in seconds by method, route pattern and status; unknown paths are one route.",
@@ -46,24 +62,4 @@ export const createApiMetrics = (): ApiMetrics => {
       batchDurations.observe(durationSeconds);
     },
   };
-};
-
-/** Registers what is read whenever the metrics are. */
-export const addLoadMetrics = (
-  registry: Registry,
-  { openLists, queueLength }: Readonly<Record<"openLists" | "queueLength", () => number>>,
-): void => {
-  addGauge(
-    registry,
-    { name: "impact_open_lists", help: "Number of lists of registrations that are being sent." },
-    (gauge) => gauge.set(openLists()),
-  );
-  addGauge(
-    registry,
-    {
-      name: "impact_registration_queue_length",
-      help: "Number of registrations waiting to be written.",
-    },
-    (gauge) => gauge.set(queueLength()),
-  );
 };

@@ -21,12 +21,6 @@ import type { ApiState, Page, RequestContext } from "./requestContext.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { HttpError } from "./httpError.ts";
 
-/** A route that another company calls with a signed body. It is not part of the API's description. */
-export type Webhook = {
-  readonly path: string;
-  readonly run: (ctx: RequestContext) => Promise<void>;
-};
-
 export type App = { readonly callback: () => Listener };
 
 /** In which the requests of one key to an endpoint are limited. */
@@ -82,7 +76,6 @@ type AppOptions = Pick<
   readonly endpoints: readonly Endpoint[];
   readonly document: DocumentInfo;
   readonly pages?: readonly Page[];
-  readonly webhooks?: readonly Webhook[];
 };
 
 /** Returns what a request of an endpoint passes, in its order. */
@@ -127,14 +120,14 @@ const createPipeline = ({
 
 /** Creates the app of one interface. */
 export const createApp = (options: AppOptions): App => {
-  const { logger, observe, trustedProxies = 0, presentError } = options;
-  const { endpoints, document, pages = [], webhooks = [] } = options;
+  const { logger, observe, trustedProxies, presentError } = options;
+  const { endpoints, document, pages = [] } = options;
   const app = new Koa<ApiState>();
   // Koa reports responses that it cannot write; errors of handlers never get here.
   app.on("error", (error: NodeJS.ErrnoException) => {
     logger.debug({ err: error }, "connection lost");
   });
-  if (options.isTraced === true) {
+  if (options.isTraced) {
     app.use(traceRequest);
   }
   app.use(observeRequest({ logger, observe, trustedProxies }));
@@ -154,21 +147,15 @@ export const createApp = (options: AppOptions): App => {
       return runEndpoint(ctx, endpoint);
     });
   }
-  for (const { path, run } of webhooks) {
-    router.post(path, (ctx) => {
-      ctx.state.route = path;
-      return runForVisitor(ctx, path, () => run(ctx));
-    });
-  }
   app.use(router.routes());
   // The links of a page are relative, so a trailing slash would change what they mean.
   const pageRouter = new Router<ApiState>({ sensitive: true, strict: true });
-  for (const { path, run } of [
+  for (const { method = "get", path, run } of [
     ...healthPages(options.readReadiness),
     ...pages,
     ...documentPages(() => createDocument(endpoints, document)),
   ]) {
-    pageRouter.get(path, (ctx, next) => {
+    pageRouter[method](path, (ctx, next) => {
       ctx.state.route = path;
       return runForVisitor(ctx, path, () => run(ctx, next));
     });

@@ -2,6 +2,7 @@ import type { z } from "zod";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { ApiErrorCode } from "../../runtime/errorStatus.ts";
+import type { ERROR_MEANINGS } from "../openapi/errorMeanings.ts";
 import { callerOf } from "./requestContext.ts";
 import type { RequestContext } from "./requestContext.ts";
 import { findWrongKey, hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
@@ -9,24 +10,19 @@ import { parseBody, parseQuery } from "./parseRequest.ts";
 
 export const JSON_TYPE = "application/json; charset=utf-8";
 
-/**
- * Returns whether the client has the response whose ETag is set. Koa compares copies of all headers, so requests without
- * the condition are sorted out before.
- */
-export const isFresh = (ctx: RequestContext): boolean => {
-  const { headers } = ctx.req;
-  if (headers["if-none-match"] === undefined || !ctx.res.hasHeader("ETag")) {
-    return false;
-  }
-  // It must be ignored then, which Koa does not (RFC 9110, section 13.1.3).
-  delete headers["if-modified-since"];
-  // Asks caches to revalidate; `fetch` adds no-cache to each conditional request. Koa takes it for a request of the body.
-  delete headers["cache-control"];
-  return ctx.fresh;
+/** Returns whether the client has the response whose ETag is set. A proxy that compresses makes an ETag a weak one. */
+export const isFresh = ({ req, res }: RequestContext): boolean => {
+  const given = req.headers["if-none-match"]?.split(",") ?? [];
+  const etag = res.getHeader("ETag");
+  return (
+    typeof etag === "string" && given.some((each) => ["*", etag, `W/${etag}`].includes(each.trim()))
+  );
 };
 
-/** Documented errors of an endpoint, and when it returns each. */
-export type Errors = Readonly<Partial<Record<ApiErrorCode, string>>>;
+/** A documented error of an endpoint; with when it returns it, if the code's general meaning would mislead. */
+export type DocumentedError =
+  | keyof typeof ERROR_MEANINGS
+  | readonly [code: ApiErrorCode, meaning: string];
 
 /** What the API description says about an endpoint in addition to its schemas. */
 export type Description = {
@@ -37,7 +33,7 @@ export type Description = {
   /** The parameters of the path and what they mean. */
   readonly pathParameters?: Readonly<Record<string, string>>;
   /** Its errors besides those of every endpoint that is like it, or instead of them. */
-  readonly errors?: Errors;
+  readonly errors?: readonly DocumentedError[];
   /** The bodies of errors that have more than the message. */
   readonly errorBodies?: Readonly<Partial<Record<ApiErrorCode, z.ZodType>>>;
   /** Optional headers of the request other than those of the key, and what they mean. */

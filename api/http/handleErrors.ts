@@ -50,57 +50,28 @@ const asReportedError = (error: unknown): ReportedError | null => {
   return null;
 };
 
-/** During an outage, or with a wrong key of the processor, every such request fails for one reason. */
-const OUTAGE_LOG_INTERVAL_MS = 1000;
-
-/** Returns a function that logs why requests are rejected, at most once a second, with the number of them. */
-const createRejectionLog = (logger: Logger): ((error: UnavailableError) => void) => {
-  let rejected = 0;
-  let reason = "";
-  let timer: NodeJS.Timeout | null = null;
-  const log = (): void => {
-    logger.error(
-      { rejected, reason },
-      "requests were rejected: the database or the payment processor cannot be used; see the reason",
-    );
-    rejected = 0;
-  };
-  return ({ cause }) => {
-    rejected += 1;
-    reason = cause instanceof Error ? cause.message : String(cause);
-    if (timer === null) {
-      log();
-      timer = setTimeout(() => {
-        timer = null;
-        if (rejected > 0) {
-          log();
-        }
-      }, OUTAGE_LOG_INTERVAL_MS).unref();
-    }
-  };
-};
-
 /**
  * Turns errors into JSON responses. An outage is a 500 with its own message, any other unexpected error a 500 with a
  * generic one; both are logged once with the request's id. If the database cannot be reached, or the payment processor
  * cannot be used because it is down or its key is missing, not accepted or of another account, and nothing was done, the
- * response is a 503.
+ * response is a 503, and the request's own line in the log has the reason.
  */
-export const handleErrors = ({
-  logger,
-  presentError,
-}: {
-  readonly logger: Logger;
-  readonly presentError: PresentError;
-}): Middleware<ApiState> => {
-  const logRejection = createRejectionLog(logger);
-  return async (ctx, next) => {
+export const handleErrors =
+  ({
+    logger,
+    presentError,
+  }: {
+    readonly logger: Logger;
+    readonly presentError: PresentError;
+  }): Middleware<ApiState> =>
+  async (ctx, next) => {
     try {
       await next();
     } catch (error) {
       const reported = asReportedError(error);
       if (error instanceof UnavailableError) {
-        logRejection(error);
+        const { cause } = error;
+        ctx.state.reason = cause instanceof Error ? cause.message : String(cause);
       }
       if (reported === null || reported.code === "internal_error") {
         logger.error(
@@ -123,4 +94,3 @@ export const handleErrors = ({
       ctx.body = presentError(code, message);
     }
   };
-};

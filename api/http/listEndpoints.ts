@@ -112,11 +112,13 @@ export const listEndpoint = <Query extends z.ZodType, ResponseBody extends z.Zod
     ...rest,
     description: {
       ...rest.description,
-      errors: {
-        ...rest.description.errors,
-        queue_full:
+      errors: [
+        ...(rest.description.errors ?? []),
+        [
+          "queue_full",
           "Too many requests are waiting to read records, or this one takes too long. Try again, or select fewer records.",
-      },
+        ],
+      ],
       isExported: true,
       responseHeaders: {
         ...rest.description.responseHeaders,

@@ -43,8 +43,8 @@ export type RequestObserver = (
 ) => void;
 
 /**
- * Gives each request an id, which its response has in `X-Request-Id`, logs it once, successful probes at the level debug,
- * and reports it to the metrics. The log has the route's pattern, the key's id and the client's address, and nothing that
+ * Gives each request an id, which its response has in `X-Request-Id`, logs it once, successful probes at the level debug and
+ * requests that something else's outage rejects at the level error, and reports it to the metrics. The log has the route's pattern, the key's id and the client's address, and nothing that
  * the client sent, because paths, queries and bodies may contain keys and personal data.
  */
 export const observeRequest =
@@ -67,18 +67,19 @@ export const observeRequest =
     const address = clientAddress(req, trustedProxies);
     await next();
     const durationMs = performance.now() - startedAtMs;
-    const { route = "unknown", caller } = state;
+    const { route = "unknown", caller, reason } = state;
     const { method = "" } = req;
     const status = res.statusCode;
     observe({ method, route, status }, durationMs / 1000);
     // Balancers probe every second or two.
-    const level = PROBES.has(route) && status < 500 ? "debug" : "info";
-    logger[level](
+    const success = PROBES.has(route) && status < 500 ? "debug" : "info";
+    logger[reason === undefined ? success : "error"](
       {
         requestId,
         method,
         route,
         status,
+        reason,
         durationMs: Math.round(durationMs * 100) / 100,
         accountId: caller?.accountId,
         keyId: caller?.keyId,

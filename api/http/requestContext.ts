@@ -11,6 +11,8 @@ export type ApiState = {
   route?: string;
   /** Absent on routes that need no key. */
   caller?: Caller;
+  /** Why the database or the payment processor cannot be used; absent unless that is why the request is rejected. */
+  reason?: string;
   /** Where the request has a place until its client has read the response; then a stalled client leaves it to others. */
   gate?: Gate;
 };
@@ -20,8 +22,10 @@ export type RequestContext = ParameterizedContext<
   { readonly params?: Readonly<Record<string, string>> }
 >;
 
-/** A page or file that is served by GET without a key and is not part of the API. */
+/** A page or file that needs no key, or a signed request of another company. It is not part of the API. */
 export type Page = {
+  /** `get` by default. */
+  readonly method?: "post";
   readonly path: string;
   /** Calls `next` if the path turns out to have no page. */
   readonly run: (ctx: RequestContext, next: () => Promise<unknown>) => Promise<void> | void;

@@ -2,25 +2,23 @@ import { hash } from "node:crypto";
 import type { RequestContext } from "./requestContext.ts";
 import { isFresh } from "./endpoint.ts";
 
-type Rendered = {
+/** What all clients get. */
+export type Rendered = {
   readonly type: string;
   readonly body: string | Buffer;
-  readonly headers: Readonly<Record<string, string>>;
+  readonly headers?: Readonly<Record<string, string>>;
 };
 
 /**
- * What all clients get. The body is encoded once, although it is sent many times: a client that reads nothing holds no copy
- * of it and no open file.
+ * A response with its ETag. The body is encoded once, although it is sent many times: a client that reads nothing holds no
+ * copy of it and no open file.
  */
 export type Tagged = Omit<Rendered, "body"> & { readonly body: Buffer; readonly etag: string };
 
-export const tag = (
-  rendered: Rendered,
-  etag = `"${hash("sha256", rendered.body, "base64url")}"`,
-): Tagged => ({
+export const tag = (rendered: Rendered): Tagged => ({
   ...rendered,
-  body: typeof rendered.body === "string" ? Buffer.from(rendered.body) : rendered.body,
-  etag,
+  body: Buffer.from(rendered.body),
+  etag: `"${hash("sha256", rendered.body, "base64url")}"`,
 });
 
 /** Sends a page, picture or file, or a 304 to a client that has it. */

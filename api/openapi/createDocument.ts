@@ -3,8 +3,8 @@ import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { EXPORT_FORMATS } from "../../runtime/formatRows.ts";
 import { ERROR_STATUS } from "../../runtime/errorStatus.ts";
-import type { ApiErrorCode } from "../../runtime/errorStatus.ts";
-import type { Callback, Endpoint, Errors } from "../http/endpoint.ts";
+import type { Callback, DocumentedError, Endpoint } from "../http/endpoint.ts";
+import { ERROR_MEANINGS } from "./errorMeanings.ts";
 import { createSchemaCollector } from "./describeSchema.ts";
 import type { Collect, Json } from "./describeSchema.ts";
 import { hasIdempotencyKeyField } from "../http/idempotencyKey.ts";
@@ -25,7 +25,7 @@ export type DocumentInfo = {
   /** The body of every error response. */
   readonly errorBody: z.ZodType;
   /** The errors of keys. */
-  readonly keyErrors: Errors;
+  readonly keyErrors: readonly DocumentedError[];
 };
 
 const TEXT: Json = { type: "string" };
@@ -64,34 +64,30 @@ const FILES = Object.fromEntries(
   ]),
 );
 
-/** Returns the errors of an endpoint besides those of HTTP itself. */
+/** Lists the errors of an endpoint besides those of HTTP itself. A later entry takes the place of one with its code. */
 const errorsOf = (
-  { method, requestsPerSecond, schemas, description }: Endpoint,
-  keyErrors: Errors,
-): Errors => ({
-  ...(schemas.query && {
-    request_invalid: "A query parameter is missing, repeated or malformed; the message names it.",
-  }),
-  ...(schemas.body && {
-    request_invalid: "The body has a missing or malformed field; the message names it.",
-  }),
-  ...keyErrors,
-  ...(method !== "get" && { key_read_only: "The key is read-only." }),
-  // A body is read even if the endpoint accepts none.
-  ...(method === "post" && { body_too_large: "The body is too large." }),
-  ...(requestsPerSecond !== undefined && {
-    rate_limited: `The key sent more than ${counted(requestsPerSecond, "request")} to this endpoint within a second.`,
-  }),
-  service_unavailable:
-    "The database cannot be reached, or the process is full; nothing was done. Try again.",
-  internal_error:
-    method === "post"
-      ? "An unexpected error, such as a database connection that is lost during the commit: the write may have " +
-        "been recorded. Where the call takes an idempotency key, repeat it with the same key. Report the " +
-        "X-Request-Id to the operator."
-      : "An unexpected error. Report the X-Request-Id to the operator.",
-  ...description.errors,
-});
+  { method, missingKey, requestsPerSecond, schemas, description }: Endpoint,
+  keyErrors: readonly DocumentedError[],
+): readonly DocumentedError[] => {
+  const errors: readonly (DocumentedError | null)[] = [
+    schemas.query || schemas.body ? "request_invalid" : null,
+    ...keyErrors,
+    missingKey === undefined ? null : "key_missing",
+    method === "get" ? null : "key_read_only",
+    // A body is read even if the endpoint accepts none.
+    method === "post" ? "body_too_large" : null,
+    requestsPerSecond === undefined
+      ? null
+      : [
+          "rate_limited",
+          `The key sent more than ${counted(requestsPerSecond, "request")} to this endpoint within a second.`,
+        ],
+    "service_unavailable",
+    "internal_error",
+    ...(description.errors ?? []),
+  ];
+  return errors.filter((error) => error !== null);
+};
 
 const REQUEST_ID_HEADER = {
   "X-Request-Id":
@@ -116,11 +112,16 @@ const errorResponsesOf = (
   collect: Collect,
 ): Json => {
   const { errorBodies = {} } = endpoint.description;
-  const errors = Object.entries(errorsOf(endpoint, keyErrors)).map(([name, when]) => {
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- Object.entries returns names as strings.
-    const code = name as ApiErrorCode;
-    return { status: ERROR_STATUS[code], when, body: errorBodies[code] };
-  });
+  const meanings = new Map(
+    errorsOf(endpoint, keyErrors).map((error) =>
+      typeof error === "string" ? ([error, ERROR_MEANINGS[error]] as const) : error,
+    ),
+  );
+  const errors = [...meanings].map(([code, when]) => ({
+    status: ERROR_STATUS[code],
+    when,
+    body: errorBodies[code],
+  }));
   const responses = Object.entries(Object.groupBy(errors, ({ status }) => status));
   return Object.fromEntries(
     responses.map(([status, same = []]) => {

@@ -47,16 +47,12 @@ const excludeAlternatives = (schema: Node, zodSchema: z.core.$ZodType): void => 
   }
   delete schema.anyOf;
   schema.oneOf = alternatives;
-  const options = zodSchema instanceof z.ZodUnion ? zodSchema.options : [];
-  const [first] = options;
-  const propertyName = Object.keys(first instanceof z.ZodObject ? first.shape : {}).find((name) =>
-    options.every((option) => constantOf(option, name) !== undefined),
-  );
-  if (propertyName !== undefined) {
+  if (zodSchema instanceof z.ZodDiscriminatedUnion) {
+    const propertyName = zodSchema.def.discriminator;
     schema["discriminator"] = {
       propertyName,
       mapping: Object.fromEntries(
-        options.map((option, index) => [
+        zodSchema.options.map((option, index) => [
           String(constantOf(option, propertyName)),
           alternatives[index]?.$ref,
         ]),
@@ -111,15 +107,6 @@ const convert = (schema: z.ZodType, io: Io): Json => {
   return JSON.parse(text) as Json;
 };
 
-const converted = { input: new WeakMap<z.ZodType, Json>(), output: new WeakMap<z.ZodType, Json>() };
-
-/** Converts each schema once, because operations share most of them. */
-const toJsonSchema = (schema: z.ZodType, io: Io): Json => {
-  const json = converted[io].get(schema) ?? convert(schema, io);
-  converted[io].set(schema, json);
-  return json;
-};
-
 /** Converts schemas and collects the named ones, which OpenAPI lists under `components`. */
 export const createSchemaCollector = () => {
   const components: Record<string, unknown> = {};
@@ -127,7 +114,7 @@ export const createSchemaCollector = () => {
     components,
     /** @throws Error if two schemas have the same name */
     collect: (schema: z.ZodType, io: Io): Json => {
-      const { $schema: _dialect, $defs, ...own } = toJsonSchema(schema, io);
+      const { $schema: _dialect, $defs, ...own } = convert(schema, io);
       for (const [name, component] of Object.entries($defs ?? {})) {
         if (name in components && !isDeepStrictEqual(components[name], component)) {
           throw new Error(`Two schemas have the name ${name}.`);

@@ -1,4 +1,3 @@
-import { domainToUnicode } from "node:url";
 import type { UnitField } from "../../modules/accounts/profile.rules.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
@@ -42,12 +41,6 @@ export const formatMonth = (month: string): string => months.format(new Date(`${
 export const formatCoordinates = (latitude: number, longitude: number): string =>
   `${Math.abs(latitude).toFixed(2)}° ${latitude < 0 ? "S" : "N"}, ` +
   `${Math.abs(longitude).toFixed(2)}° ${longitude < 0 ? "W" : "E"}`;
-
-/** Formats a URL's host as people write it: a URL has letters beyond ASCII in Punycode. */
-export const formatHost = (url: string): string => {
-  const { hostname, port } = new URL(url);
-  return domainToUnicode(hostname) + (port === "" ? "" : `:${port}`);
-};
 
 const NO_BREAK_SPACE = "\u00A0";
 

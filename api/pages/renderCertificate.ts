@@ -1,6 +1,7 @@
 import { VERIFIED_BY_WORDS } from "../../modules/dashboard/certificate.rules.ts";
 import type { Profile } from "../../modules/accounts/profile.rules.ts";
 import { formatCents } from "../../modules/records/money.rules.ts";
+import type { Rendered } from "../http/taggedResponses.ts";
 import { formatDay, formatNumber, listSpecies, nameUnits, renderNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
@@ -10,9 +11,8 @@ import type {
   ItemJson,
   RegistrationJson,
 } from "./presentCertificate.ts";
-import { renderDocument, renderHeader, renderNotice } from "./renderDocument.ts";
+import { renderDocument, renderHeader, renderNotice, UNFRAMED } from "./renderDocument.ts";
 import type { PageLinks } from "./renderDocument.ts";
-import { PAGE_STYLE } from "./styles.ts";
 import { renderMap } from "./worldMap.ts";
 import type { MapPoint } from "./worldMap.ts";
 
@@ -194,7 +194,7 @@ const renderPlace = (items: readonly ItemJson[], root: string): Markup | null =>
       </section>`;
 };
 
-export const findPictured = ({ items }: CertificateJson): RegistrationJson | undefined =>
+const findPictured = ({ items }: CertificateJson): RegistrationJson | undefined =>
   items
     .filter((item) => item.type !== "donation")
     .find(({ photo_url: photoUrl }) => photoUrl !== null);
@@ -249,16 +249,17 @@ export const renderCertificate = (
   certificate: CertificateJson,
   profile: Profile,
   links: PageLinks,
-): string => {
+): Rendered => {
   const { name, state, items } = certificate;
+  const photo = findPictured(certificate)?.photo_url;
   const kicker = state === "refunded" ? "Refunded certificate" : "Certificate";
   return renderDocument({
     title: `Certificate of ${name}`,
     description: describe(certificate),
-    style: PAGE_STYLE,
     profile,
     links,
-    isIndexed: false,
+    photos: photo ? [photo] : [],
+    directives: [UNFRAMED],
     body: html`${renderHeader(profile, { name, kicker, root: links.root })}
       <main>
         ${renderHero(certificate)}

@@ -1,10 +1,10 @@
 import { hash } from "node:crypto";
 import type { Profile } from "../../modules/accounts/profile.rules.ts";
 import { pictureOrigin } from "../../modules/planting/fact.rules.ts";
-import { formatHost } from "./format.ts";
+import type { Rendered } from "../http/taggedResponses.ts";
 import type { Markup } from "./html.ts";
 import { html, styleElement } from "./html.ts";
-import { brandStyle } from "./styles.ts";
+import { brandStyle, PAGE_STYLE } from "./styles.ts";
 
 export type PageLinks = {
   readonly baseUrl: string;
@@ -22,19 +22,24 @@ export const linksOf = (baseUrl: string, path: string): PageLinks => {
 
 type Document = {
   readonly title: string;
-  /** Says in a sentence what the page shows, for search engines and previews of the link; null for none. */
-  readonly description: string | null;
-  readonly style: string;
+  /** Says in a sentence what the page shows, for search engines and previews of the link. */
+  readonly description?: string;
+  readonly style?: string;
   readonly profile: Profile;
   readonly links: PageLinks;
-  readonly isIndexed: boolean;
+  /** Whether search engines may list it; false by default. */
+  readonly isIndexed?: boolean;
   readonly body: Markup;
+  /** The URLs of its photos, which may be on other hosts. */
+  readonly photos?: readonly string[];
+  /** What its Content-Security-Policy has besides its own styles and pictures. */
+  readonly directives?: readonly string[];
 };
 
 export const logoUrl = ({ logo }: Profile, base: string): string | null =>
   logo && `${base}/media/logos/${logo.hash}`;
 
-const renderPreview = ({ title, description, profile, links }: Document): Markup => {
+const renderPreview = ({ title, profile, links }: Document, description: string): Markup => {
   const picture = logoUrl(profile, links.baseUrl);
   return html`<meta name="description" content="${description}" />
     <meta property="og:type" content="website" />
@@ -46,8 +51,7 @@ const renderPreview = ({ title, description, profile, links }: Document): Markup
     <link rel="alternate" type="application/json" href="${links.pageUrl}.json" />`;
 };
 
-/** Renders a page. It needs no script. */
-export const renderDocument = (document: Document): string =>
+const renderMarkup = (document: Document, style: string): string =>
   html`<!doctype html>
     <html lang="en">
       <head>
@@ -56,9 +60,9 @@ export const renderDocument = (document: Document): string =>
         <title>${document.title}</title>
         <meta name="color-scheme" content="light dark" />
         ${document.isIndexed ? null : html`<meta name="robots" content="noindex, nofollow" />`}
-        ${document.description === null ? null : renderPreview(document)}
+        ${document.description === undefined ? null : renderPreview(document, document.description)}
         <link rel="icon" href="${document.links.root}/dashboard/icon.svg" type="image/svg+xml" />
-        ${styleElement(document.style)} ${styleElement(brandStyle(document.profile.color))}
+        ${styleElement(style)} ${styleElement(brandStyle(document.profile.color))}
       </head>
       <body>
         ${document.body}
@@ -68,24 +72,35 @@ export const renderDocument = (document: Document): string =>
 const hashSource = (style: string): string => `'sha256-${hash("sha256", style, "base64")}'`;
 
 /** Returns a Content-Security-Policy that forbids everything but what the directives allow. */
-export const contentPolicy = (...directives: readonly string[]): string =>
+const contentPolicy = (...directives: readonly string[]): string =>
   ["default-src 'none'", "base-uri 'none'", "form-action 'none'", ...directives].join("; ");
 
-/** Returns the policy of a document, which allows exactly its style sheets, and its photos on other hosts. */
-export const documentPolicy = (
-  {
-    style,
-    color,
-    photos = [],
-  }: { style: string; color: string | null; photos?: readonly string[] },
-  ...directives: readonly string[]
-): string => {
+export const SVG = "image/svg+xml";
+
+/** Returns a picture. No browser takes it for anything else. */
+export const pictureOf = (type: string, body: string | Buffer): Rendered => ({
+  type,
+  body,
+  headers: { "Content-Security-Policy": contentPolicy("sandbox") },
+});
+
+/** Forbids frames around a page. */
+export const UNFRAMED = "frame-ancestors 'none'";
+
+/** Renders a page with its policy, which allows exactly its style sheets, and its photos on other hosts. It needs no script. */
+export const renderDocument = (document: Document): Rendered => {
+  const { style = PAGE_STYLE, profile, photos = [], directives = [] } = document;
   const origins = new Set(photos.flatMap((url) => pictureOrigin(url) ?? []));
-  return contentPolicy(
-    `style-src ${hashSource(style)} ${hashSource(brandStyle(color))}`,
+  const policy = contentPolicy(
+    `style-src ${hashSource(style)} ${hashSource(brandStyle(profile.color))}`,
     ["img-src 'self'", ...origins].join(" "),
     ...directives,
   );
+  return {
+    type: "text/html; charset=utf-8",
+    body: renderMarkup(document, style),
+    headers: { "Content-Security-Policy": policy },
+  };
 };
 
 const MOST_LOGO_WIDTH = 240;
@@ -111,7 +126,7 @@ export const renderHeader = (
       height="${Math.round(logo.height * scale)}"
     />`;
   const home =
-    homeUrl && html`<a class="home" href="${homeUrl}" rel="noopener">${formatHost(homeUrl)}</a>`;
+    homeUrl && html`<a class="home" href="${homeUrl}" rel="noopener">${new URL(homeUrl).host}</a>`;
   return html`<header>
     ${picture || home ? html`<div class="brand">${picture} ${home}</div>` : null}
     <p class="kicker">${kicker}</p>

@@ -1,7 +1,8 @@
 import { html } from "./html.ts";
 import { renderNumber } from "./format.ts";
 import type { DashboardView, Figure } from "./presentDashboard.ts";
-import { renderDocument } from "./renderDocument.ts";
+import type { Rendered } from "../http/taggedResponses.ts";
+import { pictureOf, renderDocument, SVG } from "./renderDocument.ts";
 import { CARD_STYLE } from "./styles.ts";
 
 /** The width of an average letter. The font depends on the viewer; `textLength` makes the text fit. */
@@ -17,13 +18,13 @@ const NO_TREES: Omit<Figure, "kind" | "detail"> = {
 };
 
 /** Renders a picture for other sites: the headline, and how many of the trees are verified. */
-export const renderBadge = (view: DashboardView): string => {
+export const renderBadge = (view: DashboardView): Rendered => {
   const { number, label, proof } = view.figures[0] ?? NO_TREES;
   const value = proof === null ? number : `${number} · ${proof.replace("planted and ", "")}`;
   const meaning = `${view.dashboard.name}: ${number} ${label}${proof === null ? "" : `, ${proof}`}`;
   const left = widthOf(label);
   const right = widthOf(value);
-  return html`<svg
+  const { markup } = html`<svg
     xmlns="http://www.w3.org/2000/svg"
     width="${left + right}"
     height="26"
@@ -42,14 +43,15 @@ export const renderBadge = (view: DashboardView): string => {
         ${value}
       </text>
     </g>
-  </svg> `.markup;
+  </svg> `;
+  return pictureOf(SVG, markup);
 };
 
 /** What formats say without data. What was refunded or is hidden may have been registered, so it is about trees only. */
 export const NOTHING = "No trees are registered at the moment.";
 
 /** Renders a small page for an iframe on another site. */
-export const renderCard = ({ dashboard, figures, links }: DashboardView): string => {
+export const renderCard = ({ dashboard, figures, links }: DashboardView): Rendered => {
   const { name, profile } = dashboard;
   const [headline, second] = figures.filter(({ kind }) => kind !== "carbon");
   const renderedHeadline = headline
@@ -60,7 +62,6 @@ export const renderCard = ({ dashboard, figures, links }: DashboardView): string
     : html`<p>${NOTHING}</p>`;
   return renderDocument({
     title: `${name}: impact`,
-    description: null,
     style: CARD_STYLE,
     profile,
     links,

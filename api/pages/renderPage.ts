@@ -2,14 +2,14 @@ import { paragraphsOf, UNIT_FIELDS } from "../../modules/accounts/profile.rules.
 import type { UnitField } from "../../modules/accounts/profile.rules.ts";
 import type { Dashboard, MonthTotals } from "../../modules/dashboard/readDashboard.ts";
 import { IMPACT_FACTORS } from "../../modules/planting/impactFactors.rules.ts";
+import type { Rendered } from "../http/taggedResponses.ts";
 import { formatMonth, formatNumber, formatShort, formatTime, renderNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
 import type { DashboardView, Figure } from "./presentDashboard.ts";
-import { renderDocument, renderHeader, renderNotice } from "./renderDocument.ts";
+import { renderDocument, renderHeader, renderNotice, UNFRAMED } from "./renderDocument.ts";
 import { NOTHING } from "./renderEmbeds.ts";
-import { renderPhotos, renderProjects, renderVerifications } from "./renderEvidence.ts";
-import { PAGE_STYLE } from "./styles.ts";
+import { renderPhotos, renderProjects, renderVerifications, shownUrl } from "./renderEvidence.ts";
 
 /** The width of the bar in its SVG units. */
 const TRACK = 1000;
@@ -176,16 +176,17 @@ const renderShareLinks = ({ dashboard, links, summary }: DashboardView): Markup 
 };
 
 /** Renders the public page of an account. Sections without data are left out. */
-export const renderPage = (view: DashboardView): string => {
+export const renderPage = (view: DashboardView): Rendered => {
   const { dashboard, links } = view;
   const { name, updatedAt, profile, months, sites, media } = dashboard;
   return renderDocument({
     title: `${name}: public impact record`,
     description: view.summary,
-    style: PAGE_STYLE,
     profile,
     links,
     isIndexed: true,
+    photos: media.map(shownUrl),
+    directives: [UNFRAMED],
     body: html`<a class="skip" href="#content">Skip to content</a>
       ${renderHeader(profile, { name, kicker: "Public impact record", root: links.root })}
       <main id="content">

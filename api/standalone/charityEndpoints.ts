@@ -14,16 +14,11 @@ import { countDonations, listDonations } from "../../modules/charities/donations
 import { listAllDonations, readDonations } from "../../modules/charities/readDonations.ts";
 import { refundDonations } from "../../modules/charities/refundDonations.ts";
 import { subscribeToDonations } from "../../modules/charities/subscribeToDonations.ts";
-import {
-  charitySearchEndpoint,
-  PROVIDER_SHARE_ERROR,
-  REQUESTS_PER_SECOND,
-} from "../endpoints/charities.ts";
+import { charitySearchEndpoint, REQUESTS_PER_SECOND } from "../endpoints/charities.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import { rangeOfDays, setNextLink } from "../http/listPages.ts";
 import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
-import type { Endpoint, Errors } from "../http/endpoint.ts";
-import { READ_ERROR } from "../http/errorResponses.ts";
+import type { Endpoint } from "../http/endpoint.ts";
 import { presentPages } from "../../runtime/presentPages.ts";
 import type { StandaloneContext } from "../context.ts";
 import { attributionOf, isBlankId } from "./clientFields.ts";
@@ -38,12 +33,6 @@ import {
   TAG,
 } from "./donationSchemas.ts";
 import { writeEndpoints } from "./writeEndpoints.ts";
-
-const VALIDATION_ERROR: Errors = {
-  internal_error:
-    "The charity could not be validated, and nothing was recorded. After the message `internal server error` " +
-    "donations may be recorded: repeat the request with the same idempotency keys.",
-};
 
 /** @throws DomainError request_invalid if the body names no charity */
 const charityOf = ({
@@ -70,19 +59,11 @@ const donateEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
       details:
         "Validates the charity with the organization's charity provider first. Live donations need the donation " +
         "subscription. A known idempotency_key returns the original record.",
-      errors: {
-        request_invalid:
-          "The request is invalid, no charity is found, or the donation subscription is not active.",
-        ...PROVIDER_SHARE_ERROR,
-        ...VALIDATION_ERROR,
-      },
+      errors: ["charity_unconfirmed"],
     },
-    batch: {
-      details:
-        " Validates each charity once before, and at most 20 charities with a remote provider. Items for further " +
-        "charities have the status 503; repeat the batch to validate more of them.",
-      errors: VALIDATION_ERROR,
-    },
+    batchDetails:
+      " Validates each charity once before, and at most 20 charities with a remote provider. Items for further " +
+      "charities have the status 503; repeat the batch to validate more of them.",
     schemas: { item: donateBody, result: donateResponse },
     example: {
       amount_cents: 500,
@@ -138,7 +119,7 @@ const listOf = ({ reads, bulkReads, streaming, publicBaseUrl }: StandaloneContex
         responseHeaders: {
           Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page. Only of JSON.',
         },
-        errors: READ_ERROR,
+        errors: ["query_timeout"],
       },
       schemas: { query: listQuery, response: listResponse },
       exported: { name: "donations", columns: DONATION_COLUMNS },
@@ -189,11 +170,7 @@ const refundEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
       details:
         "Marks the donation as refunded and subtracts it from the totals. Nothing is reversed at the payment processor. " +
         "Refunding a donation again returns the first refund.",
-      errors: {
-        request_invalid:
-          "The request is invalid, or the idempotency_key was used for another donation.",
-        record_not_found: "The organization has no such donation in the key's mode.",
-      },
+      errors: ["record_not_found"],
     },
     schemas: { item: refundBody, result: refundResponse },
     example: { id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22", reason: "order cancelled" },
@@ -227,11 +204,7 @@ const subscribeEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint 
       details:
         "Adds the flat-rate and the metered donation item to the organization's subscription. Required once before live " +
         "donations; repeating it changes nothing. Send no body. A test key does not enable live donations.",
-      errors: {
-        request_invalid: "The organization has no subscription to add the items to.",
-        internal_error:
-          "The payment processor failed and nothing was added, or an unexpected error occurred.",
-      },
+      errors: ["request_invalid"],
     },
     schemas: { response: subscribeResponse },
     handle: async ({ caller }) => {

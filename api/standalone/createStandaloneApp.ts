@@ -7,7 +7,8 @@ import { DomainError } from "../../runtime/errors.rules.ts";
 import type { StandaloneContext } from "../context.ts";
 import { charityEndpoints } from "./charityEndpoints.ts";
 import { dashboardEndpoints } from "./dashboardEndpoints.ts";
-import { dashboardPages } from "./dashboardPages.ts";
+import { picturePages } from "./picturePages.ts";
+import { publicPages } from "./publicPages.ts";
 import { errorBody, presentError } from "./standaloneErrors.ts";
 import { statsEndpoint } from "./statsEndpoint.ts";
 import { eventEndpoints } from "./eventEndpoints.ts";
@@ -63,9 +64,13 @@ export const createStandaloneApp = (
       },
       security: [["apiKey"]],
       errorBody,
-      keyErrors: { key_invalid: "The key is missing or invalid." },
+      keyErrors: ["key_invalid"],
     },
-    pages: [...demo, ...dashboardPages(context)],
-    webhooks: signedWebhooks(context),
+    pages: [
+      ...demo,
+      ...picturePages(context.db),
+      ...publicPages(context),
+      ...signedWebhooks(context),
+    ],
   });
 };

@@ -28,10 +28,7 @@ export const dashboardEndpoints = (context: StandaloneContext): readonly Endpoin
         "The page needs no key and shows data of production keys only. The same numbers are available as JSON " +
         "(`<dashboard_url>.json`), as a badge (`<dashboard_url>/badge.svg`) and as a card for an iframe " +
         "(`<dashboard_url>/card`).",
-      errors: {
-        key_missing: "There is no Authorization header.",
-        key_invalid: "The key is invalid.",
-      },
+      errors: [["key_invalid", "The key is invalid."]],
     },
     schemas: { response: dashboardUrlResponse },
     handle: async ({ caller }) => ({

@@ -9,7 +9,7 @@ import type { Page } from "../http/requestContext.ts";
 import { send, tag } from "../http/taggedResponses.ts";
 import { html } from "../pages/html.ts";
 import type { Markup } from "../pages/html.ts";
-import { documentPolicy, linksOf, renderDocument, renderHeader } from "../pages/renderDocument.ts";
+import { linksOf, renderDocument, renderHeader, UNFRAMED } from "../pages/renderDocument.ts";
 import type { PageLinks } from "../pages/renderDocument.ts";
 import { PAGE_STYLE } from "../pages/styles.ts";
 
@@ -148,13 +148,6 @@ export const demoPages = (
   }
   const demo = { ...data, impact: impactCommand(dirname(file)), storeUrl: options.storeUrl };
   const profile = { ...DEFAULT_PROFILE, color: data.shop.color };
-  const headers = {
-    "Content-Security-Policy": documentPolicy(
-      { style: STYLE, color: profile.color },
-      "frame-src 'self'",
-      "frame-ancestors 'none'",
-    ),
-  };
   const page = (
     path: string,
     { name, kicker, render }: { name: string; kicker: string; render: typeof renderTour },
@@ -167,13 +160,12 @@ export const demoPages = (
           ? demo
           : { ...demo, testKeys: { organization: "TEST_KEY", store: "TEST_KEY" } };
       const links = linksOf(options.publicBaseUrl(), path);
-      const body = renderDocument({
+      const rendered = renderDocument({
         title: `${kicker}: ${name}`,
-        description: null,
         style: STYLE,
         profile,
         links,
-        isIndexed: false,
+        directives: ["frame-src 'self'", UNFRAMED],
         body: html`${renderHeader(profile, { name, kicker, root: links.root })}
           <main>${render(shown, links)}</main>
           <footer>
@@ -183,7 +175,7 @@ export const demoPages = (
             </p>
           </footer>`,
       });
-      send(ctx, tag({ type: "text/html; charset=utf-8", body, headers }), "no-store");
+      send(ctx, tag(rendered), "no-store");
     },
   });
   return [

@@ -9,7 +9,6 @@ import type { EventType } from "../../modules/events/events.rules.ts";
 import { readFeed } from "../../modules/feed/readFeed.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { READ_ERROR } from "../http/errorResponses.ts";
 import { defaultedLimit, setNextLink } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { EVENT_MEANINGS, schemaNameOf } from "../endpoints/webhookSchemas.ts";
@@ -110,13 +109,15 @@ export const eventEndpoints = ({
       responseHeaders: {
         Link: 'The URL of the events that follow, as `<…>; rel="next"`. Absent if there are none yet.',
       },
-      errors: {
-        event_gone:
+      errors: [
+        [
+          "event_gone",
           "The event in `starting_after` is unknown: it was deleted, because it is older than 30 days, or the database " +
-          "was restored to a time before it. Or events that follow it are older than 30 days. Events may be missing, so " +
-          "compare your copy with the lists of records, and then begin without `starting_after`.",
-        ...READ_ERROR,
-      },
+            "was restored to a time before it. Or events that follow it are older than 30 days. Events may be missing, so " +
+            "compare your copy with the lists of records, and then begin without `starting_after`.",
+        ],
+        "query_timeout",
+      ],
     },
     schemas: { query, response },
     handle: async ({

@@ -11,7 +11,6 @@ import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { READ_ERROR } from "../http/errorResponses.ts";
 import { queryObject } from "../http/parseRequest.ts";
 
 const summaryEndpoint = (context: EvidenceContext): Endpoint =>
@@ -27,7 +26,7 @@ const summaryEndpoint = (context: EvidenceContext): Endpoint =>
         "planted trees only. If the planting partner is simulated, which it always is with a test key, the planted trees " +
         "are those of the simulation and are marked; otherwise none of them counts.",
       responseHeaders: EVIDENCE_HEADERS,
-      errors: READ_ERROR,
+      errors: ["query_timeout"],
     },
     schemas: { response: evidenceSummary },
     handle: async ({ ctx, caller }) => {
@@ -61,10 +60,7 @@ const treeEndpoint = (context: EvidenceContext): Endpoint => {
         "verified planting sessions. The response is cached for 30 days or until the next milestone.",
       pathParameters: { id: "The registration's id." },
       responseHeaders: EVIDENCE_HEADERS,
-      errors: {
-        record_not_found: "The organization has no such tree registration in the key's mode.",
-        ...READ_ERROR,
-      },
+      errors: ["record_not_found", "query_timeout"],
     },
     schemas: { query: treeQuery, response: treeEvidence },
     handle: async ({ ctx, caller: { accountId, mode }, query }) => {

@@ -1,33 +1,26 @@
 import type { CommonQueryMethods } from "slonik";
-import { findLogoFiles } from "../../modules/accounts/profiles.sql.ts";
-import { createLookups } from "../../db/batching/joinCalls.ts";
+import { findLogoFile } from "../../modules/accounts/profiles.sql.ts";
 import { inPublicPath } from "../../runtime/cell.rules.ts";
 import { CHARITY_ICON_PATH } from "../endpoints/charities.ts";
 import type { Page } from "../http/requestContext.ts";
 import { HttpError } from "../http/httpError.ts";
 import { pathParameter } from "../http/requestContext.ts";
-import { send } from "../http/taggedResponses.ts";
+import { send, tag } from "../http/taggedResponses.ts";
 import { drawSimulatedPhoto } from "../pages/drawSimulatedPhoto.ts";
 import { WORLD } from "../pages/worldMap.ts";
-import { createPageCache, IMMUTABLE, ONE_DAY, pictureOf } from "./servePages.ts";
+import { pictureOf, SVG } from "../pages/renderDocument.ts";
+import { createPageCache, openToAll } from "./publicPages.ts";
 
-const SVG = "image/svg+xml";
+/** For pictures that depend on their URL alone. */
+const IMMUTABLE = "public, max-age=31536000, immutable";
+
 const HASH = inPublicPath("[0-9a-f]{64}");
 const SEED = /^[\w-]{1,120}$/u;
 
-const WORLD_PICTURE = pictureOf(SVG, WORLD);
+const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#1c6b47"/><path fill="#e9f4ec" d="M15 26v-8c-5 0-8-3-8-8 5 0 8 2 9 6 1-5 4-8 9-9 0 6-3 10-8 10.500V26z"/></svg>`;
 
-const ICON = pictureOf(
-  SVG,
-  `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#1c6b47"/><path fill="#e9f4ec" d="M15 26v-8c-5 0-8-3-8-8 5 0 8 2 9 6 1-5 4-8 9-9 0 6-3 10-8 10.500V26z"/></svg>`,
-);
+const CHARITY_ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64"><rect width="64" height="64" rx="12" fill="#2d5f73"/><path fill="#fff" d="M32 50 14 32a11 11 0 0 1 18-13 11 11 0 0 1 18 13z"/></svg>`;
 
-const CHARITY_ICON = pictureOf(
-  SVG,
-  `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64"><rect width="64" height="64" rx="12" fill="#2d5f73"/><path fill="#fff" d="M32 50 14 32a11 11 0 0 1 18-13 11 11 0 0 1 18 13z"/></svg>`,
-);
-
-/** Serves pictures that depend on their URL alone. */
 const simulatedPhotoPage: Page = {
   path: "/media/simulated/:name.svg",
   run: (ctx) => {
@@ -35,16 +28,15 @@ const simulatedPhotoPage: Page = {
     if (!SEED.test(seed)) {
       throw new HttpError("path_not_found", "failed to find picture");
     }
-    send(ctx, pictureOf(SVG, drawSimulatedPhoto(seed)), IMMUTABLE);
+    send(ctx, tag(pictureOf(SVG, drawSimulatedPhoto(seed))), IMMUTABLE);
   },
 };
 
 /** Serves the logos of organizations as operators gave them. No browser takes them for anything but pictures. */
 const logoPage = (db: CommonQueryMethods): Page => {
-  const lookUp = createLookups((hashes) => findLogoFiles(db, hashes));
   const logos = createPageCache(async (hash) => {
-    const logo = HASH.test(hash) ? await lookUp(hash) : null;
-    return logo && { file: pictureOf(`image/${logo.type}`, logo.file) };
+    const logo = HASH.test(hash) ? await findLogoFile(db, hash) : null;
+    return logo && { file: tag(pictureOf(`image/${logo.type}`, logo.file)) };
   });
   return {
     path: "/media/logos/:hash",
@@ -58,13 +50,17 @@ const logoPage = (db: CommonQueryMethods): Page => {
   };
 };
 
-export const picturePages = (db: CommonQueryMethods): readonly Page[] => [
-  {
-    path: "/dashboard/world.svg",
-    run: (ctx) => send(ctx, WORLD_PICTURE, ONE_DAY),
-  },
-  { path: "/dashboard/icon.svg", run: (ctx) => send(ctx, ICON, ONE_DAY) },
-  { path: CHARITY_ICON_PATH, run: (ctx) => send(ctx, CHARITY_ICON, ONE_DAY) },
-  simulatedPhotoPage,
-  logoPage(db),
-];
+const drawingPage = (path: string, drawing: string | Buffer): Page => {
+  const picture = tag(pictureOf(SVG, drawing));
+  return { path, run: (ctx) => send(ctx, picture, "public, max-age=86400") };
+};
+
+/** Serves pictures for pages of this service and of others. */
+export const picturePages = (db: CommonQueryMethods): readonly Page[] =>
+  [
+    drawingPage("/dashboard/world.svg", WORLD),
+    drawingPage("/dashboard/icon.svg", ICON),
+    drawingPage(CHARITY_ICON_PATH, CHARITY_ICON),
+    simulatedPhotoPage,
+    logoPage(db),
+  ].map(({ path, run }) => ({ path, run: openToAll(run) }));

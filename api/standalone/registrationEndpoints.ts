@@ -22,10 +22,8 @@ import type { RefundWriter } from "../../modules/registrations/refundRegistratio
 import { listEndpoint } from "../http/listEndpoints.ts";
 import { LINK_HEADER, pagedList, rangeOfDays } from "../http/listPages.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { DAILY_LIMIT_ERROR, QUEUE_ERROR } from "../http/errorResponses.ts";
 import type { StandaloneContext } from "../context.ts";
 import { attributionOf, isBlankId } from "./clientFields.ts";
-import { PROCESSOR_ERROR } from "./standaloneErrors.ts";
 import { KIND_NAMES, listQuery, SCHEMAS } from "./registrationSchemas.ts";
 import { writeEndpoints } from "./writeEndpoints.ts";
 
@@ -44,16 +42,7 @@ const registerEndpoints = (kind: Kind, context: EndpointContext): readonly Endpo
       details:
         "Records the registration and responds immediately. Its usage is reported to the payment processor later. " +
         "A known idempotency_key returns the original record and bills nothing.",
-      errors: {
-        request_invalid:
-          "The request is invalid; the message names every invalid field. Or its units exceed the account's limit for " +
-          "one request, or for a whole day.",
-        subscription_inactive:
-          "The organization's subscription is not active or has no price for the kind, and its registrations are " +
-          "suspended until it is. A repeated request with a known idempotency_key still returns the original record.",
-        ...DAILY_LIMIT_ERROR,
-        ...QUEUE_ERROR,
-      },
+      errors: ["subscription_inactive", "daily_limit_reached", "queue_full"],
     },
     schemas: { item: SCHEMAS[kind].registerBody, result: SCHEMAS[kind].registerResponse },
     example: {
@@ -156,18 +145,8 @@ const refundEndpoints = (
         "Subtracts units from the record, the totals and the reported usage, at the time of the registration. " +
         "Partial refunds add up, so a partial refund should carry an idempotency_key: a known one returns the " +
         "original refund and refunds nothing.",
-      errors: {
-        request_invalid:
-          "The request is invalid, the count is more than what remains, the registration has no usage record on " +
-          "file, or the idempotency_key was used for another registration.",
-        outside_billing_cycle:
-          "The registration is outside the current billing cycle, or too old for the payment processor to accept the " +
-          "refund of its usage.",
-        record_not_found: "The organization has no such registration in the key's mode.",
-        ...PROCESSOR_ERROR,
-      },
+      errors: ["outside_billing_cycle", "record_not_found"],
     },
-    batch: { errors: PROCESSOR_ERROR },
     schemas: { item: SCHEMAS[kind].refundBody, result: SCHEMAS[kind].refundResponse },
     example: {
       id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",

@@ -4,8 +4,8 @@ import { plantingReport } from "../../modules/planting/fact.rules.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import type { Context } from "../../runtime/context.ts";
 import type { StandaloneContext } from "../context.ts";
-import type { Webhook } from "../http/createApp.ts";
 import { HttpError } from "../http/httpError.ts";
+import type { Page } from "../http/requestContext.ts";
 import { parseRequest } from "../http/parseRequest.ts";
 import { BODY_KIB, parseSignedJson, readRawBody } from "../http/readBody.ts";
 import { findSignatureProblem } from "../http/signatures.ts";
@@ -17,7 +17,8 @@ const STRIPE_KIB = 512;
  * Stores the events that Stripe announces, and responds before anything depends on them: Stripe repeats a webhook for days
  * if the response is slow or an error.
  */
-const stripeWebhook = (context: Context, readWebhook: ReadWebhook): Webhook => ({
+const stripeWebhook = (context: Context, readWebhook: ReadWebhook): Page => ({
+  method: "post",
   path: "/webhooks/stripe",
   run: async (ctx) => {
     const body = await readRawBody(ctx, STRIPE_KIB);
@@ -28,7 +29,8 @@ const stripeWebhook = (context: Context, readWebhook: ReadWebhook): Webhook => (
 });
 
 /** Receives the planting partner's reports of facts. */
-const plantingWebhook = (context: Context, secrets: readonly string[]): Webhook => ({
+const plantingWebhook = (context: Context, secrets: readonly string[]): Page => ({
+  method: "post",
   path: "/planting/callback",
   run: async (ctx) => {
     const body = await readRawBody(ctx, BODY_KIB);
@@ -49,7 +51,7 @@ export const signedWebhooks = ({
   clock,
   readStripeWebhook,
   plantingCallbackSecrets,
-}: StandaloneContext): readonly Webhook[] => [
+}: StandaloneContext): readonly Page[] => [
   ...(readStripeWebhook === null ? [] : [stripeWebhook({ db, clock }, readStripeWebhook)]),
   ...(plantingCallbackSecrets === null
     ? []

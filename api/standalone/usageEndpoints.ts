@@ -2,12 +2,10 @@ import { z } from "zod";
 import type { StandaloneContext } from "../context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { READ_ERROR } from "../http/errorResponses.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
 import { LINK_HEADER, pagedList, rangeOfDays, pageLength, pageStart } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { pathParameter } from "../http/requestContext.ts";
-import { PROCESSOR_ERROR } from "./standaloneErrors.ts";
 import { monthlyCycle } from "../../modules/billing/usage.rules.ts";
 import { USAGE_COLUMNS, usageJson } from "../../modules/billing/billingStatus.rules.ts";
 import { presentStatement, readStatement } from "../../modules/billing/readStatement.ts";
@@ -38,10 +36,7 @@ const readEndpoint = ({ db, billing }: StandaloneContext): Endpoint =>
         "Usage is reported some seconds after a registration or a refund. Test mode reports to the built-in ledger, " +
         "which charges nothing.",
       pathParameters: { registration_id: "The id of a tree or bottle registration." },
-      errors: {
-        record_not_found: "The organization has no such registration in the key's mode.",
-        ...READ_ERROR,
-      },
+      errors: ["record_not_found", "query_timeout"],
     },
     schemas: { query: oneQuery, response: usageJson },
     handle: ({ ctx, caller: { accountId, mode }, query }) =>
@@ -79,7 +74,7 @@ const listOf = (context: StandaloneContext): Endpoint =>
         details:
           "Returns the registrations of the organization in the key's mode that match all filters: trees, then bottles, " +
           "each newest first, in one response, or page by page with `limit`.",
-        errors: READ_ERROR,
+        errors: ["query_timeout"],
         responseHeaders: LINK_HEADER,
       },
       schemas: { query: listQuery, response: listResponse },
@@ -138,7 +133,6 @@ const statementEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint 
       details:
         "Sums up the usage of the key's mode for trees and for bottles, by the day of the registration in UTC. The current " +
         "billing periods of trees and bottles can differ. Test mode is never invoiced.",
-      errors: PROCESSOR_ERROR,
     },
     schemas: { query: statementQuery, response: statementJson },
     handle: async ({ caller, query: { period } }) => {

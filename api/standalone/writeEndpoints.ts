@@ -12,17 +12,10 @@ import { mustBe } from "../../runtime/describeIssues.rules.ts";
 import { ERROR_STATUS } from "../../runtime/errorStatus.ts";
 import { grouped } from "../../runtime/counted.rules.ts";
 import { inChunks } from "../../runtime/inChunks.ts";
-import { callerOf } from "../http/requestContext.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Description, Endpoint, Errors } from "../http/endpoint.ts";
-import {
-  booleanParameter,
-  bodyObject,
-  parseBody,
-  parseQuery,
-  queryObject,
-} from "../http/parseRequest.ts";
+import type { Description, Endpoint } from "../http/endpoint.ts";
+import { booleanParameter, bodyObject, parseBody, queryObject } from "../http/parseRequest.ts";
 import {
   findWrongKey,
   markReplay,
@@ -30,7 +23,6 @@ import {
   REPLAY_HEADER,
 } from "../http/idempotencyKey.ts";
 import { streamText, WRITE_TIMEOUT_MS } from "../http/streamText.ts";
-import { QUEUE_ERROR } from "../http/errorResponses.ts";
 import { errorBody, presentError } from "./standaloneErrors.ts";
 
 const batchQuery = queryObject({
@@ -128,8 +120,8 @@ type WriteDefinition<
   readonly requestsPerSecond?: number;
   /** Of the single request. */
   readonly description: Description;
-  /** What batches do beyond what is said of each, and their errors besides those of each. */
-  readonly batch?: { readonly details?: string; readonly errors?: Errors };
+  /** What batches do beyond what is said of each. */
+  readonly batchDetails?: string;
   /** The body of the single request, and its response. */
   readonly schemas: { readonly item: Item; readonly result: Result };
   readonly example: z.input<Item>;
@@ -150,22 +142,9 @@ type WriteDefinition<
 /** Original records of replays are read this many at a time: each may have 64 KiB of metadata. */
 const PRESENTED_ITEMS = 10;
 
-/** Keys belong to items: one key for all of them would record only the first. */
-const rejectKeyOfBatch = (ctx: RequestContext): void => {
-  if (readIdempotencyKey(ctx) !== null) {
-    throw invalidRequest(
-      "Idempotency-Key: not accepted for a batch; set idempotency_key on each item",
-    );
-  }
-  const problem = findWrongKey(ctx.request.body, "idempotency_key of each item");
-  if (problem !== null) {
-    throw invalidRequest(problem);
-  }
-};
-
 const batchDescription = (
   { operationId, tag, summary }: Description,
-  { details = "", errors = {} }: { readonly details?: string; readonly errors?: Errors },
+  details: string,
 ): Description => ({
   operationId: `${operationId}InBatch`,
   tag,
@@ -173,15 +152,18 @@ const batchDescription = (
   details:
     "Processes the items in one transaction and in their order. Each item is the body of a single request and can have " +
     `an idempotency_key: a known one, or that of an earlier item, returns the original record.${details}`,
-  errors: {
-    request_invalid:
+  errors: [
+    [
+      "request_invalid",
       "The request is invalid, or items are rejected and nothing was recorded; `errors` names them all.",
-    daily_limit_reached:
+    ],
+    [
+      "daily_limit_reached",
       "All rejected items have the status 403, such as items beyond the limit of a day, and nothing was recorded; " +
-      "`errors` names them.",
-    ...QUEUE_ERROR,
-    ...errors,
-  },
+        "`errors` names them.",
+    ],
+    "queue_full",
+  ],
   errorBodies: { request_invalid: rejectedBatch, daily_limit_reached: rejectedBatch },
 });
 
@@ -249,7 +231,7 @@ export const writeEndpoints = <
   path,
   requestsPerSecond,
   description,
-  batch = {},
+  batchDetails = "",
   schemas: { item, result },
   example,
   checkItem = () => null,
@@ -276,31 +258,39 @@ export const writeEndpoints = <
       checkBody: checkItem,
       handle: async ({ ctx, caller, body }) => {
         const done = resultOfOne(await write(caller, [accept(body, caller)], false));
+        const bodies = await readBodies([done], (items) => present(caller, items));
         markReplay(ctx, done);
-        return resultOfOne(await readBodies([done], (items) => present(caller, items)));
+        return resultOfOne(bodies);
       },
     }),
     {
-      method: "post",
-      path: `${path}/batch`,
-      isBatch: true,
-      description: batchDescription(description, batch),
+      ...keyEndpoint({
+        method: "post",
+        path: `${path}/batch`,
+        isBatch: true,
+        description: batchDescription(description, batchDetails),
+        schemas: { query: batchQuery, body: anyItems, response: z.unknown() },
+        // Keys belong to items: one key for all of them would record only the first.
+        checkBody: (body) => findWrongKey(body, "idempotency_key of each item"),
+        handle: async ({ ctx, caller, query: { atomic }, body: { items } }) => {
+          if (readIdempotencyKey(ctx) !== null) {
+            throw invalidRequest(
+              "Idempotency-Key: not accepted for a batch; set idempotency_key on each item",
+            );
+          }
+          const parsed = items.map((each) => parseItem(each, caller));
+          const outcomes = await write(caller, parsed, atomic === "true").catch((error: unknown) =>
+            respondRejected(ctx, error),
+          );
+          if (outcomes) {
+            const text = presentOutcomes(outcomes, (done) => present(caller, done));
+            await streamText(ctx, inChunks(text), WRITE_TIMEOUT_MS);
+          }
+          return null;
+        },
+      }),
       schemas: describeBatch(item, result),
       example: { items: [example] },
-      run: async (ctx) => {
-        const caller = callerOf(ctx);
-        rejectKeyOfBatch(ctx);
-        const { atomic } = parseQuery(batchQuery, ctx.querystring);
-        const { items } = parseBody(anyItems, ctx.request.body);
-        const parsed = items.map((each) => parseItem(each, caller));
-        const outcomes = await write(caller, parsed, atomic === "true").catch((error: unknown) =>
-          respondRejected(ctx, error),
-        );
-        if (outcomes) {
-          const text = presentOutcomes(outcomes, (done) => present(caller, done));
-          await streamText(ctx, inChunks(text), WRITE_TIMEOUT_MS);
-        }
-      },
     },
   ];
 };

@@ -83,6 +83,6 @@ export const createStoreApp = (context: StoreAppContext): App => {
       errorBody,
       keyErrors: KEY_ERRORS,
     },
-    webhooks: platformSecrets === null ? [] : [platformWebhook(context, platformSecrets)],
+    pages: platformSecrets === null ? [] : [platformWebhook(context, platformSecrets)],
   });
 };

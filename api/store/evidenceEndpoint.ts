@@ -18,7 +18,6 @@ import {
 import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
 import { startOfNextDay } from "../http/listPages.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { READ_ERROR } from "../http/errorResponses.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { valueOfAliases } from "./fields.ts";
@@ -127,10 +126,7 @@ export const evidenceEndpoint = (app: StoreAppContext): Endpoint => {
         "Cache-Control":
           "How long the response may be cached: 30 days once the timeline of a record selected by its id is complete.",
       },
-      errors: {
-        record_not_found: "No tree record of the store in the key's mode matches.",
-        ...READ_ERROR,
-      },
+      errors: ["record_not_found", "query_timeout"],
     },
     schemas: { query, response },
     handle: async ({ ctx, caller, query: given }) => {

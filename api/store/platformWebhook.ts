@@ -11,8 +11,7 @@ import type { CustomerIdentity } from "../../modules/stores/customers.rules.ts";
 import { normalizeDomain } from "../../modules/stores/stores.rules.ts";
 import { exportCustomer, forgetCustomer } from "../../modules/stores/customerData.ts";
 import type { Context } from "../../runtime/context.ts";
-import type { RequestContext } from "../http/requestContext.ts";
-import type { Webhook } from "../http/createApp.ts";
+import type { Page, RequestContext } from "../http/requestContext.ts";
 import { HttpError } from "../http/httpError.ts";
 import { parseRequest } from "../http/parseRequest.ts";
 import { parseSignedJson, readRawBody } from "../http/readBody.ts";
@@ -97,7 +96,7 @@ const refuseReplay = async (
 };
 
 /** Receives the platform's privacy requests: what a customer's records say, and their erasure. */
-export const platformWebhook = (context: Context, secrets: readonly string[]): Webhook => {
+export const platformWebhook = (context: Context, secrets: readonly string[]): Page => {
   const run = async (ctx: RequestContext): Promise<void> => {
     const body = await readRawBody(ctx, LIMIT_KIB);
     const signature = ctx.get("X-Shopify-Hmac-Sha256");
@@ -131,5 +130,5 @@ export const platformWebhook = (context: Context, secrets: readonly string[]): W
         : { registrations: 0, donations: 0 },
     };
   };
-  return { path: "/webhooks/privacy", run };
+  return { method: "post", path: "/webhooks/privacy", run };
 };

@@ -7,7 +7,6 @@ import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import { isBalanceLow } from "../../modules/stores/stores.rules.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { READ_ERROR } from "../http/errorResponses.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
@@ -111,7 +110,7 @@ export const balanceEndpoint = (context: StoreAppContext): Endpoint =>
         tag: "store",
         summary: "Read the balance, the prices and the ledger",
         details: "CSV and NDJSON have the whole ledger, unless limit is given.",
-        errors: READ_ERROR,
+        errors: ["query_timeout"],
       },
       schemas: { query: ledgerQuery, response: balance },
       exported: { name: "balance", columns: ledger.columns },
@@ -164,7 +163,7 @@ export const statsEndpoint = (context: StoreAppContext): Endpoint =>
       tag: "impact",
       summary: "Read the totals of the store or of one customer",
       details: "Refunded units and donations are not included.",
-      errors: READ_ERROR,
+      errors: ["query_timeout"],
     },
     schemas: { query: queryObject(customerParameters), response: stats },
     handle: ({ caller, query }) =>

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { ApiErrorCode, PresentError } from "../../runtime/errorStatus.ts";
-import type { Errors } from "../http/endpoint.ts";
+import type { DocumentedError } from "../http/endpoint.ts";
 
 const STORE_CODES = {
   request_invalid: "INVALID_PARAMETER",
@@ -48,9 +48,11 @@ export const presentStoreError: PresentError = (code, error) => ({
   code: STORE_CODES[code],
 });
 
-export const KEY_ERRORS: Errors = {
-  key_missing:
+export const KEY_ERRORS: readonly DocumentedError[] = [
+  [
+    "key_missing",
     "`UNAUTHORIZED`: the header api_key is missing, or both shop_name and user_id. `WRONG_KEY_TYPE`: the key belongs to " +
-    "the standalone interface. `INVALID_KEY`: the key is unknown, revoked, expired or of another store. " +
-    "`INVALID_SHOP`: the store is unknown or uninstalled.",
-};
+      "the standalone interface. `INVALID_KEY`: the key is unknown, revoked, expired or of another store. " +
+      "`INVALID_SHOP`: the store is unknown or uninstalled.",
+  ],
+];

@@ -8,7 +8,6 @@ import type { ImpactFilter } from "../../modules/stores/customers.rules.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import type { StoreList } from "../../modules/stores/storeLists.ts";
 import type { Description, Endpoint } from "../http/endpoint.ts";
-import { READ_ERROR } from "../http/errorResponses.ts";
 import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
 import { startOfDay, integerUpTo } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
@@ -140,7 +139,7 @@ const buildList = <Json extends z.ZodObject>(
       description: {
         ...description,
         details: `${description.details ?? ""} CSV and NDJSON have all of them, unless limit is given.`,
-        errors: READ_ERROR,
+        errors: ["query_timeout"],
       },
       schemas: { query: listQuery, response },
       exported: { name, columns: list.columns },

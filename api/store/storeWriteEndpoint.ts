@@ -11,12 +11,6 @@ import { keyEndpoint } from "../http/endpoint.ts";
 import { DomainError, OutageError } from "../../runtime/errors.rules.ts";
 import { findWrongKey, readIdempotencyKey, markReplay } from "../http/idempotencyKey.ts";
 import type { StoreAppContext } from "../context.ts";
-import { QUEUE_ERROR } from "../http/errorResponses.ts";
-
-const FEATURE_ERRORS = {
-  feature_disabled: "The operator has disabled this feature for the store.",
-  balance_insufficient: "The balance does not cover the cost; nothing was recorded.",
-};
 
 /** Whether a write has failed. A full queue is no time for queries, and its error asks for another retry. */
 const isFinal = (error: unknown): boolean =>
@@ -64,11 +58,11 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
     checkBody: (body) => findWrongKey(body, "the header Idempotency-Key"),
     description: {
       ...description,
-      errors: {
-        ...(feature !== null && FEATURE_ERRORS),
-        ...description.errors,
-        ...QUEUE_ERROR,
-      },
+      errors: [
+        ...(feature === null ? [] : (["feature_disabled", "balance_insufficient"] as const)),
+        ...(description.errors ?? []),
+        "queue_full",
+      ],
       requestHeaders: {
         "Idempotency-Key": {
           description:

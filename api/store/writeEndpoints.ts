@@ -3,7 +3,6 @@ import { newId } from "../../runtime/newId.ts";
 import { count, textOrNumber, text } from "../../modules/records/fields.rules.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
-import { DAILY_LIMIT_ERROR } from "../http/errorResponses.ts";
 import type { StoreAppContext } from "../context.ts";
 import {
   customerDetailsOf,
@@ -21,7 +20,7 @@ import { storeWriteEndpoint } from "./storeWriteEndpoint.ts";
 import { centsToDollars, MAXIMUM_CENTS } from "../../modules/records/money.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { donateFromStore } from "../../modules/stores/donateFromStore.ts";
-import { currencyField, PROVIDER_SHARE_ERROR } from "../endpoints/charities.ts";
+import { currencyField } from "../endpoints/charities.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { Kind } from "../../modules/records/owner.rules.ts";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
@@ -66,12 +65,7 @@ export const registerEndpoint = (kind: Kind, context: StoreAppContext): Endpoint
       tag: plural,
       summary: `${verb} ${plural} for a customer or an order`,
       details: "With a production key, the price is deducted from the store's balance.",
-      errors: {
-        request_invalid:
-          "The request is malformed; the message names each invalid field. Or its units exceed the store's limit for " +
-          "one request, or for a whole day.",
-        ...DAILY_LIMIT_ERROR,
-      },
+      errors: ["daily_limit_reached"],
     },
     schemas: { body: REGISTRATION_BODIES[kind], response },
     example: EXAMPLES[kind],
@@ -144,10 +138,7 @@ export const donateEndpoint = (context: StoreAppContext): Endpoint =>
       tag: "donations",
       summary: "Donate to a charity for a customer or an order",
       details: "With a production key, the amount is deducted from the store's balance.",
-      errors: {
-        request_invalid: "The request is malformed, or the charity is unknown.",
-        ...PROVIDER_SHARE_ERROR,
-      },
+      errors: ["charity_unconfirmed"],
     },
     schemas: { body: donationBody, response: donationResponse },
     example: { charity_id: "53-0196605", amount_dollars: 12.5, customer_name: "Ann Lee" },
@@ -208,11 +199,13 @@ export const refundEndpoint = (context: StoreAppContext): Endpoint =>
       details:
         "Reverses the newest units of the store, or of the given customer or order. The price that was paid for trees " +
         "and bottles is returned to the balance; donations are not repaid. If fewer units match, nothing changes.",
-      errors: {
-        request_invalid:
+      errors: [
+        [
+          "request_invalid",
           "The request is malformed, fewer units match than requested, or one call cannot reverse them: it reverses " +
-          `at most ${MAXIMUM_DONATIONS} donations, or trees or bottles of at most ${MAXIMUM_RECORDS} records.`,
-      },
+            `at most ${MAXIMUM_DONATIONS} donations, or trees or bottles of at most ${MAXIMUM_RECORDS} records.`,
+        ],
+      ],
     },
     schemas: { body: refundBody, response: refundResponse },
     example: { type: "tree", quantity: 1, order_id: "#1001", reason: "order cancelled" },
@@ -287,11 +280,6 @@ export const topUpEndpoint = (context: StoreAppContext): Endpoint =>
       details:
         "Open `checkout_url` in the merchant's browser. The balance rises some seconds after the payment, or days after it " +
         "with a delayed payment method. A page that is not paid changes nothing.",
-      errors: {
-        request_invalid:
-          "The request is malformed, the key is a test key, or the operator takes no payments through Stripe.",
-        service_unavailable: "The database or Stripe cannot be reached. Try again.",
-      },
     },
     schemas: { body: topUpBody, response: topUpResponse },
     example: { amount_dollars: 20, success_url: "https://app.example.com/balance" },

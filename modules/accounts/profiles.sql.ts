@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { DEFAULT_PROFILE, PICTURE_TYPES, profileFields } from "./profile.rules.ts";
-import type { PictureType, Profile, ProfileChanges } from "./profile.rules.ts";
+import type { Profile, ProfileChanges } from "./profile.rules.ts";
 import { assignmentsOf, columnsOf, sql } from "../../db/sql.ts";
 import { withCell } from "../records/cells.sql.ts";
 
@@ -65,20 +65,17 @@ export const updateProfile = async (
 };
 
 const logoRow = z.strictObject({
-  hash: z.string(),
   type: z.enum(PICTURE_TYPES),
   file: z.instanceof(Buffer),
 });
 
-/** Returns the files of logos by their hashes. Unknown ones are absent. */
-export const findLogoFiles = async (
+export const findLogoFile = (
   db: CommonQueryMethods,
-  hashes: readonly string[],
-): Promise<ReadonlyMap<string, { readonly type: PictureType; readonly file: Buffer }>> => {
-  const rows = await db.any(sql.type(logoRow)`
-    SELECT DISTINCT ON (logo_hash) logo_hash AS hash, logo_type AS type, logo AS file
+  hash: string,
+): Promise<Readonly<z.output<typeof logoRow>> | null> =>
+  db.maybeOne(sql.type(logoRow)`
+    SELECT logo_type AS type, logo AS file
     FROM profile
-    WHERE logo_hash = ANY(${sql.array(hashes, "text")})
+    WHERE logo_hash = ${hash}
+    LIMIT 1
   `);
-  return new Map(rows.map(({ hash, ...logo }) => [hash, logo]));
-};

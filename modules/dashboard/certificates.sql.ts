@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { factsOfOrder, isOrderOfTree } from "../planting/orders.sql.ts";
 import { z } from "zod";
 import { acceptedFacts } from "../planting/fact.rules.ts";
@@ -160,7 +160,7 @@ export type Certified = Readonly<Omit<z.output<typeof certificateRow>, "recordId
 
 const listRegistrations = (
   db: CommonQueryMethods,
-  ids: FragmentSqlToken,
+  ids: readonly string[],
 ): Promise<readonly CertifiedRegistration[]> =>
   db.any(sql.type(registrationRow)`
     SELECT
@@ -169,12 +169,12 @@ const listRegistrations = (
       ${factsOfOrder} AS facts
     FROM registration
     LEFT JOIN planting_order ON ${isOrderOfTree}
-    WHERE registration.id = ${ids}
+    WHERE registration.id = ANY(${sql.array(ids, "uuid")})
   `);
 
 const listDonations = (
   db: CommonQueryMethods,
-  ids: FragmentSqlToken,
+  ids: readonly string[],
 ): Promise<readonly CertifiedDonation[]> =>
   db.any(sql.type(donationRow)`
     SELECT
@@ -190,15 +190,15 @@ const listDonations = (
       donation_refund.created_at AS "refundedAt"
     FROM donation
     LEFT JOIN donation_refund ON donation_refund.donation_id = donation.id
-    WHERE donation.id = ${ids}
+    WHERE donation.id = ANY(${sql.array(ids, "uuid")})
   `);
 
-/** Returns what certificates certify, by their tokens. Unknown and revoked ones are absent. */
+/** Returns what a certificate certifies; null if the token is unknown or revoked, or nothing of it exists any more. */
 export const findCertified = async (
   db: CommonQueryMethods,
-  tokens: readonly string[],
-): Promise<ReadonlyMap<string, Certified>> => {
-  const certificates = await db.any(sql.type(certificateRow)`
+  token: string,
+): Promise<Certified | null> => {
+  const certificate = await db.maybeOne(sql.type(certificateRow)`
     SELECT
       certificate.token,
       certificate.record_id || certificate.further_record_ids AS "recordIds",
@@ -210,21 +210,18 @@ export const findCertified = async (
     LEFT JOIN store ON store.account_id = certificate.account_id
     JOIN account AS owner ON owner.id = coalesce(store.organization_id, certificate.account_id)
     LEFT JOIN dashboard ON dashboard.account_id = owner.id AND NOT dashboard.is_alias
-    WHERE certificate.token = ANY(${sql.array(tokens, "text")}) AND certificate.revoked_at IS NULL
+    WHERE certificate.token = ${token} AND certificate.revoked_at IS NULL
   `);
-  const ids = certificates.flatMap(({ recordIds }) => recordIds);
-  if (ids.length === 0) {
-    return new Map();
+  if (certificate === null) {
+    return null;
   }
-  const any = sql.fragment`ANY(${sql.array(ids, "uuid")})`;
-  const records = [...(await listRegistrations(db, any)), ...(await listDonations(db, any))];
-  const byId = new Map(records.map((record) => [record.id, record]));
-  return new Map(
-    certificates.flatMap(({ recordIds, ...certificate }) => {
-      const items = recordIds
-        .flatMap((id) => byId.get(id) ?? [])
-        .toSorted((one, other) => one.createdAt.getTime() - other.createdAt.getTime());
-      return items.length === 0 ? [] : [[certificate.token, { ...certificate, items }]];
-    }),
+  const { recordIds, ...certified } = certificate;
+  const items = [
+    ...(await listRegistrations(db, recordIds)),
+    ...(await listDonations(db, recordIds)),
+  ].toSorted(
+    (one, other) =>
+      one.createdAt.getTime() - other.createdAt.getTime() || one.id.localeCompare(other.id),
   );
+  return items.length === 0 ? null : { ...certified, items };
 };

@@ -1,7 +1,7 @@
 import { readDonationTotals } from "../charities/donationTotals.sql.ts";
 import { verifiedBy } from "./certificate.rules.ts";
-import { findDashboards, listVerifications } from "./dashboards.sql.ts";
-import type { VerifiedTrees } from "./dashboards.sql.ts";
+import { listVerifications } from "./dashboards.sql.ts";
+import type { FoundDashboard, VerifiedTrees } from "./dashboards.sql.ts";
 import { findProfile } from "../accounts/profiles.sql.ts";
 import { listLatestMedia } from "../planting/sites.sql.ts";
 import { listPlantedSites } from "../planting/tallies.sql.ts";
@@ -19,7 +19,7 @@ const MEDIA_SHOWN = 6;
 export type MonthTotals = { readonly month: string } & Readonly<Record<UnitField, number>>;
 
 /** An account's public data, from production keys only. What the organization hides is null or empty. */
-export type Dashboard = NonNullable<Awaited<ReturnType<typeof readDashboard>>>;
+export type Dashboard = Awaited<ReturnType<typeof readDashboard>>;
 
 const lastMonths = (now: Date): readonly string[] =>
   Array.from({ length: MONTHS_SHOWN }, (_, index) =>
@@ -46,15 +46,13 @@ const mergeVerifications = (verified: readonly VerifiedTrees[]) => {
 };
 
 /**
- * Reads the data of a dashboard; null if the slug is unknown. Every query reads counters or the start of an index, so an
- * account with millions of registrations costs as much as a new one.
+ * Reads the data of a dashboard. Every query reads counters or the start of an index, so an account with millions of
+ * registrations costs as much as a new one.
  */
-export const readDashboard = async ({ db, clock, planting }: PlantingContext, slug: string) => {
-  const account = (await findDashboards(db, [slug])).get(slug);
-  if (!account) {
-    return null;
-  }
-  const { accountId, name } = account;
+export const readDashboard = async (
+  { db, clock, planting }: PlantingContext,
+  { accountId, name }: Pick<FoundDashboard, "accountId" | "name">,
+) => {
   const now = clock.now();
   const isPartnerSimulated = isSimulatedPartner(planting.partnerFor("live").kind);
   const [profile, periods, planted, donations] = await Promise.all([
@@ -88,7 +86,6 @@ export const readDashboard = async ({ db, clock, planting }: PlantingContext, sl
   };
   const byFactor = sites.map(({ factorId, planted: count }) => ({ factorId, trees: count }));
   return {
-    slug,
     /** The account's name, or the one that its profile shows instead. */
     name: profile.displayName ?? name,
     profile,

@@ -1,3 +1,4 @@
+import { z } from "zod";
 import type { AccountMode, RecordKind } from "../records/owner.rules.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
@@ -9,13 +10,11 @@ export type Interval = (typeof INTERVALS)[number];
 /** The groups that have most; the others are summed up. */
 export const MAXIMUM_GROUPS = 20;
 
+/** Begins what groups by a value of metadata, before its key. */
+export const METADATA = "metadata.";
+
 /** Longer values of metadata are cut. */
 export const MAXIMUM_GROUP_LENGTH = SHORT_TEXT_LENGTH;
-
-/** What records are grouped by: their attribution, or a value of their metadata. */
-export type Grouping =
-  | { readonly by: "attribution" }
-  | { readonly by: "metadata"; readonly key: string };
 
 /** Days in UTC, `YYYY-MM-DD`, both inclusive. */
 export type DayRange = { readonly from: string; readonly to: string };
@@ -24,8 +23,32 @@ export type StatisticsQuery = AccountMode & {
   readonly kind: RecordKind;
   readonly range: DayRange;
   readonly interval: Interval;
-  readonly grouping: Grouping | null;
+  /** What records are grouped by: `attribution`, or `metadata.` and a key of theirs; null for no groups. */
+  readonly groupBy: string | null;
 };
+
+const count = (description: string) => z.int().min(0).meta({ description });
+
+/** The units or donations of an interval, and of a group in it, as clients see them. */
+export const statisticsJson = z
+  .strictObject({
+    start: z.iso.date().meta({ description: "The first day of the interval." }),
+    group: z
+      .string()
+      .nullable()
+      .meta({ description: "Null for records without one, for the rest, and without `group_by`." }),
+    is_rest: z
+      .boolean()
+      .meta({ description: "Whether this row sums up the groups that are not listed." }),
+    registered: count("Units, or donations, recorded in the interval."),
+    refunded: count("Those of them that were refunded, at any later time."),
+    net: count("Those that are not refunded."),
+    registered_cents: count("Only of donations.").optional(),
+    refunded_cents: count("Only of donations.").optional(),
+    net_cents: count("Only of donations.").optional(),
+  })
+  .meta({ id: "StatisticsRow" });
+export type StatisticsJson = z.output<typeof statisticsJson>;
 
 /** Bounds the time of a query and the length of its result. */
 const MAXIMUM_DAYS: Readonly<Record<Interval, number>> = { day: 366, month: 1830 };

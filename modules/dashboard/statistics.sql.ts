@@ -1,41 +1,35 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
-import { z } from "zod";
-import type { Grouping, StatisticsQuery } from "./statistics.rules.ts";
-import { MAXIMUM_GROUP_LENGTH, MAXIMUM_GROUPS } from "./statistics.rules.ts";
-import { safeInteger, sql } from "../../db/sql.ts";
+import type { StatisticsJson, StatisticsQuery } from "./statistics.rules.ts";
+import {
+  MAXIMUM_GROUP_LENGTH,
+  MAXIMUM_GROUPS,
+  METADATA,
+  statisticsJson,
+} from "./statistics.rules.ts";
+import { sql } from "../../db/sql.ts";
 
-const statisticsRow = z.strictObject({
-  /** The first day of the interval, `YYYY-MM-DD`. */
-  start: z.string(),
-  /** Null for records without a group, for those of the other groups, and if there are no groups. */
-  group: z.string().nullable(),
-  /** Whether this row sums up the groups that are not listed. */
-  isRest: z.boolean(),
-  registered: safeInteger,
-  refunded: safeInteger,
-  /** 0 unless donations are counted. */
-  registeredCents: safeInteger,
-  refundedCents: safeInteger,
-});
-
-export type StatisticsRow = Readonly<z.output<typeof statisticsRow>>;
-
-const groupOf = (grouping: Grouping | null): FragmentSqlToken => {
-  if (grouping === null) {
+const groupOf = (groupBy: string | null): FragmentSqlToken => {
+  if (groupBy === null) {
     return sql.fragment`NULL::text`;
   }
-  return grouping.by === "attribution"
-    ? sql.fragment`nullif(record.attribution, '')`
-    : sql.fragment`record.metadata ->> ${grouping.key}`;
+  return groupBy.startsWith(METADATA)
+    ? sql.fragment`record.metadata ->> ${groupBy.slice(METADATA.length)}`
+    : sql.fragment`nullif(record.attribution, '')`;
 };
 
-/** Returns a sum that JSON carries exactly. */
+/** Returns a sum that JSON, and this type, carry exactly. */
 const sumOf = (column: FragmentSqlToken): FragmentSqlToken =>
-  sql.fragment`least(coalesce(sum(${column}), 0), ${Number.MAX_SAFE_INTEGER})::bigint`;
+  sql.fragment`least(coalesce(sum(${column}), 0), ${Number.MAX_SAFE_INTEGER})::float8`;
+
+const CENTS = sql.fragment`
+  , ${sumOf(sql.fragment`registered_cents`)} AS registered_cents
+  , ${sumOf(sql.fragment`refunded_cents`)} AS refunded_cents
+  , ${sumOf(sql.fragment`registered_cents - refunded_cents`)} AS net_cents
+`;
 
 /** The intervals with their records. Without groups, intervals without records are rows, too. */
-const intervalsOf = ({ range, interval, grouping }: StatisticsQuery): FragmentSqlToken =>
-  grouping === null
+const intervalsOf = ({ range, interval, groupBy }: StatisticsQuery): FragmentSqlToken =>
+  groupBy === null
     ? sql.fragment`
       (
         SELECT start::date
@@ -77,13 +71,13 @@ const recordsOf = ({ accountId, mode, kind }: StatisticsQuery): FragmentSqlToken
 export const listStatistics = (
   db: CommonQueryMethods,
   query: StatisticsQuery,
-): Promise<readonly StatisticsRow[]> => {
-  const { range, interval, grouping } = query;
-  return db.any(sql.type(statisticsRow)`
+): Promise<readonly StatisticsJson[]> => {
+  const { kind, range, interval, groupBy } = query;
+  return db.any(sql.type(statisticsJson)`
     WITH counted AS MATERIALIZED (
       SELECT
         date_trunc(${interval}, record.created_at AT TIME ZONE 'UTC')::date AS start,
-        left(${groupOf(grouping)}, ${MAXIMUM_GROUP_LENGTH}) AS name,
+        left(${groupOf(groupBy)}, ${MAXIMUM_GROUP_LENGTH}) AS name,
         sum(record.registered) AS registered,
         sum(record.refunded) AS refunded,
         sum(record.registered_cents) AS registered_cents,
@@ -109,11 +103,11 @@ export const listStatistics = (
     SELECT
       to_char(start, 'YYYY-MM-DD') AS start,
       CASE WHEN NOT is_rest THEN min(name) END AS "group",
-      coalesce(is_rest, false) AS "isRest",
+      coalesce(is_rest, false) AS is_rest,
       ${sumOf(sql.fragment`registered`)} AS registered,
       ${sumOf(sql.fragment`refunded`)} AS refunded,
-      ${sumOf(sql.fragment`registered_cents`)} AS "registeredCents",
-      ${sumOf(sql.fragment`refunded_cents`)} AS "refundedCents"
+      ${sumOf(sql.fragment`registered - refunded`)} AS net
+      ${kind === "donation" ? CENTS : sql.fragment``}
     FROM ${intervalsOf(query)}
     GROUP BY start, is_rest, place
     ORDER BY start, is_rest, place

@@ -28,17 +28,19 @@ const startApi = async (t: ExecutionContext, settings: Readonly<Record<string, s
   return { ...api, exited: Promise.all(read).then(() => exit) };
 };
 
+const plantTree = (url: string | undefined, key: string): Promise<Response> =>
+  fetch(`${url}/plant/trees`, {
+    method: "POST",
+    headers: { Authorization: key, "Content-Type": "application/json" },
+    body: '{"count":1}',
+  });
+
 test("the program serves both interfaces and its metrics and reports their URLs to its parent", async (t) => {
   const { databaseUrl: DATABASE_URL, db } = t.context;
   const { apiKeyTest } = await createTestOrganization(db);
   const { urls } = await startApi(t, { DATABASE_URL });
 
-  const planted = await fetch(`${urls["standalone"]}/plant/trees`, {
-    method: "POST",
-    headers: { Authorization: apiKeyTest, "Content-Type": "application/json" },
-    body: '{"count":2}',
-  });
-  t.is(planted.status, 200);
+  t.is((await plantTree(urls["standalone"], apiKeyTest)).status, 200);
   t.is((await fetch(`${urls["store"]}/healthz`)).status, 200);
   const unknown = await fetch(`${urls["store"]}/unknown`);
   t.is(unknown.status, 404);
@@ -68,12 +70,7 @@ for (const [title, end] of [
     const { databaseUrl: DATABASE_URL, db } = t.context;
     const { apiKeyProd } = await createTestOrganization(db);
     const { process: child, exited, urls, lines, errors } = await startApi(t, { DATABASE_URL });
-    const plant = (): Promise<number> =>
-      fetch(`${urls["standalone"]}/plant/trees`, {
-        method: "POST",
-        headers: { Authorization: apiKeyProd, "Content-Type": "application/json" },
-        body: '{"count":1}',
-      }).then(({ status }) => status);
+    const plant = async () => (await plantTree(urls["standalone"], apiKeyProd)).status;
     const held = await holdRegistrations(t, DATABASE_URL);
     // The first request waits in its transaction, the others wait behind it in the queue.
     const first = plant();
@@ -121,11 +118,7 @@ test.serial("after SIGTERM it serves without being ready, until a second signal"
 
   await eventually(async () => (await fetch(`${urls["standalone"]}/readyz`)).status === 503);
   t.like(await (await fetch(`${urls["store"]}/readyz`)).json(), { status: "stopping" });
-  const planted = await fetch(`${urls["standalone"]}/plant/trees`, {
-    method: "POST",
-    headers: { Authorization: apiKeyProd, "Content-Type": "application/json" },
-    body: '{"count":1}',
-  });
+  const planted = await plantTree(urls["standalone"], apiKeyProd);
   t.is(planted.status, 200);
   t.is(planted.headers.get("connection"), "close");
   child.kill("SIGTERM");

@@ -1,14 +1,10 @@
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
-import type { StandaloneContext } from "../../api/context.ts";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
 import type { Page } from "../../api/http/requestContext.ts";
 import type { Listener } from "../../runtime/server/openDoor.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import type { ReadWebhook } from "../../modules/billing/stripe/createWebhookReader.ts";
 import { createDeploymentName } from "../../modules/billing/holdUsage.ts";
-import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { TEMPORAL_ADDRESS } from "../support/programs.ts";
@@ -44,14 +40,12 @@ export type Api = {
   readonly appRequests: () => number;
 };
 
-export type StandaloneApiOptions = TestContextOptions &
-  Partial<Pick<StandaloneContext, "authenticator" | "writer" | "plantingCallbackSecrets">> & {
-    readonly readStripeWebhook?: ReadWebhook | null;
-    readonly openTemporal?: OpenTemporal;
-    /** Null is that of the server. */
-    readonly publicBaseUrl?: string | null;
-    readonly demo?: readonly Page[];
-  };
+export type StandaloneApiOptions = TestContextOptions & {
+  readonly openTemporal?: OpenTemporal;
+  /** Null is that of the server. */
+  readonly publicBaseUrl?: string | null;
+  readonly demo?: readonly Page[];
+};
 
 /** Serves the standalone interface on a real port with a real database until the test ends. */
 export const startStandaloneApi = async (
@@ -68,25 +62,12 @@ export const startStandaloneApi = async (
   const getDeployment = await createDeploymentName({ db, clock });
   const own = { url: "" };
   const documentBaseUrl = publicBaseUrl ?? "/";
-  const context = createTestContext({
+  const context = createTestContext(() => publicBaseUrl ?? own.url, {
     logger: pino({ level: "debug" }, { write: (line: string) => lines.push(line) }),
     validateCharity: validateThrough(openTemporal, getDeployment),
     ...options,
   });
-  const app = createStandaloneApp(
-    {
-      lists: context.reads,
-      authenticator: createAuthenticator({ db, clock }),
-      writer: createRegistrationWriter({ db, clock }),
-      plantingCallbackSecrets: null,
-      readStripeWebhook: null,
-      ...options,
-      ...context,
-      publicBaseUrl: () => publicBaseUrl ?? own.url,
-      documentBaseUrl,
-    },
-    demo,
-  );
+  const app = createStandaloneApp({ ...context, documentBaseUrl }, demo);
   let appRequests = 0;
   const callback = (): Listener => {
     const listener = app.callback();

@@ -1,12 +1,14 @@
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
-import type { HttpContext } from "../../api/context.ts";
+import type { AppContext } from "../../api/context.ts";
 import { createListGate } from "../../api/http/listEndpoints.ts";
 import type { Streaming } from "../../api/http/listEndpoints.ts";
 import { takePermit } from "../../db/rateLimits.ts";
-import type { BillingContext } from "../../modules/billing/context.ts";
+import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { createCharities } from "../../modules/charities/createCharities.ts";
+import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
+import { createStoreWriter } from "../../modules/stores/createStoreWriter.ts";
 import type { Gate } from "../../runtime/gate.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { createTestPlanting } from "../support/planting.ts";
@@ -18,7 +20,7 @@ export const READY: Readiness = { status: "ok", database: "ok", clock: "ok", tem
 
 /** What a test may replace of what an interface uses. */
 export type TestContextOptions = Partial<
-  Omit<HttpContext & BillingContext, "publicBaseUrl" | "streaming" | "takePermit"> &
+  Omit<AppContext, "publicBaseUrl" | "documentBaseUrl" | "streaming" | "takePermit"> &
     Omit<Streaming, "gate">
 > & {
   readonly db: DatabasePool;
@@ -27,31 +29,49 @@ export type TestContextOptions = Partial<
   readonly rateWindowMs?: number;
 };
 
-/** Creates what both interfaces use. By default, Temporal cannot be reached, and the only charities are the catalogue's. */
-export const createTestContext = ({
-  db,
-  listGate = createListGate(),
-  rateWindowMs = 0,
-  writeTimeoutMs = 60_000,
-  pageSearchMs = 60_000,
-  ...given
-}: TestContextOptions): Omit<HttpContext & BillingContext, "publicBaseUrl"> => {
-  const { clock = systemClock } = given;
+/**
+ * Creates what both interfaces use at a public URL. By default, Temporal cannot be reached, and the only charities are the
+ * catalogue's.
+ */
+export const createTestContext = (
+  publicBaseUrl: () => string,
+  {
+    db,
+    listGate = createListGate(),
+    rateWindowMs = 0,
+    writeTimeoutMs = 60_000,
+    pageSearchMs = 60_000,
+    ...given
+  }: TestContextOptions,
+): AppContext => {
+  const { clock = systemClock, reads = db } = given;
   return {
     db,
     clock,
-    reads: db,
-    bulkReads: given.reads ?? db,
+    reads,
+    bulkReads: reads,
+    lists: reads,
+    bulkLists: reads,
     logger: pino({ level: "silent" }),
     observe: () => undefined,
     takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
+    trustedProxies: 0,
+    isTraced: false,
     readReadiness: () => READY,
     streaming: { gate: listGate, writeTimeoutMs, pageSearchMs },
+    authenticator: createAuthenticator({ db, clock }),
+    writer: createRegistrationWriter({ db, clock }),
+    storeWriter: createStoreWriter({ db, clock }),
     billing: createBilling({ db, stripe: null }),
     charities: createCharities({ db, clock, config: {} }),
     validateCharity: validateThrough(unreachableTemporal, () => Promise.resolve("test")),
     planting: createTestPlanting(),
     webhookSettings: { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] },
+    plantingCallbackSecrets: null,
+    platformSecrets: null,
+    readStripeWebhook: null,
+    publicBaseUrl,
+    documentBaseUrl: "/",
     ...given,
   };
 };

@@ -3,7 +3,6 @@ import type { Browser, Page } from "playwright-core";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { serveRequests } from "../support/server.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseTest } from "../support/database.ts";
 import { auditAccessibility, openBrowser, visit as visitIn } from "./browser.ts";
@@ -245,26 +244,5 @@ test("hostile texts are text on the page, card, badge and certificate", async (t
     t.is(await page.locator("img[src=x]").count(), 0);
     t.not(await page.title(), "owned");
     t.true((await page.content()).includes("&lt;script&gt;"));
-  }
-});
-
-test("the API's page follows the color scheme, and all text has contrast", async (t) => {
-  const { url } = await startStandaloneApi(t, t.context);
-
-  for (const colorScheme of ["light", "dark"] as const) {
-    const { page, problems } = await visit(t, `${url}/docs`, { ...DESKTOP, colorScheme });
-    for (const operation of ["registerTrees", "listTrees"]) {
-      await page.locator(`#operations-trees-${operation} .opblock-summary-control`).click();
-      await page
-        .locator(`#operations-trees-${operation} .opblock-body .responses-wrapper`)
-        .waitFor();
-    }
-    const isDark = await page.evaluate("document.documentElement.matches('.dark-mode')");
-    const violations = await auditAccessibility(page);
-
-    t.is(isDark, colorScheme === "dark");
-    t.deepEqual(problems, [], colorScheme);
-    const faint = violations.filter((violation) => violation.startsWith("color-contrast"));
-    t.deepEqual(faint, [], colorScheme);
   }
 });

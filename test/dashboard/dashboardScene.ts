@@ -43,8 +43,7 @@ export const openDashboard = async (t: DatabaseTest, options: PlantingOptions = 
   const setup = await setUpPlanting(db, options);
   const { clock, deps, organization, register } = setup;
   /** Serves the interface by another process, whose caches are empty. */
-  const serve = (publicBaseUrl: string | null = null) =>
-    startStandaloneApi(t, { db, clock, planting: deps.planting, publicBaseUrl });
+  const serve = () => startStandaloneApi(t, { db, clock, planting: deps.planting });
   /** Has all trees planted and verified. */
   const plant = async (): Promise<void> => {
     await setup.createOrders();
@@ -58,8 +57,7 @@ export const openDashboard = async (t: DatabaseTest, options: PlantingOptions = 
     url,
     page: url + path,
     /** Returns the page's URL at another process. */
-    serveAgain: async (publicBaseUrl?: string): Promise<string> =>
-      (await serve(publicBaseUrl)).url + path,
+    serveAgain: async (): Promise<string> => (await serve()).url + path,
     setProfile: (profile: ProfileChanges) =>
       updateOrganization({ db, clock, actor: SERVICE }, organization.id, { profile }),
     serve,

@@ -21,7 +21,6 @@ import type {
  */
 
 const EMPTY: Dashboard = {
-  slug: "green-shop-k3v9m2qd",
   name: "Green Shop",
   profile: DEFAULT_PROFILE,
   trees: { total: 0, month: 0, planted: 0, plantedAndVerified: 0 },
@@ -39,9 +38,9 @@ const EMPTY: Dashboard = {
 
 const LINKS = linksOf("https://impact.example", "/dashboard/green-shop-k3v9m2qd");
 const viewOf = (dashboard: Dashboard) => viewDashboard(dashboard, LINKS);
-const renderPage = (dashboard: Dashboard): string => renderPageOf(viewOf(dashboard));
-const renderCard = (dashboard: Dashboard): string => embeds.renderCard(viewOf(dashboard));
-const renderBadge = (dashboard: Dashboard): string => embeds.renderBadge(viewOf(dashboard));
+const renderPage = (dashboard: Dashboard) => String(renderPageOf(viewOf(dashboard)).body);
+const renderCard = (dashboard: Dashboard) => String(embeds.renderCard(viewOf(dashboard)).body);
+const renderBadge = (dashboard: Dashboard) => String(embeds.renderBadge(viewOf(dashboard)).body);
 
 /** Returns a dashboard with trees, bottles and cents donated, each in one record. */
 const dashboardOf = (trees: number, bottles: number, amountCents: number): Dashboard => ({
@@ -243,14 +242,6 @@ test("a printed page or certificate has its URL", (t) => {
   }
 });
 
-test("the link home has the host as people write it", (t) => {
-  const homeUrl = "https://xn--bcher-kva.example:8443/shop";
-  const profile = { ...DEFAULT_PROFILE, homeUrl };
-  const page = renderPage({ ...EMPTY, profile });
-
-  t.regex(page, /href="https:\/\/xn--bcher-kva\.example:8443\/shop"[^>]*>bücher\.example:8443</u);
-});
-
 /*
  * What a certificate says. It is drawn without a database.
  */
@@ -315,11 +306,10 @@ const presentWith = (partner: string, items: readonly CertifiedItem[]) =>
     { url: CERTIFICATE_LINKS.pageUrl, base: "", partnerFor: () => partner },
   );
 
+const renderItems = (...items: readonly CertifiedItem[]): string =>
+  String(renderCertificate(presentItems(...items), DEFAULT_PROFILE, CERTIFICATE_LINKS).body);
 const orderOf = (...items: readonly CertifiedItem[]): string =>
-  renderCertificate(presentItems(...items), DEFAULT_PROFILE, CERTIFICATE_LINKS).replaceAll(
-    /\s+/gu,
-    " ",
-  );
+  renderItems(...items).replaceAll(/\s+/gu, " ");
 const pageOf = (changes: Partial<CertifiedRegistration>): string =>
   orderOf({ ...REGISTRATION, ...changes });
 /** Returns what other sites show of a page, and its headline with the line below. */
@@ -422,10 +412,7 @@ test("a certificate has its number, its date, the life of the trees, and who ver
   t.true(page.includes('src="https://photos.example/7.jpg"'));
   t.true(page.includes('aria-label="1: Gazi Bay, Kenya: 1 planted"'));
   // A day stays on one line.
-  t.regex(
-    renderCertificate(presentItems(REGISTRATION), DEFAULT_PROFILE, CERTIFICATE_LINKS),
-    /Aug\u00A01,\u00A02026/u,
-  );
+  t.regex(renderItems(REGISTRATION), /Aug\u00A01,\u00A02026/u);
   t.like(presentItems(REGISTRATION), {
     number: "9F86-D081",
     issued_at: "2026-08-01T10:00:00.000Z",

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { pino } from "pino";
 import { Registry } from "prom-client";
 import { z } from "zod";
-import { addLoadMetrics, createApiMetrics } from "../../api/http/createApiMetrics.ts";
+import { createApiMetrics } from "../../api/http/createApiMetrics.ts";
 import { EVENT_DATA, STORE_EVENT_DATA } from "../../modules/events/events.rules.ts";
 import { PING, WEBHOOK_TYPES } from "../../modules/events/webhooks.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
@@ -208,8 +208,7 @@ test("docs/images has every screenshot, and each takes less than 150 kB", async 
 
 /** Returns the names of our metrics that an API and a worker export, as they name them in their help. */
 const listExported = async (t: DatabaseTest) => {
-  const api = createApiMetrics();
-  addLoadMetrics(api.registry, { openLists: () => 0, queueLength: () => 0 });
+  const api = createApiMetrics({ openLists: () => 0, queueLength: () => 0 });
   const logger = pino({ level: "silent" });
   const worker = createWorkerMetrics({ db: t.context.db, clock: systemClock, logger });
   addHealthMetrics(worker.registry, () => READY);

@@ -1,14 +1,11 @@
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import type { StoreAppContext } from "../../api/context.ts";
 import { createStoreApp } from "../../api/store/createStoreApp.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { createStore } from "../../modules/stores/manageStores.ts";
 import type { NewStore } from "../../modules/stores/manageStores.ts";
-import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
-import { createStoreWriter } from "../../modules/stores/createStoreWriter.ts";
 import { changeBalance } from "../../modules/stores/changeBalance.ts";
 import { createCaller, readResponseChecker } from "../api/responseChecker.ts";
 import type { CheckedResponse } from "../api/responseChecker.ts";
@@ -43,27 +40,16 @@ export type StoreApi = {
 export const rowsIn = (body: Readonly<Record<string, unknown>>, name: string) =>
   z.array(z.record(z.string(), z.unknown())).parse(body[name]);
 
-type StoreApiOptions = TestContextOptions &
-  Partial<Pick<StoreAppContext, "storeWriter" | "platformSecrets">>;
-
 /** Serves the store-platform interface as one process would, until the test ends. Every response is checked. */
 export const startStoreApi = async (
   t: ExecutionContext,
-  options: StoreApiOptions,
+  options: TestContextOptions,
 ): Promise<StoreApi> => {
-  const { db, clock = systemClock } = options;
-  const app = createStoreApp({
-    storeWriter: createStoreWriter({ db, clock }),
-    platformSecrets: null,
+  const context = createTestContext(() => "https://impact.example", {
+    webhookSettings: { allowsHttp: true, allowedNetworks: [] },
     ...options,
-    ...createTestContext({
-      webhookSettings: { allowsHttp: true, allowedNetworks: [] },
-      ...options,
-    }),
-    authenticator: createAuthenticator({ db, clock }),
-    publicBaseUrl: () => "https://impact.example",
   });
-  const url = await serve(t, app);
+  const url = await serve(t, createStoreApp(context));
   const call = createCaller(t, url, await readResponseChecker(url, "store"));
   return {
     url,
@@ -73,7 +59,7 @@ export const startStoreApi = async (
 };
 
 /** Serves the interface twice over one database, as two processes would; a request's number selects one. */
-export const startTwoStoreApis = async (t: ExecutionContext, options: StoreApiOptions) => {
+export const startTwoStoreApis = async (t: ExecutionContext, options: TestContextOptions) => {
   const even = await startStoreApi(t, options);
   const odd = await startStoreApi(t, options);
   return (index: number) => (index % 2 === 0 ? even : odd);
@@ -112,7 +98,7 @@ export const startStoreApiOf = async (
     store: given,
     db = t.context.db,
     ...options
-  }: Partial<StoreApiOptions> & { readonly store?: Parameters<typeof createTestStore>[1] } = {},
+  }: Partial<TestContextOptions> & { readonly store?: Parameters<typeof createTestStore>[1] } = {},
 ) => {
   const api = await startStoreApi(t, { db, ...options });
   const store = await createTestStore(db, given);

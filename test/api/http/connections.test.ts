@@ -3,20 +3,16 @@ import type { ServerResponse } from "node:http";
 import { connect } from "node:net";
 import type { Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
-import { PassThrough } from "node:stream";
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import Koa from "koa";
 import { pino } from "pino";
-import { z } from "zod";
 import type { ApiState } from "../../../api/http/requestContext.ts";
 import { streamText } from "../../../api/http/streamText.ts";
 import { handleErrors } from "../../../api/http/handleErrors.ts";
 import { presentStoreError } from "../../../api/store/storeErrors.ts";
 import { Gate } from "../../../runtime/gate.ts";
-import { inChunks } from "../../../runtime/inChunks.ts";
 import type { ServerOptions } from "../../../runtime/server/startServer.ts";
-import { observeRequest } from "../../../api/http/observeRequests.ts";
 import { serve as serveApp, serveRequests } from "../../support/server.ts";
 
 const serve = async (
@@ -240,103 +236,4 @@ test("connections beyond the maximum are closed immediately and counted, and oth
   first.write(GET);
   const [data] = await once(first, "data");
   t.regex(String(data), /^HTTP\/1\.1 200/u);
-});
-
-const logged = z.looseObject({ clientAddress: z.string(), keyId: z.string() });
-
-/** Sends a request with a key through the middleware, and returns the line that it logs. */
-const logRequest = async (
-  t: Parameters<typeof serveApp>[0],
-  trustedProxies: number,
-  forwardedFor: string | null,
-): Promise<{ readonly text: string; readonly clientAddress: string; readonly keyId: string }> => {
-  const stream = new PassThrough();
-  const app = new Koa<ApiState>();
-  app.use(observeRequest({ logger: pino(stream), observe: () => undefined, trustedProxies }));
-  app.use((ctx) => {
-    ctx.state.caller = {
-      keyId: "key-1",
-      accountId: "account-1",
-      accountType: "organization",
-      mode: "live",
-      scope: "write",
-      expiresAt: null,
-      lastUsedAt: null,
-      fractionalCounting: false,
-      suspendingSubscription: null,
-      isLimited: false,
-    };
-    ctx.body = "ok";
-  });
-  const line = once(stream, "data");
-  await fetch(await serveApp(t, app), {
-    headers: {
-      Authorization: "impact_prod_secret",
-      ...(forwardedFor === null ? {} : { "X-Forwarded-For": forwardedFor }),
-    },
-  });
-  const text = String((await line)[0]);
-  return { text, ...logged.parse(JSON.parse(text)) };
-};
-
-test("a request's log line has the key's id and the client's address, and not the key", async (t) => {
-  const { text, keyId, clientAddress } = await logRequest(t, 0, null);
-  t.is(keyId, "key-1");
-  t.regex(clientAddress, /127\.0\.0\.1$/u);
-  t.false(text.includes("secret"));
-});
-
-test("the address is the one that the first trusted proxy saw, whatever the client claims", async (t) => {
-  const claimed = "10.0.0.1, 203.0.113.7";
-  for (const [trustedProxies, forwardedFor, address] of [
-    [0, "203.0.113.7", /127\.0\.0\.1$/u],
-    [1, claimed, /^203\.0\.113\.7$/u],
-    [2, `${claimed}, 192.0.2.9`, /^203\.0\.113\.7$/u],
-    // Fewer addresses than proxies.
-    [2, "203.0.113.7", /127\.0\.0\.1$/u],
-    [1, "x".repeat(9000), /^x{45}$/u],
-  ] as const) {
-    t.regex((await logRequest(t, trustedProxies, forwardedFor)).clientAddress, address);
-  }
-});
-
-test("probes are logged at the level debug, unless they fail", async (t) => {
-  const lines: unknown[] = [];
-  const stream = new PassThrough().on("data", (line) => lines.push(JSON.parse(String(line))));
-  const logger = pino({ level: "debug" }, stream);
-  const app = new Koa<ApiState>();
-  app.use(observeRequest({ logger, observe: () => undefined, trustedProxies: 0 }));
-  app.use((ctx) => {
-    ctx.state.route = ctx.path;
-    ctx.status = Number(ctx.query["status"]);
-  });
-  const url = await serveApp(t, app);
-
-  for (const target of ["/healthz?status=200", "/readyz?status=503", "/plant/trees?status=200"]) {
-    await fetch(`${url}${target}`);
-  }
-
-  t.like(lines, [
-    { route: "/healthz", level: 20 },
-    { route: "/readyz", level: 30 },
-    { route: "/plant/trees", level: 30 },
-  ]);
-});
-
-// oxlint-disable-next-line typescript/require-await -- it stands in for queries.
-async function* readPages(): AsyncGenerator<Iterable<string>, void, void> {
-  yield ["a".repeat(400), "a".repeat(600)];
-  yield Array.from({ length: 100 }, () => "é".repeat(1000));
-  yield ["]"];
-}
-
-test("the pieces of a list are joined to chunks, each with whole pieces", async (t) => {
-  const chunks: string[] = [];
-  for await (const chunk of inChunks(readPages())) {
-    chunks.push(chunk);
-  }
-
-  const lengths = chunks.map(({ length }) => length);
-  t.deepEqual(lengths, [33_000, 33_000, 33_000, 2001]);
-  t.is(chunks.join(""), `${"a".repeat(1000)}${"é".repeat(100_000)}]`);
 });

@@ -5,6 +5,7 @@ import { createEmptyDatabase, openTestPool, testWithDatabase } from "../../suppo
 import type { DatabaseContext } from "../../support/database.ts";
 import { rawRequest } from "./rawRequest.ts";
 import { startStandaloneApi, startApiOf } from "../startStandaloneApi.ts";
+import { READY } from "../testContext.ts";
 import { startDonationApi } from "../../charities/donations/donationSetup.ts";
 import { eachKind, idIn, KIND_NAMES } from "../contract.ts";
 
@@ -192,8 +193,41 @@ test("each request is logged in one line", async (t) => {
   t.is(lines.length, 3);
   t.like(lines[0], { method: "POST", route: "/plant/trees", status: 200, accountId: id });
   t.is(typeof lines[0]?.["durationMs"], "number");
+  t.is(typeof lines[0]?.["keyId"], "string");
   t.like(lines[1], { method: "GET", route: "unknown", status: 404 });
   t.like(lines[2], { method: "DELETE", route: "/plant/trees", status: 405 });
+  t.false(JSON.stringify(logged()).includes(key));
+});
+
+test("the logged address is the one that the first trusted proxy saw, whatever the client claims", async (t) => {
+  const claimed = "10.0.0.1, 203.0.113.7";
+  for (const [trustedProxies, forwardedFor, address] of [
+    [0, "203.0.113.7", /127\.0\.0\.1$/u],
+    [1, claimed, /^203\.0\.113\.7$/u],
+    [2, `${claimed}, 192.0.2.9`, /^203\.0\.113\.7$/u],
+    // Fewer addresses than proxies.
+    [2, "203.0.113.7", /127\.0\.0\.1$/u],
+    [1, "x".repeat(9000), /^x{45}$/u],
+  ] as const) {
+    const { call, logged } = await startStandaloneApi(t, { ...t.context, trustedProxies });
+    await call("GET", "/x", { headers: { "X-Forwarded-For": forwardedFor } });
+    t.regex(String(logged().at(-1)?.["clientAddress"]), address);
+  }
+});
+
+test("probes are logged at the level debug, unless they fail", async (t) => {
+  const { call, logged } = await startStandaloneApi(t, {
+    ...t.context,
+    readReadiness: () => ({ ...READY, status: "unavailable" }),
+  });
+  for (const path of ["/healthz", "/readyz", "/plant/trees"]) {
+    await call("GET", path);
+  }
+  t.like(logged().slice(-3), [
+    { route: "/healthz", level: 20 },
+    { route: "/readyz", level: 30 },
+    { route: "/plant/trees", level: 30 },
+  ]);
 });
 
 test("invalid HTTP gets a JSON response", async (t) => {

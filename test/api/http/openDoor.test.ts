@@ -131,39 +131,6 @@ test("a lost connection gives back the places of all its pipelined requests", as
   t.deepEqual(urlsOf(started.slice(3)), ["/4", "/5", "/6"]);
 });
 
-test("a client that is gone does not keep its place", async (t) => {
-  const { started, open } = await startServer(t, new Gate({ places: 1 }));
-  const first = await open();
-  first.socket.write(get("/first", "a"));
-  await eventually(() => started.length === 1);
-  const gone = await open();
-  gone.socket.write(get("/gone", "a"));
-  const last = await open();
-  last.socket.write(get("/last", "a"));
-
-  gone.socket.destroy();
-  first.socket.destroy();
-
-  await eventually(() => urlsOf(started).includes("/last"));
-  t.true(started.length <= 3);
-});
-
-test("a response that is not read keeps no place", async (t) => {
-  const { started, open } = await startServer(t, new Gate({ places: 1 }));
-  const silent = await open();
-  silent.socket.pause();
-  silent.socket.write(get("/silent", "a"));
-  await eventually(() => started.length === 1);
-  const other = await open();
-  other.socket.write(get("/other", "b"));
-
-  // More than the buffers of both sockets hold.
-  started[0]?.end(Buffer.alloc(64 * 1024 * 1024));
-
-  await eventually(() => started.length === 2);
-  t.is(started[1]?.url, "/other");
-});
-
 /** An account is a letter, and its keys are numbered. */
 const accountOf = ({ headers: { authorization = "" } }: IncomingMessage): string =>
   authorization.slice(0, 1);

@@ -1,7 +1,6 @@
 import { evidenceSummary } from "../../../api/endpoints/presentEvidenceSummary.ts";
 import { sql } from "../../../db/sql.ts";
 import { deleteSummaries } from "../../../modules/planting/summary.sql.ts";
-import { getDashboardSlug } from "../../../modules/dashboard/getDashboardSlug.ts";
 import { readDashboard } from "../../../modules/dashboard/readDashboard.ts";
 import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
 import {
@@ -136,15 +135,15 @@ test("the dashboard counts simulated trees, and not at all with a real partner, 
 
   const planting = createTestPlanting({ partner: "manual" });
   const real = await serve({ planting });
-  const slug = await getDashboardSlug(setup.deps, setup.organization.id);
-  const before = await readDashboard(setup.deps, slug);
+  const account = { accountId: setup.organization.id, name: "" };
+  const before = await readDashboard(setup.deps, account);
   t.like(before, { trees: { planted: 7 }, isPartnerSimulated: true });
-  const dashboard = await readDashboard({ ...setup.deps, planting }, slug);
+  const dashboard = await readDashboard({ ...setup.deps, planting }, account);
   t.like(dashboard, {
     trees: { total: 7, planted: 0, plantedAndVerified: 0 },
     isPartnerSimulated: false,
   });
-  t.deepEqual([dashboard?.sites, dashboard?.media], [[], []]);
+  t.deepEqual([dashboard.sites, dashboard.media], [[], []]);
 
   // The order was simulated, whatever the deployment does now.
   const tree = await real.read(`/evidence/tree/${id}`);

@@ -1,0 +1,189 @@
+import { LRUCache } from "lru-cache";
+import { DEFAULT_PROFILE } from "../../modules/accounts/profile.rules.ts";
+import { findProfile } from "../../modules/accounts/profiles.sql.ts";
+import { CERTIFICATE_TOKEN } from "../../modules/dashboard/certificate.rules.ts";
+import { findCertified } from "../../modules/dashboard/certificates.sql.ts";
+import { findDashboard } from "../../modules/dashboard/dashboards.sql.ts";
+import { readDashboard } from "../../modules/dashboard/readDashboard.ts";
+import type { EvidenceContext } from "../../modules/planting/context.ts";
+import { text } from "../../modules/records/fields.rules.ts";
+import { JSON_TYPE } from "../http/endpoint.ts";
+import { HttpError } from "../http/httpError.ts";
+import { pathParameter } from "../http/requestContext.ts";
+import type { Page, RequestContext } from "../http/requestContext.ts";
+import { send, tag } from "../http/taggedResponses.ts";
+import type { Tagged } from "../http/taggedResponses.ts";
+import { html } from "../pages/html.ts";
+import { presentCertificate } from "../pages/presentCertificate.ts";
+import { presentDashboard, viewDashboard } from "../pages/presentDashboard.ts";
+import { renderCertificate } from "../pages/renderCertificate.ts";
+import { linksOf, renderDocument } from "../pages/renderDocument.ts";
+import { renderBadge, renderCard } from "../pages/renderEmbeds.ts";
+import { renderPage } from "../pages/renderPage.ts";
+
+/** Lets other sites embed what a path has, follow its redirects and read its errors. */
+export const openToAll =
+  (run: Page["run"]): Page["run"] =>
+  (ctx, next) => {
+    ctx.set({
+      "Access-Control-Allow-Origin": "*",
+      "Cross-Origin-Resource-Policy": "cross-origin",
+    });
+    return run(ctx, next);
+  };
+
+/** Pages are rendered once in this time, and a revoked certificate is gone after it. */
+const CACHED_MS = 5000;
+const CACHED_BYTES = 48 * 1024 * 1024;
+const CACHE_CONTROL = "public, max-age=10";
+
+/** What a name has: its formats, or the name that has replaced it. */
+type Shown<Offered extends string> = Readonly<Record<Offered, Tagged>> | string;
+
+/**
+ * Caches for some seconds what names have. Concurrent readers share one read of the database. Names that have nothing take
+ * no room.
+ * @param render returns null if the name has nothing
+ */
+export const createPageCache = <Value extends Shown<string>>(
+  render: (name: string) => Promise<Value | null>,
+): LRUCache<string, Value> =>
+  new LRUCache({
+    maxSize: CACHED_BYTES,
+    sizeCalculation: (shown) =>
+      typeof shown === "string"
+        ? shown.length
+        : Object.values(shown).reduce((sum, { body }) => sum + body.length, 0),
+    ttl: CACHED_MS,
+    fetchMethod: async (name) => (await render(name)) ?? undefined,
+  });
+
+const NOT_FOUND = tag(
+  renderDocument({
+    title: "No such page",
+    profile: DEFAULT_PROFILE,
+    links: linksOf("http://localhost", ""),
+    body: html`<main>
+      <section>
+        <h1>No such page</h1>
+        <p>There is no page at this URL. Check the link.</p>
+      </section>
+    </main>`,
+  }),
+);
+
+const showNotFound = (ctx: RequestContext): void => {
+  send(ctx, NOT_FOUND, "no-store");
+  ctx.status = 404;
+};
+
+/** How the path of each format continues after the name. */
+const SUFFIXES = { json: ".json", badge: "/badge.svg", card: "/card", page: "" } as const;
+type Format = keyof typeof SUFFIXES;
+
+/** Formats without which people are shown a page that says so, and programs an error. */
+const FOR_PEOPLE: ReadonlySet<Format> = new Set(["page", "card"]);
+
+type Kind<Offered extends Format> = {
+  readonly kind: "dashboard" | "certificate";
+  /** The name of the last part of their paths. */
+  readonly parameter: string;
+  readonly formats: readonly Offered[];
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Returns null if the name has nothing. */
+  readonly render: (name: string) => Promise<Shown<Offered> | null>;
+};
+
+const pagesOf = <Offered extends Format>(
+  publicBaseUrl: () => string,
+  { kind, parameter, formats, headers = {}, render }: Kind<Offered>,
+): readonly Page[] => {
+  const cache = createPageCache(render);
+  const redirect = (ctx: RequestContext, name: string, suffix: string): void => {
+    ctx.status = 301;
+    ctx.set("Cache-Control", CACHE_CONTROL);
+    ctx.set("Location", `${publicBaseUrl()}/${kind}/${encodeURIComponent(name)}${suffix}`);
+  };
+  const serve =
+    (format: Offered): Page["run"] =>
+    async (ctx) => {
+      ctx.set(headers);
+      const shown = await cache.fetch(pathParameter(ctx, parameter));
+      if (typeof shown === "string") {
+        redirect(ctx, shown, SUFFIXES[format]);
+      } else if (shown) {
+        send(ctx, shown[format], CACHE_CONTROL);
+      } else if (FOR_PEOPLE.has(format)) {
+        showNotFound(ctx);
+      } else {
+        throw new HttpError("path_not_found", `failed to find ${kind}`);
+      }
+    };
+  const path = `/${kind}/:${parameter}`;
+  return [
+    ...formats.map((format) => ({
+      path: path + SUFFIXES[format],
+      run: format === "page" ? serve(format) : openToAll(serve(format)),
+    })),
+    // The links of a page are relative to its path without a slash.
+    { path: `${path}/`, run: (ctx) => redirect(ctx, pathParameter(ctx, parameter), "") },
+    { path: `/${kind}{/{*rest}}`, run: showNotFound },
+  ];
+};
+
+/** May come from an earlier system, so its form is unknown. */
+const SLUG = text(200);
+
+const dashboardPages = (context: EvidenceContext): readonly Page[] =>
+  pagesOf(context.publicBaseUrl, {
+    kind: "dashboard",
+    parameter: "slug",
+    formats: ["json", "badge", "card", "page"],
+    render: async (slug) => {
+      const found = SLUG.safeParse(slug).success ? await findDashboard(context.db, slug) : null;
+      if (found?.ownSlug !== slug) {
+        return found && found.ownSlug;
+      }
+      const links = linksOf(context.publicBaseUrl(), `/dashboard/${slug}`);
+      const view = viewDashboard(await readDashboard(context, found), links);
+      return {
+        page: tag(renderPage(view)),
+        json: tag({ type: JSON_TYPE, body: JSON.stringify(presentDashboard(view)) }),
+        badge: tag(renderBadge(view)),
+        card: tag(renderCard(view)),
+      };
+    },
+  });
+
+/** The certificates of records and orders, of both interfaces. */
+const certificatePages = ({ db, planting, publicBaseUrl }: EvidenceContext): readonly Page[] =>
+  pagesOf(publicBaseUrl, {
+    kind: "certificate",
+    parameter: "token",
+    formats: ["json", "page"],
+    // The URL is for those who were given it, not for search engines.
+    headers: { "X-Robots-Tag": "noindex, nofollow" },
+    render: async (token) => {
+      const certified = CERTIFICATE_TOKEN.test(token) ? await findCertified(db, token) : null;
+      if (certified === null) {
+        return null;
+      }
+      const profile = await findProfile(db, certified.ownerId);
+      const links = linksOf(publicBaseUrl(), `/certificate/${token}`);
+      const present = (base: string) =>
+        presentCertificate(certified, profile.displayName ?? certified.ownerName, {
+          url: links.pageUrl,
+          base,
+          partnerFor: (mode) => planting.partnerFor(mode).kind,
+        });
+      return {
+        json: tag({ type: JSON_TYPE, body: JSON.stringify(present(links.baseUrl)) }),
+        page: tag(renderCertificate(present(links.root), profile, links)),
+      };
+    },
+  });
+
+export const publicPages = (context: EvidenceContext): readonly Page[] => [
+  ...dashboardPages(context),
+  ...certificatePages(context),
+];
