@@ -24,7 +24,7 @@ import { asTotalError, sumsOf, totalAdditions } from "../registrations/totals.sq
 import { namesCustomer, PERSONAL_COLUMNS } from "../stores/personalData.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
 import type { ColumnType } from "../../db/jsonRows.ts";
-import { afterLookup, inMicroseconds, literals, sql } from "../../db/sql.ts";
+import { afterLookup, inMicroseconds, literals, safeInteger, sql } from "../../db/sql.ts";
 import type { ImportedRecord, ImportOwner } from "./importedRecords.rules.ts";
 
 /** A record to import, with the id derived from its identity or content. */
@@ -220,25 +220,6 @@ export const listTakenTimes = (
   `);
 };
 
-/** The difference by refunds: null, `further` if the entry has more of them, or why it cannot be applied. */
-const REFUND_DIFFERENCES: Readonly<Record<RecordTable, FragmentSqlToken>> = {
-  registration: sql.fragment`
-    CASE
-      WHEN known.refunded_count = entry.refunded_count THEN NULL
-      WHEN known.refunded_count > entry.refunded_count THEN 'it is higher here'
-      WHEN EXISTS (SELECT FROM refund WHERE refund.registration_id = known.id) THEN 'units were refunded here, too'
-      ELSE 'further'
-    END
-  `,
-  donation: sql.fragment`
-    CASE
-      WHEN known.refunded = entry.refunded THEN NULL
-      WHEN known.refunded THEN 'it is refunded here'
-      ELSE 'further'
-    END
-  `,
-};
-
 /**
  * The fields of an entry in which a record differs. A record without personal data may have been erased, so the data of the
  * entry are no difference.
@@ -268,7 +249,8 @@ const knownRow = z.strictObject({
   place: z.int(),
   id: z.uuid(),
   differences: z.array(z.string()),
-  hasFurtherRefund: z.boolean(),
+  /** How much more of an imported record is refunded in the entry, if that is the only difference. */
+  furtherRefund: safeInteger.nullable(),
 });
 
 /** A record that has the id or the key of the entry at a place, and the fields in which it differs from the entry. */
@@ -289,7 +271,15 @@ export const listKnown = (
   const byKey = recordOfKey(
     keyHash(keyScopeOf(table, owner), sql.identifier(["entry", "idempotency_key"])),
   );
-  const refundField = table === "donation" ? "refunded" : "refunded_count";
+  const [refundField, higher] =
+    table === "donation"
+      ? ["refunded", "it is refunded here"]
+      : ["refunded_count", "it is higher here"];
+  const refundOf = (record: string) => sql.identifier([record, refundField]);
+  const further =
+    table === "donation"
+      ? sql.fragment`1::bigint`
+      : sql.fragment`entry.refunded_count - known.refunded_count`;
   return db.any(sql.type(knownRow)`
     WITH entry AS MATERIALIZED (${entryRows(table, batch)}),
     compared AS (
@@ -309,7 +299,14 @@ export const listKnown = (
           ],
           NULL
         ) AS others,
-        ${REFUND_DIFFERENCES[table]} AS refund
+        -- Null, further, or why the refunds of the entry cannot be applied.
+        CASE
+          WHEN ${refundOf("known")} = ${refundOf("entry")} THEN NULL
+          WHEN ${refundOf("known")} > ${refundOf("entry")} THEN ${higher}
+          WHEN EXISTS (SELECT FROM refund WHERE refund.registration_id = known.id) THEN 'units were refunded here, too'
+          ELSE 'further'
+        END AS refund,
+        ${further} AS further
       FROM entry
       CROSS JOIN LATERAL (
         SELECT id
@@ -330,7 +327,7 @@ export const listKnown = (
         WHEN refund = 'further' THEN others || ${refundField}::text
         ELSE others || (${refundField}::text || ' (' || refund || ')')
       END AS differences,
-      refund IS NOT DISTINCT FROM 'further' AND others = '{}' AND ${isImported(sql.fragment`id`)} AS "hasFurtherRefund"
+      CASE WHEN refund = 'further' AND others = '{}' AND ${isImported(sql.fragment`id`)} THEN further END AS "furtherRefund"
     FROM compared
   `);
 };
