@@ -30,9 +30,9 @@ export const createPlantingActivities = (
   createPlantingOrders: (): Promise<void> =>
     withHeartbeat(async (signal) => {
       await startPlantingOrders(context, signal);
-      await createPlantingOrders({ ...context, db: context.bulkDb }, signal, {
-        intervalMs: context.plantingOrderIntervalMs,
-      });
+      // One for each second of the interval.
+      const maximumSimulated = context.plantingOrderIntervalMs / 1000;
+      await createPlantingOrders({ ...context, db: context.bulkDb }, signal, maximumSimulated);
       await startPlantingOrders(context, signal);
     }),
 
