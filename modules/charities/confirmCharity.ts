@@ -55,8 +55,7 @@ const confirmByWorkflow = async (
       });
     });
   if (validation.kind === "rejected") {
-    const { code, message, retryAfterSeconds = null } = validation;
-    throw new DomainError(code, message, { retryAfterSeconds });
+    throw new DomainError(validation.code, validation.message);
   }
   if (validation.kind === "unavailable") {
     throw searchFailed(new Error(validation.reason));
@@ -165,13 +164,7 @@ export const validateCharity = async (
     return { kind: "confirmed", charity: requireMatch(found, ids), provider };
   } catch (error) {
     if (error instanceof DomainError) {
-      const { code, message, retryAfterSeconds } = error;
-      return {
-        kind: "rejected",
-        code,
-        message,
-        ...(retryAfterSeconds === null ? {} : { retryAfterSeconds }),
-      };
+      return { kind: "rejected", code: error.code, message: error.message };
     }
     const failure = error instanceof OutageError ? error.cause : error;
     if (failure instanceof CharityProviderError) {
