@@ -11,9 +11,6 @@ import { withHeartbeat } from "./withHeartbeat.ts";
 import { ApplicationFailure } from "@temporalio/common";
 import { DomainError } from "../runtime/errors.rules.ts";
 
-/** Keeps a misbehaving partner from turning the workflow into a busy loop. */
-const MIN_POLL_INTERVAL_MS = 100;
-
 /** The activities of planting. Each is idempotent: its progress is stored in the database. */
 export const createPlantingActivities = (
   context: PlantingContext &
@@ -30,9 +27,9 @@ export const createPlantingActivities = (
   createPlantingOrders: (): Promise<void> =>
     withHeartbeat(async (signal) => {
       await startPlantingOrders(context, signal);
-      await createPlantingOrders({ ...context, db: context.bulkDb }, signal, {
-        intervalMs: context.plantingOrderIntervalMs,
-      });
+      // One for each second of the interval.
+      const maximumSimulated = context.plantingOrderIntervalMs / 1000;
+      await createPlantingOrders({ ...context, db: context.bulkDb }, signal, maximumSimulated);
       await startPlantingOrders(context, signal);
     }),
 
@@ -52,10 +49,7 @@ export const createPlantingActivities = (
         ? ApplicationFailure.nonRetryable(error.message, error.code)
         : error;
     });
-    return {
-      isFinished,
-      nextPollMs: Math.max(nextPollMs ?? POLL_INTERVAL_MS, MIN_POLL_INTERVAL_MS),
-    };
+    return { isFinished, nextPollMs: nextPollMs ?? POLL_INTERVAL_MS };
   },
 });
 

@@ -46,6 +46,13 @@ export const literals = (names: readonly string[]): ListSqlToken =>
     sql.fragment`, `,
   );
 
+/** Lists columns by their names, of a table if it is named. */
+export const identifiers = (names: readonly string[], ...table: readonly string[]): ListSqlToken =>
+  sql.join(
+    names.map((name) => sql.identifier([...table, name])),
+    sql.fragment`, `,
+  );
+
 /** Returns the column of a property: `customerId` is `customer_id`. */
 export const columnName = (property: string): string =>
   property.replaceAll(/[A-Z]/gu, (letter) => `_${letter.toLowerCase()}`);

@@ -25,20 +25,9 @@ export class DomainError extends Error {
   override readonly name = "DomainError";
   readonly code: ErrorCode;
 
-  /** When a retry can succeed; null if that is not known. */
-  readonly retryAfterSeconds: number | null;
-
-  constructor(
-    code: ErrorCode,
-    message: string,
-    {
-      retryAfterSeconds = null,
-      ...options
-    }: ErrorOptions & { readonly retryAfterSeconds?: number | null } = {},
-  ) {
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
     super(message, options);
     this.code = code;
-    this.retryAfterSeconds = retryAfterSeconds;
   }
 }
 

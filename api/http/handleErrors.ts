@@ -35,11 +35,9 @@ const asReportedError = (error: unknown): ReportedError | null => {
     return error;
   }
   if (error instanceof DomainError) {
-    const { code, message, retryAfterSeconds } = error;
+    const { code, message } = error;
     const status = ERROR_STATUS[code];
-    const headers =
-      retryAfterSeconds === null ? RETRY_LATER : { "Retry-After": String(retryAfterSeconds) };
-    return { code, message, headers: status === 429 || status === 503 ? headers : {} };
+    return { code, message, headers: status === 429 || status === 503 ? RETRY_LATER : {} };
   }
   if (error instanceof UnavailableError) {
     return { code: "service_unavailable", message: error.message, headers: RETRY_LATER };

@@ -2,15 +2,13 @@ import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import { recordAction } from "../../modules/accounts/recordAction.ts";
 import { LINE_FIELDS, LINE_KINDS } from "../../modules/history/importedRecords.rules.ts";
-import type { LineKind, ParseOptions } from "../../modules/history/importedRecords.rules.ts";
+import type { ParseOptions } from "../../modules/history/importedRecords.rules.ts";
 import { importHistory } from "../../modules/history/importHistory.ts";
 import type { ImportLine, ImportSummary, Rejection } from "../../modules/history/importLine.ts";
 import { parseCells, parseJsonLine } from "../../modules/history/parseLine.ts";
 import { text as textField } from "../../modules/records/fields.rules.ts";
-import type { Mode } from "../../modules/records/owner.rules.ts";
 import { counted, grouped } from "../../runtime/counted.rules.ts";
 import { openAccount, requiredAccount } from "../accountOptions.ts";
-import type { AccountOption } from "../accountOptions.ts";
 import { parseMode, parserOf } from "../arguments.ts";
 import type { CliContext } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
@@ -21,7 +19,6 @@ import { readLines } from "../input/readLines.ts";
 import { say } from "../io.ts";
 import type { Io } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
-import type { ChangeOptions } from "../operator.ts";
 import { createProgressLine } from "../output/createProgressLine.ts";
 import { printObjects, printResult, writeOut } from "../output/print.ts";
 import { escapeUnsafe, printable } from "../output/printable.ts";
@@ -34,56 +31,34 @@ const ZIP_START = "PK\x03\x04";
 
 const showsFormat = (byte: number): boolean => !SKIPPED.has(byte);
 
-async function* readFile(
-  input: Input,
-  options: ParseOptions,
-): AsyncGenerator<ImportLine, void, void> {
-  const { name: file } = input;
-  const { start, bytes } = await peek(input.bytes, (chunk) => chunk.some(showsFormat));
-  const first = start.find(showsFormat);
-  if (first === undefined) {
-    return;
-  }
-  if (start.toString("latin1").startsWith(ZIP_START)) {
-    throw new CommandError(
-      EXIT.usage,
-      `${file} is a ZIP archive or a spreadsheet. Save the sheet as CSV, and import that file.`,
-    );
-  }
-  if (JSON_STARTS.has(first)) {
-    for await (const line of readLines(bytes)) {
-      yield "problem" in line
-        ? { file, text: null, ...line }
-        : { file, ...line, ...parseJsonLine(line.text, options) };
-    }
-    return;
-  }
-  for await (const row of readCsv(file, bytes, LINE_FIELDS)) {
-    yield "problem" in row
-      ? { file, ...row }
-      : { file, number: row.number, ...parseCells(row.cells, options) };
-  }
-}
-
 async function* readFiles(
   inputs: readonly Input[],
   options: ParseOptions,
 ): AsyncGenerator<ImportLine, void, void> {
-  for (const input of inputs) {
-    yield* readFile(input, options);
+  for (const { name: file, bytes: input } of inputs) {
+    const { start, bytes } = await peek(input, (chunk) => chunk.some(showsFormat));
+    const first = start.find(showsFormat);
+    if (start.toString("latin1").startsWith(ZIP_START)) {
+      throw new CommandError(
+        EXIT.usage,
+        `${file} is a ZIP archive or a spreadsheet. Save the sheet as CSV, and import that file.`,
+      );
+    }
+    if (first === undefined || JSON_STARTS.has(first)) {
+      for await (const line of readLines(bytes)) {
+        yield "problem" in line
+          ? { file, text: null, ...line }
+          : { file, ...line, ...parseJsonLine(line.text, options) };
+      }
+    } else {
+      for await (const row of readCsv(file, bytes, LINE_FIELDS)) {
+        yield "problem" in row
+          ? { file, ...row }
+          : { file, number: row.number, ...parseCells(row.cells, options) };
+      }
+    }
   }
 }
-
-type ImportOptions = ChangeOptions &
-  AccountOption & {
-    readonly mode: Mode;
-    readonly kind?: LineKind;
-    readonly source?: string;
-    readonly orderPlanting?: true;
-    readonly rejects?: true;
-    readonly dryRun?: true;
-    readonly verify?: true;
-  };
 
 type Purpose = Parameters<typeof importHistory>[3]["purpose"];
 
@@ -149,18 +124,77 @@ const requireSuccess = ({ lines, bad, kinds }: ImportSummary, purpose: Purpose):
   }
 };
 
+/** The name of another system. It distinguishes its records from those of other systems, so it has no slash. */
+const parseSource = parserOf(
+  textField(100).regex(/^[^/\s](?:[^/]*[^/\s])?$/u),
+  "1 to 100 characters without slashes",
+);
+
+const HISTORY_HELP = `
+FILE holds one JSON object per line, or CSV with a header and commas, semicolons, tabs or
+bars; in UTF-8 or UTF-16; plain or gzip; - reads standard input. The fields are those of
+the API's lists, and kind:
+  {"kind":"tree","id":"t-1001","count":3,"created_at":"2024-05-01T09:30:00Z"}
+  tree, bottle   count, fractional_count, refunded_count
+  donation       amount_cents, ein, nonprofit_id, charity_name
+  all            id, created_at, idempotency_key, attribution, metadata, refunded
+  evidence       the response to GET /evidence/tree/{id}, and country, region; with
+                 --source, after the registrations
+  of a store     customer_name, customer_email, customer_id, order_id, notes,
+                 unit_price_cents (what a reversal returns to the balance)
+In CSV, metadata is a JSON object and an empty cell is a field that is not given. The
+opening balance of a store is a top-up: impact store topup STORE --reference opening-balance
+
+A record keeps its id, which may be any text of at most 64 characters, and its
+idempotency key: a client that repeats a key gets its record back. Imported records
+count in totals and lists. They are never billed here, so registrations cannot be
+refunded. Their trees are not planted again, unless --order-planting asks for it.
+
+An import can be repeated, and an interrupted one is completed by running it again: a
+line that is there with the same content is skipped. If it says that more of an imported
+record is refunded, the difference is subtracted from the totals; nothing is credited.
+One whose id or key is there with other content is a conflict. A line needs an id or a
+key. While clients register, the import yields to them and takes several times as long.
+The exit code is 1 if a line was not imported.
+
+--verify compares every line of the same files with what is recorded. The exit code is 1
+if anything differs.
+
+--rejects prints the rejected lines with their numbers and reasons, and the summary on
+standard error. umask 077 keeps other users of the machine from reading the file:
+  impact import history FILE --org ID --rejects > rejects.ndjson
+  jq -r .text rejects.ndjson > corrected.ndjson`;
+
+const addCommand = (group: Command) =>
+  group
+    .command("history")
+    .description("Import registrations and donations that another system recorded and billed")
+    .argument("<files...>", "paths of files, or - for standard input")
+    .addOption(requiredAccount())
+    .option("--mode <live|test>", "mode of the records", parseMode, "live")
+    .addOption(new Option("--kind <kind>", "kind of the lines without a kind").choices(LINE_KINDS))
+    .option("--source <name>", "system from which the evidence is imported", parseSource)
+    .option("--order-planting", "also order the imported trees from the planting partner")
+    .option("--rejects", "print the rejected lines as JSON, with numbers and reasons")
+    .option("--dry-run", "report what would be imported, and change nothing")
+    .addOption(
+      new Option(
+        "--verify",
+        "compare the files with what was imported, and change nothing",
+      ).conflicts(["dryRun", "orderPlanting"]),
+    )
+    .addOption(reasonOption())
+    .addOption(operatorOption())
+    .addHelpText("after", HISTORY_HELP);
+
+type ImportOptions = ReturnType<ReturnType<typeof addCommand>["opts"]>;
+
 const purposeOf = ({ verify, dryRun }: ImportOptions): Purpose => {
   if (verify) {
     return "verification";
   }
   return dryRun ? "dry run" : "import";
 };
-
-/** The name of another system. It distinguishes its records from those of other systems, so it has no slash. */
-const parseSource = parserOf(
-  textField(100).regex(/^[^/\s](?:[^/]*[^/\s])?$/u),
-  "1 to 100 characters without slashes",
-);
 
 const runImport = async (
   context: CliContext,
@@ -224,61 +258,6 @@ const runImport = async (
   requireSuccess(summary, purpose);
 };
 
-const HISTORY_HELP = `
-FILE holds one JSON object per line, or CSV with a header and commas, semicolons, tabs or
-bars; in UTF-8 or UTF-16; plain or gzip; - reads standard input. The fields are those of
-the API's lists, and kind:
-  {"kind":"tree","id":"t-1001","count":3,"created_at":"2024-05-01T09:30:00Z"}
-  tree, bottle   count, fractional_count, refunded_count
-  donation       amount_cents, ein, nonprofit_id, charity_name
-  all            id, created_at, idempotency_key, attribution, metadata, refunded
-  evidence       the response to GET /evidence/tree/{id}, and country, region; with
-                 --source, after the registrations
-  of a store     customer_name, customer_email, customer_id, order_id, notes,
-                 unit_price_cents (what a reversal returns to the balance)
-In CSV, metadata is a JSON object and an empty cell is a field that is not given. The
-opening balance of a store is a top-up: impact store topup STORE --reference opening-balance
-
-A record keeps its id, which may be any text of at most 64 characters, and its
-idempotency key: a client that repeats a key gets its record back. Imported records
-count in totals and lists. They are never billed here, so registrations cannot be
-refunded. Their trees are not planted again, unless --order-planting asks for it.
-
-An import can be repeated, and an interrupted one is completed by running it again: a
-line that is there with the same content is skipped. If it says that more of an imported
-record is refunded, the difference is subtracted from the totals; nothing is credited.
-One whose id or key is there with other content is a conflict. A line needs an id or a
-key. While clients register, the import yields to them and takes several times as long.
-The exit code is 1 if a line was not imported.
-
---verify compares every line of the same files with what is recorded. The exit code is 1
-if anything differs.
-
---rejects prints the rejected lines with their numbers and reasons, and the summary on
-standard error. umask 077 keeps other users of the machine from reading the file:
-  impact import history FILE --org ID --rejects > rejects.ndjson
-  jq -r .text rejects.ndjson > corrected.ndjson`;
-
 export const addImportHistoryCommand = (group: Command, context: CliContext): void => {
-  group
-    .command("history")
-    .description("Import registrations and donations that another system recorded and billed")
-    .argument("<files...>", "paths of files, or - for standard input")
-    .addOption(requiredAccount())
-    .option("--mode <live|test>", "mode of the records", parseMode, "live")
-    .addOption(new Option("--kind <kind>", "kind of the lines without a kind").choices(LINE_KINDS))
-    .option("--source <name>", "system from which the evidence is imported", parseSource)
-    .option("--order-planting", "also order the imported trees from the planting partner")
-    .option("--rejects", "print the rejected lines as JSON, with numbers and reasons")
-    .option("--dry-run", "report what would be imported, and change nothing")
-    .addOption(
-      new Option(
-        "--verify",
-        "compare the files with what was imported, and change nothing",
-      ).conflicts(["dryRun", "orderPlanting"]),
-    )
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .addHelpText("after", HISTORY_HELP)
-    .action((paths, options) => runImport(context, paths, options));
+  addCommand(group).action((paths, options) => runImport(context, paths, options));
 };

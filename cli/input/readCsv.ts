@@ -11,17 +11,22 @@ type CsvRow = { readonly number: number } & (
 
 const DELIMITERS = { "\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas" } as const;
 
-type Format = { readonly delimiter: keyof typeof DELIMITERS; readonly cell: RegExp };
-
 /** Finds the delimiter that is most frequent in a header: no name of a column has one. */
-const formatOf = (header: string): Format => {
+const formatOf = (header: string) => {
   const delimiters = ["\t", ";", "|", ","] as const;
   const [delimiter = ","] = delimiters.toSorted(
     (left, right) => header.split(right).length - header.split(left).length,
   );
-  const cell = `[${delimiter}](?:"([^"]*(?:""[^"]*)*)"|([^"${delimiter}]*))(?=[${delimiter}]|$)`;
-  return { delimiter, cell: new RegExp(cell, "guy") };
+  const open = '"([^"]*(?:""[^"]*)*)';
+  const end = `(?=[${delimiter}]|$)`;
+  return {
+    delimiter,
+    cell: new RegExp(`[${delimiter}](?:${open}"|([^"${delimiter}]*))${end}`, "guy"),
+    /** At the end of a line, a cell whose quote does not end. */
+    openCell: new RegExp(`(?:^|[${delimiter}])${open}$`, "u"),
+  };
 };
+type Format = ReturnType<typeof formatOf>;
 
 /** Returns the cells of a record; null if a quote is elsewhere than around a cell, or not doubled within one. */
 const cellsOf = (record: string, { delimiter, cell }: Format): readonly string[] | null => {
@@ -56,45 +61,64 @@ const requireKnown = (
   }
 };
 
-const CELL_IN_QUOTES = /(?:^|[,;\t|])"/u;
-
-/** A record with the number of its first line. It goes on in the next line as long as its quotes are open. */
 type CsvRecord = { readonly number: number; readonly text: string };
 
-/** @throws CommandError if a record has no end */
+/**
+ * Yields the records that are not blank, with the numbers of their first lines. A record goes on in the next line as long as
+ * a cell in quotes is open. A quote inside another cell, such as that of inches, makes its row malformed and opens none.
+ * @throws CommandError if a record has no end
+ */
 async function* readRecords(
   name: string,
   bytes: AsyncIterable<Buffer>,
-): AsyncGenerator<CsvRecord, void, void> {
+): AsyncGenerator<CsvRecord & { readonly format: Format }, void, void> {
+  let format: Format | null = null;
   let open: CsvRecord | null = null;
   const fail = (number: number, problem: string): CommandError =>
     new CommandError(
       EXIT.failed,
       `${name}, line ${number}: ${problem}, so the end of the record is unknown. Earlier lines were processed. Correct the line and run the command again.`,
     );
-  for await (const { number, text } of splitLines(bytes)) {
-    const record: CsvRecord = {
-      number: open?.number ?? number,
-      text: open ? `${open.text}\n${text}` : (text ?? ""),
-    };
-    if (text === null || record.text.length > MAXIMUM_LINE_LENGTH) {
+  for await (const line of splitLines(bytes)) {
+    const number: number = open?.number ?? line.number;
+    const text: string = open ? `${open.text}\n${line.text ?? ""}` : (line.text ?? "");
+    if (line.text === null || text.length > MAXIMUM_LINE_LENGTH) {
       throw fail(
-        record.number,
+        number,
         `the record is longer than ${MAXIMUM_LINE_LENGTH} characters, perhaps because a quote is not closed`,
       );
     }
-    const hasOddQuotes = text.split('"').length % 2 === 0;
-    // A quote inside a cell, such as that of inches, makes its row malformed and opens no other.
-    const isOpened = hasOddQuotes && CELL_IN_QUOTES.test(text);
-    open = (open === null ? isOpened : !hasOddQuotes) ? record : null;
-    if (open === null) {
-      yield { number: record.number, text: withoutReturn(record.text) };
+    if (open === null && text.trim() === "") {
+      continue;
+    }
+    format ??= formatOf(text);
+    const isOpen: boolean = open
+      ? line.text.split('"').length % 2 === 1
+      : format.openCell.test(withoutReturn(text));
+    open = isOpen ? { number, text } : null;
+    if (!isOpen) {
+      yield { number, text: withoutReturn(text), format };
     }
   }
   if (open) {
     throw fail(open.number, "a quote is not closed");
   }
 }
+
+/** Returns why a record is no row, or null. */
+const findProblem = (
+  text: string,
+  cells: readonly string[] | null,
+  columns: readonly string[],
+): string | null => {
+  if (cells === null) {
+    return "a cell with quotes must be in quotes, with its own quotes doubled";
+  }
+  if (cells.length !== columns.length) {
+    return `has ${counted(cells.length, "column")} instead of ${columns.length}`;
+  }
+  return text.includes("\uFFFD") ? NOT_WELL_FORMED : null;
+};
 
 /**
  * Reads the rows of a CSV file with a header, numbered by the line on which they start. Commas, semicolons, tabs or bars
@@ -106,13 +130,8 @@ export async function* readCsv(
   bytes: AsyncIterable<Buffer>,
   known: ReadonlySet<string>,
 ): AsyncGenerator<CsvRow, void, void> {
-  let format: Format | null = null;
   let columns: readonly string[] | null = null;
-  for await (const { number, text } of readRecords(name, bytes)) {
-    if (format === null && text.trim() === "") {
-      continue;
-    }
-    format ??= formatOf(text);
+  for await (const { number, text, format } of readRecords(name, bytes)) {
     const cells = cellsOf(text, format);
     // Spreadsheets write rows of empty cells.
     if (cells?.every((cell) => cell.trim() === "") === true) {
@@ -123,23 +142,10 @@ export async function* readCsv(
       requireKnown(name, columns, known, format);
       continue;
     }
-    if (cells === null) {
-      yield {
-        number,
-        text,
-        problem: "a cell with quotes must be in quotes, with its own quotes doubled",
-      };
-    } else if (cells.length !== columns.length) {
-      yield {
-        number,
-        text,
-        problem: `has ${counted(cells.length, "column")} instead of ${columns.length}`,
-      };
-    } else if (text.includes("\uFFFD")) {
-      yield { number, text, problem: NOT_WELL_FORMED };
-    } else {
-      const given = columns.map((column, index) => [column, cells[index] ?? ""] as const);
-      yield { number, cells: Object.fromEntries(given.filter(([, cell]) => cell !== "")) };
-    }
+    const problem = findProblem(text, cells, columns);
+    const given = columns.map((column, index) => [column, cells?.[index] ?? ""] as const);
+    yield problem === null
+      ? { number, cells: Object.fromEntries(given.filter(([, cell]) => cell !== "")) }
+      : { number, text, problem };
   }
 }

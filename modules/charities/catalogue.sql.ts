@@ -3,7 +3,7 @@ import { z } from "zod";
 import { MASTER_FILE_COLUMNS } from "./businessMasterFile.rules.ts";
 import type { MasterFileRecord } from "./businessMasterFile.rules.ts";
 import type { Ein } from "./charities.rules.ts";
-import { columnsOf, sql } from "../../db/sql.ts";
+import { columnsOf, identifiers, sql } from "../../db/sql.ts";
 
 const charityRow = z.strictObject({
   ein: z.string(),
@@ -160,10 +160,7 @@ export const findCharityRecord = (
 
 /** The columns of `charity` that an extract has. */
 const extractColumns = (...table: readonly string[]): ListSqlToken =>
-  sql.join(
-    MASTER_FILE_COLUMNS.map((column) => sql.identifier([...table, column])),
-    sql.fragment`, `,
-  );
+  identifiers(MASTER_FILE_COLUMNS, ...table);
 
 /**
  * Inserts or updates the records of an extract; a row from a newer extract stays unchanged.

@@ -34,13 +34,7 @@ export type ConfirmedCharity = {
 
 export type CharityValidation =
   | ({ readonly kind: "confirmed" } & ConfirmedCharity)
-  | {
-      readonly kind: "rejected";
-      readonly code: ErrorCode;
-      readonly message: string;
-      /** When a retry can succeed, if that is known. */
-      readonly retryAfterSeconds?: number;
-    }
+  | { readonly kind: "rejected"; readonly code: ErrorCode; readonly message: string }
   /** The provider did not respond usefully; the reason is for the log. */
   | { readonly kind: "unavailable"; readonly reason: string };
 

@@ -11,7 +11,7 @@ import type { Charities } from "./createCharities.ts";
 import { CharityProviderError } from "./provider.ts";
 import type { CharityProvider } from "./provider.ts";
 import type { CharityContext } from "./context.ts";
-import { asRejection, outcomeOf, resultOfOne } from "../records/batches.rules.ts";
+import { asRejection, isAccepted, outcomeOf, resultOfOne } from "../records/batches.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import { runConcurrently } from "../../runtime/runConcurrently.ts";
 
@@ -55,8 +55,7 @@ const confirmByWorkflow = async (
       });
     });
   if (validation.kind === "rejected") {
-    const { code, message, retryAfterSeconds = null } = validation;
-    throw new DomainError(code, message, { retryAfterSeconds });
+    throw new DomainError(validation.code, validation.message);
   }
   if (validation.kind === "unavailable") {
     throw searchFailed(new Error(validation.reason));
@@ -100,41 +99,37 @@ export const confirmCharities = async (
     if (charity === undefined) {
       unknown.push([key, donation]);
     } else {
-      const match = () => requireMatch(charity, donation.charity);
-      outcomes.set(
-        key,
-        outcomeOf(() => ({ charity: match(), provider: provider.name })),
-      );
+      const match = outcomeOf(() => requireMatch(charity, donation.charity));
+      outcomes.set(key, isAccepted(match) ? { charity: match, provider: provider.name } : match);
     }
   };
   const byKey = new Map(donations.map((donation) => [charityKey(donation.charity), donation]));
   await Promise.all(Array.from(byKey, (each) => findKnown(...each)));
   let outage: OutageError | null = null;
-  const validate = async ([key, donation]: readonly [string, Donation]): Promise<void> => {
-    const caller = { provider: provider.name, accountId };
+  const validate = async (donation: Donation): Promise<Outcome<ConfirmedCharity>> => {
     try {
-      if (!outage) {
-        const confirmed = await confirmByWorkflow(context, donation, caller);
-        provider.remember?.(donation.charity, confirmed.charity);
-        outcomes.set(key, confirmed);
-        return;
+      if (outage) {
+        throw outage;
       }
+      const caller = { provider: provider.name, accountId };
+      const confirmed = await confirmByWorkflow(context, donation, caller);
+      provider.remember?.(donation.charity, confirmed.charity);
+      return confirmed;
     } catch (error) {
       if (!(error instanceof OutageError)) {
-        outcomes.set(key, asRejection(error));
-        return;
+        return asRejection(error);
       }
       outage = error;
+      return unconfirmed("its provider could not validate it", outage);
     }
-    outcomes.set(key, unconfirmed("its provider could not validate it", outage));
   };
-  for (const [key] of unknown.slice(MAXIMUM_VALIDATIONS)) {
-    const why = `a batch validates at most ${MAXIMUM_VALIDATIONS} new charities`;
-    outcomes.set(key, unconfirmed(why));
-  }
-  await runConcurrently(unknown.slice(0, MAXIMUM_VALIDATIONS), validate, {
-    concurrency: CONCURRENT_VALIDATIONS,
-  });
+  const beyond = unconfirmed(`a batch validates at most ${MAXIMUM_VALIDATIONS} new charities`);
+  unknown.slice(MAXIMUM_VALIDATIONS).forEach(([key]) => outcomes.set(key, beyond));
+  await runConcurrently(
+    unknown.slice(0, MAXIMUM_VALIDATIONS),
+    async ([key, donation]) => void outcomes.set(key, await validate(donation)),
+    { concurrency: CONCURRENT_VALIDATIONS },
+  );
   return outcomes;
 };
 
@@ -165,13 +160,7 @@ export const validateCharity = async (
     return { kind: "confirmed", charity: requireMatch(found, ids), provider };
   } catch (error) {
     if (error instanceof DomainError) {
-      const { code, message, retryAfterSeconds } = error;
-      return {
-        kind: "rejected",
-        code,
-        message,
-        ...(retryAfterSeconds === null ? {} : { retryAfterSeconds }),
-      };
+      return { kind: "rejected", code: error.code, message: error.message };
     }
     const failure = error instanceof OutageError ? error.cause : error;
     if (failure instanceof CharityProviderError) {

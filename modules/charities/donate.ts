@@ -42,10 +42,9 @@ const createDonation = (
 
 type Item = { readonly id: string; readonly request: DonationRequest };
 
-/** An accepted item. One without a charity repeats the idempotency key of an earlier donation. */
-type Decision = Item & { readonly charity: ConfirmedCharity | null };
+/** An accepted item. One without a donation repeats the idempotency key of an earlier one. */
+type Decision = Omit<WrittenDonation, "donation"> & { readonly donation: ConfirmedDonation | null };
 
-/** Of a replay only the key is known. */
 export type Donated = WrittenDonation & {
   readonly totalDonations: number;
   readonly replayed: boolean;
@@ -65,9 +64,10 @@ const decide = (
     if (!isAccepted(item)) {
       return item;
     }
-    const { idempotencyKey: key, charity: ids } = item.request;
+    const { id, request } = item;
+    const { idempotencyKey: key, charity: ids } = request;
     if (key !== null && keys.has(key)) {
-      return { ...item, charity: null };
+      return { id, key, donation: null };
     }
     const charity = charities.get(charityKey(ids));
     if (!charity) {
@@ -79,7 +79,7 @@ const decide = (
     if (key !== null) {
       keys.add(key);
     }
-    return { ...item, charity };
+    return { id, key, donation: createDonation(id, request, charity) };
   });
 };
 
@@ -113,29 +113,22 @@ const write = async (
   decisions: readonly Decision[],
 ): Promise<readonly Outcome<Donated>[]> => {
   const createdAt = clock.now();
-  const donations = decisions.flatMap(({ id, request, charity }) =>
-    charity ? createDonation(id, request, charity) : [],
-  );
+  const donations = decisions.flatMap(({ donation }) => donation ?? []);
   const events = donations.map((donation) => createEvent(owner, donationCreated(donation)));
   const { ids, count } =
     donations.length === 0
       ? { ids: [], count: null }
       : await insertDonations(db, owner, donations, createdAt, events);
   const inserted = new Set(ids);
-  const recorded = new Map(
-    donations
-      .filter(({ id }) => inserted.has(id))
-      .map((donation) => [donation.id, { ...donation, createdAt }]),
-  );
   return countBack(
     decisions,
     count ?? (await readDonationTotals(db, owner)).count,
-    ({ id }) => (recorded.has(id) ? 1 : 0),
-    ({ id, request: { idempotencyKey } }, totalDonations): Donated => {
+    ({ id }) => (inserted.has(id) ? 1 : 0),
+    ({ id, key, donation }, totalDonations): Donated => {
       // A concurrent call may have been first with the key.
-      const donation = recorded.get(id) ?? null;
-      const named = donation ? { id } : { key: idempotencyKey ?? "" };
-      return { named, donation, totalDonations, replayed: donation === null };
+      const replayed = !inserted.has(id);
+      const recorded = donation && !replayed ? { ...donation, createdAt } : null;
+      return { id, key, donation: recorded, totalDonations, replayed };
     },
   );
 };

@@ -10,7 +10,7 @@ import { modeColumn } from "../records/columns.sql.ts";
 import { columnsOf, nothing, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { eventInserts } from "../events/events.sql.ts";
 import type { NewEvent } from "../events/events.sql.ts";
-import { donationRow } from "./donations.sql.ts";
+import { donationCore } from "./donations.sql.ts";
 import { totalAdditions, totalSubtractions } from "./donationTotals.sql.ts";
 
 const insertedRow = z.strictObject({ ids: z.array(z.uuid()), count: safeInteger.nullable() });
@@ -65,15 +65,8 @@ export const insertDonations = async (
   }
 };
 
-const lockedColumns = donationRow
-  .omit({ metadata: true })
-  .extend({ accountId: z.uuid(), mode: modeColumn });
-const lockedRow = lockedColumns.extend({ metadata: donationRow.shape.metadata.nullable() });
+const lockedRow = donationCore.extend({ accountId: z.uuid(), mode: modeColumn });
 
-/** Of more donations the metadata are not read, because each may have 64 KiB of them. */
-const MAXIMUM_WHOLE = 10;
-
-/** A donation that is locked. The metadata are null if many are locked together. */
 export type LockedDonation = Readonly<z.output<typeof lockedRow>>;
 
 /**
@@ -88,7 +81,7 @@ export const lockDonations = async (
 ): Promise<ReadonlyMap<string, LockedDonation>> => {
   const named = ids.map((id) => Object.assign({ id }, owner));
   const rows = await transaction.any(sql.prepared("lock_donations", lockedRow)`
-    SELECT ${columnsOf("donation", lockedColumns)}, CASE WHEN ${ids.length <= MAXIMUM_WHOLE} THEN donation.metadata END AS metadata
+    SELECT ${columnsOf("donation", lockedRow)}
     FROM donation
     WHERE donation.id = ANY(ARRAY(SELECT id FROM (${namedIds("donation", named)}) AS found))
     ORDER BY donation.id

@@ -27,7 +27,7 @@ export const donationCore = z.strictObject({
   refunded: z.boolean(),
 });
 
-export const donationRow = donationCore.extend({
+const donationRow = donationCore.extend({
   charityProvider: z.enum(CHARITY_PROVIDERS),
   idempotencyKey: z.string().nullable(),
   attribution: z.string(),

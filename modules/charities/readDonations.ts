@@ -19,9 +19,11 @@ export const listAllDonations = (
 
 /** A donation that a write has recorded or found. */
 export type WrittenDonation = {
-  /** Null if only its id or its idempotency key is known. Each of a thousand may have 64 KiB of metadata. */
+  /** Of a replay by its key, that of another donation. */
+  readonly id: string;
+  readonly key: string | null;
+  /** Null if it has to be read. Each of a thousand may have 64 KiB of metadata. */
   readonly donation: Donation | null;
-  readonly named: { readonly id: string } | { readonly key: string };
 };
 
 /** Completes results of writes, a few at a time, with the donations that they lack. */
@@ -30,21 +32,19 @@ export const readDonations = async <Done extends WrittenDonation>(
   { accountId, mode }: AccountMode,
   done: readonly Done[],
 ): Promise<readonly (Done & { readonly donation: Donation })[]> => {
-  const unread = done.filter(({ donation }) => donation === null).map(({ named }) => named);
-  const ids = unread.flatMap((named) => ("id" in named ? named.id : []));
-  const keys = unread.flatMap((named) => ("key" in named ? named.key : []));
+  const unread = done.filter(({ donation }) => donation === null);
+  const ids = unread.flatMap(({ id, key }) => (key === null ? id : []));
+  const keys = unread.flatMap(({ key }) => key ?? []);
   const found =
     unread.length === 0 ? [] : await listDonationsOf(db, { accountId, mode }, { ids, keys });
   return done.map((result) => {
-    const { named } = result;
     const donation =
       result.donation ??
       found.find(({ id, idempotencyKey }) =>
-        "id" in named ? id === named.id : idempotencyKey === named.key,
+        result.key === null ? id === result.id : idempotencyKey === result.key,
       );
     if (!donation) {
-      const name = "id" in named ? named.id : "of a repeated idempotency key";
-      throw new Error(`Donation ${name} was deleted in the meantime.`);
+      throw new Error(`Donation ${result.id} was deleted in the meantime.`);
     }
     return { ...result, donation };
   });

@@ -14,7 +14,6 @@ import { donationRefunded } from "./donations.rules.ts";
 
 export type DonationRefundRequest = NewDonationRefund["request"] & { readonly id: string };
 
-/** Of many, only the ids of the donations are known. */
 export type RefundedDonation = WrittenDonation & {
   /** Donations that are not refunded, after this refund. */
   readonly totalDonations: number;
@@ -111,8 +110,9 @@ export const refundDonations = async (
       count,
       ({ replayed }) => (replayed ? 0 : -1),
       ({ donation, replayed }, totalDonations): RefundedDonation => ({
-        named: { id: donation.id },
-        donation: donation.metadata && { ...donation, metadata: donation.metadata, refunded: true },
+        id: donation.id,
+        key: null,
+        donation: null,
         totalDonations,
         replayed,
       }),

@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import type { DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { v7 } from "uuid";
 import { contentErrorReason, isContentError } from "../../db/databaseErrors.ts";
 import type { OperatorContext } from "../accounts/context.ts";
@@ -8,12 +8,7 @@ import { fromMicroseconds, spreadTimes, toMicroseconds } from "../records/timest
 import { lockBalances, raiseLastRecordTime } from "../stores/stores.sql.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
-import { lockRegistrations } from "../registrations/refunds.sql.ts";
-import {
-  listFurtherRefunded,
-  markImportedDonationsRefunded,
-  raiseRefundedCounts,
-} from "./furtherRefunds.sql.ts";
+import { lockRecords, raiseRefunds } from "./furtherRefunds.sql.ts";
 import { identitiesOf, lastingContentOf, refundedOf } from "./importedRecords.rules.ts";
 import type { ImportOwner } from "./importedRecords.rules.ts";
 import { insertImported, listKnown, listTakenTimes } from "./importedRecords.sql.ts";
@@ -58,86 +53,100 @@ const entryOf = ({ accountId, mode }: ImportOwner, line: RecordLine): Entry => {
   return { id: `${id.slice(0, 14)}8${id.slice(15)}`, record, identities, line };
 };
 
-const decideKnown = ([known, ...others]: readonly [KnownRecord, ...KnownRecord[]]): LineOutcome => {
-  if (others.length > 0) {
+const decide = ({ furtherRefund, differences }: KnownRecord, isOne: boolean): LineOutcome => {
+  if (!isOne) {
     return conflict("its id and its idempotency_key belong to two different records");
   }
-  if (known.hasFurtherRefund) {
+  if (furtherRefund !== null) {
     return { outcome: "refunded_since" };
   }
-  return known.differences.length === 0
+  return differences.length === 0
     ? { outcome: "already_there" }
     : conflict(
-        `a record with this id or idempotency_key is there with another ${known.differences.join(", ")}`,
+        `a record with this id or idempotency_key is there with another ${differences.join(", ")}`,
       );
+};
+
+/** Decides about the entries whose ids or keys are known, and returns by how much each is refunded further. */
+const decideKnown = async (
+  db: CommonQueryMethods,
+  owner: ImportOwner,
+  table: RecordTable,
+  entries: Entries,
+) => {
+  const matches = Map.groupBy(await listKnown(db, table, owner, entries), ({ place }) => place);
+  return entries.flatMap((entry, place) => {
+    const [known, ...others] = matches.get(place) ?? [];
+    if (!known) {
+      return [];
+    }
+    const decision = decide(known, others.length === 0);
+    const count = decision.outcome === "refunded_since" ? (known.furtherRefund ?? 0) : 0;
+    return [{ id: known.id, entry, decision, count }];
+  });
 };
 
 /**
  * Applies refunds that another system made after its records were imported: totals and planted trees decrease. Nothing is
  * credited here, at the processor or to a store's balance, because the other system did that.
- * @returns the ids here of the records that changed
+ * @param found entries and the ids here of their records
+ * @returns the ids of the records that changed
  */
 const applyFurtherRefunds = (
   { db, clock, actor, owner }: ImportContext,
-  entries: Entries,
-): Promise<ReadonlySet<string>> => {
-  const refunds = entries.flatMap(({ id, record }) =>
-    record.kind === "donation"
-      ? []
-      : [{ ...owner, kind: record.kind, id, refundedCount: record.refunded_count }],
-  );
-  const donationIds = entries.flatMap(({ id, record }) => (record.kind === "donation" ? [id] : []));
-  return db.transaction(async (transaction) => {
-    // The statement that waits for a concurrent refund would not see it.
-    await lockRegistrations(transaction, refunds);
-    const units = await listFurtherRefunded(transaction, refunds);
-    const donations = await markImportedDonationsRefunded(transaction, donationIds);
-    await releaseRefundedTrees(
-      transaction,
-      units.map(({ id, count }) => ({ registrationId: id, count })),
-    );
-    await raiseRefundedCounts(transaction, units);
-    const refundedSince = [...units, ...donations];
-    if (refundedSince.length > 0) {
+  table: RecordTable,
+  found: readonly { readonly id: string; readonly entry: Entry }[],
+): Promise<ReadonlySet<string>> =>
+  db.transaction(async (transaction) => {
+    const ids = found.map(({ id }) => id);
+    await lockRecords(transaction, table, ids);
+    const entries = found.map(({ entry }) => entry);
+    // A concurrent refund may have come first. Of several lines of a record, the one with the most refunds counts.
+    const further = (await decideKnown(transaction, owner, table, entries))
+      .filter(({ count }) => count > 0)
+      .toSorted((one, other) => one.count - other.count);
+    const refunded = [...new Map(further.map((each) => [each.id, each])).values()];
+    if (table === "registration") {
+      const trees = refunded.map(({ id, count }) => ({ registrationId: id, count }));
+      await releaseRefundedTrees(transaction, trees);
+    }
+    await raiseRefunds(transaction, table, refunded);
+    if (refunded.length > 0) {
+      const refundedSince = refunded.map(({ id, count, entry: { record } }) =>
+        record.kind === "donation"
+          ? { id, kind: record.kind, amountCents: record.amount_cents }
+          : { id, kind: record.kind, count },
+      );
       await recordAction(transaction, actor, clock.now(), {
         action: "import.history",
         accountId: owner.accountId,
         details: { mode: owner.mode, refundedSince },
       });
     }
-    return new Set(refundedSince.map(({ id }) => id));
+    return new Set(refunded.map(({ id }) => id));
   });
-};
 
-/** Decides about the entries whose ids or keys are known, and applies what was refunded further. Returns the others. */
+/** Settles the entries whose ids or keys are known, and returns the others. */
 const settleKnown = async (
   context: ImportContext,
   table: RecordTable,
   entries: Entries,
 ): Promise<Entries> => {
   const { db, owner, outcomes, read } = context;
-  const known = Map.groupBy(await listKnown(db, table, owner, entries), ({ place }) => place);
-  const unknown: Entry[] = [];
-  const further: Entry[] = [];
-  for (const [place, entry] of entries.entries()) {
-    const [match, ...others] = known.get(place) ?? [];
-    if (match) {
-      const decision = decideKnown([match, ...others]);
-      outcomes.set(entry.line, decision);
-      if (decision.outcome === "refunded_since") {
-        further.push({ ...entry, id: match.id });
-      }
-    } else {
-      unknown.push(entry);
-    }
-  }
+  const found = await decideKnown(db, owner, table, entries);
+  found.forEach(({ entry, decision }) => outcomes.set(entry.line, decision));
+  const further = found.filter(({ count }) => count > 0);
   if (!read && further.length > 0) {
-    const changed = await applyFurtherRefunds(context, further);
-    for (const { line } of further.filter(({ id }) => !changed.has(id))) {
-      outcomes.set(line, conflict("the record changed in the meantime; import the line again"));
+    const changed = await applyFurtherRefunds(context, table, further);
+    for (const { entry } of further.filter(({ id }) => !changed.has(id))) {
+      outcomes.set(
+        entry.line,
+        conflict("the record changed in the meantime; import the line again"),
+      );
     }
   }
-  return unknown;
+  const settled = new Set(found.map(({ entry }) => entry));
+  return entries.filter((entry) => !settled.has(entry));
 };
 
 const separateRepetitions = (entries: Entries) => {

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, FragmentSqlToken, ListSqlToken } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { CharityProviderName } from "../accounts/accounts.rules.ts";
 import { totalAdditions as donationTotalAdditions } from "../charities/donationTotals.sql.ts";
@@ -24,7 +24,14 @@ import { asTotalError, sumsOf, totalAdditions } from "../registrations/totals.sq
 import { namesCustomer, PERSONAL_COLUMNS } from "../stores/personalData.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
 import type { ColumnType } from "../../db/jsonRows.ts";
-import { afterLookup, inMicroseconds, literals, sql } from "../../db/sql.ts";
+import {
+  afterLookup,
+  identifiers,
+  inMicroseconds,
+  literals,
+  safeInteger,
+  sql,
+} from "../../db/sql.ts";
 import type { ImportedRecord, ImportOwner } from "./importedRecords.rules.ts";
 
 /** A record to import, with the id derived from its identity or content. */
@@ -73,12 +80,6 @@ const NOT_COMPARED = new Set([
   "json_bytes",
 ]);
 
-const columnsOf = (table: RecordTable): ListSqlToken =>
-  sql.join(
-    Object.keys(COLUMNS[table]).map((name) => sql.identifier([name])),
-    sql.fragment`, `,
-  );
-
 /** The rows of a batch, with their places, their keys, and the id of the record that they may be an export of. */
 const entryRows = (table: RecordTable, batch: readonly ImportedEntry[]): FragmentSqlToken =>
   jsonRows(
@@ -124,7 +125,7 @@ const furtherParts = (
     ? {
         orders: sql.fragment``,
         joinKeys: sql.fragment``,
-        columns: sql.fragment`charity_provider`,
+        furtherColumns: sql.fragment`charity_provider`,
         values: sql.fragment`${charityProvider}`,
         join: sql.fragment``,
         order: sql.fragment`id`,
@@ -142,7 +143,7 @@ const furtherParts = (
           ${joinedOrders("to_order")},
         `,
         joinKeys: sql.fragment`CROSS JOIN (SELECT count(*) FROM joined_order) AS orders`,
-        columns: sql.fragment`planting_order_id, tree_order_id`,
+        furtherColumns: sql.fragment`planting_order_id, tree_order_id`,
         values: sql.fragment`planting_order_id, ${treeOrderId}`,
         join: sql.fragment`LEFT JOIN joined_order USING (kind)`,
         order: sql.fragment`kind, id`,
@@ -168,20 +169,21 @@ export const insertImported = async (
   batch: readonly ImportedEntry[],
   options: InsertOptions,
 ): Promise<readonly string[]> => {
-  const { orders, joinKeys, columns, values, join, order, totals } = furtherParts(
+  const { furtherColumns, values, orders, joinKeys, join, order, totals } = furtherParts(
     table,
     owner,
     options,
   );
+  const columns = identifiers(Object.keys(COLUMNS[table]));
   try {
     return await db.anyFirst(sql.type(idRow)`
       WITH entry AS MATERIALIZED (${entryRows(table, batch)}),
       ${orders}
       ${claimedKeys(keyScopeOf(table, owner), joinKeys)},
       inserted AS (
-        INSERT INTO ${sql.identifier([table])} (${columnsOf(table)}, account_id, mode, idempotency_key, ${columns})
+        INSERT INTO ${sql.identifier([table])} (${columns}, account_id, mode, idempotency_key, ${furtherColumns})
         SELECT
-          ${columnsOf(table)}, ${owner.accountId}::uuid, ${owner.mode},
+          ${columns}, ${owner.accountId}::uuid, ${owner.mode},
           -- A store's key may name a customer, and an erasure leaves only its hash.
           CASE WHEN NOT ${owner.isStore} THEN idempotency_key END, ${values}
         FROM entry ${join}
@@ -220,25 +222,6 @@ export const listTakenTimes = (
   `);
 };
 
-/** The difference by refunds: null, `further` if the entry has more of them, or why it cannot be applied. */
-const REFUND_DIFFERENCES: Readonly<Record<RecordTable, FragmentSqlToken>> = {
-  registration: sql.fragment`
-    CASE
-      WHEN known.refunded_count = entry.refunded_count THEN NULL
-      WHEN known.refunded_count > entry.refunded_count THEN 'it is higher here'
-      WHEN EXISTS (SELECT FROM refund WHERE refund.registration_id = known.id) THEN 'units were refunded here, too'
-      ELSE 'further'
-    END
-  `,
-  donation: sql.fragment`
-    CASE
-      WHEN known.refunded = entry.refunded THEN NULL
-      WHEN known.refunded THEN 'it is refunded here'
-      ELSE 'further'
-    END
-  `,
-};
-
 /**
  * The fields of an entry in which a record differs. A record without personal data may have been erased, so the data of the
  * entry are no difference.
@@ -268,7 +251,8 @@ const knownRow = z.strictObject({
   place: z.int(),
   id: z.uuid(),
   differences: z.array(z.string()),
-  hasFurtherRefund: z.boolean(),
+  /** How much more of an imported record is refunded in the entry, if that is the only difference. */
+  furtherRefund: safeInteger.nullable(),
 });
 
 /** A record that has the id or the key of the entry at a place, and the fields in which it differs from the entry. */
@@ -289,7 +273,15 @@ export const listKnown = (
   const byKey = recordOfKey(
     keyHash(keyScopeOf(table, owner), sql.identifier(["entry", "idempotency_key"])),
   );
-  const refundField = table === "donation" ? "refunded" : "refunded_count";
+  const [refundField, higher] =
+    table === "donation"
+      ? ["refunded", "it is refunded here"]
+      : ["refunded_count", "it is higher here"];
+  const refundOf = (record: string) => sql.identifier([record, refundField]);
+  const further =
+    table === "donation"
+      ? sql.fragment`1::bigint`
+      : sql.fragment`entry.refunded_count - known.refunded_count`;
   return db.any(sql.type(knownRow)`
     WITH entry AS MATERIALIZED (${entryRows(table, batch)}),
     compared AS (
@@ -309,7 +301,14 @@ export const listKnown = (
           ],
           NULL
         ) AS others,
-        ${REFUND_DIFFERENCES[table]} AS refund
+        -- Null, further, or why the refunds of the entry cannot be applied.
+        CASE
+          WHEN ${refundOf("known")} = ${refundOf("entry")} THEN NULL
+          WHEN ${refundOf("known")} > ${refundOf("entry")} THEN ${higher}
+          WHEN EXISTS (SELECT FROM refund WHERE refund.registration_id = known.id) THEN 'units were refunded here, too'
+          ELSE 'further'
+        END AS refund,
+        ${further} AS further
       FROM entry
       CROSS JOIN LATERAL (
         SELECT id
@@ -330,7 +329,7 @@ export const listKnown = (
         WHEN refund = 'further' THEN others || ${refundField}::text
         ELSE others || (${refundField}::text || ' (' || refund || ')')
       END AS differences,
-      refund IS NOT DISTINCT FROM 'further' AND others = '{}' AND ${isImported(sql.fragment`id`)} AS "hasFurtherRefund"
+      CASE WHEN refund = 'further' AND others = '{}' AND ${isImported(sql.fragment`id`)} THEN further END AS "furtherRefund"
     FROM compared
   `);
 };

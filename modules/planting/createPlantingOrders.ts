@@ -1,59 +1,48 @@
-import { MODES } from "../records/owner.rules.ts";
 import {
   closeNextOrder,
   insertPlantingOrder,
   listNextOrders,
   lockNextOrder,
 } from "./nextOrders.sql.ts";
-import type { NextOrder } from "./nextOrders.sql.ts";
 import { isSimulated } from "./order.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { PlantingContext } from "./context.ts";
 import type { Context } from "../../runtime/context.ts";
 import { listPlantingOrdersToStart, markPlantingOrdersStarted } from "./orders.sql.ts";
 
-/** Simulated orders plant nothing, so they must not take the machine from what clients do. */
-const SIMULATED_ORDERS_PER_SECOND = 1;
-
 /**
  * Creates a planting order of each account's registered trees that are in no order and not refunded. No tree is ever in two
- * orders, and the next call continues after a crash. Simulated orders are created after all others, and are bounded; those
- * whose trees have waited the longest come first.
- * @param intervalMs the time between two runs, which bounds simulated orders
+ * orders, and the next call continues after a crash.
+ * @param maximumSimulated how many simulated orders it creates at most, those first whose trees have waited the longest: they
+ *   plant nothing, so they must not take the machine from what clients do
  */
 export const createPlantingOrders = async (
   { db, clock, planting }: PlantingContext,
   signal: AbortSignal,
-  { intervalMs = null }: { readonly intervalMs?: number | null } = {},
+  maximumSimulated = Infinity,
 ): Promise<number> => {
-  const createOrder = async (order: NextOrder): Promise<boolean> => {
-    const partner = planting.partnerFor(order.mode);
+  let created = 0;
+  let simulated = 0;
+  for (const order of await listNextOrders(db)) {
+    signal.throwIfAborted();
+    const { kind, name, timeline } = planting.partnerFor(order.mode);
+    simulated += isSimulated(kind) ? 1 : 0;
+    if (isSimulated(kind) && simulated > maximumSimulated) {
+      continue;
+    }
     await closeNextOrder(db, order.id);
-    return db.transaction(
+    const isCreated = await db.transaction(
       async (transaction) =>
         (await lockNextOrder(transaction, order.id)) &&
         insertPlantingOrder(transaction, order, {
           publicId: `po_${newId().replaceAll("-", "")}`,
-          partner: partner.kind,
-          partnerName: partner.name,
-          timeline: partner.timeline,
+          partner: kind,
+          partnerName: name,
+          timeline,
           createdAt: clock.now(),
         }),
     );
-  };
-  const maximum =
-    intervalMs === null ? null : Math.floor((SIMULATED_ORDERS_PER_SECOND * intervalMs) / 1000);
-  const simulated = MODES.filter((mode) => isSimulated(planting.partnerFor(mode).kind));
-  const real = MODES.filter((mode) => !simulated.includes(mode));
-  let created = 0;
-  for (const [modes, limit] of [
-    [real, null],
-    [simulated, maximum],
-  ] as const) {
-    for (const order of await listNextOrders(db, modes, limit)) {
-      signal.throwIfAborted();
-      created += (await createOrder(order)) ? 1 : 0;
-    }
+    created += isCreated ? 1 : 0;
   }
   return created;
 };

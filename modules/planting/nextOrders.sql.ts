@@ -1,7 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
-import type { Mode } from "../records/owner.rules.ts";
 import type { PlantingOrder } from "./orders.sql.ts";
 import { modeColumn } from "../records/columns.sql.ts";
 import { nothing, sql, timestamp } from "../../db/sql.ts";
@@ -74,12 +73,8 @@ const nextOrderRow = z.strictObject({
 
 export type NextOrder = Readonly<z.output<typeof nextOrderRow>>;
 
-/** Lists the orders that are not created yet, those first that were opened first; all if the limit is null. */
-export const listNextOrders = (
-  db: CommonQueryMethods,
-  modes: readonly Mode[],
-  limit: number | null,
-): Promise<readonly NextOrder[]> =>
+/** Lists the orders that are not created yet, those first that were opened first. */
+export const listNextOrders = (db: CommonQueryMethods): Promise<readonly NextOrder[]> =>
   db.any(sql.type(nextOrderRow)`
     SELECT
       next_planting_order.id,
@@ -88,9 +83,7 @@ export const listNextOrders = (
       account.name AS "buyerName"
     FROM next_planting_order
     JOIN account ON account.id = next_planting_order.account_id
-    WHERE next_planting_order.mode = ANY(${sql.array([...modes], "text")})
     ORDER BY next_planting_order.id
-    LIMIT ${limit}
   `);
 
 export const closeNextOrder = async (db: CommonQueryMethods, id: number): Promise<void> => {

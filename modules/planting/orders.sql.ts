@@ -74,33 +74,28 @@ const columns = sql.fragment`
   ${shownOrderPublicId} AS "shownPublicId"
 `;
 
-const isNamed = (id: number | string): FragmentSqlToken =>
-  typeof id === "number" ? sql.fragment`id = ${id}` : sql.fragment`public_id = ${id}`;
+/** The number of an order, its public id, or one of its facts. */
+type OrderName = number | string | { readonly factId: number };
 
-/** @param id the number of an order, or its public id */
+const isNamed = (name: OrderName): FragmentSqlToken => {
+  if (typeof name === "object") {
+    return sql.fragment`id = (SELECT order_id FROM planting_fact WHERE planting_fact.id = ${name.factId})`;
+  }
+  return typeof name === "number" ? sql.fragment`id = ${name}` : sql.fragment`public_id = ${name}`;
+};
+
 export const findPlantingOrder = (
   db: CommonQueryMethods,
-  id: number | string,
+  name: OrderName,
 ): Promise<PlantingOrder | null> =>
-  db.maybeOne(sql.type(orderRow)`SELECT ${columns} FROM planting_order WHERE ${isNamed(id)}`);
+  db.maybeOne(sql.type(orderRow)`SELECT ${columns} FROM planting_order WHERE ${isNamed(name)}`);
 
 export const lockPlantingOrder = (
   transaction: DatabaseTransactionConnection,
-  id: number | string,
+  name: OrderName,
 ): Promise<PlantingOrder | null> =>
   transaction.maybeOne(sql.type(orderRow)`
-    SELECT ${columns} FROM planting_order WHERE ${isNamed(id)} FOR UPDATE
-  `);
-
-export const lockOrderOfFact = (
-  transaction: DatabaseTransactionConnection,
-  factId: number,
-): Promise<PlantingOrder | null> =>
-  transaction.maybeOne(sql.type(orderRow)`
-    SELECT ${columns}
-    FROM planting_order
-    WHERE id = (SELECT order_id FROM planting_fact WHERE planting_fact.id = ${factId})
-    FOR UPDATE
+    SELECT ${columns} FROM planting_order WHERE ${isNamed(name)} FOR UPDATE
   `);
 
 /** Refunded trees of one registration. */

@@ -1,7 +1,7 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, ListSqlToken } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { ReportedSite } from "./fact.rules.ts";
-import { safeInteger, sql } from "../../db/sql.ts";
+import { identifiers, safeInteger, sql } from "../../db/sql.ts";
 
 const siteRow = z.strictObject({ reference: z.string(), id: z.int() });
 
@@ -17,11 +17,7 @@ const DETAILS = [
   "main_image",
 ] as const satisfies readonly (keyof ReportedSite)[];
 
-const detailsOf = (table: string): ListSqlToken =>
-  sql.join(
-    DETAILS.map((name) => sql.identifier([table, name])),
-    sql.fragment`, `,
-  );
+const detailsOf = (...table: readonly string[]) => identifiers(DETAILS, ...table);
 
 /**
  * Stores the details of a partner's sites. A site that does not change is not locked: most orders share few sites. Of several
@@ -36,19 +32,15 @@ export const storeSites = async (
     return;
   }
   const named = [...new Map(sites.map((site) => [site.reference, site])).values()];
-  const details = sql.join(
-    DETAILS.map((name) => sql.identifier([name])),
-    sql.fragment`, `,
-  );
   await transaction.query(sql.typeAlias("void")`
-    INSERT INTO planting_site (partner, reference, ${details})
+    INSERT INTO planting_site (partner, reference, ${detailsOf()})
     SELECT ${partner}, named.reference, ${detailsOf("named")}
     FROM jsonb_populate_recordset(NULL::planting_site, ${JSON.stringify(named)}::jsonb) AS named
     LEFT JOIN planting_site AS current ON current.partner = ${partner} AND current.reference = named.reference
     WHERE (${detailsOf("current")}) IS DISTINCT FROM (${detailsOf("named")})
     -- Always in the same order, so that two transactions cannot deadlock.
     ORDER BY named.reference
-    ON CONFLICT (partner, reference) DO UPDATE SET (${details}) = (${detailsOf("excluded")})
+    ON CONFLICT (partner, reference) DO UPDATE SET (${detailsOf()}) = (${detailsOf("excluded")})
   `);
 };
 

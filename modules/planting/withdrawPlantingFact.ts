@@ -4,7 +4,7 @@ import { recordAction } from "../accounts/recordAction.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { findWithdrawalProblem } from "./order.rules.ts";
 import type { OrderStage } from "./order.rules.ts";
-import { lockOrderOfFact, reopenPlantingOrder } from "./orders.sql.ts";
+import { lockPlantingOrder, reopenPlantingOrder } from "./orders.sql.ts";
 import { changeFacts } from "./settleFacts.ts";
 import type { FactChange } from "./settleFacts.ts";
 import { deleteSummaries } from "./summary.sql.ts";
@@ -26,7 +26,7 @@ export const withdrawPlantingFact = (
   readonly changes: readonly FactChange[];
 }> =>
   db.transaction(async (transaction) => {
-    const before = await lockOrderOfFact(transaction, factId);
+    const before = await lockPlantingOrder(transaction, { factId });
     if (before === null) {
       throw new DomainError(
         "record_not_found",

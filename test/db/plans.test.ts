@@ -13,11 +13,7 @@ import {
 import { listOrderRecords } from "../../modules/dashboard/certificates.sql.ts";
 import { EVENT_TYPES } from "../../modules/events/events.rules.ts";
 import { readFeedPage } from "../../modules/feed/feed.sql.ts";
-import {
-  markImportedDonationsRefunded,
-  listFurtherRefunded,
-  raiseRefundedCounts,
-} from "../../modules/history/furtherRefunds.sql.ts";
+import { lockRecords, raiseRefunds } from "../../modules/history/furtherRefunds.sql.ts";
 import { listEvidenceTrees } from "../../modules/planting/treeEvidence.sql.ts";
 import { listRecordIds } from "../../modules/records/ownedRecords.sql.ts";
 import { insertRefunds, lockRegistrations } from "../../modules/registrations/refunds.sql.ts";
@@ -344,6 +340,13 @@ const nameRow = z.strictObject({ name: z.string() });
 const EXECUTIONS = 8;
 const FEW_RECORDS = 60;
 
+const refundFurther = (db: DatabasePool, table: "registration" | "donation", id: string) =>
+  db.transaction(async (transaction) => {
+    await lockRecords(transaction, table, [id]);
+    await raiseRefunds(transaction, table, [{ id, count: 1 }]);
+    return 1;
+  });
+
 test("a look-up reads a few pages, whatever the statistics and the kept plans know of its account", async (t) => {
   // The plans are not made again because of new statistics.
   const { filler, db, countPages, vacuum, readAtMost } = await openPageCount(t, TABLES);
@@ -395,17 +398,9 @@ test("a look-up reads a few pages, whatever the statistics and the kept plans kn
   // Each returns how many records it has changed.
   const writes: Readonly<Record<string, (db: DatabasePool) => Promise<number>>> = {
     "refunds of imported registrations": (single) =>
-      single.transaction(async (transaction) => {
-        const refunds = [{ id: importedRegistrationId, refundedCount: 1 }];
-        const refunded = await listFurtherRefunded(transaction, refunds);
-        await raiseRefundedCounts(transaction, refunded);
-        return refunded.length;
-      }),
+      refundFurther(single, "registration", importedRegistrationId),
     "refunds of imported donations": (single) =>
-      single.transaction(async (transaction) => {
-        const ids = [importedDonationId];
-        return (await markImportedDonationsRefunded(transaction, ids)).length;
-      }),
+      refundFurther(single, "donation", importedDonationId),
     "the erasure of a customer's registrations": (single) =>
       single.transaction((transaction) =>
         erase(transaction, isOfCustomer, "registration", unnamed),

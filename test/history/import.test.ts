@@ -182,12 +182,6 @@ test("truncated gzip ends the import with a message and exit code 1, and a repet
     new: lines.length - partial.registrations,
     known: partial.registrations,
   });
-
-  const damaged = Buffer.from(whole);
-  damaged.fill(0xff, 1000, 2000);
-  const other = await importText(damaged);
-  t.is(other.exitCode, 1);
-  t.regex(other.stderr, /gzip data cannot be decompressed\./u);
 });
 
 test("all rejected lines are printed with number, outcome, reason and text, and the summary beside them", async (t) => {
@@ -357,6 +351,8 @@ test("a malformed CSV line is rejected with its number and text, and the rest is
     'tree,b,1,2024-05-01T09:30:00Z,"a"b""',
     'tree,c,1,2024-05-01T09:30:00Z,"a" ',
     'tree,d,1,2024-05-01T09:30:00Z,5" pipe',
+    'tree,e,1,2024-05-01T09:30:00Z,"a"b"',
+    'tree,f,1,2024-05-01T09:30:00Z,a;"b',
   ];
   const run = await importText(
     [
@@ -369,15 +365,18 @@ test("a malformed CSV line is rejected with its number and text, and the rest is
     "--rejects",
   );
   t.is(run.exitCode, 1);
-  t.regex(run.stderr, /"lines": 8,\s+"bad": 4/u);
-  const quotes = "a cell with quotes must be in quotes, with its own quotes doubled";
-  const bad = { file: "standard input", outcome: "bad" };
-  t.deepEqual(rejectsOf(run), [
-    { ...bad, line: 2, reason: quotes, text: malformed[0] },
-    { ...bad, line: 4, reason: quotes, text: malformed[1] },
-    { ...bad, line: 6, reason: quotes, text: malformed[2] },
-    { ...bad, line: 8, reason: quotes, text: malformed[3] },
-  ]);
+  t.regex(run.stderr, /"lines": 12,\s+"bad": 6/u);
+  const reason = "a cell with quotes must be in quotes, with its own quotes doubled";
+  t.deepEqual(
+    rejectsOf(run),
+    malformed.map((text, index) => ({
+      file: "standard input",
+      line: 2 * (index + 1),
+      outcome: "bad",
+      reason,
+      text,
+    })),
+  );
 });
 
 test("an unclosed quote ends the import with a message, after all earlier lines are imported", async (t) => {

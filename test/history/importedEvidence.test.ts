@@ -193,60 +193,37 @@ test("clients may cache imported evidence once its timeline is complete", async 
   }
 });
 
-/** Imports a tree with its order for a new organization. */
-const importOrder = async (t: DatabaseTest, orderId: number) => {
-  const scene = await setUpImport(t);
-  const run = await scene.importText(
-    linesOf(...orderedTree("a", orderId)),
-    "--source",
-    "old.example",
-  );
-  t.is(run.exitCode, 0, run.stderr);
-  const [order] = await listPlantingOrders(t.context.db, { accountId: scene.id, limit: 2 });
+test("operators, events and evidence name an imported order by the ids that its evidence shows", async (t) => {
+  const { db } = t.context;
+  const { id: accountId, importEvidence, impact, read } = await setUp(t);
+  await importEvidence(...orderedTree("a", 90_000_108));
+  const [order] = await listPlantingOrders(db, { accountId, limit: 2 });
   if (!order) {
     throw new Error("There is an order.");
   }
-  return { ...scene, order };
-};
-
-test("events of an imported order name the ids that its evidence shows", async (t) => {
-  const { db } = t.context;
-  const { id: accountId, apiKeyProd: key, order } = await importOrder(t, 107);
-  const allocated = simulateAllocated(order, new Date("2024-05-10T08:00:00.000Z"));
-  await recordPlantingFacts({ db, clock: systemClock }, order.id, [allocated], "operator");
-
-  const owner = { accountId, mode: "live" } as const;
-  const [event, ...others] = await readEvents({ db, clock: systemClock }, owner, {
-    types: ["evidence.milestone_reached"],
-  });
-
-  t.deepEqual(others, []);
-  t.deepEqual(event?.data, {
-    order_id: 107,
-    public_id: "ORD-107",
-    milestone: "allocated",
-    tree_count: 4,
-  });
-  const { call } = await startStandaloneApi(t, t.context);
-  const { body } = await call("GET", "/evidence/tree/a", { key });
-  t.like(body, { status: "allocated", provider_meta: { order_id: 107, public_id: "ORD-107" } });
-});
-
-test("an operator sees the ids of an imported order that clients see", async (t) => {
-  const { impact, id: org, order } = await importOrder(t, 90_000_108);
+  const shownIds = { order_id: 90_000_108, public_id: "ORD-90000108" };
   const ids = {
     id: order.id,
     public_id: order.publicId,
-    evidence_order_id: 90_000_108,
-    evidence_public_id: "ORD-90000108",
+    evidence_order_id: shownIds.order_id,
+    evidence_public_id: shownIds.public_id,
   };
-  const listed = await impact("evidence", "order", "list", "--org", org, "--json");
+  const listed = await impact("evidence", "order", "list", "--org", accountId, "--json");
   t.like(readJson(listed), [ids]);
-  const table = await impact("evidence", "order", "list", "--org", org);
+  const table = await impact("evidence", "order", "list", "--org", accountId);
   t.regex(table.stdout, /ORD-90000108/u);
   for (const given of [String(order.id), order.publicId]) {
     const shown = await impact("evidence", "order", "show", given, "--json");
     t.is(shown.exitCode, 0, shown.stderr);
     t.like(readJson(shown), ids);
   }
+
+  const allocation = simulateAllocated(order, new Date("2024-05-10T08:00:00.000Z"));
+  await recordPlantingFacts({ db, clock: systemClock }, order.id, [allocation], "operator");
+  const owner = { accountId, mode: "live" } as const;
+  const types = ["evidence.milestone_reached"] as const;
+  const events = await readEvents({ db, clock: systemClock }, owner, { types });
+  const data = events.map((event) => event.data);
+  t.deepEqual(data, [{ ...shownIds, milestone: "allocated", tree_count: 4 }]);
+  t.like(await read("a"), { status: "allocated", provider_meta: shownIds });
 });

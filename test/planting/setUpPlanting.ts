@@ -72,8 +72,8 @@ export const setUpPlanting = async (
     const given = { clock, mode, kind, count, fractionalCount: 0.5, attribution: "spring" };
     return (await registerFor(db, organization.id, given)).id;
   };
-  const createOrders = (options?: { readonly intervalMs: number }): Promise<number> =>
-    createPlantingOrders(deps, NEVER, options);
+  const createOrders = (maximumSimulated?: number): Promise<number> =>
+    createPlantingOrders(deps, NEVER, maximumSimulated);
   return {
     clock,
     deps,

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { waitForPermit } from "../../../db/rateLimits.ts";
+import { takePermit } from "../../../db/rateLimits.ts";
 import { MINUTE_MS } from "../../../runtime/durations.rules.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { charityOf } from "./charityFields.ts";
@@ -67,12 +67,10 @@ export const everyOrgApi: OpenRemoteApi = ({ url, keys: [apiKey = ""], db, accou
   takePermit: async (call) => {
     const requests = PER_MINUTE_OF_ACCOUNT[call];
     const bucket = `everyorg/${call}/${accountId}`;
-    const waitMs = await waitForPermit(db, bucket, { requests, windowMs: MINUTE_MS });
-    if (waitMs > 0) {
+    if (!(await takePermit(db, bucket, { requests, windowMs: MINUTE_MS }))) {
       throw new DomainError(
         "charity_unconfirmed",
         `too many ${call} requests to the charity provider: an account may use ${requests} a minute`,
-        { retryAfterSeconds: Math.ceil(waitMs / 1000) },
       );
     }
   },

@@ -48,20 +48,6 @@ test("a remote provider's charity is validated once, by the workflow donation-<i
   t.is(provider.calls.length, callsBefore);
 });
 
-test("a charity that the provider does not have, or with another EIN, is a 400", async (t) => {
-  const { donate, ledger } = await startEveryOrgApi(t);
-  addEveryOrgCharity(t.context.provider, "known", "222222221");
-  for (const [ids, message] of [
-    [{ ein: undefined, nonprofit_id: "nobody" }, /no charity found for the nonprofit_id nobody/u],
-    [{ ein: "33-3333333", nonprofit_id: "known" }, /do not agree: known is 22-2222221/u],
-  ] as const) {
-    const response = await donate(ids);
-    t.is(response.status, 400);
-    t.regex(String(response.body["error"]), message);
-  }
-  t.deepEqual(await ledger(), NOTHING_RECORDED);
-});
-
 test("a provider that does not respond is a 500 that records nothing, and the retry records once", async (t) => {
   const { donate, ledger } = await startEveryOrgApi(t);
   const { provider } = t.context;
@@ -131,16 +117,6 @@ test("a retry that is not validated replays what its first attempt has recorded 
   t.is(retried.status, 200);
   t.is(retried.headers.get("Idempotent-Replayed"), "true");
   t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 100 });
-});
-
-test("without Temporal a donation to an unknown remote charity is a 500 that records nothing", async (t) => {
-  const { getDeployment } = t.context;
-  const { ein } = addCharity(t);
-  const { donate, ledger } = await startEveryOrgApi(t, {
-    validateCharity: createCharityValidator(await unreachableTemporal(), getDeployment, BRIEF),
-  });
-  t.like(await donate({ ein, idempotency_key: "k" }), { status: 500, body: TOO_LATE });
-  t.deepEqual(await ledger(), NOTHING_RECORDED);
 });
 
 test("a store's donation goes the same way, and is paid once", async (t) => {
@@ -238,14 +214,4 @@ test("if the provider fails, items of known charities are recorded and the other
   );
   t.is(batchIn(await send([lost])).succeeded, 1);
   t.deepEqual(await ledger(), { donations: 4, count: 4, cents: 40 });
-});
-
-test("fifty concurrent requests with one key record one donation", async (t) => {
-  const { donate, ledger } = await startEveryOrgApi(t);
-  const { ein } = addCharity(t);
-  const body = { amount_cents: 100, ein, idempotency_key: "order-1" };
-  const responses = await Promise.all(Array.from({ length: 50 }, () => donate(body)));
-  t.deepEqual(new Set(responses.map(({ status }) => status)), new Set([200]));
-  t.is(responses.filter(({ headers }) => headers.has("Idempotent-Replayed")).length, 49);
-  t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 100 });
 });

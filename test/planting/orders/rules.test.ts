@@ -1,11 +1,6 @@
 import test from "ava";
 import type { StoredFact } from "../../../modules/planting/facts.sql.ts";
-import {
-  decideFact,
-  decideFacts,
-  latestStage,
-  PLANTING_STAGES,
-} from "../../../modules/planting/order.rules.ts";
+import { decideFact, decideFacts, PLANTING_STAGES } from "../../../modules/planting/order.rules.ts";
 import type {
   FactDecision,
   PlantingStage,
@@ -157,16 +152,6 @@ for (const [timeline, stages] of [
     }
   });
 }
-
-test("the latest stage is the furthest one, in any order", (t) => {
-  t.is(latestStage([]), "created");
-  PLANTING_STAGES.forEach((stage, index) => {
-    const reached = PLANTING_STAGES.slice(0, index + 1);
-    t.is(latestStage(reached), stage);
-    t.is(latestStage(reached.toReversed()), stage);
-    t.is(latestStage([stage]), stage);
-  });
-});
 
 type Order = Pick<
   PlantingOrder,

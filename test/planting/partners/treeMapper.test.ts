@@ -95,23 +95,6 @@ test("an order that was placed late is credited with trees planted since", async
   ]);
 });
 
-test("a deleted or merged record does not block an order", async (t) => {
-  const { state, setup, order, poll, factsOf } = await startTreeMapperPlanting(t);
-  const id = await order(100);
-  setup.clock.set("2026-07-10T10:00:00.000Z");
-  state.interventions = [planting("deleted", "2026-07-05", [60])];
-  t.false((await poll(id)).isFinished);
-  state.interventions = [planting("merged", "2026-07-06", [70])];
-  t.false((await poll(id)).isFinished);
-  state.interventions = [...state.interventions, planting("new", "2026-07-07", [50])];
-  t.true((await poll(id)).isFinished);
-  t.is((await factsOf(id)).at(-1), "planted accepted");
-  t.deepEqual(await credits(t, ["deleted", "merged", "new"]), [
-    { reference: "merged", trees: 70n },
-    { reference: "new", trees: 30n },
-  ]);
-});
-
 test("unusable names, images and plantings without a location are left out", async (t) => {
   const { state, setup, order, poll, factsOf } = await startTreeMapperPlanting(t);
   const id = await order(30);
