@@ -5,7 +5,6 @@ import type { BillingObservers } from "../activities/createBillingActivities.ts"
 import { isContentError } from "../db/databaseErrors.ts";
 import { needsAttention } from "../modules/billing/sending/decideNextStep.rules.ts";
 import type { DeliveryContext } from "../modules/events/createDeliveryRuns.ts";
-import type { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
 import type { AttemptResult } from "../modules/events/decideDelivery.rules.ts";
 import type { Owner } from "../modules/records/owner.rules.ts";
 import type { Context } from "../runtime/context.ts";
@@ -76,8 +75,7 @@ const outcomeOf = ({ error, status }: AttemptResult): string => {
 const createDeliveryObservers = (
   registry: Registry,
   logger: Logger,
-): Pick<DeliveryContext, "observeAttempt" | "observeDisabled"> &
-  Parameters<typeof createDeliveryRuns>[1] => {
+): Pick<DeliveryContext, "observeAttempt" | "observeDisabled" | "onFailure"> => {
   const attempts = new Counter({
     name: "impact_webhook_attempts_total",
     help: "Requests to webhook endpoints, by the event's type and outcome: delivered, rejected (an error status) or unreachable.",

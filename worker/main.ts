@@ -90,16 +90,13 @@ const createAllRuns = (
       onResult: billing.observeSend,
       onFailure: billing.observeFailure,
     }),
-    "webhook-sender": createDeliveryRuns(
-      {
-        db: context.webhookDb,
-        clock: context.clock,
-        send: createWebhookSender(readWebhookSettings(config)),
-        random: Math.random,
-        ...deliveries,
-      },
-      deliveries,
-    ),
+    "webhook-sender": createDeliveryRuns({
+      db: context.webhookDb,
+      clock: context.clock,
+      send: createWebhookSender(readWebhookSettings(config)),
+      random: Math.random,
+      ...deliveries,
+    }),
     dispatcher: createDispatcherRuns({ ...context, ...billing }),
   };
 };
