@@ -111,7 +111,7 @@ const allEndpoints = (
       callback: schemas.messageCallback(accountType),
       details:
         `From now on, the events of the ${accountType} in the key's mode are sent to the URL as signed requests ` +
-        `(Standard Webhooks). It can have ${MAXIMUM_ENDPOINTS} endpoints in each mode, with different URLs, so a repeated request does not add another.`,
+        `(Standard Webhooks). It can have ${MAXIMUM_ENDPOINTS} endpoints in each mode.`,
       requestHeaders: {
         "Idempotency-Key": {
           description: `Any text of at most ${SHORT_TEXT_LENGTH} characters. A repeated request gets the same endpoint, as it is now, with its secret.`,
@@ -122,7 +122,7 @@ const allEndpoints = (
       errors: {
         request_invalid:
           "The body has a missing or malformed field; the message names it. Or the " +
-          `${accountType} has an endpoint with this URL, or ${MAXIMUM_ENDPOINTS} endpoints.`,
+          `${accountType} has ${MAXIMUM_ENDPOINTS} endpoints.`,
       },
     },
     schemas: { body: schemas.createBody(accountType), response: schemas.newEndpointSchema },

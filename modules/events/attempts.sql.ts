@@ -156,8 +156,7 @@ export type EndedAttempt = {
 };
 
 /**
- * Records attempts: what follows them, and what they say about the server at the URL of their endpoint, which may have another
- * one by now. A failure of a delivery is not recorded if the lease has ended and another worker has made an attempt. A success
+ * Records attempts: what follows them, and what they say about the server of their endpoint. A failure of a delivery is not recorded if the lease has ended and another worker has made an attempt. A success
  * always is, because the receiver has the event.
  */
 export const recordAttempts = async (
@@ -168,7 +167,6 @@ export const recordAttempts = async (
     endpoint_id: delivery.endpointId,
     event_id: delivery.id,
     leased_until: delivery.leasedUntil,
-    url: delivery.url,
     ended_at: endedAt,
     error: result.error,
     state: decision.state,
@@ -185,15 +183,15 @@ export const recordAttempts = async (
     WITH ended AS MATERIALIZED (
       SELECT *
       FROM json_to_recordset(${JSON.stringify(rows)}::json) AS given (
-        endpoint_id uuid, event_id uuid, leased_until timestamptz, url text, ended_at timestamptz, error text, state text,
+        endpoint_id uuid, event_id uuid, leased_until timestamptz, ended_at timestamptz, error text, state text,
         due_at timestamptz, attempt json
       )
     ),
     -- An error only if all attempts failed.
     result AS (
-      SELECT endpoint_id, url, min(ended_at) AS failed_at, CASE WHEN bool_and(error IS NOT NULL) THEN max(error) END AS error
+      SELECT endpoint_id, min(ended_at) AS failed_at, CASE WHEN bool_and(error IS NOT NULL) THEN max(error) END AS error
       FROM ended
-      GROUP BY endpoint_id, url
+      GROUP BY endpoint_id
     ),
     updated_endpoint AS (
       UPDATE webhook_endpoint
@@ -203,7 +201,6 @@ export const recordAttempts = async (
       FROM result
       WHERE webhook_endpoint.id = ANY(ARRAY(SELECT endpoint_id FROM result))
         AND webhook_endpoint.id = result.endpoint_id
-        AND webhook_endpoint.url = result.url
         AND webhook_endpoint.last_error IS DISTINCT FROM result.error
     ),
     -- In one order, so that two calls cannot deadlock. Of two attempts of a delivery, a success counts.

@@ -39,10 +39,10 @@ export type DeliveryContext = Context & {
   readonly onFailure: (delivery: ClaimedDelivery, error: unknown) => void;
 };
 
-/** Disables the endpoint of a delivery that has failed for good, if it is gone or has failed for days, unless its URL was changed. */
+/** Disables the endpoint of a delivery that has failed for good, if it is gone or has failed for days. */
 const disableIfDead = async (
   { db, clock, observeDisabled }: DeliveryContext,
-  { delivery: { endpointId, url }, result, decision }: EndedAttempt,
+  { delivery: { endpointId }, result, decision }: EndedAttempt,
 ): Promise<void> => {
   if (decision.state !== "failed") {
     return;
@@ -53,7 +53,7 @@ const disableIfDead = async (
   const disabled =
     reason &&
     (await db.transaction((transaction) =>
-      disableWebhookEndpoint(transaction, { clock, actor: SERVICE }, endpointId, { reason, url }),
+      disableWebhookEndpoint(transaction, { clock, actor: SERVICE }, endpointId, reason),
     ));
   if (disabled) {
     observeDisabled(disabled);

@@ -134,17 +134,14 @@ export type EndpointChanges = Changes<EndpointSettings>;
 /**
  * Changes endpoints, and returns them.
  * @param filter.id the only one; all if it is absent
- * @param filter.url those with another one are left out
  */
 export const updateEndpoints = (
   db: CommonQueryMethods,
   {
     id = null,
-    url = null,
     areEnabled = false,
   }: {
     readonly id?: string | null;
-    readonly url?: string | null;
     /** Whether disabled ones are left out. */
     readonly areEnabled?: boolean;
   },
@@ -166,7 +163,6 @@ export const updateEndpoints = (
         sql.fragment`url = url`
       }
       WHERE (${id}::uuid IS NULL OR id = ${id})
-        AND (${url}::text IS NULL OR url = ${url})
         AND NOT (${areEnabled} AND disabled_at IS NOT NULL)
       RETURNING *
     )

@@ -150,22 +150,14 @@ test("a URL that cannot be called is refused with the reason", async (t) => {
   t.not(body["secret"], "whsec_x", "the service chooses the secret");
 });
 
-test("a repeated request does not add another endpoint, and there are 16 at most", async (t) => {
+test("there are 16 endpoints at most", async (t) => {
   const { call, key, create } = await start(t);
-  const id = idOf((await create()).body);
-  const error = `url: the endpoint ${id} has this URL; if you have lost its secret, rotate it`;
-  t.like(await create(), { status: 400, body: { error } });
-  const results = await Promise.all(
-    Array.from({ length: 20 }, (_, index) => create({ url: `https://shop.example/${index}` })),
-  );
-  t.is(results.filter(({ status }) => status === 200).length, 15);
+  const results = await Promise.all(Array.from({ length: 20 }, () => create()));
+  t.is(results.filter(({ status }) => status === 200).length, 16);
   const refused = results.find(({ status }) => status === 400);
   t.is(refused?.body["error"], "the maximum of 16 webhook endpoints is reached; delete one first");
   const listed = await call("GET", "/webhook_endpoints", { key });
   t.is(z.array(z.unknown()).parse(listed.body["webhook_endpoints"]).length, 16);
-  const body = { url: "https://shop.example/0" };
-  const change = await call("POST", `/webhook_endpoints/${id}`, { key, body });
-  t.is(change.status, 400);
 });
 
 test("a creation that is repeated with its key returns the endpoint with its secret", async (t) => {
