@@ -173,22 +173,19 @@ const itemsIn = <Page>(page: Page): readonly ItemOf<Page>[] =>
 type Dated = { readonly id?: unknown; readonly created_at?: string };
 
 /**
- * Returns whether a record was on an earlier page, or is newer than those. Pages that are counted move: what is recorded
- * meanwhile moves records of a page to the next. The newest come first, so only the ids of one time are remembered.
+ * Returns a test for records that no earlier page had, and that are no newer than those. Pages that are counted move: what is
+ * recorded meanwhile moves records of a page to the next. The newest come first, so only the ids of one time are remembered.
  */
-const createRepetitionCheck = (): ((record: Dated) => boolean) => {
+const createNoveltyTest = (): ((record: Dated) => boolean) => {
+  const ids = new Set<unknown>();
   let time: string | null = null;
-  let ids = new Set<unknown>();
   return ({ id, created_at: createdAt = "" }) => {
-    if (time !== null && (createdAt > time || ids.has(id))) {
-      return true;
-    }
-    if (createdAt !== time) {
+    if (time === null || createdAt < time) {
       time = createdAt;
-      ids = new Set();
+      ids.clear();
     }
-    ids.add(id);
-    return false;
+    const count = ids.size;
+    return createdAt === time && ids.add(id).size > count;
   };
 };
 
@@ -215,10 +212,10 @@ export const createList =
       }
     }
     async function* records(): AsyncGenerator<ItemOf<ResultOf<Operation>>, void, void> {
-      const isRepeated = "page_size" in defaults ? createRepetitionCheck() : () => false;
+      const isNew = "page_size" in defaults ? createNoveltyTest() : () => true;
       for await (const page of pages()) {
         for (const item of itemsIn(page)) {
-          if (!isRepeated(item as Dated)) {
+          if (isNew(item as Dated)) {
             yield item;
           }
         }

@@ -43,6 +43,9 @@ export type Reply = { readonly data: unknown; readonly headers: Headers };
 /** Sends a request, repeats it if that is allowed, and returns the JSON of the response. */
 export type Send = (request: TransportRequest, options: CallOptions) => Promise<Reply>;
 
+/** The longest time of a timer, 24 days. It would end a longer one immediately. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
 /** A service that asks for a longer wait is not asked again by the call. */
 const LONGEST_RETRY_AFTER_MS = 60_000;
 
@@ -102,7 +105,7 @@ export const wait = async (ms: number, signal: AbortSignal | undefined): Promise
       signal?.removeEventListener("abort", end);
       resolve();
     };
-    const timer = setTimeout(end, ms);
+    const timer = setTimeout(end, Math.min(ms, LONGEST_TIMER_MS));
     signal?.addEventListener("abort", end);
   });
   signal?.throwIfAborted();
@@ -223,7 +226,7 @@ export const createTransport = (
     } as const;
 
     const attempt = async (facts: CallFacts): Promise<Reply> => {
-      const expiry = AbortSignal.timeout(timeoutMs);
+      const expiry = AbortSignal.timeout(Math.min(Math.ceil(timeoutMs), LONGEST_TIMER_MS));
       let response: Response;
       let data: unknown;
       try {
