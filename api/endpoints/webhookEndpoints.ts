@@ -249,12 +249,9 @@ const deliveryEndpoints = (
       },
       schemas: { body: schemas.recoverBody, response: schemas.recoverySchema },
       example: { since: "2025-06-01T12:00:00Z" },
-      handle: async (endpoint, { body: { event_id: eventId, since = "" } }) => {
-        const { recovered, hasMore } = await recoverWebhookEvents(
-          change,
-          endpoint,
-          eventId === undefined ? { since: new Date(since) } : { eventId },
-        );
+      handle: async (endpoint, { body: { event_id: eventId, since } }) => {
+        const chosen = { eventId, since: since === undefined ? since : new Date(since) };
+        const { recovered, hasMore } = await recoverWebhookEvents(change, endpoint, chosen);
         return { recovered_count: recovered, has_more: hasMore };
       },
     }),

@@ -1,3 +1,4 @@
+import { z } from "zod";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../runtime/durations.rules.ts";
 import { FAILING_DAYS } from "./webhooks.rules.ts";
 import type { DisabledReason } from "./events.rules.ts";
@@ -38,6 +39,14 @@ export type AttemptResult = {
 
 export const DELIVERY_STATES = ["pending", "delivered", "failed"] as const;
 export type DeliveryState = (typeof DELIVERY_STATES)[number];
+
+/** The last attempt of a delivery as it is stored, and as its owner sees it. */
+export const lastAttempt = z.strictObject({
+  started_at: z.iso.datetime(),
+  duration_ms: z.int().min(0),
+  status: z.int().nullable().meta({ description: "Of the response; null if none arrived." }),
+  error: z.string().nullable().meta({ description: "Why it failed; null if it succeeded." }),
+});
 
 export type DeliveryDecision = {
   readonly state: DeliveryState;
