@@ -291,50 +291,32 @@ for (const source of ["standard input", "a file"]) {
   });
 }
 
-test("webhook listen says what is missing, and passes on the API's error", async (t) => {
-  const { url } = await startStandaloneApi(t, t.context);
-  const listen = listenIn(t);
-  const to = ["--forward-to", "http://127.0.0.1:9/"];
-  t.like(await listen("", ...to), {
-    exitCode: 2,
-    stderr: "impact: Give the API key on standard input or in a file with --key-file.\n",
-  });
-  const run = await listen("impact_test_x", ...to, "--url", url);
-  t.regex(run.stderr, /events: invalid API key/u);
-});
-
-test("webhook listen accepts no secret on its command line, and sends the key only encrypted", async (t) => {
-  const listen = listenIn(t);
-  const to = ["--forward-to", "http://127.0.0.1:9/"];
-  for (const option of ["--key", "--secret"]) {
-    const shown = await listen("", ...to, option, "whsec_x");
-    t.is(shown.exitCode, 2);
-    t.regex(shown.stderr, /unknown option/u);
+test("webhook listen accepts no secret on its command line, sends the key only encrypted, and says what is wrong", async (t) => {
+  const api = await startStandaloneApi(t, t.context);
+  const another = await startReceiver(t);
+  const mustBeEncrypted = /Must be an https:\/\/ URL, unless its host is localhost or a loopback/u;
+  const base = { PUBLIC_BASE_URL: "http://impact.example" };
+  for (const [exitCode, message, options, stdin = "impact_test_x", env = {}] of [
+    [2, /^impact: Give the API key on standard input or in a file with --key-file\.\n$/u, [], ""],
+    [2, /unknown option/u, ["--key", "whsec_x"]],
+    [2, /unknown option/u, ["--secret", "whsec_x"]],
+    [2, mustBeEncrypted, ["--url", "http://impact.example"]],
+    [2, mustBeEncrypted, ["--url", "http://127.0.0.1.example"]],
+    [2, mustBeEncrypted, ["--url", "http://10.0.0.1:8080"]],
+    [2, /The key would be sent to http:\/\/impact\.example in plain text/u, [], "k", base],
+    [1, /events: invalid API key/u, ["--url", api.url]],
+    [1, /events: the response is not JSON: check baseUrl\n$/u, ["--url", another.url]],
+    [
+      4,
+      /No response from http:\/\/127\.0\.0\.1:2\/events\. Check that/u,
+      ["--url", "http://127.0.0.1:2"],
+    ],
+  ] as const) {
+    const to = ["--forward-to", "http://127.0.0.1:9/", ...options];
+    const run = await impactOf(t, { stdin, env })("webhook", "listen", ...to);
+    t.is(run.exitCode, exitCode, run.stderr);
+    t.regex(run.stderr, message);
   }
-  for (const url of ["http://impact.example", "http://127.0.0.1.example", "http://10.0.0.1:8080"]) {
-    const open = await listen("impact_test_x", ...to, "--url", url);
-    t.is(open.exitCode, 2);
-    t.regex(open.stderr, /Must be an https:\/\/ URL, unless its host is localhost or a loopback/u);
-  }
-  const env = { PUBLIC_BASE_URL: "http://impact.example" };
-  const base = await impactOf(t, { env, stdin: "impact_test_x" })("webhook", "listen", ...to);
-  t.is(base.exitCode, 2);
-  t.regex(base.stderr, /The key would be sent to http:\/\/impact\.example in plain text/u);
-});
-
-test("webhook listen says that it has no response, or another program's", async (t) => {
-  const { url } = await startReceiver(t);
-  const listen = (...options: readonly string[]) =>
-    listenIn(t)("k", "--forward-to", "http://127.0.0.1:9/", ...options);
-  const other = await listen("--url", url);
-  t.is(other.exitCode, 1);
-  t.regex(other.stderr, /events: the response is not JSON: check baseUrl\n$/u);
-  const absent = await listen("--url", "http://127.0.0.1:2");
-  t.is(absent.exitCode, 4);
-  t.regex(
-    absent.stderr,
-    /No response from http:\/\/127\.0\.0\.1:2\/events\. Check that the API is running/u,
-  );
 });
 
 const page = (...events: readonly object[]) =>
