@@ -167,6 +167,11 @@ test("pages follow each other by the last event's id, and types select", async (
   t.deepEqual(feed.parse(refunds.body).events, []);
   const created = await call("GET", "/events?types=registration.created", { key });
   t.is(feed.parse(created.body).events.length, 5);
+  const unknown = await call("GET", "/events?types=registration.created,x", { key });
+  t.is(unknown.status, 400);
+  t.regex(String(unknown.body["error"]), /^types: must be one or more of/u);
+  const error = "limit: must be an integer of at least 1";
+  t.like(await call("GET", "/events?limit=0", { key }), { status: 400, body: { error } });
 });
 
 test("the feed is the key's account's and mode's alone, and without imported and stores' records", async (t) => {
@@ -200,18 +205,6 @@ test("the feed is the key's account's and mode's alone, and without imported and
     );
     t.is(malformed.status, 410);
     t.deepEqual(malformed.body, unknown.body);
-  }
-});
-
-test("an unknown type and a limit of 0 are a 400", async (t) => {
-  const { call, key } = await startApiOf(t);
-  for (const [query, message] of [
-    ["types=registration.created,x", /^types: must be one or more of/u],
-    ["limit=0", /^limit: must be an integer of at least 1/u],
-  ] as const) {
-    const { status, body } = await call("GET", `/events?${query}`, { key });
-    t.is(status, 400);
-    t.regex(String(body["error"]), message);
   }
 });
 

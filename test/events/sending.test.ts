@@ -7,8 +7,6 @@ import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { findEndpoint } from "../../modules/events/endpoints.sql.ts";
-import type { ClaimedDelivery, EndedAttempt } from "../../modules/events/attempts.sql.ts";
-import { LEASE_MS } from "../../modules/events/decideDelivery.rules.ts";
 import { createDeliveryRuns, createDeliveryWork } from "../../modules/events/createDeliveryRuns.ts";
 import { createSender } from "../../db/createRuns.ts";
 import { runSender as runUntilIdle } from "../support/runSender.ts";
@@ -207,25 +205,6 @@ test("an endpoint waits once for its turn, however often it is found", async (t)
   t.is(sent, 250);
 });
 
-/** Returns an attempt of a delivery that has ended now. */
-const endAttempt = (
-  delivery: ClaimedDelivery,
-  now: Date,
-  hasSucceeded: boolean,
-  state: EndedAttempt["decision"]["state"] = hasSucceeded ? "delivered" : "failed",
-): EndedAttempt => ({
-  delivery,
-  startedAt: now,
-  endedAt: now,
-  durationMs: 5,
-  result: {
-    status: hasSucceeded ? 204 : 500,
-    error: hasSucceeded ? null : "status 500",
-    retryAfterMs: null,
-  },
-  decision: { state, dueAt: state === "pending" ? now : null },
-});
-
 test("attempts that are recorded together say of their server whether all failed", async (t) => {
   const { deps, endpoint, record, clock, pass } = await setUpWebhooks(t);
   const { db } = deps;
@@ -239,7 +218,18 @@ test("attempts that are recorded together say of their server whether all failed
     t.is(claimed.length, outcomes.length);
     const ended = claimed.map((delivery, index) => {
       pass(1000);
-      return endAttempt(delivery, clock.now(), outcomes[index] === true);
+      const hasSucceeded = outcomes[index] === true;
+      const now = clock.now();
+      const error = hasSucceeded ? null : "status 500";
+      const state = hasSucceeded ? ("delivered" as const) : ("failed" as const);
+      return {
+        delivery,
+        startedAt: now,
+        endedAt: now,
+        durationMs: 5,
+        result: { status: hasSucceeded ? 204 : 500, error, retryAfterMs: null },
+        decision: { state, dueAt: null },
+      };
     });
     await recordAttempts(db, ended);
     return (await findEndpoint(db, endpoint.id))?.failingSince ?? null;
@@ -249,27 +239,4 @@ test("attempts that are recorded together say of their server whether all failed
   t.deepEqual(failedAt, clock.now());
   t.deepEqual(await attempt([false, false]), failedAt);
   t.is(await attempt([false, true]), null);
-});
-
-test("a success is recorded, whichever of two attempts at the same time is recorded first", async (t) => {
-  const { deps, endpoint, record, clock, pass, deliveries } = await setUpWebhooks(t);
-  const { db } = deps;
-  /** Claims a delivery, and lets its lease end. */
-  const claim = async (): Promise<ClaimedDelivery> => {
-    const [delivery = t.fail()] = await claimDeliveries(db, [endpoint.id], clock.now());
-    pass(LEASE_MS);
-    return delivery;
-  };
-  for (const isReversed of [false, true]) {
-    await record(crypto.randomUUID());
-    const attempts = [
-      endAttempt(await claim(), clock.now(), true),
-      endAttempt(await claim(), clock.now(), false, "pending"),
-    ];
-    for (const each of isReversed ? attempts.toReversed() : attempts) {
-      await recordAttempts(db, [each]);
-    }
-  }
-  const states = (await deliveries()).map(({ state }) => state);
-  t.deepEqual(states, ["delivered", "delivered"]);
 });
