@@ -162,14 +162,16 @@ const errorOf = (response: Response, body: unknown, facts: CallFacts): ImpactApi
     : isRedirect
       ? "the response is a redirect: check baseUrl"
       : `the response has the status ${status} and no message`;
-  return new ImpactApiError(typeof error === "string" ? error : fallback, {
+  const message = typeof error === "string" ? error : fallback;
+  const found: Omit<ImpactApiError, keyof Error> = {
     ...facts,
     requestId: headers.get("X-Request-Id") ?? facts.requestId,
     status,
     code: typeof code === "string" ? code : null,
     body: body ?? null,
     retryAfterMs: readRetryAfterMs(headers),
-  });
+  };
+  return new ImpactApiError(message, found);
 };
 
 /**
