@@ -1,5 +1,4 @@
 import type { ExecutionContext } from "ava";
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { issueKey } from "../../modules/accounts/manageKeys.ts";
@@ -28,31 +27,24 @@ const setUp = async (
 ) => {
   const scene = await setUpWebhooks(t, options);
   const { deps, owner, endpoint, receiver, secret, clock, setStatus } = scene;
-  const recordAll = (contents: readonly StoredEventContent[]): Promise<void> => {
-    const events = contents.map((content) => createEvent(owner, content));
-    return insertEvents(deps.db, events, clock.now());
-  };
   return {
     ...scene,
     names: () =>
       receiver.received.map((request) => String(verify(request, secret).data["registration_id"])),
     recover: (since: Date = clock.now()) => recoverWebhookEvents(deps, endpoint, { since }),
     /** Records events that the endpoint misses, because it is disabled. */
-    recordAll,
     miss: async (contents: readonly StoredEventContent[]) => {
       await setStatus("disabled");
-      await recordAll(contents);
+      const events = contents.map((content) => createEvent(owner, content));
+      await insertEvents(deps.db, events, clock.now());
       await setStatus("enabled");
     },
-    startApi: async (connections: { readonly reads?: DatabasePool } = {}) => {
-      const { call } = await startStandaloneApi(t, { db: deps.db, clock, ...connections });
+    /** Starts an API, and returns what calls it about the endpoint. */
+    startApi: async () => {
+      const { call } = await startStandaloneApi(t, { db: deps.db, clock });
       const { key } = await issueKey(deps, { id: owner.accountId, type: "organization" }, "live");
-      const path = `/webhook_endpoints/${endpoint.id}`;
-      return {
-        path,
-        call: (method: string, rest: string, body?: object) =>
-          call(method, `${path}${rest}`, { key, ...(body && { body }) }),
-      };
+      return (method: string, rest: string, body?: object) =>
+        call(method, `/webhook_endpoints/${endpoint.id}${rest}`, { key, ...(body && { body }) });
     },
   };
 };
@@ -123,7 +115,7 @@ test("5,000 events are recovered at a time, and a repeated call continues, also 
   await deps.db.query(sql.typeAlias("void")`
     UPDATE webhook_delivery SET state = 'failed', due_at = NULL WHERE endpoint_id = ${endpoint.id}
   `);
-  const { call } = await startApi();
+  const call = await startApi();
   const body = { since: clock.now().toISOString() };
   for (const [recovered_count, has_more] of [
     [PART, true],
@@ -163,7 +155,7 @@ const listed = z.object({
 
 test("deliveries can be read with their last attempt, and one event can be sent again, over HTTP", async (t) => {
   const { record, deliver, receiver, startApi, clock } = await setUp(t);
-  const { call } = await startApi();
+  const call = await startApi();
   receiver.respond(answer(503));
   await record("first");
   await deliver();
@@ -201,7 +193,7 @@ test("deliveries can be read with their last attempt, and one event can be sent 
 
 test("an event of a type that this release does not know is listed, and is sent again", async (t) => {
   const { deps, owner, record, startApi, deliver, receiver } = await setUp(t);
-  const { call } = await startApi();
+  const call = await startApi();
   await record("first");
   await deps.db.query(sql.typeAlias("void")`
     UPDATE event SET type = 'later.type' WHERE account_id = ${owner.accountId}

@@ -1,6 +1,5 @@
 import { claimDeliveries, recordAttempts } from "../../modules/events/attempts.sql.ts";
 import { sql } from "../../db/sql.ts";
-import { newId } from "../../runtime/newId.ts";
 import { insertDeliveries, insertEndpoints } from "./insertDeliveries.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { ExecutionContext } from "ava";
@@ -20,19 +19,6 @@ import { setUpWebhooks, deliveryContext, LOOPBACK } from "./webhookScene.ts";
 const test = testWithDatabase();
 
 const RUN_MS = 200;
-
-/** Creates endpoints with due deliveries. */
-const insertReceivers = (
-  db: DatabasePool,
-  {
-    url,
-    count,
-    deliveries,
-  }: { readonly url: string; readonly count: number; readonly deliveries: number },
-): Promise<readonly string[]> => {
-  const ids = Array.from({ length: count }, () => newId());
-  return insertEndpoints(db, ids, { url, deliveries });
-};
 
 /** Makes deliveries in short runs, one after the other, as the workflow does, until the test ends. */
 const runSender = (t: ExecutionContext<DatabaseContext>) => {
@@ -79,7 +65,7 @@ test.serial("a sender that stops finishes its calls, and leaves the rest to anot
   receiver.respond((response) => {
     held.push(() => response.writeHead(204).end());
   });
-  const [id = ""] = await insertReceivers(db, { url: receiver.url, count: 1, deliveries: 12 });
+  const [id = ""] = await insertEndpoints(db, 1, { url: receiver.url, deliveries: 12 });
   const { ended, stop } = runSender(t);
   await eventually(() => held.length === 10);
   stop();
@@ -97,10 +83,10 @@ test.serial("servers that never respond delay no delivery to another, at no time
   const { db } = t.context;
   const [silent, quick] = [await startReceiver(t), await startReceiver(t)];
   silent.respond(holdOpen);
-  const quickIds = await insertReceivers(db, { url: quick.url, count: 5, deliveries: 1 });
+  const quickIds = await insertEndpoints(db, 5, { url: quick.url, deliveries: 1 });
   const { counts } = runSender(t);
   await eventually(() => quick.received.length === 5);
-  await insertReceivers(db, { url: silent.url, count: 300, deliveries: 20 });
+  await insertEndpoints(db, 300, { url: silent.url, deliveries: 20 });
   await eventually(() => silent.received.length >= 240);
   // Into the next runs, in which the requests to the silent servers are still in progress.
   const { runs } = counts;
@@ -127,12 +113,9 @@ const startSending = async (
   db: DatabasePool,
   { endpoints: count, deliveries, durationMs, slowMs }: Sending,
 ) => {
-  const slowIds = await insertReceivers(db, {
-    url: SLOW_URL,
-    count: slowMs === undefined ? 0 : 10,
-    deliveries: 10,
-  });
-  const quickIds = await insertReceivers(db, { url: "https://shop.example", count, deliveries });
+  const slow = { url: SLOW_URL, deliveries: 10 };
+  const slowIds = await insertEndpoints(db, slowMs === undefined ? 0 : 10, slow);
+  const quickIds = await insertEndpoints(db, count, { deliveries });
   const ids = [...slowIds, ...quickIds];
   const sent: { readonly url: string; readonly atMs: number }[] = [];
   const statements: string[] = [];
@@ -186,8 +169,7 @@ test("slow endpoints have their turns while quick ones take all other places", a
 
 test("an endpoint waits once for its turn, however often it is found", async (t) => {
   const { db } = t.context;
-  const receivers = { url: "https://shop.example", count: 250, deliveries: 1 };
-  const ids = await insertReceivers(db, receivers);
+  const ids = await insertEndpoints(db, 250, { deliveries: 1 });
   let sent = 0;
   const send = () => {
     sent += 1;
