@@ -5,7 +5,7 @@ import type { BillingObservers } from "../activities/createBillingActivities.ts"
 import { isContentError } from "../db/databaseErrors.ts";
 import { needsAttention } from "../modules/billing/sending/decideNextStep.rules.ts";
 import type { DeliveryContext } from "../modules/events/createDeliveryRuns.ts";
-import type { AttemptResult } from "../modules/events/decideDelivery.rules.ts";
+import type { LastAttempt } from "../modules/events/decideDelivery.rules.ts";
 import type { Owner } from "../modules/records/owner.rules.ts";
 import type { Context } from "../runtime/context.ts";
 import { collectProcessMetrics } from "../runtime/gauges.ts";
@@ -65,7 +65,7 @@ const createBillingObservers = (
   };
 };
 
-const outcomeOf = ({ error, status }: AttemptResult): string => {
+const outcomeOf = ({ error, status }: LastAttempt): string => {
   if (error === null) {
     return "delivered";
   }

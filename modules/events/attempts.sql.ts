@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { LEASE_MS } from "./decideDelivery.rules.ts";
-import type { AttemptResult, DeliveryDecision } from "./decideDelivery.rules.ts";
+import type { DeliveryDecision, LastAttempt } from "./decideDelivery.rules.ts";
 import type { WebhookMessage } from "./webhooks.rules.ts";
 import { sql, timestamp } from "../../db/sql.ts";
 
@@ -148,36 +148,28 @@ export const claimDeliveries = (
 /** An attempt that has ended, and what follows it. */
 export type EndedAttempt = {
   readonly delivery: ClaimedDelivery;
-  readonly startedAt: Date;
   readonly endedAt: Date;
-  readonly durationMs: number;
-  readonly result: AttemptResult;
+  readonly attempt: LastAttempt;
   readonly decision: DeliveryDecision;
 };
 
 /**
- * Records attempts: what follows them, and what they say about the server of their endpoint. A failure of a delivery is not recorded if the lease has ended and another worker has made an attempt. A success
- * always is, because the receiver has the event.
+ * Records attempts: what follows them, and what they say about the server of their endpoint. A failure of a delivery is not
+ * recorded if the lease has ended and another worker has made an attempt. A success always is, because the receiver has the event.
  */
 export const recordAttempts = async (
   db: CommonQueryMethods,
   attempts: readonly EndedAttempt[],
 ): Promise<void> => {
-  const rows = attempts.map(({ delivery, startedAt, endedAt, durationMs, result, decision }) => ({
+  const rows = attempts.map(({ delivery, endedAt, attempt, decision }) => ({
     endpoint_id: delivery.endpointId,
     event_id: delivery.id,
     leased_until: delivery.leasedUntil,
     ended_at: endedAt,
-    error: result.error,
+    error: attempt.error,
     state: decision.state,
     due_at: decision.dueAt,
-    // As clients see it.
-    attempt: {
-      started_at: startedAt,
-      duration_ms: durationMs,
-      status: result.status,
-      error: result.error,
-    },
+    attempt,
   }));
   await db.query(sql.typeAlias("void")`
     WITH ended AS MATERIALIZED (

@@ -10,7 +10,7 @@ import type { Context } from "../../runtime/context.ts";
 import { Gate } from "../../runtime/gate.ts";
 import { SERVICE } from "../accounts/audit.rules.ts";
 import { decideDelivery, decideDisabling } from "./decideDelivery.rules.ts";
-import type { AttemptResult } from "./decideDelivery.rules.ts";
+import type { LastAttempt } from "./decideDelivery.rules.ts";
 import type { SendWebhook } from "./createWebhookSender.ts";
 import type { WebhookEndpoint } from "./endpoints.sql.ts";
 import { disableWebhookEndpoint } from "./manageWebhookEndpoints.ts";
@@ -32,7 +32,7 @@ export type DeliveryContext = Context & {
   /** Returns a number from 0 to 1, without 1. */
   readonly random: () => number;
   /** Called after each attempt. */
-  readonly observeAttempt: (delivery: ClaimedDelivery, result: AttemptResult) => void;
+  readonly observeAttempt: (delivery: ClaimedDelivery, attempt: LastAttempt) => void;
   /** Called when an endpoint was disabled because of its responses. */
   readonly observeDisabled: (endpoint: WebhookEndpoint) => void;
   /** Called when an attempt could not be made or recorded. It is made again after its lease. */
@@ -42,14 +42,14 @@ export type DeliveryContext = Context & {
 /** Disables the endpoint of a delivery that has failed for good, if it is gone or has failed for days. */
 const disableIfDead = async (
   { db, clock, observeDisabled }: DeliveryContext,
-  { delivery: { endpointId }, result, decision }: EndedAttempt,
+  { delivery: { endpointId }, attempt, decision }: EndedAttempt,
 ): Promise<void> => {
   if (decision.state !== "failed") {
     return;
   }
   const now = clock.now();
   const failingSince = (await findEndpoint(db, endpointId))?.failingSince ?? now;
-  const reason = decideDisabling(result, decision.state, failingSince, now);
+  const reason = decideDisabling(attempt, failingSince, now);
   const disabled =
     reason &&
     (await db.transaction((transaction) =>
@@ -74,10 +74,12 @@ const makeAttempt = async (
   const request = { url: delivery.url, ...signWebhook(delivery, delivery.secrets, startedAt) };
   const result = await send(request, signal);
   const endedAt = clock.now();
-  const durationMs = Math.round(performance.now() - startedAtMs);
+  const { status, error } = result;
+  const duration_ms = Math.round(performance.now() - startedAtMs);
+  const attempt = { started_at: startedAt.toISOString(), duration_ms, status, error };
   const attempts = delivery.attempts + 1;
   const decision = decideDelivery(result, { attempts, now: endedAt, random: random() });
-  return { delivery, startedAt, endedAt, durationMs, result, decision };
+  return { delivery, endedAt, attempt, decision };
 };
 
 const createGate = (places: number): Gate =>
@@ -174,10 +176,10 @@ export const createDeliveryWork = (context: DeliveryContext, scan: Scan<string>)
           }
           startAnother();
           try {
-            const attempt = await inTime(makeAttempt(context, delivery, signal));
-            await record(attempt);
-            observeAttempt(delivery, attempt.result);
-            await disableIfDead(context, attempt);
+            const ended = await inTime(makeAttempt(context, delivery, signal));
+            await record(ended);
+            observeAttempt(delivery, ended.attempt);
+            await disableIfDead(context, ended);
           } catch (error) {
             if (error !== signal.reason) {
               onFailure(delivery, error);

@@ -206,10 +206,8 @@ test("attempts that are recorded together say of their server whether all failed
       const state = hasSucceeded ? ("delivered" as const) : ("failed" as const);
       return {
         delivery,
-        startedAt: now,
         endedAt: now,
-        durationMs: 5,
-        result: { status: hasSucceeded ? 204 : 500, error, retryAfterMs: null },
+        attempt: { started_at: now.toISOString(), duration_ms: 5, status: null, error },
         decision: { state, dueAt: null },
       };
     });
