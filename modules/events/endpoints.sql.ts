@@ -16,6 +16,8 @@ const columns = z.strictObject({
   types: z.array(z.string()).readonly().nullable(),
   /** What deliveries are signed with. */
   secret: z.string(),
+  /** Of the request that created it. */
+  idempotencyKey: z.string().nullable(),
   createdAt: z.date(),
   /**
    * The first failed attempt since the last one that succeeded, since the URL was changed or since the endpoint was enabled;
@@ -65,8 +67,6 @@ export const listEndpoints = (
     readonly id?: string | undefined;
     readonly accountId?: string | undefined;
     readonly mode?: Mode | undefined;
-    /** Of the request that created it. */
-    readonly idempotencyKey?: string | undefined;
   },
   limit: number | null = null,
 ): Promise<readonly WebhookEndpoint[]> => {
@@ -106,10 +106,7 @@ export const insertEndpoint = (
   {
     types,
     ...endpoint
-  }: EndpointSettings &
-    Pick<WebhookEndpoint, "id" | "secret" | "createdAt"> & {
-      readonly idempotencyKey: string | null;
-    },
+  }: EndpointSettings & Pick<WebhookEndpoint, "id" | "secret" | "idempotencyKey" | "createdAt">,
 ): Promise<WebhookEndpoint> =>
   transaction.one(sql.type(endpointRow)`
     WITH inserted AS (

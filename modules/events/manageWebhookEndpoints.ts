@@ -112,16 +112,13 @@ export const createWebhookEndpoint = (
 ): Promise<{ readonly endpoint: WebhookEndpoint; readonly replayed: boolean }> =>
   db.transaction(async (transaction) => {
     await lockEndpointsOf(transaction, owner);
-    const { accountId, mode } = owner;
-    const [earlier] =
-      idempotencyKey === null
-        ? []
-        : await listEndpoints(transaction, { accountId, mode, idempotencyKey });
+    const others = await listEndpoints(transaction, owner);
+    const earlier =
+      idempotencyKey !== null && others.find((each) => each.idempotencyKey === idempotencyKey);
     if (earlier) {
       return { endpoint: earlier, replayed: true };
     }
     const url = requireUsableUrl(settings.url, webhookSettings);
-    const others = await listEndpoints(transaction, { accountId, mode });
     if (others.length >= MAXIMUM_ENDPOINTS) {
       throw invalidRequest(
         `the maximum of ${MAXIMUM_ENDPOINTS} webhook endpoints is reached; delete one first`,
