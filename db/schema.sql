@@ -862,7 +862,7 @@ CREATE INDEX webhook_delivery_list ON public.webhook_delivery USING btree (endpo
 
 CREATE INDEX webhook_delivery_pending ON public.webhook_delivery USING btree (endpoint_id, due_at, event_id) WHERE (state = 'pending'::text);
 
-CREATE UNIQUE INDEX webhook_endpoint_owner ON public.webhook_endpoint USING btree (account_id, mode, url);
+CREATE INDEX webhook_endpoint_owner ON public.webhook_endpoint USING btree (account_id, mode);
 
 CREATE OR REPLACE FUNCTION public.folded_text(given text)
  RETURNS text

@@ -7,8 +7,7 @@ import type { ProcessorEventObservers } from "../modules/billing/processorEvents
 import type { SendObservers } from "../modules/billing/sending/createUsageSender.ts";
 import { needsAttention } from "../modules/billing/sending/decideNextStep.rules.ts";
 import type { DeliveryContext } from "../modules/events/createDeliveryRuns.ts";
-import type { createDeliveryRuns } from "../modules/events/createDeliveryRuns.ts";
-import type { AttemptResult } from "../modules/events/decideDelivery.rules.ts";
+import type { LastAttempt } from "../modules/events/decideDelivery.rules.ts";
 import type { Context } from "../runtime/context.ts";
 import { collectProcessMetrics } from "../runtime/gauges.ts";
 import { addDatabaseMetrics } from "./addDatabaseMetrics.ts";
@@ -66,7 +65,7 @@ const createBillingObservers = (
   };
 };
 
-const outcomeOf = ({ error, status }: AttemptResult): string => {
+const outcomeOf = ({ error, status }: LastAttempt): string => {
   if (error === null) {
     return "delivered";
   }
@@ -76,8 +75,7 @@ const outcomeOf = ({ error, status }: AttemptResult): string => {
 const createDeliveryObservers = (
   registry: Registry,
   logger: Logger,
-): Pick<DeliveryContext, "observeAttempt" | "observeDisabled"> &
-  Parameters<typeof createDeliveryRuns>[1] => {
+): Pick<DeliveryContext, "observeAttempt" | "observeDisabled" | "onFailure"> => {
   const attempts = new Counter({
     name: "impact_webhook_attempts_total",
     help: "Requests to webhook endpoints, by the event's type and outcome: delivered, rejected (an error status) or unreachable.",

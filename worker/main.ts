@@ -89,16 +89,13 @@ const createAllRuns = (
       ...billing,
       callsPerSecond: config.STRIPE_CALLS_PER_SECOND,
     }),
-    "webhook-sender": createDeliveryRuns(
-      {
-        db: context.webhookDb,
-        clock: context.clock,
-        send: createWebhookSender(readWebhookSettings(config)),
-        random: Math.random,
-        ...deliveries,
-      },
-      deliveries,
-    ),
+    "webhook-sender": createDeliveryRuns({
+      db: context.webhookDb,
+      clock: context.clock,
+      send: createWebhookSender(readWebhookSettings(config)),
+      random: Math.random,
+      ...deliveries,
+    }),
     dispatcher: createDispatcherRuns({ ...context, ...billing }),
   };
 };

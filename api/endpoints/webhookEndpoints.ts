@@ -119,7 +119,7 @@ const allEndpoints = (
       callback: schemas.messageCallback(accountType),
       details:
         `From now on, the events of the ${accountType} in the key's mode are sent to the URL as signed requests ` +
-        `(Standard Webhooks). It can have ${MAXIMUM_ENDPOINTS} endpoints in each mode, with different URLs, so a repeated request does not add another.`,
+        `(Standard Webhooks). It can have ${MAXIMUM_ENDPOINTS} endpoints in each mode.`,
       requestHeaders: {
         "Idempotency-Key": {
           description: `Any text of at most ${SHORT_TEXT_LENGTH} characters. A repeated request gets the same endpoint, as it is now, with its secret.`,
@@ -131,7 +131,7 @@ const allEndpoints = (
         [
           "request_invalid",
           "The body has a missing or malformed field; the message names it. Or the " +
-            `${accountType} has an endpoint with this URL, or ${MAXIMUM_ENDPOINTS} endpoints.`,
+            `${accountType} has ${MAXIMUM_ENDPOINTS} endpoints.`,
         ],
       ],
     },
@@ -255,12 +255,9 @@ const deliveryEndpoints = (
         "With `event_id`, sends one event, even if it was already delivered. If that fails, the schedule of retries begins again.",
       schemas: { body: schemas.recoverBody, response: schemas.recoverySchema },
       example: { since: "2025-06-01T12:00:00Z" },
-      handle: async (endpoint, { body: { event_id: eventId, since = "" } }) => {
-        const { recovered, hasMore } = await recoverWebhookEvents(
-          change,
-          endpoint,
-          eventId === undefined ? { since: new Date(since) } : { eventId },
-        );
+      handle: async (endpoint, { body: { event_id: eventId, since } }) => {
+        const chosen = { eventId, since: since === undefined ? since : new Date(since) };
+        const { recovered, hasMore } = await recoverWebhookEvents(change, endpoint, chosen);
         return { recovered_count: recovered, has_more: hasMore };
       },
     }),

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { text } from "../../modules/records/fields.rules.ts";
 import { mustBe, oneOf } from "../../runtime/describeIssues.rules.ts";
 import type { AccountType } from "../../modules/records/owner.rules.ts";
-import { DELIVERY_STATES } from "../../modules/events/decideDelivery.rules.ts";
+import { DELIVERY_STATES, lastAttempt } from "../../modules/events/decideDelivery.rules.ts";
 import { DISABLED_REASONS } from "../../modules/events/events.rules.ts";
 import {
   ALL_TYPES,
@@ -212,15 +212,6 @@ export const recoverySchema = z
   })
   .meta({ id: "WebhookRecovery" });
 
-const attemptSchema = z
-  .strictObject({
-    started_at: time(),
-    duration_ms: z.int().min(0),
-    status: z.int().nullable().meta({ description: "Of the response; null if none arrived." }),
-    error: z.string().nullable().meta({ description: "Why it failed; null if it succeeded." }),
-  })
-  .meta({ id: "WebhookAttempt" });
-
 const deliverySchema = z
   .strictObject({
     id: z.string().meta({
@@ -241,7 +232,7 @@ const deliverySchema = z
       .int()
       .min(0)
       .meta({ description: "Since the event, or since it was last retried or recovered." }),
-    last_attempt: attemptSchema.nullable(),
+    last_attempt: lastAttempt.meta({ id: "WebhookAttempt" }).nullable(),
     created_at: time(),
     next_attempt_at: time().nullable(),
   })

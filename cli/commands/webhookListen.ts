@@ -6,7 +6,7 @@ import {
   ImpactApiError,
   ImpactConnectionError,
 } from "../../clients/typescript/src/index.ts";
-import type { ImpactClient, StandaloneSchemas } from "../../clients/typescript/src/index.ts";
+import type { StandaloneSchemas } from "../../clients/typescript/src/index.ts";
 import { parseEventId } from "../../modules/events/events.rules.ts";
 import { formatSecret, WEBHOOK_TYPES_OF } from "../../modules/events/webhooks.rules.ts";
 import { mayReceiveKeys } from "../../runtime/loopback.rules.ts";
@@ -33,29 +33,6 @@ type ListenOptions = {
 /** Returns the secret that requests are signed with: it stays the same for a key, and does not reveal it. */
 const secretFor = (apiKey: string): string =>
   formatSecret(createHmac("sha256", apiKey).update("webhook listen").digest());
-
-/** Opens the API with the key of the options. Its errors are those of the client. */
-const openApi = async (
-  { connections, io }: CliContext,
-  { keyFile, url }: ListenOptions,
-): Promise<{ readonly address: string; readonly api: ImpactClient; readonly secret: string }> => {
-  const apiKey = await readSecret(io, keyFile);
-  if (apiKey === "") {
-    throw new CommandError(
-      EXIT.usage,
-      "Give the API key on standard input or in a file with --key-file.",
-    );
-  }
-  const address = url ?? (await connections.publicBaseUrl());
-  if (!mayReceiveKeys(address)) {
-    throw new CommandError(
-      EXIT.usage,
-      `The key would be sent to ${address} in plain text. Pass --url with an https:// URL.`,
-    );
-  }
-  const api = createImpactClient({ baseUrl: address, apiKey, timeoutMs: TIMEOUT_MS });
-  return { address, api, secret: secretFor(apiKey) };
-};
 
 /** Returns the error of a call as that of the command: with the exit code `unreachable` if the API cannot respond now. */
 const commandErrorOf = (error: unknown, address: string): unknown => {
@@ -111,10 +88,26 @@ const parseApiUrl = parserOf(
   "an https:// URL, unless its host is localhost or a loopback address",
 );
 
-const listen = async (context: CliContext, options: ListenOptions): Promise<void> => {
-  const { io, clock } = context;
-  const { forwardTo, limit, types = TYPES } = options;
-  const { address, api, secret } = await openApi(context, options);
+const listen = async (
+  { io, clock, connections }: CliContext,
+  { forwardTo, limit, types = TYPES, keyFile, url }: ListenOptions,
+): Promise<void> => {
+  const apiKey = await readSecret(io, keyFile);
+  if (apiKey === "") {
+    throw new CommandError(
+      EXIT.usage,
+      "Give the API key on standard input or in a file with --key-file.",
+    );
+  }
+  const baseUrl = url ?? (await connections.publicBaseUrl());
+  if (!mayReceiveKeys(baseUrl)) {
+    throw new CommandError(
+      EXIT.usage,
+      `The key would be sent to ${baseUrl} in plain text. Pass --url with an https:// URL.`,
+    );
+  }
+  const api = createImpactClient({ baseUrl, apiKey, timeoutMs: TIMEOUT_MS });
+  const secret = secretFor(apiKey);
   const query = { types: types.join(",") };
   let last: string | undefined;
   try {
@@ -134,7 +127,7 @@ const listen = async (context: CliContext, options: ListenOptions): Promise<void
       }
     }
   } catch (error) {
-    throw commandErrorOf(error, address);
+    throw commandErrorOf(error, baseUrl);
   }
 };
 

@@ -129,44 +129,45 @@ const addListCommand = (webhook: Command, context: CliContext): void => {
     });
 };
 
+/** Returns a new command that changes an endpoint. */
+const changeCommand = (webhook: Command, name: string, description: string) =>
+  withAudit(
+    webhook
+      .command(name)
+      .description(description)
+      .argument(...ENDPOINT),
+  );
+
 const addChangeCommands = (webhook: Command, context: CliContext): void => {
   const { io } = context;
-  withAudit(
-    webhook
-      .command("update")
-      .description("Update a webhook endpoint, or enable or disable it")
-      .argument(...ENDPOINT)
-      .option("--url <url>", "where events are sent")
-      .addOption(new Option(...TYPES_OPTION).argParser(parseTypes).conflicts("allTypes"))
-      .option("--all-types", "all types, including those of later releases")
-      .option("--description <text>", "note")
-      .addOption(new Option("--enable", "send pending and new events").conflicts("disable"))
-      .option("--disable", "record no events, and let pending ones wait"),
-  ).action(async (id, { url, types, allTypes, description, enable, disable, ...options }) => {
-    const status = enable ? ("enabled" as const) : disable && ("disabled" as const);
-    const changes = { url, types: allTypes ? null : types, description, status };
-    if (Object.values(changes).every((each) => each === undefined)) {
-      throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
-    }
-    const { deps, endpoint } = await openEndpoint(context, id, options);
-    printEndpoint(context, await updateWebhookEndpoint(deps, endpoint, changes));
-  });
-  withAudit(
-    webhook
-      .command("delete")
-      .description("Delete an endpoint and its deliveries")
-      .argument(...ENDPOINT),
-  ).action(async (id, options) => {
-    const { deps, endpoint } = await openEndpoint(context, id, options);
-    await deleteWebhookEndpoint(deps, endpoint);
-    printResult(io, { id, deleted: true });
-    say(io, `Deleted the endpoint ${endpoint.url}.`);
-  });
-  withAudit(
-    webhook
-      .command("rotate")
-      .description("Replace an endpoint's secret and print the new one, once")
-      .argument(...ENDPOINT),
+  changeCommand(webhook, "update", "Update a webhook endpoint, or enable or disable it")
+    .option("--url <url>", "where events are sent")
+    .addOption(new Option(...TYPES_OPTION).argParser(parseTypes).conflicts("allTypes"))
+    .option("--all-types", "all types, including those of later releases")
+    .option("--description <text>", "note")
+    .addOption(new Option("--enable", "send pending and new events").conflicts("disable"))
+    .option("--disable", "record no events, and let pending ones wait")
+    .action(async (id, { url, types, allTypes, description, enable, disable, ...options }) => {
+      const status = enable ? ("enabled" as const) : disable && ("disabled" as const);
+      const changes = { url, types: allTypes ? null : types, description, status };
+      if (Object.values(changes).every((each) => each === undefined)) {
+        throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
+      }
+      const { deps, endpoint } = await openEndpoint(context, id, options);
+      printEndpoint(context, await updateWebhookEndpoint(deps, endpoint, changes));
+    });
+  changeCommand(webhook, "delete", "Delete an endpoint and its deliveries").action(
+    async (id, options) => {
+      const { deps, endpoint } = await openEndpoint(context, id, options);
+      await deleteWebhookEndpoint(deps, endpoint);
+      printResult(io, { id, deleted: true });
+      say(io, `Deleted the endpoint ${endpoint.url}.`);
+    },
+  );
+  changeCommand(
+    webhook,
+    "rotate",
+    "Replace an endpoint's secret and print the new one, once",
   ).action(async (id, options) => {
     const { deps, endpoint } = await openEndpoint(context, id, options);
     const { secret, previousValidUntil } = await rotateWebhookSecret(deps, endpoint);
@@ -178,25 +179,10 @@ const addChangeCommands = (webhook: Command, context: CliContext): void => {
   });
 };
 
-const parseChosen = (eventId: string | undefined, since: Date | undefined) => {
-  if (eventId !== undefined && since === undefined) {
-    return { eventId };
-  }
-  if (eventId === undefined && since !== undefined) {
-    return { since };
-  }
-  throw new CommandError(EXIT.usage, "Pass either the id of an event or --since.");
-};
-
 const addDeliveryCommands = (webhook: Command, context: CliContext): void => {
   const { io, connections } = context;
 
-  withAudit(
-    webhook
-      .command("ping")
-      .description("Send an endpoint a test event")
-      .argument(...ENDPOINT),
-  ).action(async (id, options) => {
+  changeCommand(webhook, "ping", "Send an endpoint a test event").action(async (id, options) => {
     const { deps, endpoint } = await openEndpoint(context, id, options);
     const eventId = await pingWebhookEndpoint(deps, endpoint);
     printResult(io, { id: eventId });
@@ -227,33 +213,33 @@ const addDeliveryCommands = (webhook: Command, context: CliContext): void => {
       sayIfMore(io, found.length, limit);
     });
 
-  withAudit(
-    webhook
-      .command("recover")
-      .description(
-        "Send the events of the last 14 days that an endpoint has not received, or one event again",
-      )
-      .argument(...ENDPOINT)
-      .argument("[event]", "id of one event, from `webhook deliveries`", parseEventId)
-      .addOption(sinceOption()),
-  ).action(async (id, eventId, { since, ...options }) => {
-    const chosen = parseChosen(eventId, since);
-    const { deps, endpoint } = await openEndpoint(context, id, options);
-    let total = 0;
-    let hasMore = true;
-    while (hasMore) {
-      const part = await recoverWebhookEvents(deps, endpoint, chosen);
-      total += part.recovered;
-      ({ hasMore } = part);
-    }
-    printResult(io, { recovered_count: total });
-    say(
-      io,
-      total === 0
-        ? "The endpoint has missed nothing."
-        : `${counted(total, "event is", "events are")} sent now.`,
-    );
-  });
+  changeCommand(
+    webhook,
+    "recover",
+    "Send the events of the last 14 days that an endpoint has not received, or one event again",
+  )
+    .argument("[event]", "id of one event, from `webhook deliveries`", parseEventId)
+    .addOption(sinceOption())
+    .action(async (id, eventId, { since, ...options }) => {
+      if ((eventId === undefined) === (since === undefined)) {
+        throw new CommandError(EXIT.usage, "Pass either the id of an event or --since.");
+      }
+      const { deps, endpoint } = await openEndpoint(context, id, options);
+      let total = 0;
+      let hasMore = true;
+      while (hasMore) {
+        const part = await recoverWebhookEvents(deps, endpoint, { eventId, since });
+        total += part.recovered;
+        ({ hasMore } = part);
+      }
+      printResult(io, { recovered_count: total });
+      say(
+        io,
+        total === 0
+          ? "The endpoint has missed nothing."
+          : `${counted(total, "event is", "events are")} sent now.`,
+      );
+    });
 };
 
 export const addWebhookCommands = (webhook: Command, context: CliContext): void => {

@@ -50,8 +50,8 @@ CREATE TABLE webhook_endpoint (
   CONSTRAINT webhook_endpoint_failing CHECK ((failing_since IS NULL) = (last_error IS NULL))
 );
 
--- Also for what is recorded with every event: the endpoints that receive it. Two with one URL would receive all twice.
-CREATE UNIQUE INDEX webhook_endpoint_owner ON webhook_endpoint (account_id, mode, url);
+-- Also for what is recorded with every event: the endpoints that receive it.
+CREATE INDEX webhook_endpoint_owner ON webhook_endpoint (account_id, mode);
 
 -- An event on its way to an endpoint. It is inserted in the transaction that records the event, and deleted with the event.
 CREATE TABLE webhook_delivery (

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { LEASE_MS } from "./decideDelivery.rules.ts";
-import type { AttemptResult, DeliveryDecision } from "./decideDelivery.rules.ts";
+import type { DeliveryDecision, LastAttempt } from "./decideDelivery.rules.ts";
 import type { WebhookMessage } from "./webhooks.rules.ts";
 import { sql, timestamp } from "../../db/sql.ts";
 
@@ -148,52 +148,42 @@ export const claimDeliveries = (
 /** An attempt that has ended, and what follows it. */
 export type EndedAttempt = {
   readonly delivery: ClaimedDelivery;
-  readonly startedAt: Date;
   readonly endedAt: Date;
-  readonly durationMs: number;
-  readonly result: AttemptResult;
+  readonly attempt: LastAttempt;
   readonly decision: DeliveryDecision;
 };
 
 /**
- * Records attempts: what follows them, and what they say about the server at the URL of their endpoint, which may have another
- * one by now. A failure of a delivery is not recorded if the lease has ended and another worker has made an attempt. A success
- * always is, because the receiver has the event.
+ * Records attempts: what follows them, and what they say about the server of their endpoint. A failure of a delivery is not
+ * recorded if the lease has ended and another worker has made an attempt. A success always is, because the receiver has the event.
  */
 export const recordAttempts = async (
   db: CommonQueryMethods,
   attempts: readonly EndedAttempt[],
 ): Promise<void> => {
-  const rows = attempts.map(({ delivery, startedAt, endedAt, durationMs, result, decision }) => ({
+  const rows = attempts.map(({ delivery, endedAt, attempt, decision }) => ({
     endpoint_id: delivery.endpointId,
     event_id: delivery.id,
     leased_until: delivery.leasedUntil,
-    url: delivery.url,
     ended_at: endedAt,
-    error: result.error,
+    error: attempt.error,
     state: decision.state,
     due_at: decision.dueAt,
-    // As clients see it.
-    attempt: {
-      started_at: startedAt,
-      duration_ms: durationMs,
-      status: result.status,
-      error: result.error,
-    },
+    attempt,
   }));
   await db.query(sql.typeAlias("void")`
     WITH ended AS MATERIALIZED (
       SELECT *
       FROM json_to_recordset(${JSON.stringify(rows)}::json) AS given (
-        endpoint_id uuid, event_id uuid, leased_until timestamptz, url text, ended_at timestamptz, error text, state text,
+        endpoint_id uuid, event_id uuid, leased_until timestamptz, ended_at timestamptz, error text, state text,
         due_at timestamptz, attempt json
       )
     ),
     -- An error only if all attempts failed.
     result AS (
-      SELECT endpoint_id, url, min(ended_at) AS failed_at, CASE WHEN bool_and(error IS NOT NULL) THEN max(error) END AS error
+      SELECT endpoint_id, min(ended_at) AS failed_at, CASE WHEN bool_and(error IS NOT NULL) THEN max(error) END AS error
       FROM ended
-      GROUP BY endpoint_id, url
+      GROUP BY endpoint_id
     ),
     updated_endpoint AS (
       UPDATE webhook_endpoint
@@ -203,19 +193,13 @@ export const recordAttempts = async (
       FROM result
       WHERE webhook_endpoint.id = ANY(ARRAY(SELECT endpoint_id FROM result))
         AND webhook_endpoint.id = result.endpoint_id
-        AND webhook_endpoint.url = result.url
         AND webhook_endpoint.last_error IS DISTINCT FROM result.error
     ),
-    -- In one order, so that two calls cannot deadlock. Of two attempts of a delivery, a success counts.
-    last_of_delivery AS MATERIALIZED (
-      SELECT DISTINCT ON (endpoint_id, event_id) *
-      FROM ended
-      ORDER BY endpoint_id, event_id, state = 'delivered' DESC
-    ),
-    -- A locked row keeps its ctid. For a join by the key, the planner might read the whole table.
+    -- In one order, so that two calls cannot deadlock. A locked row keeps its ctid. For a join by the key, the planner might
+    -- read the whole table.
     locked AS (
       SELECT delivery.ctid
-      FROM last_of_delivery AS ended
+      FROM (SELECT * FROM ended ORDER BY endpoint_id, event_id) AS ended
       CROSS JOIN LATERAL (
         SELECT ctid
         FROM webhook_delivery
@@ -229,7 +213,7 @@ export const recordAttempts = async (
       due_at = ended.due_at,
       attempts = webhook_delivery.attempts + 1,
       last_attempt = ended.attempt
-    FROM last_of_delivery AS ended
+    FROM ended
     WHERE webhook_delivery.ctid = ANY(ARRAY(SELECT ctid FROM locked))
       AND webhook_delivery.endpoint_id = ended.endpoint_id
       AND webhook_delivery.event_id = ended.event_id

@@ -60,9 +60,8 @@ const errorOfStatus = (status: number): string | null => {
   if (status >= 200 && status < 300) {
     return null;
   }
-  return status >= 300 && status < 400
-    ? `status ${status}; redirects are not followed`
-    : `status ${status}`;
+  const isRedirect = status >= 300 && status < 400;
+  return `status ${status}${isRedirect ? "; redirects are not followed" : ""}`;
 };
 
 const MESSAGES: Readonly<Record<string, string>> = {

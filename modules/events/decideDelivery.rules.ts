@@ -1,3 +1,4 @@
+import { z } from "zod";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../runtime/durations.rules.ts";
 import { FAILING_DAYS } from "./webhooks.rules.ts";
 import type { DisabledReason } from "./events.rules.ts";
@@ -39,6 +40,16 @@ export type AttemptResult = {
 export const DELIVERY_STATES = ["pending", "delivered", "failed"] as const;
 export type DeliveryState = (typeof DELIVERY_STATES)[number];
 
+/** The last attempt of a delivery as it is stored, and as its owner sees it. */
+export const lastAttempt = z.strictObject({
+  started_at: z.iso.datetime(),
+  duration_ms: z.int().min(0),
+  status: z.int().nullable().meta({ description: "Of the response; null if none arrived." }),
+  error: z.string().nullable().meta({ description: "Why it failed; null if it succeeded." }),
+});
+
+export type LastAttempt = z.output<typeof lastAttempt>;
+
 export type DeliveryDecision = {
   readonly state: DeliveryState;
   /** When the next attempt is due; null if there is none. */
@@ -76,14 +87,12 @@ export const decideDelivery = (
 };
 
 /**
- * Returns why an endpoint must be disabled after a failed attempt, or null. Failures disable it only with the last attempt
- * of a delivery: if events are rare, the first failure for weeks may follow an old one, and is retried like any other.
- * @param state that of the delivery after the attempt
+ * Returns why an endpoint must be disabled after the last attempt of a delivery has failed, or null. Earlier failures disable it
+ * only if it is gone: if events are rare, the first failure for weeks may follow an old one, and is retried like any other.
  * @param failingSince the first failure since the last success
  */
 export const decideDisabling = (
-  { status }: Pick<AttemptResult, "status">,
-  state: DeliveryState,
+  { status }: Pick<LastAttempt, "status">,
   failingSince: Date,
   now: Date,
 ): Exclude<DisabledReason, "requested"> | null => {
@@ -91,7 +100,7 @@ export const decideDisabling = (
     return "gone";
   }
   const isFailing = now.getTime() - failingSince.getTime() >= FAILING_DAYS * DAY_MS;
-  return isFailing && state === "failed" ? "failing" : null;
+  return isFailing ? "failing" : null;
 };
 
 /** Returns the delay that a `Retry-After` header asks for: seconds, or a date. Null if it is neither. */

@@ -1,19 +1,12 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
-import { DELIVERY_STATES } from "./decideDelivery.rules.ts";
+import { DELIVERY_STATES, lastAttempt } from "./decideDelivery.rules.ts";
 import type { DeliveryState } from "./decideDelivery.rules.ts";
 import { WEBHOOK_TYPES, PING } from "./webhooks.rules.ts";
 import type { FeedPosition } from "./events.rules.ts";
 import type { WebhookEndpoint } from "./endpoints.sql.ts";
 import { safeInteger, sql, timestamp } from "../../db/sql.ts";
-
-const attemptSchema = z.strictObject({
-  started_at: z.string(),
-  duration_ms: z.int(),
-  status: z.int().nullable(),
-  error: z.string().nullable(),
-});
 
 const deliveryRow = z.strictObject({
   transactionId: z.string().transform(BigInt),
@@ -24,7 +17,7 @@ const deliveryRow = z.strictObject({
   occurredAt: z.date(),
   state: z.enum(DELIVERY_STATES),
   attempts: z.int(),
-  lastAttempt: attemptSchema.nullable(),
+  lastAttempt: lastAttempt.nullable(),
   createdAt: z.date(),
   dueAt: z.date().nullable(),
 });
@@ -93,10 +86,6 @@ export const insertPing = (
 
 const recoveredRow = z.strictObject({ found: safeInteger });
 
-const isEvent = ({ id, transactionId }: FeedPosition): FragmentSqlToken => sql.fragment`
-  event.id = ${id} AND event.transaction_id = ${String(transactionId)}::xid8
-`;
-
 /** The events that an endpoint wants and that are neither delivered to it nor due. */
 const missedSince = ({ id, types }: WebhookEndpoint, since: Date, now: Date): FragmentSqlToken =>
   sql.fragment`
@@ -113,37 +102,35 @@ const missedSince = ({ id, types }: WebhookEndpoint, since: Date, now: Date): Fr
   `;
 
 /**
- * Makes deliveries due, oldest first: of one event of the endpoint's owner, also if it was delivered, or of the events since a
- * time that the endpoint has missed. Their schedule begins again.
+ * Makes deliveries due, oldest first: of one event of the endpoint's owner, also if it was delivered, or else of the events since
+ * a time that the endpoint has missed. Their schedule begins again.
  * @returns how many such events there are, where counting ends at one more than the limit
  */
 export const recoverDeliveries = (
   transaction: CommonQueryMethods,
   endpoint: WebhookEndpoint,
   {
-    recovered,
+    event,
+    since,
     limit,
     now,
   }: {
-    readonly recovered: { readonly since: Date } | { readonly event: FeedPosition };
+    readonly event: FeedPosition | undefined;
+    readonly since: Date;
     readonly limit: number;
     readonly now: Date;
   },
 ): Promise<number> => {
   const { id, accountId, mode } = endpoint;
   const time = timestamp(now);
-  const [condition, isSentAgain] =
-    "since" in recovered
-      ? [
-          missedSince(endpoint, recovered.since, now),
-          sql.fragment`webhook_delivery.state <> 'delivered'`,
-        ]
-      : [isEvent(recovered.event), sql.fragment`true`];
+  const isChosen = event
+    ? sql.fragment`event.id = ${event.id} AND event.transaction_id = ${String(event.transactionId)}::xid8`
+    : missedSince(endpoint, since, now);
   return transaction.oneFirst(sql.type(recoveredRow)`
     WITH recovered AS MATERIALIZED (
       SELECT event.id, event.transaction_id, event.created_at
       FROM event
-      WHERE event.account_id = ${accountId} AND event.mode = ${mode} AND ${condition}
+      WHERE event.account_id = ${accountId} AND event.mode = ${mode} AND ${isChosen}
       ORDER BY event.created_at, event.id
       LIMIT ${limit + 1}
     ),
@@ -155,7 +142,7 @@ export const recoverDeliveries = (
       LIMIT ${limit}
       ON CONFLICT (event_id, endpoint_id) DO UPDATE
       SET state = 'pending', due_at = excluded.due_at, attempts = 0
-      WHERE ${isSentAgain}
+      WHERE ${event !== undefined} OR webhook_delivery.state <> 'delivered'
     )
     SELECT count(*) AS found FROM recovered
   `);

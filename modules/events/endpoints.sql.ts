@@ -16,6 +16,8 @@ const columns = z.strictObject({
   types: z.array(z.string()).readonly().nullable(),
   /** What deliveries are signed with. */
   secret: z.string(),
+  /** Of the request that created it. */
+  idempotencyKey: z.string().nullable(),
   createdAt: z.date(),
   /**
    * The first failed attempt since the last one that succeeded, since the URL was changed or since the endpoint was enabled;
@@ -65,8 +67,6 @@ export const listEndpoints = (
     readonly id?: string | undefined;
     readonly accountId?: string | undefined;
     readonly mode?: Mode | undefined;
-    /** Of the request that created it. */
-    readonly idempotencyKey?: string | undefined;
   },
   limit: number | null = null,
 ): Promise<readonly WebhookEndpoint[]> => {
@@ -106,10 +106,7 @@ export const insertEndpoint = (
   {
     types,
     ...endpoint
-  }: EndpointSettings &
-    Pick<WebhookEndpoint, "id" | "secret" | "createdAt"> & {
-      readonly idempotencyKey: string | null;
-    },
+  }: EndpointSettings & Pick<WebhookEndpoint, "id" | "secret" | "idempotencyKey" | "createdAt">,
 ): Promise<WebhookEndpoint> =>
   transaction.one(sql.type(endpointRow)`
     WITH inserted AS (
@@ -134,17 +131,14 @@ export type EndpointChanges = Changes<EndpointSettings>;
 /**
  * Changes endpoints, and returns them.
  * @param filter.id the only one; all if it is absent
- * @param filter.url those with another one are left out
  */
 export const updateEndpoints = (
   db: CommonQueryMethods,
   {
     id = null,
-    url = null,
     areEnabled = false,
   }: {
     readonly id?: string | null;
-    readonly url?: string | null;
     /** Whether disabled ones are left out. */
     readonly areEnabled?: boolean;
   },
@@ -166,7 +160,6 @@ export const updateEndpoints = (
         sql.fragment`url = url`
       }
       WHERE (${id}::uuid IS NULL OR id = ${id})
-        AND (${url}::text IS NULL OR url = ${url})
         AND NOT (${areEnabled} AND disabled_at IS NOT NULL)
       RETURNING *
     )

@@ -86,24 +86,13 @@ export const recordWebhookAction = async (
 /**
  * Returns the URL of an endpoint in its normal form. Only what needs no look-up is checked: a host name can change, so each
  * delivery checks the address that it calls.
- * @param others the owner's other endpoints
  * @throws DomainError request_invalid
  */
-const requireUsableUrl = (
-  given: string,
-  { allowsHttp, allowedNetworks }: WebhookSettings,
-  others: readonly WebhookEndpoint[],
-): string => {
-  const url = parseEndpointUrl(given, { allowsHttp });
-  if (!isAllowedHost(new URL(url).hostname, allowedNetworks)) {
+const requireUsableUrl = (given: string, settings: WebhookSettings): string => {
+  const url = parseEndpointUrl(given, settings);
+  if (!isAllowedHost(new URL(url).hostname, settings.allowedNetworks)) {
     throw invalidRequest(
       "url: the host must have a public address; to receive events on your own machine, use `impact webhook listen`",
-    );
-  }
-  const other = others.find((each) => each.url === url);
-  if (other) {
-    throw invalidRequest(
-      `url: the endpoint ${other.id} has this URL; if you have lost its secret, rotate it`,
     );
   }
   return url;
@@ -123,16 +112,13 @@ export const createWebhookEndpoint = (
 ): Promise<{ readonly endpoint: WebhookEndpoint; readonly replayed: boolean }> =>
   db.transaction(async (transaction) => {
     await lockEndpointsOf(transaction, owner);
-    const { accountId, mode } = owner;
-    const [earlier] =
-      idempotencyKey === null
-        ? []
-        : await listEndpoints(transaction, { accountId, mode, idempotencyKey });
+    const others = await listEndpoints(transaction, owner);
+    const earlier =
+      idempotencyKey !== null && others.find((each) => each.idempotencyKey === idempotencyKey);
     if (earlier) {
       return { endpoint: earlier, replayed: true };
     }
-    const others = await listEndpoints(transaction, { accountId, mode });
-    const url = requireUsableUrl(settings.url, webhookSettings, others);
+    const url = requireUsableUrl(settings.url, webhookSettings);
     if (others.length >= MAXIMUM_ENDPOINTS) {
       throw invalidRequest(
         `the maximum of ${MAXIMUM_ENDPOINTS} webhook endpoints is reached; delete one first`,
@@ -155,18 +141,17 @@ export const createWebhookEndpoint = (
 /**
  * Disables an endpoint that is not disabled. What is pending waits until it is enabled, and nothing is recorded for it until
  * then. Its owner learns of it by an event, in the feed and at other endpoints, except if the owner disables it.
- * @param reason.url the URL that is the reason; absent if the endpoint is disabled whatever its URL is
- * @returns null if nothing was changed: it was disabled or deleted already, or has another URL
+ * @returns undefined if it was disabled or deleted already
  */
 export const disableWebhookEndpoint = async (
   transaction: DatabaseTransactionConnection,
   context: Pick<ChangeContext, "actor" | "clock">,
   id: string,
-  { reason, url = null }: { readonly reason: DisabledReason; readonly url?: string | null },
-): Promise<WebhookEndpoint | null> => {
+  reason: DisabledReason,
+): Promise<WebhookEndpoint | undefined> => {
   const now = context.clock.now();
   const disabled = { disabledAt: now, disabledReason: reason };
-  const [endpoint] = await updateEndpoints(transaction, { id, url, areEnabled: true }, disabled);
+  const [endpoint] = await updateEndpoints(transaction, { id, areEnabled: true }, disabled);
   if (endpoint && context.actor) {
     const { lastError } = endpoint;
     await recordEvent(transaction, endpoint, now, {
@@ -181,7 +166,7 @@ export const disableWebhookEndpoint = async (
     const details = { reason, error: lastError };
     await recordWebhookAction(transaction, context, "webhook.disable", endpoint, details);
   }
-  return endpoint ?? null;
+  return endpoint;
 };
 
 /**
@@ -200,15 +185,11 @@ export const updateWebhookEndpoint = (
     await lockEndpointsOf(transaction, { accountId, mode });
     const before = await getWebhookEndpoint(transaction, id);
     requireTypesOf(before.accountType, changes.types ?? null);
-    const others = (await listEndpoints(transaction, { accountId, mode })).filter(
-      (each) => each.id !== id,
-    );
     const url =
       changes.url === undefined
-        ? undefined
-        : requireUsableUrl(changes.url, context.webhookSettings, others);
+        ? before.url
+        : requireUsableUrl(changes.url, context.webhookSettings);
     const isEnabled = status === "enabled" && before.disabledAt !== null;
-    const hasMoved = url !== undefined && url !== before.url;
     // What its server did at an earlier URL, or before it was enabled, says nothing about later.
     await updateEndpoints(
       transaction,
@@ -217,11 +198,11 @@ export const updateWebhookEndpoint = (
         ...changes,
         url,
         ...(isEnabled && { disabledAt: null, disabledReason: null }),
-        ...((isEnabled || hasMoved) && { failingSince: null, lastError: null }),
+        ...((isEnabled || url !== before.url) && { failingSince: null, lastError: null }),
       },
     );
     if (status === "disabled") {
-      await disableWebhookEndpoint(transaction, context, id, { reason: "requested" });
+      await disableWebhookEndpoint(transaction, context, id, "requested");
     }
     const endpoint = await getWebhookEndpoint(transaction, id);
     await recordWebhookAction(transaction, context, "webhook.update", endpoint, {

@@ -12,24 +12,6 @@ const MAXIMUM_EVENTS = 5000;
 
 const eventNotFound = (): DomainError => new DomainError("record_not_found", "event not found");
 
-const parseChosen = (
-  chosen: { readonly since: Date } | { readonly eventId: string },
-  now: Date,
-): Parameters<typeof recoverDeliveries>[2]["recovered"] => {
-  if ("eventId" in chosen) {
-    const event = parseEventId(chosen.eventId);
-    if (event === null) {
-      throw eventNotFound();
-    }
-    return { event };
-  }
-  const { since } = chosen;
-  if (since > now || since < daysBefore(now, RECOVERY_DAYS)) {
-    throw invalidRequest(`since: must be a time of the last ${RECOVERY_DAYS} days`);
-  }
-  return { since };
-};
-
 /**
  * Sends events again within seconds, and repeats each on the schedule if it fails: one event, also if it was delivered, or the
  * events since a time that the endpoint wants and does not have. Those were recorded while it was disabled or did not exist, or
@@ -42,21 +24,26 @@ const parseChosen = (
 export const recoverWebhookEvents = async (
   context: ChangeContext,
   endpoint: WebhookEndpoint,
-  chosen: { readonly since: Date } | { readonly eventId: string },
+  { eventId, since }: { readonly eventId?: string | undefined; readonly since?: Date | undefined },
 ): Promise<{ readonly recovered: number; readonly hasMore: boolean }> => {
   requireEnabled(endpoint);
   const now = context.clock.now();
+  const event = eventId === undefined ? undefined : parseEventId(eventId);
+  if (event === null) {
+    throw eventNotFound();
+  }
+  const oldest = daysBefore(now, RECOVERY_DAYS);
+  if (!event && !(since && since >= oldest && since <= now)) {
+    throw invalidRequest(`since: must be a time of the last ${RECOVERY_DAYS} days`);
+  }
   return context.db.transaction(async (transaction) => {
-    const found = await recoverDeliveries(transaction, endpoint, {
-      recovered: parseChosen(chosen, now),
-      limit: MAXIMUM_EVENTS,
-      now,
-    });
-    if (found === 0 && "eventId" in chosen) {
+    const chosen = { event, since: since ?? oldest, limit: MAXIMUM_EVENTS, now };
+    const found = await recoverDeliveries(transaction, endpoint, chosen);
+    if (found === 0 && event) {
       throw eventNotFound();
     }
     const recovered = Math.min(found, MAXIMUM_EVENTS);
-    const details = { ...chosen, recovered };
+    const details = { ...(event ? { eventId } : { since }), recovered };
     await recordWebhookAction(transaction, context, "webhook.recover", endpoint, details);
     return { recovered, hasMore: found > MAXIMUM_EVENTS };
   });

@@ -101,7 +101,7 @@ export const parseEndpointUrl = (
   { allowsHttp }: { readonly allowsHttp: boolean },
 ): string => {
   const url = URL.parse(given);
-  // The normal form is stored, in an index. Escaped characters make it longer than what was given.
+  // The normal form is stored. Escaped characters make it longer than what was given.
   if (url === null || url.href.length > MAXIMUM_URL_LENGTH) {
     throw invalidRequest(`url: must be a URL of at most ${MAXIMUM_URL_LENGTH} characters`);
   }

@@ -59,42 +59,35 @@ const transactionBefore = (
  * What a statement asks for, as a table of one row. The planner sees no value, so one plan is right for every account,
  * position and limit, and PostgreSQL can keep it. Records with the transaction 0 were copied from another server.
  */
-const asked = ({
-  owner,
-  types,
-  after,
-  keptSince,
-  limits,
-}: FeedQuery): FragmentSqlToken => sql.fragment`
-  (
-    SELECT
-      ${owner.accountId}::uuid AS account_id,
-      ${owner.mode}::text AS mode,
-      ${sql.array([...types], "text")} AS types,
-      given.id AS given_id,
-      given.transaction_id AS given_transaction_id,
-      coalesce(given.id, ${FIRST_ID}::uuid) AS after_id,
-      coalesce(given.transaction_id, '1'::xid8) AS after_transaction_id,
-      CASE
-        WHEN given.id IS NULL THEN (${transactionBefore(owner, timestamp(keptSince))})
-        ELSE given.transaction_id
-      END AS after_registration,
-      CASE WHEN given.id IS NULL THEN ${timestamp(keptSince)} ELSE '-infinity' END AS since,
-      ${Math.min(limits.events, MAXIMUM_EVENTS)}::bigint AS maximum,
-      ${limits.bytes}::bigint AS maximum_bytes,
-      pg_snapshot_xmin(snapshot) AS horizon,
-      pg_snapshot_xmax(snapshot) AS next_transaction_id
-    FROM pg_current_snapshot() AS snapshot
-    CROSS JOIN (
-      SELECT ${after?.id ?? null}::uuid AS id, ${after === null ? null : String(after.transactionId)}::xid8 AS transaction_id
-    ) AS given
-    OFFSET 0
-  ) AS asked
-`;
+const asked = ({ owner, types, after, keptSince, limits }: FeedQuery): FragmentSqlToken => {
+  const { transactionId, id } = after ?? { transactionId: 1n, id: FIRST_ID };
+  return sql.fragment`
+    (
+      SELECT
+        ${owner.accountId}::uuid AS account_id,
+        ${owner.mode}::text AS mode,
+        ${sql.array([...types], "text")} AS types,
+        ${id}::uuid AS after_id,
+        given.transaction_id AS after_transaction_id,
+        CASE
+          WHEN ${after === null}::boolean THEN (${transactionBefore(owner, timestamp(keptSince))})
+          ELSE given.transaction_id
+        END AS after_registration,
+        ${after === null ? keptSince.toISOString() : "-infinity"}::timestamptz AS since,
+        ${limits.events}::bigint AS maximum,
+        ${limits.bytes}::bigint AS maximum_bytes,
+        pg_snapshot_xmin(snapshot) AS horizon,
+        pg_snapshot_xmax(snapshot) AS next_transaction_id
+      FROM pg_current_snapshot() AS snapshot
+      CROSS JOIN (SELECT ${String(transactionId)}::xid8 AS transaction_id) AS given
+      OFFSET 0
+    ) AS asked
+  `;
+};
 
 /**
- * The events before the horizon that are asked for, and one more, oldest first. Each part of the union reads an index in its
- * order, between two places of it, and stops at the limit. With the literal limits, other plans never seem cheaper.
+ * The events that are asked for, and one more, oldest first, with those that are held back after all others. Each part of the
+ * union reads an index in its order and stops at the limit. With the literal limits, other plans never seem cheaper.
  */
 const followingEvents = (): FragmentSqlToken => {
   const literalLimit = sql.literalValue(String(MAXIMUM_EVENTS + 1));
@@ -110,7 +103,7 @@ const followingEvents = (): FragmentSqlToken => {
           FROM registration
           WHERE (account_id, mode, transaction_id, id)
               > (asked.account_id, asked.mode, asked.after_registration, asked.after_id)
-            AND (account_id, mode, transaction_id) < (asked.account_id, asked.mode, asked.horizon)
+            AND (account_id, mode) <= (asked.account_id, asked.mode)
             AND ${IS_EVENT}
             AND created_at >= asked.since
             AND 'registration.created' = ANY(asked.types)
@@ -132,7 +125,7 @@ const followingEvents = (): FragmentSqlToken => {
             FROM event
             WHERE (account_id, mode, type, transaction_id, id)
                 > (asked.account_id, asked.mode, wanted.type, asked.after_transaction_id, asked.after_id)
-              AND (account_id, mode, type, transaction_id) < (asked.account_id, asked.mode, wanted.type, asked.horizon)
+              AND (account_id, mode, type) <= (asked.account_id, asked.mode, wanted.type)
               AND created_at >= asked.since
             ORDER BY account_id, mode, type, transaction_id, id
             LIMIT ${literalLimit}
@@ -146,43 +139,14 @@ const followingEvents = (): FragmentSqlToken => {
   `;
 };
 
-/** The times of the first event of each type from a transaction on. */
-const firstEventsFrom = (transactionId: FragmentSqlToken): FragmentSqlToken => sql.fragment`
-  (
-    (
-      SELECT created_at
-      FROM registration
-      WHERE (account_id, mode, transaction_id) >= (asked.account_id, asked.mode, ${transactionId})
-        AND (account_id, mode) <= (asked.account_id, asked.mode)
-        AND ${IS_EVENT}
-        AND 'registration.created' = ANY(asked.types)
-      ORDER BY account_id, mode, transaction_id
-      LIMIT 1
-    )
-    UNION ALL
-    (
-      SELECT stored.created_at
-      FROM unnest(asked.types) AS wanted (type)
-      CROSS JOIN LATERAL (
-        SELECT created_at
-        FROM event
-        WHERE (account_id, mode, type, transaction_id) >= (asked.account_id, asked.mode, wanted.type, ${transactionId})
-          AND (account_id, mode, type) <= (asked.account_id, asked.mode, wanted.type)
-        ORDER BY account_id, mode, type, transaction_id
-        LIMIT 1
-      ) AS stored
-    )
-  )
-`;
-
 /** The condition that the owner has the event that was read last. */
 const HAS_GIVEN_EVENT = sql.fragment`
   EXISTS (
     SELECT
     FROM registration
-    WHERE registration.id = asked.given_id
+    WHERE registration.id = asked.after_id
       AND ${afterLookup(sql.fragment`
-        registration.transaction_id = asked.given_transaction_id
+        registration.transaction_id = asked.after_transaction_id
         AND registration.account_id = asked.account_id
         AND registration.mode = asked.mode
         AND ${IS_EVENT}
@@ -191,9 +155,9 @@ const HAS_GIVEN_EVENT = sql.fragment`
   OR EXISTS (
     SELECT
     FROM event
-    WHERE event.id = asked.given_id
+    WHERE event.id = asked.after_id
       AND ${afterLookup(sql.fragment`
-        event.transaction_id = asked.given_transaction_id
+        event.transaction_id = asked.after_transaction_id
         AND event.account_id = asked.account_id
         AND event.mode = asked.mode
       `)}
@@ -237,23 +201,16 @@ const pageRow = z.strictObject({
  * Reads the events of an account and mode that follow a position, oldest first, by one statement, so all that it returns is
  * of the same moment. No event is left out: those of transactions that may be overtaken by others come later.
  * @param query.limits the most events, and the most bytes of JSON; a single event may have more
- * @returns `isKnown`: whether the owner has the event that was read last. `heldBackSince`: if there is nothing more, since
- * when events are recorded and not shown, because an older transaction is still open. `isFromElsewhere`: events that are held
- * back are of transactions that this server has not reached yet, so they were copied from another server.
+ * @returns `isKnown`: whether the owner has the event that was read last. `heldBackSince`: since when events are recorded
+ * and not shown, because an older transaction is still open. `isFromElsewhere`: events that are held back are of transactions
+ * that this server has not reached yet, so they were copied from another server.
  */
 export const readFeedPage = (
   db: CommonQueryMethods,
   query: FeedQuery,
 ): Promise<Readonly<z.output<typeof pageRow>>> =>
   db.one(sql.prepared("read_feed", pageRow)`
-    SELECT
-      asked.given_id IS NULL OR ${HAS_GIVEN_EVENT} AS "isKnown",
-      page.events,
-      page.has_more AS "hasMore",
-      held.since AS "heldBackSince",
-      held.since IS NOT NULL
-        AND EXISTS (SELECT FROM ${firstEventsFrom(sql.fragment`asked.next_transaction_id`)} AS later)
-        AS "isFromElsewhere"
+    SELECT ${HAS_GIVEN_EVENT} AS "isKnown", page.*
     FROM ${asked(query)}
     CROSS JOIN LATERAL (
       SELECT
@@ -268,26 +225,23 @@ export const readFeedPage = (
               'data', placed.data
             )
             ORDER BY placed.place
-          ),
+          ) FILTER (WHERE placed.is_ended AND placed.fits),
           '[]'
         ) AS events,
-        count(*) < coalesce(max(placed.found), 0) AS has_more
+        coalesce(bool_or(placed.is_ended AND NOT placed.fits), false) AS "hasMore",
+        min(placed.created_at) FILTER (WHERE NOT placed.is_ended) AS "heldBackSince",
+        coalesce(bool_or(placed.transaction_id >= asked.next_transaction_id), false) AS "isFromElsewhere"
       FROM (
         SELECT
           picked.*,
+          picked.transaction_id < asked.horizon AS is_ended,
           row_number() OVER following AS place,
-          sum(picked.bytes) OVER following - picked.bytes AS preceding_bytes,
-          count(*) OVER () AS found
+          row_number() OVER following <= asked.maximum
+            AND sum(picked.bytes) OVER following - picked.bytes < asked.maximum_bytes AS fits
         FROM (${followingEvents()}) AS picked
         WINDOW following AS (ORDER BY picked.transaction_id, picked.id ROWS UNBOUNDED PRECEDING)
       ) AS placed
-      WHERE placed.place <= asked.maximum AND placed.preceding_bytes < asked.maximum_bytes
     ) AS page
-    CROSS JOIN LATERAL (
-      SELECT min(held.created_at) AS since
-      FROM ${firstEventsFrom(sql.fragment`asked.horizon`)} AS held
-      WHERE NOT page.has_more
-    ) AS held
   `);
 
 const horizonRow = z.strictObject({ transactionId: z.string(), isOpen: z.boolean() });

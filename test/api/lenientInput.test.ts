@@ -157,6 +157,9 @@ test("an id that is malformed is as unknown as another account's or the other mo
     [404, "POST", "/webhook_endpoints/ID", "hook"],
     [404, "DELETE", "/webhook_endpoints/ID", "hook"],
     [404, "GET", "/webhook_endpoints/ID/deliveries", "hook"],
+    [404, "POST", "/webhook_endpoints/ID/rotate", "hook"],
+    [404, "POST", "/webhook_endpoints/ID/ping", "hook"],
+    [404, "POST", "/webhook_endpoints/ID/recover", "hook"],
     [404, "POST", `/webhook_endpoints/${ownHook}/recover`],
   ];
   for (const [expected, method, path, kind = "tree"] of requests) {

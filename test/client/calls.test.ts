@@ -1,5 +1,4 @@
 import { inspect } from "node:util";
-import { setTimeout as delay } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import {
@@ -11,6 +10,7 @@ import {
 import type { StandaloneSchemas } from "../../clients/typescript/src/index.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { eventually } from "../support/programs.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { createFaultyFetch } from "./createFaultyFetch.ts";
 
@@ -203,13 +203,7 @@ test("the request id of an error is the one in the service's log", async (t) => 
   const error = await t.throwsAsync(impact.readDashboardUrl(), isApiError);
 
   t.is(error.status, 403);
-  for (;;) {
-    if (logged().some(({ requestId }) => requestId === error.requestId)) {
-      break;
-    }
-    await delay(5);
-  }
-  t.pass();
+  await eventually(() => logged().some(({ requestId }) => requestId === error.requestId));
 });
 
 test("the API key is in no error, no printed client and no URL", async (t) => {
@@ -227,21 +221,15 @@ test("the API key is in no error, no printed client and no URL", async (t) => {
   });
   const unreachable = createImpactClient({ baseUrl: "http://127.0.0.1:1", apiKey, maxRetries: 0 });
 
-  const errors: readonly unknown[] = await Promise.all([
-    t.throwsAsync(impact.readDashboardUrl()),
-    t.throwsAsync(impact.listTrees().pages().next()),
-    t.throwsAsync(unreachable.registerTrees({ count: 1 })),
-    Promise.resolve(
-      t.throws(() => createImpactClient({ baseUrl: url, apiKey: `${apiKey}\n` }), {
-        instanceOf: ImpactError,
-      }),
-    ),
-    Promise.resolve(
-      t.throws(() => createImpactClient({ baseUrl: `http://user:${apiKey}@127.0.0.1`, apiKey }), {
-        instanceOf: ImpactError,
-      }),
-    ),
-  ]);
+  const withUser = { baseUrl: `http://user:${apiKey}@127.0.0.1`, apiKey };
+  const withLine = { baseUrl: url, apiKey: `${apiKey}\n` };
+  const errors: readonly unknown[] = [
+    await t.throwsAsync(impact.readDashboardUrl()),
+    await t.throwsAsync(impact.listTrees().pages().next()),
+    await t.throwsAsync(unreachable.registerTrees({ count: 1 })),
+    t.throws(() => createImpactClient(withLine), { instanceOf: ImpactError }),
+    t.throws(() => createImpactClient(withUser), { instanceOf: ImpactError }),
+  ];
 
   t.is(requests.length, 2);
   const printed = inspect([errors, impact, requests], { depth: 10, showHidden: true });

@@ -182,6 +182,10 @@ test("an attempt without a response ends after its time, and is repeated", async
   t.is(patient.total_planted_trees, 1);
   t.is(seen.length, 2);
 
+  for (const timeoutMs of [Infinity, 2 ** 31, 9999.5]) {
+    t.is((await impact.registerTrees({ count: 1 }, { timeoutMs })).tree_details.length, 1);
+  }
+
   const silent = await startWithFaults(t, ["silence"], { maxRetries: 0, timeoutMs: 50 });
   const error = await t.throwsAsync(silent.impact.registerTrees({ count: 1 }), {
     instanceOf: ImpactTimeoutError,

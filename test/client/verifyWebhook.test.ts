@@ -1,4 +1,4 @@
-import { createHmac, randomBytes } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import test from "ava";
 import { Webhook } from "standardwebhooks";
 import {
@@ -34,6 +34,9 @@ test("what the standard's library signs is verified, as text and as bytes, with 
   t.deepEqual(webhook, { ...PAYLOAD, id: "msg_1" });
   const inBytes = { headers: new Headers(headers), body: Buffer.from(BODY) };
   t.deepEqual(await verifyWebhook({ secret, ...inBytes }), webhook);
+  const capitalized = Object.entries(headers).map(([name, value]) => [name.toUpperCase(), value]);
+  const written = { headers: Object.fromEntries(capitalized), body: BODY };
+  t.deepEqual(await verifyWebhook({ secret, ...written }), webhook);
 });
 
 test("during a rotation, either secret verifies either signature", async (t) => {
@@ -105,22 +108,4 @@ test("a malformed secret is a fault of the receiver, and its error does not repe
     t.false(error instanceof WebhookVerificationError);
     t.is(error.message, "secret: must be whsec_ followed by Base64");
   }
-});
-
-test("the signature is the HMAC of the standard, with the bytes of the secret", async (t) => {
-  const bytes = randomBytes(24);
-  const seconds = Math.floor(Date.now() / 1000);
-  const signature = createHmac("sha256", bytes).update(`msg_1.${seconds}.{}`).digest("base64");
-
-  await t.notThrowsAsync(
-    verifyWebhook({
-      secret: `whsec_${bytes.toString("base64")}`,
-      headers: {
-        "Webhook-Id": "msg_1",
-        "Webhook-Timestamp": String(seconds),
-        "Webhook-Signature": `v1,${signature}`,
-      },
-      body: "{}",
-    }),
-  );
 });

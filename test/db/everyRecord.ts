@@ -39,8 +39,9 @@ export const serveAll = async (
 ) => {
   const clock = createMovableClock(NOW);
   const planting = createTestPlanting();
-  const options = { db, clock, planting, publicBaseUrl: "https://impact.example" };
-  const standalone = await startStandaloneApi(t, options);
+  const options = { db, clock, planting };
+  const publicBaseUrl = "https://impact.example";
+  const standalone = await startStandaloneApi(t, { ...options, publicBaseUrl });
   const ofStore = await startStoreApi(t, options);
   const get = async (path: string) => {
     if (path.startsWith("/app/")) {

@@ -179,10 +179,13 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
           db,
           claimed.map((delivery) => ({
             delivery,
-            startedAt: now,
             endedAt: now,
-            durationMs: 5,
-            result: { status: 500, error: "status 500", retryAfterMs: null },
+            attempt: {
+              started_at: now.toISOString(),
+              duration_ms: 5,
+              status: 500,
+              error: "status 500",
+            },
             decision: { state: "failed", dueAt: null },
           })),
         ),

@@ -97,44 +97,14 @@ test("a request that the worker's shutdown interrupts has no result", async (t) 
   await t.throwsAsync(send(receiver.url, stop.signal), { name: "AbortError" });
 });
 
-const REFUSED = [
-  "168.63.129.16",
-  "0.0.0.0",
-  "10.1.2.3",
-  "100.64.0.1",
-  "127.0.0.1",
-  "127.255.255.254",
-  "169.254.169.254",
-  "172.16.0.1",
-  "192.0.0.1",
-  "192.168.1.1",
-  "198.18.0.1",
-  "224.0.0.1",
-  "240.0.0.1",
-  "255.255.255.255",
-  "::",
-  "::1",
-  "::7f00:1",
-  "::ffff:127.0.0.1",
-  "::ffff:a9fe:a9fe",
-  "::ffff:0:7f00:1",
-  "64:ff9b::7f00:1",
-  "64:ff9b:1::7f00:1",
-  "100::1",
-  "2001::1",
-  "2001:db8::1",
-  "2002:7f00:1::",
-  "fc00::1",
-  "fd00:ec2::254",
-  "fe80::1",
-  "fe80::1%eth0",
-  "fec0::1",
-  "ff02::1",
-  "not an address",
-];
+const REFUSED_IPV4 =
+  "168.63.129.16 0.0.0.0 10.1.2.3 100.64.0.1 127.0.0.1 127.255.255.254 169.254.169.254 172.16.0.1 192.0.0.1 192.168.1.1 198.18.0.1 224.0.0.1 240.0.0.1 255.255.255.255";
+const REFUSED_IPV6 =
+  ":: ::1 ::7f00:1 ::ffff:127.0.0.1 ::ffff:a9fe:a9fe ::ffff:0:7f00:1 64:ff9b::7f00:1 64:ff9b:1::7f00:1 100::1 2001::1 2001:db8::1 2002:7f00:1:: fc00::1 fd00:ec2::254 fe80::1 fe80::1%eth0 fec0::1 ff02::1";
 
 test("private, local, translated, reserved and multicast addresses are not called, public ones are", (t) => {
-  const called = REFUSED.filter((address) => isAllowedAddress(address, []));
+  const refused = [...`${REFUSED_IPV4} ${REFUSED_IPV6}`.split(" "), "not an address"];
+  const called = refused.filter((address) => isAllowedAddress(address, []));
   t.deepEqual(called, []);
   for (const address of ["1.1.1.1", "172.15.0.1", "100.128.0.1", "2606:4700::1111"]) {
     t.true(isAllowedAddress(address, []), address);
@@ -150,21 +120,9 @@ test("private, local, translated, reserved and multicast addresses are not calle
 test("no connection is made to an address that is not allowed, however the URL writes it", async (t) => {
   const receiver = await startReceiver(t);
   const send = createSend({ allowedNetworks: [] });
-  const hosts = [
-    "127.0.0.1",
-    "2130706433",
-    "0x7f.1",
-    "0177.0.0.1",
-    "127.1",
-    "0",
-    "[::1]",
-    "[::ffff:127.0.0.1]",
-    "[::ffff:7f00:1]",
-    "localhost",
-    "a.localhost",
-    "LOCALHOST.",
-  ];
-  for (const host of hosts) {
+  const hosts =
+    "127.0.0.1 2130706433 0x7f.1 0177.0.0.1 127.1 0 [::1] [::ffff:127.0.0.1] [::ffff:7f00:1] localhost a.localhost LOCALHOST.";
+  for (const host of hosts.split(" ")) {
     const result = await send(`http://${host}:${receiver.port}/`);
     t.like(result, { status: null, error: "the host has no public address" }, host);
   }

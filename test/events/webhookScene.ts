@@ -37,6 +37,9 @@ export const deliveryContext = (db: DatabasePool, clock: Clock = systemClock): D
   random: () => 0.5,
   observeAttempt: () => undefined,
   observeDisabled: () => undefined,
+  onFailure: (_delivery, error) => {
+    throw error;
+  },
 });
 
 const dueRow = z.strictObject({ dueAt: z.date().nullable() });
@@ -48,12 +51,7 @@ export const createDeliveriesTo = (deps: DeliveryContext, endpointId: string) =>
     const due = await listDueEndpoints(db, { after: null, now: clock.now(), limit: 1_000_000 });
     return due.filter((id) => id === endpointId);
   };
-  const work = createDeliveryWork(deps, {
-    scan: listDue,
-    onFailure: (_delivery, error) => {
-      throw error;
-    },
-  });
+  const work = createDeliveryWork(deps, listDue);
   /** @returns in how many milliseconds the next attempt is due; null if none is */
   return async (signal = new AbortController().signal): Promise<number | null> => {
     const sender = createSender(work, signal);

@@ -10,33 +10,20 @@ export type WriteOptions = CallOptions & {
   readonly idempotencyKey?: string;
 };
 
-type JsonOf<Message> = Message extends {
-  readonly content: { readonly "application/json": infer Json };
-}
-  ? Json
-  : never;
+type Message = { readonly content: { readonly "application/json": unknown } };
 
-type BodyOf<Operation> = Operation extends { readonly requestBody?: infer Request }
-  ? JsonOf<Request>
-  : never;
+/** The generated type of an operation; what it does not have is `never`. */
+type Operation = {
+  readonly parameters: { readonly path?: object; readonly query?: object };
+  readonly requestBody?: Message;
+  readonly responses: { readonly 200: Message };
+};
 
-export type QueryOf<Operation> = Operation extends {
-  readonly parameters: { readonly query?: infer Query };
-}
-  ? Exclude<Query, undefined>
-  : never;
-
-type PathOf<Operation> = Operation extends {
-  readonly parameters: { readonly path: infer Path };
-}
-  ? Path
-  : never;
-
-export type ResultOf<Operation> = Operation extends {
-  readonly responses: { readonly 200: infer Response };
-}
-  ? JsonOf<Response>
-  : never;
+type JsonOf<Content extends Message> = Content["content"]["application/json"];
+type PathOf<Called extends Operation> = NonNullable<Called["parameters"]["path"]>;
+type BodyOf<Called extends Operation> = JsonOf<NonNullable<Called["requestBody"]>>;
+export type QueryOf<Called extends Operation> = NonNullable<Called["parameters"]["query"]>;
+export type ResultOf<Called extends Operation> = JsonOf<Called["responses"][200]>;
 
 /** One record of a list. */
 type ItemOf<Result> = {
@@ -52,10 +39,10 @@ type PartArguments<Value> = [Value] extends [never]
     : [value: Value];
 
 /** The arguments of an operation's method: the names in its path, its body, its query and the options, if it has them. */
-type ArgumentsOf<Operation> = [
-  ...PathArguments<PathOf<Operation>>,
-  ...PartArguments<BodyOf<Operation>>,
-  ...PartArguments<QueryOf<Operation>>,
+type ArgumentsOf<Called extends Operation> = [
+  ...PathArguments<PathOf<Called>>,
+  ...PartArguments<BodyOf<Called>>,
+  ...PartArguments<QueryOf<Called>>,
   options?: WriteOptions,
 ];
 
@@ -83,13 +70,15 @@ export type List<Page> = AsyncIterable<ItemOf<Page>> & {
 /** How a list continues: the query of the next page, or null after the last one. */
 export type ReadNext = (reply: Reply, query: object) => object | null;
 
-type ListMethod<Operation> = (
-  query?: QueryOf<Operation>,
+type ListMethod<Called extends Operation> = (
+  query?: QueryOf<Called>,
   options?: CallOptions,
-) => List<ResultOf<Operation>>;
+) => List<ResultOf<Called>>;
+
+type Table<Operations> = { readonly [Id in keyof Operations]: Operation };
 
 /** A method for each operation, named as it is. Those of lists take the query and the options. */
-export type Methods<Operations, Lists extends keyof Operations> = {
+export type Methods<Operations extends Table<Operations>, Lists extends keyof Operations> = {
   readonly [Id in keyof Operations]: Id extends Lists
     ? ListMethod<Operations[Id]>
     : (...given: ArgumentsOf<Operations[Id]>) => Promise<ResultOf<Operations[Id]>>;
@@ -173,22 +162,19 @@ const itemsIn = <Page>(page: Page): readonly ItemOf<Page>[] =>
 type Dated = { readonly id?: unknown; readonly created_at?: string };
 
 /**
- * Returns whether a record was on an earlier page, or is newer than those. Pages that are counted move: what is recorded
- * meanwhile moves records of a page to the next. The newest come first, so only the ids of one time are remembered.
+ * Returns a test for records that no earlier page had, and that are no newer than those. Pages that are counted move: what is
+ * recorded meanwhile moves records of a page to the next. The newest come first, so only the ids of one time are remembered.
  */
-const createRepetitionCheck = (): ((record: Dated) => boolean) => {
+const createNoveltyTest = (): ((record: Dated) => boolean) => {
+  const ids = new Set<unknown>();
   let time: string | null = null;
-  let ids = new Set<unknown>();
   return ({ id, created_at: createdAt = "" }) => {
-    if (time !== null && (createdAt > time || ids.has(id))) {
-      return true;
-    }
-    if (createdAt !== time) {
+    if (time === null || createdAt < time) {
       time = createdAt;
-      ids = new Set();
+      ids.clear();
     }
-    ids.add(id);
-    return false;
+    const count = ids.size;
+    return createdAt === time && ids.add(id).size > count;
   };
 };
 
@@ -197,28 +183,25 @@ const createRepetitionCheck = (): ((record: Dated) => boolean) => {
  * @param defaults the query of its pages
  */
 export const createList =
-  <Operation>(
+  <Called extends Operation>(
     send: Send,
     { method, path }: OperationTable[string],
     defaults: object,
     readNext: ReadNext,
-  ): ListMethod<Operation> =>
+  ): ListMethod<Called> =>
   (query, options = {}) => {
-    async function* pages(): AsyncGenerator<ResultOf<Operation>, void, void> {
-      for (
-        let next: object | null = { ...defaults, ...(query as object | undefined) };
-        next !== null;
-      ) {
+    async function* pages(): AsyncGenerator<ResultOf<Called>, void, void> {
+      for (let next: object | null = { ...defaults, ...query }; next !== null;) {
         const reply: Reply = await send({ method, path, query: next }, options);
-        yield reply.data as ResultOf<Operation>;
+        yield reply.data as ResultOf<Called>;
         next = readNext(reply, next);
       }
     }
-    async function* records(): AsyncGenerator<ItemOf<ResultOf<Operation>>, void, void> {
-      const isRepeated = "page_size" in defaults ? createRepetitionCheck() : () => false;
+    async function* records(): AsyncGenerator<ItemOf<ResultOf<Called>>, void, void> {
+      const isNew = "page_size" in defaults ? createNoveltyTest() : () => true;
       for await (const page of pages()) {
-        for (const item of itemsIn(page)) {
-          if (!isRepeated(item as Dated)) {
+        for (const item of itemsIn(page as ResultOf<Called>)) {
+          if (isNew(item as Dated)) {
             yield item;
           }
         }
@@ -231,7 +214,10 @@ export const createList =
  * Returns the methods of all operations.
  * @param lists the operations that are lists, with the query of a page
  */
-export const createMethods = <Operations extends object, Lists extends keyof Operations & string>(
+export const createMethods = <
+  Operations extends Table<Operations>,
+  Lists extends keyof Operations & string,
+>(
   send: Send,
   operations: OperationTable,
   lists: Readonly<Record<Lists, object>>,

@@ -43,6 +43,9 @@ export type Reply = { readonly data: unknown; readonly headers: Headers };
 /** Sends a request, repeats it if that is allowed, and returns the JSON of the response. */
 export type Send = (request: TransportRequest, options: CallOptions) => Promise<Reply>;
 
+/** The longest time of a timer, 24 days. It would end a longer one immediately. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
 /** A service that asks for a longer wait is not asked again by the call. */
 const LONGEST_RETRY_AFTER_MS = 60_000;
 
@@ -102,7 +105,7 @@ export const wait = async (ms: number, signal: AbortSignal | undefined): Promise
       signal?.removeEventListener("abort", end);
       resolve();
     };
-    const timer = setTimeout(end, ms);
+    const timer = setTimeout(end, Math.min(ms, LONGEST_TIMER_MS));
     signal?.addEventListener("abort", end);
   });
   signal?.throwIfAborted();
@@ -159,14 +162,16 @@ const errorOf = (response: Response, body: unknown, facts: CallFacts): ImpactApi
     : isRedirect
       ? "the response is a redirect: check baseUrl"
       : `the response has the status ${status} and no message`;
-  return new ImpactApiError(typeof error === "string" ? error : fallback, {
+  const message = typeof error === "string" ? error : fallback;
+  const found: Omit<ImpactApiError, keyof Error> = {
     ...facts,
     requestId: headers.get("X-Request-Id") ?? facts.requestId,
     status,
     code: typeof code === "string" ? code : null,
     body: body ?? null,
     retryAfterMs: readRetryAfterMs(headers),
-  });
+  };
+  return new ImpactApiError(message, found);
 };
 
 /**
@@ -223,7 +228,7 @@ export const createTransport = (
     } as const;
 
     const attempt = async (facts: CallFacts): Promise<Reply> => {
-      const expiry = AbortSignal.timeout(timeoutMs);
+      const expiry = AbortSignal.timeout(Math.min(Math.ceil(timeoutMs), LONGEST_TIMER_MS));
       let response: Response;
       let data: unknown;
       try {

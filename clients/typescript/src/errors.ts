@@ -3,48 +3,37 @@ export class ImpactError extends Error {
   override name = "ImpactError";
 }
 
-export type CallFacts = {
+export type CallFacts = Pick<CallError, "requestId" | "idempotencyKey" | "attempts">;
+
+class CallError extends ImpactError {
   /** The id of the call in the service's log. */
-  readonly requestId: string;
-  /** The key of a write; repeat the write with it to find out whether it was recorded. Null if it has none. */
-  readonly idempotencyKey: string | null;
-  /** How often the request was sent. */
-  readonly attempts: number;
-};
-
-type ResponseFacts = CallFacts & {
-  /** The HTTP status. */
-  readonly status: number;
-  /** The code of the store-platform interface, such as `INSUFFICIENT_BUDGET`; null on the standalone interface. */
-  readonly code: string | null;
-  /** The JSON of the response; null if there is none. That of a rejected batch names the rejected items. */
-  readonly body: unknown;
-  /** What `Retry-After` asks for, in milliseconds; null if there was none. */
-  readonly retryAfterMs: number | null;
-};
-
-class CallError<Facts extends CallFacts> extends ImpactError implements CallFacts {
   declare readonly requestId: string;
+  /** The key of a write; repeat the write with it to find out whether it was recorded. Null if it has none. */
   declare readonly idempotencyKey: string | null;
+  /** How often the request was sent. */
   declare readonly attempts: number;
 
-  constructor(message: string, facts: Facts, options?: ErrorOptions) {
+  constructor(message: string, facts: CallFacts, options?: ErrorOptions) {
     super(message, options);
     Object.assign(this, facts);
   }
 }
 
 /** An error response of the service. */
-export class ImpactApiError extends CallError<ResponseFacts> implements ResponseFacts {
+export class ImpactApiError extends CallError {
   override name = "ImpactApiError";
+  /** The HTTP status. */
   declare readonly status: number;
+  /** The code of the store-platform interface, such as `INSUFFICIENT_BUDGET`; null on the standalone interface. */
   declare readonly code: string | null;
+  /** The JSON of the response; null if there is none. That of a rejected batch names the rejected items. */
   declare readonly body: unknown;
+  /** What `Retry-After` asks for, in milliseconds; null if there was none. */
   declare readonly retryAfterMs: number | null;
 }
 
 /** No complete response arrived. A write may have been recorded. */
-export class ImpactConnectionError extends CallError<CallFacts> {
+export class ImpactConnectionError extends CallError {
   override name = "ImpactConnectionError";
 }
 
