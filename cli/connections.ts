@@ -92,7 +92,7 @@ export const createConnections = (readConfig: () => Config) => {
 
   const addresses = findAddresses(config);
 
-  /** Throws a StartupError if it cannot be reached, and a SchemaMismatchError if its schema is of another release. */
+  /** Throws a StartupError if it cannot be reached, and a SchemaError if its schema is of another release. */
   const database = once(async () => {
     const { openDatabase } = await import("../db/openDatabase.ts");
     const db = await openDatabase({

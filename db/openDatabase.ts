@@ -1,13 +1,12 @@
 import type { CommonQueryMethods, DatabasePool, Interceptor } from "slonik";
 import { z } from "zod";
 import type { Config } from "../runtime/config/config.ts";
-import { reasonOf } from "./connections/connect.ts";
+import { unusableDatabaseError } from "./connections/connect.ts";
 import { requireCurrentSchema } from "./migrate.ts";
-import { SchemaMismatchError, StartupError, UnavailableError } from "../runtime/errors.rules.ts";
+import { SchemaError, StartupError } from "../runtime/errors.rules.ts";
 import { openPool } from "./pools/pool.ts";
 import type { PoolOptions } from "./pools/pool.ts";
 import { sql } from "./sql.ts";
-import { nameDatabase } from "../runtime/config/databaseUrl.ts";
 
 const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): string => {
   if (DATABASE_URL === undefined) {
@@ -16,33 +15,6 @@ const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): str
     );
   }
   return DATABASE_URL;
-};
-
-/** PostgreSQL's codes for a role that does not exist, or that may not connect or see the tables. */
-const UNPREPARED_ROLE: ReadonlySet<string> = new Set(["28000", "28P01", "42501"]);
-
-/** Returns the error for a database that cannot be used. It names the database without its password. */
-export const unusableDatabaseError = (
-  databaseUrl: string,
-  setting: "DATABASE_URL" | "DATABASE_OWNER_URL",
-  given: Error,
-): StartupError => {
-  // That of a pool is for a client.
-  const error =
-    given instanceof UnavailableError && given.cause instanceof Error ? given.cause : given;
-  // Of several servers, the first one's error is the cause.
-  const isUnprepared = [error, error.cause].some(
-    (each) => each instanceof Error && "code" in each && UNPREPARED_ROLE.has(String(each.code)),
-  );
-  // Only the owner's role exists before the first migration.
-  const advice =
-    setting === "DATABASE_URL" && isUnprepared
-      ? " If this release has not been migrated yet, run: npm run -s impact -- migrate"
-      : "";
-  return new StartupError(
-    `The database at ${nameDatabase(databaseUrl)} cannot be used: ${reasonOf(error)}. Check ${setting}.${advice}`,
-    { cause: given },
-  );
 };
 
 const limitsRow = z.strictObject({ count: z.int() });
@@ -94,7 +66,7 @@ const requireCell = async (db: CommonQueryMethods, cell: string): Promise<void> 
  * Opens the main pool.
  * @param interceptors see what every statement does
  * @throws StartupError if DATABASE_URL is not set, or the database cannot be reached or is of another cell
- * @throws SchemaMismatchError if the schema is of another release
+ * @throws SchemaError if the schema is of another release
  */
 export const openDatabase = async (
   config: Pick<Config, "DATABASE_URL" | "DATABASE_POOL_SIZE" | "CELL">,
@@ -112,14 +84,9 @@ export const openDatabase = async (
     }
     return db;
   } catch (error) {
-    if (
-      error instanceof SchemaMismatchError ||
-      error instanceof StartupError ||
-      !(error instanceof Error)
-    ) {
-      throw error;
-    }
-    throw unusableDatabaseError(databaseUrl, "DATABASE_URL", error);
+    throw error instanceof SchemaError || error instanceof StartupError
+      ? error
+      : unusableDatabaseError(databaseUrl, "DATABASE_URL", error);
   }
 };
 

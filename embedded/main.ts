@@ -1,8 +1,8 @@
 import { basename, resolve as resolvePath } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { parseArgs } from "node:util";
+import { inspect, parseArgs } from "node:util";
 import { ConfigError, describeUnknownSettings, readConfig } from "../runtime/config/config.ts";
-import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
+import { SchemaError, StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { lockFolder, removeRunFile } from "../runtime/runFile.ts";
 import { demoSettings } from "./demo/demoSettings.ts";
 import { startAll } from "./start.ts";
@@ -43,9 +43,9 @@ const shutdownRequested = (): Promise<null> =>
   });
 
 const describe = (error: unknown): string =>
-  error instanceof StartupError || error instanceof ConfigError
+  error instanceof StartupError || error instanceof ConfigError || error instanceof SchemaError
     ? error.message
-    : `Unexpected error: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`;
+    : `Unexpected error: ${inspect(error)}`;
 
 const main = async (): Promise<void> => {
   const { demo: isDemo = false, help } = readArguments();

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { ConfigError, readConfig } from "./config/config.ts";
 import type { Config } from "./config/config.ts";
-import { SchemaMismatchError, StartupError } from "./errors.rules.ts";
+import { SchemaError, StartupError } from "./errors.rules.ts";
 import { configureOutgoing } from "./outgoing.ts";
 import { createLogger } from "./createLogger.ts";
 import { reportReady } from "./readyMessage.ts";
@@ -51,9 +51,7 @@ const shutdownRequested = (): {
 };
 
 const isOperatorError = (error: unknown): error is Error =>
-  error instanceof ConfigError ||
-  error instanceof StartupError ||
-  error instanceof SchemaMismatchError;
+  error instanceof ConfigError || error instanceof StartupError || error instanceof SchemaError;
 
 /**
  * Runs a long-lived program: reads the configuration, starts the program, reports its URLs to the parent and the log, and

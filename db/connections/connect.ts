@@ -1,8 +1,9 @@
 import { TLSSocket } from "node:tls";
 import { Client } from "pg";
 import type { ClientConfig } from "pg";
-import { readDatabaseUrl } from "../../runtime/config/databaseUrl.ts";
+import { nameDatabase, readDatabaseUrl } from "../../runtime/config/databaseUrl.ts";
 import type { DatabaseServer } from "../../runtime/config/databaseUrl.ts";
+import { StartupError, UnavailableError } from "../../runtime/errors.rules.ts";
 
 const SET_ROOT_CERTIFICATE = "set sslrootcert to the certificate of the CA that signs the server's";
 
@@ -32,11 +33,39 @@ const explain = (error: unknown): unknown => {
 };
 
 /** Returns the message of an error. If a host has several addresses that all refuse, Node's error has only a code. */
-export const reasonOf = (error: unknown): string => {
+const reasonOf = (error: unknown): string => {
   if (!(error instanceof Error)) {
     return String(error);
   }
   return error.message === "" && "code" in error ? String(error.code) : error.message;
+};
+
+/** PostgreSQL's codes for a role that does not exist, or that may not connect or see the tables. */
+const UNPREPARED_ROLE: ReadonlySet<string> = new Set(["28000", "28P01", "42501"]);
+
+export type DatabaseSetting = "DATABASE_URL" | "DATABASE_OWNER_URL";
+
+/** Returns the error for a database that cannot be used. It names the database without its password. */
+export const unusableDatabaseError = (
+  databaseUrl: string,
+  setting: DatabaseSetting,
+  given: unknown,
+): StartupError => {
+  // That of a pool is for a client.
+  const error = given instanceof UnavailableError ? given.cause : given;
+  // Of several servers, the first one's error is the cause.
+  const isUnprepared = [error, error instanceof Error && error.cause].some(
+    (each) => each instanceof Error && "code" in each && UNPREPARED_ROLE.has(String(each.code)),
+  );
+  // Only the owner's role exists before the first migration.
+  const advice =
+    setting === "DATABASE_URL" && isUnprepared
+      ? " If this release has not been migrated yet, run: npm run -s impact -- migrate"
+      : "";
+  return new StartupError(
+    `The database at ${nameDatabase(databaseUrl)} cannot be used: ${reasonOf(error)}. Check ${setting}.${advice}`,
+    { cause: given },
+  );
 };
 
 type ConnectOptions = ClientConfig & { readonly connectionTimeoutMillis: number };

@@ -1,8 +1,8 @@
 import { readFile } from "node:fs/promises";
 import type { ExecutionContext } from "ava";
 import { escapeIdentifier } from "pg";
-import { MigrationError } from "../../db/grantPrivileges.ts";
 import { migrate } from "../../db/migrate.ts";
+import { SchemaError } from "../../runtime/errors.rules.ts";
 import { runImpact } from "../cli/runImpact.ts";
 import { openPool } from "../../db/pools/pool.ts";
 import { readResponses, recordStoreWrites } from "../../modules/stores/storeWrites.sql.ts";
@@ -216,7 +216,7 @@ test("a migration says how an administrator creates a missing role, and grants t
   `);
   const roles = { appUrl };
   await t.throwsAsync(migrate(ownerUrl, roles), {
-    instanceOf: MigrationError,
+    instanceOf: SchemaError,
     message: new RegExp(`CREATE ROLE "${appName}" LOGIN PASSWORD '…'`, "u"),
   });
 
@@ -228,7 +228,7 @@ test("a migration says how an administrator creates a missing role, and grants t
 
 test("a migration as the programs' role says which setting is missing", async (t) => {
   await t.throwsAsync(migrate(t.context.databaseUrl), {
-    instanceOf: MigrationError,
+    instanceOf: SchemaError,
     message: /may not change the schema\. Set DATABASE_OWNER_URL/u,
   });
 });
