@@ -23,7 +23,6 @@ import { loadStripe, loadWebhookReader } from "../modules/billing/loadStripe.ts"
 import { openTemporalClient } from "../runtime/temporalClient.ts";
 import { readWebhookSettings } from "../modules/events/allowedAddresses.ts";
 import { createPlanting } from "../modules/planting/createPlanting.ts";
-import type { RunningTracing } from "../runtime/startTracing.ts";
 import { createBilling } from "../modules/billing/createBilling.ts";
 import type { ReadWebhook } from "../modules/billing/stripe/createWebhookReader.ts";
 import { createAuthenticator, noteKeyUses } from "../modules/accounts/createAuthenticator.ts";
@@ -103,13 +102,12 @@ export type ApiContext = StandaloneContext &
   };
 
 /** Opens all pools, so that no kind of work uses up the connections of another. */
-const openConnections = async (config: Config, tracing: RunningTracing | undefined) => {
-  const interceptors = tracing === undefined ? [] : [tracing.statementSpans];
+const openConnections = async (config: Config) => {
   const pools = {
-    db: await openDatabase(config, interceptors),
-    searches: await openSearches(config, interceptors),
-    reads: await openReads(config, interceptors),
-    lists: await openLists(config, interceptors),
+    db: await openDatabase(config),
+    searches: await openSearches(config),
+    reads: await openReads(config),
+    lists: await openLists(config),
     healthChecks: await openHealthConnection(config),
   };
   const openBulk = createBulkPools(pools.db);
@@ -127,12 +125,8 @@ const openConnections = async (config: Config, tracing: RunningTracing | undefin
 const secretsOf = (given: string | undefined): readonly string[] | null =>
   given?.split(",") ?? null;
 
-export const openApiContext = async (
-  config: Config,
-  logger: Logger,
-  tracing: RunningTracing | undefined,
-): Promise<ApiContext> => {
-  const connections = await openConnections(config, tracing);
+export const openApiContext = async (config: Config, logger: Logger): Promise<ApiContext> => {
+  const connections = await openConnections(config);
   const { db, searches, reads, lists, bulkReads, bulkLists, healthChecks } = connections;
   const temporal = openTemporalClient();
   const context: Context = { db, clock: systemClock };
@@ -167,7 +161,7 @@ export const openApiContext = async (
     observe: metrics.observeRequest,
     takePermit: (bucket, limit) => takePermit(db, bucket, limit),
     trustedProxies: config.TRUSTED_PROXIES,
-    isTraced: tracing !== undefined,
+    isTraced: config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined,
     readReadiness: health.read,
     reads,
     lists,

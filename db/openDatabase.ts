@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabasePool, Interceptor } from "slonik";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { z } from "zod";
 import type { Config } from "../runtime/config/config.ts";
 import { unusableDatabaseError } from "./connections/connect.ts";
@@ -64,18 +64,16 @@ const requireCell = async (db: CommonQueryMethods, cell: string): Promise<void> 
 
 /**
  * Opens the main pool.
- * @param interceptors see what every statement does
  * @throws StartupError if DATABASE_URL is not set, or the database cannot be reached or is of another cell
  * @throws SchemaError if the schema is of another release
  */
 export const openDatabase = async (
   config: Pick<Config, "DATABASE_URL" | "DATABASE_POOL_SIZE" | "CELL">,
-  interceptors: readonly Interceptor[] = [],
 ): Promise<DatabasePool> => {
   const databaseUrl = requireDatabaseUrl(config);
   try {
     const { isPooled } = await requireCurrentSchema(databaseUrl);
-    const db = await openPool(databaseUrl, config.DATABASE_POOL_SIZE, undefined, { interceptors });
+    const db = await openPool(databaseUrl, config.DATABASE_POOL_SIZE);
     if (isPooled) {
       await requireUsablePooler(db);
     }
@@ -110,14 +108,9 @@ const TIMEOUT_ADVICE = {
 /** Opens a separate pool for what clients read, with no connection for other work. */
 const openReadPool =
   (connections: number, options: Pick<PoolOptions, "maximumWaitMs" | "timeoutAdvice">) =>
-  (
-    config: Pick<Config, "DATABASE_URL">,
-    interceptors: readonly Interceptor[] = [],
-    timeoutMs = READ_TIMEOUT_MS,
-  ): Promise<DatabasePool> =>
+  (config: Pick<Config, "DATABASE_URL">, timeoutMs = READ_TIMEOUT_MS): Promise<DatabasePool> =>
     openPool(requireDatabaseUrl(config), connections, timeoutMs, {
       ...options,
-      interceptors,
       reservedConnections: 0,
     });
 

@@ -5,7 +5,6 @@ import { SchemaError, StartupError } from "./errors.rules.ts";
 import { configureOutgoing } from "./outgoing.ts";
 import { createLogger } from "./createLogger.ts";
 import { reportReady } from "./readyMessage.ts";
-import type { RunningTracing } from "./startTracing.ts";
 import { setFlagsFromString } from "node:v8";
 
 /** How far the old generation may grow beyond its live size before it is collected, in percent. */
@@ -60,11 +59,7 @@ const isOperatorError = (error: unknown): error is Error =>
  */
 export const runProgram = async (
   name: string,
-  start: (
-    config: Config,
-    logger: Logger,
-    tracing: RunningTracing | undefined,
-  ) => Promise<RunningPart>,
+  start: (config: Config, logger: Logger) => Promise<RunningPart>,
   shutdownTimeoutMs: number,
 ): Promise<never> => {
   tuneGarbageCollection();
@@ -78,7 +73,7 @@ export const runProgram = async (
     const logger = createLogger(config, name, tracing?.logFields);
     tracing?.logTo(logger);
     const shutdown = shutdownRequested();
-    const { urls, failed, drain, stop } = await start(config, logger, tracing);
+    const { urls, failed, drain, stop } = await start(config, logger);
     if (!reportReady(urls)) {
       logger.info(urls, "ready");
     }

@@ -177,7 +177,7 @@ test("a refund that needs Stripe is a 503 without its key, and the log says so, 
 
 test("slow reads of two accounts delay no short read of another", async (t) => {
   const { db, databaseUrl } = t.context;
-  const reads = await openReads({ DATABASE_URL: databaseUrl }, [], 60_000);
+  const reads = await openReads({ DATABASE_URL: databaseUrl }, 60_000);
   t.teardown(() => reads.end());
   const { call, get, post } = await startApiOf(t, { reads });
   const [first, second] = [await createTestOrganization(db), await createTestOrganization(db)];
