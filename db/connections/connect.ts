@@ -1,4 +1,3 @@
-import { TLSSocket } from "node:tls";
 import { Client } from "pg";
 import type { ClientConfig } from "pg";
 import { nameDatabase, readDatabaseUrl } from "../../runtime/config/databaseUrl.ts";
@@ -145,29 +144,4 @@ export const createConnect = (url: string): ((options: ConnectOptions) => Promis
       cause: first?.error,
     });
   };
-};
-
-const describeVerified = ({ sslMode, tls }: DatabaseServer): string => {
-  if (sslMode === "verify-full") {
-    return "certificate and host name verified";
-  }
-  // As for libpq, `require` with a root certificate verifies like `verify-ca`.
-  return tls?.ca === undefined
-    ? "certificate not verified; sslmode=verify-full verifies it"
-    : "certificate verified, host name not verified";
-};
-
-export const describeEncryption = async (url: string): Promise<string> => {
-  const { client, server } = await createConnect(url)({ connectionTimeoutMillis: 5000 });
-  const { stream } = client.connection;
-  const parts =
-    stream instanceof TLSSocket
-      ? [
-          `${stream.getProtocol()} to ${server.name} with ${stream.getCipher().name}`,
-          ...(server.tls?.cert === undefined ? [] : ["with a client certificate"]),
-          describeVerified(server),
-        ]
-      : [`plain text to ${server.name}`];
-  await client.end();
-  return parts.join(", ");
 };

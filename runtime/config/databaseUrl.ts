@@ -169,6 +169,21 @@ export const readDatabaseUrl = (text: string) => {
   };
 };
 
+/** Returns how the connections to a database are encrypted, and what is verified of its certificate. */
+export const describeEncryption = (url: string): string => {
+  const [{ sslMode, tls } = {}] = readDatabaseUrl(url).servers;
+  if (tls === undefined) {
+    return "plain text";
+  }
+  // As for libpq, `require` with a root certificate verifies like `verify-ca`.
+  const unverified =
+    tls.ca === undefined
+      ? "certificate not verified; sslmode=verify-full verifies it"
+      : "certificate verified, host name not verified";
+  const verified = sslMode === "verify-full" ? "certificate and host name verified" : unverified;
+  return `encrypted, ${tls.cert === undefined ? "" : "with a client certificate, "}${verified}`;
+};
+
 /** Returns the URL, which may be malformed, with the parameters of libpq's variables, except those that it has itself. */
 export const completeDatabaseUrl = (
   text: string,
