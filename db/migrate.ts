@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "pg";
-import { SchemaError } from "../runtime/errors.rules.ts";
+import { codeOf, SchemaError } from "../runtime/errors.rules.ts";
 import { createConnect, unusableDatabaseError } from "./connections/connect.ts";
 import type { Connection, DatabaseSetting } from "./connections/connect.ts";
 import { grantPrivileges } from "./grantPrivileges.ts";
@@ -113,8 +113,7 @@ const runTransaction = async (
 };
 
 /** Returns whether PostgreSQL has ended a statement because of a lock timeout or a deadlock. */
-const isLockError = (error: unknown): boolean =>
-  error instanceof Error && "code" in error && ["55P03", "40P01"].includes(String(error.code));
+const isLockError = (error: unknown): boolean => ["55P03", "40P01"].includes(codeOf(error));
 
 /**
  * Applies a migration. If it does not get a lock in time, it is rolled back and tried again later.

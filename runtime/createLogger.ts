@@ -13,7 +13,7 @@ const INTERVAL_MS = 100;
 const MAXIMUM_HELD_CHUNKS = 2048;
 
 /** How long a process that exits waits for a reader that is slow. */
-const MAXIMUM_WAIT_MS = 2000;
+const MAXIMUM_WAIT_MS = 1000;
 const WAIT_MS = 10;
 
 const STDOUT = 1;

@@ -95,6 +95,10 @@ export class StartupError extends Error {
   override readonly name = "StartupError";
 }
 
+/** Returns the code of an error of PostgreSQL, or of Node; empty if it has none. */
+export const codeOf = (error: unknown): string =>
+  error instanceof Error && "code" in error ? String(error.code) : "";
+
 const details = z.object({
   code: z.string().optional().catch(undefined),
   message: z.string(),

@@ -2,7 +2,7 @@ import { Client } from "pg";
 import type { ClientConfig } from "pg";
 import { nameDatabase, readDatabaseUrl } from "../../runtime/config/databaseUrl.ts";
 import type { DatabaseServer } from "../../runtime/config/databaseUrl.ts";
-import { StartupError, UnavailableError } from "../../runtime/errors.rules.ts";
+import { codeOf, StartupError, UnavailableError } from "../../runtime/errors.rules.ts";
 
 const SET_ROOT_CERTIFICATE = "set sslrootcert to the certificate of the CA that signs the server's";
 
@@ -22,7 +22,7 @@ const ADVICE: Readonly<Record<string, string>> = {
 const adviceFor = (error: Error): string | undefined =>
   error.message.includes("unsupported startup parameter")
     ? "it is a pooler's: add the parameter to ignore_startup_parameters in pgbouncer.ini"
-    : (ADVICE["code" in error ? String(error.code) : ""] ?? ADVICE[error.message]);
+    : (ADVICE[codeOf(error)] ?? ADVICE[error.message]);
 
 const explain = (error: unknown): unknown => {
   const advice = error instanceof Error ? adviceFor(error) : undefined;
@@ -36,7 +36,7 @@ const reasonOf = (error: unknown): string => {
   if (!(error instanceof Error)) {
     return String(error);
   }
-  return error.message === "" && "code" in error ? String(error.code) : error.message;
+  return error.message || codeOf(error);
 };
 
 /** PostgreSQL's codes for a role that does not exist, or that may not connect or see the tables. */
@@ -53,8 +53,8 @@ export const unusableDatabaseError = (
   // That of a pool is for a client.
   const error = given instanceof UnavailableError ? given.cause : given;
   // Of several servers, the first one's error is the cause.
-  const isUnprepared = [error, error instanceof Error && error.cause].some(
-    (each) => each instanceof Error && "code" in each && UNPREPARED_ROLE.has(String(each.code)),
+  const isUnprepared = [error, error instanceof Error && error.cause].some((each) =>
+    UNPREPARED_ROLE.has(codeOf(each)),
   );
   // Only the owner's role exists before the first migration.
   const advice =
