@@ -7,13 +7,7 @@ import { takePermit } from "../db/rateLimits.ts";
 import type { TakePermit } from "../db/rateLimits.ts";
 import { systemClock } from "../runtime/clock.ts";
 import { addPoolMetrics, addHealthMetrics } from "../runtime/gauges.ts";
-import {
-  openDatabase,
-  openHealthConnection,
-  openLists,
-  openReads,
-  openSearches,
-} from "../db/openDatabase.ts";
+import { openDatabase, openHealthConnection, openLists, openReads } from "../db/openDatabase.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
 import type { RunningServer } from "../runtime/server/startServer.ts";
 import { watchHealth } from "../runtime/server/watchHealth.ts";
@@ -63,7 +57,7 @@ export type HttpContext = CharityContext &
     /** Connections for queries that may read many records. */
     readonly reads: DatabasePool;
     /** The same for whole lists, which yield to recording. */
-    readonly bulkReads: DatabasePool;
+    readonly bulkLists: DatabasePool;
     readonly streaming: Streaming;
   };
 
@@ -105,7 +99,6 @@ export type ApiContext = StandaloneContext &
 const openConnections = async (config: Config) => {
   const pools = {
     db: await openDatabase(config),
-    searches: await openSearches(config),
     reads: await openReads(config),
     lists: await openLists(config),
     healthChecks: await openHealthConnection(config),
@@ -113,7 +106,6 @@ const openConnections = async (config: Config) => {
   const openBulk = createBulkPools(pools.db);
   return {
     ...pools,
-    bulkReads: openBulk(pools.reads),
     bulkLists: openBulk(pools.lists),
     end: async (): Promise<void> => {
       await Promise.all(Object.values(pools).map((pool) => pool.end()));
@@ -127,7 +119,7 @@ const secretsOf = (given: string | undefined): readonly string[] | null =>
 
 export const openApiContext = async (config: Config, logger: Logger): Promise<ApiContext> => {
   const connections = await openConnections(config);
-  const { db, searches, reads, lists, bulkReads, bulkLists, healthChecks } = connections;
+  const { db, reads, lists, bulkLists, healthChecks } = connections;
   const temporal = openTemporalClient();
   const context: Context = { db, clock: systemClock };
   const metrics = createApiMetrics();
@@ -139,7 +131,7 @@ export const openApiContext = async (config: Config, logger: Logger): Promise<Ap
     needsTemporal: false,
   });
   addHealthMetrics(metrics.registry, health.read);
-  addPoolMetrics(metrics.registry, { main: db, searches, reads, lists });
+  addPoolMetrics(metrics.registry, { main: db, reads, lists });
   const writer = createRegistrationWriter({ ...context, observeBatch: metrics.observeBatch });
   const storeWriter = createStoreWriter({ ...context, observeBatch: metrics.observeBatch });
   const noteUse = noteKeyUses({
@@ -165,14 +157,13 @@ export const openApiContext = async (config: Config, logger: Logger): Promise<Ap
     readReadiness: health.read,
     reads,
     lists,
-    bulkReads,
     bulkLists,
     streaming: {
       gate: listGate,
       writeTimeoutMs: WRITE_TIMEOUT_MS,
       pageSearchMs: PAGE_SEARCH_MS,
     },
-    charities: createCharities({ ...context, searches, config }),
+    charities: createCharities({ ...context, searches: reads, config }),
     validateCharity: createCharityValidator(temporal, getDeployment),
     planting: createPlanting(config),
     webhookSettings: readWebhookSettings(config),

@@ -37,14 +37,9 @@ const QUERY_CANCELED = "57014";
 
 export const isTimeout = (error: unknown): boolean => codeOf(error) === QUERY_CANCELED;
 
-/**
- * Converts the error of a statement that took too long to a DomainError and returns other errors unchanged.
- * @param advice what the client can change
- */
-export const asQueryTimeout = (
-  error: unknown,
-  advice = "select fewer records, for example a shorter range of days",
-): unknown =>
-  isTimeout(error)
-    ? new DomainError("query_timeout", `the query takes too long; ${advice}`, { cause: error })
-    : error;
+export const queryTimeout = (cause: unknown): DomainError =>
+  new DomainError(
+    "query_timeout",
+    "the query takes too long; narrow its filters, for example to an id, an email address or a shorter range of days",
+    { cause },
+  );

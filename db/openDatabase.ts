@@ -5,7 +5,6 @@ import { unusableDatabaseError } from "./connections/connect.ts";
 import { requireCurrentSchema } from "./migrate.ts";
 import { SchemaError, StartupError } from "../runtime/errors.rules.ts";
 import { openPool } from "./pools/pool.ts";
-import type { PoolOptions } from "./pools/pool.ts";
 import { sql } from "./sql.ts";
 
 const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): string => {
@@ -88,43 +87,33 @@ export const openDatabase = async (
   }
 };
 
-/** After it the client receives a 503 that says what to narrow, and a search fails. */
+/** After it the client receives a 503 that says what to narrow, and a search of charities fails. */
 const READ_TIMEOUT_MS = 5000;
 /** They keep one or two cores busy. */
-const CONCURRENT_READS = 2;
-const CONCURRENT_LISTS = 3;
-/** A search takes tens of milliseconds, or a second for a common word. */
-const CONCURRENT_SEARCHES = 3;
+const CONCURRENT_READS = 3;
 /** Shorter than the timeout, so that a search that waits too long is rejected as one of too many, not as failed. */
-const SEARCH_WAIT_MS = 3000;
+const READ_WAIT_MS = 3000;
 /** A health check waits no longer. */
 const HEALTH_TIMEOUT_MS = 2000;
 
-const TIMEOUT_ADVICE = {
-  timeoutAdvice:
-    "narrow its filters, for example to an id, an email address or a shorter range of days",
-};
-
 /** Opens a separate pool for what clients read, with no connection for other work. */
 const openReadPool =
-  (connections: number, options: Pick<PoolOptions, "maximumWaitMs" | "timeoutAdvice">) =>
+  (maximumWaitMs?: number) =>
   (config: Pick<Config, "DATABASE_URL">, timeoutMs = READ_TIMEOUT_MS): Promise<DatabasePool> =>
-    openPool(requireDatabaseUrl(config), connections, timeoutMs, {
-      ...options,
+    openPool(requireDatabaseUrl(config), CONCURRENT_READS, timeoutMs, {
+      maximumWaitMs,
       reservedConnections: 0,
+      isForReads: true,
     });
-
-/** For searches of the catalogue, so that they do not use up the connections of registrations. */
-export const openSearches = openReadPool(CONCURRENT_SEARCHES, { maximumWaitMs: SEARCH_WAIT_MS });
 
 /**
  * For queries that may read many records, so that nothing else waits for them. A query that uses another pool must read
  * counters, rows by their ids, or a bounded part of an index.
  */
-export const openReads = openReadPool(CONCURRENT_READS, TIMEOUT_ADVICE);
+export const openReads = openReadPool(READ_WAIT_MS);
 
-/** For the pages of lists, so that they wait for no other slow query. */
-export const openLists = openReadPool(CONCURRENT_LISTS, TIMEOUT_ADVICE);
+/** For the pages of lists, so that they wait for no other slow query. A list that has begun may wait for its next page. */
+export const openLists = openReadPool();
 
 /** Opens one connection for the health checks, so that a busy pool does not look like an unreachable database. */
 export const openHealthConnection = (config: Pick<Config, "DATABASE_URL">): Promise<DatabasePool> =>

@@ -41,7 +41,7 @@ export const createTestContext = ({
     db,
     clock,
     reads: db,
-    bulkReads: given.reads ?? db,
+    bulkLists: given.reads ?? db,
     logger: pino({ level: "silent" }),
     observe: () => undefined,
     takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
