@@ -1,7 +1,7 @@
 import { basename, resolve as resolvePath } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { inspect, parseArgs } from "node:util";
-import { ConfigError, describeUnknownSettings, readConfig } from "../runtime/config/config.ts";
+import { describeUnknownSettings, readConfig } from "../runtime/config/config.ts";
 import { SchemaError, StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { lockFolder, removeRunFile } from "../runtime/runFile.ts";
 import { demoSettings } from "./demo/demoSettings.ts";
@@ -43,7 +43,7 @@ const shutdownRequested = (): Promise<null> =>
   });
 
 const describe = (error: unknown): string =>
-  error instanceof StartupError || error instanceof ConfigError || error instanceof SchemaError
+  error instanceof StartupError || error instanceof SchemaError
     ? error.message
     : `Unexpected error: ${inspect(error)}`;
 

@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import { ConfigError, readConfig } from "./config/config.ts";
+import { readConfig } from "./config/config.ts";
 import type { Config } from "./config/config.ts";
 import { SchemaError, StartupError } from "./errors.rules.ts";
 import { configureOutgoing } from "./outgoing.ts";
@@ -49,9 +49,6 @@ const shutdownRequested = (): {
   return { first: first.promise, second: second.promise };
 };
 
-const isOperatorError = (error: unknown): error is Error =>
-  error instanceof ConfigError || error instanceof StartupError || error instanceof SchemaError;
-
 /**
  * Runs a long-lived program: reads the configuration, starts the program, reports its URLs to the parent and the log, and
  * stops it on request. An error that an operator can fix is one sentence on stderr, with exit code 1.
@@ -90,7 +87,7 @@ export const runProgram = async (
     await tracing?.stop();
     logger.info("stopped");
   } catch (error) {
-    if (!isOperatorError(error)) {
+    if (!(error instanceof StartupError || error instanceof SchemaError)) {
       throw error;
     }
     process.stderr.write(`${error.message}\n`);

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { context, diag, DiagLogLevel, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-proto";
@@ -15,7 +16,6 @@ import {
 } from "@opentelemetry/sdk-trace";
 import type { Logger } from "pino";
 import type { Config } from "./config/config.ts";
-import { awaitAtMost } from "./waiting.ts";
 
 /* Imported only if tracing is on, because the SDK takes time and memory. */
 
@@ -66,10 +66,10 @@ export const startTracing = (config: Config, program: string) => {
       );
     },
     /** Exports what is left. */
-    stop: (): Promise<void> =>
-      awaitAtMost(
+    stop: (): Promise<unknown> =>
+      Promise.race([
         provider.shutdown().catch((error: unknown) => diag.warn(String(error))),
-        SHUTDOWN_TIMEOUT_MS,
-      ),
+        sleep(SHUTDOWN_TIMEOUT_MS, undefined, { ref: false }),
+      ]),
   };
 };

@@ -4,13 +4,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 export const pause = (durationMs: number, signal: AbortSignal): Promise<void> =>
   sleep(durationMs, undefined, { signal }).catch(() => undefined);
 
-/** Waits until the promise is resolved, but no longer than a duration. No timer is left. */
-export const awaitAtMost = async (promise: Promise<void>, durationMs: number): Promise<void> => {
-  const timer = new AbortController();
-  await Promise.race([promise, pause(durationMs, timer.signal)]);
-  timer.abort();
-};
-
 /** The work did not finish in time. */
 export class TimeoutError extends Error {
   override readonly name = "TimeoutError";
@@ -28,12 +21,11 @@ export const withTimeout = async <Result>(
   signal: AbortSignal,
   work: Promise<Result>,
 ): Promise<Result> => {
-  const timeout = new Promise<never>((_resolve, reject) => {
-    const onAbort = (): void => reject(new TimeoutError());
-    if (signal.aborted) {
-      onAbort();
-    }
-    signal.addEventListener("abort", onAbort, { once: true });
-  });
-  return Promise.race([work, timeout]);
+  const timeout = Promise.withResolvers<never>();
+  const onAbort = (): void => timeout.reject(new TimeoutError());
+  signal.addEventListener("abort", onAbort, { once: true });
+  return Promise.race([
+    work,
+    signal.aborted ? Promise.reject(new TimeoutError()) : timeout.promise,
+  ]);
 };

@@ -113,7 +113,7 @@ const CONNECT_TIMEOUT_OF_SEVERAL_MS = 5000;
 /**
  * Returns a function that opens connections to the first server of a database that can be used, beginning with the one that
  * was used last.
- * @throws DatabaseUrlError, now; later the error of the only server, or one with the reason for each of several
+ * @throws Error if the URL is malformed, now; later the error of the only server, or one with the reason for each of several
  */
 export const createConnect = (url: string): ((options: ConnectOptions) => Promise<Connection>) => {
   const { servers, mustAcceptWrites } = readDatabaseUrl(url);
