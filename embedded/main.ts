@@ -4,6 +4,7 @@ import { inspect, parseArgs } from "node:util";
 import { describeUnknownSettings, readConfig } from "../runtime/config/config.ts";
 import { SchemaError, StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { lockFolder, removeRunFile } from "../runtime/runFile.ts";
+import { shutdownRequested } from "../runtime/waiting.ts";
 import { demoSettings } from "./demo/demoSettings.ts";
 import { startAll } from "./start.ts";
 import { awaitLeftovers, createSupervisor } from "./supervisor.ts";
@@ -28,16 +29,13 @@ const readArguments = () => {
   }
 };
 
-/** Resolves when a signal arrives or the parent process is gone: npm, if it is killed, does not stop its children. */
-const shutdownRequested = (): Promise<null> =>
+/** Resolves when the parent process is gone: npm, if it is killed, does not stop its children. */
+const parentExited = (): Promise<void> =>
   new Promise((resolve) => {
-    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
-      process.on(signal, () => resolve(null));
-    }
     const parent = process.ppid;
     setInterval(() => {
       if (process.ppid !== parent) {
-        resolve(null);
+        resolve();
       }
     }, PARENT_POLL_MS).unref();
   });
@@ -53,7 +51,7 @@ const main = async (): Promise<void> => {
     console.log(`Starts the service with its databases. ${USAGE}`);
     return;
   }
-  const shutdown = shutdownRequested();
+  const shutdown = Promise.race([shutdownRequested(), parentExited()]).then(() => null);
   const unknown = describeUnknownSettings();
   if (unknown !== null) {
     console.error(`Warning: ${unknown}.`);

@@ -5,6 +5,7 @@ import { SchemaError, StartupError } from "./errors.rules.ts";
 import { configureOutgoing } from "./outgoing.ts";
 import { createLogger } from "./createLogger.ts";
 import { reportReady } from "./readyMessage.ts";
+import { shutdownRequested } from "./waiting.ts";
 import { setFlagsFromString } from "node:v8";
 
 /** How far the old generation may grow beyond its live size before it is collected, in percent. */
@@ -28,25 +29,6 @@ export type RunningPart = {
   /** Runs before `stop` after SIGTERM, which an orchestrator sends; a second signal cuts it short. */
   readonly drain?: () => Promise<void>;
   readonly stop: () => Promise<void>;
-};
-
-/** Resolves with the reason when a signal arrives or the parent process exits, and again with the next one. */
-const shutdownRequested = (): {
-  readonly first: Promise<string>;
-  readonly second: Promise<string>;
-} => {
-  const first = Promise.withResolvers<string>();
-  const second = Promise.withResolvers<string>();
-  let isRequested = false;
-  const request = (reason: string): void => {
-    (isRequested ? second : first).resolve(reason);
-    isRequested = true;
-  };
-  for (const event of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
-    process.on(event, () => request(event));
-  }
-  process.on("disconnect", () => request("the parent process exited"));
-  return { first: first.promise, second: second.promise };
 };
 
 /**
@@ -74,10 +56,10 @@ export const runProgram = async (
     if (!reportReady(urls)) {
       logger.info(urls, "ready");
     }
-    const reason = await (failed ? Promise.race([shutdown.first, failed]) : shutdown.first);
+    const reason = await (failed ? Promise.race([shutdown, failed]) : shutdown);
     logger.info({ reason }, "stopping");
     if (drain && reason === "SIGTERM") {
-      await Promise.race([drain(), shutdown.second]);
+      await Promise.race([drain(), shutdownRequested()]);
     }
     setTimeout(() => {
       logger.fatal("shutdown timed out");

@@ -4,6 +4,15 @@ import { setTimeout as sleep } from "node:timers/promises";
 export const pause = (durationMs: number, signal: AbortSignal): Promise<void> =>
   sleep(durationMs, undefined, { signal }).catch(() => undefined);
 
+/** Resolves with the reason when the next signal arrives, or the parent process exits that has forked this one. */
+export const shutdownRequested = (): Promise<string> =>
+  new Promise((resolve) => {
+    for (const event of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+      process.on(event, resolve);
+    }
+    process.on("disconnect", () => resolve("the parent process exited"));
+  });
+
 /** The work did not finish in time. */
 export class TimeoutError extends Error {
   override readonly name = "TimeoutError";
