@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { DatabasePool } from "slonik";
 import type { Config } from "../runtime/config/config.ts";
-import { createBulkPools } from "../db/createBulkPools.ts";
+import { createBulkPool } from "../db/createBulkPool.ts";
 import { readServerStatus } from "../db/connections/serverStatus.ts";
 import { takePermit } from "../db/rateLimits.ts";
 import type { TakePermit } from "../db/rateLimits.ts";
@@ -103,10 +103,9 @@ const openConnections = async (config: Config) => {
     lists: await openLists(config),
     healthChecks: await openHealthConnection(config),
   };
-  const openBulk = createBulkPools(pools.db);
   return {
     ...pools,
-    bulkLists: openBulk(pools.lists),
+    bulkLists: createBulkPool(pools.lists, pools.db),
     end: async (): Promise<void> => {
       await Promise.all(Object.values(pools).map((pool) => pool.end()));
     },

@@ -111,9 +111,8 @@ export const createConnections = (readConfig: () => Config) => {
 
   /** The database for a command that reads or writes much, and yields to what clients record. */
   const bulkDatabase = once(async () => {
-    const { createBulkPools } = await import("../db/createBulkPools.ts");
-    const db = await database();
-    return createBulkPools(db)(db);
+    const { createBulkPool } = await import("../db/createBulkPool.ts");
+    return createBulkPool(await database());
   });
 
   /** Null if STRIPE_SECRET_KEY is not set. */

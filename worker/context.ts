@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Config } from "../runtime/config/config.ts";
-import { createBulkPools } from "../db/createBulkPools.ts";
+import { createBulkPool } from "../db/createBulkPool.ts";
 import { systemClock } from "../runtime/clock.ts";
 import { openDatabase, openHealthConnection } from "../db/openDatabase.ts";
 import { openTemporalClient } from "../runtime/temporalClient.ts";
@@ -24,7 +24,7 @@ export const openWorkerContext = async (config: Config, logger: Logger) => {
     webhookDb,
     healthConnection,
     /** Of the work for all accounts together, which yields to what clients record. */
-    bulkDb: createBulkPools(db)(db),
+    bulkDb: createBulkPool(db),
     logger,
     temporal: openTemporalClient(),
     metrics: createWorkerMetrics({ ...context, logger }),
