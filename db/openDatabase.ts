@@ -102,7 +102,6 @@ const openReadPool =
   (config: Pick<Config, "DATABASE_URL">, timeoutMs = READ_TIMEOUT_MS): Promise<DatabasePool> =>
     openPool(requireDatabaseUrl(config), CONCURRENT_READS, timeoutMs, {
       maximumWaitMs,
-      reservedConnections: 0,
       isForReads: true,
     });
 

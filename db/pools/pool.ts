@@ -125,11 +125,12 @@ export type PoolOptions = {
   /** To get a connection; a busy machine needs seconds to open one. */
   readonly connectTimeoutMs?: number;
   readonly interceptors?: readonly Interceptor[];
-  /** How many connections clients leave to work on behalf of all; a third by default. */
-  readonly reservedConnections?: number;
   /** How long work may wait for a connection; see `Gate` for the default. */
   readonly maximumWaitMs?: number | undefined;
-  /** Whether a statement that takes too long is a DomainError query_timeout, because the client can narrow what it reads. */
+  /**
+   * Whether clients only read here. Then a statement that takes too long is a DomainError query_timeout, because they can
+   * narrow what they read. Of another pool, they leave a third of the connections to work on behalf of all.
+   */
   readonly isForReads?: boolean;
 };
 
@@ -149,7 +150,6 @@ export const openPool = async (
     responseTimeoutMs = statementTimeoutMs + RESPONSE_MARGIN_MS,
     connectTimeoutMs = 15_000,
     interceptors = [],
-    reservedConnections = Math.min(Math.ceil(maximumConnections / 3), maximumConnections - 1),
     maximumWaitMs,
     isForReads = false,
   }: PoolOptions = {},
@@ -173,7 +173,7 @@ export const openPool = async (
   });
   const gate = new Gate({
     places: maximumConnections,
-    reserved: reservedConnections,
+    reserved: isForReads ? 0 : Math.min(Math.ceil(maximumConnections / 3), maximumConnections - 1),
     ...(maximumWaitMs === undefined ? {} : { maximumWaitMs }),
   });
   return wrapPool(
