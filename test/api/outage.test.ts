@@ -292,7 +292,7 @@ test("a process that is stopping is alive and not ready", async (t) => {
   t.is((await call("GET", "/healthz")).status, 200);
 });
 
-test("the service is not ready while its clock is off, and logs each change once", async (t) => {
+test("the service is not ready while its clock is off, and logs each change once, whether or not the database responds", async (t) => {
   const logged: string[] = [];
   let aheadMs = 2 * 60 * 1000;
   let checks = 0;
@@ -302,6 +302,12 @@ test("the service is not ready while its clock is off, and logs each change once
         checks += 1;
         return new Date(Date.now() + aheadMs);
       },
+    },
+    readDatabaseTime: async () => {
+      if (checks === 2) {
+        throw new Error("The database does not respond.");
+      }
+      return (await readServerStatus(t.context.db)).now;
     },
     logger: pino({ level: "info" }, { write: (line) => logged.push(line) }),
   });
