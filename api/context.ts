@@ -1,18 +1,12 @@
 import type { Logger } from "pino";
 import type { Config } from "../runtime/config/config.ts";
-import { createBulkPools } from "../db/createBulkPools.ts";
+import { createBulkPool } from "../db/createBulkPool.ts";
 import { readServerStatus } from "../db/connections/serverStatus.ts";
 import { takePermit } from "../db/rateLimits.ts";
 import type { TakePermit } from "../db/rateLimits.ts";
 import { systemClock } from "../runtime/clock.ts";
 import { addPoolMetrics, addHealthMetrics } from "../runtime/gauges.ts";
-import {
-  openDatabase,
-  openHealthConnection,
-  openLists,
-  openReads,
-  openSearches,
-} from "../db/openDatabase.ts";
+import { openDatabase, openHealthConnection, openLists, openReads } from "../db/openDatabase.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
 import type { RunningServer } from "../runtime/server/startServer.ts";
 import { watchHealth } from "../runtime/server/watchHealth.ts";
@@ -21,7 +15,6 @@ import { loadStripe, loadWebhookReader } from "../modules/billing/loadStripe.ts"
 import { openTemporalClient } from "../runtime/temporalClient.ts";
 import { readWebhookSettings } from "../modules/events/allowedAddresses.ts";
 import { createPlanting } from "../modules/planting/createPlanting.ts";
-import type { RunningTracing } from "../runtime/startTracing.ts";
 import { createBilling } from "../modules/billing/createBilling.ts";
 import { createAuthenticator, noteKeyUses } from "../modules/accounts/createAuthenticator.ts";
 import { createDeploymentName } from "../modules/billing/holdUsage.ts";
@@ -36,20 +29,16 @@ import { WRITE_TIMEOUT_MS } from "./http/streamText.ts";
 import { createApiMetrics } from "./http/createApiMetrics.ts";
 
 /** Opens all pools, so that no kind of work uses up the connections of another. */
-const openConnections = async (config: Config, tracing: RunningTracing | undefined) => {
-  const interceptors = tracing === undefined ? [] : [tracing.statementSpans];
+const openConnections = async (config: Config) => {
   const pools = {
-    db: await openDatabase(config, interceptors),
-    searches: await openSearches(config, interceptors),
-    reads: await openReads(config, interceptors),
-    lists: await openLists(config, interceptors),
+    db: await openDatabase(config),
+    reads: await openReads(config),
+    lists: await openLists(config),
     healthChecks: await openHealthConnection(config),
   };
-  const openBulk = createBulkPools(pools.db);
   return {
     ...pools,
-    bulkReads: openBulk(pools.reads),
-    bulkLists: openBulk(pools.lists),
+    bulkLists: createBulkPool(pools.lists, pools.db),
     end: async (): Promise<void> => {
       await Promise.all(Object.values(pools).map((pool) => pool.end()));
     },
@@ -61,13 +50,9 @@ const secretsOf = (given: string | undefined): readonly string[] | null =>
   given?.split(",") ?? null;
 
 /** Creates what the API process creates once. */
-export const openApiContext = async (
-  config: Config,
-  logger: Logger,
-  tracing: RunningTracing | undefined,
-) => {
-  const connections = await openConnections(config, tracing);
-  const { db, searches, reads, lists, bulkReads, bulkLists, healthChecks } = connections;
+export const openApiContext = async (config: Config, logger: Logger) => {
+  const connections = await openConnections(config);
+  const { db, reads, lists, bulkLists, healthChecks } = connections;
   const temporal = openTemporalClient();
   const context: Context = { db, clock: systemClock };
   const listGate = createListGate();
@@ -83,7 +68,7 @@ export const openApiContext = async (
     needsTemporal: false,
   });
   addHealthMetrics(metrics.registry, health.read);
-  addPoolMetrics(metrics.registry, { main: db, searches, reads, lists });
+  addPoolMetrics(metrics.registry, { main: db, reads, lists });
   const writer = createRegistrationWriter({ ...context, observeBatch: metrics.observeBatch });
   const storeWriter = createStoreWriter({ ...context, observeBatch: metrics.observeBatch });
   const noteUse = noteKeyUses({
@@ -104,20 +89,19 @@ export const openApiContext = async (
     /** How many proxies of our own a request passes. */
     trustedProxies: config.TRUSTED_PROXIES,
     /** Whether spans of requests are recorded. */
-    isTraced: tracing !== undefined,
+    isTraced: config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined,
     readReadiness: health.read,
     /** Connections for queries that may read many records. */
     reads,
     lists,
     /** The same for whole lists, which yield to recording. */
-    bulkReads,
     bulkLists,
     streaming: {
       gate: listGate,
       writeTimeoutMs: WRITE_TIMEOUT_MS,
       pageSearchMs: PAGE_SEARCH_MS,
     } satisfies Streaming,
-    charities: createCharities({ ...context, searches, config }),
+    charities: createCharities({ ...context, searches: reads, config }),
     validateCharity: createCharityValidator(temporal, getDeployment),
     planting: createPlanting(config),
     webhookSettings: readWebhookSettings(config),
@@ -159,12 +143,7 @@ export type StandaloneContext = Omit<AppContext, "storeWriter" | "platformSecret
 /** What the store-platform interface needs. */
 export type StoreAppContext = Omit<
   AppContext,
-  | "lists"
-  | "bulkLists"
-  | "writer"
-  | "documentBaseUrl"
-  | "plantingCallbackSecrets"
-  | "readStripeWebhook"
+  "lists" | "writer" | "documentBaseUrl" | "plantingCallbackSecrets" | "readStripeWebhook"
 >;
 
 /** What both interfaces need. */

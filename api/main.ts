@@ -8,7 +8,6 @@ import { serveMetrics } from "../runtime/server/serveMetrics.ts";
 import { createRequestGate } from "../runtime/server/openDoor.ts";
 import { serverUrl, startServer } from "../runtime/server/startServer.ts";
 import type { ServerOptions } from "../runtime/server/startServer.ts";
-import type { RunningTracing } from "../runtime/startTracing.ts";
 import { openApiContext } from "./context.ts";
 import type { ApiContext } from "./context.ts";
 import type { App } from "./http/createApp.ts";
@@ -67,12 +66,8 @@ const listen = async (
 /** Of `npm start -- --demo`, which starts this program with it. */
 const [demoFile] = process.argv.slice(2);
 
-const startApi = async (
-  config: Config,
-  logger: Logger,
-  tracing: RunningTracing | undefined,
-): Promise<RunningPart> => {
-  const context = await openApiContext(config, logger, tracing);
+const startApi = async (config: Config, logger: Logger): Promise<RunningPart> => {
+  const context = await openApiContext(config, logger);
   const demo =
     demoFile &&
     demoPages(demoFile, {

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { DatabasePool } from "slonik";
-import { createBulkPools } from "../db/createBulkPools.ts";
+import { createBulkPool } from "../db/createBulkPool.ts";
 import { openPool } from "../db/pools/pool.ts";
 import { createPlantingOrders } from "../modules/planting/createPlantingOrders.ts";
 import { systemClock } from "../runtime/clock.ts";
@@ -79,7 +79,7 @@ const createWorks = (
   readingKey: string,
   file: string,
 ): Readonly<Record<Exclude<Neighbor, "all">, Work>> => {
-  const context = { clock: systemClock, db: createBulkPools(db)(db) };
+  const context = { clock: systemClock, db: createBulkPool(db) };
   return {
     list: (signal) => readStream(url, { signal, headers: { Authorization: readingKey } }, () => {}),
     import: importHistory(databaseUrl, file),

@@ -92,7 +92,7 @@ export const createConnections = (readConfig: () => Config) => {
 
   const addresses = findAddresses(config);
 
-  /** Throws a StartupError if it cannot be reached, and a SchemaMismatchError if its schema is of another release. */
+  /** Throws a StartupError if it cannot be reached, and a SchemaError if its schema is of another release. */
   const database = once(async () => {
     const { openDatabase } = await import("../db/openDatabase.ts");
     const db = await openDatabase({
@@ -111,9 +111,8 @@ export const createConnections = (readConfig: () => Config) => {
 
   /** The database for a command that reads or writes much, and yields to what clients record. */
   const bulkDatabase = once(async () => {
-    const { createBulkPools } = await import("../db/createBulkPools.ts");
-    const db = await database();
-    return createBulkPools(db)(db);
+    const { createBulkPool } = await import("../db/createBulkPool.ts");
+    return createBulkPool(await database());
   });
 
   /** Null if STRIPE_SECRET_KEY is not set. */

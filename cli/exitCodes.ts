@@ -61,7 +61,7 @@ const UNREACHABLE_ERRORS = new Set([
   "StripeAPIError",
 ]);
 
-export const isUnreachable = (error: Error): boolean =>
+const isUnreachable = (error: Error): boolean =>
   error instanceof StartupError ||
   error instanceof UnavailableError ||
   [error.constructor.name, error.name, "type" in error ? String(error.type) : ""].some((name) =>

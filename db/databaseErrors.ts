@@ -1,21 +1,15 @@
-import {
-  IntegrityConstraintViolationError,
-  InvalidInputError,
-  StatementTimeoutError,
-} from "slonik";
-import { DomainError, UnavailableError } from "../runtime/errors.rules.ts";
+import { codeOf, DomainError, UnavailableError } from "../runtime/errors.rules.ts";
 
-/** Class 22 of SQLSTATE: data exceptions, such as a sum that exceeds the range of its type. */
-const isDataException = (error: unknown): boolean =>
-  // Slonik names a malformed value, and passes the others on as pg's errors.
-  error instanceof InvalidInputError ||
-  (error instanceof Error && "code" in error && String(error.code).startsWith("22"));
+/** Returns whether a statement has violated a constraint. */
+export const violates = (error: unknown, constraint: string): boolean =>
+  error instanceof Error && "constraint" in error && error.constraint === constraint;
+
+/** Classes of SQLSTATE: data exceptions, such as a sum that exceeds the range of its type, and violated constraints. */
+const OF_CONTENT = /^2[23]/u;
 
 /** Returns whether a batch failed because of its content, so that a part of it may succeed. */
 export const isContentError = (error: unknown): boolean =>
-  error instanceof DomainError ||
-  error instanceof IntegrityConstraintViolationError ||
-  isDataException(error);
+  error instanceof DomainError || OF_CONTENT.test(codeOf(error));
 
 export const contentErrorReason = (error: unknown): string =>
   error instanceof DomainError ? error.message : "the database cannot store it";
@@ -31,9 +25,7 @@ export const findRefusalForNow = (error: unknown): Error | null => {
   if (!(error instanceof Error)) {
     return null;
   }
-  return "code" in error && REFUSED_FOR_NOW.test(String(error.code))
-    ? error
-    : findRefusalForNow(error.cause);
+  return REFUSED_FOR_NOW.test(codeOf(error)) ? error : findRefusalForNow(error.cause);
 };
 
 /** Returns the error for work that the database cannot do now, and of which nothing was done. */
@@ -43,18 +35,11 @@ export const databaseUnavailable = (cause: unknown): UnavailableError =>
 /** PostgreSQL's code for a statement that `statement_timeout` has cancelled. */
 const QUERY_CANCELED = "57014";
 
-export const isTimeout = (error: unknown): boolean =>
-  error instanceof StatementTimeoutError ||
-  (error instanceof Error && "code" in error && error.code === QUERY_CANCELED);
+export const isTimeout = (error: unknown): boolean => codeOf(error) === QUERY_CANCELED;
 
-/**
- * Converts the error of a statement that took too long to a DomainError and returns other errors unchanged.
- * @param advice what the client can change
- */
-export const asQueryTimeout = (
-  error: unknown,
-  advice = "select fewer records, for example a shorter range of days",
-): unknown =>
-  isTimeout(error)
-    ? new DomainError("query_timeout", `the query takes too long; ${advice}`, { cause: error })
-    : error;
+export const queryTimeout = (cause: unknown): DomainError =>
+  new DomainError(
+    "query_timeout",
+    "the query takes too long; narrow its filters, for example to an id, an email address or a shorter range of days",
+    { cause },
+  );

@@ -1,10 +1,6 @@
 import { Client, escapeIdentifier } from "pg";
 import { readDatabaseUrl } from "../runtime/config/databaseUrl.ts";
-
-/** The database cannot be migrated as it is; nothing was changed, and the message says what to do. */
-export class MigrationError extends Error {
-  override readonly name = "MigrationError";
-}
+import { SchemaError } from "../runtime/errors.rules.ts";
 
 /**
  * Reads what is known of a role, and the statements that grant its privileges. A trigger `<table>_append_only` marks a table
@@ -47,7 +43,7 @@ const READ_ROLE = `
  * Gives the programs' role exactly the privileges that it needs. The owner's own role keeps what it has, so one role for
  * everything works.
  * @param appUrl its user is the role
- * @throws MigrationError if the role is missing
+ * @throws SchemaError if the role is missing
  */
 export const grantPrivileges = async (client: Client, appUrl: string): Promise<void> => {
   // The driver knows a default for a URL that names no user.
@@ -61,7 +57,7 @@ export const grantPrivileges = async (client: Client, appUrl: string): Promise<v
     return;
   }
   if (!exists) {
-    throw new MigrationError(
+    throw new SchemaError(
       `The role ${name} does not exist. Create it as an administrator: CREATE ROLE ${escapeIdentifier(name)} LOGIN PASSWORD '…'`,
     );
   }

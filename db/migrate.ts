@@ -1,9 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "pg";
-import { SchemaMismatchError } from "../runtime/errors.rules.ts";
-import { createConnect } from "./connections/connect.ts";
-import type { Connection } from "./connections/connect.ts";
-import { grantPrivileges, MigrationError } from "./grantPrivileges.ts";
+import { codeOf, SchemaError } from "../runtime/errors.rules.ts";
+import { createConnect, unusableDatabaseError } from "./connections/connect.ts";
+import type { Connection, DatabaseSetting } from "./connections/connect.ts";
+import { grantPrivileges } from "./grantPrivileges.ts";
 import { readMigrations } from "./readMigrations.ts";
 import type { Migration } from "./readMigrations.ts";
 
@@ -25,11 +25,11 @@ export type Migrator = {
   readonly reason: string | null;
 } | null;
 
-/** @param signal interrupts the work: the connection is closed, and the server rolls back what is not committed */
+/** @throws StartupError if the database of a setting cannot be reached */
 const withConnection = async <Result>(
   databaseUrl: string,
+  setting: DatabaseSetting,
   work: (connection: Connection) => Promise<Result>,
-  signal?: AbortSignal,
 ): Promise<Result> => {
   const connection = await createConnect(databaseUrl)({
     // As long as the pools wait: programs start, and commands run, while the machine is busy.
@@ -37,26 +37,20 @@ const withConnection = async <Result>(
     // A migration, or the wait for another migrator, may take long; without this a lost connection is not detected.
     keepAlive: true,
     keepAliveInitialDelayMillis: 30_000,
+  }).catch((error: unknown) => {
+    throw unusableDatabaseError(databaseUrl, setting, error);
   });
-  const { client } = connection;
-  const interrupt = (): unknown => client.connection.stream.destroy();
-  signal?.addEventListener("abort", interrupt);
   try {
-    signal?.throwIfAborted();
     return await work(connection);
-  } catch (error) {
-    signal?.throwIfAborted();
-    throw error;
   } finally {
-    signal?.removeEventListener("abort", interrupt);
-    await client.end();
+    await connection.client.end();
   }
 };
 
 /**
  * Returns the migrations that the database lacks. Those of a newer release are accepted if they say that releases like this
  * one still run with them. Migrations are edited only before their release.
- * @throws SchemaMismatchError
+ * @throws SchemaError
  */
 const listMissing = async (
   client: Client,
@@ -69,7 +63,7 @@ const listMissing = async (
   const known = new Map(migrations.map((migration) => [migration.number, migration]));
   const refused = rows.filter(({ number, runsWith }) => !known.has(number) && runsWith > newest);
   if (refused.length > 0) {
-    throw new SchemaMismatchError(
+    throw new SchemaError(
       `The database was migrated by a newer release (migration ${refused.map(({ number }) => number).join(", ")}). Run that release.`,
     );
   }
@@ -78,7 +72,7 @@ const listMissing = async (
     return migration && migration.checksum !== checksum ? [migration.name] : [];
   });
   if (differing.length > 0) {
-    throw new SchemaMismatchError(
+    throw new SchemaError(
       `The database was migrated by another version, whose migration ${differing.join(", ")} differs from this one's. Run that version, or start with an empty database.`,
     );
   }
@@ -119,12 +113,11 @@ const runTransaction = async (
 };
 
 /** Returns whether PostgreSQL has ended a statement because of a lock timeout or a deadlock. */
-const isLockError = (error: unknown): boolean =>
-  error instanceof Error && "code" in error && ["55P03", "40P01"].includes(String(error.code));
+const isLockError = (error: unknown): boolean => ["55P03", "40P01"].includes(codeOf(error));
 
 /**
  * Applies a migration. If it does not get a lock in time, it is rolled back and tried again later.
- * @throws MigrationError if no attempt gets its locks
+ * @throws SchemaError if no attempt gets its locks
  */
 const applyMigration = async (
   client: Client,
@@ -142,7 +135,7 @@ const applyMigration = async (
         throw new Error(`Migration ${name} failed and was rolled back.`, { cause: error });
       }
       if (attempt === maximumAttempts) {
-        throw new MigrationError(
+        throw new SchemaError(
           `Migration ${name} was rolled back, because other sessions hold a lock that it needs. ` +
             "Find them with: SELECT pid, usename, state, xact_start, query FROM pg_stat_activity WHERE xact_start < now() - interval '1 minute' ORDER BY xact_start; end them or wait, then run the migration again",
           { cause: error },
@@ -156,18 +149,18 @@ const applyMigration = async (
   }
 };
 
-/** @throws MigrationError if the role may not create tables, or the session is a pooler's */
+/** @throws SchemaError if the role may not create tables, or the session is a pooler's */
 const requireOwner = async ({ client, isPooled }: Connection): Promise<void> => {
   const { rows } = await client.query<{ role: string; mayCreate: boolean | null }>(`
     SELECT current_user AS role, has_schema_privilege(current_schema(), 'CREATE') AS "mayCreate"
   `);
   if (rows[0]?.mayCreate !== true) {
-    throw new MigrationError(
+    throw new SchemaError(
       `The role ${rows[0]?.role} may not change the schema. Set DATABASE_OWNER_URL to a URL with the role that owns it.`,
     );
   }
   if (isPooled) {
-    throw new MigrationError(
+    throw new SchemaError(
       "Migrations need a session of PostgreSQL, not of a pooler. Set DATABASE_OWNER_URL to the server's own address.",
     );
   }
@@ -175,7 +168,7 @@ const requireOwner = async ({ client, isPooled }: Connection): Promise<void> => 
 
 /**
  * Waits until no other migrator works. Any role may take the lock, which ends with the connection.
- * @throws MigrationError
+ * @throws SchemaError
  */
 const becomeOnlyMigrator = async (
   client: Client,
@@ -188,7 +181,7 @@ const becomeOnlyMigrator = async (
     if (!isLockError(error)) {
       throw error;
     }
-    throw new MigrationError(
+    throw new SchemaError(
       "Another session has been migrating the database for too long, or only holds the lock of migrations. " +
         "Find it with: SELECT pid, usename, query FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted AND datname = current_database(); wait until it has finished or end it, then run the migration again",
       { cause: error },
@@ -202,75 +195,68 @@ const becomeOnlyMigrator = async (
  * @param options.appUrl its role receives its privileges, even if no migration is applied
  * @param options.folder of the migrations, this release's own by default
  * @param options.migrator is recorded in the audit log with each migration, in its transaction
- * @param options.signal interrupts the current migration, which is rolled back
- * @throws SchemaMismatchError when a newer release or another version has migrated the database
- * @throws MigrationError if the role of `ownerUrl` may not change the schema or its URL is a pooler's, the other role is
- *   missing, or another session holds a lock for too long
+ * @throws StartupError if the database cannot be reached
+ * @throws SchemaError when a newer release or another version has migrated the database, the role of `ownerUrl` may not change
+ *   the schema or its URL is a pooler's, the other role is missing, or another session holds a lock for too long
  */
 export const migrate = (
   ownerUrl: string,
   {
-    appUrl = null,
+    appUrl = ownerUrl,
     folder,
     migrator = null,
-    signal,
     ...waits
   }: Partial<LockWaits> & {
-    readonly appUrl?: string | null;
+    readonly appUrl?: string;
     readonly folder?: string;
     readonly migrator?: Migrator;
-    readonly signal?: AbortSignal;
   } = {},
-): Promise<{ readonly applied: readonly string[] }> =>
-  withConnection(
-    ownerUrl,
-    async (connection) => {
-      const { client } = connection;
-      const migrations = await readMigrations(folder);
-      const lockWaits = { ...LOCK_WAITS, ...waits };
-      await requireOwner(connection);
-      await becomeOnlyMigrator(client, lockWaits);
-      await client.query(`
-        CREATE TABLE IF NOT EXISTS schema_migration (
-          number integer PRIMARY KEY,
-          name text NOT NULL,
-          applied_at timestamptz NOT NULL DEFAULT now(),
-          -- The newest migration that a release must know to run with this one.
-          runs_with integer NOT NULL CONSTRAINT schema_migration_runs_with CHECK (runs_with <= number),
-          -- Of the statements.
-          checksum text NOT NULL
-        )
-      `);
-      const missing = await listMissing(client, migrations);
-      for (const migration of missing) {
-        await applyMigration(client, migration, migrator, lockWaits);
-      }
-      if (appUrl !== null) {
-        await grantPrivileges(client, appUrl);
-      }
-      return { applied: missing.map(({ name }) => name) };
-    },
-    signal,
-  );
+): Promise<{ readonly applied: readonly string[] }> => {
+  const setting = ownerUrl === appUrl ? "DATABASE_URL" : "DATABASE_OWNER_URL";
+  return withConnection(ownerUrl, setting, async (connection) => {
+    const { client } = connection;
+    const migrations = await readMigrations(folder);
+    const lockWaits = { ...LOCK_WAITS, ...waits };
+    await requireOwner(connection);
+    await becomeOnlyMigrator(client, lockWaits);
+    await client.query(`
+      CREATE TABLE IF NOT EXISTS schema_migration (
+        number integer PRIMARY KEY,
+        name text NOT NULL,
+        applied_at timestamptz NOT NULL DEFAULT now(),
+        -- The newest migration that a release must know to run with this one.
+        runs_with integer NOT NULL CONSTRAINT schema_migration_runs_with CHECK (runs_with <= number),
+        -- Of the statements.
+        checksum text NOT NULL
+      )
+    `);
+    const missing = await listMissing(client, migrations);
+    for (const migration of missing) {
+      await applyMigration(client, migration, migrator, lockWaits);
+    }
+    await grantPrivileges(client, appUrl);
+    return { applied: missing.map(({ name }) => name) };
+  });
+};
 
 /**
  * Checks that this release runs with the database's schema: it has all of its migrations as they are now, and further ones
  * only if they say so.
  * @returns whether the connection is one of a pooler's
- * @throws SchemaMismatchError whose message says what to do
+ * @throws SchemaError whose message says what to do
  */
 export const requireCurrentSchema = (
   databaseUrl: string,
   { folder }: { readonly folder?: string } = {},
 ): Promise<{ readonly isPooled: boolean }> =>
-  withConnection(databaseUrl, async ({ client, isPooled }) => {
+  withConnection(databaseUrl, "DATABASE_URL", async ({ client, isPooled }) => {
     const migrations = await readMigrations(folder);
     const { rows } = await client.query<{ exists: boolean }>(
       "SELECT to_regclass('schema_migration') IS NOT NULL AS exists",
     );
     const missing = rows[0]?.exists === true ? await listMissing(client, migrations) : migrations;
     if (missing.length > 0) {
-      throw new SchemaMismatchError(
+      throw new SchemaError(
         `The database lacks ${missing.length} of this release's migrations. Run: npm run -s impact -- migrate`,
       );
     }

@@ -1,13 +1,11 @@
-import type { CommonQueryMethods, DatabasePool, Interceptor } from "slonik";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { z } from "zod";
 import type { Config } from "../runtime/config/config.ts";
-import { reasonOf } from "./connections/connect.ts";
+import { unusableDatabaseError } from "./connections/connect.ts";
 import { requireCurrentSchema } from "./migrate.ts";
-import { SchemaMismatchError, StartupError, UnavailableError } from "../runtime/errors.rules.ts";
+import { SchemaError, StartupError } from "../runtime/errors.rules.ts";
 import { openPool } from "./pools/pool.ts";
-import type { PoolOptions } from "./pools/pool.ts";
 import { sql } from "./sql.ts";
-import { nameDatabase } from "../runtime/config/databaseUrl.ts";
 
 const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): string => {
   if (DATABASE_URL === undefined) {
@@ -16,33 +14,6 @@ const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): str
     );
   }
   return DATABASE_URL;
-};
-
-/** PostgreSQL's codes for a role that does not exist, or that may not connect or see the tables. */
-const UNPREPARED_ROLE: ReadonlySet<string> = new Set(["28000", "28P01", "42501"]);
-
-/** Returns the error for a database that cannot be used. It names the database without its password. */
-export const unusableDatabaseError = (
-  databaseUrl: string,
-  setting: "DATABASE_URL" | "DATABASE_OWNER_URL",
-  given: Error,
-): StartupError => {
-  // That of a pool is for a client.
-  const error =
-    given instanceof UnavailableError && given.cause instanceof Error ? given.cause : given;
-  // Of several servers, the first one's error is the cause.
-  const isUnprepared = [error, error.cause].some(
-    (each) => each instanceof Error && "code" in each && UNPREPARED_ROLE.has(String(each.code)),
-  );
-  // Only the owner's role exists before the first migration.
-  const advice =
-    setting === "DATABASE_URL" && isUnprepared
-      ? " If this release has not been migrated yet, run: npm run -s impact -- migrate"
-      : "";
-  return new StartupError(
-    `The database at ${nameDatabase(databaseUrl)} cannot be used: ${reasonOf(error)}. Check ${setting}.${advice}`,
-    { cause: given },
-  );
 };
 
 const limitsRow = z.strictObject({ count: z.int() });
@@ -92,18 +63,16 @@ const requireCell = async (db: CommonQueryMethods, cell: string): Promise<void> 
 
 /**
  * Opens the main pool.
- * @param interceptors see what every statement does
  * @throws StartupError if DATABASE_URL is not set, or the database cannot be reached or is of another cell
- * @throws SchemaMismatchError if the schema is of another release
+ * @throws SchemaError if the schema is of another release
  */
 export const openDatabase = async (
   config: Pick<Config, "DATABASE_URL" | "DATABASE_POOL_SIZE" | "CELL">,
-  interceptors: readonly Interceptor[] = [],
 ): Promise<DatabasePool> => {
   const databaseUrl = requireDatabaseUrl(config);
   try {
     const { isPooled } = await requireCurrentSchema(databaseUrl);
-    const db = await openPool(databaseUrl, config.DATABASE_POOL_SIZE, undefined, { interceptors });
+    const db = await openPool(databaseUrl, config.DATABASE_POOL_SIZE);
     if (isPooled) {
       await requireUsablePooler(db);
     }
@@ -112,59 +81,38 @@ export const openDatabase = async (
     }
     return db;
   } catch (error) {
-    if (
-      error instanceof SchemaMismatchError ||
-      error instanceof StartupError ||
-      !(error instanceof Error)
-    ) {
-      throw error;
-    }
-    throw unusableDatabaseError(databaseUrl, "DATABASE_URL", error);
+    throw error instanceof SchemaError || error instanceof StartupError
+      ? error
+      : unusableDatabaseError(databaseUrl, "DATABASE_URL", error);
   }
 };
 
-/** After it the client receives a 503 that says what to narrow, and a search fails. */
+/** After it the client receives a 503 that says what to narrow, and a search of charities fails. */
 const READ_TIMEOUT_MS = 5000;
 /** They keep one or two cores busy. */
-const CONCURRENT_READS = 2;
-const CONCURRENT_LISTS = 3;
-/** A search takes tens of milliseconds, or a second for a common word. */
-const CONCURRENT_SEARCHES = 3;
+const CONCURRENT_READS = 3;
 /** Shorter than the timeout, so that a search that waits too long is rejected as one of too many, not as failed. */
-const SEARCH_WAIT_MS = 3000;
+const READ_WAIT_MS = 3000;
 /** A health check waits no longer. */
 const HEALTH_TIMEOUT_MS = 2000;
 
-const TIMEOUT_ADVICE = {
-  timeoutAdvice:
-    "narrow its filters, for example to an id, an email address or a shorter range of days",
-};
-
 /** Opens a separate pool for what clients read, with no connection for other work. */
 const openReadPool =
-  (connections: number, options: Pick<PoolOptions, "maximumWaitMs" | "timeoutAdvice">) =>
-  (
-    config: Pick<Config, "DATABASE_URL">,
-    interceptors: readonly Interceptor[] = [],
-    timeoutMs = READ_TIMEOUT_MS,
-  ): Promise<DatabasePool> =>
-    openPool(requireDatabaseUrl(config), connections, timeoutMs, {
-      ...options,
-      interceptors,
-      reservedConnections: 0,
+  (maximumWaitMs?: number) =>
+  (config: Pick<Config, "DATABASE_URL">, timeoutMs = READ_TIMEOUT_MS): Promise<DatabasePool> =>
+    openPool(requireDatabaseUrl(config), CONCURRENT_READS, timeoutMs, {
+      maximumWaitMs,
+      isForReads: true,
     });
-
-/** For searches of the catalogue, so that they do not use up the connections of registrations. */
-export const openSearches = openReadPool(CONCURRENT_SEARCHES, { maximumWaitMs: SEARCH_WAIT_MS });
 
 /**
  * For queries that may read many records, so that nothing else waits for them. A query that uses another pool must read
  * counters, rows by their ids, or a bounded part of an index.
  */
-export const openReads = openReadPool(CONCURRENT_READS, TIMEOUT_ADVICE);
+export const openReads = openReadPool(READ_WAIT_MS);
 
-/** For the pages of lists, so that they wait for no other slow query. */
-export const openLists = openReadPool(CONCURRENT_LISTS, TIMEOUT_ADVICE);
+/** For the pages of lists, so that they wait for no other slow query. A list that has begun may wait for its next page. */
+export const openLists = openReadPool();
 
 /** Opens one connection for the health checks, so that a busy pool does not look like an unreachable database. */
 export const openHealthConnection = (config: Pick<Config, "DATABASE_URL">): Promise<DatabasePool> =>

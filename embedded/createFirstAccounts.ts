@@ -1,9 +1,16 @@
+import { writeFile } from "node:fs/promises";
 import { openDatabase } from "../db/openDatabase.ts";
 import { SERVICE } from "../modules/accounts/audit.rules.ts";
 import { createOrganization } from "../modules/accounts/manageOrganizations.ts";
 import type { FirstKeys } from "../modules/accounts/manageKeys.ts";
 import { systemClock } from "../runtime/clock.ts";
+import { readConfig } from "../runtime/config/config.ts";
 import { fillDemo } from "./demo/fillDemo.ts";
+
+/*
+ * Creates a demo organization in a new database, or fills it with a year of demo data, and prints the keys. It is a program
+ * of its own, because what it imports would take 40 MB of `npm start` for as long as that runs.
+ */
 
 const CONNECTIONS = 4;
 /** The demo makes thousands of commits one after the other. One that is interrupted is not used. */
@@ -15,46 +22,33 @@ const describeKeys = ({ apiKeyProd, apiKeyTest }: FirstKeys): string =>
   test key        ${apiKeyTest}
 `;
 
-/**
- * Creates a demo organization in a new database, or fills it with a year of demo data.
- * @returns the keys in words, and what the pages of the demo show
- */
-export const createFirstAccounts = async (
-  databaseUrl: string,
-  apiUrl: string,
-  isDemo: boolean,
-  cell: string | undefined,
-): Promise<{ readonly keys: string; readonly made: object | null }> => {
-  const db = await openDatabase({
-    DATABASE_URL: databaseUrl + (isDemo ? WITHOUT_FLUSHES : ""),
-    DATABASE_POOL_SIZE: CONNECTIONS,
-    CELL: cell,
-  });
-  try {
-    if (isDemo) {
-      const demo = await fillDemo(db, systemClock.now());
-      const { organizationId, storeId, shop, pages, organizationKeys, storeKeys } = demo;
-      const keys = `A year of demo data was added. All planting is simulated, and nothing is billed.
-Save these keys now; they cannot be shown again.
-Organization ${organizationId}
-${describeKeys(organizationKeys)}Store ${shop.domain} (${storeId})
-${describeKeys(storeKeys)}`;
-      const testKeys = { organization: organizationKeys.apiKeyTest, store: storeKeys.apiKeyTest };
-      return { keys, made: { organizationId, shop, pages, testKeys } };
-    }
-    const organization = await createOrganization(
-      { db, clock: systemClock, actor: SERVICE },
-      {
-        name: "Demo organization",
-      },
-    );
-    const keys = `This is the first start, so a demo organization was created (${organization.id}).
+const [apiUrl = "", demoFile] = process.argv.slice(2);
+const { DATABASE_URL = "", CELL } = readConfig();
+const db = await openDatabase({
+  DATABASE_URL: DATABASE_URL + (demoFile === undefined ? "" : WITHOUT_FLUSHES),
+  DATABASE_POOL_SIZE: CONNECTIONS,
+  CELL,
+});
+if (demoFile === undefined) {
+  const context = { db, clock: systemClock, actor: SERVICE };
+  const organization = await createOrganization(context, { name: "Demo organization" });
+  console.log(`This is the first start, so a demo organization was created (${organization.id}).
 Save these keys now; they cannot be shown again.
 ${describeKeys(organization)}Register a first tree with the test key:
   curl -sS -X POST ${apiUrl}/plant/trees -H 'Authorization: ${organization.apiKeyTest}' -H 'Content-Type: application/json' -d '{"count": 1}'
-`;
-    return { keys, made: null };
-  } finally {
-    await db.end();
-  }
-};
+`);
+} else {
+  console.error("Adding a year of demo data …");
+  const demo = await fillDemo(db, systemClock.now());
+  const { organizationId, storeId, shop, pages, organizationKeys, storeKeys } = demo;
+  const testKeys = { organization: organizationKeys.apiKeyTest, store: storeKeys.apiKeyTest };
+  await writeFile(demoFile, JSON.stringify({ organizationId, shop, pages, testKeys }), {
+    mode: 0o600,
+  });
+  console.log(`A year of demo data was added. All planting is simulated, and nothing is billed.
+Save these keys now; they cannot be shown again.
+Organization ${organizationId}
+${describeKeys(organizationKeys)}Store ${shop.domain} (${storeId})
+${describeKeys(storeKeys)}`);
+}
+await db.end();

@@ -1,9 +1,10 @@
 import { basename, resolve as resolvePath } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { parseArgs } from "node:util";
-import { ConfigError, describeUnknownSettings, readConfig } from "../runtime/config/config.ts";
-import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
+import { inspect, parseArgs } from "node:util";
+import { describeUnknownSettings, readConfig } from "../runtime/config/config.ts";
+import { SchemaError, StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { lockFolder, removeRunFile } from "../runtime/runFile.ts";
+import { shutdownRequested } from "../runtime/waiting.ts";
 import { demoSettings } from "./demo/demoSettings.ts";
 import { startAll } from "./start.ts";
 import { awaitLeftovers, createSupervisor } from "./supervisor.ts";
@@ -28,24 +29,21 @@ const readArguments = () => {
   }
 };
 
-/** Resolves when a signal arrives or the parent process is gone: npm, if it is killed, does not stop its children. */
-const shutdownRequested = (): Promise<null> =>
+/** Resolves when the parent process is gone: npm, if it is killed, does not stop its children. */
+const parentExited = (): Promise<void> =>
   new Promise((resolve) => {
-    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
-      process.on(signal, () => resolve(null));
-    }
     const parent = process.ppid;
     setInterval(() => {
       if (process.ppid !== parent) {
-        resolve(null);
+        resolve();
       }
     }, PARENT_POLL_MS).unref();
   });
 
 const describe = (error: unknown): string =>
-  error instanceof StartupError || error instanceof ConfigError
+  error instanceof StartupError || error instanceof SchemaError
     ? error.message
-    : `Unexpected error: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`;
+    : `Unexpected error: ${inspect(error)}`;
 
 const main = async (): Promise<void> => {
   const { demo: isDemo = false, help } = readArguments();
@@ -53,7 +51,7 @@ const main = async (): Promise<void> => {
     console.log(`Starts the service with its databases. ${USAGE}`);
     return;
   }
-  const shutdown = shutdownRequested();
+  const shutdown = Promise.race([shutdownRequested(), parentExited()]).then(() => null);
   const unknown = describeUnknownSettings();
   if (unknown !== null) {
     console.error(`Warning: ${unknown}.`);

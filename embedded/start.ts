@@ -1,14 +1,15 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Client } from "pg";
-import { reasonOf } from "../db/connections/connect.ts";
 import { migrate } from "../db/migrate.ts";
 import { buildChildEnvironment } from "../runtime/config/config.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { LIBPQ_VARIABLES, nameDatabase } from "../runtime/config/databaseUrl.ts";
-import { SchemaMismatchError, StartupError } from "../runtime/errors.rules.ts";
+import { StartupError } from "../runtime/errors.rules.ts";
 import { impactCommand } from "../runtime/impactCommand.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
 import { writeRunFile } from "../runtime/runFile.ts";
@@ -23,6 +24,7 @@ import type { StartContext } from "./supervisor.ts";
 type Settings = Readonly<Record<string, string>>;
 
 const WORKER = fileURLToPath(new URL("../worker/main.ts", import.meta.url));
+const FIRST_ACCOUNTS = fileURLToPath(new URL("createFirstAccounts.ts", import.meta.url));
 const API = fileURLToPath(new URL("../api/main.ts", import.meta.url));
 
 /** Starts the embedded PostgreSQL, unless the configuration names a database. Returns the URLs of its owner and its programs. */
@@ -36,32 +38,6 @@ const startDatabase = async (config: Config, context: StartContext) => {
         context,
       })
     : { url: config.DATABASE_OWNER_URL ?? appUrl, appUrl };
-};
-
-/** @throws StartupError that says what to do if the database cannot be used */
-const migrateDatabase = async (
-  url: string,
-  options: { readonly appUrl: string; readonly signal: AbortSignal },
-): Promise<void> => {
-  try {
-    await migrate(url, options);
-  } catch (error) {
-    if (error instanceof StartupError) {
-      throw error;
-    }
-    const reason = reasonOf(error).replace(/\.$/u, "");
-    const cause = error instanceof Error && error.cause ? reasonOf(error.cause) : "";
-    const reasons = reason.includes(cause) ? reason : `${reason}: ${cause}`;
-    // A database of another version says itself what to do.
-    const advice =
-      error instanceof SchemaMismatchError
-        ? ""
-        : " Check that it runs, and DATABASE_URL if it is set.";
-    throw new StartupError(
-      `The database at ${nameDatabase(url)} cannot be used: ${reasons}.${advice}`,
-      { cause: error },
-    );
-  }
 };
 
 /** Starts the embedded Temporal server, unless the configuration has the address of one, whose `uiUrl` is null. */
@@ -89,21 +65,26 @@ const startTemporal = async (config: Config, context: StartContext) => {
 const hide = (...names: readonly string[]): Settings =>
   Object.fromEntries(names.map((name) => [name, ""]));
 
-/** Returns the environment of the API and the worker, which use the same servers with one role. */
+/** Returns the settings by which programs find the database with their own role. */
+const databaseSettings = (config: Config, appUrl: string): Settings => ({
+  DATABASE_URL: appUrl,
+  ...hide("DATABASE_OWNER_URL", "DATABASE_URL_FILE", "DATABASE_OWNER_URL_FILE"),
+  // libpq's variables are for another server than the embedded one.
+  ...(config.DATABASE_URL === undefined && hide(...LIBPQ_VARIABLES)),
+});
+
+/** Returns the environment of the API and the worker, which use the same servers. */
 const buildRoleEnvironment = (
   config: Config,
   given: Settings,
-  databaseUrl: string,
+  appUrl: string,
   { address, namespace, uiUrl }: Awaited<ReturnType<typeof startTemporal>>,
 ): NodeJS.ProcessEnv => {
   const isEmbedded = uiUrl !== null;
   // Temporal's variables and the user's profile (TLS, keys) are for another server than the embedded one.
   return buildChildEnvironment(isEmbedded ? /^TEMPORAL_/u : null, {
     ...given,
-    DATABASE_URL: databaseUrl,
-    ...hide("DATABASE_OWNER_URL", "DATABASE_URL_FILE", "DATABASE_OWNER_URL_FILE"),
-    // libpq's variables are for another server than the embedded one.
-    ...(config.DATABASE_URL === undefined && hide(...LIBPQ_VARIABLES)),
+    ...databaseSettings(config, appUrl),
     PORT: String(config.PORT),
     STORE_PORT: String(config.STORE_PORT),
     // No balancer waits for this machine's only API.
@@ -126,55 +107,35 @@ const hasAccounts = async (connectionString: string): Promise<boolean> => {
   }
 };
 
-/** The file with what the pages of a demo show. */
-const demoFileIn = (dataDir: string): string => join(dataDir, "demo.json");
-
-/** Adds the first accounts to a new embedded database. @returns what a user needs to know of them */
-const prepareAccounts = async (
-  { DATA_DIR, CELL }: Config,
-  databaseUrl: string,
+/** Adds the first accounts to a new embedded database, and prints their keys. */
+const addFirstAccounts = async (
+  config: Config,
+  appUrl: string,
   apiUrl: string,
-  isDemo: boolean,
-  { onProgress, signal }: StartContext,
-): Promise<string> => {
-  const demoFile = demoFileIn(DATA_DIR);
-  let text = "";
-  if (!(await hasAccounts(databaseUrl))) {
-    signal.throwIfAborted();
-    // Imported when it is needed, because what it imports takes 40 MB.
-    const { createFirstAccounts } = await import("./createFirstAccounts.ts");
-    if (isDemo) {
-      onProgress("Adding a year of demo data …");
+  demoFile: string | null,
+  { signal }: StartContext,
+): Promise<void> => {
+  if (!(await hasAccounts(appUrl))) {
+    const program = spawn(
+      process.execPath,
+      [...process.execArgv, FIRST_ACCOUNTS, apiUrl, ...(demoFile === null ? [] : [demoFile])],
+      {
+        env: buildChildEnvironment(null, databaseSettings(config, appUrl)),
+        stdio: ["ignore", "inherit", "inherit"],
+        signal,
+      },
+    );
+    const [code] = await once(program, "exit");
+    if (code !== 0) {
+      throw new StartupError("The first accounts could not be added; see the output above.");
     }
-    const { keys, made } = await createFirstAccounts(databaseUrl, apiUrl, isDemo, CELL);
-    await (made && writeFile(demoFile, JSON.stringify(made), { mode: 0o600 }));
-    text = keys;
   }
   // Written last, so that a demo that has it is complete.
-  if (isDemo && !existsSync(demoFile)) {
+  if (demoFile !== null && !existsSync(demoFile)) {
     throw new StartupError(
-      `An earlier start with --demo was interrupted, and its data are incomplete. Delete the folder ${DATA_DIR}, and start again.`,
+      `An earlier start with --demo was interrupted, and its data are incomplete. Delete the folder ${config.DATA_DIR}, and start again.`,
     );
   }
-  return `${text}To issue an API key to an organization that \`impact org list\` shows:
-  ${impactCommand(DATA_DIR)} key issue --org ID --mode live
-`;
-};
-
-const prepareDatabase = async (
-  config: Config,
-  apiUrl: string,
-  isDemo: boolean,
-  context: StartContext,
-) => {
-  const { url, appUrl } = await startDatabase(config, context);
-  await migrateDatabase(url, { appUrl, signal: context.signal });
-  // Another database belongs to a deployment, which must not get an account by itself.
-  const text =
-    config.DATABASE_URL === undefined
-      ? await prepareAccounts(config, appUrl, apiUrl, isDemo, context)
-      : "";
-  return { url, appUrl, text };
 };
 
 const printParts = (parts: Readonly<Record<string, string | null | undefined>>): void => {
@@ -200,15 +161,26 @@ export const startAll = async (
     PORT: given.PORT || (await findFreePort()),
     STORE_PORT: given.STORE_PORT || (await findFreePort()),
   };
+  const { DATA_DIR } = config;
   const apiUrl = serverUrl(config.HOST, config.PORT);
   const storeUrl = serverUrl(config.HOST, config.STORE_PORT);
-  const [{ url, appUrl, text }, temporal] = await Promise.all([
-    prepareDatabase(config, apiUrl, isDemo, context),
+  const isEmbedded = config.DATABASE_URL === undefined;
+  /** What the pages of a demo show. */
+  const demoFile = isDemo ? join(DATA_DIR, "demo.json") : null;
+  const prepareDatabase = async () => {
+    const { url, appUrl } = await startDatabase(config, context);
+    await migrate(url, { appUrl });
+    // Another database belongs to a deployment, which must not get an account by itself.
+    await (isEmbedded && addFirstAccounts(config, appUrl, apiUrl, demoFile, context));
+    return { url, appUrl };
+  };
+  const [{ url, appUrl }, temporal] = await Promise.all([
+    prepareDatabase(),
     startTemporal(config, context),
   ]);
 
   // Before the API responds, so that the command line finds what a client can already use.
-  await writeRunFile(config.DATA_DIR, {
+  await writeRunFile(DATA_DIR, {
     databaseUrl: appUrl,
     databaseOwnerUrl: url,
     temporalAddress: temporal.address,
@@ -219,19 +191,21 @@ export const startAll = async (
   const environment = buildRoleEnvironment(config, settings, appUrl, temporal);
   const [worker, api] = await Promise.all([
     startRole("worker", WORKER, environment, context),
-    startRole("API", API, environment, context, isDemo ? [demoFileIn(config.DATA_DIR)] : []),
+    startRole("API", API, environment, context, demoFile === null ? [] : [demoFile]),
   ]);
-  const isEmbedded = config.DATABASE_URL === undefined;
   printParts({
     "open in a browser": isDemo ? `${config.PUBLIC_BASE_URL ?? browsableUrl(apiUrl)}/` : null,
     "standalone API": `${apiUrl} (described at ${browsableUrl(apiUrl)}/docs)`,
     "store API": `${storeUrl} (described at ${browsableUrl(storeUrl)}/docs)`,
-    database: `${nameDatabase(appUrl)}${isEmbedded ? ` (passwords in ${join(config.DATA_DIR, "run.json")})` : ""}`,
+    database: `${nameDatabase(appUrl)}${isEmbedded ? ` (passwords in ${join(DATA_DIR, "run.json")})` : ""}`,
     Temporal: `${temporal.address} (namespace ${temporal.namespace})`,
     "Temporal web UI": temporal.uiUrl,
     "API metrics": api["metrics"] && `${api["metrics"]}/metrics`,
     "worker metrics": worker["metrics"] && `${worker["metrics"]}/metrics`,
   });
-  console.log(`\n${text}ready`);
+  console.log(`
+To issue an API key to an organization that \`impact org list\` shows:
+  ${impactCommand(DATA_DIR)} key issue --org ID --mode live
+ready`);
   context.onProgress("Press Ctrl-C to stop.");
 };

@@ -9,24 +9,14 @@ import type { Config } from "./config/config.ts";
 const CHUNK_LENGTH = 8192;
 const INTERVAL_MS = 100;
 
-/** What is held while nothing can be written. Later lines are lost. */
-const MAXIMUM_HELD_LENGTH = 16 * 1024 * 1024;
+/** What is held while nothing can be written, 16 MiB. Later lines are lost. */
+const MAXIMUM_HELD_CHUNKS = 2048;
 
 /** How long a process that exits waits for a reader that is slow. */
-const MAXIMUM_WAIT_MS = 2000;
+const MAXIMUM_WAIT_MS = 1000;
 const WAIT_MS = 10;
 
 const STDOUT = 1;
-const STDERR = 2;
-
-/** The log cannot say that it cannot be written. Nor may stderr be writable, if it is on the same disk. */
-const reportOnStderr = (message: string): void => {
-  try {
-    writeSync(STDERR, `${message}\n`);
-  } catch {
-    // Serving requests matters more.
-  }
-};
 
 /**
  * Returns stdout, of which a pipe is non-blocking. Whether it is belongs to everything that shares
@@ -46,88 +36,49 @@ const openStdout = (): number => {
 
 /**
  * Opens stdout for log lines, so that its process continues if the disk is full or the pipe is not read: lines are then held
- * up to a limit and written later. Writes are synchronous, so that the order is kept. They do not wait for a reader, because a
- * pipe is non-blocking; they wait for a disk that does not respond. An exit waits for a slow reader. A process that is
- * killed loses what is held.
- * @param onLost called with the number of lines that were lost, once others are written again
+ * up to a limit and written later. Writes are synchronous, so that the order is kept, and wait for no reader. An exit waits for
+ * a slow one.
  */
-const openLog = (
-  onLost: (lines: number) => void,
-): DestinationStream & { readonly flushSync: () => void } => {
+const openLog = (): DestinationStream & { readonly flushSync: () => void } => {
+  const stdout = openStdout();
+  const held: Buffer[] = [];
   let lines = "";
-  let lost = 0;
-  let failure: string | undefined;
   let timer: NodeJS.Timeout | null = null;
-  const stream = pino.destination({
-    dest: openStdout(),
-    sync: true,
-    maxLength: MAXIMUM_HELD_LENGTH,
-    // This process would sleep until then.
-    retryEAGAIN: () => false,
-  });
-  stream.on("drop", (chunk: string) => {
-    lost += chunk.split("\n").length - 1;
-  });
-  stream.on("write", () => {
-    failure = undefined;
-  });
-  stream.on("drain", () => {
-    const count = lost;
-    lost = 0;
-    if (count > 0) {
-      onLost(count);
+  const flushSync = (): void => {
+    if (lines !== "" && held.length < MAXIMUM_HELD_CHUNKS) {
+      held.push(Buffer.from(lines));
     }
-  });
-  // pino's own listener would end the log at the first EPIPE, but a named pipe may get another reader.
-  stream.removeAllListeners("error");
-  stream.on("error", (error: NodeJS.ErrnoException) => {
-    if (failure === undefined && error.code !== "EAGAIN") {
-      reportOnStderr(`The log cannot be written: ${error.message}`);
-    }
-    failure = error.code ?? "";
-  });
-  const writeAll = (): void => {
-    if (failure !== undefined) {
-      // The stream drops a chunk for which it has no room, and writes nothing of what it holds then.
-      stream.write("");
-    }
-    stream.write(lines);
     lines = "";
-  };
-  const isSlow = (): boolean => failure === "EAGAIN";
-  const writeLater = (): void => {
-    timer ??= setTimeout(() => {
-      timer = null;
-      writeAll();
-      if (failure !== undefined) {
-        writeLater();
+    try {
+      for (let [chunk] = held; chunk !== undefined; [chunk] = held) {
+        const length = writeSync(stdout, chunk);
+        held.splice(0, 1, ...(length < chunk.length ? [chunk.subarray(length)] : []));
       }
-    }, INTERVAL_MS).unref();
+    } catch {
+      // The next lines try again.
+    }
   };
   process.once("exit", () => {
     const giveUpAtMs = performance.now() + MAXIMUM_WAIT_MS;
     const neverChanged = new Int32Array(new SharedArrayBuffer(4));
-    do {
-      writeAll();
-    } while (
-      isSlow() &&
-      performance.now() < giveUpAtMs &&
-      Atomics.wait(neverChanged, 0, 0, WAIT_MS)
-    );
-    if (lost > 0 || failure !== undefined) {
-      reportOnStderr("The log has lost lines.");
+    flushSync();
+    while (held.length > 0 && performance.now() < giveUpAtMs) {
+      Atomics.wait(neverChanged, 0, 0, WAIT_MS);
+      flushSync();
     }
   });
   return {
     write: (line) => {
       lines += line;
       if (lines.length >= CHUNK_LENGTH) {
-        writeAll();
+        flushSync();
       }
-      writeLater();
+      timer ??= setTimeout(() => {
+        timer = null;
+        flushSync();
+      }, INTERVAL_MS).unref();
     },
-    // A fatal line does not wait for a slow reader; only the exit does. The stream's own method waits without end.
-    flushSync: writeAll,
+    flushSync,
   };
 };
 
@@ -188,10 +139,8 @@ export const createLogger = (
   // Where stdout is not opened again, opening process.stdout makes it non-blocking.
   const automatic = process.stdout.isTTY ? "pretty" : "json";
   const format = LOG_FORMAT === "auto" ? automatic : LOG_FORMAT;
-  const log = openLog((lines) => {
-    logger.error({ lines }, "log lines were lost");
-  });
-  const logger: Logger = pino(
+  const log = openLog();
+  return pino(
     {
       level: LOG_LEVEL,
       base: { program, pid: process.pid },
@@ -206,5 +155,4 @@ export const createLogger = (
     },
     format === "pretty" ? makeReadable(log) : log,
   );
-  return logger;
 };

@@ -74,15 +74,19 @@ export class BatchRejectedError extends Error {
   }
 }
 
-/** The database has migrations that this release does not know or that differ from its own, or lacks some that it needs. */
-export class SchemaMismatchError extends Error {
-  override readonly name = "SchemaMismatchError";
+/** The database's schema is not this release's, or cannot be migrated as the database is; the message says what to do. */
+export class SchemaError extends Error {
+  override readonly name = "SchemaError";
 }
 
 /** Something that a program needs to start is missing; the message says what to do. */
 export class StartupError extends Error {
   override readonly name = "StartupError";
 }
+
+/** Returns the code of an error of PostgreSQL, or of Node; empty if it has none. */
+export const codeOf = (error: unknown): string =>
+  error instanceof Error && "code" in error ? String(error.code) : "";
 
 const details = z.object({
   code: z.string().optional().catch(undefined),

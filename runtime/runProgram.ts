@@ -1,11 +1,11 @@
 import type { Logger } from "pino";
-import { ConfigError, readConfig } from "./config/config.ts";
+import { readConfig } from "./config/config.ts";
 import type { Config } from "./config/config.ts";
-import { SchemaMismatchError, StartupError } from "./errors.rules.ts";
+import { SchemaError, StartupError } from "./errors.rules.ts";
 import { configureOutgoing } from "./outgoing.ts";
 import { createLogger } from "./createLogger.ts";
 import { reportReady } from "./readyMessage.ts";
-import type { RunningTracing } from "./startTracing.ts";
+import { shutdownRequested } from "./waiting.ts";
 import { setFlagsFromString } from "node:v8";
 
 /** How far the old generation may grow beyond its live size before it is collected, in percent. */
@@ -31,30 +31,6 @@ export type RunningPart = {
   readonly stop: () => Promise<void>;
 };
 
-/** Resolves with the reason when a signal arrives or the parent process exits, and again with the next one. */
-const shutdownRequested = (): {
-  readonly first: Promise<string>;
-  readonly second: Promise<string>;
-} => {
-  const first = Promise.withResolvers<string>();
-  const second = Promise.withResolvers<string>();
-  let isRequested = false;
-  const request = (reason: string): void => {
-    (isRequested ? second : first).resolve(reason);
-    isRequested = true;
-  };
-  for (const event of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
-    process.on(event, () => request(event));
-  }
-  process.on("disconnect", () => request("the parent process exited"));
-  return { first: first.promise, second: second.promise };
-};
-
-const isOperatorError = (error: unknown): error is Error =>
-  error instanceof ConfigError ||
-  error instanceof StartupError ||
-  error instanceof SchemaMismatchError;
-
 /**
  * Runs a long-lived program: reads the configuration, starts the program, reports its URLs to the parent and the log, and
  * stops it on request. An error that an operator can fix is one sentence on stderr, with exit code 1.
@@ -62,11 +38,7 @@ const isOperatorError = (error: unknown): error is Error =>
  */
 export const runProgram = async (
   name: string,
-  start: (
-    config: Config,
-    logger: Logger,
-    tracing: RunningTracing | undefined,
-  ) => Promise<RunningPart>,
+  start: (config: Config, logger: Logger) => Promise<RunningPart>,
   shutdownTimeoutMs: number,
 ): Promise<never> => {
   tuneGarbageCollection();
@@ -80,14 +52,14 @@ export const runProgram = async (
     const logger = createLogger(config, name, tracing?.logFields);
     tracing?.logTo(logger);
     const shutdown = shutdownRequested();
-    const { urls, failed, drain, stop } = await start(config, logger, tracing);
+    const { urls, failed, drain, stop } = await start(config, logger);
     if (!reportReady(urls)) {
       logger.info(urls, "ready");
     }
-    const reason = await (failed ? Promise.race([shutdown.first, failed]) : shutdown.first);
+    const reason = await (failed ? Promise.race([shutdown, failed]) : shutdown);
     logger.info({ reason }, "stopping");
     if (drain && reason === "SIGTERM") {
-      await Promise.race([drain(), shutdown.second]);
+      await Promise.race([drain(), shutdownRequested()]);
     }
     setTimeout(() => {
       logger.fatal("shutdown timed out");
@@ -97,7 +69,7 @@ export const runProgram = async (
     await tracing?.stop();
     logger.info("stopped");
   } catch (error) {
-    if (!isOperatorError(error)) {
+    if (!(error instanceof StartupError || error instanceof SchemaError)) {
       throw error;
     }
     process.stderr.write(`${error.message}\n`);

@@ -38,7 +38,7 @@ export const activeTraceParent = (): TraceParent | undefined => {
 };
 
 /** Marks a span as failed by the class of the error: its message may contain personal data. */
-export const recordError = (span: Span, error: unknown): void => {
+const recordError = (span: Span, error: unknown): void => {
   span.setStatus({ code: SpanStatusCode.ERROR });
   span.setAttribute("error.type", error instanceof Error ? error.constructor.name : typeof error);
 };

@@ -4,12 +4,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 export const pause = (durationMs: number, signal: AbortSignal): Promise<void> =>
   sleep(durationMs, undefined, { signal }).catch(() => undefined);
 
-/** Waits until the promise is resolved, but no longer than a duration. No timer is left. */
-export const awaitAtMost = async (promise: Promise<void>, durationMs: number): Promise<void> => {
-  const timer = new AbortController();
-  await Promise.race([promise, pause(durationMs, timer.signal)]);
-  timer.abort();
-};
+/** Resolves with the reason when the next signal arrives, or the parent process exits that has forked this one. */
+export const shutdownRequested = (): Promise<string> =>
+  new Promise((resolve) => {
+    for (const event of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+      process.on(event, resolve);
+    }
+    process.on("disconnect", () => resolve("the parent process exited"));
+  });
 
 /** The work did not finish in time. */
 export class TimeoutError extends Error {
@@ -28,12 +30,11 @@ export const withTimeout = async <Result>(
   signal: AbortSignal,
   work: Promise<Result>,
 ): Promise<Result> => {
-  const timeout = new Promise<never>((_resolve, reject) => {
-    const onAbort = (): void => reject(new TimeoutError());
-    if (signal.aborted) {
-      onAbort();
-    }
-    signal.addEventListener("abort", onAbort, { once: true });
-  });
-  return Promise.race([work, timeout]);
+  const timeout = Promise.withResolvers<never>();
+  const onAbort = (): void => timeout.reject(new TimeoutError());
+  signal.addEventListener("abort", onAbort, { once: true });
+  return Promise.race([
+    work,
+    signal.aborted ? Promise.reject(new TimeoutError()) : timeout.promise,
+  ]);
 };

@@ -1,9 +1,8 @@
 import type { Logger } from "pino";
 import type { Config } from "../runtime/config/config.ts";
-import { createBulkPools } from "../db/createBulkPools.ts";
+import { createBulkPool } from "../db/createBulkPool.ts";
 import { systemClock } from "../runtime/clock.ts";
 import { openDatabase, openHealthConnection } from "../db/openDatabase.ts";
-import type { RunningTracing } from "../runtime/startTracing.ts";
 import { openTemporalClient } from "../runtime/temporalClient.ts";
 import { createBilling } from "../modules/billing/createBilling.ts";
 import { loadStripe } from "../modules/billing/loadStripe.ts";
@@ -15,12 +14,8 @@ import { createWorkerMetrics } from "./createWorkerMetrics.ts";
 const WEBHOOK_CONNECTIONS = 3;
 
 /** Opens a pool for each kind of work, so that none uses up the connections of another, and what uses them. */
-export const openWorkerContext = async (
-  config: Config,
-  logger: Logger,
-  tracing: RunningTracing | undefined,
-) => {
-  const db = await openDatabase(config, tracing === undefined ? [] : [tracing.statementSpans]);
+export const openWorkerContext = async (config: Config, logger: Logger) => {
+  const db = await openDatabase(config);
   const webhookDb = await openDatabase({ ...config, DATABASE_POOL_SIZE: WEBHOOK_CONNECTIONS });
   const healthConnection = await openHealthConnection(config);
   const context: Context = { db, clock: systemClock };
@@ -29,7 +24,7 @@ export const openWorkerContext = async (
     webhookDb,
     healthConnection,
     /** Of the work for all accounts together, which yields to what clients record. */
-    bulkDb: createBulkPools(db)(db),
+    bulkDb: createBulkPool(db),
     logger,
     temporal: openTemporalClient(),
     metrics: createWorkerMetrics({ ...context, logger }),

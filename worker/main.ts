@@ -3,7 +3,6 @@ import type { Config } from "../runtime/config/config.ts";
 import { createDonationActivities } from "../activities/createDonationActivities.ts";
 import { createPerpetualActivities } from "../activities/createPerpetualActivities.ts";
 import { readServerStatus } from "../db/connections/serverStatus.ts";
-import type { RunningTracing } from "../runtime/startTracing.ts";
 import { runProgram } from "../runtime/runProgram.ts";
 import type { RunningPart } from "../runtime/runProgram.ts";
 import { serveMetrics } from "../runtime/server/serveMetrics.ts";
@@ -108,12 +107,8 @@ const MAX_CONCURRENT_WORKFLOW_TASKS = 40;
 
 const forever = (): Promise<never> => new Promise(() => undefined);
 
-const startWorker = async (
-  config: Config,
-  logger: Logger,
-  tracing: RunningTracing | undefined,
-): Promise<RunningPart> => {
-  const context = await openWorkerContext(config, logger, tracing);
+const startWorker = async (config: Config, logger: Logger): Promise<RunningPart> => {
+  const context = await openWorkerContext(config, logger);
   const shutdown = new AbortController();
   const stopping = shutdown.signal;
   const guard = await watchHold(context, stopping);

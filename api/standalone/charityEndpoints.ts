@@ -103,7 +103,7 @@ const filterOf = (query: z.output<typeof listQuery>): DonationFilter => ({
   ...rangeOfDays(query.start_date, query.end_date),
 });
 
-const listOf = ({ reads, bulkReads, streaming, publicBaseUrl }: StandaloneContext): Endpoint =>
+const listOf = ({ reads, bulkLists, streaming, publicBaseUrl }: StandaloneContext): Endpoint =>
   listEndpoint(
     {
       method: "get",
@@ -152,7 +152,7 @@ const listOf = ({ reads, bulkReads, streaming, publicBaseUrl }: StandaloneContex
           },
           rows: () =>
             pageOrAll(ctx, ["page", "page_size"], readPage, () =>
-              presentPages(listAllDonations(bulkReads, owner, filter), presentDonation),
+              presentPages(listAllDonations(bulkLists, owner, filter), presentDonation),
             ),
         };
       },

@@ -32,7 +32,7 @@ export const pageFields = {
 /** Returns functions that read a list: a page of it, and the rows of a file. */
 export const readsOf = <Json extends z.ZodObject>(
   list: StoreList<Json>,
-  { db, bulkReads }: Pick<StoreAppContext, "db" | "bulkReads">,
+  { db, bulkLists }: Pick<StoreAppContext, "db" | "bulkLists">,
   ctx: RequestContext,
   owner: AccountMode,
   filter: ImpactFilter,
@@ -56,7 +56,7 @@ export const readsOf = <Json extends z.ZodObject>(
         ctx,
         ["limit"],
         () => read(limit),
-        () => list.readAll(bulkReads, owner, filter, after),
+        () => list.readAll(bulkLists, owner, filter, after),
       ),
   };
 };
@@ -123,7 +123,7 @@ const buildList = <Json extends z.ZodObject>(
     ...description
   }: Description & { readonly path: string; readonly name: string; readonly id: string },
   list: StoreList<Json>,
-  { db, reads, bulkReads, streaming }: StoreAppContext,
+  { db, reads, bulkLists, streaming }: StoreAppContext,
 ): Endpoint => {
   const response = z
     .strictObject({
@@ -148,7 +148,7 @@ const buildList = <Json extends z.ZodObject>(
         const filter = impactFilterOf(query);
         // Many records may have to be read to find those of a customer or an order.
         const isSearch = conditionsOf({ ...filter, from: undefined, until: undefined }).length > 0;
-        const pools = { db: isSearch ? reads : db, bulkReads };
+        const pools = { db: isSearch ? reads : db, bulkLists };
         const owner = { accountId, mode };
         const { readPage, rows } = readsOf(list, pools, ctx, owner, filter, { after, limit });
         return {

@@ -7,9 +7,9 @@ import {
 import { needsOperator } from "../../modules/billing/meterEvents.rules.ts";
 import { countUsageAttention } from "../../modules/billing/meterEventReports.sql.ts";
 import { listWaitingStreams } from "../../modules/billing/sending/waitingStreams.sql.ts";
-import { describeEncryption } from "../../db/connections/connect.ts";
 import { readRole, readServerStatus } from "../../db/connections/serverStatus.ts";
 import { LONGEST_USAGE_LAG_MS, timeOf } from "../../modules/billing/usage.rules.ts";
+import { describeEncryption } from "../../runtime/config/databaseUrl.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { DAY_MS, HOUR_MS } from "../../runtime/durations.rules.ts";
 import type { CliContext } from "../context.ts";
@@ -43,7 +43,7 @@ const checkWrites = async ({ db }: DatabaseContext): Promise<Result> => {
 };
 
 const checkEncryption = async ({ connections }: CliContext): Promise<Result> =>
-  ok(await describeEncryption(await connections.databaseUrl()));
+  ok(describeEncryption(await connections.databaseUrl()));
 
 const checkRole = async ({ db, connections }: DatabaseContext): Promise<Result> => {
   const { name, mayChangeSchema } = await readRole(db);

@@ -1,8 +1,6 @@
 import { migrate } from "../../db/migrate.ts";
 import { counted } from "../../runtime/counted.rules.ts";
-import { unusableDatabaseError } from "../../db/openDatabase.ts";
 import type { Define } from "../command.ts";
-import { isUnreachable } from "../exitCodes.ts";
 import { actorOf, withAudit } from "../operator.ts";
 import { printText } from "../output/print.ts";
 
@@ -13,11 +11,6 @@ export const defineMigrateCommand: Define = (command, { io, connections, printRe
       appUrl,
       migrator: actorOf(operator),
       onWait: say,
-    }).catch((error: unknown) => {
-      const setting = ownerUrl === appUrl ? "DATABASE_URL" : "DATABASE_OWNER_URL";
-      throw error instanceof Error && isUnreachable(error)
-        ? unusableDatabaseError(ownerUrl, setting, error)
-        : error;
     });
     printResult({ applied }, () => {
       for (const name of applied) {

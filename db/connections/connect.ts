@@ -1,8 +1,8 @@
-import { TLSSocket } from "node:tls";
 import { Client } from "pg";
 import type { ClientConfig } from "pg";
-import { readDatabaseUrl } from "../../runtime/config/databaseUrl.ts";
+import { nameDatabase, readDatabaseUrl } from "../../runtime/config/databaseUrl.ts";
 import type { DatabaseServer } from "../../runtime/config/databaseUrl.ts";
+import { codeOf, StartupError, UnavailableError } from "../../runtime/errors.rules.ts";
 
 const SET_ROOT_CERTIFICATE = "set sslrootcert to the certificate of the CA that signs the server's";
 
@@ -22,7 +22,7 @@ const ADVICE: Readonly<Record<string, string>> = {
 const adviceFor = (error: Error): string | undefined =>
   error.message.includes("unsupported startup parameter")
     ? "it is a pooler's: add the parameter to ignore_startup_parameters in pgbouncer.ini"
-    : (ADVICE["code" in error ? String(error.code) : ""] ?? ADVICE[error.message]);
+    : (ADVICE[codeOf(error)] ?? ADVICE[error.message]);
 
 const explain = (error: unknown): unknown => {
   const advice = error instanceof Error ? adviceFor(error) : undefined;
@@ -32,11 +32,39 @@ const explain = (error: unknown): unknown => {
 };
 
 /** Returns the message of an error. If a host has several addresses that all refuse, Node's error has only a code. */
-export const reasonOf = (error: unknown): string => {
+const reasonOf = (error: unknown): string => {
   if (!(error instanceof Error)) {
     return String(error);
   }
-  return error.message === "" && "code" in error ? String(error.code) : error.message;
+  return error.message || codeOf(error);
+};
+
+/** PostgreSQL's codes for a role that does not exist, or that may not connect or see the tables. */
+const UNPREPARED_ROLE: ReadonlySet<string> = new Set(["28000", "28P01", "42501"]);
+
+export type DatabaseSetting = "DATABASE_URL" | "DATABASE_OWNER_URL";
+
+/** Returns the error for a database that cannot be used. It names the database without its password. */
+export const unusableDatabaseError = (
+  databaseUrl: string,
+  setting: DatabaseSetting,
+  given: unknown,
+): StartupError => {
+  // That of a pool is for a client.
+  const error = given instanceof UnavailableError ? given.cause : given;
+  // Of several servers, the first one's error is the cause.
+  const isUnprepared = [error, error instanceof Error && error.cause].some((each) =>
+    UNPREPARED_ROLE.has(codeOf(each)),
+  );
+  // Only the owner's role exists before the first migration.
+  const advice =
+    setting === "DATABASE_URL" && isUnprepared
+      ? " If this release has not been migrated yet, run: npm run -s impact -- migrate"
+      : "";
+  return new StartupError(
+    `The database at ${nameDatabase(databaseUrl)} cannot be used: ${reasonOf(error)}. Check ${setting}.${advice}`,
+    { cause: given },
+  );
 };
 
 type ConnectOptions = ClientConfig & { readonly connectionTimeoutMillis: number };
@@ -85,7 +113,7 @@ const CONNECT_TIMEOUT_OF_SEVERAL_MS = 5000;
 /**
  * Returns a function that opens connections to the first server of a database that can be used, beginning with the one that
  * was used last.
- * @throws DatabaseUrlError, now; later the error of the only server, or one with the reason for each of several
+ * @throws Error if the URL is malformed, now; later the error of the only server, or one with the reason for each of several
  */
 export const createConnect = (url: string): ((options: ConnectOptions) => Promise<Connection>) => {
   const { servers, mustAcceptWrites } = readDatabaseUrl(url);
@@ -116,29 +144,4 @@ export const createConnect = (url: string): ((options: ConnectOptions) => Promis
       cause: first?.error,
     });
   };
-};
-
-const describeVerified = ({ sslMode, tls }: DatabaseServer): string => {
-  if (sslMode === "verify-full") {
-    return "certificate and host name verified";
-  }
-  // As for libpq, `require` with a root certificate verifies like `verify-ca`.
-  return tls?.ca === undefined
-    ? "certificate not verified; sslmode=verify-full verifies it"
-    : "certificate verified, host name not verified";
-};
-
-export const describeEncryption = async (url: string): Promise<string> => {
-  const { client, server } = await createConnect(url)({ connectionTimeoutMillis: 5000 });
-  const { stream } = client.connection;
-  const parts =
-    stream instanceof TLSSocket
-      ? [
-          `${stream.getProtocol()} to ${server.name} with ${stream.getCipher().name}`,
-          ...(server.tls?.cert === undefined ? [] : ["with a client certificate"]),
-          describeVerified(server),
-        ]
-      : [`plain text to ${server.name}`];
-  await client.end();
-  return parts.join(", ");
 };

@@ -1,18 +1,8 @@
 import { types } from "pg";
 import type { Client, ClientConfig } from "pg";
-import {
-  BackendTerminatedError,
-  CheckExclusionConstraintViolationError,
-  CheckIntegrityConstraintViolationError,
-  createDriverFactory,
-  ForeignKeyIntegrityConstraintViolationError,
-  IdleTransactionTimeoutError,
-  InvalidInputError,
-  NotNullIntegrityConstraintViolationError,
-  StatementTimeoutError,
-  UniqueIntegrityConstraintViolationError,
-} from "slonik";
+import { BackendTerminatedError, createDriverFactory } from "slonik";
 import type { DriverClient, DriverFactory } from "slonik";
+import { codeOf } from "../../runtime/errors.rules.ts";
 import { createConnect } from "./connect.ts";
 
 /** `int8` is read as a bigint, `timestamptz` as a Date, and `numeric` as text. */
@@ -26,17 +16,6 @@ const PARSERS: ReadonlyMap<number, (value: string) => unknown> = new Map(
     [arrayOid, (value: string): unknown => types.arrayParser(value, parse)],
   ]),
 );
-
-const ERRORS: Readonly<Record<string, new (error: Error) => Error>> = {
-  "23502": NotNullIntegrityConstraintViolationError,
-  "23503": ForeignKeyIntegrityConstraintViolationError,
-  "23505": UniqueIntegrityConstraintViolationError,
-  "23514": CheckIntegrityConstraintViolationError,
-  "23P01": CheckExclusionConstraintViolationError,
-  "25P03": IdleTransactionTimeoutError,
-  "57014": StatementTimeoutError,
-  "57P01": BackendTerminatedError,
-};
 
 /** How long a connection keeps its plans. Planning its few statements again takes some milliseconds. */
 const RENEWED_AFTER_MS = 5000;
@@ -71,15 +50,16 @@ const NO_RESPONSE = "Query read timeout";
 /** PostgreSQL's code for a write in a session that accepts none. */
 const READ_ONLY = "25006";
 
-const asSlonikError = (error: Error): Error => {
-  const code = "code" in error ? String(error.code) : "";
-  if (code === "22P02") {
-    return new InvalidInputError(error.message);
-  }
-  const isLost = error.message === NO_RESPONSE || /connection terminated/iu.test(error.message);
-  const Class = isLost ? BackendTerminatedError : ERRORS[code];
-  return Class === undefined ? error : new Class(error);
-};
+/** PostgreSQL's codes for a session that an administrator or a time limit has ended. */
+const ENDED = new Set(["57P01", "25P03"]);
+
+/** Returns slonik's error for a lost connection, which it then closes, and PostgreSQL's own error otherwise. */
+const asSlonikError = (error: Error): Error =>
+  error.message === NO_RESPONSE ||
+  /connection terminated/iu.test(error.message) ||
+  ENDED.has(codeOf(error))
+    ? new BackendTerminatedError(error)
+    : error;
 
 /**
  * Runs a statement. A connection that cannot be used again is destroyed: the response to an abandoned statement may still
@@ -106,7 +86,7 @@ const runStatement = async (
     if (!(error instanceof Error)) {
       throw error;
     }
-    if (error.message === NO_RESPONSE || ("code" in error && error.code === READ_ONLY)) {
+    if (error.message === NO_RESPONSE || codeOf(error) === READ_ONLY) {
       client.connection.stream.destroy();
     }
     throw asSlonikError(error);

@@ -3,10 +3,11 @@ import type { DatabasePool, Interceptor, QueryResultRow } from "slonik";
 import { createDriver } from "../connections/driver.ts";
 import { Gate } from "../../runtime/gate.ts";
 import {
-  asQueryTimeout,
   databaseUnavailable,
   findRefusalForNow,
   isContentError,
+  isTimeout,
+  queryTimeout,
 } from "../databaseErrors.ts";
 import { BatchRejectedError } from "../../runtime/errors.rules.ts";
 import { currentClient } from "../../runtime/client.ts";
@@ -105,7 +106,7 @@ const keepingConnection =
   };
 
 const convertingErrors =
-  (method: PoolMethod, timeoutAdvice: string | undefined): PoolMethod =>
+  (method: PoolMethod, isForReads: boolean): PoolMethod =>
   async (...parameters) => {
     try {
       return await method(...parameters);
@@ -114,7 +115,7 @@ const convertingErrors =
       if (cause !== null) {
         throw databaseUnavailable(cause);
       }
-      throw timeoutAdvice === undefined ? error : asQueryTimeout(error, timeoutAdvice);
+      throw isForReads && isTimeout(error) ? queryTimeout(error) : error;
     }
   };
 
@@ -124,15 +125,13 @@ export type PoolOptions = {
   /** To get a connection; a busy machine needs seconds to open one. */
   readonly connectTimeoutMs?: number;
   readonly interceptors?: readonly Interceptor[];
-  /** How many connections clients leave to work on behalf of all; a third by default. */
-  readonly reservedConnections?: number;
   /** How long work may wait for a connection; see `Gate` for the default. */
-  readonly maximumWaitMs?: number;
+  readonly maximumWaitMs?: number | undefined;
   /**
-   * What a client can change if a statement takes too long. With it the error is a DomainError query_timeout, otherwise
-   * slonik's.
+   * Whether clients only read here. Then a statement that takes too long is a DomainError query_timeout, because they can
+   * narrow what they read. Of another pool, they leave a third of the connections to work on behalf of all.
    */
-  readonly timeoutAdvice?: string;
+  readonly isForReads?: boolean;
 };
 
 /**
@@ -151,9 +150,8 @@ export const openPool = async (
     responseTimeoutMs = statementTimeoutMs + RESPONSE_MARGIN_MS,
     connectTimeoutMs = 15_000,
     interceptors = [],
-    reservedConnections = Math.min(Math.ceil(maximumConnections / 3), maximumConnections - 1),
     maximumWaitMs,
-    timeoutAdvice,
+    isForReads = false,
   }: PoolOptions = {},
 ): Promise<DatabasePool> => {
   // The driver reads the URL itself, because the pool's own parser supports fewer parameters.
@@ -175,7 +173,7 @@ export const openPool = async (
   });
   const gate = new Gate({
     places: maximumConnections,
-    reserved: reservedConnections,
+    reserved: isForReads ? 0 : Math.min(Math.ceil(maximumConnections / 3), maximumConnections - 1),
     ...(maximumWaitMs === undefined ? {} : { maximumWaitMs }),
   });
   return wrapPool(
@@ -184,7 +182,7 @@ export const openPool = async (
       const attempt = convertingErrors(
         // What the caller does with the connection is not known, so after an error its session may be in any state.
         name === "connect" ? method : keepingConnection(pool, name),
-        timeoutAdvice,
+        isForReads,
       );
       return (...parameters) => gate.run(currentClient(), () => attempt(...parameters));
     },

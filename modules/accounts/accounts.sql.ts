@@ -1,9 +1,9 @@
-import { UniqueIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { SUBSCRIPTION_POLICIES, CHARITY_PROVIDERS } from "./accounts.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { accountTypeColumn } from "../records/columns.sql.ts";
+import { violates } from "../../db/databaseErrors.ts";
 import { assignmentsOf, columnsOf, sql, timestamp } from "../../db/sql.ts";
 
 export const accountRow = z.strictObject({
@@ -111,8 +111,7 @@ export const updateAccount = async (
       WHERE id = ${id}
     `);
   } catch (error) {
-    throw error instanceof UniqueIntegrityConstraintViolationError &&
-      error.constraint === "account_stripe_customer"
+    throw violates(error, "account_stripe_customer")
       ? invalidRequest(
           "the Stripe customer belongs to another account; each account needs its own",
           {

@@ -1,7 +1,6 @@
 import { nameWords, parseEin } from "./charities.rules.ts";
-import { OutageError } from "../../runtime/errors.rules.ts";
+import { codeOf, OutageError } from "../../runtime/errors.rules.ts";
 import { TimeoutError, withTimeout } from "../../runtime/waiting.ts";
-import { isTimeout } from "../../db/databaseErrors.ts";
 import type { CharityPage, CharityQuery } from "./provider.ts";
 import { CharityProviderError, NO_MATCHES } from "./provider.ts";
 import { getAccount } from "../accounts/getAccount.ts";
@@ -38,7 +37,7 @@ export const searchCharities = async (
     if (
       error instanceof CharityProviderError ||
       error instanceof TimeoutError ||
-      isTimeout(error)
+      codeOf(error) === "query_timeout"
     ) {
       throw new OutageError("charity search failed", { cause: error });
     }

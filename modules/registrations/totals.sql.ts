@@ -1,4 +1,3 @@
-import { CheckIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { KINDS } from "../records/owner.rules.ts";
@@ -7,6 +6,7 @@ import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { DomainError } from "../../runtime/errors.rules.ts";
 import type { Totals } from "./registrations.rules.ts";
 import { monthOf } from "./registrations.rules.ts";
+import { violates } from "../../db/databaseErrors.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
 
 /** @param field the request field whose value is added to the total */
@@ -21,10 +21,7 @@ export const asTotalError = (
   error: unknown,
   constraint: "impact_total_safe" | "donor_total_safe",
   field: string,
-): unknown =>
-  error instanceof CheckIntegrityConstraintViolationError && error.constraint === constraint
-    ? totalTooLarge(field, error)
-    : error;
+): unknown => (violates(error, constraint) ? totalTooLarge(field, error) : error);
 
 export const totalColumns = { all: safeInteger, month: safeInteger };
 

@@ -1,7 +1,7 @@
-import { UniqueIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods, DatabaseTransactionConnection, QuerySqlToken } from "slonik";
 import { z } from "zod";
 import type { Kind } from "../records/owner.rules.ts";
+import { violates } from "../../db/databaseErrors.ts";
 import { assignmentsOf, columnName, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { CHARITY_PROVIDERS } from "../accounts/accounts.rules.ts";
 import { DEFAULT_PRICES } from "./stores.rules.ts";
@@ -147,9 +147,9 @@ const writeStore = async (db: CommonQueryMethods, statement: QuerySqlToken): Pro
   try {
     await db.query(statement);
   } catch (error) {
-    const taken =
-      error instanceof UniqueIntegrityConstraintViolationError &&
-      { store_domain: "domain", store_user_id: "user id" }[error.constraint ?? ""];
+    const taken = ["domain", "user id"].find((name) =>
+      violates(error, `store_${name.replace(" ", "_")}`),
+    );
     throw taken ? invalidRequest(`another store has this ${taken}`, { cause: error }) : error;
   }
 };

@@ -2,14 +2,9 @@ import { existsSync, readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { parseEnv } from "node:util";
 import { z } from "zod";
-import {
-  completeDatabaseUrl,
-  DatabaseUrlError,
-  LIBPQ_VARIABLES,
-  readDatabaseUrl,
-} from "./databaseUrl.ts";
+import { completeDatabaseUrl, LIBPQ_VARIABLES, readDatabaseUrl } from "./databaseUrl.ts";
 import { oneOf } from "../describeIssues.rules.ts";
-import { errorDetails } from "../errors.rules.ts";
+import { errorDetails, StartupError } from "../errors.rules.ts";
 import { mayReceiveKeys } from "../loopback.rules.ts";
 import { CELL_NAME } from "../cell.rules.ts";
 import { PARTNER_KINDS, TIMELINE_SHAPES } from "./partnerKinds.rules.ts";
@@ -75,10 +70,7 @@ const databaseUrl = z.string().superRefine((url, context) => {
   try {
     readDatabaseUrl(url);
   } catch (error) {
-    if (!(error instanceof DatabaseUrlError)) {
-      throw error;
-    }
-    context.addIssue(error.message);
+    context.addIssue(errorDetails(error).message);
   }
 });
 
@@ -213,9 +205,7 @@ const configuration = settings.extend(tracingVariables.shape);
 export type Config = Readonly<z.output<typeof configuration>>;
 
 /** Malformed settings; the message lists each one and what it must be. */
-export class ConfigError extends Error {
-  override readonly name = "ConfigError";
-}
+export class ConfigError extends StartupError {}
 
 type Given = Readonly<Record<string, string>>;
 

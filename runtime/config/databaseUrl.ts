@@ -22,11 +22,6 @@ export type DatabaseServer = {
   readonly config: ReturnType<typeof toClientConfig>;
 };
 
-/** A URL of a database cannot be used. The message says what is wrong, with the URL as its subject. */
-export class DatabaseUrlError extends Error {
-  override readonly name = "DatabaseUrlError";
-}
-
 const FORM =
   "must be a URL like postgres://user:password@host:port/database, with %2F, %3F and %23 for /, ? and # in the password";
 
@@ -63,7 +58,7 @@ const isSocket = (host: string): boolean => host.startsWith("/") || /^%2f/iu.tes
 const isOnThisMachine = (host: string): boolean =>
   host === "" || isSocket(host) || isLoopback(host.replace(/:\d*$/u, ""));
 
-/** @throws DatabaseUrlError if the mode is unknown, or would send plain text over a network without being told to */
+/** @throws Error if the mode is unknown, or would send plain text over a network without being told to */
 const decideSslMode = (given: string | null, isLocal: boolean): SslMode => {
   if (given === null) {
     return isLocal ? "disable" : "require";
@@ -73,10 +68,10 @@ const decideSslMode = (given: string | null, isLocal: boolean): SslMode => {
     return mode;
   }
   if (given !== "prefer" && given !== "allow") {
-    throw new DatabaseUrlError(`has an unknown sslmode; supported: ${SSL_MODES.join(", ")}`);
+    throw new Error(`has an unknown sslmode; supported: ${SSL_MODES.join(", ")}`);
   }
   if (!isLocal) {
-    throw new DatabaseUrlError(
+    throw new Error(
       `has sslmode=${given}, which may send everything in plain text; set require, verify-ca or verify-full, or disable for plain text`,
     );
   }
@@ -85,7 +80,7 @@ const decideSslMode = (given: string | null, isLocal: boolean): SslMode => {
 
 const decideWrites = (given: string | null, hosts: number): boolean => {
   if (given !== null && !["any", "read-write", "primary"].includes(given)) {
-    throw new DatabaseUrlError(
+    throw new Error(
       "has an unknown target_session_attrs; supported, because the service writes: read-write, primary, any",
     );
   }
@@ -95,7 +90,7 @@ const decideWrites = (given: string | null, hosts: number): boolean => {
 const splitUrl = (text: string) => {
   const { start, hosts, path = "", query = "" } = PARTS.exec(text)?.groups ?? {};
   if (start === undefined || hosts === undefined) {
-    throw new DatabaseUrlError(FORM);
+    throw new Error(FORM);
   }
   return { start, hosts: hosts.split(","), path, parameters: new URLSearchParams(query) };
 };
@@ -112,7 +107,7 @@ const readServer = (name: string, url: string, sslMode: SslMode): DatabaseServer
     return { name, sslMode, tls, config: { ...config, ssl: tls ?? false } };
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    throw new DatabaseUrlError(
+    throw new Error(
       `has sslrootcert, sslcert or sslkey, which must be PEM files that can be read, and the key of the certificate: ${reason}`,
       { cause: error },
     );
@@ -121,18 +116,16 @@ const readServer = (name: string, url: string, sslMode: SslMode): DatabaseServer
 
 /**
  * Reads the URL of a database, and the files that it names.
- * @throws DatabaseUrlError
+ * @throws Error that says what is wrong, with the URL as its subject
  */
 export const readDatabaseUrl = (text: string) => {
   const { start, hosts, path, parameters } = splitUrl(text);
   const unknown = [...parameters.keys()].find((name) => !PARAMETERS.includes(name));
   if (unknown !== undefined) {
-    throw new DatabaseUrlError(
-      `has ${unknown}, which is not supported; supported: ${PARAMETERS.join(", ")}`,
-    );
+    throw new Error(`has ${unknown}, which is not supported; supported: ${PARAMETERS.join(", ")}`);
   }
   if (parameters.has("sslcert") !== parameters.has("sslkey")) {
-    throw new DatabaseUrlError("has only one of sslcert and sslkey; set both");
+    throw new Error("has only one of sslcert and sslkey; set both");
   }
   const hostOf = (authority: string): string => parameters.get("host") ?? authority;
   const mode = decideSslMode(
@@ -140,7 +133,7 @@ export const readDatabaseUrl = (text: string) => {
     hosts.every((authority) => isOnThisMachine(hostOf(authority))),
   );
   if (mode === "verify-ca" && !parameters.has("sslrootcert")) {
-    throw new DatabaseUrlError(
+    throw new Error(
       "has sslmode=verify-ca without sslrootcert, the certificate of the CA that signs the server's",
     );
   }
@@ -148,7 +141,7 @@ export const readDatabaseUrl = (text: string) => {
     const url = `${start}${authority}${path}`;
     // Only the URL class rejects a malformed port or address. It accepts no user without a host, which libpq does.
     if ((hosts.length > 1 && authority === "") || !URL.canParse(url.replace("@/", "@localhost/"))) {
-      throw new DatabaseUrlError(FORM);
+      throw new Error(FORM);
     }
     // The driver would connect to PGHOST, which may be another machine.
     const name = hostOf(authority) || "localhost";
@@ -167,6 +160,21 @@ export const readDatabaseUrl = (text: string) => {
     /** Whether a server that accepts no writes, such as a standby, is passed over. */
     mustAcceptWrites: decideWrites(parameters.get("target_session_attrs"), hosts.length),
   };
+};
+
+/** Returns how the connections to a database are encrypted, and what is verified of its certificate. */
+export const describeEncryption = (url: string): string => {
+  const [{ sslMode, tls } = {}] = readDatabaseUrl(url).servers;
+  if (tls === undefined) {
+    return "plain text";
+  }
+  // As for libpq, `require` with a root certificate verifies like `verify-ca`.
+  const unverified =
+    tls.ca === undefined
+      ? "certificate not verified; sslmode=verify-full verifies it"
+      : "certificate verified, host name not verified";
+  const verified = sslMode === "verify-full" ? "certificate and host name verified" : unverified;
+  return `encrypted, ${tls.cert === undefined ? "" : "with a client certificate, "}${verified}`;
 };
 
 /** Returns the URL, which may be malformed, with the parameters of libpq's variables, except those that it has itself. */

@@ -53,10 +53,10 @@ export const watchHealth = async ({
   const ended = new AbortController();
   let database: Pick<Readiness, "database" | "clock"> = UNREACHABLE;
   let temporalHealth: Readiness["temporal"] = "unreachable";
+  let wasRight = true;
   let isStopping = false;
 
   const updateDatabase = async (): Promise<void> => {
-    const before = database.clock;
     const sentAtMs = clock.now().getTime();
     const startedAtMs = performance.now();
     try {
@@ -66,9 +66,13 @@ export const watchHealth = async ({
       const skewMs = Math.round(now.getTime() - (sentAtMs + halfMs));
       const isRight = Math.abs(skewMs) <= TOLERATED_SKEW_MS + halfMs;
       database = { database: "ok", clock: isRight ? "ok" : "off" };
-      if (isRight && before === "off") {
+      if (isRight === wasRight) {
+        return;
+      }
+      wasRight = isRight;
+      if (isRight) {
         logger.info("this machine's clock is right again");
-      } else if (!isRight && before !== "off") {
+      } else {
         logger.error(
           { skewMs },
           "this machine's clock differs from the database's by more than 2 s; not ready until NTP corrects it",

@@ -1,7 +1,9 @@
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { openDatabase } from "../../db/openDatabase.ts";
-import { createFirstAccounts } from "../../embedded/createFirstAccounts.ts";
 import { updateProfile } from "../../modules/accounts/profiles.sql.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import { reconcileUsage } from "../../modules/billing/reconciliation/reconcileUsage.ts";
@@ -95,8 +97,11 @@ test("the default cell cannot be named once it has accounts", async (t) => {
 
 test("the first accounts of `npm start` are the cell's", async (t) => {
   const { databaseUrl } = await openCell(t, null);
-  const { keys } = await createFirstAccounts(databaseUrl, "http://127.0.0.1:8080", false, "eu1");
-  t.regex(keys, /^ +test key +impact_test_eu1_/mu);
+  const program = fileURLToPath(new URL("../../embedded/createFirstAccounts.ts", import.meta.url));
+  const { stdout } = await promisify(execFile)(process.execPath, [program, "http://127.0.0.1:1"], {
+    env: { ...process.env, DATABASE_URL: databaseUrl, CELL: "eu1" },
+  });
+  t.regex(stdout, /^ +test key +impact_test_eu1_/mu);
 });
 
 const issuedKey = z.looseObject({ id: z.string(), key: z.string() });

@@ -49,7 +49,6 @@ export const createTestContext = (
     db,
     clock,
     reads,
-    bulkReads: reads,
     lists: reads,
     bulkLists: reads,
     logger: pino({ level: "silent" }),

@@ -89,7 +89,7 @@ test("blocked searches fail, and delay neither registrations nor later searches"
   const responses = await searches;
   const failed = responses.filter(({ status }) => status === 500);
   const rejected = responses.filter(({ status }) => status === 503);
-  // An account never has the last of the three connections. Its other searches were waiting for these two.
+  // An account never has the last of the three connections for reads. Its other searches were waiting for these two.
   t.true(failed.length >= 2);
   t.true(rejected.length > 0);
   t.is(failed.length + rejected.length, 15);

@@ -1,4 +1,4 @@
-import { createBulkPools, readRecordingRate, restMs } from "../../db/createBulkPools.ts";
+import { createBulkPool, readRecordingRate, restMs } from "../../db/createBulkPool.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { importHistory } from "../../modules/history/importHistory.ts";
@@ -59,15 +59,15 @@ test.serial("while clients record, the rests of two processes follow each other"
   const order: string[] = [];
   const resting = Promise.withResolvers<void>();
   const end = Promise.withResolvers<void>();
-  const first = createBulkPools(db, () => {
+  const first = createBulkPool(db, db, () => {
     order.push("first rests");
     resting.resolve();
     return end.promise;
-  })(db);
-  const second = createBulkPools(owner, () => {
+  });
+  const second = createBulkPool(owner, owner, () => {
     order.push("second rests");
     return Promise.resolve();
-  })(owner);
+  });
 
   const firstStep = first.query(sql.typeAlias("void")`SELECT`);
   await resting.promise;

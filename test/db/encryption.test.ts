@@ -3,7 +3,8 @@ import { promisify } from "node:util";
 import anyTest from "ava";
 import type { TestFn } from "ava";
 import { z } from "zod";
-import { createConnect, describeEncryption } from "../../db/connections/connect.ts";
+import { createConnect } from "../../db/connections/connect.ts";
+import { describeEncryption } from "../../runtime/config/databaseUrl.ts";
 import { openPool } from "../../db/pools/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -53,10 +54,7 @@ test.serial("every connection verifies the certificate and the host name", async
   const url = urlWith(appUrl, "localhost", { sslmode: "verify-full", sslrootcert: ca.certificate });
 
   t.true(await isEncrypted(url));
-  t.regex(
-    await describeEncryption(url),
-    /^TLSv1\.3 to localhost:\d+ with TLS_AES\w+, certificate and host name verified$/u,
-  );
+  t.is(describeEncryption(url), "encrypted, certificate and host name verified");
 
   // An address that is not in the certificate.
   const wrongName = urlWith(appUrl, "127.0.0.1", {
@@ -71,7 +69,7 @@ test.serial("every connection verifies the certificate and the host name", async
     sslrootcert: ca.certificate,
   });
   t.true(await isEncrypted(verifiesCa));
-  t.regex(await describeEncryption(verifiesCa), /, certificate verified, host name not verified$/u);
+  t.regex(describeEncryption(verifiesCa), /, certificate verified, host name not verified$/u);
 });
 
 test.serial("a certificate of another CA is rejected unless nothing is verified", async (t) => {
@@ -89,7 +87,7 @@ test.serial("a certificate of another CA is rejected unless nothing is verified"
   });
   const unverified = urlWith(appUrl, "localhost", { sslmode: "require" });
   t.true(await isEncrypted(unverified));
-  t.regex(await describeEncryption(unverified), /, certificate not verified; sslmode=verify-full/u);
+  t.regex(describeEncryption(unverified), /, certificate not verified; sslmode=verify-full/u);
 });
 
 test.serial("an expired certificate is rejected", async (t) => {
@@ -115,7 +113,7 @@ test.serial("a client certificate is presented by every connection", async (t) =
     sslkey: own.key,
   });
   t.true(await isEncrypted(url));
-  t.regex(await describeEncryption(url), /, with a client certificate, /u);
+  t.regex(describeEncryption(url), /, with a client certificate, /u);
 });
 
 test.serial("plain text leaves this machine only with sslmode=disable", async (t) => {
@@ -128,7 +126,7 @@ test.serial("plain text leaves this machine only with sslmode=disable", async (t
   });
   const plain = urlWith(appUrl, "0.0.0.0", { sslmode: "disable" });
   t.false(await isEncrypted(plain));
-  t.regex(await describeEncryption(plain), /^plain text to 0\.0\.0\.0:\d+$/u);
+  t.is(describeEncryption(plain), "plain text");
   t.false(await isEncrypted(appUrl));
 
   await configure(ca.issue("server"), "tls");
@@ -159,5 +157,5 @@ test.serial("the programs and the CLI read libpq's variables", async (t) => {
   const { stdout } = await run(process.execPath, ["cli/impact.js", "doctor", "--json"], {
     env: { ...process.env, TEMPORAL_ADDRESS, ...settings },
   }).catch((error: { stdout: string }) => error);
-  t.regex(stdout, /TLSv1\.3 to localhost:\d+ with TLS_AES.*certificate and host name verified/u);
+  t.regex(stdout, /encrypted, certificate and host name verified/u);
 });

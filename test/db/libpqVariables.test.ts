@@ -27,34 +27,20 @@ test("PGUSER, PGPASSWORD, PGPORT and PGDATABASE fill in what DATABASE_URL leaves
   const name = crypto.randomUUID();
   await createTestOrganization(db, { name });
   const { hostname, port, username, password, pathname } = new URL(databaseUrl);
-
-  const filledIn = await listOrganizations({
-    DATABASE_URL: `postgres://${hostname}`,
+  const known = {
     PGHOST: "elsewhere.invalid",
     PGPORT: port,
     PGUSER: username,
     PGPASSWORD: password,
-    PGDATABASE: pathname.slice(1),
-  });
-  const withoutHost = await listOrganizations({
-    DATABASE_URL: `postgres://${pathname}`,
-    PGHOST: "elsewhere.invalid",
-    PGPORT: port,
-    PGUSER: username,
-    PGPASSWORD: password,
-  });
-  const given = await listOrganizations({
-    DATABASE_URL: databaseUrl,
-    PGHOST: "elsewhere.invalid",
-    PGPORT: UNUSED_PORT,
-    PGUSER: "nobody",
-    PGPASSWORD: "wrong",
-    PGDATABASE: "nothing",
-  });
-
-  t.deepEqual(filledIn, [name]);
-  t.deepEqual(withoutHost, [name]);
-  t.deepEqual(given, [name]);
+  };
+  const wrong = { PGPORT: UNUSED_PORT, PGUSER: "nobody", PGPASSWORD: "wrong", PGDATABASE: "none" };
+  for (const settings of [
+    { ...known, DATABASE_URL: `postgres://${hostname}`, PGDATABASE: pathname.slice(1) },
+    { ...known, DATABASE_URL: `postgres://${pathname}` },
+    { ...known, ...wrong, DATABASE_URL: databaseUrl },
+  ]) {
+    t.deepEqual(await listOrganizations(settings), [name], settings.DATABASE_URL);
+  }
 });
 
 test("without DATABASE_URL, these variables name no database", async (t) => {

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import { migrate, requireCurrentSchema } from "../../db/migrate.ts";
-import { SchemaMismatchError } from "../../runtime/errors.rules.ts";
+import { SchemaError } from "../../runtime/errors.rules.ts";
 import { createEmptyDatabase, openClient } from "../support/database.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 
@@ -73,7 +73,7 @@ test("a migration that never gets its lock changes nothing and says who may hold
   await client.query("SELECT FROM thing");
 
   await t.throwsAsync(upgrade(SECOND, { ...QUICK, maximumAttempts: 2 }), {
-    name: "MigrationError",
+    name: "SchemaError",
     message: /0002_names was rolled back.*pg_stat_activity/su,
   });
 
@@ -91,7 +91,7 @@ test("a migrator gives up after a while, and says how to find the session that h
   const { rows: holders } = await other.query("SELECT pg_backend_pid() AS pid");
 
   const error = await t.throwsAsync(upgrade(SECOND, { migratorTimeoutMs: 1 }), {
-    name: "MigrationError",
+    name: "SchemaError",
   });
   const advised = /SELECT [^;]+/u.exec(error.message)?.[0] ?? "";
   t.like((await client.query(advised)).rows, holders);
@@ -181,14 +181,14 @@ test("a release runs with the later migrations that say so, and not with others"
     (at: string, options: object) => migrate(at, options),
   ]) {
     await t.throwsAsync(start(url, { folder: oldest }), {
-      instanceOf: SchemaMismatchError,
+      instanceOf: SchemaError,
       message: /newer release \(migration 2, 3\)/u,
     });
   }
 
   await upgrade(contracted);
   await t.throwsAsync(requireCurrentSchema(url, { folder: older }), {
-    instanceOf: SchemaMismatchError,
+    instanceOf: SchemaError,
     message: /newer release \(migration 4\)/u,
   });
 });
@@ -203,7 +203,7 @@ test("a database with an earlier version of a migration is neither migrated nor 
   const edited = await release({ "0001_things": "CREATE TABLE thing (id bigint NOT NULL);" });
 
   const mismatch = {
-    instanceOf: SchemaMismatchError,
+    instanceOf: SchemaError,
     message: /another version, whose migration 0001_things differs/u,
   };
   await t.throwsAsync(requireCurrentSchema(url, { folder: edited }), mismatch);

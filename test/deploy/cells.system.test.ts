@@ -14,6 +14,7 @@ import { openDatabase } from "../../db/openDatabase.ts";
 import { sql } from "../../db/sql.ts";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { systemClock } from "../../runtime/clock.ts";
+import { runConcurrently } from "../../runtime/runConcurrently.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { copyDatabase, testWithDatabase } from "../support/database.ts";
@@ -81,15 +82,12 @@ const createClients = (t: ExecutionContext, { call }: Pick<Proxy, "call">) => {
     },
     /** Plants a tree for each account, and returns how often each status was the response. */
     plantForAll: async (accounts: readonly TestAccount[], orderId: string) => {
-      const waiting = accounts.values();
       const statuses = new Map<number | null, number>();
-      const sendRequests = async (): Promise<void> => {
-        for (const account of waiting) {
-          const { status } = await plant(account, orderId);
-          statuses.set(status, (statuses.get(status) ?? 0) + 1);
-        }
+      const send = async (account: TestAccount): Promise<void> => {
+        const { status } = await plant(account, orderId);
+        statuses.set(status, (statuses.get(status) ?? 0) + 1);
       };
-      await Promise.all(Array.from({ length: CLIENTS }, sendRequests));
+      await runConcurrently(accounts, send, { concurrency: CLIENTS });
       return statuses;
     },
   };
@@ -122,11 +120,9 @@ const startLoad = (
   };
   const registerOthers = async (): Promise<void> => {
     for (let turn = 0; !ended.signal.aborted; turn += 1) {
-      for (const account of others.slice(turn % others.length).slice(0, 1)) {
-        const { status } = await plant(account, `turn-${turn}`);
-        if (status !== 200) {
-          failures.others.add(status);
-        }
+      const { status } = await plant(others[turn % others.length] ?? moving, `turn-${turn}`);
+      if (status !== 200) {
+        failures.others.add(status);
       }
       await delay(PAUSE_MS);
     }

@@ -48,16 +48,17 @@ export const restMs = (stepMs: number, recordsPerSecond: number): number => {
 };
 
 /**
- * Returns a function that makes a pool one for bulk work (lists, exports, imports, reconciliations, planting orders), which
- * yields to recording: while clients record, a rest follows each statement and each transaction, so that nothing rests with
- * locks. The rests of all processes follow each other, under one lock of the database.
+ * Returns a pool for bulk work (lists, exports, imports, reconciliations, planting orders), which yields to recording: while
+ * clients record, a rest follows each statement and each transaction, so that nothing rests with locks. The rests of all
+ * processes follow each other, under one lock of the database.
  * @param db where the rests are
  * @param pause replaces the timer
  */
-export const createBulkPools = (
-  db: DatabasePool,
+export const createBulkPool = (
+  pool: DatabasePool,
+  db = pool,
   pause: (durationMs: number) => Promise<unknown> = delay,
-): ((pool: DatabasePool) => DatabasePool) => {
+): DatabasePool => {
   let recordsPerSecond = 0;
   let readAtMs = -Infinity;
   /** The process rests once at a time, so that it uses one connection. */
@@ -76,18 +77,17 @@ export const createBulkPools = (
       `);
       await pause(durationMs);
     });
-  return (pool) =>
-    wrapPool(pool, (method) => async (...parameters) => {
-      // For all accounts: it must not count against the share of the account whose list is read.
-      await runForAll(readIfDue);
-      const startedAtMs = performance.now();
-      const result = await method(...parameters);
-      const durationMs = restMs(performance.now() - startedAtMs, recordsPerSecond);
-      if (durationMs > 0) {
-        const rested = previous.then(() => runForAll(() => rest(durationMs)));
-        previous = rested.catch(() => undefined);
-        await rested;
-      }
-      return result;
-    });
+  return wrapPool(pool, (method) => async (...parameters) => {
+    // For all accounts: it must not count against the share of the account whose list is read.
+    await runForAll(readIfDue);
+    const startedAtMs = performance.now();
+    const result = await method(...parameters);
+    const durationMs = restMs(performance.now() - startedAtMs, recordsPerSecond);
+    if (durationMs > 0) {
+      const rested = previous.then(() => runForAll(() => rest(durationMs)));
+      previous = rested.catch(() => undefined);
+      await rested;
+    }
+    return result;
+  });
 };
