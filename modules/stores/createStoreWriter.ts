@@ -1,20 +1,19 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { lockLimits } from "../registrations/checkLimits.ts";
 import { outcomeOf } from "../records/batches.rules.ts";
+import type { Outcome } from "../records/batches.rules.ts";
 import { accountModeKey } from "../records/owner.rules.ts";
 import { GroupCommit, LOCKED } from "../../db/batching/groupCommit.ts";
 import type { BatchObserver } from "../../db/batching/groupCommit.ts";
 import type { Context } from "../../runtime/context.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { lockBalance, reportDecisions } from "./changeBalance.ts";
-import { refundFromStores } from "./refundFromStores.ts";
-import type { StoreResult } from "./refundFromStores.ts";
 import { getStore } from "./manageStores.ts";
-import { selectReady } from "./storeRefunds.rules.ts";
+import { recordRefunded, selectRefunded } from "./refundFromStores.ts";
 import { findDisabled } from "./stores.rules.ts";
 import { isLockTimeout, limitLockWait, lockBalances } from "./stores.sql.ts";
 import type { Store } from "./stores.sql.ts";
-import { decideStoreWrite, isRefund } from "./storeWrites.rules.ts";
+import { decideStoreWrite, isRefund, selectReady } from "./storeWrites.rules.ts";
 import type { AnyStoreWrite, StoreLedger, StoreResponse, StoreWrite } from "./storeWrites.rules.ts";
 import { findEarlierResponse, readResponses, recordStoreWrites } from "./storeWrites.sql.ts";
 
@@ -59,7 +58,7 @@ const writeStores = (
   { db, clock }: Context,
   writes: readonly AnyStoreWrite[],
   { isAlone }: { readonly isAlone: boolean },
-): Promise<readonly StoreResult[]> =>
+): Promise<readonly (Outcome<StoreResponse> | typeof LOCKED)[]> =>
   db.transaction(async (transaction) => {
     const ready = selectReady(writes, { isAlone });
     const accountIds = [...new Set(ready.map(({ accountId }) => accountId))];
@@ -69,36 +68,28 @@ const writeStores = (
     const free = ready.filter(({ accountId }) => stores.has(accountId));
     const registrations = free.filter((write) => "count" in write);
     const { limits, countRegistered } = await lockLimits(transaction, registrations, now);
+    const { units, donations } = await selectRefunded(transaction, free.filter(isRefund));
     const ledger: StoreLedger = {
       balances: new Map(stores),
       // Under the locks, earlier writes with these keys have committed.
       responses: await readResponses(transaction, free),
       limits: new Map(limits.map((limit) => [accountModeKey(limit), limit])),
+      selected: units,
       refusals: new Map(),
       accepted: [],
     };
-    const results = new Map<AnyStoreWrite, StoreResult>();
-    for (const write of free) {
-      if (!isRefund(write)) {
-        results.set(
-          write,
-          outcomeOf(() => decideStoreWrite(write, ledger, now)),
-        );
-      }
-    }
-    await countRegistered(
-      ledger.accepted.flatMap(({ write }) => ("count" in write ? [write] : [])),
+    const results = new Map<AnyStoreWrite, Outcome<StoreResponse>>(
+      free.map((write) => [write, outcomeOf(() => decideStoreWrite(write, ledger, now))]),
     );
-    await recordStoreWrites(transaction, ledger.accepted.splice(0));
-    const refunds = await refundFromStores(
-      { db: transaction, clock },
-      free.filter(isRefund),
-      ledger,
-      { skipsLocked: !isAlone },
-    );
-    await recordStoreWrites(transaction, ledger.accepted.splice(0));
+    const options = { skipsLocked: !isAlone };
+    const context = { db: transaction, clock };
+    const locked = await recordRefunded(context, ledger.accepted, donations, options);
+    const isFree = ({ accountId }: AnyStoreWrite): boolean => !locked.has(accountId);
+    const accepted = ledger.accepted.filter(({ write }) => isFree(write));
+    await countRegistered(accepted.flatMap(({ write }) => ("count" in write ? [write] : [])));
+    await recordStoreWrites(transaction, accepted);
     await reportDecisions(transaction, balances, ledger, now);
-    return writes.map((write) => results.get(write) ?? refunds.get(write) ?? LOCKED);
+    return writes.map((write) => (isFree(write) && results.get(write)) || LOCKED);
   });
 
 /**

@@ -3,7 +3,6 @@ import type {
   DatabaseTransactionConnection,
   FragmentSqlToken,
   IdentifierSqlToken,
-  ListSqlToken,
 } from "slonik";
 import { z } from "zod";
 import { donationCore } from "../charities/donations.sql.ts";
@@ -141,7 +140,7 @@ const newestOf = (
   table: RecordTable,
   filter: RefundFilter,
   given: Given,
-  columns: ListSqlToken | FragmentSqlToken,
+  columns: FragmentSqlToken,
   isLeft: FragmentSqlToken,
 ): FragmentSqlToken => {
   const conditions = (["wholeName", "email", "id", "orderId"] as const)
@@ -216,15 +215,19 @@ export const listNewestUnits = async <Selected extends Selection>(
   return new Map(found.flat());
 };
 
-/** Locks the newest donations that a refund selects, until the transaction ends. */
+const donationUnit = donationCore.extend({ count: z.int(), unitPriceCents: z.int() });
+
+/** Locks the newest donations that a refund selects, until the transaction ends. Each is a unit whose price is not repaid. */
 export const lockNewestDonations = (
   transaction: DatabaseTransactionConnection,
   selection: Selection,
-): Promise<readonly Readonly<z.output<typeof donationCore>>[]> =>
-  transaction.any(sql.type(donationCore)`
-    ${newestOf("donation", selection.filter, ofOne(selection), columnsOf("donation", donationCore), sql.fragment`NOT refunded`)}
+): Promise<readonly Readonly<z.output<typeof donationUnit>>[]> => {
+  const columns = sql.fragment`${columnsOf("donation", donationCore)}, 1 AS count, 0 AS "unitPriceCents"`;
+  return transaction.any(sql.type(donationUnit)`
+    ${newestOf("donation", selection.filter, ofOne(selection), columns, sql.fragment`NOT refunded`)}
     FOR UPDATE
   `);
+};
 
 /** What an export adds to a record of a list, besides its mode and its refunds. */
 const PERSONAL_JSON: Readonly<Record<RecordTable, FragmentSqlToken>> = {
