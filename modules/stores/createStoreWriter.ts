@@ -163,5 +163,13 @@ export const writePrepared = async (
   if (disabled) {
     throw disabled;
   }
-  return storeWriter.write(await prepare(store));
+  const prepared = await prepare(store).catch(async (error: unknown) => {
+    // Another request with the key may have been recorded meanwhile.
+    const recorded = await findEarlierResponse(db, write);
+    if (recorded) {
+      return recorded;
+    }
+    throw error;
+  });
+  return "replayed" in prepared ? prepared : storeWriter.write(prepared);
 };

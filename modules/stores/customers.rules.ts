@@ -31,8 +31,9 @@ export type CustomerDetails = {
 export type CustomerFilter = {
   /** A part of the name, in any case. */
   readonly name?: string | undefined;
-  /** The whole email address, in any case. Different addresses match nothing. */
-  readonly emails?: readonly string[] | undefined;
+  /** The whole email address, in any case. Under two names, different addresses match nothing. */
+  readonly email?: string | undefined;
+  readonly emailAlias?: string | undefined;
   readonly id?: string | undefined;
   /** A part of the name, the whole email address or the whole id. */
   readonly any?: string | undefined;
