@@ -54,13 +54,13 @@ const writeStores = (
     const free = ready.filter(({ accountId }) => isAlone || balances.has(accountId));
     const registrations = free.filter((write) => "count" in write);
     const { limits, countRegistered } = await lockLimits(transaction, registrations, now);
-    const { units, donations } = await selectRefunded(transaction, free.filter(isRefund));
+    const { selected, donations } = await selectRefunded(transaction, free.filter(isRefund));
     const ledger: StoreLedger = {
       balances,
       // Under the locks, earlier writes with these keys have committed.
       responses: await readResponses(transaction, free),
       limits: new Map(limits.map((limit) => [accountModeKey(limit), limit])),
-      selected: units,
+      selected,
       refusals: new Map(),
       accepted: [],
     };

@@ -22,9 +22,11 @@ export const hasNameWith = (table: RecordTable, part: string): FragmentSqlToken 
 /** A text, or SQL for it. */
 type Text = string | FragmentSqlToken | IdentifierSqlToken;
 
-/** Without an index search, all records of a store may be compared, so the given name is folded once. */
-const hasName = (table: RecordTable, name: Text): FragmentSqlToken =>
-  sql.fragment`folded_text(${column(table, "customer_name")}) = (SELECT folded_text(${name}))`;
+/** The index has folded names, and the planner's statistics have their digests. */
+const hasName = (table: RecordTable, name: Text): FragmentSqlToken => sql.fragment`(
+  folded_text(${column(table, "customer_name")}) = folded_text(${name})
+  AND text_digest(folded_text(${column(table, "customer_name")})) = text_digest(folded_text(${name}))
+)`;
 
 export const hasEmail = (table: RecordTable, email: Text): FragmentSqlToken =>
   sql.fragment`text_digest(folded_text(${column(table, "customer_email")})) = text_digest(folded_text(${email}))`;

@@ -16,26 +16,16 @@ import type { Units } from "./storeRefunds.rules.ts";
 import { isRefund, nextTime } from "./storeWrites.rules.ts";
 import type { AcceptedWrite, AnyStoreWrite, StoreRefundWrite } from "./storeWrites.rules.ts";
 
-type Donations = Awaited<ReturnType<typeof lockNewestDonations>>;
-
 /** Returns what refunds of stores select, newest first, and the donations among it, which are locked. */
 export const selectRefunded = async (
   transaction: DatabaseTransactionConnection,
   refunds: readonly StoreRefundWrite[],
 ) => {
+  const ofDonations = refunds.filter(({ refunded }) => refunded === "donation");
   const ofUnits = refunds.filter(({ refunded }) => refunded !== "donation");
-  const units = new Map<AnyStoreWrite, readonly Units[]>(
-    await listNewestUnits(transaction, ofUnits),
-  );
-  const donations = new Map<AnyStoreWrite, Donations>();
-  for (const write of refunds) {
-    if (write.refunded === "donation") {
-      const found = await lockNewestDonations(transaction, write);
-      donations.set(write, found);
-      units.set(write, found);
-    }
-  }
-  return { units, donations };
+  const donations = await lockNewestDonations(transaction, ofDonations);
+  const selected = [...(await listNewestUnits(transaction, ofUnits)), ...donations];
+  return { selected: new Map<AnyStoreWrite, readonly Units[]>(selected), donations };
 };
 
 /**
@@ -46,7 +36,7 @@ export const selectRefunded = async (
 export const recordRefunded = async (
   { db, clock }: InTransaction<Context> & { readonly db: DatabaseTransactionConnection },
   accepted: readonly AcceptedWrite[],
-  donations: ReadonlyMap<AnyStoreWrite, Donations>,
+  donations: Awaited<ReturnType<typeof selectRefunded>>["donations"],
   options: { readonly skipsLocked: boolean },
 ): Promise<ReadonlySet<string>> => {
   const entries: RefundEntry[] = [];

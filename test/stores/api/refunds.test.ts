@@ -1,4 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
+import { hash } from "node:crypto";
+import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -13,6 +15,8 @@ import { MAXIMUM_CENTS } from "../../../modules/records/money.rules.ts";
 import { refundDonations } from "../../../modules/charities/refundDonations.ts";
 import { updateStore } from "../../../modules/stores/stores.sql.ts";
 import { changeBalance } from "../../../modules/stores/changeBalance.ts";
+import { listNewestUnits } from "../../../modules/stores/storeRecords.sql.ts";
+import { openPageCount } from "../../support/countPages.ts";
 import { openDeadlockPool, runBehindLocks } from "../../support/lockWaits.ts";
 
 const test = testWithDatabase();
@@ -74,6 +78,30 @@ test("a customer or an order limits the reversal to its units, and names match a
     t.deepEqual(remaining.toReversed(), left, JSON.stringify(body));
   }
   t.like(await state(), { balance: 1000, remaining: 0, totals: 0 });
+});
+
+test.serial("a reversal by a name that few or no records have reads no others", async (t) => {
+  const { filler, vacuum, readAtMost } = await openPageCount(t, ["registration"]);
+  const { id: accountId } = await createTestStore(t.context.db);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, customer_name, unit_price_cents)
+    SELECT gen_random_uuid(), ${accountId}, 'live', 'tree', 1, now() - n * interval '1 second', md5(n::text), 50
+    FROM generate_series(1, 20000) AS n
+  `);
+  await vacuum();
+  const oldest = hash("md5", "20000");
+
+  for (const [wholeName, count] of [
+    [oldest.toUpperCase(), 1],
+    ["Nobody", 0],
+  ] as const) {
+    const selection = { accountId, mode: "live", refunded: "tree", quantity: 1 } as const;
+    const find = async (db: DatabasePool) => {
+      const found = await listNewestUnits(db, [{ ...selection, filter: { wholeName } }]);
+      return [...found.values()].flat().length;
+    };
+    t.is(await readAtMost(100, find, wholeName), count);
+  }
 });
 
 test("a selector with bytes that are not UTF-8 is rejected, because it would also mean other customers", async (t) => {
