@@ -4,17 +4,20 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestStore, rowsIn, startStoreApiOf, startTwoStoreApis } from "../startStoreApi.ts";
+import {
+  changeTestBalance,
+  createTestStore,
+  rowsIn,
+  startStoreApiOf,
+  startTwoStoreApis,
+} from "../startStoreApi.ts";
 import { EIN, readStoreState } from "../storeState.ts";
 import { readDonationTotals } from "../../../modules/charities/donationTotals.sql.ts";
 import { readTotals } from "../../../modules/registrations/totals.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
-import { systemClock } from "../../../runtime/clock.ts";
 import { MAXIMUM_CENTS } from "../../../modules/records/money.rules.ts";
 import { refundDonations } from "../../../modules/charities/refundDonations.ts";
 import { updateStore } from "../../../modules/stores/stores.sql.ts";
-import { changeBalance } from "../../../modules/stores/changeBalance.ts";
 import { listNewestUnits } from "../../../modules/stores/storeRecords.sql.ts";
 import { openPageCount } from "../../support/countPages.ts";
 import { openDeadlockPool, runBehindLocks } from "../../support/lockWaits.ts";
@@ -163,10 +166,7 @@ test("a reversal that would raise the balance beyond its maximum is rejected and
     store: { balanceCents: 9e15, treePriceCents: MAXIMUM_CENTS },
   });
   await post("/app/api/plant", store.live, { trees: 80_000 });
-  await changeBalance(
-    { db, clock: systemClock, actor: SERVICE },
-    { kind: "topup", storeId: store.id, amountCents: 8e15, reference: null, note: "" },
-  );
+  await changeTestBalance(db, store.id, 8e15);
   const before = await readStoreState(db, store.id);
 
   const refund = await post("/app/api/refund", store.live, { type: "tree", quantity: 80_000 });
