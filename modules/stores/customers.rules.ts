@@ -67,11 +67,8 @@ export type CustomerIdentity = {
   readonly orderIds: readonly string[];
 };
 
-/** The identity of a customer, and the names, in lower case, under which other records may be found. */
-export type KnownCustomer = {
-  readonly identity: CustomerIdentity;
-  readonly names: readonly string[];
-};
+/** With the names, in lower case, under which other records may be found. */
+export type KnownCustomer = CustomerIdentity & { readonly names: readonly string[] };
 
 const SHOPIFY_ORDER = /^(?:gid:\/\/shopify\/Order\/)?(\d+)$/u;
 

@@ -120,13 +120,13 @@ export const hasOnlyName = (
 export const isOfCustomer = (
   table: RecordTable,
   accountId: string,
-  { identity, names }: KnownCustomer,
+  { ids, emails, orderIds, names }: KnownCustomer,
 ): FragmentSqlToken => sql.fragment`
   ${ofStore(table, anyAccount(accountId))}
   AND (
-    text_digest(trimmed_text(${column(table, "customer_id")})) = ${anyOf(identity.ids, sql.fragment`text_digest(trimmed_text(given))`)}
-    OR text_digest(folded_text(${column(table, "customer_email")})) = ${anyOf(identity.emails, FOLDED)}
-    OR order_digest(${column(table, "order_id")}) = ${anyOf(identity.orderIds, sql.fragment`order_digest(given)`)}
+    text_digest(trimmed_text(${column(table, "customer_id")})) = ${anyOf(ids, sql.fragment`text_digest(trimmed_text(given))`)}
+    OR text_digest(folded_text(${column(table, "customer_email")})) = ${anyOf(emails, FOLDED)}
+    OR order_digest(${column(table, "order_id")}) = ${anyOf(orderIds, sql.fragment`order_digest(given)`)}
     OR ${onlyName(table, names)}
   )
 `;

@@ -191,8 +191,8 @@ const describeLookups = async (
   const keys = [`key-${number}`, "key-3", "key-20001"];
   const email = `${number}@example.com`;
   const customer = { ids: [`customer-${number}`], emails: [email], orderIds: [String(number)] };
-  const named = { identity: customer, names: NAMES };
-  const unnamed = { identity: customer, names: [] };
+  const named = { ...customer, names: NAMES };
+  const unnamed = { ...customer, names: [] };
   const orderId = `#${number}`;
   const page = { after: null, limit: 20 };
   const firstPage = {
@@ -380,8 +380,8 @@ test("a look-up reads a few pages, whatever the statistics and the kept plans kn
   );
   const [importedDonationId = ""] = await listRecordIds(db, "donation", "old-2", unknown.id);
   const customer = { ids: ["customer-10000"], emails: ["10000@example.com"], orderIds: ["10000"] };
-  const named = { identity: customer, names: NAMES };
-  const unnamed = { identity: customer, names: [] };
+  const named = { ...customer, names: NAMES };
+  const unnamed = { ...customer, names: [] };
   const erase = async (
     transaction: DatabaseTransactionConnection,
     selects: typeof isOfCustomer,
