@@ -31,17 +31,27 @@ const MAXIMUM_NAMES = 200;
 export type LookUp<Value> = (name: string) => Promise<Value | null>;
 
 /**
- * Looks names up in groups, so made-up names, however many, use one connection. A lookup that runs is not joined: its result
- * may be older than the request.
- * @param find returns the values of the names that exist, each given once
+ * Looks names up in groups, so made-up names, however many, use one connection. Lookups of one name that wait are one
+ * lookup. One that runs is not joined: its result may be older than the request.
+ * @param find returns the values of the names that exist
  */
 export const createLookups = <Value>(
   find: (names: readonly string[]) => Promise<ReadonlyMap<string, Value>>,
-): LookUp<Value> =>
-  joinCalls(
+): LookUp<Value> => {
+  const waiting = new Map<string, Promise<Value | null>>();
+  const read = joinCalls(
     async (names: readonly string[]) => {
-      const values = await find([...new Set(names)]);
+      for (const name of names) {
+        waiting.delete(name);
+      }
+      const values = await find(names);
       return names.map((name) => values.get(name) ?? null);
     },
     { maximumItems: MAXIMUM_NAMES },
   );
+  return (name) => {
+    const lookup = waiting.get(name) ?? read(name);
+    waiting.set(name, lookup);
+    return lookup;
+  };
+};
