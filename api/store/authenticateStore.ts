@@ -32,22 +32,6 @@ const headerOf = (headers: IncomingHttpHeaders, name: keyof typeof ALIASES): str
   );
 };
 
-type StoreName = { readonly property: "domain" | "userId"; readonly name: string };
-
-/** Returns the store that the headers name; null if shop_name is not a domain. */
-const storeNameOf = (headers: IncomingHttpHeaders): StoreName | null => {
-  const userId = headerOf(headers, "user_id");
-  const shopName = headerOf(headers, "shop_name");
-  if (userId !== "") {
-    return { property: "userId", name: userId };
-  }
-  if (shopName === "") {
-    throw new HttpError("key_missing", "the header shop_name or user_id is missing");
-  }
-  const domain = normalizeDomain(shopName);
-  return domain === null ? null : { property: "domain", name: domain };
-};
-
 /**
  * Returns the caller of a request. Throws an error if its key is not valid for the store that it names. The store is checked
  * after the key: without a valid key, a caller cannot find out which stores exist. Stores are cached as briefly as keys.
@@ -56,25 +40,33 @@ export const authenticateStore = ({
   db,
   authenticator,
 }: Pick<StoreAppContext, "db" | "authenticator">) => {
-  const findBy = (property: StoreName["property"]) =>
+  const findBy = (property: "domain" | "userId") =>
     cacheLookups(
       createLookups((names) => listStoresNamed(db, property, names)),
       () => performance.now(),
     );
-  const stores = { domain: findBy("domain"), userId: findBy("userId") };
+  const [findByDomain, findByUserId] = [findBy("domain"), findBy("userId")];
   return async ({ req: { headers } }: RequestContext): Promise<Caller> => {
     const key = headerOf(headers, "api_key");
     if (key === "") {
       throw new HttpError("key_missing", "the header api_key is missing");
     }
-    const named = storeNameOf(headers);
+    const userId = headerOf(headers, "user_id");
+    const shopName = headerOf(headers, "shop_name");
+    if (userId === "" && shopName === "") {
+      throw new HttpError("key_missing", "the header shop_name or user_id is missing");
+    }
     const hasOtherPrefix = STANDALONE_PREFIXES.some((prefix) => key.startsWith(prefix));
     const caller = hasOtherPrefix ? null : await authenticator(key);
     // Imported keys do not show their interface by a prefix.
     if (hasOtherPrefix || caller?.accountType === "organization") {
       throw new HttpError("key_type_wrong", "standalone API keys do not work on this interface");
     }
-    const store = caller && named && (await stores[named.property](named.name));
+    const store =
+      caller &&
+      (await (userId === ""
+        ? findByDomain(normalizeDomain(shopName) ?? "")
+        : findByUserId(userId)));
     if (caller && (!store || store.uninstalledAt !== null)) {
       throw new HttpError("store_unknown", "store not found or uninstalled");
     }

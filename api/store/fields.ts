@@ -150,12 +150,10 @@ export const customerParameters = {
 
 export const customerFilterOf = (
   query: Texts<"customer_name" | "customer_email" | "email" | "customer_id" | "customer">,
-): CustomerFilter => {
-  const emails = [query.customer_email, query.email].flatMap((email) => unlessBlank(email) ?? []);
-  return {
-    name: unlessBlank(query.customer_name),
-    emails: emails.length === 0 ? undefined : emails,
-    id: unlessBlank(query.customer_id),
-    any: unlessBlank(query.customer),
-  };
-};
+): CustomerFilter => ({
+  name: unlessBlank(query.customer_name),
+  email: unlessBlank(query.customer_email),
+  emailAlias: unlessBlank(query.email),
+  id: unlessBlank(query.customer_id),
+  any: unlessBlank(query.customer),
+});

@@ -4,7 +4,7 @@ import { listStoresNamed } from "../../modules/stores/stores.sql.ts";
 import type { Store } from "../../modules/stores/stores.sql.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { shortText } from "../../modules/records/fields.rules.ts";
+import { blankAsNull, shortText } from "../../modules/records/fields.rules.ts";
 import { mustBeOneOf } from "../../runtime/describeIssues.rules.ts";
 import { identifyCustomer } from "../../modules/stores/customers.rules.ts";
 import type { CustomerIdentity } from "../../modules/stores/customers.rules.ts";
@@ -54,16 +54,18 @@ const REQUESTS = {
 };
 type PrivacyRequest = z.output<(typeof REQUESTS)[keyof typeof REQUESTS]>;
 
-const given = (value: string | null | undefined): readonly string[] =>
-  value === null || value === undefined || value.trim() === "" ? [] : [value];
+const given = (...values: readonly (string | null | undefined)[]): readonly string[] =>
+  values.flatMap((value) => blankAsNull(value ?? "") ?? []);
 
-const customerOf = (request: PrivacyRequest): CustomerIdentity =>
+const customerOf = ({
+  customer: named,
+  orders_requested: requested = [],
+  orders_to_redact: redacted = [],
+}: PrivacyRequest): CustomerIdentity =>
   identifyCustomer({
-    ids: given(request.customer?.id),
-    emails: given(request.customer?.email),
-    orderIds: [...(request.orders_requested ?? []), ...(request.orders_to_redact ?? [])].flatMap(
-      (id) => given(id),
-    ),
+    ids: given(named?.id),
+    emails: given(named?.email),
+    orderIds: given(...requested, ...redacted),
   });
 
 /**
@@ -109,9 +111,8 @@ export const platformWebhook = (context: Context, secrets: readonly string[]): P
       "field",
     )["X-Shopify-Topic"];
     const request = parseRequest(REQUESTS[requested], parseSignedJson(body), "field");
-    const domain = normalizeDomain(request.shop_domain);
-    const stores = await listStoresNamed(context.db, "domain", domain === null ? [] : [domain]);
-    const store = stores.get(domain ?? "");
+    const domain = normalizeDomain(request.shop_domain) ?? "";
+    const store = (await listStoresNamed(context.db, "domain", [domain])).get(domain);
     ctx.set("Cache-Control", "no-store");
     if (store) {
       await refuseReplay(context, store, requested, signature);

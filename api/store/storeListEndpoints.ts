@@ -9,7 +9,7 @@ import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import type { StoreList } from "../../modules/stores/storeLists.ts";
 import type { Description, Endpoint } from "../http/endpoint.ts";
 import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
-import { startOfDay, integerUpTo } from "../http/listPages.ts";
+import { firstDay, integerUpTo, startOfDay } from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import type { StoreAppContext } from "../context.ts";
@@ -63,17 +63,8 @@ export const readsOf = <Json extends z.ZodObject>(
 
 const cursorParameter = z
   .string()
-  .transform((given, context) => {
-    const createdAt = readTimestamp(given, "up");
-    if (createdAt === null) {
-      context.addIssue({
-        code: "custom",
-        message: "must be a timestamp such as 2025-06-01T12:00:00.123456Z",
-      });
-      return z.NEVER;
-    }
-    return createdAt;
-  })
+  .transform((given) => readTimestamp(given, "up"))
+  .pipe(z.string({ error: "must be a timestamp such as 2025-06-01T12:00:00.123456Z" }))
   .optional()
   .meta({
     pattern: TIMESTAMP_PATTERN,
@@ -89,9 +80,7 @@ const listQuery = queryObject({
       description: "The order, with or without its #. In a URL, write # as %23.",
       examples: ["1001"],
     }),
-  start_date: date()
-    .optional()
-    .meta({ description: "The first day, UTC.", examples: ["2025-06-01"] }),
+  start_date: firstDay("The first day, UTC."),
   end_date: date()
     .optional()
     .meta({

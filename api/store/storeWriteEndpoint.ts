@@ -5,16 +5,9 @@ import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { FEATURES } from "../../modules/stores/stores.rules.ts";
 import type { StoreOperation } from "../../modules/stores/stores.rules.ts";
 import type { StoreResponse, StoreWrite } from "../../modules/stores/storeWrites.rules.ts";
-import { findEarlierResponse } from "../../modules/stores/storeWrites.sql.ts";
 import type { Endpoint, KeyDefinition } from "../http/endpoint.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import { DomainError, OutageError } from "../../runtime/errors.rules.ts";
 import { findWrongKey, readIdempotencyKey, markReplay } from "../http/idempotencyKey.ts";
-import type { StoreAppContext } from "../context.ts";
-
-/** Whether a write has failed. A full queue is no time for queries, and its error asks for another retry. */
-const isFinal = (error: unknown): boolean =>
-  error instanceof OutageError || (error instanceof DomainError && error.code !== "queue_full");
 
 /** Returns a hash of the parsed fields, whatever their order and however they were written. */
 const hashRequest = (body: object): string => {
@@ -41,16 +34,13 @@ type WriteDefinition<Body extends z.ZodType<object>, ResponseBody extends z.ZodT
 /**
  * Builds the endpoint of a write that runs once per `Idempotency-Key`; a repeat gets the first response.
  */
-export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody extends z.ZodType>(
-  { db }: StoreAppContext,
-  {
-    operation,
-    responseBody,
-    write,
-    description,
-    ...definition
-  }: WriteDefinition<Body, ResponseBody>,
-): Endpoint => {
+export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody extends z.ZodType>({
+  operation,
+  responseBody,
+  write,
+  description,
+  ...definition
+}: WriteDefinition<Body, ResponseBody>): Endpoint => {
   const feature = FEATURES[operation];
   return keyEndpoint<Body, ResponseBody>({
     ...definition,
@@ -87,15 +77,7 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
         idempotency: key === null ? null : { key, requestHash: hashRequest(body) },
         responseBody: responseBody === null ? "" : JSON.stringify(responseBody(body, caller)),
       };
-      const response = await write(requested, body, caller).catch(async (error: unknown) => {
-        // It may repeat a request whose response was recorded meanwhile.
-        const earlier =
-          key !== null && isFinal(error) ? await findEarlierResponse(db, requested) : null;
-        if (earlier === null) {
-          throw error;
-        }
-        return earlier;
-      });
+      const response = await write(requested, body, caller);
       markReplay(ctx, response);
       if (response.recordId !== null) {
         ctx.set("Record-Id", response.recordId);

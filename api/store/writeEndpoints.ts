@@ -57,7 +57,7 @@ export const registerEndpoint = (kind: Kind, context: StoreAppContext): Endpoint
       order_id: z.string(),
     })
     .meta({ id: `${title}Receipt` });
-  return storeWriteEndpoint(context, {
+  return storeWriteEndpoint({
     operation,
     path,
     description: {
@@ -130,7 +130,7 @@ const donationResponse = z
   .meta({ id: "StoreDonation" });
 
 export const donateEndpoint = (context: StoreAppContext): Endpoint =>
-  storeWriteEndpoint(context, {
+  storeWriteEndpoint({
     operation: "donate",
     path: "/app/api/charity/donate",
     description: {
@@ -189,7 +189,7 @@ const refundResponse = z
   .meta({ id: "StoreRefund" });
 
 export const refundEndpoint = (context: StoreAppContext): Endpoint =>
-  storeWriteEndpoint(context, {
+  storeWriteEndpoint({
     operation: "refund",
     path: "/app/api/refund",
     description: {
@@ -270,7 +270,7 @@ const topUpResponse = z
   .meta({ id: "TopUp" });
 
 export const topUpEndpoint = (context: StoreAppContext): Endpoint =>
-  storeWriteEndpoint(context, {
+  storeWriteEndpoint({
     operation: "topup",
     path: "/app/api/topup",
     description: {

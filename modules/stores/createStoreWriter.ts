@@ -1,53 +1,32 @@
-import type { DatabaseTransactionConnection } from "slonik";
 import { lockLimits } from "../registrations/checkLimits.ts";
-import { outcomeOf } from "../records/batches.rules.ts";
+import { outcomeOf, resultOfOne } from "../records/batches.rules.ts";
+import type { Outcome } from "../records/batches.rules.ts";
 import { accountModeKey } from "../records/owner.rules.ts";
 import { GroupCommit, LOCKED } from "../../db/batching/groupCommit.ts";
 import type { BatchObserver } from "../../db/batching/groupCommit.ts";
 import type { Context } from "../../runtime/context.ts";
-import { DomainError } from "../../runtime/errors.rules.ts";
-import { lockBalance, reportDecisions } from "./changeBalance.ts";
-import { refundFromStores } from "./refundFromStores.ts";
-import type { StoreResult } from "./refundFromStores.ts";
+import { reportDecisions } from "./changeBalance.ts";
 import { getStore } from "./manageStores.ts";
-import { selectReady } from "./storeRefunds.rules.ts";
+import { recordRefunded, selectRefunded } from "./refundFromStores.ts";
 import { findDisabled } from "./stores.rules.ts";
 import { isLockTimeout, limitLockWait, lockBalances } from "./stores.sql.ts";
 import type { Store } from "./stores.sql.ts";
-import { decideStoreWrite, isRefund } from "./storeWrites.rules.ts";
-import type { AnyStoreWrite, StoreLedger, StoreResponse, StoreWrite } from "./storeWrites.rules.ts";
+import { decideStoreWrite, isRefund, selectReady } from "./storeWrites.rules.ts";
+import type {
+  AnyStoreWrite,
+  StoreBalance,
+  StoreLedger,
+  StoreResponse,
+  StoreWrite,
+} from "./storeWrites.rules.ts";
 import { findEarlierResponse, readResponses, recordStoreWrites } from "./storeWrites.sql.ts";
 
 export type StoreContext = Context & {
   readonly storeWriter: ReturnType<typeof createStoreWriter>;
 };
 
-type Entry = AnyStoreWrite & { readonly submittedAtMs: number };
-
-/** A refund of 10,000 records takes some seconds. */
-const MAXIMUM_WAIT_MS = 30_000;
-
-/** After it another store is written. PostgreSQL grants locks in the order in which they are requested. */
+/** After it another store is written, and this one again later. PostgreSQL grants locks in the order in which they are requested. */
 const LOCK_WAIT_MS = 250;
-
-/**
- * Locks the balances of stores, of several those that are free.
- * @throws an error for which `isLockTimeout` is true if another transaction has that of the only store for long
- */
-const lockStores = async (
-  transaction: DatabaseTransactionConnection,
-  accountIds: readonly string[],
-  isAlone: boolean,
-): Promise<readonly Store[]> => {
-  const [onlyId] = accountIds;
-  if (!isAlone || onlyId === undefined) {
-    return lockBalances(transaction, accountIds, { skipsLocked: true });
-  }
-  await limitLockWait(transaction, LOCK_WAIT_MS);
-  const store = await lockBalance(transaction, onlyId);
-  await limitLockWait(transaction, 0);
-  return [store];
-};
 
 /**
  * Decides and records writes of stores in one transaction, under the locks of their balances. Those of one store are
@@ -59,46 +38,44 @@ const writeStores = (
   { db, clock }: Context,
   writes: readonly AnyStoreWrite[],
   { isAlone }: { readonly isAlone: boolean },
-): Promise<readonly StoreResult[]> =>
+): Promise<readonly (Outcome<StoreResponse> | typeof LOCKED)[]> =>
   db.transaction(async (transaction) => {
     const ready = selectReady(writes, { isAlone });
     const accountIds = [...new Set(ready.map(({ accountId }) => accountId))];
-    const balances = await lockStores(transaction, accountIds, isAlone);
+    if (isAlone) {
+      await limitLockWait(transaction, LOCK_WAIT_MS);
+    }
+    const stores = await lockBalances(transaction, accountIds, { skipsLocked: !isAlone });
+    if (isAlone) {
+      await limitLockWait(transaction, 0);
+    }
     const now = clock.now();
-    const stores = new Map(balances.map((store) => [store.id, store]));
-    const free = ready.filter(({ accountId }) => stores.has(accountId));
+    const balances = new Map<string, StoreBalance>(stores.map((store) => [store.id, store]));
+    const free = ready.filter(({ accountId }) => isAlone || balances.has(accountId));
     const registrations = free.filter((write) => "count" in write);
     const { limits, countRegistered } = await lockLimits(transaction, registrations, now);
+    const { selected, donations } = await selectRefunded(transaction, free.filter(isRefund));
     const ledger: StoreLedger = {
-      balances: new Map(stores),
+      balances,
       // Under the locks, earlier writes with these keys have committed.
       responses: await readResponses(transaction, free),
       limits: new Map(limits.map((limit) => [accountModeKey(limit), limit])),
+      selected,
       refusals: new Map(),
       accepted: [],
     };
-    const results = new Map<AnyStoreWrite, StoreResult>();
-    for (const write of free) {
-      if (!isRefund(write)) {
-        results.set(
-          write,
-          outcomeOf(() => decideStoreWrite(write, ledger, now)),
-        );
-      }
-    }
-    await countRegistered(
-      ledger.accepted.flatMap(({ write }) => ("count" in write ? [write] : [])),
+    const results = new Map<AnyStoreWrite, Outcome<StoreResponse>>(
+      free.map((write) => [write, outcomeOf(() => decideStoreWrite(write, ledger, now))]),
     );
-    await recordStoreWrites(transaction, ledger.accepted.splice(0));
-    const refunds = await refundFromStores(
-      { db: transaction, clock },
-      free.filter(isRefund),
-      ledger,
-      { skipsLocked: !isAlone },
-    );
-    await recordStoreWrites(transaction, ledger.accepted.splice(0));
-    await reportDecisions(transaction, balances, ledger, now);
-    return writes.map((write) => results.get(write) ?? refunds.get(write) ?? LOCKED);
+    const options = { skipsLocked: !isAlone };
+    const context = { db: transaction, clock };
+    const locked = await recordRefunded(context, ledger.accepted, donations, options);
+    const isFree = ({ accountId }: AnyStoreWrite): boolean => !locked.has(accountId);
+    const accepted = ledger.accepted.filter(({ write }) => isFree(write));
+    await countRegistered(accepted.flatMap(({ write }) => ("count" in write ? [write] : [])));
+    await recordStoreWrites(transaction, accepted);
+    await reportDecisions(transaction, stores, ledger, now);
+    return writes.map((write) => (isFree(write) && results.get(write)) || LOCKED);
   });
 
 /**
@@ -111,41 +88,25 @@ export const createStoreWriter = ({
 }: Context & {
   readonly observeBatch?: BatchObserver;
 }) => {
-  const writeBatch = async (entries: readonly Entry[], options: { readonly isAlone: boolean }) => {
-    try {
-      return await writeStores(context, entries, options);
-    } catch (error) {
-      if (!isLockTimeout(error)) {
+  const queue = new GroupCommit<AnyStoreWrite, Outcome<StoreResponse>>({
+    write: (writes, options) =>
+      writeStores(context, writes, options).catch((error: unknown) => {
+        if (isLockTimeout(error)) {
+          return writes.map(() => LOCKED);
+        }
         throw error;
-      }
-      const waitedSince = performance.now() - MAXIMUM_WAIT_MS;
-      const message = "another write of this store is taking too long, try again";
-      return entries.map(({ submittedAtMs }) =>
-        submittedAtMs > waitedSince
-          ? LOCKED
-          : new DomainError("queue_full", message, { cause: error }),
-      );
-    }
-  };
-
-  const queue = new GroupCommit<Entry, StoreResponse | DomainError>({
-    write: writeBatch,
+      }),
     accountOf: ({ accountId }) => accountId,
     observeBatch,
   });
   return {
     /**
      * Records a registration or a donation, and pays for it from the balance; or refunds units or donations.
-     * @throws DomainError feature_disabled, balance_insufficient, daily_limit_reached, queue_full if another write takes too long,
-     *   or request_invalid if the key was used for another request, the units exceed a limit, or less can be refunded
+     * @throws DomainError feature_disabled, balance_insufficient, daily_limit_reached, or request_invalid if the key was used for
+     *   another request, the units exceed a limit, or less can be refunded
      */
-    write: async (write: AnyStoreWrite): Promise<StoreResponse> => {
-      const result = await queue.submit({ ...write, submittedAtMs: performance.now() });
-      if (result instanceof DomainError) {
-        throw result;
-      }
-      return result;
-    },
+    write: async (write: AnyStoreWrite): Promise<StoreResponse> =>
+      resultOfOne([await queue.submit(write)]),
     drain: queue.drain,
     queueLength: queue.queueLength,
   };
@@ -172,5 +133,13 @@ export const writePrepared = async (
   if (disabled) {
     throw disabled;
   }
-  return storeWriter.write(await prepare(store));
+  const prepared = await prepare(store).catch(async (error: unknown) => {
+    // Another request with the key may have been recorded meanwhile.
+    const recorded = await findEarlierResponse(db, write);
+    if (recorded) {
+      return recorded;
+    }
+    throw error;
+  });
+  return "replayed" in prepared ? prepared : storeWriter.write(prepared);
 };

@@ -29,7 +29,7 @@ const findCustomer = async (
   const unshared = await listUnsharedEmails(db, storeId, found, MAXIMUM_CUSTOMER_RECORDS);
   const identity = { ...given, ids, emails: [...given.emails, ...unshared] };
   const { names } = await readIdentities(db, storeId, identity);
-  return { identity, names };
+  return { ...identity, names };
 };
 
 /**

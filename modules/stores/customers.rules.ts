@@ -31,8 +31,9 @@ export type CustomerDetails = {
 export type CustomerFilter = {
   /** A part of the name, in any case. */
   readonly name?: string | undefined;
-  /** The whole email address, in any case. Different addresses match nothing. */
-  readonly emails?: readonly string[] | undefined;
+  /** The whole email address, in any case. Under two names, different addresses match nothing. */
+  readonly email?: string | undefined;
+  readonly emailAlias?: string | undefined;
   readonly id?: string | undefined;
   /** A part of the name, the whole email address or the whole id. */
   readonly any?: string | undefined;
@@ -66,11 +67,8 @@ export type CustomerIdentity = {
   readonly orderIds: readonly string[];
 };
 
-/** The identity of a customer, and the names, in lower case, under which other records may be found. */
-export type KnownCustomer = {
-  readonly identity: CustomerIdentity;
-  readonly names: readonly string[];
-};
+/** With the names, in lower case, under which other records may be found. */
+export type KnownCustomer = CustomerIdentity & { readonly names: readonly string[] };
 
 const SHOPIFY_ORDER = /^(?:gid:\/\/shopify\/Order\/)?(\d+)$/u;
 

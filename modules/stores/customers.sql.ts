@@ -22,9 +22,11 @@ export const hasNameWith = (table: RecordTable, part: string): FragmentSqlToken 
 /** A text, or SQL for it. */
 type Text = string | FragmentSqlToken | IdentifierSqlToken;
 
-/** Without an index search, all records of a store may be compared, so the given name is folded once. */
-const hasName = (table: RecordTable, name: Text): FragmentSqlToken =>
-  sql.fragment`folded_text(${column(table, "customer_name")}) = (SELECT folded_text(${name}))`;
+/** The index has folded names, and the planner's statistics have their digests. */
+const hasName = (table: RecordTable, name: Text): FragmentSqlToken => sql.fragment`(
+  folded_text(${column(table, "customer_name")}) = folded_text(${name})
+  AND text_digest(folded_text(${column(table, "customer_name")})) = text_digest(folded_text(${name}))
+)`;
 
 export const hasEmail = (table: RecordTable, email: Text): FragmentSqlToken =>
   sql.fragment`text_digest(folded_text(${column(table, "customer_email")})) = text_digest(folded_text(${email}))`;
@@ -35,6 +37,10 @@ export const hasCustomerId = (table: RecordTable, id: Text): FragmentSqlToken =>
 export const hasOrder = (table: RecordTable, orderId: Text): FragmentSqlToken =>
   sql.fragment`order_digest(${column(table, "order_id")}) = order_digest(${orderId})`;
 
+const hasAny = (table: RecordTable, text: string): FragmentSqlToken => sql.fragment`(
+  ${hasNameWith(table, text)} OR ${hasEmail(table, text)} OR ${hasCustomerId(table, normalizeCustomerId(text))}
+)`;
+
 /** The conditions of refunds. */
 export const REFUND_CONDITIONS = {
   wholeName: hasName,
@@ -43,46 +49,34 @@ export const REFUND_CONDITIONS = {
   orderId: hasOrder,
 } as const satisfies Record<keyof RefundFilter, object>;
 
-/** Whether a filter finds a few records by an index, however large their store is. */
-const isLookup = ({ emails, id, orderId }: ImpactFilter): boolean =>
-  emails !== undefined || id !== undefined || orderId !== undefined;
-
-const customerConditions = (
-  table: RecordTable,
-  filter: ImpactFilter,
-): readonly FragmentSqlToken[] => {
-  const conditions: FragmentSqlToken[] = (filter.emails ?? []).map((given) =>
-    hasEmail(table, given),
-  );
-  if (filter.name !== undefined) {
-    conditions.push(hasNameWith(table, filter.name));
-  }
-  if (filter.id !== undefined) {
-    conditions.push(hasCustomerId(table, filter.id));
-  }
-  if (filter.any !== undefined) {
-    conditions.push(sql.fragment`(
-      ${hasNameWith(table, filter.any)}
-      OR ${hasEmail(table, filter.any)}
-      OR ${hasCustomerId(table, normalizeCustomerId(filter.any))}
-    )`);
-  }
-  if (filter.orderId !== undefined) {
-    conditions.push(hasOrder(table, filter.orderId));
-  }
-  return [...conditions, ...inRange(column(table, "created_at"), filter)];
-};
+/** The conditions of lists and totals, and whether an index finds their few records, however large the store is. */
+const CONDITIONS = [
+  { name: "name", has: hasNameWith, isLookup: false },
+  { name: "email", has: hasEmail, isLookup: true },
+  { name: "emailAlias", has: hasEmail, isLookup: true },
+  { name: "id", has: hasCustomerId, isLookup: true },
+  { name: "any", has: hasAny, isLookup: false },
+  { name: "orderId", has: hasOrder, isLookup: true },
+] as const;
 
 /** The condition that a record is its owner's and is selected by a filter. */
 export const isFiltered = (
   table: RecordTable,
   owner: RecordOwner,
   filter: ImpactFilter,
-): FragmentSqlToken =>
-  sql.fragment`${sql.join(
-    [(isLookup(filter) ? isOwn : ownedBy)(table, owner), ...customerConditions(table, filter)],
-    sql.fragment` AND `,
-  )}`;
+): FragmentSqlToken => {
+  const given = CONDITIONS.flatMap(({ name, has, isLookup }) => {
+    const text = filter[name];
+    return text === undefined ? [] : [{ isLookup, condition: has(table, text) }];
+  });
+  const isOfOwner = given.some(({ isLookup }) => isLookup) ? isOwn : ownedBy;
+  const conditions = [
+    isOfOwner(table, owner),
+    ...given.map(({ condition }) => condition),
+    ...inRange(column(table, "created_at"), filter),
+  ];
+  return sql.fragment`${sql.join(conditions, sql.fragment` AND `)}`;
+};
 
 /* Which registrations and donations of a store belong to a customer, whatever identifies the customer. */
 
@@ -126,13 +120,13 @@ export const hasOnlyName = (
 export const isOfCustomer = (
   table: RecordTable,
   accountId: string,
-  { identity, names }: KnownCustomer,
+  { ids, emails, orderIds, names }: KnownCustomer,
 ): FragmentSqlToken => sql.fragment`
   ${ofStore(table, anyAccount(accountId))}
   AND (
-    text_digest(trimmed_text(${column(table, "customer_id")})) = ${anyOf(identity.ids, sql.fragment`text_digest(trimmed_text(given))`)}
-    OR text_digest(folded_text(${column(table, "customer_email")})) = ${anyOf(identity.emails, FOLDED)}
-    OR order_digest(${column(table, "order_id")}) = ${anyOf(identity.orderIds, sql.fragment`order_digest(given)`)}
+    text_digest(trimmed_text(${column(table, "customer_id")})) = ${anyOf(ids, sql.fragment`text_digest(trimmed_text(given))`)}
+    OR text_digest(folded_text(${column(table, "customer_email")})) = ${anyOf(emails, FOLDED)}
+    OR order_digest(${column(table, "order_id")}) = ${anyOf(orderIds, sql.fragment`order_digest(given)`)}
     OR ${onlyName(table, names)}
   )
 `;

@@ -45,7 +45,7 @@ export const readIdentities = (
       coalesce(array_agg(DISTINCT trimmed_text(customer_id)) FILTER (WHERE customer_id IS NOT NULL), '{}') AS ids,
       coalesce(array_agg(DISTINCT folded_text(customer_email)) FILTER (WHERE customer_email IS NOT NULL), '{}') AS emails,
       coalesce(array_agg(DISTINCT folded_text(customer_name)) FILTER (WHERE customer_name IS NOT NULL), '{}') AS names
-    FROM ${customersOf((table) => isOfCustomer(table, accountId, { identity, names: [] }))}
+    FROM ${customersOf((table) => isOfCustomer(table, accountId, { ...identity, names: [] }))}
   `);
 
 const emailRow = z.strictObject({ email: z.string() });

@@ -3,162 +3,78 @@ import type { OperatorContext } from "../accounts/context.ts";
 import { insertDonationRefunds } from "../charities/donationBatches.sql.ts";
 import { donationRefunded } from "../charities/donations.rules.ts";
 import { createEvent } from "../events/recordEvent.ts";
-import { asRejection, outcomeOf, resultOfOne } from "../records/batches.rules.ts";
-import type { Outcome } from "../records/batches.rules.ts";
-import type { Kind, Owner } from "../records/owner.rules.ts";
+import { completeOutcomes, resultOfOne } from "../records/batches.rules.ts";
+import type { Owner } from "../records/owner.rules.ts";
 import { writeRefunds } from "../registrations/writeRefunds.ts";
-import type {
-  RefundedItem,
-  RefundEntry,
-  RefundOutcome,
-  RefundRequest,
-} from "../registrations/writeRefunds.ts";
+import type { RefundedItem, RefundEntry, RefundRequest } from "../registrations/writeRefunds.ts";
 import { LOCKED } from "../../db/batching/groupCommit.ts";
 import type { Context, InTransaction } from "../../runtime/context.ts";
-import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 import { changeLockedBalance, lockBalance } from "./changeBalance.ts";
 import { listNewestUnits, lockNewestDonations } from "./storeRecords.sql.ts";
-import { MAXIMUM_DONATIONS, selectUnits, tooFewLeft } from "./storeRefunds.rules.ts";
-import { addToBalance } from "./stores.rules.ts";
-import { accept, balanceOf, findReplay, nextTime } from "./storeWrites.rules.ts";
-import type {
-  AnyStoreWrite,
-  StoreBalance,
-  StoreLedger,
-  StoreRefundWrite,
-  StoreResponse,
-} from "./storeWrites.rules.ts";
+import type { Units } from "./storeRefunds.rules.ts";
+import { isRefund, nextTime } from "./storeWrites.rules.ts";
+import type { AcceptedWrite, AnyStoreWrite, StoreRefundWrite } from "./storeWrites.rules.ts";
 
-/** The result of a write: LOCKED if its store must be written alone. */
-export type StoreResult = Outcome<StoreResponse> | typeof LOCKED;
-
-/** The units that a refund takes back, and what it pays back. None of donations, which are marked already. */
-type Selected = { readonly entries: readonly RefundEntry[]; readonly amountCents: number };
-
-/**
- * @param records the newest that match
- * @throws DomainError request_invalid if fewer units match, or the balance would be beyond the safe integers
- */
-const selectNewestUnits = (
-  records: Parameters<typeof selectUnits>[0],
-  { accountId, mode, quantity, reason }: StoreRefundWrite,
-  kind: Kind,
-  balance: StoreBalance,
-  refundedAt: string,
-): Selected => {
-  const units = selectUnits(records, quantity);
-  const amountCents = units.reduce(
-    (sum, { count, unitPriceCents }) => sum + count * unitPriceCents,
-    0,
-  );
-  addToBalance(balance, amountCents);
-  const common = {
-    accountId,
-    mode,
-    kind,
-    reason,
-    idempotencyKey: null,
-    window: null,
-    refundedAt,
-  };
-  const entries = units.map(({ id, count }) => Object.assign({ id, count }, common));
-  return { entries, amountCents };
-};
-
-/**
- * Marks donations as refunded, newest first. The balance stays, since the charity has the money.
- * @throws DomainError request_invalid if fewer match
- */
-const refundNewestDonations = async (
+/** Returns what refunds of stores select, newest first, and the donations among it, which are locked. */
+export const selectRefunded = async (
   transaction: DatabaseTransactionConnection,
-  write: StoreRefundWrite,
-  refundedAt: string,
-): Promise<Selected> => {
-  const { accountId, mode, quantity, reason } = write;
-  if (quantity > MAXIMUM_DONATIONS) {
-    throw invalidRequest(
-      `quantity: at most ${MAXIMUM_DONATIONS} donations can be reversed in one call`,
-    );
-  }
-  const found = await lockNewestDonations(transaction, write);
-  if (found.length < quantity) {
-    throw tooFewLeft(found.length, "donation");
-  }
-  const request = { reason, idempotencyKey: null, metadata: {} };
-  const refunds = found.map((donation) => ({ donation, request }));
-  // Without the reason, which may name a customer: webhooks leave it out, and stores have no feed.
-  const events = found.map((donation) =>
-    createEvent({ accountId, mode }, donationRefunded(donation, null)),
-  );
-  await insertDonationRefunds(transaction, refunds, refundedAt, events);
-  return { entries: [], amountCents: 0 };
-};
-
-const requireMade = (outcome: RefundOutcome | undefined): RefundedItem => {
-  if (typeof outcome === "symbol") {
-    throw new TypeError("The refund of a store's registration was not decided.");
-  }
-  return resultOfOne(outcome === undefined ? [] : [outcome]);
+  refunds: readonly StoreRefundWrite[],
+) => {
+  const ofDonations = refunds.filter(({ refunded }) => refunded === "donation");
+  const ofUnits = refunds.filter(({ refunded }) => refunded !== "donation");
+  const donations = await lockNewestDonations(transaction, ofDonations);
+  const selected = [...(await listNewestUnits(transaction, ofUnits)), ...donations];
+  return { selected: new Map<AnyStoreWrite, readonly Units[]>(selected), donations };
 };
 
 /**
- * Refunds the newest units or donations of stores that filters select, whose balances are locked.
- * @param writes at most one of each store
- * @param options.skipsLocked whether a refund does not wait for registrations that another transaction has locked
- * @returns the result of each write: LOCKED if it did not wait
+ * Records what accepted refunds of stores take back. The balance is not repaid for donations, since the charity has the money.
+ * @param options.skipsLocked whether registrations that another transaction has locked are not waited for
+ * @returns the stores that have such registrations: of these, nothing was recorded
  */
-export const refundFromStores = async (
+export const recordRefunded = async (
   { db, clock }: InTransaction<Context> & { readonly db: DatabaseTransactionConnection },
-  writes: readonly StoreRefundWrite[],
-  ledger: StoreLedger,
+  accepted: readonly AcceptedWrite[],
+  donations: Awaited<ReturnType<typeof selectRefunded>>["donations"],
   options: { readonly skipsLocked: boolean },
-): Promise<ReadonlyMap<AnyStoreWrite, StoreResult>> => {
-  const now = clock.now();
-  const results = new Map<AnyStoreWrite, StoreResult>();
-  const selected = new Map<StoreRefundWrite, Selected>();
-  const unanswered: StoreRefundWrite[] = [];
-  for (const write of writes) {
-    const replay = outcomeOf(() => findReplay(write, ledger));
-    if (replay) {
-      results.set(write, replay);
+): Promise<ReadonlySet<string>> => {
+  const entries: RefundEntry[] = [];
+  for (const { write, units = [], createdAt } of accepted) {
+    if (!isRefund(write)) {
+      continue;
+    }
+    const { accountId, mode, refunded, reason } = write;
+    if (refunded === "donation") {
+      const request = { reason, idempotencyKey: null, metadata: {} };
+      const refunds = (donations.get(write) ?? []).map((donation) => ({ donation, request }));
+      // Without the reason, which may name a customer: webhooks leave it out, and stores have no feed.
+      const events = refunds.map(({ donation }) =>
+        createEvent({ accountId, mode }, donationRefunded(donation, null)),
+      );
+      await insertDonationRefunds(db, refunds, createdAt, events);
     } else {
-      unanswered.push(write);
+      const owner = { accountId, mode, kind: refunded };
+      const common = {
+        ...owner,
+        reason,
+        idempotencyKey: null,
+        window: null,
+        refundedAt: createdAt,
+      };
+      for (const { id, count } of units) {
+        entries.push({ ...common, id, count });
+      }
     }
   }
-  const units = await listNewestUnits(
-    db,
-    unanswered.filter(({ refunded }) => refunded !== "donation"),
-  );
-  for (const write of unanswered) {
-    const balance = balanceOf(ledger, write);
-    const refundedAt = nextTime(balance, now);
-    try {
-      const selection =
-        write.refunded === "donation"
-          ? await refundNewestDonations(db, write, refundedAt)
-          : selectNewestUnits(units.get(write) ?? [], write, write.refunded, balance, refundedAt);
-      selected.set(write, selection);
-    } catch (error) {
-      results.set(write, asRejection(error));
-    }
-  }
-  const entries = [...selected.values()].flatMap((selection) => selection.entries);
   const outcomes = entries.length === 0 ? [] : await writeRefunds({ db, clock }, entries, options);
-  const locked = new Set<string>();
-  for (const [index, { accountId }] of entries.entries()) {
-    if (outcomes[index] === LOCKED) {
-      locked.add(accountId);
-    } else {
-      requireMade(outcomes[index]);
-    }
+  const rejection = outcomes.find((outcome) => outcome instanceof DomainError);
+  if (rejection) {
+    throw rejection;
   }
-  for (const [write, { amountCents }] of selected) {
-    const result = locked.has(write.accountId)
-      ? LOCKED
-      : accept(ledger, { write, amountCents, unitPriceCents: 0 }, now);
-    results.set(write, result);
-  }
-  return results;
+  return new Set(
+    entries.flatMap(({ accountId }, index) => (outcomes[index] === LOCKED ? accountId : [])),
+  );
 };
 
 /**
@@ -176,8 +92,8 @@ export const refundStoreRegistration = (
     const createdAt = nextTime(balance, clock.now());
     const entry = { ...request, accountId, mode, kind, window: null, refundedAt: createdAt };
     const context = { db: transaction, clock, actor };
-    const [outcome] = await writeRefunds(context, [entry], { isDryRun });
-    const item = requireMade(outcome);
+    const outcomes = await writeRefunds(context, [entry], { isDryRun });
+    const item = resultOfOne(completeOutcomes<RefundEntry, RefundedItem>([entry], outcomes));
     const { refundedCount: quantity, registration, replayed } = item;
     if (!replayed && !isDryRun) {
       const amountCents = quantity * (registration.unitPriceCents ?? 0);

@@ -1,10 +1,4 @@
-import type {
-  CommonQueryMethods,
-  DatabaseTransactionConnection,
-  FragmentSqlToken,
-  IdentifierSqlToken,
-  ListSqlToken,
-} from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { donationCore } from "../charities/donations.sql.ts";
 import { olderThan } from "../records/listPositions.sql.ts";
@@ -113,76 +107,74 @@ const SELECTION = {
   orderId: "text",
 } as const;
 
-/** Returns a value of a refund as SQL. */
-type Given = (property: keyof typeof SELECTION) => FragmentSqlToken | IdentifierSqlToken;
+const BY_NAME = "wholeName";
 
-const ofRow: Given = (property) => sql.identifier(["given", columnName(property)]);
+const isByName = (filter: RefundFilter): boolean => conditionsOf(filter).join("_") === BY_NAME;
 
-const isByName = (filter: RefundFilter): boolean => conditionsOf(filter).join("_") === "wholeName";
+/** The row of a refund by a name. */
+const rowByName = ({ accountId, mode, refunded, quantity, filter }: Selection) => sql.fragment`
+  SELECT
+    1::bigint AS place, ${accountId}::uuid AS account_id, ${mode}::text AS mode, ${refunded}::text AS refunded,
+    ${quantity}::bigint AS quantity, ${filter.wholeName ?? null}::text AS whole_name
+`;
 
-/**
- * Of one refund. By a name alone, the quantity and the size of the store decide whether the index of names is the best, so
- * only then the planner sees them.
- */
-const ofOne = ({ filter, ...selection }: Selection): Given => {
-  const values = { ...selection, ...filter };
-  return (property) => {
-    const value = sql.fragment`${values[property] ?? null}::${sql.identifier([SELECTION[property]])}`;
-    return isByName(filter) ? value : sql.fragment`(SELECT ${value})`;
-  };
-};
+const given = (property: keyof typeof SELECTION) => sql.identifier(["given", columnName(property)]);
 
 /**
- * The newest records that a refund selects.
- * @param filter has the conditions, which determine the text of the query
+ * The newest records that each of several refunds with the same conditions selects.
  * @param isLeft the condition that something is left to refund
  */
 const newestOf = (
   table: RecordTable,
-  filter: RefundFilter,
-  given: Given,
-  columns: ListSqlToken | FragmentSqlToken,
+  selections: readonly Selection[],
+  columns: FragmentSqlToken,
   isLeft: FragmentSqlToken,
+  lock = sql.fragment``,
 ): FragmentSqlToken => {
+  const [first] = selections;
+  const filter = first?.filter ?? {};
+  const rows = selections.map((selection) => ({ ...selection, ...selection.filter }));
   const conditions = (["wholeName", "email", "id", "orderId"] as const)
     .filter((name) => filter[name] !== undefined)
     .map((name) => REFUND_CONDITIONS[name](table, given(name)));
   const isOfKind =
     table === "registration" ? sql.fragment`kind = ${given("refunded")}` : sql.fragment`true`;
   return sql.fragment`
-    SELECT ${columns}
-    FROM ${sql.identifier([table])}
-    WHERE account_id = ${given("accountId")} AND mode = ${given("mode")} AND ${isOfKind}
-      AND ${sql.join([isLeft, ...conditions], sql.fragment` AND `)}
-    ${newestFirst}
-    LIMIT least(${given("quantity")}, ${MAXIMUM_RECORDS})
+    SELECT newest.*
+    FROM (${first && isByName(filter) ? rowByName(first) : jsonRows(SELECTION, rows)}) AS given
+    CROSS JOIN LATERAL (
+      SELECT given.place, ${columns}
+      FROM ${sql.identifier([table])}
+      WHERE account_id = ${given("accountId")} AND mode = ${given("mode")} AND ${isOfKind}
+        AND ${sql.join([isLeft, ...conditions], sql.fragment` AND `)}
+      ${newestFirst}
+      LIMIT least(${given("quantity")}, ${MAXIMUM_RECORDS})
+      ${lock}
+    ) AS newest
+    ORDER BY newest.place, newest."createdAt" DESC, newest.id DESC
   `;
 };
 
-const newestUnits = (filter: RefundFilter, given: Given, place: FragmentSqlToken) =>
-  newestOf(
-    "registration",
-    filter,
-    given,
-    sql.fragment`
-      ${place} AS place, id, count - refunded_count AS count, unit_price_cents AS "unitPriceCents", created_at AS "createdAt"
-    `,
-    sql.fragment`unit_price_cents IS NOT NULL AND refunded_count < count`,
+/**
+ * Returns what refunds select. Those with the same conditions share a query, except those by a name alone: the name and the
+ * quantity decide whether the index of names is the best, so the planner sees their values.
+ * @param list returns what a group selects, with the place in the group of each
+ */
+const listByGroups = async <Selected extends Selection, Row extends { readonly place: number }>(
+  selections: readonly Selected[],
+  list: (group: readonly Selected[], conditions: string) => Promise<readonly Row[]>,
+): Promise<ReadonlyMap<Selected, readonly Row[]>> => {
+  const groups = Map.groupBy(selections, (selection) =>
+    isByName(selection.filter) ? selection : conditionsOf(selection.filter).join("_"),
   );
-
-/** A query of the units that refunds with the same conditions select, which have a `place` each. */
-const unitsOf = (filter: RefundFilter, selections: readonly Selection[]): FragmentSqlToken => {
-  const [first] = selections;
-  if (first && isByName(filter)) {
-    return newestUnits(filter, ofOne(first), sql.fragment`1::bigint`);
-  }
-  const rows = selections.map((selection) => ({ ...selection, ...selection.filter }));
-  return sql.fragment`
-    SELECT newest.*
-    FROM (${jsonRows(SELECTION, rows)}) AS given
-    CROSS JOIN LATERAL (${newestUnits(filter, ofRow, sql.fragment`given.place`)}) AS newest
-    ORDER BY newest.place, newest."createdAt" DESC, newest.id DESC
-  `;
+  const found = await Promise.all(
+    Array.from(groups.values(), async (group) => {
+      const conditions = conditionsOf(group[0]?.filter ?? {}).join("_");
+      const byPlace = Map.groupBy(await list(group, conditions), ({ place }) => place);
+      return group.map((selection, index) => [selection, byPlace.get(index + 1) ?? []] as const);
+    }),
+  );
+  return new Map(found.flat());
 };
 
 const unitsRow = z.strictObject({
@@ -193,38 +185,43 @@ const unitsRow = z.strictObject({
   createdAt: z.date(),
 });
 
-/**
- * Lists the newest registrations that stores have paid for and refunds select, with the units that they have left and the
- * price of each. Refunds with the same conditions share a statement, except those by name alone.
- */
-export const listNewestUnits = async <Selected extends Selection>(
+/** Lists the newest registrations that refunds select, with the units that they have left and the price of each. */
+export const listNewestUnits = <Selected extends Selection>(
   db: CommonQueryMethods,
-  selections: readonly Selected[],
-): Promise<ReadonlyMap<Selected, readonly Readonly<z.output<typeof unitsRow>>[]>> => {
-  const groups = Map.groupBy(selections, (selection) =>
-    isByName(selection.filter) ? selection : conditionsOf(selection.filter).join("_"),
-  );
-  const found = await Promise.all(
-    Array.from(groups.values(), async (group) => {
-      const [{ filter } = { filter: {} }] = group;
-      const name = `list_newest_units_${conditionsOf(filter).join("_")}`;
-      const rows = await db.any(sql.prepared(name, unitsRow)`${unitsOf(filter, group)}`);
-      const byPlace = Map.groupBy(rows, ({ place }) => place);
-      return group.map((selection, index) => [selection, byPlace.get(index + 1) ?? []] as const);
-    }),
-  );
-  return new Map(found.flat());
+  refunds: readonly Selected[],
+) => {
+  const columns = sql.fragment`
+    id, count - refunded_count AS count, unit_price_cents AS "unitPriceCents", created_at AS "createdAt"
+  `;
+  const isLeft = sql.fragment`unit_price_cents IS NOT NULL AND refunded_count < count`;
+  return listByGroups(refunds, (group, conditions) => {
+    const type =
+      conditions === BY_NAME
+        ? sql.type(unitsRow)
+        : sql.prepared(`list_newest_units_${conditions}`, unitsRow);
+    return db.any(type`${newestOf("registration", group, columns, isLeft)}`);
+  });
 };
 
-/** Locks the newest donations that a refund selects, until the transaction ends. */
-export const lockNewestDonations = (
+const donationUnit = donationCore.extend({
+  place: safeInteger,
+  count: z.int(),
+  unitPriceCents: z.int(),
+});
+
+/** Locks the newest donations that refunds select, until the transaction ends. Each is a unit whose price is not repaid. */
+export const lockNewestDonations = <Selected extends Selection>(
   transaction: DatabaseTransactionConnection,
-  selection: Selection,
-): Promise<readonly Readonly<z.output<typeof donationCore>>[]> =>
-  transaction.any(sql.type(donationCore)`
-    ${newestOf("donation", selection.filter, ofOne(selection), columnsOf("donation", donationCore), sql.fragment`NOT refunded`)}
-    FOR UPDATE
-  `);
+  refunds: readonly Selected[],
+) => {
+  const columns = sql.fragment`${columnsOf("donation", donationCore)}, 1 AS count, 0 AS "unitPriceCents"`;
+  const isLeft = sql.fragment`NOT refunded`;
+  return listByGroups(refunds, (group) =>
+    transaction.any(sql.type(donationUnit)`
+      ${newestOf("donation", group, columns, isLeft, sql.fragment`FOR UPDATE`)}
+    `),
+  );
+};
 
 /** What an export adds to a record of a list, besides its mode and its refunds. */
 const PERSONAL_JSON: Readonly<Record<RecordTable, FragmentSqlToken>> = {

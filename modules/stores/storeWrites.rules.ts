@@ -6,8 +6,10 @@ import type { AccountMode, Kind } from "../records/owner.rules.ts";
 import { fromMicroseconds, toMicroseconds } from "../records/timestamps.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { CustomerDetails, RefundFilter } from "./customers.rules.ts";
+import { selectUnits } from "./storeRefunds.rules.ts";
+import type { Units } from "./storeRefunds.rules.ts";
 import type { BalanceRefusal, Feature, Prices, StoreOperation } from "./stores.rules.ts";
-import { balanceInsufficient, findDisabled } from "./stores.rules.ts";
+import { addToBalance, balanceInsufficient, findDisabled } from "./stores.rules.ts";
 
 /** What every write of a store needs for its idempotency. */
 export type StoreWrite = AccountMode & {
@@ -54,6 +56,30 @@ type TopUpWrite = StoreWrite & { readonly recordId: null; readonly kind: "topup"
 export type AnyStoreWrite = Purchase | StoreRefundWrite | TopUpWrite;
 
 export const isRefund = (write: AnyStoreWrite): write is StoreRefundWrite => "refunded" in write;
+
+/** A refund of more can take long. */
+const MAXIMUM_QUICK = 100;
+
+/**
+ * Returns the writes that one transaction does: of each store those before its first refund, or only the refund. One that
+ * can take long, or waits for the locks of donations, must be of the only store.
+ */
+export const selectReady = (
+  writes: readonly AnyStoreWrite[],
+  { isAlone }: { readonly isAlone: boolean },
+): readonly AnyStoreWrite[] =>
+  [...Map.groupBy(writes, ({ accountId }) => accountId).values()].flatMap((ofStore) => {
+    const end = ofStore.findIndex(isRefund);
+    return end === 0
+      ? ofStore
+          .slice(0, 1)
+          .filter(
+            (write) =>
+              isAlone ||
+              (isRefund(write) && write.refunded !== "donation" && write.quantity <= MAXIMUM_QUICK),
+          )
+      : ofStore.slice(0, end < 0 ? undefined : end);
+  });
 
 export type StoreResponse = {
   readonly responseBody: string;
@@ -113,6 +139,8 @@ export type AcceptedWrite = {
   readonly write: AnyStoreWrite;
   /** What a unit cost, of a purchase. */
   readonly unitPriceCents: number;
+  /** What a refund takes back. */
+  readonly units?: readonly Units[];
   /** What is added to the balance; negative for a write that costs something. */
   readonly amountCents: number;
   readonly balanceCents: number;
@@ -128,13 +156,15 @@ export type StoreLedger = {
   readonly responses: Map<string, StoredResponse>;
   /** By `accountModeKey`, of the stores that have some. */
   readonly limits: Map<string, LimitUse>;
+  /** What refunds select, newest first. */
+  readonly selected: ReadonlyMap<AnyStoreWrite, readonly Units[]>;
   /** The first of each store, by account id. */
   readonly refusals: Map<string, BalanceRefusal>;
   readonly accepted: AcceptedWrite[];
 };
 
 /** Returns the balance of a write's store, which is locked. */
-export const balanceOf = ({ balances }: StoreLedger, { accountId }: StoreWrite): StoreBalance => {
+const balanceOf = ({ balances }: StoreLedger, { accountId }: StoreWrite): StoreBalance => {
   const balance = balances.get(accountId);
   if (!balance) {
     throw new Error(`Account ${accountId} has no balance.`);
@@ -142,14 +172,14 @@ export const balanceOf = ({ balances }: StoreLedger, { accountId }: StoreWrite):
   return balance;
 };
 
-export const accept = (
+const accept = (
   ledger: StoreLedger,
-  { write, ...price }: Pick<AcceptedWrite, "write" | "amountCents" | "unitPriceCents">,
+  { write, ...decided }: Omit<AcceptedWrite, "balanceCents" | "createdAt">,
   now: Date,
 ): StoreResponse => {
   const { accountId, idempotency, responseBody, recordId } = write;
   const balance = balanceOf(ledger, write);
-  const balanceCents = balance.balanceCents + price.amountCents;
+  const balanceCents = balance.balanceCents + decided.amountCents;
   const createdAt = nextTime(balance, now);
   const lastRecordUs = toMicroseconds(createdAt);
   ledger.balances.set(accountId, { ...balance, balanceCents, lastRecordUs });
@@ -157,7 +187,7 @@ export const accept = (
   if (key !== null && idempotency) {
     ledger.responses.set(key, { requestHash: idempotency.requestHash, responseBody, recordId });
   }
-  ledger.accepted.push({ write, ...price, balanceCents, createdAt });
+  ledger.accepted.push({ write, ...decided, balanceCents, createdAt });
   return { responseBody, recordId, replayed: false };
 };
 
@@ -180,7 +210,7 @@ const unitPriceOf = (write: Purchase | TopUpWrite, prices: Prices): number => {
  * @throws DomainError
  */
 export const decideStoreWrite = (
-  write: Purchase | TopUpWrite,
+  write: AnyStoreWrite,
   ledger: StoreLedger,
   now: Date,
 ): StoreResponse => {
@@ -189,6 +219,15 @@ export const decideStoreWrite = (
     return replay;
   }
   const balance = balanceOf(ledger, write);
+  if (isRefund(write)) {
+    const units = selectUnits(ledger.selected.get(write) ?? [], write);
+    const amountCents = units.reduce(
+      (sum, { count, unitPriceCents }) => sum + count * unitPriceCents,
+      0,
+    );
+    addToBalance(balance, amountCents);
+    return accept(ledger, { write, units, unitPriceCents: 0, amountCents }, now);
+  }
   const disabled = findDisabled(balance, write.operation);
   if (disabled) {
     throw disabled;

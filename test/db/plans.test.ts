@@ -186,10 +186,9 @@ const describeLookups = async (
   const [donationId = ""] = await listRecordIds(db, "donation", importedId, accountId);
   const keys = [`key-${number}`, "key-3", "key-20001"];
   const email = `${number}@example.com`;
-  const emails = [email];
-  const customer = { ids: [`customer-${number}`], emails, orderIds: [String(number)] };
-  const named = { identity: customer, names: NAMES };
-  const unnamed = { identity: customer, names: [] };
+  const customer = { ids: [`customer-${number}`], emails: [email], orderIds: [String(number)] };
+  const named = { ...customer, names: NAMES };
+  const unnamed = { ...customer, names: [] };
   const orderId = `#${number}`;
   const page = { after: null, limit: 20 };
   const firstPage = {
@@ -269,7 +268,7 @@ const describeLookups = async (
     "a tree's evidence": (single) => listEvidenceTrees(single, [{ ...donor, id: registrationId }]),
     "the newest of a store": (single) => listStoreRecords(single, "registration", trees, {}, page),
     "a store's, by email": (single) =>
-      listStoreRecords(single, "registration", trees, { emails }, page),
+      listStoreRecords(single, "registration", trees, { email }, page),
     "a store's, by customer": (single) =>
       listStoreRecords(single, "registration", trees, { id: `customer-${number}` }, page),
     "a store's, by order": (single) =>
@@ -292,7 +291,7 @@ const describeLookups = async (
     "donations of a campaign": (single) =>
       listDonations(single, donor, { attribution: `campaign-${number}` }, { offset: 0, limit: 20 }),
     "a store's donations, by email": (single) =>
-      listStoreRecords(single, "donation", donor, { emails }, page),
+      listStoreRecords(single, "donation", donor, { email }, page),
     "the sum of an order's donations": (single) =>
       sumStoreRecords(single, "donation", donor, { orderId }),
     "the records of an order": (single) => listOrderRecords(single, donor, orderId),
@@ -384,8 +383,8 @@ test("a look-up reads a few pages, whatever the statistics and the kept plans kn
   );
   const [importedDonationId = ""] = await listRecordIds(db, "donation", "old-2", unknown.id);
   const customer = { ids: ["customer-10000"], emails: ["10000@example.com"], orderIds: ["10000"] };
-  const named = { identity: customer, names: NAMES };
-  const unnamed = { identity: customer, names: [] };
+  const named = { ...customer, names: NAMES };
+  const unnamed = { ...customer, names: [] };
   const erase = async (
     transaction: DatabaseTransactionConnection,
     selects: typeof isOfCustomer,

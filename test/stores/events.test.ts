@@ -4,8 +4,6 @@ import { sql } from "../../db/sql.ts";
 import { updateStore as updateStoreRow } from "../../modules/stores/stores.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { changeBalance } from "../../modules/stores/changeBalance.ts";
-import type { OperatorEntry } from "../../modules/stores/changeBalance.ts";
 import { updateStore } from "../../modules/stores/manageStores.ts";
 import { impactOf } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -13,7 +11,7 @@ import type { DatabaseContext } from "../support/database.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
 import { startReceiver } from "../events/startReceiver.ts";
 import { verify, LOOPBACK, createDeliveriesTo, deliveryContext } from "../events/webhookScene.ts";
-import { createTestStore, startStoreApiOf } from "./startStoreApi.ts";
+import { changeTestBalance, createTestStore, startStoreApiOf } from "./startStoreApi.ts";
 import { EIN } from "./storeState.ts";
 
 const test = testWithDatabase();
@@ -31,10 +29,8 @@ const setUpBalance = async (
 ) => {
   const { db, post, store } = await startStoreApiOf(t, { store: given });
   const operator = { db, clock: systemClock, actor: SERVICE };
-  const change = (kind: OperatorEntry["kind"], amountCents: number) => {
-    const reference = crypto.randomUUID();
-    return changeBalance(operator, { kind, storeId: store.id, amountCents, reference, note: "" });
-  };
+  const change = (kind: "topup" | "adjustment", amountCents: number) =>
+    changeTestBalance(db, store.id, amountCents, { kind, reference: crypto.randomUUID() });
   return {
     post,
     store,

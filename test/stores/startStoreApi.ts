@@ -7,6 +7,8 @@ import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { createStore } from "../../modules/stores/manageStores.ts";
 import type { NewStore } from "../../modules/stores/manageStores.ts";
 import { changeBalance } from "../../modules/stores/changeBalance.ts";
+import type { OperatorEntry } from "../../modules/stores/changeBalance.ts";
+import type { Context } from "../../runtime/context.ts";
 import { createCaller, readResponseChecker } from "../api/responseChecker.ts";
 import type { CheckedResponse } from "../api/responseChecker.ts";
 import { createTestContext } from "../api/testContext.ts";
@@ -65,6 +67,22 @@ export const startTwoStoreApis = async (t: ExecutionContext, options: TestContex
   return (index: number) => (index % 2 === 0 ? even : odd);
 };
 
+/** Adds an operator's entry to a store's ledger. */
+export const changeTestBalance = (
+  db: DatabasePool,
+  storeId: string,
+  amountCents: number,
+  {
+    kind = "topup",
+    reference = null,
+    clock = systemClock,
+  }: Partial<Pick<OperatorEntry, "kind" | "reference">> & Partial<Pick<Context, "clock">> = {},
+) =>
+  changeBalance(
+    { db, clock, actor: SERVICE },
+    { kind, storeId, amountCents, reference, note: "test" },
+  );
+
 /** Creates a store where a tree costs 50 cents and a bottle 10. */
 export const createTestStore = async (
   db: DatabasePool,
@@ -72,16 +90,10 @@ export const createTestStore = async (
 ): Promise<TestStore> => {
   const { id, domain, apiKeyProd, apiKeyTest } = await createStore(
     { db, clock: systemClock, actor: SERVICE },
-    {
-      domain: `shop-${crypto.randomUUID()}.example`,
-      ...given,
-    },
+    { domain: `shop-${crypto.randomUUID()}.example`, ...given },
   );
   if (balanceCents > 0) {
-    await changeBalance(
-      { db, clock: systemClock, actor: SERVICE },
-      { kind: "topup", storeId: id, amountCents: balanceCents, reference: null, note: "" },
-    );
+    await changeTestBalance(db, id, balanceCents);
   }
   return {
     id,

@@ -11,10 +11,8 @@ import { creditTopUp, creditTopUps } from "../../modules/stores/creditTopUps.ts"
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { callDouble } from "../stripeDouble/callDouble.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
-import { SERVICE } from "../../modules/accounts/audit.rules.ts";
-import { changeBalance } from "../../modules/stores/changeBalance.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestStore, startStoreApi } from "./startStoreApi.ts";
+import { changeTestBalance, createTestStore, startStoreApi } from "./startStoreApi.ts";
 
 const SECRET = "whsec_of_the_tests";
 export const DAY_SECONDS = 86_400;
@@ -67,10 +65,7 @@ export const stageTopUps = async (t: ExecutionContext<DatabaseContext>) => {
     },
     /** Adds an operator's entry. */
     enter: (amountCents: number, reference: string) =>
-      changeBalance(
-        { db, clock, actor: SERVICE },
-        { kind: "topup", storeId: store.id, amountCents, reference, note: "" },
-      ),
+      changeTestBalance(db, store.id, amountCents, { reference, clock }),
     /** Processes the due events, as a worker does. */
     process: () =>
       processProcessorEvents(

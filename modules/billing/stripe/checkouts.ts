@@ -34,36 +34,29 @@ const MAXIMUM_RETRIES = 2;
  */
 export const createCheckout = async (
   stripe: Stripe,
-  {
-    deploymentId,
-    storeId,
-    description,
-    amountCents,
-    successUrl,
-    cancelUrl,
-    idempotencyKey,
-  }: NewCheckout,
+  checkout: NewCheckout,
 ): Promise<{ readonly id: string; readonly url: string }> => {
-  const metadata = { [DEPLOYMENT_KEY]: deploymentId };
+  const { description, idempotencyKey } = checkout;
+  const metadata = { [DEPLOYMENT_KEY]: checkout.deploymentId };
   try {
     const { id, url } = await stripe.checkout.sessions.create(
       {
         mode: "payment",
-        client_reference_id: storeId,
+        client_reference_id: checkout.storeId,
         metadata,
         line_items: [
           {
             quantity: 1,
             price_data: {
               currency: "usd",
-              unit_amount: amountCents,
+              unit_amount: checkout.amountCents,
               product_data: { name: description },
             },
           },
         ],
         payment_intent_data: { description, metadata },
-        success_url: successUrl,
-        cancel_url: cancelUrl,
+        success_url: checkout.successUrl,
+        cancel_url: checkout.cancelUrl,
       },
       idempotencyKey === null ? {} : { idempotencyKey, maxNetworkRetries: MAXIMUM_RETRIES },
     );

@@ -1,18 +1,25 @@
 import { AsyncLocalStorage } from "node:async_hooks";
+import { hash } from "node:crypto";
+import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestStore, rowsIn, startStoreApiOf, startTwoStoreApis } from "../startStoreApi.ts";
+import {
+  changeTestBalance,
+  createTestStore,
+  rowsIn,
+  startStoreApiOf,
+  startTwoStoreApis,
+} from "../startStoreApi.ts";
 import { EIN, readStoreState } from "../storeState.ts";
 import { readDonationTotals } from "../../../modules/charities/donationTotals.sql.ts";
 import { readTotals } from "../../../modules/registrations/totals.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
-import { systemClock } from "../../../runtime/clock.ts";
 import { MAXIMUM_CENTS } from "../../../modules/records/money.rules.ts";
 import { refundDonations } from "../../../modules/charities/refundDonations.ts";
 import { updateStore } from "../../../modules/stores/stores.sql.ts";
-import { changeBalance } from "../../../modules/stores/changeBalance.ts";
+import { listNewestUnits } from "../../../modules/stores/storeRecords.sql.ts";
+import { openPageCount } from "../../support/countPages.ts";
 import { openDeadlockPool, runBehindLocks } from "../../support/lockWaits.ts";
 
 const test = testWithDatabase();
@@ -76,6 +83,30 @@ test("a customer or an order limits the reversal to its units, and names match a
   t.like(await state(), { balance: 1000, remaining: 0, totals: 0 });
 });
 
+test.serial("a reversal by a name that few or no records have reads no others", async (t) => {
+  const { filler, vacuum, readAtMost } = await openPageCount(t, ["registration"]);
+  const { id: accountId } = await createTestStore(t.context.db);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, customer_name, unit_price_cents)
+    SELECT gen_random_uuid(), ${accountId}, 'live', 'tree', 1, now() - n * interval '1 second', md5(n::text), 50
+    FROM generate_series(1, 20000) AS n
+  `);
+  await vacuum();
+  const oldest = hash("md5", "20000");
+
+  for (const [wholeName, count] of [
+    [oldest.toUpperCase(), 1],
+    ["Nobody", 0],
+  ] as const) {
+    const selection = { accountId, mode: "live", refunded: "tree", quantity: 1 } as const;
+    const find = async (db: DatabasePool) => {
+      const found = await listNewestUnits(db, [{ ...selection, filter: { wholeName } }]);
+      return [...found.values()].flat().length;
+    };
+    t.is(await readAtMost(100, find, wholeName), count);
+  }
+});
+
 test("a selector with bytes that are not UTF-8 is rejected, because it would also mean other customers", async (t) => {
   const { post, url, store, state } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const order = { customer_name: "M\ufffdller", order_id: "\ufffd1" };
@@ -135,10 +166,7 @@ test("a reversal that would raise the balance beyond its maximum is rejected and
     store: { balanceCents: 9e15, treePriceCents: MAXIMUM_CENTS },
   });
   await post("/app/api/plant", store.live, { trees: 80_000 });
-  await changeBalance(
-    { db, clock: systemClock, actor: SERVICE },
-    { kind: "topup", storeId: store.id, amountCents: 8e15, reference: null, note: "" },
-  );
+  await changeTestBalance(db, store.id, 8e15);
   const before = await readStoreState(db, store.id);
 
   const refund = await post("/app/api/refund", store.live, { type: "tree", quantity: 80_000 });

@@ -1,18 +1,17 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import {
-  changeLockedBalance,
-  lockBalance,
-  changeBalance,
-} from "../../../modules/stores/changeBalance.ts";
+import { changeLockedBalance, lockBalance } from "../../../modules/stores/changeBalance.ts";
 import { sql } from "../../../db/sql.ts";
-import { systemClock } from "../../../runtime/clock.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
-import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
-import type { OperatorEntry } from "../../../modules/stores/changeBalance.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { awaitBlocked } from "../../support/lockWaits.ts";
-import { createTestStore, rowsIn, startStoreApiOf, startTwoStoreApis } from "../startStoreApi.ts";
+import {
+  changeTestBalance,
+  createTestStore,
+  rowsIn,
+  startStoreApiOf,
+  startTwoStoreApis,
+} from "../startStoreApi.ts";
 import { EIN, readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
@@ -114,13 +113,10 @@ test("the balance comes with prices, threshold and pages of the ledger, newest f
       { kind: "topup", amount_cents: 300, balance_cents: 300 },
     ],
   );
-  await changeBalance(
-    { db, clock: systemClock, actor: SERVICE },
-    { kind: "topup", storeId: store.id, amountCents: 1, reference: "invoice-1", note: "" },
-  );
+  await changeTestBalance(db, store.id, 1, { reference: "invoice-1" });
   const headers = { ...store.live, Accept: "text/csv" };
   const csv = await (await fetch(`${url}/app/api/balance`, { headers })).text();
-  t.regex(csv, /^id,.*,reference,note,created_at\r\n\d+,topup,1,271,.*,invoice-1,,/u);
+  t.regex(csv, /^id,.*,reference,note,created_at\r\n\d+,topup,1,271,.*,invoice-1,test,/u);
   await post("/app/api/plant", store.live, { trees: 2 });
   t.true((await get("/app/api/verify", store.live)).body["low_balance"]);
   t.true((await get("/app/api/balance", store.live)).body["low_balance"]);
@@ -154,10 +150,7 @@ test("concurrent top-ups with one reference add its amount once", async (t) => {
   const { db } = t.context;
   const store = await createTestStore(db);
   const topUp = (amountCents: number) =>
-    changeBalance(
-      { db, clock: systemClock, actor: SERVICE },
-      { kind: "topup", storeId: store.id, amountCents, reference: "invoice-1", note: "" },
-    );
+    changeTestBalance(db, store.id, amountCents, { reference: "invoice-1" });
 
   const done = await Promise.all(Array.from({ length: 20 }, () => topUp(700)));
 
@@ -170,9 +163,8 @@ test("concurrent top-ups with one reference add its amount once", async (t) => {
 test("an adjustment cannot make the balance negative or exceed the safe integers", async (t) => {
   const { db } = t.context;
   const store = await createTestStore(db, { balanceCents: 100 });
-  const deps = { db, clock: systemClock, actor: SERVICE };
-  const change = (kind: OperatorEntry["kind"], amountCents: number) =>
-    changeBalance(deps, { kind, storeId: store.id, amountCents, reference: null, note: "test" });
+  const change = (kind: "topup" | "adjustment", amountCents: number) =>
+    changeTestBalance(db, store.id, amountCents, { kind });
 
   await t.throwsAsync(change("adjustment", -101), { instanceOf: DomainError });
   t.like(await change("adjustment", -100), { balanceCents: 0 });
