@@ -101,7 +101,7 @@ const createSteps = (
           lowerRate();
         }
         const isBehind = event.second < lastSealableSecond(context.clock.now());
-        const next = { ...stream, firstSecond: event.second };
+        const next = { ...stream, firstSecond: event.second, hasUnsent: false };
         return { isSent: true, next: result?.kind === "settled" && isBehind ? next : null };
       }
       case "waits":

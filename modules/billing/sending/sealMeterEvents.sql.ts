@@ -52,8 +52,8 @@ const joinUsage = sql.fragment`
 
 export type BilledStream = UnsentStream & { readonly current: BillingTarget };
 
-/** The most facts that are read of the streams of the ledger, to which nothing is sent, in all. */
-const MAXIMUM_LEDGER_FACTS = 2000;
+/** The most facts that are read of the streams which probably send none of them, in all. */
+const MAXIMUM_UNSENT_FACTS = 2000;
 
 const BILLED_STREAM = {
   ...STREAM,
@@ -64,12 +64,13 @@ const BILLED_STREAM = {
 } as const;
 
 const streamTable = (streams: readonly BilledStream[]): FragmentSqlToken => {
-  const ofLedger = streams.filter(({ current }) => current.processor === "ledger");
-  const ledgerFacts = Math.ceil(MAXIMUM_LEDGER_FACTS / ofLedger.length);
+  const isUnsent = ({ current, hasUnsent = false }: BilledStream) =>
+    hasUnsent || current.processor === "ledger";
+  const unsentFacts = Math.ceil(MAXIMUM_UNSENT_FACTS / streams.filter(isUnsent).length);
   const rows = streams.map((stream) => ({
     ...stream,
     ...stream.current,
-    facts: stream.current.processor === "ledger" ? ledgerFacts : 1,
+    facts: isUnsent(stream) ? unsentFacts : 1,
   }));
   return sql.fragment`(${jsonRows(BILLED_STREAM, rows)}) AS stream`;
 };

@@ -66,8 +66,12 @@ const decideEvents = (
     }
   }
   const last = parts.at(-1);
-  const more = last && { kind: "more" as const, stream: { ...stream, firstSecond: last.second } };
-  return { events, sealing: more ?? NONE };
+  return {
+    events,
+    sealing: last
+      ? { kind: "more", stream: { ...stream, firstSecond: last.second, hasUnsent: true } }
+      : NONE,
+  };
 };
 
 /**

@@ -140,8 +140,11 @@ const isNotHeld = sql.fragment`(SELECT held_at IS NULL FROM deployment)`;
 
 const unsentRow = z.strictObject({ ...ownerColumns, firstSecond: safeInteger });
 
-/** A stream with something to send, and the first second that may have usage to seal. */
-export type UnsentStream = Readonly<z.output<typeof unsentRow>>;
+/**
+ * A stream with something to send, and the first second that may have usage to seal. `hasUnsent`: there was only usage that is
+ * sealed and not sent, and probably there is more.
+ */
+export type UnsentStream = Readonly<z.output<typeof unsentRow>> & { readonly hasUnsent?: boolean };
 
 /**
  * Lists the streams with facts that may be sealed and nothing that waits to be sent, in the order of their keys. It stops
