@@ -130,10 +130,8 @@ export const writePrepared = async (
     return earlier;
   }
   const disabled = findDisabled(store, write.operation);
-  if (disabled) {
-    throw disabled;
-  }
-  const prepared = await prepare(store).catch(async (error: unknown) => {
+  const preparing = disabled ? Promise.reject(disabled) : prepare(store);
+  const prepared = await preparing.catch(async (error: unknown) => {
     // Another request with the key may have been recorded meanwhile.
     const recorded = await findEarlierResponse(db, write);
     if (recorded) {
