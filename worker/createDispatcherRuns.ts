@@ -34,8 +34,10 @@ const createStartRefunds = ({ db, clock, temporal }: DispatchContext) => {
     const waiting = await listWaitingRefunds(db, PER_PASS, lastAccountId);
     const last = waiting.at(-1);
     if (!last) {
+      // Those of the accounts before may wait.
+      const mayFindMore = lastAccountId !== null;
       lastAccountId = null;
-      return false;
+      return mayFindMore;
     }
     const isFull = waiting.flatMap(({ ids }) => ids).length === PER_PASS;
     lastAccountId = isFull ? last.accountId : null;

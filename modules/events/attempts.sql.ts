@@ -195,11 +195,16 @@ export const recordAttempts = async (
         AND webhook_endpoint.id = result.endpoint_id
         AND webhook_endpoint.last_error IS DISTINCT FROM result.error
     ),
-    -- In one order, so that two calls cannot deadlock. A locked row keeps its ctid. For a join by the key, the planner might
-    -- read the whole table.
+    -- In one order, so that two calls cannot deadlock. Of two attempts of a delivery, a success counts, or else the later one.
+    last_of_delivery AS MATERIALIZED (
+      SELECT DISTINCT ON (endpoint_id, event_id) *
+      FROM ended
+      ORDER BY endpoint_id, event_id, state = 'delivered' DESC, leased_until DESC
+    ),
+    -- A locked row keeps its ctid. For a join by the key, the planner might read the whole table.
     locked AS (
       SELECT delivery.ctid
-      FROM (SELECT * FROM ended ORDER BY endpoint_id, event_id) AS ended
+      FROM last_of_delivery AS ended
       CROSS JOIN LATERAL (
         SELECT ctid
         FROM webhook_delivery
@@ -213,7 +218,7 @@ export const recordAttempts = async (
       due_at = ended.due_at,
       attempts = webhook_delivery.attempts + 1,
       last_attempt = ended.attempt
-    FROM ended
+    FROM last_of_delivery AS ended
     WHERE webhook_delivery.ctid = ANY(ARRAY(SELECT ctid FROM locked))
       AND webhook_delivery.endpoint_id = ended.endpoint_id
       AND webhook_delivery.event_id = ended.event_id

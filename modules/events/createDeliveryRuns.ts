@@ -1,3 +1,4 @@
+import { LRUCache } from "lru-cache";
 import { claimDeliveries, listDueEndpoints, recordAttempts } from "./attempts.sql.ts";
 import type { ClaimedDelivery, EndedAttempt } from "./attempts.sql.ts";
 import { findEndpoint } from "./endpoints.sql.ts";
@@ -24,6 +25,9 @@ const PLACES = 240;
 
 /** How many of them are of slow endpoints, which get that many requests a second at most. */
 const SLOW_PLACES = 60;
+
+/** How many slow endpoints are remembered. */
+const MAXIMUM_SLOW = 10_000;
 
 const FIRST_SECOND_MS = 1000;
 
@@ -92,7 +96,7 @@ const createGate = (places: number): Gate =>
  */
 const createPlaces = () => {
   const gates = { quick: createGate(PLACES - SLOW_PLACES), slow: createGate(SLOW_PLACES) };
-  const slow = new Set<string>();
+  const slow = new LRUCache<string, true>({ max: MAXIMUM_SLOW });
   const waiting = new Set<string>();
 
   return {
@@ -116,7 +120,7 @@ const createPlaces = () => {
         waiting.delete(endpointId);
       }
       const leave = (): void => {
-        slow.add(endpointId);
+        slow.set(endpointId, true);
         gate.leave(pass);
       };
       try {

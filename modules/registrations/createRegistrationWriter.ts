@@ -135,7 +135,7 @@ export const createRegistrationWriter = ({
 
   /**
    * Records impact actions of one owner with their usage facts and totals, in their order: one together with those of others
-   * that wait, several in a transaction of their own.
+   * that wait; several, or a refused one that may be a replay and would delay the others, in a transaction of their own.
    * @param isAtomic whether nothing is recorded if any of several is beyond a limit of the account
    * @throws DomainError request_invalid if the owner's total would exceed a safe integer and all or nothing is recorded
    * @throws BatchRejectedError
@@ -146,9 +146,12 @@ export const createRegistrationWriter = ({
     isAtomic: boolean,
   ): Promise<readonly Outcome<WrittenItem>[]> => {
     const batch = entries.map((entry) => ({ ...entry, id: newId() }));
-    const [first] = batch;
+    const first = batch.length === 1 ? batch[0] : undefined;
+    if (first?.refusal && first.idempotencyKey === null) {
+      return [first.refusal];
+    }
     const outcomes =
-      first && batch.length === 1
+      first && !first.refusal
         ? [await queue.submit(first)]
         : await queue.runAlone(owner.accountId, batch.length, async () => {
             const room = isAtomic

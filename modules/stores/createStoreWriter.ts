@@ -11,7 +11,7 @@ import { recordRefunded, selectRefunded } from "./refundFromStores.ts";
 import { findDisabled } from "./stores.rules.ts";
 import { isLockTimeout, limitLockWait, lockBalances } from "./stores.sql.ts";
 import type { Store } from "./stores.sql.ts";
-import { decideStoreWrite, isRefund, selectReady } from "./storeWrites.rules.ts";
+import { decideStoreWrite, isRefund, keyOf, selectReady } from "./storeWrites.rules.ts";
 import type {
   AnyStoreWrite,
   StoreBalance,
@@ -54,11 +54,13 @@ const writeStores = (
     const free = ready.filter(({ accountId }) => isAlone || balances.has(accountId));
     const registrations = free.filter((write) => "count" in write);
     const { limits, countRegistered } = await lockLimits(transaction, registrations, now);
-    const { selected, donations } = await selectRefunded(transaction, free.filter(isRefund));
+    // Under the locks, earlier writes with these keys have committed.
+    const responses = await readResponses(transaction, free);
+    const refunds = free.filter(isRefund).filter((write) => !responses.has(keyOf(write) ?? ""));
+    const { selected, donations } = await selectRefunded(transaction, refunds);
     const ledger: StoreLedger = {
       balances,
-      // Under the locks, earlier writes with these keys have committed.
-      responses: await readResponses(transaction, free),
+      responses,
       limits: new Map(limits.map((limit) => [accountModeKey(limit), limit])),
       selected,
       refusals: new Map(),
@@ -130,10 +132,8 @@ export const writePrepared = async (
     return earlier;
   }
   const disabled = findDisabled(store, write.operation);
-  if (disabled) {
-    throw disabled;
-  }
-  const prepared = await prepare(store).catch(async (error: unknown) => {
+  const preparing = disabled ? Promise.reject(disabled) : prepare(store);
+  const prepared = await preparing.catch(async (error: unknown) => {
     // Another request with the key may have been recorded meanwhile.
     const recorded = await findEarlierResponse(db, write);
     if (recorded) {

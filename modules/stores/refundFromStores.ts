@@ -12,6 +12,7 @@ import type { Context, InTransaction } from "../../runtime/context.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { changeLockedBalance, lockBalance } from "./changeBalance.ts";
 import { listNewestUnits, lockNewestDonations } from "./storeRecords.sql.ts";
+import { MAXIMUM_DONATIONS } from "./storeRefunds.rules.ts";
 import type { Units } from "./storeRefunds.rules.ts";
 import { isRefund, nextTime } from "./storeWrites.rules.ts";
 import type { AcceptedWrite, AnyStoreWrite, StoreRefundWrite } from "./storeWrites.rules.ts";
@@ -21,7 +22,10 @@ export const selectRefunded = async (
   transaction: DatabaseTransactionConnection,
   refunds: readonly StoreRefundWrite[],
 ) => {
-  const ofDonations = refunds.filter(({ refunded }) => refunded === "donation");
+  // One of more is refused.
+  const ofDonations = refunds.filter(
+    ({ refunded, quantity }) => refunded === "donation" && quantity <= MAXIMUM_DONATIONS,
+  );
   const ofUnits = refunds.filter(({ refunded }) => refunded !== "donation");
   const donations = await lockNewestDonations(transaction, ofDonations);
   const selected = [...(await listNewestUnits(transaction, ofUnits)), ...donations];

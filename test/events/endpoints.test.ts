@@ -64,6 +64,14 @@ test("an endpoint is created, listed, read, changed and deleted; its secret is s
   for (const stranger of [organization.apiKeyTest, apiKeyProd]) {
     const others = await call("GET", "/webhook_endpoints", { key: stranger });
     t.deepEqual(others.body, { webhook_endpoints: [] });
+    for (const [method, action] of [
+      ["GET", ""],
+      ["DELETE", ""],
+      ["POST", "/rotate"],
+      ["POST", "/ping"],
+    ] as const) {
+      t.is((await call(method, path + action, { key: stranger })).status, 404);
+    }
   }
 
   const changes = { url: "https://shop.example/other", types: ["*"], description: "new" };

@@ -1,4 +1,6 @@
 import { claimDeliveries, recordAttempts } from "../../modules/events/attempts.sql.ts";
+import type { ClaimedDelivery } from "../../modules/events/attempts.sql.ts";
+import { LEASE_MS } from "../../modules/events/decideDelivery.rules.ts";
 import { sql } from "../../db/sql.ts";
 import { insertDeliveries, insertEndpoints } from "./insertDeliveries.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -187,6 +189,18 @@ test("an endpoint waits once for its turn, however often it is found", async (t)
   t.is(sent, 250);
 });
 
+/** Returns an attempt of a delivery that has ended. */
+const endAttempt = (delivery: ClaimedDelivery, endedAt: Date, hasSucceeded: boolean) => {
+  const error = hasSucceeded ? null : "status 500";
+  const state = hasSucceeded ? ("delivered" as const) : ("failed" as const);
+  return {
+    delivery,
+    endedAt,
+    attempt: { started_at: endedAt.toISOString(), duration_ms: 5, status: null, error },
+    decision: { state, dueAt: null },
+  };
+};
+
 test("attempts that are recorded together say of their server whether all failed", async (t) => {
   const { deps, endpoint, record, clock, pass } = await setUpWebhooks(t);
   const { db } = deps;
@@ -200,16 +214,7 @@ test("attempts that are recorded together say of their server whether all failed
     t.is(claimed.length, outcomes.length);
     const ended = claimed.map((delivery, index) => {
       pass(1000);
-      const hasSucceeded = outcomes[index] === true;
-      const now = clock.now();
-      const error = hasSucceeded ? null : "status 500";
-      const state = hasSucceeded ? ("delivered" as const) : ("failed" as const);
-      return {
-        delivery,
-        endedAt: now,
-        attempt: { started_at: now.toISOString(), duration_ms: 5, status: null, error },
-        decision: { state, dueAt: null },
-      };
+      return endAttempt(delivery, clock.now(), outcomes[index] === true);
     });
     await recordAttempts(db, ended);
     return (await findEndpoint(db, endpoint.id))?.failingSince ?? null;
@@ -219,4 +224,22 @@ test("attempts that are recorded together say of their server whether all failed
   t.deepEqual(failedAt, clock.now());
   t.deepEqual(await attempt([false, false]), failedAt);
   t.is(await attempt([false, true]), null);
+});
+
+test("of two attempts of a delivery that are recorded together, the success counts", async (t) => {
+  const { deps, endpoint, record, clock, pass, deliveries } = await setUpWebhooks(t);
+  const { db } = deps;
+  const claim = async (): Promise<ClaimedDelivery> => {
+    const [delivery = t.fail()] = await claimDeliveries(db, [endpoint.id], clock.now());
+    pass(LEASE_MS);
+    return delivery;
+  };
+  for (const isReversed of [false, true]) {
+    await record(String(isReversed));
+    const late = endAttempt(await claim(), clock.now(), true);
+    const attempts = [late, endAttempt(await claim(), clock.now(), false)];
+    await recordAttempts(db, isReversed ? attempts.toReversed() : attempts);
+  }
+  const states = (await deliveries()).map(({ state }) => state);
+  t.deepEqual(states, ["delivered", "delivered"]);
 });

@@ -110,6 +110,30 @@ test("a row that the database rejects fails alone; the rest of its batch is reco
   t.is((await readAccountSums(t.context.db, full.id)).total, BigInt(Number.MAX_SAFE_INTEGER));
 });
 
+test("refused entries are not in the batches of other owners, and replays are not refused", async (t) => {
+  const batches: number[] = [];
+  const observeBatch = (size: number) => batches.push(size);
+  const writer = createRegistrationWriter({ db: t.context.db, clock: systemClock, observeBatch });
+  const [suspended, other] = await createOrganizations(t.context);
+  const write = (idempotencyKey: string | null, refusal: DomainError | null) =>
+    writer.register(registrationOf(suspended.id, { idempotencyKey, refusal }));
+  const refusal = new DomainError("subscription_inactive", "suspended");
+
+  // The first one is not recorded yet when it is repeated.
+  const first = write("first", null);
+  const replay = write("first", refusal);
+  const refused = ["new", null].map((key) => write(key, refusal));
+  const others = Array.from({ length: 20 }, () => writer.register(registrationOf(other.id)));
+
+  t.deepEqual([(await first).replayed, (await replay).replayed], [false, true]);
+  for (const result of await Promise.allSettled(refused)) {
+    t.is(result.status === "rejected" && result.reason, refusal);
+  }
+  await Promise.all(others);
+  t.deepEqual(batches, [21]);
+  t.is((await readAccountSums(t.context.db, suspended.id)).total, 1n);
+});
+
 test("entries of an owner at its limit do not split the batches of other owners", async (t) => {
   const batches: number[] = [];
   const writer = createRegistrationWriter({

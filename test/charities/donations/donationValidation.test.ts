@@ -215,3 +215,12 @@ test("if the provider fails, items of known charities are recorded and the other
   t.is(batchIn(await send([lost])).succeeded, 1);
   t.deepEqual(await ledger(), { donations: 4, count: 4, cents: 40 });
 });
+
+test("concurrent requests with one key record one donation", async (t) => {
+  const { donate, ledger } = await startEveryOrgApi(t);
+  const body = { ein: addCharity(t).ein, idempotency_key: "order-1" };
+  const responses = await Promise.all(Array.from({ length: 20 }, () => donate(body)));
+  t.deepEqual(new Set(responses.map(({ status }) => status)), new Set([200]));
+  t.is(responses.filter(({ headers }) => headers.has("Idempotent-Replayed")).length, 19);
+  t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 100 });
+});
