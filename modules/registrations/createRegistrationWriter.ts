@@ -196,15 +196,21 @@ export const registerAll = async (
   given: readonly Outcome<NewRegistration>[],
   isAtomic: boolean,
 ): Promise<readonly Outcome<WrittenItem>[]> => {
-  if (isAtomic) {
-    requireAll(given);
-  }
   const suspension = findSuspension(suspendingSubscription, owner.kind);
   const suspended =
     suspension === null ? null : new DomainError("subscription_inactive", suspension);
-  const requests = given
-    .filter(isAccepted)
-    .map((request) => Object.assign({}, request, { refusal: request.refusal ?? suspended }));
+  const decided = given.map((item) =>
+    isAccepted(item) ? { ...item, refusal: item.refusal ?? suspended } : item,
+  );
+  if (isAtomic) {
+    // All errors that are known without a look at the records are reported together.
+    requireAll(
+      decided.map((item) =>
+        isAccepted(item) && item.idempotencyKey === null ? (item.refusal ?? item) : item,
+      ),
+    );
+  }
+  const requests = decided.filter(isAccepted);
   const written = requests.length === 0 ? [] : await writer.write(owner, requests, isAtomic);
   return completeOutcomes<NewRegistration, WrittenItem>(given, written);
 };

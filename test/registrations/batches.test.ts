@@ -222,6 +222,11 @@ test("once fractions are not counted any more, items with one return only record
       [2, 400],
     ],
   );
+  const invalid = rejectionIn(await send("", { count: 0 }, { count: 1, fractional_count: 0.5 }));
+  t.deepEqual(
+    invalid.errors.map(({ index }) => index),
+    [0, 1],
+  );
   const { results } = batchIn(await send("?atomic=false", repeated, ...refused, { count: 4 }));
   t.deepEqual(
     results.map(({ status, idempotent_replayed: replayed }) => [status, replayed]),
