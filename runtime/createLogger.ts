@@ -9,11 +9,11 @@ import type { Config } from "./config/config.ts";
 const CHUNK_LENGTH = 8192;
 const INTERVAL_MS = 100;
 
-/** What is held while nothing can be written, 16 MiB. Later lines are lost. */
-const MAXIMUM_HELD_CHUNKS = 2048;
+/** What is held while nothing can be written. Later lines are lost. */
+const MAXIMUM_HELD_BYTES = 16 * 1024 * 1024;
 
 /** How long a process that exits waits for a reader that is slow. */
-const MAXIMUM_WAIT_MS = 1000;
+const MAXIMUM_WAIT_MS = 2000;
 const WAIT_MS = 10;
 
 const STDOUT = 1;
@@ -42,21 +42,36 @@ const openStdout = (): number => {
 const openLog = (): DestinationStream & { readonly flushSync: () => void } => {
   const stdout = openStdout();
   const held: Buffer[] = [];
+  let heldBytes = 0;
   let lines = "";
   let timer: NodeJS.Timeout | null = null;
   const flushSync = (): void => {
-    if (lines !== "" && held.length < MAXIMUM_HELD_CHUNKS) {
-      held.push(Buffer.from(lines));
+    if (lines !== "" && heldBytes < MAXIMUM_HELD_BYTES) {
+      const chunk = Buffer.from(lines);
+      held.push(chunk);
+      heldBytes += chunk.length;
     }
     lines = "";
+    let written = 0;
     try {
-      for (let [chunk] = held; chunk !== undefined; [chunk] = held) {
-        const length = writeSync(stdout, chunk);
-        held.splice(0, 1, ...(length < chunk.length ? [chunk.subarray(length)] : []));
+      for (const [index, chunk] of held.entries()) {
+        for (let rest = chunk; rest.length > 0; held[index] = rest) {
+          const length = writeSync(stdout, rest);
+          heldBytes -= length;
+          rest = rest.subarray(length);
+        }
+        written += 1;
       }
     } catch {
-      // The next lines try again.
+      flushLater();
     }
+    held.splice(0, written);
+  };
+  const flushLater = (): void => {
+    timer ??= setTimeout(() => {
+      timer = null;
+      flushSync();
+    }, INTERVAL_MS).unref();
   };
   process.once("exit", () => {
     const giveUpAtMs = performance.now() + MAXIMUM_WAIT_MS;
@@ -73,10 +88,7 @@ const openLog = (): DestinationStream & { readonly flushSync: () => void } => {
       if (lines.length >= CHUNK_LENGTH) {
         flushSync();
       }
-      timer ??= setTimeout(() => {
-        timer = null;
-        flushSync();
-      }, INTERVAL_MS).unref();
+      flushLater();
     },
     flushSync,
   };
@@ -105,6 +117,7 @@ const requestLine = z.object({
   route: z.string(),
   status: z.int(),
   durationMs: z.number(),
+  reason: z.string().optional(),
 });
 
 /** Returns a log of readable lines. That of a request has only what a person looks at. */
@@ -121,8 +134,9 @@ const makeReadable = (log: DestinationStream): DestinationStream => {
       log.write(prettify(line));
       return;
     }
-    const { level, time, method, route, status, durationMs } = data;
-    log.write(prettify({ level, time, msg: `${method} ${route} ${status} ${durationMs} ms` }));
+    const { level, time, method, route, status, durationMs, reason } = data;
+    const msg = `${method} ${route} ${status} ${durationMs} ms`;
+    log.write(prettify({ level, time, msg, ...(reason !== undefined && { reason }) }));
   };
   return { ...log, write };
 };

@@ -13,28 +13,14 @@ export const shutdownRequested = (): Promise<string> =>
     process.on("disconnect", () => resolve("the parent process exited"));
   });
 
-/** The work did not finish in time. */
-export class TimeoutError extends Error {
-  override readonly name = "TimeoutError";
-
-  constructor() {
-    super("no response in time");
-  }
-}
-
 /**
- * Returns the result of the work if it finishes before the signal aborts. The work itself is not cancelled.
- * @throws TimeoutError when the signal aborts first
+ * Returns the result of the work if it finishes in time. The work itself is not cancelled.
+ * @throws Error if it does not
  */
-export const withTimeout = async <Result>(
-  signal: AbortSignal,
-  work: Promise<Result>,
-): Promise<Result> => {
-  const timeout = Promise.withResolvers<never>();
-  const onAbort = (): void => timeout.reject(new TimeoutError());
-  signal.addEventListener("abort", onAbort, { once: true });
-  return Promise.race([
+export const withTimeout = <Result>(durationMs: number, work: Promise<Result>): Promise<Result> =>
+  Promise.race([
     work,
-    signal.aborted ? Promise.reject(new TimeoutError()) : timeout.promise,
+    sleep(durationMs, undefined, { ref: false }).then(() => {
+      throw new Error("no response in time");
+    }),
   ]);
-};

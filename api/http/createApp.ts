@@ -147,7 +147,6 @@ export const createApp = (options: AppOptions): App => {
       return runEndpoint(ctx, endpoint);
     });
   }
-  app.use(router.routes());
   // The links of a page are relative, so a trailing slash would change what they mean.
   const pageRouter = new Router<ApiState>({ sensitive: true, strict: true });
   for (const { method = "get", path, run } of [
@@ -155,11 +154,12 @@ export const createApp = (options: AppOptions): App => {
     ...pages,
     ...documentPages(() => createDocument(endpoints, document)),
   ]) {
-    pageRouter[method](path, (ctx, next) => {
+    (method === "post" ? router : pageRouter)[method](path, (ctx, next) => {
       ctx.state.route = path;
       return runForVisitor(ctx, path, () => run(ctx, next));
     });
   }
+  app.use(router.routes());
   app.use(pageRouter.routes());
   app.use(rejectUnmatched);
   return { callback: () => app.callback() };

@@ -68,8 +68,8 @@ export const handleErrors =
     } catch (error) {
       const reported = asReportedError(error);
       if (error instanceof UnavailableError) {
-        const { cause } = error;
-        ctx.state.reason = cause instanceof Error ? cause.message : String(cause);
+        const { cause, message } = error;
+        ctx.state.reason = cause instanceof Error ? cause.message : message;
       }
       if (reported === null || reported.code === "internal_error") {
         logger.error(

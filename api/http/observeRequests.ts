@@ -44,8 +44,9 @@ export type RequestObserver = (
 
 /**
  * Gives each request an id, which its response has in `X-Request-Id`, logs it once, successful probes at the level debug and
- * requests that something else's outage rejects at the level error, and reports it to the metrics. The log has the route's pattern, the key's id and the client's address, and nothing that
- * the client sent, because paths, queries and bodies may contain keys and personal data.
+ * requests that something else's outage rejects at the level error, and reports it to the metrics. The log has the route's
+ * pattern, the key's id and the client's address, and nothing that the client sent, because paths, queries and bodies may
+ * contain keys and personal data.
  */
 export const observeRequest =
   ({

@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { findLogoFile } from "../../modules/accounts/profiles.sql.ts";
+import { findLogoFiles } from "../../modules/accounts/profiles.sql.ts";
 import { inPublicPath } from "../../runtime/cell.rules.ts";
 import { CHARITY_ICON_PATH } from "../endpoints/charities.ts";
 import type { Page } from "../http/requestContext.ts";
@@ -34,10 +34,14 @@ const simulatedPhotoPage: Page = {
 
 /** Serves the logos of organizations as operators gave them. No browser takes them for anything but pictures. */
 const logoPage = (db: CommonQueryMethods): Page => {
-  const logos = createPageCache(async (hash) => {
-    const logo = HASH.test(hash) ? await findLogoFile(db, hash) : null;
-    return logo && { file: tag(pictureOf(`image/${logo.type}`, logo.file)) };
-  });
+  const logos = createPageCache(
+    (hashes) =>
+      findLogoFiles(
+        db,
+        hashes.filter((hash) => HASH.test(hash)),
+      ),
+    ({ type, file }) => ({ file: tag(pictureOf(`image/${type}`, file)) }),
+  );
   return {
     path: "/media/logos/:hash",
     run: async (ctx) => {

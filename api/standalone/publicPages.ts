@@ -1,9 +1,10 @@
 import { LRUCache } from "lru-cache";
+import { createLookups } from "../../db/batching/joinCalls.ts";
 import { DEFAULT_PROFILE } from "../../modules/accounts/profile.rules.ts";
 import { findProfile } from "../../modules/accounts/profiles.sql.ts";
 import { CERTIFICATE_TOKEN } from "../../modules/dashboard/certificate.rules.ts";
-import { findCertified } from "../../modules/dashboard/certificates.sql.ts";
-import { findDashboard } from "../../modules/dashboard/dashboards.sql.ts";
+import { findCertificates, readCertified } from "../../modules/dashboard/certificates.sql.ts";
+import { findDashboards } from "../../modules/dashboard/dashboards.sql.ts";
 import { readDashboard } from "../../modules/dashboard/readDashboard.ts";
 import type { EvidenceContext } from "../../modules/planting/context.ts";
 import { text } from "../../modules/records/fields.rules.ts";
@@ -42,21 +43,28 @@ type Shown<Offered extends string> = Readonly<Record<Offered, Tagged>> | string;
 
 /**
  * Caches for some seconds what names have. Concurrent readers share one read of the database. Names that have nothing take
- * no room.
+ * no room, and are looked up together, so made-up names cost little.
+ * @param find returns what is known of the names that exist
  * @param render returns null if the name has nothing
  */
-export const createPageCache = <Value extends Shown<string>>(
-  render: (name: string) => Promise<Value | null>,
-): LRUCache<string, Value> =>
-  new LRUCache({
+export const createPageCache = <Found, Value extends Shown<string>>(
+  find: (names: readonly string[]) => Promise<ReadonlyMap<string, Found>>,
+  render: (found: Found, name: string) => Promise<Value | null> | Value,
+): LRUCache<string, Value> => {
+  const lookUp = createLookups(find);
+  return new LRUCache({
     maxSize: CACHED_BYTES,
     sizeCalculation: (shown) =>
       typeof shown === "string"
         ? shown.length
         : Object.values(shown).reduce((sum, { body }) => sum + body.length, 0),
     ttl: CACHED_MS,
-    fetchMethod: async (name) => (await render(name)) ?? undefined,
+    fetchMethod: async (name) => {
+      const found = await lookUp(name);
+      return found === null ? undefined : ((await render(found, name)) ?? undefined);
+    },
   });
+};
 
 const NOT_FOUND = tag(
   renderDocument({
@@ -84,21 +92,22 @@ type Format = keyof typeof SUFFIXES;
 /** Formats without which people are shown a page that says so, and programs an error. */
 const FOR_PEOPLE: ReadonlySet<Format> = new Set(["page", "card"]);
 
-type Kind<Offered extends Format> = {
+type Kind<Found, Offered extends Format> = {
   readonly kind: "dashboard" | "certificate";
   /** The name of the last part of their paths. */
   readonly parameter: string;
   readonly formats: readonly Offered[];
   readonly headers?: Readonly<Record<string, string>>;
-  /** Returns null if the name has nothing. */
-  readonly render: (name: string) => Promise<Shown<Offered> | null>;
+  /** See `createPageCache`. */
+  readonly find: (names: readonly string[]) => Promise<ReadonlyMap<string, Found>>;
+  readonly render: (found: Found, name: string) => Promise<Shown<Offered> | null>;
 };
 
-const pagesOf = <Offered extends Format>(
+const pagesOf = <Found, Offered extends Format>(
   publicBaseUrl: () => string,
-  { kind, parameter, formats, headers = {}, render }: Kind<Offered>,
+  { kind, parameter, formats, headers = {}, find, render }: Kind<Found, Offered>,
 ): readonly Page[] => {
-  const cache = createPageCache(render);
+  const cache = createPageCache(find, render);
   const redirect = (ctx: RequestContext, name: string, suffix: string): void => {
     ctx.status = 301;
     ctx.set("Cache-Control", CACHE_CONTROL);
@@ -139,10 +148,14 @@ const dashboardPages = (context: EvidenceContext): readonly Page[] =>
     kind: "dashboard",
     parameter: "slug",
     formats: ["json", "badge", "card", "page"],
-    render: async (slug) => {
-      const found = SLUG.safeParse(slug).success ? await findDashboard(context.db, slug) : null;
-      if (found?.ownSlug !== slug) {
-        return found && found.ownSlug;
+    find: (slugs) =>
+      findDashboards(
+        context.db,
+        slugs.filter((slug) => SLUG.safeParse(slug).success),
+      ),
+    render: async (found, slug) => {
+      if (found.ownSlug !== slug) {
+        return found.ownSlug;
       }
       const links = linksOf(context.publicBaseUrl(), `/dashboard/${slug}`);
       const view = viewDashboard(await readDashboard(context, found), links);
@@ -163,8 +176,13 @@ const certificatePages = ({ db, planting, publicBaseUrl }: EvidenceContext): rea
     formats: ["json", "page"],
     // The URL is for those who were given it, not for search engines.
     headers: { "X-Robots-Tag": "noindex, nofollow" },
-    render: async (token) => {
-      const certified = CERTIFICATE_TOKEN.test(token) ? await findCertified(db, token) : null;
+    find: (tokens) =>
+      findCertificates(
+        db,
+        tokens.filter((token) => CERTIFICATE_TOKEN.test(token)),
+      ),
+    render: async (certificate, token) => {
+      const certified = await readCertified(db, certificate);
       if (certified === null) {
         return null;
       }

@@ -101,7 +101,7 @@ const TIMEOUT_MS = 15_000;
 
 const runCheck = async (run: () => Promise<Result> | Result): Promise<Result> => {
   try {
-    return await withTimeout(AbortSignal.timeout(TIMEOUT_MS), Promise.resolve(run()));
+    return await withTimeout(TIMEOUT_MS, Promise.resolve(run()));
   } catch (error) {
     return wrong(describeError(error));
   }

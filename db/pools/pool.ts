@@ -125,8 +125,6 @@ export type PoolOptions = {
   /** To get a connection; a busy machine needs seconds to open one. */
   readonly connectTimeoutMs?: number;
   readonly interceptors?: readonly Interceptor[];
-  /** How long work may wait for a connection; see `Gate` for the default. */
-  readonly maximumWaitMs?: number | undefined;
   /**
    * Whether clients only read here. Then a statement that takes too long is a DomainError query_timeout, because they can
    * narrow what they read. Of another pool, they leave a third of the connections to work on behalf of all.
@@ -150,7 +148,6 @@ export const openPool = async (
     responseTimeoutMs = statementTimeoutMs + RESPONSE_MARGIN_MS,
     connectTimeoutMs = 15_000,
     interceptors = [],
-    maximumWaitMs,
     isForReads = false,
   }: PoolOptions = {},
 ): Promise<DatabasePool> => {
@@ -174,7 +171,6 @@ export const openPool = async (
   const gate = new Gate({
     places: maximumConnections,
     reserved: isForReads ? 0 : Math.min(Math.ceil(maximumConnections / 3), maximumConnections - 1),
-    ...(maximumWaitMs === undefined ? {} : { maximumWaitMs }),
   });
   return wrapPool(
     pool,

@@ -65,17 +65,20 @@ export const updateProfile = async (
 };
 
 const logoRow = z.strictObject({
+  hash: z.string(),
   type: z.enum(PICTURE_TYPES),
   file: z.instanceof(Buffer),
 });
 
-export const findLogoFile = (
+/** Returns the files of logos by their hashes. Unknown ones are absent. */
+export const findLogoFiles = async (
   db: CommonQueryMethods,
-  hash: string,
-): Promise<Readonly<z.output<typeof logoRow>> | null> =>
-  db.maybeOne(sql.type(logoRow)`
-    SELECT logo_type AS type, logo AS file
+  hashes: readonly string[],
+): Promise<ReadonlyMap<string, Readonly<z.output<typeof logoRow>>>> => {
+  const rows = await db.any(sql.type(logoRow)`
+    SELECT DISTINCT ON (logo_hash) logo_hash AS hash, logo_type AS type, logo AS file
     FROM profile
-    WHERE logo_hash = ${hash}
-    LIMIT 1
+    WHERE logo_hash = ANY(${sql.array(hashes, "text")})
   `);
+  return new Map(rows.map((row) => [row.hash, row]));
+};

@@ -1,6 +1,5 @@
-import type { CommonQueryMethods, DatabasePool } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { createLookups } from "../../db/batching/joinCalls.ts";
-import { TimeoutError } from "../../runtime/waiting.ts";
 import type { CatalogueCharity } from "./catalogue.sql.ts";
 import { listEligibleCharities, searchCatalogue } from "./catalogue.sql.ts";
 import type { Charity, CharityIds, Ein } from "./charities.rules.ts";
@@ -97,7 +96,7 @@ export const createCatalogue = ({
   searches,
 }: {
   readonly db: CommonQueryMethods;
-  readonly searches: DatabasePool;
+  readonly searches: CommonQueryMethods;
 }): CharityProvider => {
   const findByEin = createLookups(async (eins) => {
     const found = await listEligibleCharities(db, eins);
@@ -112,15 +111,6 @@ export const createCatalogue = ({
     name: "catalogue",
     find,
     findKnown: find,
-    search: async (query, signal) => {
-      // An error thrown in here would make the pool discard the connection, so an abort in the queue returns null.
-      const found = await searches.connect(async (connection) =>
-        signal.aborted ? null : search(connection, query),
-      );
-      if (found === null) {
-        throw new TimeoutError();
-      }
-      return found;
-    },
+    search: (query) => search(searches, query),
   };
 };

@@ -19,9 +19,9 @@ export type CharityPage = {
 export const NO_MATCHES: CharityPage = { items: [], totalItems: 0 };
 
 /**
- * A source of charities, for one account. A charity that it does not have is null. `search` and `find` stop when their signal
- * aborts, and throw a CharityProviderError if the provider fails, or a DomainError charity_unconfirmed if the account calls it
- * too often.
+ * A source of charities, for one account. A charity that it does not have is null. `search` and `find` of a remote one stop
+ * when their signal aborts, and throw a CharityProviderError if the provider fails, or a DomainError charity_unconfirmed if the
+ * account calls it too often.
  */
 export type CharityProvider = {
   readonly name: CharityProviderName;

@@ -116,6 +116,7 @@ const certificateRow = z.strictObject({
   /** The slug of the owner's public page; null if it has none. */
   slug: z.string().nullable(),
 });
+export type Certificate = Readonly<z.output<typeof certificateRow>>;
 
 const registrationColumns = z.strictObject({
   id: z.uuid(),
@@ -153,7 +154,7 @@ export type CertifiedRegistration = Readonly<z.output<typeof registrationRow>>;
 export type CertifiedDonation = Readonly<z.output<typeof donationRow>>;
 export type CertifiedItem = CertifiedRegistration | CertifiedDonation;
 
-export type Certified = Readonly<Omit<z.output<typeof certificateRow>, "recordIds">> & {
+export type Certified = Omit<Certificate, "recordIds"> & {
   /** At least one, oldest first. */
   readonly items: readonly CertifiedItem[];
 };
@@ -193,12 +194,12 @@ const listDonations = (
     WHERE donation.id = ANY(${sql.array(ids, "uuid")})
   `);
 
-/** Returns what a certificate certifies; null if the token is unknown or revoked, or nothing of it exists any more. */
-export const findCertified = async (
+/** Returns certificates by their tokens. Unknown and revoked ones are absent. */
+export const findCertificates = async (
   db: CommonQueryMethods,
-  token: string,
-): Promise<Certified | null> => {
-  const certificate = await db.maybeOne(sql.type(certificateRow)`
+  tokens: readonly string[],
+): Promise<ReadonlyMap<string, Certificate>> => {
+  const rows = await db.any(sql.type(certificateRow)`
     SELECT
       certificate.token,
       certificate.record_id || certificate.further_record_ids AS "recordIds",
@@ -210,12 +211,16 @@ export const findCertified = async (
     LEFT JOIN store ON store.account_id = certificate.account_id
     JOIN account AS owner ON owner.id = coalesce(store.organization_id, certificate.account_id)
     LEFT JOIN dashboard ON dashboard.account_id = owner.id AND NOT dashboard.is_alias
-    WHERE certificate.token = ${token} AND certificate.revoked_at IS NULL
+    WHERE certificate.token = ANY(${sql.array(tokens, "text")}) AND certificate.revoked_at IS NULL
   `);
-  if (certificate === null) {
-    return null;
-  }
-  const { recordIds, ...certified } = certificate;
+  return new Map(rows.map((row) => [row.token, row]));
+};
+
+/** Returns what a certificate certifies; null if nothing of it exists any more. */
+export const readCertified = async (
+  db: CommonQueryMethods,
+  { recordIds, ...certificate }: Certificate,
+): Promise<Certified | null> => {
   const items = [
     ...(await listRegistrations(db, recordIds)),
     ...(await listDonations(db, recordIds)),
@@ -223,5 +228,5 @@ export const findCertified = async (
     (one, other) =>
       one.createdAt.getTime() - other.createdAt.getTime() || one.id.localeCompare(other.id),
   );
-  return items.length === 0 ? null : { ...certified, items };
+  return items.length === 0 ? null : { ...certificate, items };
 };

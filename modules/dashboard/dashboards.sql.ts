@@ -43,25 +43,28 @@ export const insertAlias = async (
 };
 
 const foundRow = z.strictObject({
+  slug: z.string(),
   accountId: z.uuid(),
   name: z.string(),
-  /** Differs from the slug that was looked up if that is an alias. */
+  /** Differs from the slug if that is an alias. */
   ownSlug: z.string(),
 });
 export type FoundDashboard = Readonly<z.output<typeof foundRow>>;
 
-/** Returns the account that a slug belongs to, as its own or as an alias; null if the slug is unknown. */
-export const findDashboard = (
+/** Returns the account that each slug belongs to, as its own or as an alias. Unknown slugs are absent. */
+export const findDashboards = async (
   db: CommonQueryMethods,
-  slug: string,
-): Promise<FoundDashboard | null> =>
-  db.maybeOne(sql.prepared("find_dashboard", foundRow)`
-    SELECT account.id AS "accountId", account.name, own.slug AS "ownSlug"
+  slugs: readonly string[],
+): Promise<ReadonlyMap<string, FoundDashboard>> => {
+  const rows = await db.any(sql.prepared("find_dashboards", foundRow)`
+    SELECT dashboard.slug, account.id AS "accountId", account.name, own.slug AS "ownSlug"
     FROM dashboard
     JOIN dashboard AS own ON own.account_id = dashboard.account_id AND NOT own.is_alias
     JOIN account ON account.id = dashboard.account_id
-    WHERE dashboard.slug = ${slug}
+    WHERE dashboard.slug = ANY(${sql.array(slugs, "text")})
   `);
+  return new Map(rows.map((row) => [row.slug, row]));
+};
 
 const verifiedRow = z.strictObject({
   verifier: z.string(),

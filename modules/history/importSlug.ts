@@ -1,4 +1,4 @@
-import { findDashboard, insertAlias } from "../dashboard/dashboards.sql.ts";
+import { findDashboards, insertAlias } from "../dashboard/dashboards.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { getOrganization } from "../accounts/getAccount.ts";
 import { recordAction } from "../accounts/recordAction.ts";
@@ -19,7 +19,7 @@ export const importSlug = (
     const dashboardSlug = await getDashboardSlug({ db: transaction, clock }, accountId);
     const now = clock.now();
     const isNew = await insertAlias(transaction, { slug, accountId, createdAt: now });
-    const owner = await findDashboard(transaction, slug);
+    const owner = (await findDashboards(transaction, [slug])).get(slug);
     if (owner?.accountId !== accountId) {
       throw invalidRequest(`the slug ${slug} leads to another dashboard`);
     }

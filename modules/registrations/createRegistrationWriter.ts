@@ -202,8 +202,8 @@ export const registerAll = async (
   const decided = given.map((item) =>
     isAccepted(item) ? { ...item, refusal: item.refusal ?? suspended } : item,
   );
-  if (isAtomic) {
-    // All errors that are known without a look at the records are reported together.
+  if (isAtomic && !given.every(isAccepted)) {
+    // With the malformed items, those are named that are refused whatever the records are.
     requireAll(
       decided.map((item) =>
         isAccepted(item) && item.idempotencyKey === null ? (item.refusal ?? item) : item,

@@ -60,7 +60,7 @@ export const watchHealth = async ({
     const sentAtMs = clock.now().getTime();
     const startedAtMs = performance.now();
     try {
-      const now = await withTimeout(AbortSignal.timeout(TIMEOUT_MS), readDatabaseTime());
+      const now = await withTimeout(TIMEOUT_MS, readDatabaseTime());
       // The response may have taken any part of the time.
       const halfMs = (performance.now() - startedAtMs) / 2;
       const skewMs = Math.round(now.getTime() - (sentAtMs + halfMs));

@@ -1,4 +1,5 @@
 import type { ExecutionContext } from "ava";
+import { setTimeout as delay } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
@@ -173,7 +174,7 @@ test("a refund that needs Stripe is a 503 without its key, and the log says so, 
   t.regex(String(error?.["reason"]), /STRIPE_SECRET_KEY is not set here/u);
 });
 
-test("slow reads of two accounts delay no short read of another", async (t) => {
+test("slow reads of two accounts delay no short read of another, and wait for each other", async (t) => {
   const { db, databaseUrl } = t.context;
   const reads = await openReads({ DATABASE_URL: databaseUrl }, 60_000);
   t.teardown(() => reads.end());
@@ -198,8 +199,12 @@ test("slow reads of two accounts delay no short read of another", async (t) => {
   }
 
   t.is(await lock.countWaiting(), 3, "slow reads of both accounts have waited meanwhile");
+  // They are not refused meanwhile.
+  await delay(3100);
   await lock.release();
-  await Promise.all(slow);
+  for (const { status } of await Promise.all(slow)) {
+    t.is(status, 200);
+  }
 });
 
 /** Watches until the test ends. */

@@ -1,4 +1,4 @@
-import { findCertified } from "../../modules/dashboard/certificates.sql.ts";
+import { findCertificates, readCertified } from "../../modules/dashboard/certificates.sql.ts";
 import { sql } from "../../db/sql.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { impactOf } from "../cli/runImpact.ts";
@@ -70,8 +70,8 @@ test("the URL of an order stays the same when an older record of it is imported"
   await api.post("/app/api/plant", store.live, { trees: 1, order_id: "1001" });
   t.is(await readUrl(), url);
   const token = url.split("/").at(-1) ?? "";
-  const items = (await findCertified(db, token))?.items ?? [];
-  const kinds = items.map(({ kind }) => kind);
+  const certificate = (await findCertificates(db, [token])).get(token) ?? t.fail();
+  const kinds = (await readCertified(db, certificate))?.items.map(({ kind }) => kind);
   t.deepEqual(kinds, ["tree", "bottle", "tree"]);
 });
 

@@ -3,6 +3,7 @@ import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { open, readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import test from "ava";
 import type { ExecutionContext } from "ava";
@@ -87,6 +88,18 @@ test("a process whose log cannot be written goes on, and can end", async (t) => 
   child.disconnect();
 
   t.is((await exited)[0], 0);
+});
+
+test("lines that a slow reader has left are written although no other follows", async (t) => {
+  const { child, log } = startProcess(t, "pipe");
+  await log(1000);
+  // Longer than the lines wait for others.
+  await delay(300);
+  const stdout = child.stdout?.setEncoding("utf8") ?? t.fail();
+  let output = "";
+  stdout.on("data", (text: string) => (output += text));
+  await eventually(() => countLines(output) === 1000);
+  t.deepEqual(numbersIn(output), firstNumbers(1000));
 });
 
 /** Lines of 1 kB: more than the 16 MiB that are held. */

@@ -293,8 +293,8 @@ test("a signed callback is recorded; any other is rejected", async (t) => {
   });
   const now = Math.floor(setup.clock.now().getTime() / 1000);
   const body = JSON.stringify({ order: order.publicId, facts: [allocated] });
-  const send = async (signature: string | null, text = body) => {
-    const response = await fetch(`${url}/planting/callback`, {
+  const send = async (signature: string | null, text = body, slash = "") => {
+    const response = await fetch(`${url}/planting/callback${slash}`, {
       method: "POST",
       headers: {
         "Content-Type": "application/json",
@@ -329,7 +329,7 @@ test("a signed callback is recorded; any other is rejected", async (t) => {
       results: [{ stage: "allocated", outcome: "accepted", reason: null }],
     },
   });
-  t.like(await send(sign(body)), { json: { results: [{ outcome: "repeated" }] } });
+  t.like(await send(sign(body), body, "/"), { json: { results: [{ outcome: "repeated" }] } });
 
   const unknown = JSON.stringify({ order: "po_unknown", facts: [allocated] });
   t.is((await send(sign(unknown), unknown)).status, 404);
