@@ -27,15 +27,16 @@ const IDLE_MS = 3000;
 /** Refunds. Each registration takes one signal, and one statement that marks its refunds. */
 const PER_PASS = 500;
 
-/** Returns a function that starts or signals the workflows of refunds, if some wait. The accounts take turns. */
+/** Returns a function that starts or signals the workflows of refunds, if some may wait. The accounts take turns. */
 const createStartRefunds = ({ db, clock, temporal }: DispatchContext) => {
   let lastAccountId: string | null = null;
   return async (signal: AbortSignal): Promise<boolean> => {
     const waiting = await listWaitingRefunds(db, PER_PASS, lastAccountId);
     const last = waiting.at(-1);
     if (!last) {
+      const mayBeFirst = lastAccountId !== null;
       lastAccountId = null;
-      return false;
+      return mayBeFirst;
     }
     const isFull = waiting.flatMap(({ ids }) => ids).length === PER_PASS;
     lastAccountId = isFull ? last.accountId : null;
