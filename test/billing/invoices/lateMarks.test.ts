@@ -11,6 +11,7 @@ import { listOpenUsage } from "../../../modules/billing/meterEventReports.sql.ts
 import { closeUsage } from "../../../modules/billing/reconciliation/repairUsage.ts";
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
+import { runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
@@ -109,4 +110,17 @@ test("what a document closes during a comparison is not late again, and keeps it
     `),
     "ii_1",
   );
+});
+
+test("a command closes 50,000 events at most, so that its memory is limited", async (t) => {
+  const { accountId } = await setUp(t, 50_001);
+  await t.context.owner.query(sql.typeAlias("void")`
+    UPDATE meter_event SET is_late = true WHERE account_id = ${accountId}
+  `);
+  const refused = await runImpact(
+    ["usage", "close", accountId, "--never-bill", "--reason", "trial"],
+    { env: { DATABASE_URL: t.context.databaseUrl } },
+  );
+  t.is(refused.exitCode, 2);
+  t.regex(refused.stderr, /These are 50001 events, and at most 50000 .* with --period/u);
 });
