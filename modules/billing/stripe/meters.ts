@@ -152,7 +152,7 @@ export const sumUsage = async (
       // How Stripe refuses a deleted customer is not documented.
       throw error instanceof Stripe.errors.StripeInvalidRequestError &&
         (await isMissingCustomer(stripe, customerId))
-        ? new UsageUnreadableError(error.message, { cause: error })
+        ? new UsageUnreadableError(`No such customer: ${customerId}`, { cause: error })
         : error;
     });
   return summaries.reduce((sum, { aggregated_value: value }) => sum + value, 0);
