@@ -180,6 +180,8 @@ export const createRuns = <Item>(
       }
     },
     end: async () => {
+      clearTimeout(pausing);
+      active?.sender.pause();
       active?.calls.abort();
       await active?.sender.settled();
     },

@@ -27,7 +27,7 @@ const IDLE_MS = 3000;
 /** Refunds. Each registration takes one signal, and one statement that marks its refunds. */
 const PER_PASS = 500;
 
-/** Returns a function that starts or signals the workflows of refunds, if some wait. The accounts take turns. */
+/** Returns a function that starts or signals the workflows of refunds, if some may wait. The accounts take turns. */
 const createStartRefunds = ({ db, clock, temporal }: DispatchContext) => {
   let lastAccountId: string | null = null;
   return async (signal: AbortSignal): Promise<boolean> => {

@@ -108,7 +108,10 @@ const print = (io: Io, compared: Comparison) => {
   const skipped = streams.reduce((sum, stream) => sum + stream.skipped, 0);
   if (skipped > 0) {
     const were = counted(skipped, "minute was", "minutes were");
-    say(io, `${were} skipped: Stripe's sums may lag. Repeat the command in 15 minutes.`);
+    say(
+      io,
+      `${were} skipped: Stripe's sums may lag, or what \`impact usage\` lists may explain them. Repeat the command in 15 minutes.`,
+    );
   }
   say(io, `Compared ${formatSpan(span)}; later usage is not compared yet.`);
 };

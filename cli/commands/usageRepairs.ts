@@ -173,6 +173,9 @@ const parseUnits = parserOf(
   "a whole number, with a minus sign for what is returned",
 );
 
+/** They are locked, kept in memory and printed. */
+const MAXIMUM_CLOSED = 50_000;
+
 export const addCloseCommand = (parent: Command, context: CliContext): void => {
   const { io } = context;
   parent
@@ -211,6 +214,12 @@ export const addCloseCommand = (parent: Command, context: CliContext): void => {
       }
       if (selected.length === 0) {
         throw new CommandError(EXIT.failed, "Nothing of that is failed or late.");
+      }
+      if (selected.length > MAXIMUM_CLOSED) {
+        throw new CommandError(
+          EXIT.usage,
+          `These are ${selected.length} events, and at most ${MAXIMUM_CLOSED} are closed at once. Close them in parts, with --period.`,
+        );
       }
       const isDryRun = options.dryRun === true;
       const expectedUnits = options.units ?? null;

@@ -108,7 +108,13 @@ export const sumDelivered = (
     ORDER BY place
   `);
 
-/** Replaces what is stored of a customer's usage since a second, and marks the events that no invoice has as late, with the reason. */
+/** The most events of a customer that are late at a time. A busy one can have millions that no invoice has. */
+export const MAXIMUM_LATE = 20_000;
+
+/**
+ * Replaces what is stored of a customer's usage since a second, and marks the oldest events that no invoice has as late, with
+ * the reason. What a document or a decision has changed meanwhile stays as it is.
+ */
 export const replaceInvoicedUsage = async (
   transaction: DatabaseTransactionConnection,
   customerId: string,
@@ -146,17 +152,24 @@ export const replaceInvoicedUsage = async (
   });
   await transaction.query(sql.typeAlias("void")`
     WITH late AS (
-      SELECT meter_event.id, span.reason
+      SELECT event.id, span.reason
       FROM ${sql.unnest(late, ["text", "int8", "int8", "int8", "text"])}
         AS span (kind, start_second, end_second, delivered_after, reason)
-      JOIN meter_event
-        ON meter_event.customer_id = ${customerId}
-        AND meter_event.kind = span.kind
-        AND meter_event.second >= greatest(span.start_second, ${since})
-        AND meter_event.second < span.end_second
-        AND meter_event.state = 'delivered'
-        AND meter_event.document_kind IS NULL
-        AND meter_event.settled_at > to_timestamp(span.delivered_after)
+      CROSS JOIN LATERAL (
+        SELECT id, second
+        FROM meter_event
+        WHERE customer_id = ${customerId}
+          AND kind = span.kind
+          AND second >= greatest(span.start_second, ${since})
+          AND second < span.end_second
+          AND state = 'delivered'
+          AND document_kind IS NULL
+          AND settled_at > to_timestamp(span.delivered_after)
+        ORDER BY second, id
+        LIMIT ${MAXIMUM_LATE}
+      ) AS event
+      ORDER BY event.second, event.id
+      LIMIT ${MAXIMUM_LATE}
     ),
     marked AS (
       SELECT id FROM meter_event WHERE is_late AND customer_id = ${customerId} AND second >= ${since}
@@ -166,6 +179,8 @@ export const replaceInvoicedUsage = async (
     FROM late
     FULL JOIN marked ON marked.id = late.id
     WHERE meter_event.id = coalesce(late.id, marked.id)
+      AND meter_event.state = 'delivered'
+      AND meter_event.document_kind IS NULL
       AND (late.id IS NULL OR marked.id IS NULL OR late.reason <> last_error)
   `);
 };

@@ -1,9 +1,9 @@
 import { KINDS } from "../../records/owner.rules.ts";
 import type { Kind } from "../../records/owner.rules.ts";
-import type { Stripe } from "stripe";
+import { Stripe } from "stripe";
 import type { Span } from "../usage.rules.ts";
 import { UsageUnreadableError } from "../processor.ts";
-import { unlessMissing } from "./subscriptions.ts";
+import { isMissingCustomer } from "./subscriptions.ts";
 
 /** The payload keys of our meters, which are also Stripe's defaults. */
 export const CUSTOMER_KEY = "stripe_customer_id";
@@ -140,18 +140,20 @@ export const sumUsage = async (
     throw new Error(`The span ${start} to ${end} does not consist of whole minutes.`);
   }
   // Without a grouping window Stripe returns one sum. More pages are not expected, but would be added.
-  const summaries = await unlessMissing(
-    stripe.billing.meters
-      .listEventSummaries(meterId, {
-        customer: customerId,
-        start_time: start,
-        end_time: end,
-        limit: 100,
-      })
-      .autoPagingToArray({ limit: 10_000 }),
-  );
-  if (summaries === null) {
-    throw new UsageUnreadableError(`No such customer: ${customerId}`);
-  }
+  const summaries = await stripe.billing.meters
+    .listEventSummaries(meterId, {
+      customer: customerId,
+      start_time: start,
+      end_time: end,
+      limit: 100,
+    })
+    .autoPagingToArray({ limit: 10_000 })
+    .catch(async (error: unknown) => {
+      // How Stripe refuses a deleted customer is not documented.
+      throw error instanceof Stripe.errors.StripeInvalidRequestError &&
+        (await isMissingCustomer(stripe, customerId))
+        ? new UsageUnreadableError(`No such customer: ${customerId}`, { cause: error })
+        : error;
+    });
   return summaries.reduce((sum, { aggregated_value: value }) => sum + value, 0);
 };

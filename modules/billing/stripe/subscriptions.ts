@@ -118,6 +118,12 @@ export const unlessMissing = <Found>(call: Promise<Found>): Promise<Found | null
     throw error;
   });
 
+/** Returns whether a customer does not exist, or was deleted. */
+export const isMissingCustomer = async (stripe: Stripe, customerId: string): Promise<boolean> => {
+  const customer = await unlessMissing(stripe.customers.retrieve(customerId));
+  return customer === null || customer.deleted === true;
+};
+
 /** @param meters null for one that does not exist */
 export const readSubscriptionState = async (
   stripe: Stripe,

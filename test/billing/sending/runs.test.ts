@@ -2,6 +2,7 @@ import type { DatabasePool } from "slonik";
 import type { PerpetualKind } from "../../../runtime/perpetualWork.rules.ts";
 import { listLastPasses } from "../../../db/perpetualWork.sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
+import { pause } from "../../../runtime/waiting.ts";
 import { createReportingRuns } from "../../../modules/billing/sending/createUsageSender.ts";
 import { createRuns } from "../../../db/createRuns.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -145,6 +146,49 @@ test("a run fails with its scan, and then it records no pass", async (t) => {
   fake.scan = succeed;
   await runUntil(hasPassed);
   t.true(await hasPassed());
+});
+
+test("loops go on for three seconds after a run that none continued, and begin nothing when the runs end", async (t) => {
+  let [isActive, stepped] = [false, 0];
+  let ends = 0;
+  const runs = createRuns(
+    { db: t.context.db, clock: systemClock },
+    {
+      kind: "webhook-sender",
+      runMs: 100,
+      work: {
+        scan: () => Promise.resolve(["item"]),
+        keyOf: String,
+        loop: async (_item, { mayBegin, signal }) => {
+          isActive = true;
+          while (mayBegin()) {
+            stepped = performance.now();
+            await pause(20, signal);
+          }
+          isActive = false;
+        },
+        onEnd: () => {
+          ends += 1;
+        },
+      },
+    },
+  );
+  const never = new AbortController().signal;
+  const run = (): Promise<void> => runs.run({ stop: never, signal: never });
+  await run();
+  await pause(2000, never);
+  t.true(isActive);
+  await run();
+  const ranUntil = performance.now();
+  await eventually(() => !isActive);
+  t.true(stepped - ranUntil > 2500 && stepped - ranUntil < 4000, `${stepped - ranUntil} ms`);
+  t.is(ends, 1);
+
+  await run();
+  t.true(isActive);
+  await runs.end();
+  t.false(isActive);
+  t.is(ends, 2);
 });
 
 test("a canceled run ends with its calls, and the next one has new ones", async (t) => {

@@ -7,6 +7,7 @@ import {
   UsageUnreadableError,
 } from "../../../modules/billing/processor.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
+import { refusal } from "../../stripeDouble/faults.ts";
 import { amendSubscription, never, setUpStripe } from "./stripeSetup.ts";
 
 const HOUR = 3600;
@@ -216,6 +217,16 @@ test("usage that cannot be read is an error, never 0", async (t) => {
 
   await t.throwsAsync(read(customerId), { message: /unknown error/u });
   await t.throwsAsync(read("cus_gone"), {
+    instanceOf: UsageUnreadableError,
+    message: /No such customer/u,
+  });
+  // Whether Stripe says so in these words, or with this code, is not documented.
+  const refused = refusal(400, "You cannot do that.", { method: "GET", path, times: 2 });
+  double.control.addFault(refused);
+  const unexplained = await t.throwsAsync(read(customerId), { message: /You cannot/u });
+  t.false(unexplained instanceof UsageUnreadableError);
+  double.control.deleteCustomer({ customerId });
+  await t.throwsAsync(read(customerId), {
     instanceOf: UsageUnreadableError,
     message: /No such customer/u,
   });
