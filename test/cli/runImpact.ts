@@ -2,6 +2,7 @@ import { Readable, Writable } from "node:stream";
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { parseConfig } from "../../runtime/config/config.ts";
 import { buildProgram } from "../../cli/buildProgram.ts";
+import { createCli } from "../../cli/command.ts";
 import { createConnections } from "../../cli/connections.ts";
 import { runCli } from "../../cli/runCli.ts";
 import type { Clock } from "../../runtime/clock.ts";
@@ -42,17 +43,15 @@ export const runImpact = async (
 ): Promise<Run> => {
   const stdout = collect();
   const stderr = collect();
-  const exitCode = await runCli(args, {
-    io: {
-      stdin: Object.assign(Readable.from([Buffer.from(stdin)]), { isTTY: isTerminal }),
-      stdout: Object.assign(stdout.stream, { isTTY: isTerminal }),
-      stderr: Object.assign(stderr.stream, { isTTY: isTerminal }),
-    },
-    connections: createConnections(() =>
-      parseConfig({ DATA_DIR: "/nonexistent/impact-data", TEMPORAL_ADDRESS, ...env }),
-    ),
-    clock,
-  });
+  const streams = {
+    stdin: Object.assign(Readable.from([Buffer.from(stdin)]), { isTTY: isTerminal }),
+    stdout: Object.assign(stdout.stream, { isTTY: isTerminal }),
+    stderr: Object.assign(stderr.stream, { isTTY: isTerminal }),
+  };
+  const connections = createConnections(() =>
+    parseConfig({ DATA_DIR: "/nonexistent/impact-data", TEMPORAL_ADDRESS, ...env }),
+  );
+  const exitCode = await runCli(args, streams, { connections, clock });
   return { exitCode, stdout: stdout.text(), stderr: stderr.text() };
 };
 
@@ -61,7 +60,7 @@ export const buildTestProgram = (args?: readonly string[]) => {
   const { stdin, stdout, stderr } = process;
   const connections = createConnections(() => parseConfig({}));
   const io = { stdin, stdout, stderr, json: false };
-  return buildProgram({ io, connections, clock: systemClock }, args);
+  return buildProgram(createCli(io, { connections, clock: systemClock }), args);
 };
 
 /** Returns the commands of a program, including groups, with their words. */
