@@ -1,5 +1,4 @@
-import { Option } from "@commander-js/extra-typings";
-import type { CommonQueryMethods, DatabasePool } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { findAccount, listAccountsNamed } from "../modules/accounts/accounts.sql.ts";
 import type { Account } from "../modules/accounts/accounts.sql.ts";
 import { isUuid } from "../modules/records/fields.rules.ts";
@@ -7,7 +6,6 @@ import { findStore } from "../modules/stores/stores.sql.ts";
 import type { Store } from "../modules/stores/stores.sql.ts";
 import { normalizeDomain } from "../modules/stores/stores.rules.ts";
 import { parseSearchText } from "./arguments.ts";
-import type { CliContext } from "./context.ts";
 import { DomainError, invalidRequest } from "../runtime/errors.rules.ts";
 
 export const ORGANIZATION = [
@@ -17,20 +15,17 @@ export const ORGANIZATION = [
 ] as const;
 export const STORE = ["<store>", "domain or id of the store", parseSearchText] as const;
 
-export type AccountOption = { readonly org: string };
+export const ACCOUNT_OPTION = [
+  "--org <account>",
+  "id, name, domain or Stripe customer of an organization or a store",
+  parseSearchText,
+] as const;
 
-export const accountOption = () =>
-  new Option(
-    "--org <account>",
-    "id, name, domain or Stripe customer of an organization or a store",
-  ).argParser(parseSearchText);
-
-export const requiredAccount = () => accountOption().makeOptionMandatory();
-
-export const requiredOrganization = () =>
-  new Option("--org <organization>", ORGANIZATION[1])
-    .argParser(parseSearchText)
-    .makeOptionMandatory();
+export const ORGANIZATION_OPTION = [
+  "--org <organization>",
+  ORGANIZATION[1],
+  parseSearchText,
+] as const;
 
 /**
  * Returns the account that an operator names; null if there is none.
@@ -89,12 +84,4 @@ export const findNamedStore = async (db: CommonQueryMethods, named: string): Pro
     throw new DomainError("record_not_found", `Store ${named} not found. See impact store list.`);
   }
   return store;
-};
-
-export const openAccount = async (
-  { connections }: CliContext,
-  { org }: AccountOption,
-): Promise<{ readonly db: DatabasePool; readonly account: Account }> => {
-  const db = await connections.database();
-  return { db, account: await getNamedAccount(db, org) };
 };

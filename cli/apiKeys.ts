@@ -7,8 +7,7 @@ import type { KeySettings } from "../modules/accounts/apiKeys.rules.ts";
 import { DAY_MS } from "../runtime/durations.rules.ts";
 import { CACHED_MS } from "../modules/accounts/cacheLookups.ts";
 import { parseMode, parserOf, timestamp, trimmed } from "./arguments.ts";
-import { say } from "./io.ts";
-import type { Io } from "./io.ts";
+import type { Cli } from "./command.ts";
 import { snakeCased } from "./output/print.ts";
 import { addSettings, oneOf } from "./settings.ts";
 
@@ -65,7 +64,7 @@ export const presentKey = ({ accountId: _accountId, digest: sha256, ...key }: Ap
 const MARGIN_MS = 50;
 
 /** Waits until no API process uses an account, key or store as it was before a change that is committed. */
-export const awaitCachedKeys = async (io: Io): Promise<void> => {
-  say(io, `Waiting ${CACHED_MS / 1000} seconds until every API process has noticed.`);
+export const awaitCachedKeys = async ({ say }: Cli): Promise<void> => {
+  say(`Waiting ${CACHED_MS / 1000} seconds until every API process has noticed.`);
   await delay(CACHED_MS + MARGIN_MS);
 };

@@ -1,8 +1,6 @@
 import { Command, Help } from "@commander-js/extra-typings";
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
-import { createCli } from "./command.ts";
-import type { Define } from "./command.ts";
-import type { CliContext } from "./context.ts";
+import type { Cli, Define } from "./command.ts";
 import { EXIT_CODES_HELP } from "./exitCodes.ts";
 import { escapeUnsafeInLines } from "./output/printable.ts";
 import manifest from "../package.json" with { type: "json" };
@@ -117,11 +115,10 @@ const commandIn = (args: readonly string[]): string | null | undefined => {
  * @param args the command line, of whose command only the options and subcommands are defined; null to define all
  */
 export const buildProgram = async (
-  context: CliContext,
+  cli: Cli,
   args: readonly string[] | null = null,
 ): Promise<Command> => {
-  const { stdout, stderr, json } = context.io;
-  const cli = createCli(context);
+  const { stdout, stderr, json } = cli.io;
   const program = new Command("impact")
     .description("Operate the impact tracking service.")
     .usage("<command> [options]")

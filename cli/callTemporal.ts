@@ -7,6 +7,7 @@ import {
 } from "@temporalio/client";
 import { NamespaceNotFoundError, WorkflowNotFoundError } from "@temporalio/common";
 import { withTemporalDeadline } from "../runtime/temporalClient.ts";
+import { DomainError } from "../runtime/errors.rules.ts";
 import { CommandError, describeError, EXIT } from "./exitCodes.ts";
 
 /** A running server responds within milliseconds. */
@@ -18,7 +19,7 @@ const UNAVAILABLE: ReadonlySet<number> = new Set([14]);
 const innermost = (error: unknown): unknown =>
   error instanceof Error && error.cause instanceof Error ? innermost(error.cause) : error;
 
-const toCommandError = (error: unknown): CommandError | null => {
+const readableErrorOf = (error: unknown): Error | null => {
   const cause = innermost(error);
   const isUnavailable = isGrpcServiceError(cause) && UNAVAILABLE.has(cause.code);
   if (isGrpcDeadlineError(cause) || isGrpcCancelledError(cause) || isUnavailable) {
@@ -29,8 +30,8 @@ const toCommandError = (error: unknown): CommandError | null => {
     );
   }
   if (error instanceof WorkflowNotFoundError) {
-    return new CommandError(
-      EXIT.notFound,
+    return new DomainError(
+      "record_not_found",
       `Temporal has no workflow ${error.workflowId}: ` +
         "the id is wrong, or Temporal has deleted the workflow after its retention time. See impact workflow list.",
       { cause: error },
@@ -45,7 +46,8 @@ const toCommandError = (error: unknown): CommandError | null => {
 
 /**
  * Calls Temporal with a timeout that suits an interactive command.
- * @throws CommandError if Temporal does not respond, rejects the call or has no such workflow or namespace
+ * @throws CommandError if Temporal does not respond, rejects the call or has no such namespace
+ * @throws DomainError record_not_found if it has no such workflow
  */
 export const callTemporal = async <Result>(
   temporal: Client,
@@ -54,6 +56,6 @@ export const callTemporal = async <Result>(
   try {
     return await withTemporalDeadline(temporal, TIMEOUT_MS, work);
   } catch (error) {
-    throw toCommandError(error) ?? error;
+    throw readableErrorOf(error) ?? error;
   }
 };

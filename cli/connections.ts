@@ -2,6 +2,7 @@ import { resolve } from "node:path";
 import type { Client } from "@temporalio/client";
 import type { Config } from "../runtime/config/config.ts";
 import { deploymentNameOf } from "../modules/billing/deployment.rules.ts";
+import type { LiveProcessor } from "../modules/billing/deployment.rules.ts";
 import { readRunFile } from "../runtime/runFile.ts";
 import type { RunFile } from "../runtime/runFile.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
@@ -123,6 +124,12 @@ export const createConnections = (readConfig: () => Config) => {
     return createBilling({ db: await database(), stripe: await stripe() });
   });
 
+  /** Returns who bills live usage by the settings of this program. */
+  const configured = async (): Promise<LiveProcessor> => {
+    const open = await stripe();
+    return open ? { name: "stripe", account: await open.readAccount() } : { name: "ledger" };
+  };
+
   /** Connects on the first call; call it with `callTemporal`. */
   const temporal = once(async () => {
     const client = await openTemporal(config(), addresses.running);
@@ -138,6 +145,7 @@ export const createConnections = (readConfig: () => Config) => {
     bulkDatabase,
     billing,
     stripe,
+    configured,
     temporal,
     close: async (): Promise<void> => {
       await Promise.all(closing.map((close) => close()));

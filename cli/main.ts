@@ -3,7 +3,7 @@ import { systemClock } from "../runtime/clock.ts";
 import { configureOutgoing } from "../runtime/outgoing.ts";
 import { createConnections } from "./connections.ts";
 import { EXIT } from "./exitCodes.ts";
-import { sayError } from "./io.ts";
+import { createPrinter } from "./output/print.ts";
 import { asksForJson, runCli } from "./runCli.ts";
 
 const args = process.argv.slice(2);
@@ -16,15 +16,14 @@ process.stdout.removeAllListeners("error").on("error", (error: NodeJS.ErrnoExcep
     process.exit();
   }
   const message = `The output cannot be written: ${error.message}. The command may have been completed.`;
-  sayError({ ...io, json: asksForJson(args) }, { message, exitCode: EXIT.failed });
+  createPrinter({ ...io, json: asksForJson(args) }).sayError(message, EXIT.failed);
   process.exit(EXIT.failed);
 });
 // A command must not stop halfway because its messages cannot be written.
 process.stderr.removeAllListeners("error").on("error", () => undefined);
 
 configureOutgoing();
-process.exitCode = await runCli(args, {
-  io,
+process.exitCode = await runCli(args, io, {
   connections: createConnections(readConfig),
   clock: systemClock,
 });

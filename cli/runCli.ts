@@ -1,10 +1,10 @@
 import { CommanderError } from "@commander-js/extra-typings";
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { buildProgram } from "./buildProgram.ts";
-import type { CliContext } from "./context.ts";
+import { createCli } from "./command.ts";
+import type { Services } from "./command.ts";
 import { describeError, EXIT, exitCodeOf } from "./exitCodes.ts";
-import { sayError } from "./io.ts";
-import type { Streams } from "./io.ts";
+import type { Streams } from "./output/print.ts";
 
 /** Returns whether a command line asks for JSON, also one that cannot be parsed. */
 export const asksForJson = (args: readonly string[]): boolean => {
@@ -26,13 +26,15 @@ const showHelp = (program: CommandUnknownOpts, words: readonly string[]): never 
 /** Runs a command line, and returns the exit code. Errors are reported on stderr, as JSON if it has `--json`. */
 export const runCli = async (
   args: readonly string[],
-  { io: streams, ...services }: Omit<CliContext, "io"> & { readonly io: Streams },
+  streams: Streams,
+  services: Services,
 ): Promise<number> => {
-  const io = { ...streams, json: asksForJson(args) };
+  const json = asksForJson(args);
+  const cli = createCli({ ...streams, json }, services);
   try {
     const [first, ...others] = args;
     const isHelp = first === "help";
-    const program = await buildProgram({ ...services, io }, isHelp ? others : args);
+    const program = await buildProgram(cli, isHelp ? others : args);
     if (isHelp) {
       showHelp(
         program,
@@ -47,14 +49,13 @@ export const runCli = async (
       if (error.exitCode === 0) {
         return EXIT.ok;
       }
-      if (io.json) {
-        const message = error.message.replace(/^error: /u, "");
-        sayError(io, { message, exitCode: EXIT.usage });
+      if (json) {
+        cli.sayError(error.message.replace(/^error: /u, ""), EXIT.usage);
       }
       return EXIT.usage;
     }
     const exitCode = exitCodeOf(error);
-    sayError(io, { message: describeError(error), exitCode });
+    cli.sayError(describeError(error), exitCode);
     return exitCode;
   } finally {
     await services.connections.close();

@@ -1,4 +1,3 @@
-import { Option } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { monthlyCycle } from "../modules/billing/usage.rules.ts";
 import type { Period, Span } from "../modules/billing/usage.rules.ts";
@@ -9,13 +8,13 @@ import { parserOf, parseTimestamp, timestamp } from "./arguments.ts";
 /** A range of time that a command line selects; without its end, it is not over. */
 export type TimeRange = { readonly since?: Date; readonly until?: Date };
 
-export const sinceOption = () =>
-  new Option("--since <time>", "start: a date in UTC, or a time with its zone").argParser(
-    parseTimestamp,
-  );
+export const SINCE = [
+  "--since <time>",
+  "start: a date in UTC, or a time with its zone",
+  parseTimestamp,
+] as const;
 
-export const untilOption = () =>
-  new Option("--until <time>", "end, exclusive").argParser(parseTimestamp);
+export const UNTIL = ["--until <time>", "end, exclusive", parseTimestamp] as const;
 
 /** @throws DomainError request_invalid if no time is in the range */
 export const requireTimeRange = ({ since, until }: TimeRange): void => {
@@ -42,17 +41,18 @@ const interval = z
   .transform(([start, end]): Period => ({ start, end }))
   .refine(({ start, end }) => start < end);
 
-const PERIOD = "a month in UTC (2026-05), two dates (2026-05-15/2026-06-15)";
+const PERIODS = "a month in UTC (2026-05), two dates (2026-05-15/2026-06-15)";
 
 export const parsePeriodOrCurrent = parserOf(
   z.union([z.literal(CURRENT), month, interval]),
-  `${PERIOD} or current`,
+  `${PERIODS} or current`,
 );
 
-export const periodOption = () =>
-  new Option("--period <period>", "YYYY-MM (a month, UTC) or FROM/TO").argParser(
-    parserOf(z.union([month, interval]), PERIOD),
-  );
+export const PERIOD = [
+  "--period <period>",
+  "YYYY-MM (a month, UTC) or FROM/TO",
+  parserOf(z.union([month, interval]), PERIODS),
+] as const;
 
 /** Returns the seconds of a period; null for all times. */
 export const spanOf = (period: Period | undefined): Span | null =>

@@ -32,15 +32,13 @@ export type Work<Item> = {
   readonly loop: (item: Item, control: LoopControl) => Promise<void>;
   /** How many loops items with the same key have at most; one if it is absent. */
   readonly maximumLoops?: number;
-  /** How much longer the pause after a scan is that has found nothing. */
-  readonly idleMs?: number;
   /** Called when no more steps begin. */
   readonly onEnd?: () => void;
 };
 
 export type Sender = {
-  /** Scans, and starts a loop for each item. Loops may begin steps until `pause`. Returns false if nothing was found. */
-  readonly scan: () => Promise<boolean>;
+  /** Scans, and starts a loop for each item. Loops may begin steps until `pause`. */
+  readonly scan: () => Promise<void>;
   /** @throws the error of a loop that has failed since the last call */
   readonly check: () => void;
   /** Lets loops begin nothing more, unless `scan` is called again. */
@@ -80,9 +78,7 @@ export const createSender = <Item>(
   return {
     scan: async () => {
       isActive = true;
-      const found = await scan(signal);
-      found?.forEach(start);
-      return found?.length !== 0;
+      (await scan(signal))?.forEach(start);
     },
     check: () => {
       for (const error of failures.splice(0)) {
@@ -131,7 +127,6 @@ export const createRuns = <Item>(
   { db, clock }: Context,
   { kind, work, runMs = RUN_MS }: RunOptions<Item>,
 ): Runs => {
-  const { idleMs = 0 } = work;
   let recordedAtMs = -Infinity;
   let pausing: NodeJS.Timeout | undefined;
   const activate = () => {
@@ -154,7 +149,7 @@ export const createRuns = <Item>(
       const endsAtMs = performance.now() + runMs;
       try {
         while (!ending.aborted && performance.now() < endsAtMs) {
-          const found = await sender.scan();
+          await sender.scan();
           sender.check();
           if (performance.now() - recordedAtMs >= RECORD_INTERVAL_MS) {
             await recordPass(db, kind);
@@ -162,7 +157,7 @@ export const createRuns = <Item>(
           }
           // Until just after the next second begins, because timers may fire a millisecond early.
           const restMs = SECOND_MS - (clock.now().getTime() % SECOND_MS) + 1;
-          const pauseMs = Math.min(restMs + (found ? 0 : idleMs), endsAtMs - performance.now());
+          const pauseMs = Math.min(restMs, endsAtMs - performance.now());
           // Node warns of a negative duration.
           await pause(Math.max(0, pauseMs), ending);
         }

@@ -21,23 +21,18 @@ type DispatchContext = BillingContext &
 
 const MAX_CONCURRENT_CALLS = 16;
 
-/** No client waits for what a dispatcher begins. */
-const IDLE_MS = 3000;
-
 /** Refunds. Each registration takes one signal, and one statement that marks its refunds. */
 const PER_PASS = 500;
 
-/** Returns a function that starts or signals the workflows of refunds, if some may wait. The accounts take turns. */
+/** Returns a function that starts or signals the workflows of refunds that wait. The accounts take turns. */
 const createStartRefunds = ({ db, clock, temporal }: DispatchContext) => {
   let lastAccountId: string | null = null;
-  return async (signal: AbortSignal): Promise<boolean> => {
+  return async (signal: AbortSignal): Promise<void> => {
     const waiting = await listWaitingRefunds(db, PER_PASS, lastAccountId);
     const last = waiting.at(-1);
     if (!last) {
-      // Those of the accounts before may wait.
-      const mayFindMore = lastAccountId !== null;
       lastAccountId = null;
-      return mayFindMore;
+      return;
     }
     const isFull = waiting.flatMap(({ ids }) => ids).length === PER_PASS;
     lastAccountId = isFull ? last.accountId : null;
@@ -65,7 +60,6 @@ const createStartRefunds = ({ db, clock, temporal }: DispatchContext) => {
         cause: failed[0]?.reason,
       });
     }
-    return true;
   };
 };
 
@@ -79,7 +73,7 @@ export const createDispatcherRuns = (context: DispatchContext): Runs => {
   const creditCheckout = (session: Parameters<typeof creditTopUp>[1]) =>
     creditTopUp(context, session);
   /** Does what it finds, so the loops have nothing to do. */
-  const scan = async (signal: AbortSignal): Promise<readonly unknown[]> => {
+  const scan = async (signal: AbortSignal): Promise<readonly string[]> => {
     // A failure of one does not keep the other from running. Two processes may do both at the same time.
     const results = await Promise.allSettled([
       startRefunds(signal),
@@ -89,8 +83,8 @@ export const createDispatcherRuns = (context: DispatchContext): Runs => {
     if (failed) {
       throw failed.reason;
     }
-    return results.filter((result) => result.status === "fulfilled" && result.value);
+    return [];
   };
-  const work = { scan, keyOf: String, loop: () => Promise.resolve(), idleMs: IDLE_MS };
+  const work = { scan, keyOf: String, loop: () => Promise.resolve() };
   return createRuns(context, { kind: "dispatcher", work });
 };

@@ -2,11 +2,11 @@ import { z } from "zod";
 import { listAuditEntries } from "../../modules/accounts/auditEntries.sql.ts";
 import type { AuditEntry } from "../../modules/accounts/auditEntries.sql.ts";
 import { AUDIT_ACTIONS } from "../../modules/accounts/audit.rules.ts";
-import { accountOption, readAccountFilter } from "../accountOptions.ts";
+import { ACCOUNT_OPTION, readAccountFilter } from "../accountOptions.ts";
 import { parseCount, parseLimit, parseOperator, parserOf } from "../arguments.ts";
 import type { Define } from "../command.ts";
 import { snakeCased } from "../output/print.ts";
-import { requireTimeRange, sinceOption, untilOption } from "../timeRange.ts";
+import { requireTimeRange, SINCE, UNTIL } from "../timeRange.ts";
 
 const GROUPS = new Set(AUDIT_ACTIONS.map((action) => action.split(".")[0] ?? action));
 
@@ -41,11 +41,11 @@ export const addAuditCommands: Define = (audit, { connections, printList, say })
   audit
     .command("list")
     .description("List audit entries, newest first")
-    .addOption(accountOption())
+    .option(...ACCOUNT_OPTION)
     .option("--action <action>", "action, or group of actions", parseAction)
     .option("--operator <name>", "operator", parseOperator)
-    .addOption(sinceOption())
-    .addOption(untilOption())
+    .option(...SINCE)
+    .option(...UNTIL)
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .option("--before <entry>", "list entries older than this one", parseCount)
     .addHelpText("after", LIST_HELP)

@@ -1,24 +1,22 @@
 import { describeUnknownSettings } from "../../runtime/config/config.ts";
 import { resolve } from "node:path";
-import type { Command } from "@commander-js/extra-typings";
 import type { RunFile } from "../../runtime/runFile.ts";
 import { withTimeout } from "../../runtime/waiting.ts";
-import type { CliContext } from "../context.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
-import { say } from "../io.ts";
-import { only, printList } from "../output/print.ts";
 import { readServerStatus } from "../../db/connections/serverStatus.ts";
 import { BILLING_CHECKS, STRIPE_CHECKS, checkStripe } from "./doctorBilling.ts";
 import { DATABASE_CHECKS } from "./doctorDatabase.ts";
 import { ok, skipped, warning, wrong } from "./doctorFindings.ts";
 import type { Checks, DatabaseContext, Finding, Result } from "./doctorFindings.ts";
 import { DEPLOYMENT_CHECKS, WORKER_CHECKS, checkTemporal } from "./doctorWorkers.ts";
+import { only } from "../output/print.ts";
+import type { Cli, Define } from "../command.ts";
 
 const API_TIMEOUT_MS = 5000;
 
 const checkApi =
   (urlOf: (started: RunFile) => string) =>
-  async ({ connections }: CliContext): Promise<Result> => {
+  async ({ connections }: Cli): Promise<Result> => {
     const started = await connections.running();
     if (!started) {
       return skipped("no `npm start` with this database is running; use /readyz of others");
@@ -36,7 +34,7 @@ const checkSettingNames = (): Result => {
   return unknown === null ? ok("no unknown ones") : warning(unknown);
 };
 
-const checkSettings = async ({ connections }: CliContext): Promise<Result> => {
+const checkSettings = async ({ connections }: Cli): Promise<Result> => {
   const { DATABASE_URL, TEMPORAL_ADDRESS, DATA_DIR } = connections.config();
   const given = Object.entries({ DATABASE_URL, TEMPORAL_ADDRESS }).flatMap(([name, value]) =>
     value === undefined ? [] : [name],
@@ -46,13 +44,13 @@ const checkSettings = async ({ connections }: CliContext): Promise<Result> => {
   return ok([source, ...given.map((name) => `${name} is set`)].join("; "));
 };
 
-const checkDatabase = async ({ connections }: CliContext): Promise<Result> => {
+const checkDatabase = async ({ connections }: Cli): Promise<Result> => {
   const { version } = await readServerStatus(await connections.database());
   return ok(`PostgreSQL ${version}, schema up to date`);
 };
 
 /** Clients would be billed for trees that nobody plants. */
-const checkPartner = async ({ connections }: CliContext): Promise<Result> => {
+const checkPartner = async ({ connections }: Cli): Promise<Result> => {
   const { PLANTING_PARTNER: partner } = connections.config();
   const stripe = await connections.stripe();
   if (partner !== "simulated" || stripe === null) {
@@ -69,7 +67,7 @@ const checkPartner = async ({ connections }: CliContext): Promise<Result> => {
     : ok(partner);
 };
 
-const withDatabase = (checks: Checks<DatabaseContext>): Checks<CliContext> =>
+const withDatabase = (checks: Checks<DatabaseContext>): Checks<Cli> =>
   Object.fromEntries(
     Object.entries(checks).map(([name, run]) => [
       name,
@@ -78,7 +76,7 @@ const withDatabase = (checks: Checks<DatabaseContext>): Checks<CliContext> =>
   );
 
 /** The checks in their order, in groups with the names of those that must be ok before. */
-const GROUPS: readonly (readonly [needs: readonly string[], checks: Checks<CliContext>])[] = [
+const GROUPS: readonly (readonly [needs: readonly string[], checks: Checks<Cli>])[] = [
   [[], { "names in .env": checkSettingNames, settings: checkSettings }],
   [["settings"], { database: checkDatabase }],
   [["settings", "database"], withDatabase(DATABASE_CHECKS)],
@@ -108,7 +106,7 @@ const runCheck = async (run: () => Promise<Result> | Result): Promise<Result> =>
 };
 
 /** Runs the checks one after the other, because the clock is not measured beside other queries. */
-const diagnose = async (context: CliContext): Promise<readonly Finding[]> => {
+const diagnose = async (context: Cli): Promise<readonly Finding[]> => {
   const results = new Map<string, Result>();
   for (const [needs, checks] of GROUPS) {
     const missing = needs.find((name) => results.get(name)?.status !== "ok");
@@ -123,18 +121,17 @@ const diagnose = async (context: CliContext): Promise<readonly Finding[]> => {
   return Array.from(results, ([check, result]) => Object.assign({ check }, result));
 };
 
-export const defineDoctorCommand = (command: Command, context: CliContext): void => {
+export const defineDoctorCommand: Define = (command, cli) => {
   command.action(async () => {
-    const { io } = context;
-    const findings = await diagnose(context);
+    const findings = await diagnose(cli);
     const of = (status: Finding["status"]) => findings.filter((each) => each.status === status);
     const [problems, warnings] = [of("wrong"), of("warning")];
     const sorted = [...problems, ...warnings, ...of("ok"), ...of("skipped")];
-    printList(io, sorted, only(sorted, ["check", "status", "detail"]));
+    cli.printList(sorted, only(sorted, ["check", "status", "detail"]));
     const sum = `${problems.length} of ${findings.length} checks found a problem, ${warnings.length} warned, ${of("skipped").length} were skipped.`;
     if (problems.length > 0) {
       throw new CommandError(EXIT.failed, sum);
     }
-    say(io, sum);
+    cli.say(sum);
   });
 };

@@ -14,9 +14,9 @@ import { listStores } from "../../modules/stores/stores.sql.ts";
 import { listSubscriptionProblems } from "../../modules/billing/subscriptions.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { missingCharitySettings } from "../../modules/charities/createCharities.ts";
-import type { CliContext } from "../context.ts";
 import { ok, skipped, warning, wrong } from "./doctorFindings.ts";
 import type { Checks, DatabaseContext, Result } from "./doctorFindings.ts";
+import type { Cli } from "../command.ts";
 
 /** Thin events and snapshot events have destinations, and so secrets, of their own. */
 const WEBHOOK_DESTINATIONS = 2;
@@ -41,14 +41,14 @@ const checkCustomers = async ({ db }: DatabaseContext): Promise<Result> => {
 };
 
 /** Without the right to read something, webhooks, refunds or comparisons fail when they first need it. */
-const checkRights = async ({ connections }: CliContext): Promise<Result> => {
+const checkRights = async ({ connections }: Cli): Promise<Result> => {
   const problems = (await (await connections.stripe())?.inspectRights()) ?? [];
   return problems.length === 0
     ? ok("the key may read all that is needed")
     : wrong(problems.join(" "));
 };
 
-const checkWebhooks = ({ connections }: CliContext): Result => {
+const checkWebhooks = ({ connections }: Cli): Result => {
   const secrets = (connections.config().STRIPE_WEBHOOK_SECRET ?? "").split(",").filter(Boolean);
   return secrets.length >= WEBHOOK_DESTINATIONS
     ? ok(`${counted(secrets.length, "signing secret is", "signing secrets are")} set`)
@@ -82,7 +82,7 @@ export const STRIPE_CHECKS: Checks<DatabaseContext> = {
 };
 
 /** Checks that Stripe accepts the key. Without one, usage of organizations with a Stripe customer is not sent. */
-export const checkStripe = async ({ connections }: CliContext): Promise<Result> => {
+export const checkStripe = async ({ connections }: Cli): Promise<Result> => {
   const db = await connections.database().catch(() => null);
   const stripe = await connections.stripe();
   if (stripe !== null) {

@@ -12,11 +12,11 @@ import { LONGEST_USAGE_LAG_MS, timeOf } from "../../modules/billing/usage.rules.
 import { describeEncryption } from "../../runtime/config/databaseUrl.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { DAY_MS, HOUR_MS } from "../../runtime/durations.rules.ts";
-import type { CliContext } from "../context.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { nameOfCause } from "../output/printUsage.ts";
 import { ok, warning, wrong } from "./doctorFindings.ts";
 import type { Checks, DatabaseContext, Result } from "./doctorFindings.ts";
+import type { Cli } from "../command.ts";
 
 /** Far below the minutes of clock skew at which a processor would reject usage. */
 const TOLERATED_SKEW_MS = 5000;
@@ -42,7 +42,7 @@ const checkWrites = async ({ db }: DatabaseContext): Promise<Result> => {
       );
 };
 
-const checkEncryption = async ({ connections }: CliContext): Promise<Result> =>
+const checkEncryption = async ({ connections }: Cli): Promise<Result> =>
   ok(describeEncryption(await connections.databaseUrl()));
 
 const checkRole = async ({ db, connections }: DatabaseContext): Promise<Result> => {

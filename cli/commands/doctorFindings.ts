@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import type { CliContext } from "../context.ts";
+import type { Cli } from "../command.ts";
 
 /**
  * The result of one check. `skipped`: the part is not configured or cannot be checked from here. `warning`: it works and
@@ -22,7 +22,7 @@ export const skipped = (detail: string): Result => ({ status: "skipped", detail 
 export const START_WORKER =
   "start one with `npm run worker` or `npm start`, or wait for half a minute if one has just started";
 
-export type DatabaseContext = CliContext & { readonly db: DatabasePool };
+export type DatabaseContext = Cli & { readonly db: DatabasePool };
 
 export type Checks<Context> = Readonly<
   Record<string, (context: Context) => Promise<Result> | Result>

@@ -15,10 +15,9 @@ import type { PerpetualKind } from "../../runtime/perpetualWork.rules.ts";
 import { usesOtherDatabase } from "../../modules/billing/holdUsage.ts";
 import { backgroundQueue, interactiveQueue } from "../../runtime/temporalNames.rules.ts";
 import { callTemporal } from "../callTemporal.ts";
-import { readConfigured } from "../context.ts";
-import type { CliContext } from "../context.ts";
 import { START_WORKER, ok, skipped, warning, wrong } from "./doctorFindings.ts";
 import type { Checks, DatabaseContext, Result } from "./doctorFindings.ts";
+import type { Cli } from "../command.ts";
 
 /** A worker's poll takes up to 70 s, so a longer silence means that it has stopped. */
 const POLLED_WITHIN_SECONDS = 90;
@@ -82,7 +81,7 @@ export const WORKER_CHECKS: Checks<DatabaseContext> = {
   "worker (interactive)": (context) => checkWorkers(context, interactiveQueue),
 };
 
-export const checkTemporal = async ({ connections }: CliContext): Promise<Result> => {
+export const checkTemporal = async ({ connections }: Cli): Promise<Result> => {
   const temporal = await connections.temporal();
   const { namespace } = temporal.options;
   await callTemporal(temporal, () => temporal.workflowService.describeNamespace({ namespace }));
@@ -105,7 +104,7 @@ const checkDeployment = async ({ db }: DatabaseContext): Promise<Result> => {
 const checkProcessor = async (context: DatabaseContext): Promise<Result> => {
   const { db } = context;
   const { processor, originalStripeAccountId } = await readDeployment(db);
-  const decision = decideProcessor(processor, await readConfigured(context), {
+  const decision = decideProcessor(processor, await context.connections.configured(), {
     ledgerHasLiveUsage: await hasLiveLedgerUsage(db),
     originalStripeAccountId,
   });

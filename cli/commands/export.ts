@@ -21,15 +21,15 @@ import type { ListContext } from "../../modules/registrations/listRegistrations.
 import { listRegistrations } from "../../modules/registrations/listRegistrations.ts";
 import { listUsageReports } from "../../modules/registrations/readUsageReports.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
-import { requiredAccount } from "../accountOptions.ts";
+import { ACCOUNT_OPTION } from "../accountOptions.ts";
 import { onlyGiven, parseMode } from "../arguments.ts";
-import type { Define } from "../command.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { actorOf, operatorOption, reasonOption } from "../operator.ts";
-import { createProgressLine } from "../output/createProgressLine.ts";
+import { OPERATOR, REASON, actorOf } from "../command.ts";
+import type { Define } from "../command.ts";
 import { writeOut } from "../output/print.ts";
+import { createProgressLine } from "../output/createProgressLine.ts";
 import { escapeUnsafeInLines } from "../output/printable.ts";
-import { requireTimeRange, sinceOption, untilOption } from "../timeRange.ts";
+import { requireTimeRange, SINCE, UNTIL } from "../timeRange.ts";
 
 const LISTS = [
   ...KINDS.map((kind) => `${kind}s` as const),
@@ -145,17 +145,17 @@ Examples:
 export const defineExportCommand: Define = (command, { io, connections, clock, ...cli }) => {
   command
     .addArgument(new Argument("<list>", "list to export").choices(LISTS))
-    .addOption(requiredAccount())
+    .requiredOption(...ACCOUNT_OPTION)
     .option("--mode <live|test>", "mode of the records", parseMode, "live")
     .addOption(
       new Option("--format <format>", "format of the file")
         .choices(["csv", "excel", "ndjson"])
         .default("csv"),
     )
-    .addOption(sinceOption())
-    .addOption(untilOption())
-    .addOption(reasonOption())
-    .addOption(operatorOption())
+    .option(...SINCE)
+    .option(...UNTIL)
+    .option(...REASON)
+    .option(...OPERATOR)
     .addHelpText("after", EXPORT_HELP)
     .action(async (list, options) => {
       const { mode, format, since, until } = options;

@@ -3,13 +3,13 @@ import { formatEin } from "../../modules/charities/charities.rules.ts";
 import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { findRecords } from "../../modules/support/findRecords.ts";
 import type { FoundRecords } from "../../modules/support/findRecords.ts";
-import { accountOption, readAccountFilter } from "../accountOptions.ts";
+import { ACCOUNT_OPTION, readAccountFilter } from "../accountOptions.ts";
 import { parseSearchText, parserOf, wholeNumber } from "../arguments.ts";
-import type { Define } from "../command.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
-import { operatorOption, reasonOption } from "../operator.ts";
-import { snakeCased } from "../output/print.ts";
 import { presentMeterEvent } from "../output/printUsage.ts";
+import { OPERATOR, REASON } from "../command.ts";
+import type { Define } from "../command.ts";
+import { snakeCased } from "../output/print.ts";
 
 /** A record as it is printed, with the same names in JSON. */
 type Shown = Readonly<Record<string, unknown>>;
@@ -100,10 +100,10 @@ const parseFindLimit = parserOf(wholeNumber(1, 1000), "a number from 1 to 1000")
 export const defineFindCommand: Define = (command, cli) => {
   command
     .argument("<text>", "id, key, order, customer or other text to search for", parseSearchText)
-    .addOption(accountOption())
+    .option(...ACCOUNT_OPTION)
     .option("--limit <n>", "maximum records of each kind", parseFindLimit, 20)
-    .addOption(operatorOption())
-    .addOption(reasonOption())
+    .option(...OPERATOR)
+    .option(...REASON)
     .addHelpText("after", FIND_HELP)
     .action(async (text, { org, limit, ...operator }) => {
       const deps = await cli.openChange(operator);

@@ -1,30 +1,26 @@
-import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { isExpired, KEY_SCOPES, requireOwnPrefix } from "../../modules/accounts/apiKeys.rules.ts";
 import type { KeySettings } from "../../modules/accounts/apiKeys.rules.ts";
 import { MODES } from "../../modules/records/owner.rules.ts";
 import type { AccountType, Mode } from "../../modules/records/owner.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
-import { CommandError, EXIT } from "../exitCodes.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { text as textField } from "../../modules/records/fields.rules.ts";
 import { digestImportableKey, importKey } from "../../modules/history/importKey.ts";
 import { importSlug } from "../../modules/history/importSlug.ts";
 import {
   getNamedAccount,
-  openAccount,
   requireOrganization,
-  requiredAccount,
-  requiredOrganization,
+  ACCOUNT_OPTION,
+  ORGANIZATION_OPTION,
 } from "../accountOptions.ts";
 import { MODE, addKeySettings } from "../apiKeys.ts";
 import { parsePath, parserOf } from "../arguments.ts";
-import type { CliContext } from "../context.ts";
+import { OPERATOR, REASON } from "../command.ts";
+import type { Cli, Define } from "../command.ts";
+import type { Fields } from "../output/print.ts";
 import { readText } from "../input/openInput.ts";
 import { readSecret } from "../input/readSecret.ts";
-import { say } from "../io.ts";
-import { actorOf, openChange, withAudit } from "../operator.ts";
-import { printList, printResult } from "../output/print.ts";
-import type { Fields } from "../output/print.ts";
 import { addImportHistoryCommand } from "./importHistory.ts";
 
 const time = z.iso.datetime().transform((given) => new Date(given));
@@ -43,14 +39,14 @@ const listedKeys = z.array(
 );
 
 /** Returns the keys that are valid in another cell. */
-const readListedKeys = async ({ io, clock }: CliContext, path: string, type: AccountType) => {
+const readListedKeys = async ({ io, clock }: Cli, path: string, type: AccountType) => {
   const given = await readText(io, path);
   let listed: z.output<typeof listedKeys>;
   try {
     listed = listedKeys.parse(JSON.parse(given));
   } catch (cause) {
     const message = `${path} is not the output of \`impact key list --json\`.`;
-    throw new CommandError(EXIT.usage, message, { cause });
+    throw invalidRequest(message, { cause });
   }
   const now = clock.now();
   return listed
@@ -77,48 +73,19 @@ type KeyOptions = {
 };
 
 const readKeys = async (
-  context: CliContext,
+  cli: Cli,
   type: AccountType,
   { mode, keyFile, listed }: KeyOptions,
   settings: KeySettings,
 ) => {
   if (listed !== undefined) {
-    return readListedKeys(context, listed, type);
+    return readListedKeys(cli, listed, type);
   }
   if (mode === undefined) {
-    throw new CommandError(EXIT.usage, "Pass --mode, or --listed with the keys of another cell.");
+    throw invalidRequest("Pass --mode, or --listed with the keys of another cell.");
   }
-  const key = digestImportableKey(await readSecret(context.io, keyFile), type, mode);
+  const key = digestImportableKey(await readSecret(cli, keyFile), type, mode);
   return [{ mode, key, settings }];
-};
-
-const addKeyCommand = (group: Command, context: CliContext): void => {
-  const importing = withAudit(
-    group
-      .command("key")
-      .description("Import an API key of another system, or all of an account in another cell")
-      .addOption(requiredAccount())
-      .option(...MODE)
-      .option(
-        "--key-file <file>",
-        "file with the key, readable by its owner only (default: standard input)",
-      )
-      .option("--listed <file>", "what `key list --json` printed in another cell, or -", parsePath),
-  ).addHelpText("after", KEY_HELP);
-  const readSettings = addKeySettings(importing, "imported");
-  importing.action(async (options) => {
-    const { io, clock } = context;
-    const { db, account } = await openAccount(context, options);
-    const change = { db, clock, actor: actorOf(options) };
-    const keys = await readKeys(context, account.type, options, readSettings(clock.now()));
-    const imported: Fields[] = [];
-    for (const { mode, key, settings } of keys) {
-      const { id, isNew } = await importKey(change, account, mode, key, settings);
-      imported.push({ id, mode, key: `${key.hint}…`, new: isNew });
-    }
-    printList(io, imported);
-    say(io, `${counted(imported.length, "imported key works", "imported keys work")} now.`);
-  });
 };
 
 /** One part of a path. */
@@ -127,30 +94,52 @@ const parseSlug = parserOf(
   "1 to 200 characters without slashes, question marks, number signs and spaces",
 );
 
-const addSlugCommand = (group: Command, context: CliContext): void => {
-  withAudit(
-    group
-      .command("slug")
-      .description("Redirect the slug of an old dashboard to the organization's dashboard")
-      .argument("<slug>", "the last part of the old dashboard's path", parseSlug)
-      .addOption(requiredOrganization()),
-  ).action(async (slug, options) => {
-    const { io } = context;
-    const deps = await openChange(context, options);
-    const { id } = requireOrganization(await getNamedAccount(deps.db, options.org));
-    const { dashboardSlug, isNew } = await importSlug(deps, id, slug);
-    printResult(io, { slug, dashboard_slug: dashboardSlug, new: isNew });
-    say(
-      io,
-      slug === dashboardSlug
-        ? `/dashboard/${slug} is the dashboard itself.`
-        : `/dashboard/${slug} redirects to /dashboard/${dashboardSlug}${isNew ? "" : " already"}.`,
-    );
-  });
-};
+export const addImportCommands: Define = (group, cli) => {
+  addImportHistoryCommand(group, cli);
 
-export const addImportCommands = (group: Command, context: CliContext): void => {
-  addImportHistoryCommand(group, context);
-  addKeyCommand(group, context);
-  addSlugCommand(group, context);
+  const importing = group
+    .command("key")
+    .description("Import an API key of another system, or all of an account in another cell")
+    .requiredOption(...ACCOUNT_OPTION)
+    .option(...MODE)
+    .option(
+      "--key-file <file>",
+      "file with the key, readable by its owner only (default: standard input)",
+    )
+    .option("--listed <file>", "what `key list --json` printed in another cell, or -", parsePath)
+    .option(...REASON)
+    .option(...OPERATOR)
+    .addHelpText("after", KEY_HELP);
+  const readSettings = addKeySettings(importing, "imported");
+  importing.action(async (options) => {
+    const { account } = await cli.openAccount(options);
+    const change = await cli.openChange(options);
+    const keys = await readKeys(cli, account.type, options, readSettings(cli.clock.now()));
+    const imported: Fields[] = [];
+    for (const { mode, key, settings } of keys) {
+      const { id, isNew } = await importKey(change, account, mode, key, settings);
+      imported.push({ id, mode, key: `${key.hint}…`, new: isNew });
+    }
+    cli.printList(imported);
+    cli.say(`${counted(imported.length, "imported key works", "imported keys work")} now.`);
+  });
+
+  group
+    .command("slug")
+    .description("Redirect the slug of an old dashboard to the organization's dashboard")
+    .argument("<slug>", "the last part of the old dashboard's path", parseSlug)
+    .requiredOption(...ORGANIZATION_OPTION)
+    .option(...REASON)
+    .option(...OPERATOR)
+    .action(async (slug, options) => {
+      const deps = await cli.openChange(options);
+      const { id } = requireOrganization(await getNamedAccount(deps.db, options.org));
+      const { dashboardSlug, isNew } = await importSlug(deps, id, slug);
+      cli.printResult({ slug, dashboard_slug: dashboardSlug, new: isNew });
+      cli.say(
+        slug === dashboardSlug
+          ? `/dashboard/${slug} is the dashboard itself.`
+          : `/dashboard/${slug} redirects to /dashboard/${dashboardSlug}${isNew ? "" : " already"}.`,
+      );
+    });
 };

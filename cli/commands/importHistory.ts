@@ -8,19 +8,18 @@ import type { ImportLine, ImportSummary, Rejection } from "../../modules/history
 import { parseCells, parseJsonLine } from "../../modules/history/parseLine.ts";
 import { text as textField } from "../../modules/records/fields.rules.ts";
 import { counted, grouped } from "../../runtime/counted.rules.ts";
-import { openAccount, requiredAccount } from "../accountOptions.ts";
+import { ACCOUNT_OPTION } from "../accountOptions.ts";
 import { parseMode, parserOf } from "../arguments.ts";
-import type { CliContext } from "../context.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { OPERATOR, REASON } from "../command.ts";
+import type { Cli, Define } from "../command.ts";
+import { createPrinter, writeOut } from "../output/print.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { openInput, peek } from "../input/openInput.ts";
 import type { Input } from "../input/openInput.ts";
 import { readCsv } from "../input/readCsv.ts";
 import { readLines } from "../input/readLines.ts";
-import { say } from "../io.ts";
-import type { Io } from "../io.ts";
-import { actorOf, operatorOption, reasonOption } from "../operator.ts";
 import { createProgressLine } from "../output/createProgressLine.ts";
-import { printObjects, printResult, writeOut } from "../output/print.ts";
 import { escapeUnsafe, printable } from "../output/printable.ts";
 
 /** Byte order marks, the zero bytes of UTF-16 and white space, which may precede the first line. */
@@ -39,8 +38,7 @@ async function* readFiles(
     const { start, bytes } = await peek(input, (chunk) => chunk.some(showsFormat));
     const first = start.find(showsFormat);
     if (start.toString("latin1").startsWith(ZIP_START)) {
-      throw new CommandError(
-        EXIT.usage,
+      throw invalidRequest(
         `${file} is a ZIP archive or a spreadsheet. Save the sheet as CSV, and import that file.`,
       );
     }
@@ -77,7 +75,7 @@ const REASON_SHOWN = 500;
  * Returns a function that reports a rejected line: the first ones as messages, and with `--rejects` all of them as JSON, whose
  * `text` is the line, to be corrected and imported.
  */
-const reportRejected = (io: Io, printsAll: boolean, beforeMessage: () => void) => {
+const reportRejected = ({ io, say }: Cli, printsAll: boolean, beforeMessage: () => void) => {
   let rejected = 0;
   return async ({ line, outcome, reason }: Rejection): Promise<void> => {
     const { file, number, text } = line;
@@ -86,10 +84,10 @@ const reportRejected = (io: Io, printsAll: boolean, beforeMessage: () => void) =
       beforeMessage();
       const prefix = outcome === "bad" ? "" : `${outcome}: `;
       const shown = `${prefix}${printable(reason, REASON_SHOWN)}`;
-      say(io, `${printable(file, 200)}, line ${number}: ${shown}`);
+      say(`${printable(file, 200)}, line ${number}: ${shown}`);
     } else if (rejected === SHOWN + 1 && !printsAll) {
       beforeMessage();
-      say(io, "More lines are rejected. To see all of them, use --rejects.");
+      say("More lines are rejected. To see all of them, use --rejects.");
     }
     if (printsAll) {
       const entry = JSON.stringify({ file, line: number, outcome, reason, text });
@@ -98,16 +96,19 @@ const reportRejected = (io: Io, printsAll: boolean, beforeMessage: () => void) =
   };
 };
 
-const printSummary = (io: Io, { lines, bad, kinds }: ImportSummary, purpose: Purpose): void => {
+const printSummary = (
+  { printObjects, say }: Pick<Cli, "printObjects" | "say">,
+  { lines, bad, kinds }: ImportSummary,
+  purpose: Purpose,
+): void => {
   printObjects(
-    io,
     Object.entries(kinds)
       .filter(([, outcomes]) => Object.values(outcomes).some((count) => count > 0))
       .map(([kind, { new: added, ...others }]) =>
         Object.assign({ kind, [TEXTS[purpose].new]: added }, others),
       ),
   );
-  say(io, `${counted(lines, "line")} read, ${grouped(bad)} bad.`);
+  say(`${counted(lines, "line")} read, ${grouped(bad)} bad.`);
 };
 
 /** @throws CommandError if lines were rejected, or if a verification finds a difference */
@@ -170,7 +171,7 @@ const addCommand = (group: Command) =>
     .command("history")
     .description("Import registrations and donations that another system recorded and billed")
     .argument("<files...>", "paths of files, or - for standard input")
-    .addOption(requiredAccount())
+    .requiredOption(...ACCOUNT_OPTION)
     .option("--mode <live|test>", "mode of the records", parseMode, "live")
     .addOption(new Option("--kind <kind>", "kind of the lines without a kind").choices(LINE_KINDS))
     .option("--source <name>", "system from which the evidence is imported", parseSource)
@@ -183,8 +184,8 @@ const addCommand = (group: Command) =>
         "compare the files with what was imported, and change nothing",
       ).conflicts(["dryRun", "orderPlanting"]),
     )
-    .addOption(reasonOption())
-    .addOption(operatorOption())
+    .option(...REASON)
+    .option(...OPERATOR)
     .addHelpText("after", HISTORY_HELP);
 
 type ImportOptions = ReturnType<ReturnType<typeof addCommand>["opts"]>;
@@ -197,18 +198,18 @@ const purposeOf = ({ verify, dryRun }: ImportOptions): Purpose => {
 };
 
 const runImport = async (
-  context: CliContext,
+  cli: Cli,
   paths: readonly string[],
   options: ImportOptions,
 ): Promise<void> => {
-  const { io, clock } = context;
+  const { io, clock } = cli;
   const { mode } = options;
   const purpose = purposeOf(options);
   const isImport = purpose === "import";
   // All files are found before the first is read, so that a misspelt name changes nothing.
   const inputs = await Promise.all(paths.map((path) => openInput(path, io)));
-  const { db, account } = await openAccount(context, options);
-  const actor = actorOf(options);
+  const { account } = await cli.openAccount(options);
+  const { db, actor } = await cli.openChange(options);
   const progress = createProgressLine(io);
   const printsRejects = options.rejects === true;
   if (isImport) {
@@ -221,7 +222,7 @@ const runImport = async (
   const startedAtMs = performance.now();
   const owner = { accountId: account.id, mode, isStore: account.type === "store" };
   const summary = await importHistory(
-    { db: await context.connections.bulkDatabase(), clock, actor },
+    { db: await cli.connections.bulkDatabase(), clock, actor },
     owner,
     readFiles(inputs, {
       now: clock.now(),
@@ -236,7 +237,7 @@ const runImport = async (
       charityProvider: account.charityProvider,
     },
     {
-      onRejected: reportRejected(io, printsRejects, progress.clear),
+      onRejected: reportRejected(cli, printsRejects, progress.clear),
       onProgress: ({ lines }) => {
         const rate = Math.round((lines / (performance.now() - startedAtMs)) * 1000);
         progress.update(`${counted(lines, "line")}, ${grouped(rate)} a second`);
@@ -246,18 +247,18 @@ const runImport = async (
     .catch((error: unknown) => {
       if (isImport) {
         progress.clear();
-        say(io, "The import stopped. Run it again to complete it; nothing is imported twice.");
+        cli.say("The import stopped. Run it again to complete it; nothing is imported twice.");
       }
       throw error;
     })
     .finally(progress.clear);
-  const shownOn = printsRejects ? { ...io, stdout: io.stderr } : io;
-  printResult(shownOn, { dry_run: !isImport, ...summary }, () =>
-    printSummary(shownOn, summary, purpose),
+  const printer = printsRejects ? createPrinter({ ...io, stdout: io.stderr }) : cli;
+  printer.printResult({ dry_run: !isImport, ...summary }, () =>
+    printSummary(printer, summary, purpose),
   );
   requireSuccess(summary, purpose);
 };
 
-export const addImportHistoryCommand = (group: Command, context: CliContext): void => {
-  addCommand(group).action((paths, options) => runImport(context, paths, options));
+export const addImportHistoryCommand: Define = (group, cli) => {
+  addCommand(group).action((paths, options) => runImport(cli, paths, options));
 };

@@ -1,9 +1,9 @@
 import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
 import { issueKey, revokeKey } from "../../modules/accounts/manageKeys.ts";
-import { requiredAccount } from "../accountOptions.ts";
+import { ACCOUNT_OPTION } from "../accountOptions.ts";
 import { MODE, addKeySettings, awaitCachedKeys, presentKey } from "../apiKeys.ts";
 import { parseId } from "../arguments.ts";
-import { addAudited } from "../command.ts";
+import { OPERATOR, REASON } from "../command.ts";
 import type { Define } from "../command.ts";
 
 const LIST_HELP = `
@@ -18,19 +18,19 @@ export const addKeyCommands: Define = (group, cli) => {
   group
     .command("list")
     .description("List the keys of an organization or a store")
-    .addOption(requiredAccount())
+    .requiredOption(...ACCOUNT_OPTION)
     .addHelpText("after", LIST_HELP)
     .action(async (options) => {
       const { db, account } = await cli.openAccount(options);
       cli.printList((await listApiKeys(db, account.id)).map(presentKey));
     });
 
-  const issue = addAudited(
-    group,
-    "issue",
-    "Issue another key to an organization or a store and print it, once",
-  )
-    .addOption(requiredAccount())
+  const issue = group
+    .command("issue")
+    .description("Issue another key to an organization or a store and print it, once")
+    .option(...REASON)
+    .option(...OPERATOR)
+    .requiredOption(...ACCOUNT_OPTION)
     .requiredOption(...MODE)
     .addHelpText("after", ISSUE_HELP);
   const readSettings = addKeySettings(issue, "unnamed");
@@ -44,12 +44,16 @@ export const addKeyCommands: Define = (group, cli) => {
     cli.say("Save this key now; it cannot be shown again. Older keys stay valid until revoked.");
   });
 
-  addAudited(group, "revoke", "Revoke a key permanently")
+  group
+    .command("revoke")
+    .description("Revoke a key permanently")
+    .option(...REASON)
+    .option(...OPERATOR)
     .argument("<key-id>", "id of the key, from `key list`", parseId)
     .action(async (id, operator) => {
       const { key, wasLast } = await revokeKey(await cli.openChange(operator), id);
       cli.printDetails(presentKey(key));
-      await awaitCachedKeys(cli.io);
+      await awaitCachedKeys(cli);
       cli.say("Revoked. Every API process rejects the key.");
       if (wasLast) {
         cli.say(`The account has no valid ${key.mode} key left.`);

@@ -1,26 +1,21 @@
 import { migrate } from "../../db/migrate.ts";
 import { counted } from "../../runtime/counted.rules.ts";
+import { OPERATOR, REASON, actorOf } from "../command.ts";
 import type { Define } from "../command.ts";
-import { actorOf, withAudit } from "../operator.ts";
-import { printText } from "../output/print.ts";
 
-export const defineMigrateCommand: Define = (command, { io, connections, printResult, say }) => {
-  withAudit(command).action(async (operator) => {
-    const { ownerUrl, appUrl } = await connections.databaseRoles();
-    const { applied } = await migrate(ownerUrl, {
-      appUrl,
-      migrator: actorOf(operator),
-      onWait: say,
+export const defineMigrateCommand: Define = (command, cli) => {
+  command
+    .option(...REASON)
+    .option(...OPERATOR)
+    .action(async (operator) => {
+      const { ownerUrl, appUrl } = await cli.connections.databaseRoles();
+      const migrator = actorOf(operator);
+      const { applied } = await migrate(ownerUrl, { appUrl, migrator, onWait: cli.say });
+      cli.printResult({ applied }, () => applied.forEach(cli.printText));
+      cli.say(
+        applied.length === 0
+          ? "The schema is up to date."
+          : `Applied ${counted(applied.length, "migration")}.`,
+      );
     });
-    printResult({ applied }, () => {
-      for (const name of applied) {
-        printText(io, name);
-      }
-    });
-    say(
-      applied.length === 0
-        ? "The schema is up to date."
-        : `Applied ${counted(applied.length, "migration")}.`,
-    );
-  });
 };

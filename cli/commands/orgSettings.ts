@@ -19,10 +19,10 @@ import {
   parseSwitch,
   wholeNumber,
 } from "../arguments.ts";
-import { addAudited } from "../command.ts";
+import { OPERATOR, REASON } from "../command.ts";
 import type { Cli, Define } from "../command.ts";
-import { describeError } from "../exitCodes.ts";
 import { snakeCased } from "../output/print.ts";
+import { describeError } from "../exitCodes.ts";
 import { ACCOUNT_SETTINGS, addSettings, oneOf, presentLimits } from "../settings.ts";
 import { PROFILE_SETTINGS, presentProfile, readLogoFile } from "./orgProfile.ts";
 
@@ -121,11 +121,12 @@ const UPDATE_SETTINGS = {
 } as const;
 
 export const addCreateCommand: Define = (org, cli) => {
-  const create = addAudited(
-    org,
-    "create",
-    "Create an organization and print its two API keys, once",
-  ).requiredOption("--name <name>", "name of the organization", parseName);
+  const create = org
+    .command("create")
+    .description("Create an organization and print its two API keys, once")
+    .option(...REASON)
+    .option(...OPERATOR)
+    .requiredOption("--name <name>", "name of the organization", parseName);
   const readSettings = addSettings(create, CREATE_SETTINGS);
   create.action(async (options) => {
     const organization = { name: options.name, ...readSettings() };
@@ -143,11 +144,11 @@ export const addCreateCommand: Define = (org, cli) => {
 };
 
 export const addUpdateCommand: Define = (org, cli) => {
-  const update = addAudited(
-    org,
-    "update",
-    "Change an organization's settings, public profile and limits",
-  )
+  const update = org
+    .command("update")
+    .description("Change an organization's settings, public profile and limits")
+    .option(...REASON)
+    .option(...OPERATOR)
     .argument(...ORGANIZATION)
     .option("--mode <live|test>", "mode of --count-per-day", parseMode, "live");
   const readSettings = addSettings(update, UPDATE_SETTINGS);
@@ -180,7 +181,7 @@ export const addUpdateCommand: Define = (org, cli) => {
     });
     const { fractionalCounting, subscriptionPolicy, charityProvider } = changes;
     if ((limit ?? fractionalCounting ?? subscriptionPolicy) !== undefined) {
-      await awaitCachedKeys(cli.io);
+      await awaitCachedKeys(cli);
     }
     if (changes.stripeCustomerId ?? changes.stripeSubscriptionId ?? subscriptionPolicy) {
       await checkAtStripe(cli, account);

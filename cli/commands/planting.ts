@@ -1,26 +1,24 @@
 import { Option } from "@commander-js/extra-typings";
-import type { Command } from "@commander-js/extra-typings";
 import { plantingReport, sitesOf } from "../../modules/planting/fact.rules.ts";
 import type { PlantingReport } from "../../modules/planting/fact.rules.ts";
 import { listFacts } from "../../modules/planting/facts.sql.ts";
 import type { StoredFact } from "../../modules/planting/facts.sql.ts";
 import { ORDER_STAGES } from "../../modules/planting/order.rules.ts";
-import type { OrderStage } from "../../modules/planting/order.rules.ts";
 import { findPlantingOrder, listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import type { PlantingOrder } from "../../modules/planting/orders.sql.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import { withdrawPlantingFact } from "../../modules/planting/withdrawPlantingFact.ts";
+import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { listIssues, messageOfIssue } from "../../runtime/describeIssues.rules.ts";
 import { plantingOrderWorkflowId } from "../../runtime/temporalNames.rules.ts";
-import { accountOption, readAccountFilter } from "../accountOptions.ts";
+import { ACCOUNT_OPTION, readAccountFilter } from "../accountOptions.ts";
 import { onlyGiven, parseCount, parseLimit, parseReason } from "../arguments.ts";
-import type { CliContext } from "../context.ts";
+import { OPERATOR, REASON } from "../command.ts";
+import type { Cli, Define } from "../command.ts";
+import { only, snakeCased } from "../output/print.ts";
+import type { Fields } from "../output/print.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { readText } from "../input/openInput.ts";
-import { say } from "../io.ts";
-import { openChange, operatorOption, withAudit } from "../operator.ts";
-import { only, printDetails, printList, sayIfMore, snakeCased } from "../output/print.ts";
-import type { Fields } from "../output/print.ts";
 
 const ORDER_COLUMNS = [
   "id",
@@ -55,31 +53,6 @@ const presentOrder = (deployment: string, order: PlantingOrder) => ({
   workflow_id: plantingOrderWorkflowId(deployment, order.id),
 });
 
-type ListOptions = {
-  readonly org?: string;
-  readonly stage?: OrderStage;
-  readonly contradicted?: true;
-  readonly limit: number;
-};
-
-const listAll = async (
-  context: CliContext,
-  { org, stage, contradicted, limit }: ListOptions,
-): Promise<void> => {
-  const { io, connections } = context;
-  const db = await connections.database();
-  const accountId = await readAccountFilter(db, org);
-  const found = await listPlantingOrders(db, {
-    ...(accountId === null ? {} : { accountId }),
-    ...onlyGiven({ stage, contradicted }),
-    limit: limit + 1,
-  });
-  const deployment = await connections.deploymentName();
-  const rows = found.slice(0, limit).map((order) => presentOrder(deployment, order));
-  printList(io, rows, only(rows, ORDER_COLUMNS));
-  sayIfMore(io, found.length, limit);
-};
-
 const presentFact = ({ id, digest: _digest, ...fact }: StoredFact): Fields => ({
   fact: id,
   ...snakeCased(fact),
@@ -110,12 +83,12 @@ const proofsOf = ({ id, content }: StoredFact) => {
   ].map(({ shows, proof }) => ({ fact: String(id), shows, proof }));
 };
 
-const showOne = async ({ io, connections }: CliContext, given: string): Promise<void> => {
+const showOrder = async ({ connections, printDetails }: Cli, given: string): Promise<void> => {
   const db = await connections.database();
   const order = await findPlantingOrder(db, /^\d{1,9}$/u.test(given) ? Number(given) : given);
   if (!order) {
-    throw new CommandError(
-      EXIT.notFound,
+    throw new DomainError(
+      "record_not_found",
       `Planting order ${given} not found. See impact evidence order list.`,
     );
   }
@@ -124,10 +97,38 @@ const showOne = async ({ io, connections }: CliContext, given: string): Promise<
   const { id, ...fields } = presented;
   const shown = facts.map(presentFact);
   printDetails(
-    io,
     { ...presented, facts: shown },
     { order_id: id, ...fields, facts: only(shown, FACT_COLUMNS), proofs: facts.flatMap(proofsOf) },
   );
+};
+
+const addOrderCommand: Define = (evidence, cli) => {
+  evidence
+    .command("order")
+    .description("Inspect planting orders")
+    .command("list")
+    .alias("show")
+    .description("List planting orders, newest first, or show one with its facts and their proofs")
+    .argument("[order]", "number or public id of an order")
+    .option(...ACCOUNT_OPTION)
+    .addOption(new Option("--stage <stage>", "stage of the orders").choices(ORDER_STAGES))
+    .option("--contradicted", "only orders with contradictions")
+    .option("--limit <n>", "maximum rows", parseLimit, 50)
+    .action(async (given, { org, stage, contradicted, limit }) => {
+      if (given !== undefined) {
+        return showOrder(cli, given);
+      }
+      const db = await cli.connections.database();
+      const accountId = (await readAccountFilter(db, org)) ?? undefined;
+      const found = await listPlantingOrders(db, {
+        ...onlyGiven({ accountId, stage, contradicted }),
+        limit: limit + 1,
+      });
+      const deployment = await cli.connections.deploymentName();
+      const rows = found.slice(0, limit).map((order) => presentOrder(deployment, order));
+      cli.printList(rows, only(rows, ORDER_COLUMNS));
+      cli.sayIfMore(found.length, limit);
+    });
 };
 
 const parseReport = (json: string): PlantingReport => {
@@ -135,17 +136,12 @@ const parseReport = (json: string): PlantingReport => {
   try {
     value = JSON.parse(json);
   } catch (error) {
-    throw new CommandError(EXIT.usage, `The file is not valid JSON: ${describeError(error)}.`, {
-      cause: error,
-    });
+    throw invalidRequest(`The file is not valid JSON: ${describeError(error)}.`, { cause: error });
   }
   const result = plantingReport.safeParse(value, { error: messageOfIssue });
   if (!result.success) {
     const lines = listIssues(result.error.issues, "field").map((line) => `\n  ${line}`);
-    throw new CommandError(
-      EXIT.usage,
-      `Nothing was recorded, because the file is invalid:${lines.join("")}`,
-    );
+    throw invalidRequest(`Nothing was recorded, because the file is invalid:${lines.join("")}`);
   }
   return result.data;
 };
@@ -156,29 +152,6 @@ as docs/evidence.md describes. It is validated first, and recorded completely or
 all. Facts that are already recorded change nothing, and withdrawn ones count again.
 Contradictions are stored for you to inspect and change nothing either.`;
 
-const addRecordCommand = (parent: Command, context: CliContext): void => {
-  withAudit(
-    parent
-      .command("record")
-      .description("Record facts of a planting order from a JSON file")
-      .argument("<file>", "path of the file, or - for standard input"),
-  )
-    .addHelpText("after", RECORD_HELP)
-    .action(async (file, operator) => {
-      const { io } = context;
-      const { order, facts } = parseReport(await readText(io, file));
-      const deps = await openChange(context, operator);
-      const recorded = await recordPlantingFacts(deps, order, facts, "operator");
-      printList(io, recorded, only(recorded, ["stage", "outcome", "reason"]));
-      if (recorded.some(({ outcome }) => outcome === "contradiction")) {
-        throw new CommandError(
-          EXIT.failed,
-          "Some facts contradict recorded ones. See `impact evidence order show`.",
-        );
-      }
-    });
-};
-
 const WITHDRAW_HELP = `
 A withdrawn fact stays stored with its proof, the reason and the operator, but no longer
 counts. Facts that need it wait for another one. Facts that contradicted it are decided
@@ -186,40 +159,42 @@ again, the latest report first: to replace a fact without a gap, record the righ
 before you withdraw the wrong one. Evidence and the summary change with the next request.
 To undo it, record the fact again; \`evidence order show --json\` prints its content.`;
 
-const addWithdrawCommand = (parent: Command, context: CliContext): void => {
-  parent
+export const addEvidenceCommands: Define = (evidence, cli) => {
+  addOrderCommand(evidence, cli);
+
+  evidence
+    .command("record")
+    .description("Record facts of a planting order from a JSON file")
+    .argument("<file>", "path of the file, or - for standard input")
+    .option(...REASON)
+    .option(...OPERATOR)
+    .addHelpText("after", RECORD_HELP)
+    .action(async (file, operator) => {
+      const { order, facts } = parseReport(await readText(cli.io, file));
+      const deps = await cli.openChange(operator);
+      const recorded = await recordPlantingFacts(deps, order, facts, "operator");
+      cli.printList(recorded, only(recorded, ["stage", "outcome", "reason"]));
+      if (recorded.some(({ outcome }) => outcome === "contradiction")) {
+        throw new CommandError(
+          EXIT.failed,
+          "Some facts contradict recorded ones. See `impact evidence order show`.",
+        );
+      }
+    });
+
+  evidence
     .command("withdraw")
     .description("Withdraw a reported fact that is wrong")
     .argument("<fact>", "number of the fact, as impact evidence order show prints it", parseCount)
     .requiredOption("--reason <text>", "why the fact is wrong", parseReason)
-    .addOption(operatorOption())
+    .option(...OPERATOR)
     .addHelpText("after", WITHDRAW_HELP)
     .action(async (factId, options) => {
-      const { io } = context;
-      const deps = await openChange(context, options);
+      const deps = await cli.openChange(options);
       const { changes, ...order } = await withdrawPlantingFact(deps, factId, options.reason);
-      printDetails(io, { ...snakeCased(order), changes });
+      cli.printDetails({ ...snakeCased(order), changes });
       if (changes.length === 0) {
-        say(io, `Fact ${factId} was already withdrawn.`);
+        cli.say(`Fact ${factId} was already withdrawn.`);
       }
     });
-};
-
-export const addEvidenceCommands = (evidence: Command, context: CliContext): void => {
-  evidence
-    .command("order")
-    .description("Inspect planting orders")
-    .command("list")
-    .alias("show")
-    .description("List planting orders, newest first, or show one with its facts and their proofs")
-    .argument("[order]", "number or public id of an order")
-    .addOption(accountOption())
-    .addOption(new Option("--stage <stage>", "stage of the orders").choices(ORDER_STAGES))
-    .option("--contradicted", "only orders with contradictions")
-    .option("--limit <n>", "maximum rows", parseLimit, 50)
-    .action((given, options) =>
-      given === undefined ? listAll(context, options) : showOne(context, given),
-    );
-  addRecordCommand(evidence, context);
-  addWithdrawCommand(evidence, context);
 };

@@ -4,10 +4,10 @@ import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { refundRecord } from "../../modules/support/refundRecord.ts";
 import type { RefundedRecord } from "../../modules/support/refundRecord.ts";
 import { counted } from "../../runtime/counted.rules.ts";
-import { accountOption, readAccountFilter } from "../accountOptions.ts";
+import { ACCOUNT_OPTION, readAccountFilter } from "../accountOptions.ts";
 import { parseCount, parseReason, parseRecordId, parserOf } from "../arguments.ts";
+import { OPERATOR } from "../command.ts";
 import type { Define } from "../command.ts";
-import { operatorOption } from "../operator.ts";
 
 const presentRefunded = (refunded: RefundedRecord) => {
   if ("donation" in refunded) {
@@ -37,9 +37,9 @@ export const defineRefundCommand: Define = (command, cli) => {
     .requiredOption("--reason <text>", "reason, recorded with the refund", parseReason)
     .option("--count <n>", "units of a registration (default: all that remain)", parseCount)
     .option("--idempotency-key <key>", "makes repeating the command safe", parseRefundKey)
-    .addOption(accountOption())
+    .option(...ACCOUNT_OPTION)
     .option("--dry-run", "check only")
-    .addOption(operatorOption())
+    .option(...OPERATOR)
     .addHelpText("after", HELP)
     .action(async (id, options) => {
       const { org, count = null, idempotencyKey = null, reason, dryRun } = options;

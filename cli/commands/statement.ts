@@ -1,5 +1,4 @@
 import { Option } from "@commander-js/extra-typings";
-import type { Command } from "@commander-js/extra-typings";
 import { formatCsvLine } from "../../runtime/formatRows.ts";
 import { nameOf } from "../../modules/billing/meterEvents.rules.ts";
 import { presentStatement, readStatement } from "../../modules/billing/readStatement.ts";
@@ -9,15 +8,11 @@ import {
   needsAttention,
 } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
-import { openAccount, requireOrganization, requiredOrganization } from "../accountOptions.ts";
+import { requireOrganization, ORGANIZATION_OPTION } from "../accountOptions.ts";
 import { parseMode } from "../arguments.ts";
-import { openBilling } from "../context.ts";
-import type { CliContext } from "../context.ts";
+import type { Cli, Define } from "../command.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
-import { say } from "../io.ts";
-import type { Io } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printJson, printObjects } from "../output/print.ts";
 import { presentMeterEvent } from "../output/printUsage.ts";
 import { escapeUnsafeInLines } from "../output/printable.ts";
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
@@ -55,7 +50,7 @@ export const describeBilling = ({
 
 /** Prints the sums of each kind, those of its days first. */
 export const printSums = (
-  io: Io,
+  { io, printObjects }: Cli,
   statements: readonly KindStatement[],
   { isCsv = false }: { readonly isCsv?: boolean } = {},
 ): void => {
@@ -63,7 +58,7 @@ export const printSums = (
     [...days, { day: "total", ...total }].map((sums) => Object.assign({ meter: kind }, sums)),
   );
   if (!isCsv) {
-    printObjects(io, rows);
+    printObjects(rows);
     return;
   }
   const headings = ["meter", "day", ...Object.keys(statements[0]?.total ?? {})];
@@ -99,9 +94,9 @@ Invoices and differences are as of the last comparison, each night or by impact 
 reconcile. The exit code is 1 if a difference is open, or usage is not invoiced exactly once.
 impact export lists the registrations behind a statement.`;
 
-export const defineStatementCommand = (command: Command, context: CliContext): void => {
+export const defineStatementCommand: Define = (command, cli) => {
   command
-    .addOption(requiredOrganization())
+    .requiredOption(...ORGANIZATION_OPTION)
     .requiredOption(
       "--period <period>",
       "YYYY-MM (a month, UTC), FROM/TO or current (the billing cycle)",
@@ -111,29 +106,28 @@ export const defineStatementCommand = (command: Command, context: CliContext): v
     .addOption(new Option("--csv", "CSV output").conflicts("json"))
     .addHelpText("after", STATEMENT_HELP)
     .action(async ({ org, period, mode, csv }) => {
-      const { io } = context;
-      const { account } = await openAccount(context, { org });
+      const { account } = await cli.openAccount({ org });
       requireOrganization(account);
       const read = await readStatement(
-        await openBilling(context),
+        await cli.openBilling(),
         { accountId: account.id, mode },
         period === CURRENT ? null : period,
       );
       const { statements, subscription } = read;
-      if (io.json) {
-        printJson(io, presentForOperators(read));
+      if (cli.io.json) {
+        cli.printJson(presentForOperators(read));
       } else {
-        printSums(io, statements, { isCsv: csv === true });
+        printSums(cli, statements, { isCsv: csv === true });
         for (const statement of statements) {
           const { start, end } = statement.period;
-          say(io, `${statement.kind}: from ${formatTime(start)} to ${formatTime(end)}.`);
+          cli.say(`${statement.kind}: from ${formatTime(start)} to ${formatTime(end)}.`);
           for (const line of describeBilling(statement)) {
-            say(io, line);
+            cli.say(line);
           }
         }
         if (subscription?.trial) {
           const { start, end } = subscription.trial;
-          say(io, `usage in the trial from ${formatTime(start)} to ${formatTime(end)} is free.`);
+          cli.say(`usage in the trial from ${formatTime(start)} to ${formatTime(end)} is free.`);
         }
       }
       requireConfirmed(statements);

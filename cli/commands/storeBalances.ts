@@ -1,5 +1,4 @@
 import { InvalidArgumentError } from "@commander-js/extra-typings";
-import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { LONG_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { MAXIMUM_CENTS, dollarsToCents, formatCents } from "../../modules/records/money.rules.ts";
@@ -8,11 +7,8 @@ import type { OperatorEntry } from "../../modules/stores/changeBalance.ts";
 import { balanceNote } from "../../modules/stores/stores.rules.ts";
 import { STORE, findNamedStore } from "../accountOptions.ts";
 import { nonBlank, parseReason, parserOf } from "../arguments.ts";
-import type { CliContext } from "../context.ts";
-import { say } from "../io.ts";
-import { openChange, operatorOption, withAudit } from "../operator.ts";
-import type { ChangeOptions } from "../operator.ts";
-import { printJson } from "../output/print.ts";
+import { OPERATOR, REASON } from "../command.ts";
+import type { ChangeOptions, Cli, Define } from "../command.ts";
 
 const DOLLARS_MUST_BE = "US dollars with at most two decimals, below a billion, such as 25 or 0.50";
 
@@ -66,57 +62,48 @@ const RESULTS = {
 
 /** Adds an entry to a store's ledger, and prints what happened. Returns whether its reference was known. */
 const addEntry = async (
-  context: CliContext,
-  idOrDomain: string,
+  cli: Cli,
+  named: string,
   kind: OperatorEntry["kind"],
-  { amount, reference: given, note, ...operator }: EntryOptions,
+  { amount, reference: given, note = "", ...operator }: EntryOptions,
 ): Promise<boolean> => {
-  const { io } = context;
-  const deps = await openChange(context, operator);
-  const { id, domain } = await findNamedStore(deps.db, idOrDomain);
-  const { balanceCents, reference, replayed } = await changeBalance(deps, {
-    kind,
-    storeId: id,
-    amountCents: amount,
-    reference: given ?? null,
-    note: note ?? "",
+  const deps = await cli.openChange(operator);
+  const { id, domain } = await findNamedStore(deps.db, named);
+  const entry = { kind, storeId: id, amountCents: amount, reference: given ?? null, note };
+  const { balanceCents, reference, replayed } = await changeBalance(deps, entry);
+  cli.printResult({ id, domain, balance_cents: balanceCents, reference, replayed }, () => {
+    const { made, known } = RESULTS[kind];
+    const suffix = reference === null ? "" : ` (reference ${reference})`;
+    const result = replayed
+      ? `${known} ${reference} of ${domain} is already recorded`
+      : `${made} ${domain} by ${formatCents(amount)}${suffix}`;
+    cli.say(`${result}; balance ${formatCents(balanceCents)}`);
   });
-  if (io.json) {
-    printJson(io, { id, domain, balance_cents: balanceCents, reference, replayed });
-    return replayed;
-  }
-  const { made, known } = RESULTS[kind];
-  const named = reference === null ? "" : ` (reference ${reference})`;
-  const result = replayed
-    ? `${known} ${reference} of ${domain} is already recorded`
-    : `${made} ${domain} by ${formatCents(amount)}${named}`;
-  say(io, `${result}; balance ${formatCents(balanceCents)}`);
   return replayed;
 };
 
-const addTopupCommand = (parent: Command, context: CliContext): void => {
-  withAudit(
-    parent
-      .command("topup")
-      .description("Add a payment to a store's balance")
-      .argument(...STORE)
-      .requiredOption("--amount <dollars>", "amount of the payment", parseTopUpAmount)
-      .option(
-        "--reference <text>",
-        "your reference for the payment, which the store sees; a payment with a known reference is not added again (default: the UTC date and the amount)",
-        parseReference,
-      )
-      .option("--note <text>", "note to store with the ledger entry", parseNote),
-  ).action(async (idOrDomain, options) => {
-    const replayed = await addEntry(context, idOrDomain, "topup", options);
-    if (replayed && options.reference === undefined) {
-      say(context.io, "To add another payment of this amount today, pass --reference.");
-    }
-  });
-};
+export const addBalanceCommands: Define = (store, cli) => {
+  store
+    .command("topup")
+    .description("Add a payment to a store's balance")
+    .argument(...STORE)
+    .requiredOption("--amount <dollars>", "amount of the payment", parseTopUpAmount)
+    .option(
+      "--reference <text>",
+      "your reference for the payment, which the store sees; a payment with a known reference is not added again (default: the UTC date and the amount)",
+      parseReference,
+    )
+    .option("--note <text>", "note to store with the ledger entry", parseNote)
+    .option(...REASON)
+    .option(...OPERATOR)
+    .action(async (named, options) => {
+      const replayed = await addEntry(cli, named, "topup", options);
+      if (replayed && options.reference === undefined) {
+        cli.say("To add another payment of this amount today, pass --reference.");
+      }
+    });
 
-const addAdjustCommand = (parent: Command, context: CliContext): void => {
-  parent
+  store
     .command("adjust")
     .description("Correct a store's balance, for example after a mistaken top-up")
     .argument(...STORE)
@@ -131,13 +118,8 @@ const addAdjustCommand = (parent: Command, context: CliContext): void => {
       parseReference,
     )
     .requiredOption("--reason <text>", "reason to store with the ledger entry", parseReason)
-    .addOption(operatorOption())
-    .action(async (idOrDomain, options) => {
-      await addEntry(context, idOrDomain, "adjustment", { ...options, note: options.reason });
+    .option(...OPERATOR)
+    .action(async (named, options) => {
+      await addEntry(cli, named, "adjustment", { ...options, note: options.reason });
     });
-};
-
-export const addBalanceCommands = (store: Command, context: CliContext): void => {
-  addTopupCommand(store, context);
-  addAdjustCommand(store, context);
 };

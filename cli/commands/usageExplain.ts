@@ -1,5 +1,4 @@
 import { Option } from "@commander-js/extra-typings";
-import type { Command } from "@commander-js/extra-typings";
 import { findAccount } from "../../modules/accounts/accounts.sql.ts";
 import type { Account } from "../../modules/accounts/accounts.sql.ts";
 import type { Period } from "../../modules/billing/usage.rules.ts";
@@ -20,14 +19,8 @@ import { parseLookup } from "../../modules/support/lookup.rules.ts";
 import { listFoundRegistrations } from "../../modules/support/recordLookups.sql.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
-import { accountOption, readAccountFilter } from "../accountOptions.ts";
+import { ACCOUNT_OPTION, readAccountFilter } from "../accountOptions.ts";
 import { parseSearchText } from "../arguments.ts";
-import type { CliContext } from "../context.ts";
-import { openBillingChange } from "../operator.ts";
-import { openBilling } from "../context.ts";
-import type { Io } from "../io.ts";
-import { printFields, printResult, printText } from "../output/print.ts";
-import type { Fields } from "../output/print.ts";
 import {
   closingCommand,
   mendingCommand,
@@ -36,17 +29,18 @@ import {
   printAttention,
   sayHold,
 } from "../output/printUsage.ts";
+import type { Cli, Define } from "../command.ts";
+import type { Fields } from "../output/print.ts";
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
 import { findUsageName, USAGE_NAME } from "../usageNames.ts";
 import { describeBilling, presentForOperators, printSums } from "./statement.ts";
 
 const explainOrganization = async (
-  context: CliContext,
+  cli: Cli,
   { id, name, ...account }: Account,
   period: Period | typeof CURRENT,
 ): Promise<void> => {
-  const { io } = context;
-  const deps = await openBilling(context);
+  const deps = await cli.openBilling();
   const owner = { accountId: id, mode: "live" } as const;
   const read = await readStatement(deps, owner, period === CURRENT ? null : period);
   const attention = await listUsageAttention(deps.db, id);
@@ -56,19 +50,19 @@ const explainOrganization = async (
     subscription_id: account.stripeSubscriptionId,
   };
   const shown = attention.map(presentAttention);
-  printResult(io, { ...presentForOperators(read), ...fields, attention: shown }, () => {
-    printFields(io, { organization: `${name} (${id})`, ...fields });
-    io.stdout.write("\n");
-    printSums(io, read.statements);
+  cli.printResult({ ...presentForOperators(read), ...fields, attention: shown }, () => {
+    cli.printFields({ organization: `${name} (${id})`, ...fields });
+    cli.io.stdout.write("\n");
+    printSums(cli, read.statements);
     for (const line of read.statements.flatMap(describeBilling)) {
-      printText(io, line);
+      cli.printText(line);
     }
-    io.stdout.write("\n");
+    cli.io.stdout.write("\n");
     if (attention.length === 0) {
-      printText(io, "Nothing is open: whatever is pending is sent by the workers.");
+      cli.printText("Nothing is open: whatever is pending is sent by the workers.");
     }
-    printAttention(io, attention);
-    sayHold(io, hold);
+    printAttention(cli, attention);
+    sayHold(cli, hold);
   });
 };
 
@@ -78,13 +72,10 @@ const closingSteps = (event: ListedMeterEvent): readonly string[] => [
 ];
 
 /** Returns what settles a failed event: what a retry would do, or why it is refused, and what else. Stripe is read for a difference. */
-const planFailed = async (
-  context: CliContext,
-  event: ListedMeterEvent,
-): Promise<readonly string[]> => {
+const planFailed = async (cli: Cli, event: ListedMeterEvent): Promise<readonly string[]> => {
   const { accountId, failure, quantity: units } = event;
   const retrying = `impact usage retry ${nameOf(event)}`;
-  const deps = await openBillingChange(context, {});
+  const deps = await cli.openBillingChange({});
   const retry = await retryUsage(deps, event.id, { isDryRun: true }).then(
     (planned) => planned.retry,
     (error: unknown) => {
@@ -127,7 +118,7 @@ const planFailed = async (
 };
 
 const planEvent = (
-  context: CliContext,
+  cli: Cli,
   event: ListedMeterEvent,
 ): Promise<readonly string[]> | readonly string[] => {
   if (event.isLate) {
@@ -135,7 +126,7 @@ const planEvent = (
   }
   switch (event.state) {
     case "failed":
-      return planFailed(context, event);
+      return planFailed(cli, event);
     case "pending":
       return ["Nothing to do: the workers send it, or ask Stripe first whether it has it."];
     case "delivered":
@@ -146,23 +137,23 @@ const planEvent = (
 
 /** Prints an event or a registration, with the events that belong to it, and what to do. */
 const printExplained = (
-  io: Io,
+  cli: Cli,
   fields: Fields,
   plan: readonly string[],
   events?: readonly ListedMeterEvent[],
 ): void => {
   const shown = events?.map(presentMeterEvent);
-  printResult(io, { ...fields, meter_events: shown, plan }, () => {
-    printFields(io, fields);
+  cli.printResult({ ...fields, meter_events: shown, plan }, () => {
+    cli.printFields(fields);
     for (const event of shown ?? []) {
-      io.stdout.write("\n");
-      printFields(io, event);
+      cli.io.stdout.write("\n");
+      cli.printFields(event);
     }
     if (plan.length > 0) {
-      printText(io, "\nPlan:");
+      cli.printText("\nPlan:");
     }
     for (const [index, step] of plan.entries()) {
-      printText(io, `  ${index + 1}. ${step}`);
+      cli.printText(`  ${index + 1}. ${step}`);
     }
   });
 };
@@ -170,22 +161,22 @@ const printExplained = (
 /** More registrations of a second are found with `impact find`. */
 const REGISTRATIONS_SHOWN = 20;
 
-const explainEvent = async (context: CliContext, id: bigint): Promise<void> => {
-  const db = await context.connections.database();
+const explainEvent = async (cli: Cli, id: bigint): Promise<void> => {
+  const db = await cli.connections.database();
   const [event] = await listMeterEventsOf(db, { id });
   if (!event) {
     throw usageNotFound([id]);
   }
   const lookup = parseLookup({ text: `E${id}`, accountId: null, limit: REGISTRATIONS_SHOWN });
   const ids = (await listFoundRegistrations(db, lookup, ["meter_event"])).map(shownIdOf);
-  const registrations = context.io.json ? ids : ids.join(" ") || null;
+  const registrations = cli.io.json ? ids : ids.join(" ") || null;
   const fields = { ...presentMeterEvent(event), registrations };
-  printExplained(context.io, fields, await planEvent(context, event));
+  printExplained(cli, fields, await planEvent(cli, event));
 };
 
 /** Explains what was sent of a registration's usage, and which invoice has it. */
-const explainRegistration = async (context: CliContext, id: string): Promise<void> => {
-  const deps = await openBilling(context);
+const explainRegistration = async (cli: Cli, id: string): Promise<void> => {
+  const deps = await cli.openBilling();
   const registration = await findRegistration(deps.db, id);
   if (!registration) {
     throw recordNotFound("registration", id);
@@ -213,7 +204,7 @@ const explainRegistration = async (context: CliContext, id: string): Promise<voi
       : events
           .filter((event) => event.state === "failed")
           .map((event) => `Its usage has failed: impact usage explain E${event.id}`);
-  printExplained(context.io, fields, plan, events);
+  printExplained(cli, fields, plan, events);
 };
 
 const EXPLAIN_HELP = `
@@ -221,8 +212,8 @@ For an organization: what was registered, refunded, reported and invoiced, and w
 with the next commands. For an event, a difference, a registration or an order:
 what was sent, why it is in its state, and the plan in steps. Nothing is changed.`;
 
-export const addExplainCommand = (parent: Command, context: CliContext): void => {
-  parent
+export const addExplainCommand: Define = (usage, cli) => {
+  usage
     .command("explain")
     .description("Explain the usage of an organization, an item, a registration or an order")
     .argument("<name>", USAGE_NAME, parseSearchText)
@@ -231,20 +222,20 @@ export const addExplainCommand = (parent: Command, context: CliContext): void =>
         .argParser(parsePeriodOrCurrent)
         .default(CURRENT),
     )
-    .addOption(accountOption())
+    .option(...ACCOUNT_OPTION)
     .addHelpText("after", EXPLAIN_HELP)
     .action(async (text, { org, period }) => {
-      const db = await context.connections.database();
+      const db = await cli.connections.database();
       const name = await findUsageName(db, text, await readAccountFilter(db, org));
       switch (name.kind) {
         case "organization":
-          return explainOrganization(context, name.account, period);
+          return explainOrganization(cli, name.account, period);
         case "event":
-          return explainEvent(context, name.id);
+          return explainEvent(cli, name.id);
         case "registrations":
           for (const [index, id] of name.ids.entries()) {
-            context.io.stdout.write(index === 0 ? "" : "\n");
-            await explainRegistration(context, id);
+            cli.io.stdout.write(index === 0 ? "" : "\n");
+            await explainRegistration(cli, id);
           }
       }
     });

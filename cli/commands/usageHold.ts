@@ -1,34 +1,14 @@
 import { Option } from "@commander-js/extra-typings";
-import type { Command } from "@commander-js/extra-typings";
 import { describeHold } from "../../modules/billing/deployment.rules.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { holdUsage, readRestoreProgress, resumeUsage } from "../../modules/billing/holdUsage.ts";
 import type { RestoreProgress, ResumedUsage } from "../../modules/billing/holdUsage.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { parseReason } from "../arguments.ts";
-import type { CliContext } from "../context.ts";
-import { openChange, operatorName, operatorOption, withAudit } from "../operator.ts";
+import { OPERATOR, REASON } from "../command.ts";
+import type { Define } from "../command.ts";
+import { snakeCased } from "../output/print.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printResult, printText, snakeCased } from "../output/print.ts";
-
-export const addHoldCommand = (parent: Command, context: CliContext): void => {
-  parent
-    .command("hold")
-    .description("Hold all usage: nothing is sealed or sent")
-    .requiredOption("--reason <text>", "reason, recorded with the hold", parseReason)
-    .addOption(operatorOption())
-    .action(async ({ reason, as }) => {
-      const { io } = context;
-      const deps = await openChange(context, { as, reason });
-      const hold = await holdUsage(deps, { reason, by: operatorName(as) });
-      printResult(io, { usage_held: hold }, () =>
-        printText(
-          io,
-          `Nothing is sealed or sent, because ${describeHold(hold)}. What has begun ends within 15 seconds.`,
-        ),
-      );
-    });
-};
 
 /** A step of the checklist. What comes later needs no command yet. */
 type Step = { readonly state: "done" | "next" | "later"; readonly text: string };
@@ -102,31 +82,45 @@ gets an id, and so workflows and task queues of its own; the next worker records
 which is never the original's live Stripe account; and all webhook endpoints are disabled. Run
 it before you start any program with the copy.`;
 
-export const addResumeCommand = (parent: Command, context: CliContext): void => {
-  const { io } = context;
-  withAudit(
-    parent
-      .command("resume")
-      .description("End a hold, and show what a restore has left to do")
-      .addOption(
-        new Option(
-          "--nothing-was-lost",
-          "the old database has sent nothing that this one lacks",
-        ).conflicts("afterRestore"),
-      )
-      .option("--after-restore", "a restore was not noticed")
-      .addOption(
-        new Option(
-          "--as-copy",
-          "the database is a copy that is used beside the original",
-        ).conflicts(["nothingWasLost", "afterRestore"]),
-      )
-      .option("--dry-run", "show what would be done"),
-  )
+export const addHoldCommands: Define = (usage, cli) => {
+  usage
+    .command("hold")
+    .description("Hold all usage: nothing is sealed or sent")
+    .requiredOption("--reason <text>", "reason, recorded with the hold", parseReason)
+    .option(...OPERATOR)
+    .action(async ({ reason, as }) => {
+      const deps = await cli.openChange({ as, reason });
+      const hold = await holdUsage(deps, { reason, by: deps.actor.name });
+      cli.printResult({ usage_held: hold }, () =>
+        cli.printText(
+          `Nothing is sealed or sent, because ${describeHold(hold)}. What has begun ends within 15 seconds.`,
+        ),
+      );
+    });
+
+  usage
+    .command("resume")
+    .description("End a hold, and show what a restore has left to do")
+    .addOption(
+      new Option(
+        "--nothing-was-lost",
+        "the old database has sent nothing that this one lacks",
+      ).conflicts("afterRestore"),
+    )
+    .option("--after-restore", "a restore was not noticed")
+    .addOption(
+      new Option("--as-copy", "the database is a copy that is used beside the original").conflicts([
+        "nothingWasLost",
+        "afterRestore",
+      ]),
+    )
+    .option("--dry-run", "show what would be done")
+    .option(...REASON)
+    .option(...OPERATOR)
     .addHelpText("after", RESUME_HELP)
     .action(async (options) => {
       const isDryRun = options.dryRun === true;
-      const deps = await openChange(context, options);
+      const deps = await cli.openChange(options);
       const { nothingWasLost, afterRestore, asCopy } = options;
       const history = nothingWasLost
         ? "nothing_lost"
@@ -150,10 +144,10 @@ export const addResumeCommand = (parent: Command, context: CliContext): void => 
         copy: copy && snakeCased(copy),
         steps,
       };
-      printResult(io, result, () => {
-        printText(io, describeResumption(resumed, { ...options, isLedger }));
+      cli.printResult(result, () => {
+        cli.printText(describeResumption(resumed, { ...options, isLedger }));
         for (const { state, text } of steps) {
-          printText(io, `${`[${state}]`.padEnd(7)} ${text}`);
+          cli.printText(`${`[${state}]`.padEnd(7)} ${text}`);
         }
       });
     });

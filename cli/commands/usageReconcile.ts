@@ -1,12 +1,8 @@
-import type { Command } from "@commander-js/extra-typings";
-import { accountOption, readAccountFilter } from "../accountOptions.ts";
-import { openBilling, readConfigured } from "../context.ts";
-import type { CliContext } from "../context.ts";
+import { ACCOUNT_OPTION, readAccountFilter } from "../accountOptions.ts";
+import type { Cli, Define } from "../command.ts";
+import { snakeCased } from "../output/print.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
-import { say } from "../io.ts";
-import type { Io } from "../io.ts";
 import { formatTime } from "../output/formatTable.ts";
-import { printObjects, printResult, snakeCased } from "../output/print.ts";
 import { presentMeterEvent, printEvents } from "../output/printUsage.ts";
 import { requireProcessor } from "../../modules/billing/createBilling.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
@@ -30,20 +26,22 @@ const TIMEOUT_MS = 6 * HOUR_MS;
 /** The most differences that are shown; `usage list` has more. */
 const MAXIMUM_SHOWN = 100;
 
-const compare = async (context: CliContext, { org }: { readonly org?: string }) => {
-  const { io, clock, connections } = context;
+const compare = async (
+  { clock, connections, openBilling, say }: Cli,
+  { org }: { readonly org?: string },
+) => {
   const db = await connections.database();
   const accountId = await readAccountFilter(db, org);
   const startedAt = await readDatabaseTime(db, clock);
-  const deps = { ...(await openBilling(context)), bulkDb: await connections.bulkDatabase() };
+  const deps = { ...(await openBilling()), bulkDb: await connections.bulkDatabase() };
   if ((await readDeployment(db)).processor?.name === "stripe") {
     // A wrong key is not recorded as a comparison that failed.
-    await requireProcessor(db, await readConfigured(context));
+    await requireProcessor(db, await connections.configured());
   }
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   const { span, streams, drifting } = await reconcileUsage(deps, { accountId }, signal);
   const onFailure = (id: string, error: unknown): void =>
-    say(io, `The invoices of ${id} could not be read: ${describeError(error)}`);
+    say(`The invoices of ${id} could not be read: ${describeError(error)}`);
   const [invoices] = await Promise.allSettled([
     compareInvoices(deps, { accountId, readBefore: startedAt, signal, onFailure }),
   ]);
@@ -66,7 +64,7 @@ type Comparison = Awaited<ReturnType<typeof compare>>;
 const formatSpan = ({ start, end }: Span): string =>
   `from ${formatTime(timeOf(start))} to ${formatTime(timeOf(end))}`;
 
-const print = (io: Io, compared: Comparison) => {
+const print = (cli: Cli, compared: Comparison) => {
   const { span, streams, problems, differences } = compared;
   const result = {
     from: timeOf(span.start),
@@ -80,9 +78,8 @@ const print = (io: Io, compared: Comparison) => {
       needs_attention: needsAttention(usage),
     })),
   };
-  printResult(io, result, () => {
-    printObjects(
-      io,
+  cli.printResult(result, () => {
+    cli.printObjects(
       streams.map((stream) => ({
         organization: stream.accountName,
         meter: stream.kind,
@@ -92,28 +89,27 @@ const print = (io: Io, compared: Comparison) => {
       })),
     );
     if (differences.length > 0) {
-      io.stdout.write("\n");
-      printEvents(io, differences);
+      cli.io.stdout.write("\n");
+      printEvents(cli, differences);
     }
     for (const usage of problems) {
       const what = describeInvoiceProblem(usage);
-      say(io, `${usage.accountNames}, ${usage.customerId}, ${formatSpan(usage)}: ${what}.`);
+      cli.say(`${usage.accountNames}, ${usage.customerId}, ${formatSpan(usage)}: ${what}.`);
     }
   });
   for (const { accountName, kind, customerId, error } of streams) {
     if (error !== null) {
-      say(io, `${accountName}, ${kind}, at ${customerId} could not be compared: ${error}`);
+      cli.say(`${accountName}, ${kind}, at ${customerId} could not be compared: ${error}`);
     }
   }
   const skipped = streams.reduce((sum, stream) => sum + stream.skipped, 0);
   if (skipped > 0) {
     const were = counted(skipped, "minute was", "minutes were");
-    say(
-      io,
+    cli.say(
       `${were} skipped: Stripe's sums may lag, or what \`impact usage\` lists may explain them. Repeat the command in 15 minutes.`,
     );
   }
-  say(io, `Compared ${formatSpan(span)}; later usage is not compared yet.`);
+  cli.say(`Compared ${formatSpan(span)}; later usage is not compared yet.`);
 };
 
 /** @throws CommandError unless all is equal; "unreachable" only if there is no other problem */
@@ -153,16 +149,16 @@ compares the finalized invoices with what was delivered. It changes nothing at S
 does the same every night. A minute whose sum may lag, or that an event may explain, is no
 difference yet.`;
 
-export const addReconcileCommand = (parent: Command, context: CliContext): void => {
-  parent
+export const addReconcileCommand: Define = (usage, cli) => {
+  usage
     .command("reconcile")
     .description("Compare Stripe's usage, and its invoices, with what was delivered")
-    .addOption(accountOption())
+    .option(...ACCOUNT_OPTION)
     .addHelpText("after", RECONCILE_HELP)
     .action(async (options) => {
-      const compared = await compare(context, options);
-      print(context.io, compared);
+      const compared = await compare(cli, options);
+      print(cli, compared);
       requireEqual(compared);
-      say(context.io, "Nothing differs.");
+      cli.say("Nothing differs.");
     });
 };

@@ -1,5 +1,4 @@
 import { Option } from "@commander-js/extra-typings";
-import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
 import { listOpenUsage } from "../../modules/billing/meterEventReports.sql.ts";
@@ -20,13 +19,12 @@ import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { collect, parseReason, parseSearchText, parserOf, trimmed } from "../arguments.ts";
-import type { CliContext } from "../context.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { OPERATOR, REASON } from "../command.ts";
+import type { Define } from "../command.ts";
 import { CommandError, EXIT, exitCodeOf } from "../exitCodes.ts";
-import { say } from "../io.ts";
-import { openBillingChange, operatorOption, withAudit } from "../operator.ts";
-import { printObjects, printResult } from "../output/print.ts";
 import { sayHold } from "../output/printUsage.ts";
-import { periodOption, spanOf } from "../timeRange.ts";
+import { PERIOD, spanOf } from "../timeRange.ts";
 import { USAGE_NAME, selectUsage } from "../usageNames.ts";
 
 /** @throws CommandError if something was refused; "not found" only if nothing was found */
@@ -56,12 +54,11 @@ const readAnswer = (
   }: { readonly all?: true; readonly delivered?: true; readonly absent?: true },
 ): OperatorAnswer | null => {
   if (names.length > 0 === (all === true)) {
-    throw new CommandError(EXIT.usage, "Name what to retry, or pass --all.");
+    throw invalidRequest("Name what to retry, or pass --all.");
   }
   const answer = delivered ? "delivered" : absent ? "absent" : null;
   if (answer !== null && (all || !names.every((name) => EVENT_NAME.test(name)))) {
-    throw new CommandError(
-      EXIT.usage,
+    throw invalidRequest(
       "--delivered and --absent need the events whose outcome you have checked, such as E5.",
     );
   }
@@ -97,37 +94,36 @@ command is safe.
 bills the usage twice, a wrong "delivered" never bills it. What another customer of the
 organization has becomes differences.`;
 
-export const addRetryCommand = (parent: Command, context: CliContext): void => {
-  const { io } = context;
-  withAudit(
-    parent
-      .command("retry")
-      .description("Retry failed usage and differences")
-      .argument("[names...]", USAGE_NAME, collect(parseSearchText))
-      .option("--all", "everything that is open")
-      .addOption(new Option("--delivered", "Stripe has the events").conflicts("absent"))
-      .option("--absent", "Stripe does not have the events")
-      .option("--dry-run", "show what would be done"),
-  )
+export const addRetryCommand: Define = (usage, cli) => {
+  usage
+    .command("retry")
+    .description("Retry failed usage and differences")
+    .argument("[names...]", USAGE_NAME, collect(parseSearchText))
+    .option("--all", "everything that is open")
+    .addOption(new Option("--delivered", "Stripe has the events").conflicts("absent"))
+    .option("--absent", "Stripe does not have the events")
+    .option("--dry-run", "show what would be done")
+    .option(...REASON)
+    .option(...OPERATOR)
     .addHelpText("after", RETRY_HELP)
     .action(async (names = [], options) => {
       const answer = readAnswer(names, options);
-      const deps = await openBillingChange(context, options);
+      const deps = await cli.openBillingChange(options);
       const isDryRun = options.dryRun === true;
       const ids = await (options.all
         ? listOpenUsage(deps.db, RETRIED_CAUSES)
         : selectUsage(deps.db, names, RETRIED_CAUSES));
       const retried = await retryEach(deps, ids, { answer, isDryRun });
       const shown = retried.map(presentRetried);
-      printResult(io, { dry_run: isDryRun, items: shown }, () =>
+      cli.printResult({ dry_run: isDryRun, items: shown }, () =>
         shown.length === 0
-          ? say(io, "Nothing has failed; there is nothing to retry.")
-          : printObjects(io, shown),
+          ? cli.say("Nothing has failed; there is nothing to retry.")
+          : cli.printObjects(shown),
       );
       if (isDryRun) {
-        say(io, "Nothing was changed.");
+        cli.say("Nothing was changed.");
       } else if (retried.length > 0) {
-        sayHold(io, (await readDeployment(deps.db)).hold);
+        sayHold(cli, (await readDeployment(deps.db)).hold);
       }
       requireSuccess(retried);
     });
@@ -145,8 +141,7 @@ const readDocument = ({
 }): BillingDocument | null => {
   const reference = invoiceItem ?? creditNote;
   if (reference === undefined && !neverBill) {
-    throw new CommandError(
-      EXIT.usage,
+    throw invalidRequest(
       "Say how the usage is billed: --invoice-item, --credit-note or --never-bill.",
     );
   }
@@ -176,9 +171,8 @@ const parseUnits = parserOf(
 /** They are locked, kept in memory and printed. */
 const MAXIMUM_CLOSED = 50_000;
 
-export const addCloseCommand = (parent: Command, context: CliContext): void => {
-  const { io } = context;
-  parent
+export const addCloseCommand: Define = (usage, cli) => {
+  usage
     .command("close")
     .description("Close usage that a document bills or returns, or that is never billed")
     .argument("<names...>", USAGE_NAME, collect(parseSearchText))
@@ -195,14 +189,14 @@ export const addCloseCommand = (parent: Command, context: CliContext): void => {
     .option("--never-bill", "nothing bills it")
     .requiredOption("--reason <text>", "reason, recorded with the usage", parseReason)
     .option("--units <n>", "units of the document; refused if they add up to others", parseUnits)
-    .addOption(periodOption())
+    .option(...PERIOD)
     .addOption(new Option("--meter <meter>", "only usage of this meter").choices(KINDS))
-    .addOption(operatorOption())
+    .option(...OPERATOR)
     .option("--dry-run", "show what would be closed")
     .addHelpText("after", CLOSE_HELP)
     .action(async (names, options) => {
       const document = readDocument(options);
-      const deps = await openBillingChange(context, options);
+      const deps = await cli.openBillingChange(options);
       const filter = { kind: options.meter ?? null, span: spanOf(options.period) };
       const selected = await selectUsage(deps.db, names, CLOSED_CAUSES, filter);
       const unclear = (await selectUsage(deps.db, names, ["unclear"], filter)).filter(
@@ -210,14 +204,13 @@ export const addCloseCommand = (parent: Command, context: CliContext): void => {
       );
       if (unclear.length > 0) {
         const left = namesOf(unclear.map((id) => ({ id })));
-        say(io, `Left out, because Stripe may have it: ${left}. Retry it first.`);
+        cli.say(`Left out, because Stripe may have it: ${left}. Retry it first.`);
       }
       if (selected.length === 0) {
         throw new CommandError(EXIT.failed, "Nothing of that is failed or late.");
       }
       if (selected.length > MAXIMUM_CLOSED) {
-        throw new CommandError(
-          EXIT.usage,
+        throw invalidRequest(
           `These are ${selected.length} events, and at most ${MAXIMUM_CLOSED} are closed at once. Close them in parts, with --period.`,
         );
       }
@@ -243,12 +236,11 @@ export const addCloseCommand = (parent: Command, context: CliContext): void => {
         units,
         items: shown,
       };
-      printResult(io, printed, () => {
-        printObjects(io, shown);
+      cli.printResult(printed, () => {
+        cli.printObjects(shown);
         const how = document && `${units < 0 ? "returned" : "billed"} by ${document.reference}`;
         const what = `${counted(Math.abs(units), "unit")} ${how ?? `never ${units < 0 ? "returned" : "billed"}`}.`;
-        say(
-          io,
+        cli.say(
           isDryRun ? `This would be closed: ${what} Nothing was changed.` : `Closed: ${what}`,
         );
       });

@@ -1,5 +1,4 @@
 import { createHmac } from "node:crypto";
-import type { Command } from "@commander-js/extra-typings";
 import { z } from "zod";
 import {
   createImpactClient,
@@ -12,11 +11,10 @@ import { formatSecret, WEBHOOK_TYPES_OF } from "../../modules/events/webhooks.ru
 import { mayReceiveKeys } from "../../runtime/loopback.rules.ts";
 import { signWebhook } from "../../modules/events/signWebhook.ts";
 import { namesFrom, parseCount, parsePath, parserOf } from "../arguments.ts";
-import type { CliContext } from "../context.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+import type { Cli, Define } from "../command.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { readSecret } from "../input/readSecret.ts";
-import { say } from "../io.ts";
-import { printText } from "../output/print.ts";
 
 const TYPES = WEBHOOK_TYPES_OF.organization;
 const POLL_INTERVAL_MS = 1000;
@@ -89,20 +87,16 @@ const parseApiUrl = parserOf(
 );
 
 const listen = async (
-  { io, clock, connections }: CliContext,
+  cli: Cli,
   { forwardTo, limit, types = TYPES, keyFile, url }: ListenOptions,
 ): Promise<void> => {
-  const apiKey = await readSecret(io, keyFile);
+  const apiKey = await readSecret(cli, keyFile);
   if (apiKey === "") {
-    throw new CommandError(
-      EXIT.usage,
-      "Give the API key on standard input or in a file with --key-file.",
-    );
+    throw invalidRequest("Give the API key on standard input or in a file with --key-file.");
   }
-  const baseUrl = url ?? (await connections.publicBaseUrl());
+  const baseUrl = url ?? (await cli.connections.publicBaseUrl());
   if (!mayReceiveKeys(baseUrl)) {
-    throw new CommandError(
-      EXIT.usage,
+    throw invalidRequest(
       `The key would be sent to ${baseUrl} in plain text. Pass --url with an https:// URL.`,
     );
   }
@@ -114,13 +108,13 @@ const listen = async (
     for await (const { id } of api.listEvents(query, { maxRetries: 0 })) {
       last = id;
     }
-    say(io, `Ready. Requests are signed with the secret ${secret} and sent to ${forwardTo}.`);
+    cli.say(`Ready. Requests are signed with the secret ${secret} and sent to ${forwardTo}.`);
     let forwarded = 0;
     const after = last === undefined ? query : { ...query, starting_after: last };
     const untilInterrupted = { pollIntervalMs: POLL_INTERVAL_MS, maxRetries: Infinity };
     for await (const event of api.followEvents(after, untilInterrupted)) {
-      const outcome = await forward(event, forwardTo, secret, clock.now());
-      printText(io, `${event.timestamp} ${event.type} ${event.id}: ${outcome}`);
+      const outcome = await forward(event, forwardTo, secret, cli.clock.now());
+      cli.printText(`${event.timestamp} ${event.type} ${event.id}: ${outcome}`);
       forwarded += 1;
       if (forwarded === limit) {
         return;
@@ -131,7 +125,7 @@ const listen = async (
   }
 };
 
-export const addListenCommand = (webhook: Command, context: CliContext): void => {
+export const addListenCommand: Define = (webhook, cli) => {
   webhook
     .command("listen")
     .description("Send new events to a server on a developer's machine, until interrupted")
@@ -153,5 +147,5 @@ export const addListenCommand = (webhook: Command, context: CliContext): void =>
     .option("--types <list>", "only these types, with commas between them", namesFrom(TYPES))
     .option("--limit <n>", "number of events after which it ends", parseCount)
     .addHelpText("after", LISTEN_HELP)
-    .action((options) => listen(context, options));
+    .action((options) => listen(cli, options));
 };

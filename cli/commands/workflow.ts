@@ -10,7 +10,7 @@ import { parseLimit } from "../arguments.ts";
 import { callTemporal } from "../callTemporal.ts";
 import type { Cli, Define } from "../command.ts";
 import { describeError } from "../exitCodes.ts";
-import { only, sayIfMore } from "../output/print.ts";
+import { only } from "../output/print.ts";
 
 /** Returns a workflow's id in Temporal. The documentation, the API and logs have ids without the deployment's name. */
 const workflowIdOf = (deployment: string, given: string): string =>
@@ -50,7 +50,7 @@ type ListOptions = {
 };
 
 const listAll = async (
-  { io, connections, printList }: Cli,
+  { connections, printList, sayIfMore }: Cli,
   { type, status, limit }: ListOptions,
 ): Promise<void> => {
   const deployment = await connections.deploymentName();
@@ -75,7 +75,7 @@ const listAll = async (
   });
   const rows = found.slice(0, limit).map(presentWorkflow);
   printList(rows, only(rows, ["workflow_id", "type", "status", "started_at", "closed_at"]));
-  sayIfMore(io, found.length, limit);
+  sayIfMore(found.length, limit);
 };
 
 /** Returns how a closed run ended; neither for a run that is running or has continued as new. */

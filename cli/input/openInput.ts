@@ -5,7 +5,7 @@ import { text } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
-import type { Io } from "../io.ts";
+import type { Io } from "../output/print.ts";
 
 export const unreadableFileError = (path: string, error: unknown): CommandError =>
   new CommandError(EXIT.usage, `${path} cannot be read: ${describeError(error)}.`, {

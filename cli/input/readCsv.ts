@@ -1,4 +1,5 @@
 import { counted } from "../../runtime/counted.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { printable } from "../output/printable.ts";
 import { MAXIMUM_LINE_LENGTH, NOT_WELL_FORMED, splitLines, withoutReturn } from "./readLines.ts";
@@ -43,7 +44,7 @@ const listColumns = (names: readonly string[]): string =>
     .map((column) => printable(column, 40) || "(empty)")
     .join(", ");
 
-/** @throws CommandError if a column is unknown or repeated */
+/** @throws DomainError request_invalid if a column is unknown or repeated */
 const requireKnown = (
   name: string,
   columns: readonly string[],
@@ -54,8 +55,7 @@ const requireKnown = (
     (column, index) => !known.has(column) || columns.indexOf(column) !== index,
   );
   if (wrong.length > 0) {
-    throw new CommandError(
-      EXIT.usage,
+    throw invalidRequest(
       `${name} is neither JSON lines nor CSV with known columns. Its first line, split at ${DELIMITERS[delimiter]}, has ${counted(columns.length, "column")}: ${listColumns(columns)}. ${listColumns(wrong)} ${wrong.length === 1 ? "is" : "are"} unknown or repeated. Known columns: ${[...known].join(", ")}.`,
     );
   }
@@ -123,7 +123,7 @@ const findProblem = (
 /**
  * Reads the rows of a CSV file with a header, numbered by the line on which they start. Commas, semicolons, tabs or bars
  * separate the cells. A malformed row is reported, and the rest is read.
- * @throws CommandError for a column that is unknown, and for a quote that stays open
+ * @throws DomainError request_invalid for a column that is unknown, CommandError for a quote that stays open
  */
 export async function* readCsv(
   name: string,

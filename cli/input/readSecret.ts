@@ -1,17 +1,15 @@
 import { readFile, stat } from "node:fs/promises";
-import { CommandError, EXIT } from "../exitCodes.ts";
-import type { Io } from "../io.ts";
-import { say } from "../io.ts";
+import type { Cli } from "../command.ts";
+import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { unreadableFileError } from "./openInput.ts";
 
 /** No secret is longer; more is another file. */
 const MAXIMUM_BYTES = 4096;
 
-const readStdin = async (io: Io): Promise<string> => {
-  const { stdin } = io;
+const readStdin = async ({ io: { stdin }, say }: Cli): Promise<string> => {
   if (stdin.isTTY === true) {
     // No other secret is read from standard input.
-    say(io, "Type the API key, then press Enter.");
+    say("Type the API key, then press Enter.");
   }
   const chunks: Buffer[] = [];
   let length = 0;
@@ -31,26 +29,25 @@ const readPrivateFile = async (path: string): Promise<string> => {
   try {
     const { mode, size } = await stat(path);
     if ((mode & 0o077) !== 0) {
-      throw new CommandError(
-        EXIT.usage,
+      throw invalidRequest(
         `Other users can read ${path}. Run chmod 600 on it, and replace the secret, because it may have been read.`,
       );
     }
     if (size > MAXIMUM_BYTES) {
-      throw new CommandError(EXIT.usage, `${path} is too large for a file with one secret.`);
+      throw invalidRequest(`${path} is too large for a file with one secret.`);
     }
     return await readFile(path, "utf8");
   } catch (error) {
-    throw error instanceof CommandError ? error : unreadableFileError(path, error);
+    throw error instanceof DomainError ? error : unreadableFileError(path, error);
   }
 };
 
 /** Reads a secret from a private file or from standard input, because a command line is visible to others. */
-export const readSecret = async (io: Io, path: string | undefined): Promise<string> => {
-  const text = path === undefined ? await readStdin(io) : await readPrivateFile(path);
+export const readSecret = async (cli: Cli, path: string | undefined): Promise<string> => {
+  const text = path === undefined ? await readStdin(cli) : await readPrivateFile(path);
   const [secret = "", ...rest] = text.split("\n");
   if (rest.some((line) => line.trim() !== "")) {
-    throw new CommandError(EXIT.usage, "Give one secret on one line.");
+    throw invalidRequest("Give one secret on one line.");
   }
   return secret.replace(/\r$/u, "");
 };

@@ -1,4 +1,4 @@
-import type { Io } from "../io.ts";
+import type { Io } from "./print.ts";
 import { escapeUnsafe } from "./printable.ts";
 
 const REDRAW_MS = 100;

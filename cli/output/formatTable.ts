@@ -2,7 +2,7 @@ import { createRequire } from "node:module";
 import { styleText } from "node:util";
 import type * as StringWidth from "string-width";
 import { grouped } from "../../runtime/counted.rules.ts";
-import type { Io } from "../io.ts";
+import type { Writable } from "node:stream";
 import { escapeUnsafe } from "./printable.ts";
 
 const require = createRequire(import.meta.url);
@@ -48,7 +48,7 @@ const COLORS = new Map([
 ]);
 
 /** Colors a state on a terminal, unless NO_COLOR is set. Other texts are returned as they are. */
-const colorState = (text: string, stream: Io["stdout"]): string => {
+const colorState = (text: string, stream: Writable): string => {
   const color = COLORS.get(text);
   return color === undefined ? text : styleText(color, text, { stream });
 };
@@ -57,7 +57,7 @@ const colorState = (text: string, stream: Io["stdout"]): string => {
 export const formatTable = (
   headings: readonly string[],
   rows: readonly (readonly Cell[])[],
-  stream: Io["stdout"],
+  stream: Writable,
 ): string => {
   const right = headings.map(
     (_heading, column) => rows.length > 0 && rows.every((row) => isNumeric(row[column])),
@@ -84,10 +84,7 @@ export const formatTable = (
     .join("");
 };
 
-export const formatRecord = (
-  fields: Readonly<Record<string, Cell>>,
-  stream: Io["stdout"],
-): string => {
+export const formatRecord = (fields: Readonly<Record<string, Cell>>, stream: Writable): string => {
   const names = Object.keys(fields);
   const width = Math.max(...names.map((name) => name.length));
   return names

@@ -1,35 +1,18 @@
 import { once } from "node:events";
+import type { Readable, Writable } from "node:stream";
 import { formatCents } from "../../modules/records/money.rules.ts";
-import { say } from "../io.ts";
-import type { Io } from "../io.ts";
 import { formatRecord, formatTable } from "./formatTable.ts";
 import type { Cell } from "./formatTable.ts";
 import { escapeUnsafeInLines } from "./printable.ts";
 
-/** Writes to stdout, and waits if its reader is slower. */
-export const writeOut = async ({ stdout }: Io, chunk: string | Buffer): Promise<void> => {
-  if (!stdout.write(chunk)) {
-    await once(stdout, "drain");
-  }
+/** Data goes to stdout, messages go to stderr. */
+export type Streams = {
+  readonly stdin: Readable & { readonly isTTY?: boolean };
+  readonly stdout: Writable & { readonly isTTY?: boolean };
+  readonly stderr: Writable & { readonly isTTY?: boolean };
 };
 
-/** Prints text, whose parts may come from other parties. */
-export const printText = ({ stdout }: Io, text: string): void => {
-  stdout.write(`${escapeUnsafeInLines(text)}\n`);
-};
-
-export const printJson = (io: Io, value: unknown): void => {
-  printText(io, JSON.stringify(value, null, 2));
-};
-
-/** Prints a value as JSON for `--json`. Without it, `print` prints for people, who may need no more than a sentence. */
-export const printResult = (io: Io, value: unknown, print: () => void = () => undefined): void => {
-  if (io.json) {
-    printJson(io, value);
-  } else {
-    print();
-  }
-};
+export type Io = Streams & { readonly json: boolean };
 
 /** Returns an object under the names that `--json` prints: `accountName` becomes `account_name`. */
 export const snakeCased = (object: Readonly<Record<string, unknown>>): Record<string, unknown> =>
@@ -72,38 +55,8 @@ const cellOf = (name: string, value: unknown): Cell => {
   return isCell(value) ? value : JSON.stringify(value);
 };
 
-/** Prints the fields of an object that have a value and are no lists, one a line. */
-export const printFields = ({ stdout }: Io, object: Fields): void => {
-  const fields = Object.entries(object).flatMap(([name, value]): [string, Cell][] =>
-    isCell(value) && value !== null ? [[labelOf(name), cellOf(name, value)]] : [],
-  );
-  stdout.write(formatRecord(Object.fromEntries(fields), stdout));
-};
-
-/** Prints objects as a table whose headings are the names of their fields. */
-export const printObjects = ({ stdout }: Io, objects: readonly Fields[]): void => {
-  const names = Object.keys(objects[0] ?? {}).filter(isShown);
-  const rows = objects.map((object) => names.map((name) => cellOf(name, object[name])));
-  stdout.write(formatTable(names.map(labelOf), rows, stdout));
-};
-
 export const only = (rows: readonly Fields[], names: readonly string[]): readonly Fields[] =>
   rows.map((row) => Object.fromEntries(names.map((name) => [name, row[name]])));
-
-/** Prints rows as JSON for `--json`, otherwise as a table of what people need of them. */
-export const printList = (
-  io: Io,
-  rows: readonly Fields[],
-  shown: readonly Fields[] = rows,
-): void => {
-  printResult(io, rows, () => {
-    if (shown.length === 0) {
-      say(io, "None.");
-    } else {
-      printObjects(io, shown);
-    }
-  });
-};
 
 /** Replaces objects by their fields. Metadata stay JSON. */
 const flatten = (document: Fields, prefix = ""): readonly (readonly [string, unknown])[] =>
@@ -115,28 +68,89 @@ const flatten = (document: Fields, prefix = ""): readonly (readonly [string, unk
         : [[prefix + name, value] as const],
     );
 
-/** Prints a record as JSON for `--json`, otherwise its fields, one a line, and a table of each of its lists of objects. */
-export const printDetails = (io: Io, document: Fields, shown = document): void => {
-  printResult(io, document, () => {
-    const lists: (readonly Fields[])[] = [];
-    const fields = flatten(shown).flatMap(([name, value]): [string, Cell][] => {
-      if (Array.isArray(value) && value.length > 0 && value.every((each) => isFields(each))) {
-        lists.push(value);
-        return [];
+/** Creates what commands print with. */
+export const createPrinter = (io: Io) => {
+  const { stdout, stderr, json } = io;
+
+  /** Writes a message to stderr. It may quote files, arguments and other systems, so what a terminal would obey is escaped. */
+  const say = (sentence: string): void => {
+    stderr.write(`${escapeUnsafeInLines(sentence)}\n`);
+  };
+
+  /** Prints text, whose parts may come from other parties. */
+  const printText = (text: string): void => {
+    stdout.write(`${escapeUnsafeInLines(text)}\n`);
+  };
+
+  const printJson = (value: unknown): void => printText(JSON.stringify(value, null, 2));
+
+  /** Prints a value as JSON for `--json`. Without it, `print` prints for people, who may need no more than a sentence. */
+  const printResult = (value: unknown, print?: () => void): void =>
+    json ? printJson(value) : print?.();
+
+  /** Prints the fields of an object that have a value and are no lists, one a line. */
+  const printFields = (object: Fields): void => {
+    const fields = Object.entries(object).flatMap(([name, value]): [string, Cell][] =>
+      isCell(value) && value !== null ? [[labelOf(name), cellOf(name, value)]] : [],
+    );
+    stdout.write(formatRecord(Object.fromEntries(fields), stdout));
+  };
+
+  /** Prints objects as a table whose headings are the names of their fields. */
+  const printObjects = (objects: readonly Fields[]): void => {
+    const names = Object.keys(objects[0] ?? {}).filter(isShown);
+    const rows = objects.map((object) => names.map((name) => cellOf(name, object[name])));
+    stdout.write(formatTable(names.map(labelOf), rows, stdout));
+  };
+
+  /** Prints rows as JSON for `--json`, otherwise as a table of what people need of them. */
+  const printList = (rows: readonly Fields[], shown: readonly Fields[] = rows): void =>
+    printResult(rows, () => (shown.length === 0 ? say("None.") : printObjects(shown)));
+
+  /** Prints a record as JSON for `--json`, otherwise its fields, one a line, and a table of each of its lists of objects. */
+  const printDetails = (document: Fields, shown = document): void =>
+    printResult(document, () => {
+      const lists: (readonly Fields[])[] = [];
+      const fields = flatten(shown).flatMap(([name, value]): [string, Cell][] => {
+        if (Array.isArray(value) && value.length > 0 && value.every((each) => isFields(each))) {
+          lists.push(value);
+          return [];
+        }
+        return [[labelOf(name), cellOf(name, value)]];
+      });
+      stdout.write(formatRecord(Object.fromEntries(fields), stdout));
+      for (const list of lists) {
+        stdout.write("\n");
+        printObjects(list);
       }
-      return [[labelOf(name), cellOf(name, value)]];
     });
-    io.stdout.write(formatRecord(Object.fromEntries(fields), io.stdout));
-    for (const list of lists) {
-      io.stdout.write("\n");
-      printObjects(io, list);
-    }
-  });
+
+  return {
+    say,
+    printText,
+    printJson,
+    printResult,
+    printFields,
+    printObjects,
+    printList,
+    printDetails,
+
+    /** Writes the message of a failed command: as a sentence, or for `--json` as one line of JSON. */
+    sayError: (message: string, exitCode: number): void =>
+      say(json ? JSON.stringify({ error: message, exit_code: exitCode }) : `impact: ${message}`),
+
+    /** Says that a list was cut. Commands read one row more than they show, to know whether there are more. */
+    sayIfMore: (found: number, limit: number): void => {
+      if (found > limit) {
+        say(`Showing the first ${limit}. To see more, raise --limit.`);
+      }
+    },
+  };
 };
 
-/** Says that a list was cut. Commands read one row more than they show, to know whether there are more. */
-export const sayIfMore = (io: Io, found: number, limit: number): void => {
-  if (found > limit) {
-    say(io, `Showing the first ${limit}. To see more, raise --limit.`);
+/** Writes to stdout, and waits if its reader is slower. */
+export const writeOut = async ({ stdout }: Io, chunk: string | Buffer): Promise<void> => {
+  if (!stdout.write(chunk)) {
+    await once(stdout, "drain");
   }
 };

@@ -7,9 +7,8 @@ import type {
 import { documentFor, nameOf, needsOperator } from "../../modules/billing/meterEvents.rules.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
-import { say } from "../io.ts";
-import type { Io } from "../io.ts";
-import { printList, printObjects, printText, snakeCased } from "./print.ts";
+import type { Cli } from "../command.ts";
+import { snakeCased } from "./print.ts";
 
 /** Returns a meter event as `--json` prints it. */
 export const presentMeterEvent = ({
@@ -32,9 +31,8 @@ export const presentMeterEvent = ({
 });
 
 /** Prints events, differences among them. */
-export const printEvents = (io: Io, events: readonly ListedMeterEvent[]): void => {
+export const printEvents = ({ printList }: Cli, events: readonly ListedMeterEvent[]): void => {
   printList(
-    io,
     events.map(presentMeterEvent),
     events.map((event) => ({
       item: nameOf(event),
@@ -95,11 +93,13 @@ export const presentAttention = ({ oldestSecond, ...attention }: UsageAttention)
 });
 
 /** Prints usage that needs a person, each with the next command, and below it what settles by itself. */
-export const printAttention = (io: Io, attention: readonly UsageAttention[]): void => {
+export const printAttention = (
+  { printText, printObjects }: Cli,
+  attention: readonly UsageAttention[],
+): void => {
   const print = (title: string, rows: readonly UsageAttention[]): void => {
-    printText(io, title);
+    printText(title);
     printObjects(
-      io,
       rows.map(({ items, firstIds, ...row }) => ({
         organization: row.accountName,
         meter: row.kind,
@@ -115,9 +115,9 @@ export const printAttention = (io: Io, attention: readonly UsageAttention[]): vo
   const settling = attention.filter(({ cause }) => !needsOperator(cause));
   if (needing.length > 0) {
     print("Needs a person:", needing);
-    printText(io, "\nNext:");
+    printText("\nNext:");
     for (const each of needing) {
-      printText(io, `  ${each.accountName}, ${nameOfCause(each.cause)}: ${nextCommand(each)}`);
+      printText(`  ${each.accountName}, ${nameOfCause(each.cause)}: ${nextCommand(each)}`);
     }
   }
   if (settling.length > 0) {
@@ -126,8 +126,8 @@ export const printAttention = (io: Io, attention: readonly UsageAttention[]): vo
 };
 
 /** Says why nothing is sent, if usage is held. */
-export const sayHold = (io: Io, hold: Hold | null): void => {
+export const sayHold = ({ say }: Cli, hold: Hold | null): void => {
   if (hold) {
-    say(io, `Nothing is sent: ${describeHold(hold)}. ${HOLD_ADVICE}`);
+    say(`Nothing is sent: ${describeHold(hold)}. ${HOLD_ADVICE}`);
   }
 };

@@ -18,9 +18,8 @@ const created = z.strictObject({
 });
 
 test("org create prints the id, the name and two working keys, and nothing else", async (t) => {
-  const run = await impactOf(t)("org", "create", "--name", "Forest & Söhne", "--json");
-  t.is(run.exitCode, 0);
-  const organization = created.parse(readJson(run));
+  const run = await impactOf(t).json("org", "create", "--name", "Forest & Söhne");
+  const organization = created.parse(run);
   t.is(organization.name, "Forest & Söhne");
   const live = await createAuthenticator({ db: t.context.db })(organization.api_key_prod);
   const testing = await createAuthenticator({ db: t.context.db })(organization.api_key_test);
@@ -31,8 +30,7 @@ test("org create prints the id, the name and two working keys, and nothing else"
 test("org create stores every setting", async (t) => {
   const settings =
     "--name All --fractional on --billing-day 31 --stripe-customer cus_1 --stripe-subscription sub_1";
-  const run = await impactOf(t)("org", "create", ...settings.split(" "), "--json");
-  const { id } = created.parse(readJson(run));
+  const { id } = created.parse(await impactOf(t).json("org", "create", ...settings.split(" ")));
   const stripe = { stripeCustomerId: "cus_1", stripeSubscriptionId: "sub_1" };
   const stored = { fractionalCounting: true, billingDay: 31, ...stripe };
   t.like(await findAccount(t.context.db, id), stored);
@@ -42,7 +40,7 @@ test("a Stripe customer belongs to one organization only", async (t) => {
   const impact = impactOf(t);
   const { id } = await createTestOrganization(t.context.db);
   const create = "org create --name First --stripe-customer cus_taken --json".split(" ");
-  t.is((await impact(...create)).exitCode, 0);
+  await impact.ok(...create);
 
   const again = await impact(...create);
   const update = await impact("org", "update", id, "--stripe-customer", "cus_taken");
@@ -75,8 +73,7 @@ test("setting a subscription that bills nothing prints a warning", async (t) => 
   const { id } = await createTestOrganization(t.context.db);
   const setTo = async (customer: string, subscription: string): Promise<string> => {
     const settings = ["--stripe-customer", customer, "--stripe-subscription", subscription];
-    const run = await impact("org", "update", id, ...settings);
-    t.is(run.exitCode, 0);
+    const run = await impact.ok("org", "update", id, ...settings);
     return run.stderr;
   };
 
@@ -102,7 +99,7 @@ test("setting a subscription that bills nothing prints a warning", async (t) => 
 test("whole keys are printed when they are issued and never again", async (t) => {
   const impact = impactOf(t);
   const { id, apiKeyProd, apiKeyTest } = await createTestOrganization(t.context.db);
-  const issued = await impact("key", "issue", "--org", id, "--mode", "live", "--json");
+  const issued = await impact.json("key", "issue", "--org", id, "--mode", "live");
   const { key } = z
     .strictObject({
       id: z.uuid(),
@@ -112,7 +109,7 @@ test("whole keys are printed when they are issued and never again", async (t) =>
       expires_at: z.null(),
       key: z.string(),
     })
-    .parse(readJson(issued));
+    .parse(issued);
   const runs: Run[] = [];
   for (const args of [
     ["org", "show", id],
@@ -140,9 +137,8 @@ test("org create and org update refuse a customer that Stripe does not know", as
     ["create", "--name", "Unknown"],
     ["update", id],
   ]) {
-    const run = await impact("org", ...command, "--stripe-customer", "cus_unknown");
-    t.is(run.exitCode, 2);
-    t.regex(run.stderr, /No such customer: 'cus_unknown'\. Nothing was changed\./u);
+    const run = await impact.fails(2, "org", ...command, "--stripe-customer", "cus_unknown");
+    t.regex(run, /No such customer: 'cus_unknown'\. Nothing was changed\./u);
   }
   t.is((await findAccount(t.context.db, id))?.stripeCustomerId, null);
 });
@@ -171,8 +167,7 @@ test("org show prints totals by mode and kind, all-time and of this month", asyn
   const { db } = t.context;
   const { id } = await createTestOrganization(db, { name: "Totals", billingDay: 15 });
   await registerFor(db, id, { mode: "test", kind: "bottle", count: 12 });
-  const run = await impactOf(t)("org", "show", id, "--json");
-  t.like(readJson(run), {
+  t.like(await impactOf(t).json("org", "show", id), {
     id,
     name: "Totals",
     billing_day: 15,
@@ -195,8 +190,8 @@ test("org update changes the given settings, clears Stripe ids given as none, an
   const changed = { name: "New", fractionalCounting: true };
   t.like(await findAccount(db, id), { ...changed, billingDay: 1, stripeCustomerId: "cus_a" });
   const changes = ["--stripe-customer", "none", "--fractional", "off"];
-  const run = await impact("org", "update", id, ...changes, "--json");
-  t.like(readJson(run), { stripe_customer_id: null, fractional_counting: false, name: "New" });
+  const run = await impact.json("org", "update", id, ...changes);
+  t.like(run, { stripe_customer_id: null, fractional_counting: false, name: "New" });
   t.is((await findAccount(db, id))?.stripeCustomerId, null);
 });
 
@@ -204,9 +199,8 @@ test("a subscription without a customer is rejected and changes nothing", async 
   const { db } = t.context;
   const stripe = { stripeCustomerId: "cus_d", stripeSubscriptionId: "sub_d" };
   const { id } = await createTestOrganization(db, stripe);
-  const run = await impactOf(t)("org", "update", id, "--stripe-customer", "none");
-  t.is(run.exitCode, 2);
-  t.regex(run.stderr, /requires a Stripe customer/u);
+  const run = await impactOf(t).fails(2, "org", "update", id, "--stripe-customer", "none");
+  t.regex(run, /requires a Stripe customer/u);
   t.is((await findAccount(db, id))?.stripeCustomerId, "cus_d");
   await t.throwsAsync(createTestOrganization(db, { stripeSubscriptionId: "sub_e" }), {
     message: /requires a Stripe customer/u,

@@ -1,7 +1,6 @@
 import { formatEin, parseEin } from "../../modules/charities/charities.rules.ts";
 import { tmpdir } from "node:os";
 import { gzipSync } from "node:zlib";
-import { readJson } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { freshEin } from "../support/factories.ts";
 import { HEADER, lineOf, stageCatalogue } from "./catalogueScene.ts";
@@ -126,14 +125,14 @@ test("a well-known charity keeps its name and website when a file adds the rest"
 
 test("the JSON of charity show and search uses the API's field names", async (t) => {
   const { run } = await stageCatalogue(t);
-  t.like(readJson(await run("show", "521693387", "--json")), {
+  t.like(await run.json("show", "521693387"), {
     ein: "52-1693387",
     known_as: "World Wildlife Fund",
     sort_name: "",
     eligible: true,
     extracted_on: null,
   });
-  t.deepEqual(readJson(await run("search", "world wildlife", "--json")), [
+  t.deepEqual(await run.json("search", "world wildlife"), [
     {
       nonprofit_id: "irs_521693387",
       name: "World Wildlife Fund",

@@ -2,8 +2,7 @@ import { utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import { findCharityRecord } from "../../modules/charities/catalogue.sql.ts";
-import { readJson, impactOf } from "../cli/runImpact.ts";
-import type { Run } from "../cli/runImpact.ts";
+import { impactOf, readJson } from "../cli/runImpact.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import type { MasterFileRecord } from "../../modules/charities/businessMasterFile.rules.ts";
@@ -20,7 +19,7 @@ export const lineOf = (ein: string, name: string, subsection = "03"): string =>
 /** A folder for extracts, and the commands that import them and look charities up. */
 export const stageCatalogue = async (t: ExecutionContext<DatabaseContext>) => {
   const folder = await makeTestFolder(t);
-  const run = (...args: readonly string[]): Promise<Run> => impactOf(t)("charity", ...args);
+  const run = impactOf(t, {}, "charity");
   return {
     run,
     write: async (name: string, content: string | Buffer): Promise<string> => {
@@ -30,8 +29,7 @@ export const stageCatalogue = async (t: ExecutionContext<DatabaseContext>) => {
       return path;
     },
     load: async (...args: readonly string[]) => {
-      const done = await run("import", ...args, "--json");
-      t.is(done.exitCode, 0, done.stderr);
+      const done = await run.ok("import", ...args, "--json");
       return { counts: readJson(done), stderr: done.stderr };
     },
     read: (ein: string) => findCharityRecord(t.context.db, ein),

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
+import { setUpUsage } from "../billing/repair/usageSetup.ts";
 import type { UsageSetup } from "../billing/repair/usageSetup.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
 import { createEmptyDatabase, testWithDatabase } from "../support/database.ts";
@@ -54,8 +54,7 @@ const stripeEnv = ({ double }: Pick<UsageSetup, "double">) => ({
 /** Returns a failed meter event's id, and the settings of its Stripe. */
 const failUsage = async (t: DatabaseTest) => {
   const scene = await setUpUsage(t);
-  const registration = await scene.register(4);
-  await scene.drain();
+  const registration = await scene.send(4);
   const [event = ""] = await scene.failedEvents();
   return { event, registration, env: stripeEnv(scene) };
 };
@@ -97,7 +96,7 @@ const WRITING: Readonly<Record<string, SetUp>> = {
   "key revoke": async (t) => ({ args: [await createKey(t)] }),
   refund: async (t) => {
     const scene = await setUpUsage(t);
-    await setCustomer(scene);
+    await scene.setCustomer();
     return { args: [await scene.register(3), ...REASON], env: stripeEnv(scene) };
   },
   "usage retry": async (t) => {

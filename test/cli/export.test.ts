@@ -1,7 +1,6 @@
 import { startApiOf } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { impactOf, runImpact } from "./runImpact.ts";
 
@@ -9,18 +8,13 @@ const test = testWithDatabase();
 
 const NDJSON = "application/x-ndjson";
 
-const exportIn = (t: DatabaseTest) => {
-  const impact = impactOf(t);
-  return (...args: readonly string[]) => impact("export", ...args);
-};
-
 test("an organization's lists are the API's files, byte for byte", async (t) => {
   const { url, call, id, key } = await startApiOf(t);
   for (const attribution of ["=1", "b", "c"]) {
     await call("POST", "/plant/trees", { key, body: { count: 1, attribution } });
   }
   await call("POST", "/rescue/plastic_bottles", { key, body: { count: 2 } });
-  const run = exportIn(t);
+  const run = impactOf(t, {}, "export");
 
   for (const [list, path] of [
     ["trees", "/plant/trees"],
@@ -34,8 +28,7 @@ test("an organization's lists are the API's files, byte for byte", async (t) => 
       ["ndjson", NDJSON],
     ] as const) {
       const response = await fetch(url + path, { headers: { Authorization: key, accept } });
-      const { exitCode, stdout } = await run(list, "--org", id, "--format", format);
-      t.is(exitCode, 0);
+      const { stdout } = await run.ok(list, "--org", id, "--format", format);
       // `text()` would remove a byte order mark.
       const bytes = Buffer.from(await response.arrayBuffer());
       t.is(stdout, bytes.toString(), `${list} as ${format}`);
@@ -47,7 +40,7 @@ test("a store's lists are the API's files, byte for byte", async (t) => {
   const { url, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   await post("/app/api/plant", store.live, { trees: 1, customer_name: "Ann", order_id: "#1" });
   await post("/app/api/plastic", store.live, { bottles: 1 });
-  const run = exportIn(t);
+  const run = impactOf(t, {}, "export");
 
   for (const [list, path] of [
     ["trees", "/app/api/plant"],
@@ -56,8 +49,7 @@ test("a store's lists are the API's files, byte for byte", async (t) => {
     ["balance", "/app/api/balance"],
   ] as const) {
     const response = await fetch(url + path, { headers: { ...store.live, accept: NDJSON } });
-    const { exitCode, stdout } = await run(list, "--org", store.domain, "--format", "ndjson");
-    t.is(exitCode, 0);
+    const { stdout } = await run.ok(list, "--org", store.domain, "--format", "ndjson");
     t.is(stdout, await response.text(), list);
   }
 });
@@ -70,7 +62,7 @@ test("the range and the mode select rows", async (t) => {
     await registerFor(db, id, { clock, attribution: day });
     await registerFor(db, id, { clock, attribution: `test ${day}`, mode: "test" });
   }
-  const run = exportIn(t);
+  const run = impactOf(t, {}, "export");
   const attributions = async (list: string, ...args: readonly string[]) =>
     [
       ...(await run(list, "--org", id, "--format", "ndjson", ...args)).stdout.matchAll(
@@ -90,7 +82,7 @@ test("a list that an account does not have is a usage error", async (t) => {
   const { db } = t.context;
   const { id } = await createTestOrganization(db);
   const store = await createTestStore(db);
-  const run = exportIn(t);
+  const run = impactOf(t, {}, "export");
 
   for (const [args, message] of [
     [["balance", "--org", id], /An organization has no list of balance/u],

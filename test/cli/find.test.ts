@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { CommonQueryMethods } from "slonik";
 import { sql } from "../../db/sql.ts";
-import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
+import { setUpUsage } from "../billing/repair/usageSetup.ts";
 import { readJson, impactOf } from "./runImpact.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
@@ -77,7 +77,7 @@ test.serial("a shop's order is found by its number, customer and request's key",
 
 test.serial("a registration is found by id, refund, key, attribution or meter event", async (t) => {
   const scene = await setUpUsage(t);
-  await setCustomer(scene);
+  await scene.setCustomer();
   const id = await scene.register(5);
   await scene.refund(id, 2);
   await scene.drain();

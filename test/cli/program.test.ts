@@ -11,7 +11,7 @@ import { formatRecord, formatTable } from "../../cli/output/formatTable.ts";
 import { copyDatabase, createEmptyDatabase, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
-import { buildTestProgram, impactOf, listCommands, readJson, runImpact } from "./runImpact.ts";
+import { buildTestProgram, impactOf, listCommands, runImpact } from "./runImpact.ts";
 
 const test = testWithDatabase();
 
@@ -244,8 +244,8 @@ const organization = z.looseObject({ dashboard_url: z.string() });
 const linksTo = test.macro({
   exec: async (t, settings: Readonly<Record<string, string>>, url: string) => {
     const { id } = await createTestOrganization(t.context.db);
-    const run = await impactOf(t, { env: settings })("org", "show", id, "--json");
-    t.is(new URL(organization.parse(readJson(run)).dashboard_url).origin, url);
+    const run = await impactOf(t, { env: settings }).json("org", "show", id);
+    t.is(new URL(organization.parse(run).dashboard_url).origin, url);
   },
   title: (_, settings, url) => `with ${JSON.stringify(settings)} links start with ${String(url)}`,
 });

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
+import { setUpUsage } from "../billing/repair/usageSetup.ts";
 import { idIn } from "../api/contract.ts";
 import { startApiOf } from "../api/startStandaloneApi.ts";
 import { createDonation } from "../charities/donations/donationSetup.ts";
@@ -15,7 +15,7 @@ const THREE_UNITS = ["--count", "3", ...REASON, "--json"];
 
 test.serial("an operator refunds a part, once for each key; a dry run says so", async (t) => {
   const scene = await setUpUsage(t);
-  await setCustomer(scene);
+  await scene.setCustomer();
   const [id, other] = [await scene.register(9), await scene.register(9)];
   await scene.drain();
   const refund = (registration: string, ...args: readonly string[]) =>
@@ -108,8 +108,8 @@ test.serial("an operator and an organization may refund with the same key", asyn
   const repeated = await call("POST", "/refund/trees/batch", { key, body: batch });
   t.like(repeated.body, { results: [{ idempotent_replayed: true }] });
   t.like((await call("GET", "/plant/trees", { key })).body, { total_planted_trees: 4 });
-  const found = await impact("find", "1001", "--org", org, "--json");
-  const { records } = z.looseObject({ records: z.array(z.unknown()) }).parse(readJson(found));
+  const found = await impact.json("find", "1001", "--org", org);
+  const { records } = z.looseObject({ records: z.array(z.unknown()) }).parse(found);
   t.like(records, [{ id, found_by: ["refund_idempotency_key"] }]);
   t.is(records.length, 1);
 });
@@ -125,8 +125,8 @@ test.serial("a donation is refunded once", async (t) => {
   );
   t.regex((await impact(...args)).stderr, /Refunded: the donation/u);
   t.regex((await impact(...args)).stderr, /Already refunded/u);
-  const listed = await impact("audit", "list", "--action", "refund.donation", "--json");
-  t.like(readJson(listed), [{ subject: id, operator: "ada", reason: "wrong order" }]);
+  const listed = await impact.json("audit", "list", "--action", "refund.donation");
+  t.like(listed, [{ subject: id, operator: "ada", reason: "wrong order" }]);
   t.regex((await impact(...args, "--count", "1")).stderr, /refunded whole and once/u);
 });
 
@@ -137,9 +137,7 @@ test.serial("refunding a store's donation is an event", async (t) => {
   const id = headers.get("Record-Id") ?? "";
   const impact = impactOf(t);
 
-  const refunded = await impact("refund", id, ...REASON);
-
-  t.is(refunded.exitCode, 0, refunded.stderr);
+  await impact.ok("refund", id, ...REASON);
   const { body } = await get("/app/api/charity/donations", store.live);
   t.like(rowsIn(body, "donations"), [{ id, refunded: true }]);
   const types = await t.context.db.anyFirst(sql.type(z.strictObject({ type: z.string() }))`

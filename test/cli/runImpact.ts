@@ -1,7 +1,9 @@
 import { Readable, Writable } from "node:stream";
+import type { ExecutionContext } from "ava";
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { parseConfig } from "../../runtime/config/config.ts";
 import { buildProgram } from "../../cli/buildProgram.ts";
+import { createCli } from "../../cli/command.ts";
 import { createConnections } from "../../cli/connections.ts";
 import { runCli } from "../../cli/runCli.ts";
 import type { Clock } from "../../runtime/clock.ts";
@@ -42,17 +44,15 @@ export const runImpact = async (
 ): Promise<Run> => {
   const stdout = collect();
   const stderr = collect();
-  const exitCode = await runCli(args, {
-    io: {
-      stdin: Object.assign(Readable.from([Buffer.from(stdin)]), { isTTY: isTerminal }),
-      stdout: Object.assign(stdout.stream, { isTTY: isTerminal }),
-      stderr: Object.assign(stderr.stream, { isTTY: isTerminal }),
-    },
-    connections: createConnections(() =>
-      parseConfig({ DATA_DIR: "/nonexistent/impact-data", TEMPORAL_ADDRESS, ...env }),
-    ),
-    clock,
-  });
+  const streams = {
+    stdin: Object.assign(Readable.from([Buffer.from(stdin)]), { isTTY: isTerminal }),
+    stdout: Object.assign(stdout.stream, { isTTY: isTerminal }),
+    stderr: Object.assign(stderr.stream, { isTTY: isTerminal }),
+  };
+  const connections = createConnections(() =>
+    parseConfig({ DATA_DIR: "/nonexistent/impact-data", TEMPORAL_ADDRESS, ...env }),
+  );
+  const exitCode = await runCli(args, streams, { connections, clock });
   return { exitCode, stdout: stdout.text(), stderr: stderr.text() };
 };
 
@@ -61,7 +61,7 @@ export const buildTestProgram = (args?: readonly string[]) => {
   const { stdin, stdout, stderr } = process;
   const connections = createConnections(() => parseConfig({}));
   const io = { stdin, stdout, stderr, json: false };
-  return buildProgram({ io, connections, clock: systemClock }, args);
+  return buildProgram(createCli(io, { connections, clock: systemClock }), args);
 };
 
 /** Returns the commands of a program, including groups, with their words. */
@@ -76,10 +76,31 @@ export const listCommands = (
 
 export const readJson = ({ stdout }: Run): unknown => JSON.parse(stdout);
 
-export const impactOf =
-  (
-    t: { readonly context: { readonly databaseUrl: string } },
-    { env, ...options }: Parameters<typeof runImpact>[1] = {},
-  ) =>
-  (...args: readonly string[]): Promise<Run> =>
-    runImpact(args, { ...options, env: { DATABASE_URL: t.context.databaseUrl, ...env } });
+/**
+ * Returns what runs commands with the test's database.
+ * @param words those with which every command begins
+ */
+export const impactOf = (
+  t: ExecutionContext<{ readonly databaseUrl: string }>,
+  { env, ...options }: Parameters<typeof runImpact>[1] = {},
+  ...words: readonly string[]
+) => {
+  const settings = { ...options, env: { DATABASE_URL: t.context.databaseUrl, ...env } };
+  const run = (...args: readonly string[]): Promise<Run> =>
+    runImpact([...words, ...args], settings);
+  const exits = async (exitCode: number, args: readonly string[]): Promise<Run> => {
+    const done = await run(...args);
+    t.is(done.exitCode, exitCode, `${[...words, ...args].join(" ")}: ${done.stderr}`);
+    return done;
+  };
+  return Object.assign(run, {
+    /** Runs a command that succeeds. */
+    ok: (...args: readonly string[]): Promise<Run> => exits(0, args),
+    /** Returns what a command that succeeds prints with `--json`. */
+    json: async (...args: readonly string[]): Promise<unknown> =>
+      readJson(await exits(0, [...args, "--json"])),
+    /** Returns the message of a command that fails. */
+    fails: async (exitCode: number, ...args: readonly string[]): Promise<string> =>
+      (await exits(exitCode, args)).stderr,
+  });
+};

@@ -2,7 +2,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
 import type { DatabaseTest } from "../support/database.ts";
 import { openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
-import { runImpact } from "./runImpact.ts";
+import { impactOf } from "./runImpact.ts";
 
 /** Opens a Temporal namespace for the deployment of the test's database. */
 export const setUp = async (t: DatabaseTest) => {
@@ -13,6 +13,6 @@ export const setUp = async (t: DatabaseTest) => {
     TEMPORAL_NAMESPACE: namespace,
   };
   const deployment = await getDeploymentName({ db: t.context.db, clock: systemClock });
-  const impact = (...args: readonly string[]) => runImpact(args, { env: settings });
+  const impact = impactOf(t, { env: settings });
   return { client, deployment, settings, impact };
 };

@@ -23,8 +23,7 @@ test.serial("workflows are listed by type and status", async (t) => {
   const one = await startRefund(scene);
   const other = await startRefund(scene);
   const list = async (...filter: readonly string[]): Promise<readonly string[]> => {
-    const run = await impact("workflow", "list", "--json", ...filter);
-    t.is(run.exitCode, 0, run.stderr);
+    const run = await impact.ok("workflow", "list", "--json", ...filter);
     return listed.parse(readJson(run)).map(({ workflow_id: id }) => id);
   };
   // Temporal's list is eventually consistent.
@@ -45,7 +44,7 @@ test.serial("a workflow is shown with its outcome", async (t) => {
   const scene = await setUp(t);
   const { impact } = scene;
   const { workflowId } = await startRefund(scene);
-  t.like(readJson(await impact("workflow", "show", workflowId, "--json")), {
+  t.like(await impact.json("workflow", "show", workflowId), {
     workflow_id: workflowId,
     type: "refund",
     status: "running",
@@ -53,7 +52,7 @@ test.serial("a workflow is shown with its outcome", async (t) => {
     failure: null,
   });
   await scene.client.workflow.getHandle(workflowId).terminate("moved to another queue");
-  t.like(readJson(await impact("workflow", "show", workflowId, "--json")), {
+  t.like(await impact.json("workflow", "show", workflowId), {
     status: "terminated",
     failure: "moved to another queue",
   });
@@ -93,18 +92,15 @@ test.serial("short ids are accepted, and others' workflows are not listed", asyn
   });
 
   for (const given of [short, workflowId]) {
-    t.like(readJson(await impact("workflow", "show", given, "--json")), {
+    t.like(await impact.json("workflow", "show", given), {
       workflow_id: workflowId,
     });
   }
   await eventually(async () => {
-    const run = await impact("workflow", "list", "--json");
-    return listed.parse(readJson(run)).length > 0;
+    return listed.parse(await impact.json("workflow", "list")).length > 0;
   });
   t.deepEqual(
-    listed
-      .parse(readJson(await impact("workflow", "list", "--json")))
-      .map((row) => row.workflow_id),
+    listed.parse(await impact.json("workflow", "list")).map((row) => row.workflow_id),
     [workflowId],
   );
 });

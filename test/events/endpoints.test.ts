@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { systemClock } from "../../runtime/clock.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { impactOf, readJson } from "../cli/runImpact.ts";
+import { impactOf } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -10,7 +10,6 @@ import { chmod } from "node:fs/promises";
 import type { ServerResponse } from "node:http";
 import { Webhook } from "standardwebhooks";
 import { recordEvent } from "../../modules/events/recordEvent.ts";
-import type { Run } from "../cli/runImpact.ts";
 import { refunded } from "./readEvents.ts";
 import { writeTestFile } from "../history/importScene.ts";
 import { eventually } from "../support/programs.ts";
@@ -182,20 +181,15 @@ const entries = z.array(z.looseObject({ action: z.string(), subject: z.string().
 test("every command that changes an endpoint does it, says so, and is in the audit log", async (t) => {
   const impact = impactOf(t);
   const { id: org } = await createTestOrganization(t.context.db);
-  const run = async (...args: readonly string[]): Promise<unknown> => {
-    const done = await impact("webhook", ...args, "--reason", "ticket 12", "--json");
-    t.is(done.exitCode, 0, done.stderr);
-    return readJson(done);
-  };
+  const run = (...args: readonly string[]) =>
+    impact.json("webhook", ...args, "--reason", "ticket 12");
   const created = await run("create", "--org", org, "--mode", "live", "--url", HOOK_URL);
   const id = idOf(created);
   t.like(created, { url: HOOK_URL, types: ["*"], disabled_reason: null });
   const narrowed = await run("update", id, "--types", "donation.created", "--description", "new");
   t.like(narrowed, { types: ["donation.created"], description: "new" });
   t.like(await run("update", id, "--all-types"), { types: ["*"] });
-  const nothing = await impact("webhook", "update", id);
-  t.is(nothing.exitCode, 2);
-  t.regex(nothing.stderr, /Nothing to change/u);
+  t.regex(await impact.fails(2, "webhook", "update", id), /Nothing to change/u);
   t.like(await run("update", id, "--disable"), { disabled_reason: "requested" });
   t.like(await run("update", id, "--enable"), { disabled_reason: null });
   t.like(await run("rotate", id), { id });
@@ -211,13 +205,11 @@ test("every command that changes an endpoint does it, says so, and is in the aud
   t.regex((await impact("webhook", "deliveries", id)).stdout, /evt_\w+ +ping +pending/u);
 
   t.deepEqual(await run("delete", id), { id, deleted: true });
-  const gone = await impact("webhook", "show", id);
-  t.regex(gone.stderr, /webhook endpoint not found/u);
-  t.not(gone.exitCode, 0);
+  t.regex(await impact.fails(3, "webhook", "show", id), /webhook endpoint not found/u);
 
-  const audit = await impact("audit", "list", "--org", org, "--json", "--limit", "100");
+  const audit = await impact.json("audit", "list", "--org", org, "--limit", "100");
   const actions = entries
-    .parse(readJson(audit))
+    .parse(audit)
     .filter(({ subject }) => subject === id)
     .map(({ action }) => action);
   t.deepEqual(actions.toReversed(), [
@@ -233,7 +225,7 @@ test("every command that changes an endpoint does it, says so, and is in the aud
     "webhook.recover",
     "webhook.delete",
   ]);
-  t.notRegex(audit.stdout, /whsec_/u);
+  t.notRegex(JSON.stringify(audit), /whsec_/u);
 });
 
 /** Records events until the receiver has one: those from before the command listened are not sent. */
@@ -255,11 +247,6 @@ const writeSecretFile = async (t: ExecutionContext, content: string): Promise<st
   return path;
 };
 
-const listenIn =
-  (t: ExecutionContext<DatabaseContext>) =>
-  (stdin: string, ...options: readonly string[]): Promise<Run> =>
-    impactOf(t, { stdin })("webhook", "listen", ...options);
-
 for (const source of ["standard input", "a file"]) {
   test(`webhook listen with a key on ${source} signs new events and forwards them to a local server`, async (t) => {
     const { db } = t.context;
@@ -271,10 +258,9 @@ for (const source of ["standard input", "a file"]) {
     const from = isInput ? [] : ["--key-file", await writeSecretFile(t, apiKeyTest)];
     const stdin = isInput ? `${apiKeyTest}\n` : "";
     const to = ["--url", url, "--forward-to", `${receiver.url}/`, "--limit", "1"];
-    const listening = listenIn(t)(stdin, ...from, ...to);
+    const listening = impactOf(t, { stdin }, "webhook", "listen").ok(...from, ...to);
     await recordUntilReceived(t, id, receiver);
     const run = await listening;
-    t.is(run.exitCode, 0, run.stderr);
     const [secret = ""] = /whsec_\S+/u.exec(run.stderr) ?? [];
     t.regex(run.stdout, /registration\.refunded evt_[0-9a-f]{48}: 204\n/u);
     const [request] = receiver.received;
@@ -335,12 +321,11 @@ test("webhook listen goes on when the API does not respond for a while, and ends
   ];
   api.respond((response) => responses.shift()?.(response));
   const to = ["--forward-to", receiver.url, "--url", `http://127.0.0.1:${api.port}`];
-  const run = await listenIn(t)("k", ...to);
-  t.is(run.exitCode, 1);
+  const message = await impactOf(t, { stdin: "k" }).fails(1, "webhook", "listen", ...to);
   t.is(receiver.received.length, 1);
   // The same for the key whenever it is used.
   t.regex(
-    run.stderr,
+    message,
     /^Ready\..* secret whsec_4SPxB519Ru9U\/bmCgDjEnnPhpSebzOXtucFsZ\+mM6Rg= and .*\nimpact: .*: invalid API key\n$/u,
   );
 });

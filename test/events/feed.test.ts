@@ -182,8 +182,7 @@ test("the feed is the key's account's and mode's alone, and without imported and
   await call("POST", "/plant/trees", { key: mine.apiKeyTest, body: { count: 2 } });
   await call("POST", "/plant/trees", { key: other.apiKeyProd, body: { count: 3 } });
   const stdin = [lineOf({ count: 4, id: "old-1" }), lineOf({ count: 6 })].join("\n");
-  const imported = await impactOf(t, { stdin })("import", "history", "-", "--org", mine.id);
-  t.is(imported.exitCode, 0, imported.stderr);
+  await impactOf(t, { stdin }).ok("import", "history", "-", "--org", mine.id);
   await db.query(sql.typeAlias("void")`
     INSERT INTO registration (id, account_id, mode, kind, count, created_at, unit_price_cents)
     VALUES (gen_random_uuid(), ${mine.id}, 'live', 'tree', 5, now(), 100)
@@ -241,8 +240,7 @@ test("impact export events has the feed, or what happened in a time", async (t) 
     await recordEvent(db, { accountId: id, mode: "live" }, at, refunded(name));
   }
   await readEvents({ db, clock: systemClock }, { accountId: id, mode: "live" });
-  const run = await impact("export", "events", "--org", id);
-  t.is(run.exitCode, 0, run.stderr);
+  const run = await impact.ok("export", "events", "--org", id);
   t.regex(run.stdout, /^id,timestamp,type,data\r\nevt_\w+,\S+Z,registration\.refunded,"\{/u);
 
   const since = new Date(now - 60_000).toISOString();

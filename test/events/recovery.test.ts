@@ -6,7 +6,7 @@ import { insertEvents } from "../../modules/events/events.sql.ts";
 import { createEvent, recordEvent } from "../../modules/events/recordEvent.ts";
 import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { impactOf, readJson } from "../cli/runImpact.ts";
+import { impactOf } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import type { StoredEventContent } from "../../modules/events/events.rules.ts";
@@ -89,8 +89,8 @@ test("operators see why an endpoint fails, list what fails, and a recovery sends
   t.true(line?.includes(`${since.toISOString()}  status 400`), list.stdout);
   t.true(line?.includes("Test Organization"), line);
   t.regex((await impact("webhook", "show", endpoint.id)).stdout, /^last error +status 400$/mu);
-  const shown = await impact("webhook", "show", endpoint.id, "--json");
-  t.like(readJson(shown), { status: "enabled", last_error: "status 400" });
+  const shown = await impact.json("webhook", "show", endpoint.id);
+  t.like(shown, { status: "enabled", last_error: "status 400" });
   const failed = await impact("webhook", "deliveries", endpoint.id, "--state", "failed");
   t.regex(failed.stdout, /evt_\w+ +registration\.refunded +pending +1 .*status 400/u);
 
@@ -103,8 +103,7 @@ test("operators see why an endpoint fails, list what fails, and a recovery sends
   await deliver();
   t.deepEqual(names(), ["failing", "failing", "failing"]);
   t.like(await deliveries(), [{ state: "delivered", attempts: 1 }]);
-  const none = await impact("webhook", "deliveries", endpoint.id, "--state", "failed", "--json");
-  t.deepEqual(readJson(none), []);
+  t.deepEqual(await impact.json("webhook", "deliveries", endpoint.id, "--state", "failed"), []);
 });
 
 test("5,000 events are recovered at a time, and a repeated call continues, also over HTTP", async (t) => {

@@ -26,7 +26,7 @@ const importSummary = z.object({
   ),
 });
 
-/** Returns the counts that an import printed with --json, of all kinds together. */
+/** Returns the exit code of an import and the counts that it printed with --json, of all kinds together. */
 export const summaryOf = (run: Run) => {
   const { lines, bad, kinds } = importSummary.parse(readJson(run));
   const sums = { new: 0, known: 0, refunded: 0, conflict: 0 };
@@ -36,7 +36,7 @@ export const summaryOf = (run: Run) => {
     sums.refunded += kind.refunded_since;
     sums.conflict += kind.conflict;
   }
-  return { lines, ...sums, bad };
+  return { exitCode: run.exitCode, lines, ...sums, bad };
 };
 
 /** Creates an organization that moves in. */

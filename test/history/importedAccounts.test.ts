@@ -105,8 +105,7 @@ test("old addresses of a dashboard redirect to it", async (t) => {
   const slug = `Old_Slug.${id}`;
   const get = (path: string) => fetch(`${url}/dashboard/${path}`, { redirect: "manual" });
   t.is((await get(slug)).status, 404);
-  const run = await impact("import", "slug", slug, "--org", id);
-  t.is(run.exitCode, 0, run.stderr);
+  await impact.ok("import", "slug", slug, "--org", id);
   const dashboard = String((await call("GET", "/dashboard_url", { key })).body["dashboard_url"]);
   // The process remembers for some seconds that the slug was unknown.
   await eventually(async () => (await get(slug)).status === 301);
@@ -117,10 +116,9 @@ test("old addresses of a dashboard redirect to it", async (t) => {
   for (const known of [slug, dashboard.split("/").at(-1)]) {
     t.is((await get(`${known}/evidence`)).status, 404);
   }
-  t.is((await impact("import", "slug", slug, "--org", id)).exitCode, 0);
-  const taken = await impact("import", "slug", slug, "--org", other.id);
-  t.is(taken.exitCode, 2);
-  t.regex(taken.stderr, /leads to another dashboard/u);
+  await impact.ok("import", "slug", slug, "--org", id);
+  const taken = await impact.fails(2, "import", "slug", slug, "--org", other.id);
+  t.regex(taken, /leads to another dashboard/u);
   const current = dashboard.split("/").at(-1) ?? "";
   t.is((await impact("import", "slug", current, "--org", other.id)).exitCode, 2);
   t.is((await get("a%00b")).status, 404);
@@ -164,8 +162,7 @@ const RECORDS = [
 test("a store's imported records are in its lists, statistics, evidence and reversals", async (t) => {
   const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const run = await importForStore(t, store.domain, RECORDS);
-  t.is(run.exitCode, 0, run.stderr);
-  t.like(summaryOf(run), { new: 3 });
+  t.like(summaryOf(run), { exitCode: 0, new: 3 });
   t.like(summaryOf(await importForStore(t, store.id, RECORDS)), { new: 0, known: 3 });
 
   const trees = await get("/app/api/plant?customer=ann@example.com&order_id=1001", store.live);

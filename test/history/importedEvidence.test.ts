@@ -73,11 +73,9 @@ test("the old server's timeline is shown with its ids, dates and proofs, and mar
   ];
   const trees = ["a", "bb", "c", "v", "r"].map(tree);
   const dry = await importText(linesOf(...trees, ...lines), "--source", "old.example", "--dry-run");
-  t.is(dry.exitCode, 0, dry.stderr);
-  t.like(summaryOf(dry), { lines: 10, new: 9, known: 1 });
+  t.like(summaryOf(dry), { exitCode: 0, lines: 10, new: 9, known: 1 });
   const run = await importEvidence(...trees, ...lines);
-  t.is(run.exitCode, 0, run.stderr);
-  t.like(summaryOf(run), { lines: 10, new: 9, known: 1, conflict: 0, bad: 0 });
+  t.like(summaryOf(run), { exitCode: 0, lines: 10, new: 9, known: 1, conflict: 0, bad: 0 });
   for (const line of lines.slice(0, 4)) {
     await shows(line);
   }
@@ -208,14 +206,11 @@ test("operators, events and evidence name an imported order by the ids that its 
     evidence_order_id: shownIds.order_id,
     evidence_public_id: shownIds.public_id,
   };
-  const listed = await impact("evidence", "order", "list", "--org", accountId, "--json");
-  t.like(readJson(listed), [ids]);
+  t.like(await impact.json("evidence", "order", "list", "--org", accountId), [ids]);
   const table = await impact("evidence", "order", "list", "--org", accountId);
   t.regex(table.stdout, /ORD-90000108/u);
   for (const given of [String(order.id), order.publicId]) {
-    const shown = await impact("evidence", "order", "show", given, "--json");
-    t.is(shown.exitCode, 0, shown.stderr);
-    t.like(readJson(shown), ids);
+    t.like(await impact.json("evidence", "order", "show", given), ids);
   }
 
   const allocation = simulateAllocated(order, new Date("2024-05-10T08:00:00.000Z"));

@@ -56,8 +56,7 @@ test("lists, refunds and evidence find every imported registration by the id tha
   const { apiKeyProd: stranger } = await setUpImport(t);
   const { call } = await startStandaloneApi(t, t.context);
   const run = await importText(linesOf(...HISTORY));
-  t.is(run.exitCode, 0, run.stderr);
-  t.like(summaryOf(run), { new: HISTORY.length, bad: 0 });
+  t.like(summaryOf(run), { exitCode: 0, new: HISTORY.length, bad: 0 });
 
   for (const kind of ["tree", "bottle"] as const) {
     const { path, refundPath, total } = KIND_NAMES[kind];
@@ -185,9 +184,7 @@ test("operators name an imported registration by either id", async (t) => {
   await scene.importText(
     linesOf({ kind: "tree", id: "t-77", count: 3, created_at: "2024-05-01T09:30:00Z" }),
   );
-  const found = await scene.impact("find", "t-77", "--json");
-  t.is(found.exitCode, 0, found.stderr);
-  const { records } = foundRecords.parse(readJson(found));
+  const { records } = foundRecords.parse(await scene.impact.json("find", "t-77"));
   const [record] = records;
   t.like(record, { record: "registration", id: "t-77", billing: "not_billed" });
   t.deepEqual(record?.["found_by"], ["imported_id"]);
@@ -195,9 +192,8 @@ test("operators name an imported registration by either id", async (t) => {
   for (const given of ["t-77", internalId]) {
     const usage = await scene.impact("usage", "explain", given, "--json");
     t.like(readJson(usage), { registration_id: "t-77", billing: "not_billed" });
-    const refund = await scene.impact("refund", given, "--reason", "test");
-    t.is(refund.exitCode, 1);
-    t.regex(refund.stderr, /no usage record on file/u);
+    const refund = await scene.impact.fails(1, "refund", given, "--reason", "test");
+    t.regex(refund, /no usage record on file/u);
   }
   t.is((await scene.impact("usage", "explain", "t-78")).exitCode, 3);
 
@@ -205,10 +201,9 @@ test("operators name an imported registration by either id", async (t) => {
   await other.importText(
     linesOf({ kind: "tree", id: "t-77", count: 1, created_at: "2024-05-01T09:30:00Z" }),
   );
-  const ambiguous = await scene.impact("usage", "explain", "t-77");
-  t.is(ambiguous.exitCode, 2);
-  t.regex(ambiguous.stderr, /2 registrations have the id t-77; add --org/u);
-  t.is((await scene.impact("usage", "explain", internalId)).exitCode, 0);
+  const ambiguous = await scene.impact.fails(2, "usage", "explain", "t-77");
+  t.regex(ambiguous, /2 registrations have the id t-77; add --org/u);
+  await scene.impact.ok("usage", "explain", internalId);
 });
 
 test("a record and its copy in another organization are told apart by --org", async (t) => {
@@ -226,19 +221,17 @@ test("a record and its copy in another organization are told apart by --org", as
     ["usage", "explain"],
     ["refund", "--reason", "test"],
   ]) {
-    const ambiguous = await original.impact(...command, id);
-    t.is(ambiguous.exitCode, 2);
-    t.regex(ambiguous.stderr, /2 (?:registrations|records) have the id/u);
+    const ambiguous = await original.impact.fails(2, ...command, id);
+    t.regex(ambiguous, /2 (?:registrations|records) have the id/u);
   }
 
   for (const owner of [original, copy]) {
-    const shown = await original.impact("usage", "explain", id, "--org", owner.id, "--json");
-    t.like(readJson(shown), { registration_id: id, account_id: owner.id });
+    const shown = await original.impact.json("usage", "explain", id, "--org", owner.id);
+    t.like(shown, { registration_id: id, account_id: owner.id });
   }
   const refund = ["refund", id, "--reason", "test", "--org"] as const;
   t.regex((await original.impact(...refund, copy.id)).stderr, /no usage record on file/u);
-  const refunded = await original.impact(...refund, original.id);
-  t.is(refunded.exitCode, 0, refunded.stderr);
+  await original.impact.ok(...refund, original.id);
   const { id: stranger } = await createTestOrganization(db);
   t.is((await original.impact("usage", "explain", id, "--org", stranger)).exitCode, 3);
 });
@@ -280,8 +273,7 @@ test("lists, repeated keys and refunds find every imported donation by the id th
   const other = await setUpImport(t);
   const { call } = await startStandaloneApi(t, t.context);
   const run = await importText(linesOf(...DONATIONS), "--kind", "donation");
-  t.is(run.exitCode, 0, run.stderr);
-  t.like(summaryOf(run), { new: 3 });
+  t.like(summaryOf(run), { exitCode: 0, new: 3 });
 
   const list = await call("GET", "/charities/donations", { key });
   t.deepEqual(list.body["donations"], DONATIONS.toReversed());
@@ -314,14 +306,13 @@ test("lists, repeated keys and refunds find every imported donation by the id th
 
   for (const id of DONATION_IDS) {
     for (const text of [id, `refund-${id}`]) {
-      const found = await impact("find", text, "--json");
-      t.is(found.exitCode, 0, found.stderr);
+      const found = await impact.ok("find", text, "--json");
       t.like(readJson(found), { records: [{ record: "donation", id, found_by: ["imported_id"] }] });
     }
   }
   const [refundedHere, refundedBefore] = await Promise.all(
     DONATION_IDS.slice(1, 3).map(async (id) => {
-      const found = fields.parse(readJson(await impact("find", id, "--json")));
+      const found = fields.parse(await impact.json("find", id));
       return rowsIn(found, "records")[0];
     }),
   );

@@ -31,13 +31,11 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const { id, domain } = store;
   return {
     ...store,
-    run: (command: string, ...args: readonly string[]) => impact("store", command, domain, ...args),
+    run: (...[command = "", ...args]: readonly string[]) =>
+      impact("store", command, domain, ...args),
     /** Returns what a command prints as JSON. */
-    read: async (command: string, ...args: readonly string[]): Promise<unknown> => {
-      const done = await impact("store", command, id, ...args, "--json");
-      t.is(done.exitCode, 0, done.stderr);
-      return readJson(done);
-    },
+    read: (command: string, ...args: readonly string[]) =>
+      impact.json("store", command, id, ...args),
   };
 };
 
@@ -46,9 +44,9 @@ test("store create prints the id, the normalized domain and two working keys, an
   const domain = newDomain();
   const url = `https://${domain.toUpperCase()}/`;
 
-  const run = await impactOf(t)("store", "create", "--domain", url, "--org", org, "--json");
+  const run = await impactOf(t).json("store", "create", "--domain", url, "--org", org);
 
-  const store = created.parse(readJson(run));
+  const store = created.parse(run);
   t.is(store.domain, domain);
   t.like(await findStore(t.context.db, store.id), { organizationId: org, balanceCents: 0 });
   const authenticate = createAuthenticator({ db: t.context.db });
@@ -96,11 +94,11 @@ test("a store is updated, shown and listed by its id or its domain", async (t) =
     donations: false,
   });
   t.regex((await run("show")).stdout, /^balance +\$100\.00$/mu);
-  const list = await impactOf(t)("store", "list", "--json");
-  const stores = z.array(z.looseObject({ id: z.string() })).parse(readJson(list));
+  const list = await impactOf(t).json("store", "list");
+  const stores = z.array(z.looseObject({ id: z.string() })).parse(list);
   t.true(stores.some((store) => store.id === id));
   t.regex((await impactOf(t)("store", "list")).stdout, new RegExp(id, "u"));
-  t.is((await impactOf(t)("store", "show", "nowhere.example")).exitCode, 3);
+  await impactOf(t).fails(3, "store", "show", "nowhere.example");
   t.is((await run("update")).exitCode, 2);
 });
 
@@ -165,8 +163,7 @@ test("top-ups and adjustments print what happened and the balance, once per refe
       `Nothing changed: the adjustment case-7 of ${domain} is already recorded; balance $1,010.00`,
     ],
   ] as const) {
-    const [command, ...options] = args;
-    const done = await run(command, ...options);
+    const done = await run(...args);
     t.deepEqual([done.exitCode, done.stdout, done.stderr], [0, "", `${text}\n`]);
   }
   const repeated = { balance_cents: 101_000, reference: "case-7", replayed: true };
@@ -175,22 +172,21 @@ test("top-ups and adjustments print what happened and the balance, once per refe
     ["adjust", "--amount", "5", "--reason", "x", "--reference", "case-7"],
     ["topup", "--amount", "5", "--reference", "case-7"],
   ] as const) {
-    const [command, ...options] = args;
-    const refused = await run(command, ...options);
+    const refused = await run(...args);
     t.is(refused.exitCode, 2);
     t.regex(refused.stderr, /case-7 was already used for an entry of -\$5\.00 \(adjustment\)/u);
   }
 
   const exported = await impactOf(t)("export", "balance", "--org", domain, "--format", "ndjson");
-  const entries = exported.stdout
-    .trimEnd()
-    .split("\n")
-    .map((line): unknown => JSON.parse(line));
-  t.like(entries, [
-    { kind: "adjustment", amount_cents: -500, note: "twice" },
-    { kind: "adjustment", amount_cents: -500, note: "typing error" },
-    { kind: "topup", amount_cents: 102_000, note: "paid" },
-  ]);
+  const lines = exported.stdout.trimEnd().split("\n");
+  t.like(
+    lines.map((line): unknown => JSON.parse(line)),
+    [
+      { kind: "adjustment", amount_cents: -500, note: "twice" },
+      { kind: "adjustment", amount_cents: -500, note: "typing error" },
+      { kind: "topup", amount_cents: 102_000, note: "paid" },
+    ],
+  );
 });
 
 test("a top-up without a reference is recorded once a day and amount", async (t) => {
@@ -219,27 +215,19 @@ test("a top-up without a reference is recorded once a day and amount", async (t)
 test("malformed amounts, references, notes and reasons are rejected, and a balance is never overdrawn", async (t) => {
   const { run, read } = await setUp(t);
   await run("topup", "--amount", "5", "--reference", "one");
+  const overdraft = ["adjust", "--amount", "-5.01", "--reason", "test"] as const;
 
-  for (const [exitCode, message, ...args] of [
-    [2, /must be positive\. .* use impact store adjust\./u, "topup", "--amount", "-0.50"],
-    [2, /1 to 200 characters/u, "topup", "--amount", "5", "--reference", ""],
-    [2, /1 to 200 characters/u, "topup", "--amount", "5", "--reference", "r".repeat(201)],
-    [2, /at most 10000 characters/u, "topup", "--amount", "5", "--note", "n".repeat(10_001)],
-    [2, /--reason/u, "adjust", "--amount", "-1", "--reason", " "],
-    [2, /not 0/u, "adjust", "--amount", "0", "--reason", "test"],
-    [
-      2,
-      /the balance is \$5\.00 and cannot become -\$0\.01/u,
-      "adjust",
-      "--amount",
-      "-5.01",
-      "--reason",
-      "test",
-    ],
+  for (const [message, ...args] of [
+    [/must be positive\. .* use impact store adjust\./u, "topup", "--amount", "-0.50"],
+    [/1 to 200 characters/u, "topup", "--amount", "5", "--reference", ""],
+    [/1 to 200 characters/u, "topup", "--amount", "5", "--reference", "r".repeat(201)],
+    [/at most 10000 characters/u, "topup", "--amount", "5", "--note", "n".repeat(10_001)],
+    [/--reason/u, "adjust", "--amount", "-1", "--reason", " "],
+    [/not 0/u, "adjust", "--amount", "0", "--reason", "test"],
+    [/the balance is \$5\.00 and cannot become -\$0\.01/u, ...overdraft],
   ] as const) {
-    const [command, ...options] = args;
-    const refused = await run(command, ...options);
-    t.is(refused.exitCode, exitCode, refused.stderr);
+    const refused = await run(...args);
+    t.is(refused.exitCode, 2, refused.stderr);
     t.regex(refused.stderr, message);
   }
   const again = await read("topup", "--amount", "5", "--reference", " one ");

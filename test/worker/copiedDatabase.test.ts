@@ -23,7 +23,7 @@ import { createWebhookEndpoint } from "../../modules/events/manageWebhookEndpoin
 import { awaitDeploymentName } from "../../worker/deployment.ts";
 import { backgroundQueue } from "../../runtime/temporalNames.rules.ts";
 import { diagnose } from "../cli/diagnose.ts";
-import { impactOf, readJson } from "../cli/runImpact.ts";
+import { runImpact, readJson } from "../cli/runImpact.ts";
 import { refunded } from "../events/readEvents.ts";
 import { copyDatabase, openTestPool } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -46,7 +46,7 @@ const LIVE = { id: "acct_original", isLive: true } as const;
 const open = async (t: ExecutionContext, url: string, env: Readonly<Record<string, string>>) => ({
   url,
   db: await openTestPool(t, url, 2),
-  impact: impactOf({ context: { databaseUrl: url } }, { env }),
+  impact: (...args: readonly string[]) => runImpact(args, { env: { DATABASE_URL: url, ...env } }),
 });
 
 /** Creates the database of a deployment, and a copy of it. */

@@ -146,24 +146,18 @@ const processOne = async (
   }
 };
 
-/**
- * Processes the due events of the processor once, as far as the time budget allows. Every effect is idempotent. Returns
- * whether there was one.
- */
+/** Processes the due events of the processor once, as far as the time budget allows. Every effect is idempotent. */
 export const processProcessorEvents = async (
   context: EventContext,
   signal: AbortSignal,
-): Promise<boolean> => {
-  const endsAtMs = performance.now() + BUDGET_MS;
-  let hasFound = false;
-  while (performance.now() < endsAtMs) {
+): Promise<void> => {
+  const startedAtMs = performance.now();
+  while (performance.now() - startedAtMs <= BUDGET_MS) {
     signal.throwIfAborted();
     const event = await beginProcessing(context.db, context.clock.now());
     if (event === null) {
-      break;
+      return;
     }
     await processOne(context, event, signal);
-    hasFound = true;
   }
-  return hasFound;
 };

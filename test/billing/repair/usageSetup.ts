@@ -3,8 +3,7 @@ import { z } from "zod";
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import type { Mode } from "../../../modules/records/owner.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
-import { runImpact } from "../../cli/runImpact.ts";
-import type { Run } from "../../cli/runImpact.ts";
+import { impactOf } from "../../cli/runImpact.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createBilledOrganization, listFailedEvents } from "../billingSetup.ts";
@@ -19,7 +18,7 @@ export const listedEvent = z.looseObject({
 
 /** Creates an organization with a Stripe customer that does not exist, so its live usage is rejected. */
 export const setUpUsage = async (t: ExecutionContext<DatabaseContext>) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const double = await startStripeDouble(t);
   const billing = await double.openBilling(db);
   // Old enough to be sealed immediately.
@@ -31,33 +30,43 @@ export const setUpUsage = async (t: ExecutionContext<DatabaseContext>) => {
   });
   const { accountId: id } = stream;
   const later = { now: () => new Date(Date.now() + 16 * 60 * 1000) };
-  const env = { DATABASE_URL: databaseUrl, ...double.env };
+  const impact = impactOf(t, { env: double.env });
+  const { control } = double;
+  /** Sends ready usage, as a worker would, until nothing is left or an event must wait. */
+  const drain = async (mode: Mode = "live"): Promise<void> => {
+    await drainUsage({ db, clock: systemClock, billing }, { ...stream, mode });
+  };
   return {
     id,
     /** The month in which usage is registered, also if a command runs in the next one. */
     month: past.now().toISOString().slice(0, 7),
     double,
-    impact: (...args: readonly string[]): Promise<Run> => runImpact(args, { env }),
+    impact,
+    /** Runs the commands of usage. */
+    usage: impactOf(t, { env: double.env }, "usage"),
     /** The same, 16 minutes later, when Stripe's sums can no longer lag. */
-    impactLater: (...args: readonly string[]) => runImpact(args, { env, clock: later }),
+    usageLater: impactOf(t, { env: double.env, clock: later }, "usage"),
     /** The same, without Stripe's settings. */
-    impactWithoutStripe: (...args: readonly string[]) =>
-      runImpact(args, { env: { DATABASE_URL: databaseUrl } }),
+    usageWithoutStripe: impactOf(t, {}, "usage"),
     register,
     refund,
-    /** Sends ready usage, as a worker would, until nothing is left or an event must wait. */
-    drain: async (mode: Mode = "live"): Promise<void> => {
-      await drainUsage({ db, clock: systemClock, billing }, { ...stream, mode });
+    drain,
+    /** Registers trees, and sends their usage. */
+    send: async (count: number): Promise<string> => {
+      const registration = await register(count);
+      await drain();
+      return registration;
+    },
+    /** Gives the organization a new Stripe customer. */
+    setCustomer: async (): Promise<string> => {
+      const { customerId } = control.addCustomer({});
+      await impact.ok("org", "update", id, "--stripe-customer", customerId);
+      return customerId;
     },
     failedEvents: async (): Promise<readonly string[]> =>
       (await listFailedEvents(db, stream)).map((event) => `E${event}`),
-    billed: () => double.control.usage({}).reduce((sum, { value }) => sum + value, 0),
+    billed: () => control.usage({}).reduce((sum, { value }) => sum + value, 0),
   };
 };
 
 export type UsageSetup = Awaited<ReturnType<typeof setUpUsage>>;
-
-export const setCustomer = async ({ double, impact, id }: UsageSetup): Promise<void> => {
-  const { customerId } = double.control.addCustomer({});
-  await impact("org", "update", id, "--stripe-customer", customerId);
-};

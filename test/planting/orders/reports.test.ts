@@ -4,7 +4,7 @@ import { lockPlantingOrder } from "../../../modules/planting/orders.sql.ts";
 import { pollPlantingOrder } from "../../../modules/planting/pollPlantingOrder.ts";
 import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFacts.ts";
 import { listPlantedSites } from "../../../modules/planting/tallies.sql.ts";
-import { readJson, impactOf } from "../../cli/runImpact.ts";
+import { impactOf } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseTest } from "../../support/database.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
@@ -29,8 +29,10 @@ const placeOrder = async (t: DatabaseTest) => {
   return {
     setup,
     ...reportsOf(setup, await setup.firstOrder()),
-    run: (args: readonly string[], stdin?: string) =>
-      impactOf(t, { clock: setup.clock, ...(stdin === undefined ? {} : { stdin }) })(...args),
+    impact: impactOf(t, { clock: setup.clock }),
+    /** Returns what runs the command that records a report. */
+    recordOf: (report: object) =>
+      impactOf(t, { clock: setup.clock, stdin: JSON.stringify(report) }, "evidence", "record", "-"),
     readTree: async () => (await read(`/evidence/tree/${id}`)).json,
     readSummary: async () => evidenceSummary.parse(JSON.parse((await read("/evidence")).text)),
     plantedTrees: async () =>
@@ -38,7 +40,7 @@ const placeOrder = async (t: DatabaseTest) => {
   };
 };
 
-const withdrawal = (fact: number, ...options: readonly string[]): readonly string[] => [
+const withdrawal = (fact: number): readonly string[] => [
   "evidence",
   "withdraw",
   String(fact),
@@ -46,7 +48,6 @@ const withdrawal = (fact: number, ...options: readonly string[]): readonly strin
   "ann",
   "--reason",
   "photos of another site",
-  ...options,
 ];
 
 test("a withdrawn fact no longer counts, and stays stored with its proof, reason and operator", async (t) => {
@@ -58,9 +59,7 @@ test("a withdrawn fact no longer counts, and stays stored with its proof, reason
   t.deepEqual(await stage.plantedTrees(), [10]);
 
   const fact = await stage.numberOf("planted");
-  const run = await stage.run(withdrawal(fact, "--json"));
-  t.is(run.exitCode, 0, run.stderr);
-  t.deepEqual(readJson(run), {
+  t.deepEqual(await stage.impact.json(...withdrawal(fact)), {
     order: stage.order.publicId,
     stage_before: "planted",
     stage_after: "allocated",
@@ -74,16 +73,14 @@ test("a withdrawn fact no longer counts, and stays stored with its proof, reason
   t.is(summary.trees_planted, 0);
   t.deepEqual(regions, []);
   t.deepEqual(await stage.plantedTrees(), []);
-  const shown = await stage.run(["evidence", "order", "show", stage.order.publicId]);
+  const shown = await stage.impact("evidence", "order", "show", stage.order.publicId);
   t.regex(shown.stdout, /planted +withdrawn .* ann +photos of another site/u);
   t.regex(shown.stdout, new RegExp(`^${fact} +planted`, "mu"), "the fact as withdraw takes it");
-  const audit = await stage.run(["audit", "list", "--action", "evidence.withdraw", "--json"]);
-  t.like(readJson(audit), [
+  t.like(await stage.impact.json("audit", "list", "--action", "evidence.withdraw"), [
     { operator: "ann", reason: "photos of another site", subject: String(stage.order.id) },
   ]);
 
-  const again = await stage.run(withdrawal(fact));
-  t.is(again.exitCode, 0);
+  const again = await stage.impact.ok(...withdrawal(fact));
   t.regex(again.stderr, /was already withdrawn/u);
   // The partner reports it again.
   const { deps } = stage.setup;
@@ -105,10 +102,8 @@ test("a fact that replaces a withdrawn one takes effect with the withdrawal, and
   const [allocation] = allocated.allocations;
   const site = { ...allocation?.planting_site, reference: "S-9", name: "Right Bay" };
   const corrected = { ...allocated, allocations: [{ ...allocation, planting_site: site }] };
-  const report = JSON.stringify({ order: stage.order.publicId, facts: [corrected] });
-  t.is((await stage.run(["evidence", "record", "-"], report)).exitCode, 1);
-  const run = await stage.run(withdrawal(await stage.numberOf("allocated")));
-  t.is(run.exitCode, 0, run.stderr);
+  await stage.recordOf({ order: stage.order.publicId, facts: [corrected] }).fails(1);
+  await stage.impact.ok(...withdrawal(await stage.numberOf("allocated")));
   t.deepEqual(await stage.states(), [
     "funds_distributed accepted",
     "allocated withdrawn",
@@ -129,8 +124,7 @@ test("withdrawing a fact lets later ones wait, and decides its contradictions ag
   t.is((await stage.states())[3], "allocated contradiction");
 
   const first = await stage.numberOf("allocated");
-  const withdrawn = await stage.run(withdrawal(first));
-  t.is(withdrawn.exitCode, 0);
+  const withdrawn = await stage.impact.ok(...withdrawal(first));
   t.regex(withdrawn.stdout, new RegExp(`^${first} +allocated +accepted +withdrawn$`, "mu"));
   t.deepEqual(await stage.states(), [
     "funds_distributed accepted",
@@ -140,7 +134,7 @@ test("withdrawing a fact lets later ones wait, and decides its contradictions ag
   ]);
 
   const second = await stage.numberOf("allocated");
-  t.is((await stage.run(withdrawal(second))).exitCode, 0);
+  await stage.impact.ok(...withdrawal(second));
   t.deepEqual((await stage.states()).slice(2), ["planted waiting", "allocated withdrawn"]);
   t.is((await stage.readTree()).status, "funds_distributed");
 
@@ -150,10 +144,9 @@ test("withdrawing a fact lets later ones wait, and decides its contradictions ag
 
 test("a fact that does not exist is rejected", async (t) => {
   const stage = await placeOrder(t);
-  const missing = await stage.run(withdrawal(999_999_999));
-  t.not(missing.exitCode, 0);
-  t.regex(missing.stderr, /fact 999999999 not found/u);
-  t.is((await stage.run(["evidence", "withdraw", "1"])).exitCode, 2);
+  const missing = await stage.impact.fails(3, ...withdrawal(999_999_999));
+  t.regex(missing, /fact 999999999 not found/u);
+  await stage.impact.fails(2, "evidence", "withdraw", "1");
 });
 
 test("a poll that began before a fact was withdrawn finishes no order", async (t) => {
@@ -214,20 +207,15 @@ test("the service's own placement of an order cannot be withdrawn", async (t) =>
 const SECRET = "a shared secret of both sides";
 
 test("a repeated fact changes nothing, in whatever time zone it is written", async (t) => {
-  const { setup, order, allocated, report, run } = await placeOrder(t);
+  const { setup, order, allocated, report, recordOf, impact } = await placeOrder(t);
   t.deepEqual(await report(allocated), ["accepted"]);
   const before = await setup.firstOrder();
   t.deepEqual(await report(allocated, allocated), ["repeated", "repeated"]);
   const facts = [{ ...allocated, occurred_at: "2026-05-10T10:00:00+02:00" }];
-  const repeated = await run(
-    ["evidence", "record", "-", "--json"],
-    JSON.stringify({ order: order.publicId, facts }),
-  );
-  t.is(repeated.exitCode, 0, repeated.stderr);
-  t.deepEqual(readJson(repeated), [{ stage: "allocated", outcome: "repeated", reason: null }]);
+  const repeated = await recordOf({ order: order.publicId, facts }).json();
+  t.deepEqual(repeated, [{ stage: "allocated", outcome: "repeated", reason: null }]);
   t.deepEqual(await setup.firstOrder(), before);
-  const listed = await run(["audit", "list", "--action", "evidence.record", "--json"]);
-  t.like(readJson(listed), [
+  t.like(await impact.json("audit", "list", "--action", "evidence.record"), [
     {
       subject: String(order.id),
       details: { facts: [{ stage: "allocated", outcome: "repeated" }] },
@@ -236,13 +224,12 @@ test("a repeated fact changes nothing, in whatever time zone it is written", asy
 });
 
 test("operators see contradictions, and the sites and photos of each fact", async (t) => {
-  const { order, allocated, planted, verified, numberOf, report, run } = await placeOrder(t);
+  const { order, allocated, planted, verified, numberOf, report, impact } = await placeOrder(t);
   await report(allocated, planted, verified);
   await report(simulatePlanted(order, new Date("2026-06-15T08:00:00.000Z")));
-  const listed = await run(["evidence", "order", "list", "--contradicted", "--json"]);
-  t.like(readJson(listed), { 0: { public_id: order.publicId, stage: "planted_and_verified" } });
-  const shown = await run(["evidence", "order", "show", order.publicId]);
-  t.is(shown.exitCode, 0);
+  const listed = await impact.json("evidence", "order", "list", "--contradicted");
+  t.like(listed, { 0: { public_id: order.publicId, stage: "planted_and_verified" } });
+  const shown = await impact.ok("evidence", "order", "show", order.publicId);
   t.regex(shown.stdout, /planted is already recorded with different details/u);
   for (const [stage, proof] of [
     ["allocated", `site +${allocated.allocations[0]?.planting_site.name}, `],
@@ -255,8 +242,7 @@ test("operators see contradictions, and the sites and photos of each fact", asyn
 });
 
 test("an invalid file is rejected with the problem of each field, and nothing of it is recorded", async (t) => {
-  const { order, allocated, planted, states, run } = await placeOrder(t);
-  const record = (report: object) => run(["evidence", "record", "-"], JSON.stringify(report));
+  const { order, allocated, planted, states, recordOf } = await placeOrder(t);
   const [allocation] = allocated.allocations;
   const wrong = {
     order: order.publicId,
@@ -274,14 +260,13 @@ test("an invalid file is rejected with the problem of each field, and nothing of
       },
     ],
   };
-  const rejected = await record(wrong);
-  t.is(rejected.exitCode, 2);
-  t.regex(rejected.stderr, /women_members must not exceed total_members/u);
-  t.regex(rejected.stderr, /facts\.0\.allocations\.0\.notes: unknown field/u);
-  t.regex(rejected.stderr, /facts\.1\.occurred_at: must be a timestamp/u);
-  t.regex(rejected.stderr, /facts\.1\.media\.0\.url: must be an http:\/\/ or https:\/\/ URL/u);
+  const rejected = await recordOf(wrong).fails(2);
+  t.regex(rejected, /women_members must not exceed total_members/u);
+  t.regex(rejected, /facts\.0\.allocations\.0\.notes: unknown field/u);
+  t.regex(rejected, /facts\.1\.occurred_at: must be a timestamp/u);
+  t.regex(rejected, /facts\.1\.media\.0\.url: must be an http:\/\/ or https:\/\/ URL/u);
   t.is((await states()).length, 1);
-  t.is((await record({ order: "po_unknown", facts: [allocated] })).exitCode, 3);
+  await recordOf({ order: "po_unknown", facts: [allocated] }).fails(3);
 });
 
 test("a signed callback is recorded; any other is rejected", async (t) => {
