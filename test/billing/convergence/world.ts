@@ -29,7 +29,7 @@ import { DomainError } from "../../../runtime/errors.rules.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { createTestOrganization, registerFor } from "../../support/factories.ts";
 import { drainUsage } from "../drainUsage.ts";
-import type { SavedDatabase } from "./savedDatabase.ts";
+import type { SavedDatabase } from "../../support/savedDatabase.ts";
 import { kindOfMeter, MINUTE, NOON, sumByMinute } from "./units.ts";
 import type { Units } from "./units.ts";
 

@@ -10,8 +10,8 @@ import { REFUSED } from "../../stripeDouble/faults.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { createSavedDatabase } from "../convergence/savedDatabase.ts";
-import type { Saved, SavedDatabase } from "../convergence/savedDatabase.ts";
+import { createSavedDatabase } from "../../support/savedDatabase.ts";
+import type { DatabaseContent, SavedDatabase } from "../../support/savedDatabase.ts";
 import { createWorld, LAG_SECONDS, NOON } from "../convergence/world.ts";
 import type { Registration, World, WorldOptions } from "../convergence/world.ts";
 
@@ -150,14 +150,14 @@ type RepairTest = (t: ExecutionContext<DatabaseContext>, operator: Operator) => 
 export const testRepairs = ({ hasDocuments = false } = {}) => {
   const test = testWithDatabase();
   let database: SavedDatabase;
-  let empty: Saved;
+  let empty: DatabaseContent;
   test.serial.before(async (t) => {
-    database = await createSavedDatabase(t.context);
+    database = createSavedDatabase(t.context);
     empty = await database.save();
   });
   return (title: string, work: RepairTest, options: WorldOptions = {}): void => {
     test.serial(title, async (t) => {
-      await database.restore(empty, { onNewServer: false });
+      await database.restore(empty);
       const operator = createOperator(t, await createWorld(t, database, options));
       await work(t, operator);
       t.deepEqual(hasDocuments ? {} : await operator.compareWithTruth(), {}, "billed and recorded");
