@@ -1,5 +1,6 @@
 import { Readable, Writable } from "node:stream";
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
+import type { ExecutionContext } from "ava";
 import { parseConfig } from "../../runtime/config/config.ts";
 import { buildProgram } from "../../cli/buildProgram.ts";
 import { createConnections } from "../../cli/connections.ts";
@@ -83,3 +84,12 @@ export const impactOf =
   ) =>
   (...args: readonly string[]): Promise<Run> =>
     runImpact(args, { ...options, env: { DATABASE_URL: t.context.databaseUrl, ...env } });
+
+/** Returns the same function, which fails the test if the command does not succeed. */
+export const succeedWith =
+  (t: Pick<ExecutionContext, "is">, impact: (...args: readonly string[]) => Promise<Run>) =>
+  async (...args: readonly string[]): Promise<Run> => {
+    const run = await impact(...args);
+    t.is(run.exitCode, 0, run.stderr);
+    return run;
+  };

@@ -3,8 +3,7 @@ import { z } from "zod";
 import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import type { Mode } from "../../../modules/records/owner.rules.ts";
 import { systemClock } from "../../../runtime/clock.ts";
-import { runImpact } from "../../cli/runImpact.ts";
-import type { Run } from "../../cli/runImpact.ts";
+import { impactOf, succeedWith } from "../../cli/runImpact.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createBilledOrganization, listFailedEvents } from "../billingSetup.ts";
@@ -19,7 +18,7 @@ export const listedEvent = z.looseObject({
 
 /** Creates an organization with a Stripe customer that does not exist, so its live usage is rejected. */
 export const setUpUsage = async (t: ExecutionContext<DatabaseContext>) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const double = await startStripeDouble(t);
   const billing = await double.openBilling(db);
   // Old enough to be sealed immediately.
@@ -31,18 +30,18 @@ export const setUpUsage = async (t: ExecutionContext<DatabaseContext>) => {
   });
   const { accountId: id } = stream;
   const later = { now: () => new Date(Date.now() + 16 * 60 * 1000) };
-  const env = { DATABASE_URL: databaseUrl, ...double.env };
+  const impact = impactOf(t, { env: double.env });
   return {
     id,
     /** The month in which usage is registered, also if a command runs in the next one. */
     month: past.now().toISOString().slice(0, 7),
     double,
-    impact: (...args: readonly string[]): Promise<Run> => runImpact(args, { env }),
-    /** The same, 16 minutes later, when Stripe's sums can no longer lag. */
-    impactLater: (...args: readonly string[]) => runImpact(args, { env, clock: later }),
+    impact,
+    succeed: succeedWith(t, impact),
+    /** The same as `impact`, 16 minutes later, when Stripe's sums can no longer lag. */
+    impactLater: impactOf(t, { env: double.env, clock: later }),
     /** The same, without Stripe's settings. */
-    impactWithoutStripe: (...args: readonly string[]) =>
-      runImpact(args, { env: { DATABASE_URL: databaseUrl } }),
+    impactWithoutStripe: impactOf(t),
     register,
     refund,
     /** Sends ready usage, as a worker would, until nothing is left or an event must wait. */
