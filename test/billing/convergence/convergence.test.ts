@@ -16,6 +16,7 @@ const LOST: readonly Operation[] = [
   "send",
   "send",
   "sendInTrouble",
+  "killSender",
   "refuseAccepted",
   "useIdentifier",
   "changeCustomer",
