@@ -1,10 +1,7 @@
 import { once } from "node:events";
-import { join } from "node:path";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { createSupervisor } from "../../embedded/supervisor.ts";
-import { findTemporalCli } from "../../embedded/findTemporalCli.ts";
-import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 import { listWaitingStreams } from "../../modules/billing/sending/waitingStreams.sql.ts";
 import { findFreePort } from "../../runtime/server/ports.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
@@ -13,6 +10,7 @@ import { testWithDatabase } from "../support/database.ts";
 import { registerFor } from "../support/factories.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { eventually } from "../support/programs.ts";
+import { startTemporal } from "../support/startTemporal.ts";
 import { deployAtStripe } from "./deployAtStripe.ts";
 
 // Serial, because a worker serves everything that waits in the database of the file.
@@ -86,19 +84,6 @@ test("registrations are accepted while Temporal is down and billed when it is ba
   const port = await findFreePort();
   const supervisor = createSupervisor(folder, () => undefined);
   t.teardown(supervisor.stopAll);
-  const startTemporal = async () =>
-    startTemporalServer({
-      cli: await findTemporalCli({
-        setting: process.env["TEMPORAL_CLI"],
-        context: supervisor.context,
-      }),
-      databaseFile: join(folder, "temporal.db"),
-      namespace: "default",
-      port,
-      uiPort: null,
-      logFile: join(folder, "temporal.log"),
-      context: supervisor.context,
-    });
   const settings = {
     TEMPORAL_ADDRESS: `127.0.0.1:${port}`,
     TEMPORAL_NAMESPACE: "default",
@@ -122,12 +107,12 @@ test("registrations are accepted while Temporal is down and billed when it is ba
     temporal: "unreachable",
   });
 
-  const server = await startTemporal();
+  const server = await startTemporal(folder, supervisor.context, { port });
   await eventually(() => billed() === 3);
 
   await server.process.stop();
   await plant(4);
-  await startTemporal();
+  await startTemporal(folder, supervisor.context, { port });
   await eventually(() => billed() === 7);
   t.is(control.overlaps(), 0);
 

@@ -23,13 +23,9 @@ export const deployAtStripe = async (t: DatabaseTest, { organizations = 1 } = {}
   const subscriber = await subscribe();
   const others = await Promise.all(Array.from({ length: organizations - 1 }, subscribe));
   const { namespace, client } = await openNamespace(t);
+  const own = { DATABASE_URL: databaseUrl, TEMPORAL_NAMESPACE: namespace, ...double.env };
   const start = (module: Parameters<typeof startProgram>[1], settings: Settings = {}) =>
-    startProgram(t, module, {
-      DATABASE_URL: databaseUrl,
-      TEMPORAL_NAMESPACE: namespace,
-      ...double.env,
-      ...settings,
-    });
+    startProgram(t, module, { ...own, ...settings });
   return {
     control,
     client,

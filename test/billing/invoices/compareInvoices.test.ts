@@ -2,7 +2,6 @@ import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { listInvoicedUsage } from "../../../modules/billing/invoices/invoicedUsage.sql.ts";
-import { refreshSubscription } from "../../../modules/billing/processorEvents/readSubscription.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
 import { createWorkerMetrics } from "../../../worker/createWorkerMetrics.ts";
 import { impactOf, readJson, succeedWith } from "../../cli/runImpact.ts";
@@ -44,7 +43,6 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
         units,
       ]);
     },
-    refresh: () => refreshSubscription(deps, accountId, AbortSignal.timeout(60_000)),
     impact,
     succeed: succeedWith(t, impact),
     startApi: async () => {
