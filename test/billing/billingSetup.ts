@@ -9,6 +9,7 @@ import type { OperatorContext } from "../../modules/accounts/context.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
 import type { Control } from "../stripeDouble/createControl.ts";
 import type { Retry } from "../../modules/billing/reconciliation/repairUsage.rules.ts";
+import { refreshSubscription } from "../../modules/billing/processorEvents/readSubscription.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import type { Billing } from "../../modules/billing/createBilling.ts";
 import type { DrainResult } from "./drainUsage.ts";
@@ -132,6 +133,8 @@ export const setUpBilling = async (
         UPDATE deployment
         SET processor = NULL, stripe_account_id = NULL, stripe_livemode = NULL
       `),
+    /** Reads the organization's subscription from Stripe. */
+    refresh: () => refreshSubscription(deps, accountId, AbortSignal.timeout(60_000)),
     /** Drains through a worker without Stripe's key. */
     drainWithoutKey: (): Promise<DrainResult> =>
       drainUsage({ ...deps, billing: billingWithoutKey }, stream),

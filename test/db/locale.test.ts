@@ -2,7 +2,6 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { migrate } from "../../db/migrate.ts";
-import type { Call } from "../api/startStandaloneApi.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import type { TestStore } from "../stores/startStoreApi.ts";
@@ -18,12 +17,10 @@ import { createTestOrganization } from "../support/factories.ts";
 
 const test = testWithDatabase();
 
-const indexRow = z.strictObject({ name: z.string() });
-
 test("no index compares texts in the order of a locale, except to search parts of them", async (t) => {
   const { db } = t.context;
 
-  const names = await db.anyFirst(sql.type(indexRow)`
+  const names = await db.anyFirst(sql.type(z.strictObject({ name: z.string() }))`
     SELECT indexrelid::regclass::text AS name
     FROM pg_index
     JOIN pg_class ON pg_class.oid = indexrelid
@@ -51,11 +48,9 @@ const AFTER = "en-US-u-ka-shifted-kr-latn-digit";
 
 /** Sends requests with each of the keys, and returns whether each was a replay. */
 const sendAll = async (
-  { call, key }: { readonly call: Call; readonly key: string },
-  shop: {
-    readonly post: Awaited<ReturnType<typeof startStoreApi>>["post"];
-    readonly store: TestStore;
-  },
+  { call }: Pick<Awaited<ReturnType<typeof startStandaloneApi>>, "call">,
+  { post }: Pick<Awaited<ReturnType<typeof startStoreApi>>, "post">,
+  { key, store }: { readonly key: string; readonly store: TestStore },
 ): Promise<readonly boolean[]> => {
   const replayed: boolean[] = [];
   for (const [index, idempotencyKey] of KEYS.entries()) {
@@ -74,9 +69,9 @@ const sendAll = async (
       body: { id: oldest?.id, count: 1, idempotency_key: idempotencyKey },
     });
     replayed.push(headers.get("Idempotent-Replayed") === "true");
-    const { headers: ofShop } = await shop.post(
+    const { headers: ofShop } = await post(
       "/app/api/plant",
-      { ...shop.store.live, "Idempotency-Key": encodeURIComponent(idempotencyKey) },
+      { ...store.live, "Idempotency-Key": encodeURIComponent(idempotencyKey) },
       { trees: 1, order_id: idempotencyKey },
     );
     replayed.push(ofShop.get("Idempotent-Replayed") === "true");
@@ -107,7 +102,7 @@ test("keys, attributions and orders are found when the database's locale orders 
   const standalone = await startStandaloneApi(t, { db: first });
   const shop = await startStoreApi(t, { db: first });
   await standalone.call("POST", "/plant/trees", { key, body: { count: 1000 } });
-  const original = await sendAll({ call: standalone.call, key }, { post: shop.post, store });
+  const original = await sendAll(standalone, shop, { key, store });
   t.true(original.every((isReplay) => !isReplay));
 
   await changeLocale(t, ownerUrl);
@@ -115,7 +110,7 @@ test("keys, attributions and orders are found when the database's locale orders 
   const { call } = await startStandaloneApi(t, { db });
   const { get, post } = await startStoreApi(t, { db });
 
-  const repeated = await sendAll({ call, key }, { post, store });
+  const repeated = await sendAll({ call }, { post }, { key, store });
   const written = repeated.filter((isReplay) => !isReplay);
   t.deepEqual(written, []);
   for (const [index, attribution] of KEYS.entries()) {

@@ -180,7 +180,6 @@ const describeLookups = async (
 ): Promise<Lookups> => {
   const donor = { accountId, mode: "live" } as const;
   const trees = { ...donor, kind: "tree" } as const;
-  const stream = { ...donor, kind: "tree" } as const;
   const importedId = `old-${number}`;
   const [registrationId = ""] = await listRecordIds(db, "registration", importedId, accountId);
   const [donationId = ""] = await listRecordIds(db, "donation", importedId, accountId);
@@ -297,7 +296,7 @@ const describeLookups = async (
     "the records of an order": (single) => listOrderRecords(single, donor, orderId),
     "a store's donations, by order": (single) =>
       listStoreRecords(single, "donation", donor, { orderId }, page),
-    "the next meter event": (single) => listNextEvents(single, [stream], new Date()),
+    "the next meter event": (single) => listNextEvents(single, [trees], new Date()),
     "the first events": (single) => readFeedPage(single, firstEvents),
     "the events after one": (single) => readFeedPage(single, { ...firstEvents, after: middle }),
     "the events after the newest": (single) =>

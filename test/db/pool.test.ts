@@ -7,14 +7,11 @@ import { openPool } from "../../db/pools/pool.ts";
 import { nothing, sql } from "../../db/sql.ts";
 import { createAuthenticator } from "../../modules/accounts/createAuthenticator.ts";
 import { requireAll } from "../../modules/records/batches.rules.ts";
-import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { runForAll, runForClient } from "../../runtime/client.ts";
-import { systemClock } from "../../runtime/clock.ts";
 import { invalidRequest, UnavailableError } from "../../runtime/errors.rules.ts";
-import { readAccountSums } from "../support/accountSums.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseTest } from "../support/database.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
 import { isContentError } from "../../db/databaseErrors.ts";
@@ -216,21 +213,6 @@ const failsInTime = async (t: ExecutionContext, work: Promise<unknown>): Promise
   t.true(performance.now() - startedAtMs < BOUND_MS);
 };
 
-test("a batch fails when its database vanishes, and the next is written over a new connection", async (t) => {
-  const { db, freeze } = await openRelayedPool(t);
-  const { id: accountId } = await createTestOrganization(t.context.db);
-  const writer = createRegistrationWriter({ db, clock: systemClock });
-  const register = () => writer.register(registrationOf(accountId));
-  await register();
-
-  freeze();
-  const hanging = register();
-  await failsInTime(t, hanging);
-  await register();
-
-  t.is((await readAccountSums(t.context.db, accountId)).registrations, 2);
-});
-
 test("a transaction fails when its database vanishes during a statement, and its connection is not reused", async (t) => {
   const { db, freezeAfter } = await openRelayedPool(t);
   let usedPid = 0;
@@ -248,11 +230,11 @@ test("a transaction fails when its database vanishes during a statement, and its
 test("a key is found again after the database vanished during its lookup", async (t) => {
   const { db, freeze } = await openRelayedPool(t);
   const { apiKeyTest: key } = await createTestOrganization(t.context.db);
-  const clock = { nowMs: 1 };
-  const authenticate = createAuthenticator({ db, nowMs: () => clock.nowMs });
+  let nowMs = 1;
+  const authenticate = createAuthenticator({ db, nowMs: () => nowMs });
   t.truthy(await authenticate(key));
   // The cached key expires.
-  clock.nowMs += 60_000;
+  nowMs += 60_000;
 
   freeze();
   await failsInTime(t, Promise.all([authenticate(key), authenticate(key)]));
@@ -268,11 +250,8 @@ test("if no connection can be opened, work that waits for one is rejected, too",
 
   const results = await Promise.allSettled(Array.from({ length: 7 }, () => readPid(db)));
 
-  t.true(
-    results.every(
-      (result) => result.status === "rejected" && result.reason instanceof UnavailableError,
-    ),
-  );
+  const reasons = results.map((result) => result.status === "rejected" && result.reason);
+  t.true(reasons.every((reason) => reason instanceof UnavailableError));
 });
 
 const startTwoServers = async (t: DatabaseTest) => {

@@ -28,37 +28,32 @@ const createDatabase = async (t: ExecutionContext, limits: readonly string[]): P
 
 const LIMITS = ["statement_timeout", "idle_in_transaction_session_timeout"];
 
-const refuses = test.macro({
-  title: (title) => `a pooler ${String(title)} is refused, with what to change`,
-  exec: async (
-    t,
-    settings: PgBouncerSettings,
-    { limits = LIMITS, message }: { readonly limits?: readonly string[]; readonly message: RegExp },
-  ) => {
+for (const [title, settings, message, limits] of [
+  [
+    "whose role has no time limits",
+    USABLE,
+    /the role needs time limits: ALTER ROLE/u,
+    LIMITS.slice(1),
+  ],
+  [
+    "without transactions",
+    { pool_mode: "statement" },
+    /transaction.* not allowed in statement pooling mode/iu,
+    LIMITS,
+  ],
+  [
+    "that rejects a start-up parameter",
+    { ignore_startup_parameters: "statement_timeout" },
+    /idle_in_transaction_session_timeout; .*ignore_startup_parameters/u,
+    LIMITS,
+  ],
+] as const) {
+  test(`a pooler ${title} is refused, with what to change`, async (t) => {
     const { url } = await startPgBouncer(t, await createDatabase(t, limits), settings);
-    await t.throwsAsync(
-      openDatabase({ DATABASE_URL: url, DATABASE_POOL_SIZE: 2, CELL: undefined }),
-      { name: "StartupError", message },
-    );
-  },
-});
-
-test("whose role has no time limits", refuses, USABLE, {
-  limits: LIMITS.slice(1),
-  message: /the role needs time limits: ALTER ROLE/u,
-});
-test(
-  "without transactions",
-  refuses,
-  { pool_mode: "statement" },
-  { message: /transaction.* not allowed in statement pooling mode/iu },
-);
-test(
-  "that rejects a start-up parameter",
-  refuses,
-  { ignore_startup_parameters: "statement_timeout" },
-  { message: /idle_in_transaction_session_timeout; .*ignore_startup_parameters/u },
-);
+    const opening = openDatabase({ DATABASE_URL: url, DATABASE_POOL_SIZE: 2, CELL: undefined });
+    await t.throwsAsync(opening, { name: "StartupError", message });
+  });
+}
 
 test("migrations are refused behind a pooler", async (t) => {
   const { url } = await startPgBouncer(t, t.context.ownerUrl);

@@ -112,14 +112,6 @@ const insertWaitingRefund = (filler: DatabasePool): Promise<bigint> =>
 
 const changedRow = z.strictObject({ delayed: z.int(), released: z.int() });
 
-/** Counts what was changed without a result. */
-const countChanged = (filler: DatabasePool): Promise<z.output<typeof changedRow>> =>
-  filler.one(sql.type(changedRow)`
-    SELECT
-      (SELECT count(*)::integer FROM meter_event WHERE last_error = 'busy') AS delayed,
-      (SELECT count(*)::integer FROM meter_event WHERE second = 5 AND state = 'pending') AS released
-  `);
-
 test("rows in a rare state are found by their ids, and endpoints by their pending deliveries", async (t) => {
   const { filler, vacuum, readAtMost } = await openPageCount(t, TABLES);
   await insertSettledRows(filler);
@@ -199,5 +191,11 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
   for (const [name, [work, expected]] of Object.entries(works)) {
     t.is(await readAtMost(MAXIMUM_PAGES, work, name), expected, name);
   }
-  t.deepEqual(await countChanged(filler), { delayed: 1, released: 1 });
+  // What was changed without a result.
+  const changed = await filler.one(sql.type(changedRow)`
+    SELECT
+      (SELECT count(*)::integer FROM meter_event WHERE last_error = 'busy') AS delayed,
+      (SELECT count(*)::integer FROM meter_event WHERE second = 5 AND state = 'pending') AS released
+  `);
+  t.deepEqual(changed, { delayed: 1, released: 1 });
 });

@@ -189,7 +189,7 @@ test("a release runs with the later migrations that say so, and not with others"
   await upgrade(contracted);
   await t.throwsAsync(requireCurrentSchema(url, { folder: older }), {
     instanceOf: SchemaError,
-    message: /newer release \(migration 4\)/u,
+    message: /newer release \(migration 4\)\. Run that release\.$/u,
   });
 });
 

@@ -116,15 +116,15 @@ for (const [values, message] of REJECTED) {
   });
 }
 
+const WITHOUT_DATABASE: Values = {
+  "image.repository": "registry.example.org/impact",
+  publicBaseUrl: "https://impact.example.org",
+  "temporal.address": "temporal:7233",
+};
+
 test("the chart's defaults say what is missing", async (t) => {
-  await t.throwsAsync(
-    renderChart(null, {
-      "image.repository": "registry.example.org/impact",
-      publicBaseUrl: "https://impact.example.org",
-      "temporal.address": "temporal:7233",
-    }),
-    { message: /secrets\.DATABASE_URL is required/u },
-  );
+  const message = /secrets\.DATABASE_URL is required/u;
+  await t.throwsAsync(renderChart(null, WITHOUT_DATABASE), { message });
 });
 
 test("the alerts are those of deploy/prometheus, and their jobs are scraped", async (t) => {
@@ -293,9 +293,7 @@ test("large numbers are not rounded or written with an exponent", async (t) => {
 
 test("with the migration disabled, no Job runs", async (t) => {
   const manifests = await renderChart(null, {
-    "image.repository": "registry.example.org/impact",
-    publicBaseUrl: "https://impact.example.org",
-    "temporal.address": "temporal:7233",
+    ...WITHOUT_DATABASE,
     "secrets.DATABASE_URL.existingSecret": "impact-database",
     "migration.enabled": "false",
   });

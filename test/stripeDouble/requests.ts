@@ -60,8 +60,8 @@ const requests = {
   checkoutCreate: z.strictObject({
     mode: z.literal("payment"),
     line_items: z.strictObject({ 0: lineItem }).transform((entries) => [entries[0]] as const),
-    success_url: text,
-    cancel_url: text.optional(),
+    success_url: z.url(),
+    cancel_url: z.url().optional(),
     client_reference_id: text.max(200).optional(),
     metadata,
     payment_intent_data: z.strictObject({ description: text.optional(), metadata }).optional(),
@@ -95,17 +95,6 @@ const parseForm = (form: string): Parameters => {
   return parameters;
 };
 
-const nameOf = ([first, ...rest]: readonly PropertyKey[]): string =>
-  String(first) + rest.map((key) => `[${String(key)}]`).join("");
-
-const isMissing = (parameters: Parameters, path: readonly PropertyKey[]): boolean => {
-  let value: string | Parameters | undefined = parameters;
-  for (const key of path) {
-    value = typeof value === "object" ? value[String(key)] : undefined;
-  }
-  return value === undefined;
-};
-
 /**
  * Parses the parameters of a call.
  * @throws ErrorResponse a 400
@@ -114,18 +103,9 @@ export const parseRequest = <Name extends keyof Requests>(
   name: Name,
   form: string,
 ): Requests[Name] => {
-  const parameters = parseForm(form);
-  const { error, data } = requests[name].safeParse(parameters);
-  const issue = error?.issues[0];
-  if (issue?.code === "unrecognized_keys") {
-    const unknown = nameOf([...issue.path, issue.keys[0] ?? ""]);
-    throw invalid(`Received unknown parameter: ${unknown}`, "parameter_unknown", unknown);
-  }
-  if (issue) {
-    const param = nameOf(issue.path);
-    throw isMissing(parameters, issue.path)
-      ? invalid(`Missing required param: ${param}.`, "parameter_missing", param)
-      : invalid(`Invalid ${param}: ${issue.message}`, undefined, param);
+  const { error, data } = requests[name].safeParse(parseForm(form));
+  if (error) {
+    throw invalid(z.prettifyError(error));
   }
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the output of the schema with this name
   return data as Requests[Name];

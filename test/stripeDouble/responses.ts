@@ -35,8 +35,8 @@ export class ErrorResponse extends Error {
 }
 
 /** Returns a 400 of the usual type. */
-export const invalid = (message: string, code?: string, param?: string): ErrorResponse =>
-  new ErrorResponse(400, message, { ...(code ? { code } : {}), ...(param ? { param } : {}) });
+export const invalid = (message: string, code?: string): ErrorResponse =>
+  new ErrorResponse(400, message, code ? { code } : {});
 
 /**
  * Returns what has an id.

@@ -3,8 +3,6 @@ import type { Requests } from "./requests.ts";
 import { ErrorResponse, findBy, invalid, pageOf } from "./responses.ts";
 import type { Price, State, StoredItem, StoredSubscription } from "./state.ts";
 
-const MAX_ITEMS = 20;
-
 type ItemRequest = NonNullable<Requests["subscriptionUpdate"]["items"]>[number];
 
 export const createPrice = (
@@ -114,7 +112,7 @@ const addItems = (
     const price = findBy(state.prices, "price", priceId, 400);
     const isMetered = price.recurring.usage_type === "metered";
     if (isMetered && quantity !== undefined) {
-      throw invalid("A metered item takes no quantity.", undefined, "quantity");
+      throw invalid("A metered item takes no quantity.");
     }
     const created = state.clock.now();
     return { id: state.nextId("si"), created, price, quantity: isMetered ? null : (quantity ?? 1) };
@@ -122,9 +120,6 @@ const addItems = (
   const items = [...subscription.items, ...added];
   if (new Set(items.map(({ price }) => price.id)).size < items.length) {
     throw invalid("Cannot add multiple subscription items with the same plan.");
-  }
-  if (items.length > MAX_ITEMS) {
-    throw invalid(`A subscription has at most ${MAX_ITEMS} items.`);
   }
   if (added.length > 0 && state.declining.has(subscription.customerId)) {
     const error = { type: "card_error", code: "card_declined" };

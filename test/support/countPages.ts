@@ -26,14 +26,16 @@ const stopAutovacuum = async (owner: DatabasePool, tables: readonly string[]): P
  * Opens two pools of one connection each on the test's database until the test ends: the owner's, which fills tables, and that
  * of the role of the programs, whose reads are counted. Autovacuum leaves the tables alone.
  * @param counted those of the tables whose pages are counted, with their indexes
+ * @param options of the pool whose reads are counted
  */
 export const openPageCount = async (
   t: DatabaseTest,
   tables: readonly string[],
   counted = tables,
+  options?: Parameters<typeof openTestPool>[3],
 ) => {
   const filler = await openTestPool(t, t.context.ownerUrl, 1);
-  const db = await openTestPool(t, t.context.databaseUrl, 1);
+  const db = await openTestPool(t, t.context.databaseUrl, 1, options);
   await stopAutovacuum(filler, tables);
   const readPages = (): Promise<number> =>
     filler.oneFirst(sql.type(z.strictObject({ pages: z.int() }))`

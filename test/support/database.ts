@@ -121,6 +121,13 @@ export const withClient = async <Result>(
   }
 };
 
+/** Runs one query in a session of its own. */
+export const queryRows = (
+  url: string,
+  text: string,
+): Promise<readonly Readonly<Record<string, unknown>>[]> =>
+  withClient(url, async (client) => (await client.query<Record<string, unknown>>(text)).rows);
+
 /** Connects until the test ends. */
 export const openClient = async (t: ExecutionContext, url: string): Promise<Client> => {
   const client = new Client({ connectionString: url });

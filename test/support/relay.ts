@@ -59,8 +59,6 @@ export const startRelay = async (t: ExecutionContext, serverUrl: string) => {
     connectionCount: () => pairs.size + waiting.size,
     /** Closes every connection and refuses new ones. */
     cut,
-    /** Does so as soon as a client has sent a text. */
-    cutAfter: (text: string): void => after(text, cut),
     /** Closes the connection on which a client sends a text when the server has responded to it, instead of the response. */
     loseResponse: (text: string): void =>
       after(text, (near, far) => {

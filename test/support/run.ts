@@ -9,8 +9,7 @@ import { startPostgres } from "../../embedded/startPostgres.ts";
 import { StartupError } from "../../runtime/errors.rules.ts";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 import type { StartContext } from "../../embedded/supervisor.ts";
-import { findTemporalCli } from "../../embedded/findTemporalCli.ts";
-import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
+import { startTemporal } from "./startTemporal.ts";
 
 /*
  * npm test: runs ava with a PostgreSQL and a Temporal server that live as long as the run. If TEST_DATABASE_URL or
@@ -34,20 +33,6 @@ const startDatabase = async (folder: string, context: StartContext): Promise<str
     context,
   });
   return url;
-};
-
-const startTemporal = async (folder: string, context: StartContext): Promise<string> => {
-  const cli = await findTemporalCli({ setting: process.env["TEMPORAL_CLI"], context });
-  const { address } = await startTemporalServer({
-    cli,
-    databaseFile: null,
-    namespace: "default",
-    port: 0,
-    uiPort: null,
-    logFile: join(folder, "temporal.log"),
-    context,
-  });
-  return address;
 };
 
 const inMemory = (folder: string): string => join(MEMORY, basename(folder));
@@ -117,7 +102,8 @@ const main = async (): Promise<number> => {
   try {
     const [database, temporal] = await Promise.all([
       process.env["TEST_DATABASE_URL"] ?? startDatabase(await createDataFolder(folder), context),
-      process.env["TEST_TEMPORAL_ADDRESS"] ?? startTemporal(folder, context),
+      process.env["TEST_TEMPORAL_ADDRESS"] ??
+        startTemporal(folder, context, { databaseFile: null }).then(({ address }) => address),
     ]);
     for (const signal of SIGNALS) {
       process.off(signal, stop);

@@ -6,14 +6,14 @@ import type { ExecutionContext } from "ava";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
-import { withClient } from "./database.ts";
+import { queryRows, withClient } from "./database.ts";
 import { makeTestFolder } from "./makeTestFolder.ts";
 import { eventually } from "./programs.ts";
 
 const run = promisify(execFile);
 
-const queryOnce = (url: string, text: string): Promise<unknown> =>
-  withClient(url, async (client) => (await client.query<{ value: unknown }>(text)).rows[0]?.value);
+const queryOnce = async (url: string, text: string): Promise<unknown> =>
+  (await queryRows(url, text))[0]?.["value"];
 
 /** Files that belong to the running server, not to its data. */
 const NOT_COPIED = new Set(["postmaster.pid", "postmaster.opts"]);

@@ -8,7 +8,7 @@ import { findServerUser } from "../../embedded/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
 import { createTestCa } from "./createTestCa.ts";
 import type { CertificateFiles } from "./createTestCa.ts";
-import { withClient } from "./database.ts";
+import { queryRows } from "./database.ts";
 import { eventually } from "./programs.ts";
 
 /** Lines of pg_hba.conf. */
@@ -37,11 +37,8 @@ export const startTlsPostgres = async () => {
   const user = findServerUser();
   const inData = (name: string): string => join(folder, "postgres/data", name);
 
-  const query = (text: string): Promise<readonly Record<string, unknown>[]> =>
-    withClient(`${url}?sslmode=disable`, async (client) => {
-      const { rows } = await client.query<Record<string, unknown>>(text);
-      return rows;
-    });
+  /** Runs a query as the owner, who may always connect in plain text. */
+  const query = (text: string) => queryRows(`${url}?sslmode=disable`, text);
 
   const readLoadTime = async (): Promise<unknown> =>
     (await query("SELECT pg_conf_load_time()::text AS time"))[0]?.["time"];
@@ -50,8 +47,6 @@ export const startTlsPostgres = async () => {
     folder,
     ca,
     appUrl,
-    /** Runs a query as the owner, who may always connect in plain text. */
-    query,
     /** @param certificate null turns TLS off */
     configure: async (
       certificate: CertificateFiles | null,

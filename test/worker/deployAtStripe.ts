@@ -8,10 +8,7 @@ type Settings = Readonly<Record<string, string>>;
 type Program = Awaited<ReturnType<typeof startProgram>>;
 
 /** Prepares organizations at a double of Stripe, and the API and the worker as separate processes with their own namespace. */
-export const deployAtStripe = async (
-  t: DatabaseTest,
-  { organizations = 1 }: { readonly organizations?: number } = {},
-) => {
+export const deployAtStripe = async (t: DatabaseTest, { organizations = 1 } = {}) => {
   const { db, databaseUrl } = t.context;
   const double = await startStripeDouble(t);
   const { control } = double;
@@ -26,13 +23,9 @@ export const deployAtStripe = async (
   const subscriber = await subscribe();
   const others = await Promise.all(Array.from({ length: organizations - 1 }, subscribe));
   const { namespace, client } = await openNamespace(t);
+  const own = { DATABASE_URL: databaseUrl, TEMPORAL_NAMESPACE: namespace, ...double.env };
   const start = (module: Parameters<typeof startProgram>[1], settings: Settings = {}) =>
-    startProgram(t, module, {
-      DATABASE_URL: databaseUrl,
-      TEMPORAL_NAMESPACE: namespace,
-      ...double.env,
-      ...settings,
-    });
+    startProgram(t, module, { ...own, ...settings });
   return {
     control,
     client,
@@ -45,9 +38,6 @@ export const deployAtStripe = async (
     post: (api: Program, path: string, body: unknown, headers: Settings = {}) =>
       api.post(path, body, { Authorization: subscriber.apiKeyProd, ...headers }),
     /** Returns the subscriber's units billed by Stripe, over all seconds. */
-    billed: (): number =>
-      control
-        .usage({ customerId: subscriber.customerId })
-        .reduce((sum, { value }) => sum + value, 0),
+    billed: (): number => control.units({ customerId: subscriber.customerId }),
   };
 };

@@ -38,12 +38,6 @@ const stopsGracefully = async (t: ExecutionContext, worker: ChildProcess): Promi
   t.deepEqual(await exit, [0, null]);
 };
 
-test("a worker that is stopped as soon as it is ready stops gracefully", async (t) => {
-  const { namespace } = await openNamespace(t);
-
-  await stopsGracefully(t, await startWorker(t, { TEMPORAL_NAMESPACE: namespace }));
-});
-
 test("a worker that is stopped while connecting to Temporal stops gracefully", async (t) => {
   const { namespace } = await openNamespace(t);
   const { url, hang, resume, connectionCount } = await startRelay(t, `tcp://${TEMPORAL_ADDRESS}`);
@@ -71,8 +65,9 @@ test("a worker that is stopped while Temporal is down stops gracefully", async (
   await stopsGracefully(t, worker);
 });
 
-test("a worker that is stopped while polling its queues stops gracefully", async (t) => {
+test("a worker that is stopped as soon as it is ready, or while polling its queues, stops gracefully", async (t) => {
   const { namespace, client } = await openNamespace(t);
+  await stopsGracefully(t, await startWorker(t, { TEMPORAL_NAMESPACE: namespace }));
   const worker = await startWorker(t, { TEMPORAL_NAMESPACE: namespace });
   const deployment = await getDeploymentName({ db: t.context.db, clock: systemClock });
   for (const taskQueue of [backgroundQueue(deployment), interactiveQueue(deployment)]) {
@@ -155,21 +150,16 @@ test("a worker without its database is alive, not ready, and reports its last me
 test("a worker waits for its namespace, which it logs, and works when it appears", async (t) => {
   const { db, databaseUrl } = t.context;
   const namespace = `test-${crypto.randomUUID()}`;
-  const {
-    process: child,
-    urls,
-    lines,
-  } = await startProgram(t, "worker/main.ts", {
+  const program = await startProgram(t, "worker/main.ts", {
     DATABASE_URL: databaseUrl,
     TEMPORAL_NAMESPACE: namespace,
     WORKER_METRICS_PORT: "0",
     LOG_LEVEL: "warn",
   });
   const waiting = (): readonly string[] =>
-    lines.filter((line) => line.includes(`Namespace ${namespace} was not found`));
+    program.lines.filter((line) => line.includes(`Namespace ${namespace} was not found`));
   await eventually(() => waiting().length > 0);
-  const readiness = await fetch(`${urls["metrics"]}/readyz`);
-  t.is(readiness.status, 503);
+  t.is((await fetch(`${program.urls["metrics"]}/readyz`)).status, 503);
 
   const { id } = await createTestOrganization(db);
   await registerFor(db, id, { mode: "test", count: 3 });
@@ -184,5 +174,5 @@ test("a worker waits for its namespace, which it logs, and works when it appears
     async () => (await sumLedgerUnits(db, { accountId: id, mode: "test", kind: "tree" })) === 3,
   );
   t.true(waiting().length <= 2, "once a minute for each task queue");
-  t.is(child.exitCode, null);
+  t.is(program.process.exitCode, null);
 });

@@ -5,13 +5,11 @@ import {
   readLastSuccess,
 } from "../../modules/billing/reconciliation/reconciliations.sql.ts";
 import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
-import type { BillingDocument } from "../../modules/billing/meterEvents.rules.ts";
-import { closeUsage, retryUsage } from "../../modules/billing/reconciliation/repairUsage.ts";
+import { closeUsage } from "../../modules/billing/reconciliation/repairUsage.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
 import { refundWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { listFailedEvents, setUpBilling } from "../billing/billingSetup.ts";
-import type { BillingSetup } from "../billing/billingSetup.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { startWorker } from "./startWorker.ts";
@@ -69,53 +67,31 @@ test.serial(
   },
 );
 
-const closeWith =
-  (document: BillingDocument | null) =>
-  (deps: BillingSetup["deps"], id: bigint): Promise<unknown> =>
-    closeUsage(deps, [id], { document });
+test("the workflow of a refund whose usage has failed waits, and completes after an operator has settled it", async (t) => {
+  const setup = await setUpBilling(t);
+  const { deps, stream, double, register, drain } = setup;
+  const client = await startWorker(t, createBillingActivities({ ...deps, ...observers }));
+  const id = await register(5);
+  await drain();
+  await setup.refund(id, 2);
+  double.control.addFault(REFUSED);
+  await drain();
+  const handle = await client.workflow.start(refund, {
+    workflowId: refundWorkflowId("test", id),
+    taskQueue: "test",
+    args: [id],
+  });
+  await eventually(async () => {
+    const { raw } = await handle.describe();
+    const message = raw.pendingActivities?.[0]?.lastFailure?.message ?? "";
+    return message.startsWith("the refunded usage has failed; see: impact usage explain ");
+  });
 
-const waitsForOperator = test.macro({
-  exec: async (
-    t,
-    _how: string,
-    settle: (deps: BillingSetup["deps"], id: bigint) => Promise<unknown>,
-  ) => {
-    const setup = await setUpBilling(t);
-    const { deps, stream, double, register, drain } = setup;
-    const client = await startWorker(t, createBillingActivities({ ...deps, ...observers }));
-    const id = await register(5);
-    await drain();
-    await setup.refund(id, 2);
-    double.control.addFault(REFUSED);
-    await drain();
-    const handle = await client.workflow.start(refund, {
-      workflowId: refundWorkflowId("test", id),
-      taskQueue: "test",
-      args: [id],
-    });
-    await eventually(async () => {
-      const { raw } = await handle.describe();
-      const message = raw.pendingActivities?.[0]?.lastFailure?.message ?? "";
-      return message.startsWith("the refunded usage has failed; see: impact usage explain ");
-    });
+  const [failed = 0n] = await listFailedEvents(deps.db, stream);
+  await closeUsage(deps, [failed], { document: { kind: "credit_note", reference: "cn_1" } });
 
-    const [failed = 0n] = await listFailedEvents(deps.db, stream);
-    await settle(deps, failed);
-    await drain();
-
-    await t.notThrowsAsync(handle.result());
-  },
-  title: (_, how) =>
-    `the workflow of a refund whose usage has failed waits, and completes after ${String(how)}`,
+  await t.notThrowsAsync(handle.result());
 });
-
-test(waitsForOperator, "a retry", (deps, id) => retryUsage(deps, id));
-test(waitsForOperator, "it was closed as never billed", closeWith(null));
-test(
-  waitsForOperator,
-  "a document returned it",
-  closeWith({ kind: "credit_note", reference: "cn_1" }),
-);
 
 test("a refund that is not settled continues as new, however often it is signaled, and completes later", async (t) => {
   const setup = await setUpBilling(t);

@@ -2,8 +2,8 @@ import { testWithDatabase } from "../../support/database.ts";
 import { createRandom } from "../../support/random.ts";
 import { createOperations } from "./operations.ts";
 import type { Operation } from "./operations.ts";
-import { createSavedDatabase } from "./savedDatabase.ts";
-import type { SavedDatabase, Saved } from "./savedDatabase.ts";
+import { createSavedDatabase } from "../../support/savedDatabase.ts";
+import type { DatabaseContent, SavedDatabase } from "../../support/savedDatabase.ts";
 import { createWorld } from "./world.ts";
 
 const test = testWithDatabase().serial;
@@ -16,6 +16,7 @@ const LOST: readonly Operation[] = [
   "send",
   "send",
   "sendInTrouble",
+  "killSender",
   "refuseAccepted",
   "useIdentifier",
   "changeCustomer",
@@ -50,12 +51,12 @@ const readSeeds = (): readonly number[] => {
 const STEPS = Number(process.env["CONVERGENCE_STEPS"] ?? "30");
 
 let database: SavedDatabase;
-let empty: Saved;
+let empty: DatabaseContent;
 let operations = 0;
 let histories = 0;
 
 test.before(async (t) => {
-  database = await createSavedDatabase(t.context);
+  database = createSavedDatabase(t.context);
   empty = await database.save();
 });
 
@@ -70,7 +71,7 @@ for (const seed of readSeeds()) {
     // The first numbers of small seeds are small.
     random.next();
     random.next();
-    await database.restore(empty, { onNewServer: false });
+    await database.restore(empty);
     const world = await createWorld(t, database, { startsOnLedger: random.below(4) === 0 });
     const { run, restore, finish } = createOperations(world, random);
     try {

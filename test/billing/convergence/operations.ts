@@ -12,9 +12,15 @@ const FAULTS: readonly Fault[] = [
   REFUSED,
   { kind: "drop" },
   { kind: "drop", applied: true },
+  { kind: "truncate", applied: true },
   { kind: "server_error" },
+  { kind: "server_error_saved" },
   { kind: "server_error_saved", applied: true },
+  { kind: "rate_limit" },
+  { kind: "lock_timeout" },
+  { kind: "bad_gateway" },
   { kind: "bad_gateway", applied: true },
+  { kind: "broken_json", applied: true },
 ];
 const FORGOTTEN_AFTER_SECONDS = 3 * 24 * 60 * MINUTE;
 
@@ -66,6 +72,12 @@ export const createOperations = (world: World, random: Random) => {
     control.addFault(fault);
     await send();
     control.clearFaults();
+    return true;
+  };
+
+  const killSender = async (): Promise<boolean> => {
+    pass(random.pick([5, 61]));
+    await world.beginAttempts();
     return true;
   };
 
@@ -181,6 +193,7 @@ export const createOperations = (world: World, random: Random) => {
     refund,
     send,
     sendInTrouble,
+    killSender,
     refuseAccepted,
     useIdentifier: onStripe(useIdentifier),
     changeCustomer: onStripe(changeCustomer),

@@ -21,6 +21,8 @@ import { connectStripe } from "../../../modules/billing/stripe/createStripeProce
 import { minuteOf } from "../../../modules/billing/usage.rules.ts";
 import type { Span } from "../../../modules/billing/usage.rules.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
+import { METERS } from "../../../modules/billing/stripe/meters.ts";
+import { KINDS } from "../../../modules/records/owner.rules.ts";
 import type { Kind } from "../../../modules/records/owner.rules.ts";
 import { kindColumn } from "../../../modules/records/columns.sql.ts";
 import { refundRegistration } from "../../../modules/registrations/refundRegistration.ts";
@@ -28,12 +30,12 @@ import { safeInteger, sql } from "../../../db/sql.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { createTestOrganization, registerFor } from "../../support/factories.ts";
-import { drainUsage } from "../drainUsage.ts";
-import type { SavedDatabase } from "./savedDatabase.ts";
-import { kindOfMeter, MINUTE, NOON, sumByMinute } from "./units.ts";
-import type { Units } from "./units.ts";
+import { beginAttempt, drainUsage } from "../drainUsage.ts";
+import type { SavedDatabase } from "../../support/savedDatabase.ts";
 
-export { MINUTE, NOON } from "./units.ts";
+export const MINUTE = 60;
+
+export const NOON = Date.UTC(2026, 4, 15, 12) / 1000;
 
 /** Longer than Stripe's sums lag here. */
 export const LAG_SECONDS = 16 * MINUTE;
@@ -56,22 +58,34 @@ export type Registration = {
   left: number;
 };
 
-export type WorldOptions = {
-  readonly customers?: number;
-  /** Accounts, of which each has another customer at first. */
-  readonly accounts?: number;
-  /** Whether the built-in ledger bills, and the accounts have no customers, until Stripe does. */
-  readonly startsOnLedger?: boolean;
+type Units = { readonly kind: Kind; readonly second: number; readonly units: number };
+
+/** Returns the minutes in which units do not add up to 0, by key. */
+const sumMinutes = <Entry extends Units>(
+  entries: readonly Entry[],
+  keyOf: (entry: Entry) => string,
+): Readonly<Record<string, readonly { readonly minute: number; readonly units: number }[]>> => {
+  const sums = Array.from(Map.groupBy(entries, keyOf), ([key, ofKey]) => {
+    const minutes = Map.groupBy(ofKey, ({ second }) => minuteOf(second).start);
+    const added = Array.from(minutes, ([minute, parts]) => ({
+      minute,
+      units: parts.reduce((sum, { units }) => sum + units, 0),
+    }));
+    return [key, added.filter(({ units }) => units !== 0)] as const;
+  });
+  return Object.fromEntries(sums.filter(([, minutes]) => minutes.length > 0));
 };
 
 /**
  * A deployment with several organizations, whose customers at Stripe change and pass from one to another, and its own truth: what was
  * registered and refunded, and what documents have billed or returned.
+ * @param options.accounts of which each has another customer at first
+ * @param options.startsOnLedger whether the built-in ledger bills, and the accounts have no customers, until Stripe does
  */
 export const createWorld = async (
   t: ExecutionContext,
   database: SavedDatabase,
-  { customers = 5, accounts = 3, startsOnLedger = false }: WorldOptions = {},
+  { accounts = 3, startsOnLedger = false } = {},
 ) => {
   let { db } = database;
   const double = await startStripeDouble(t);
@@ -88,7 +102,7 @@ export const createWorld = async (
   });
   let isOnLedger = startsOnLedger;
   let deps = createDeps(!isOnLedger);
-  const subscribers = Array.from({ length: customers }, () => control.addSubscriber({}));
+  const subscribers = Array.from({ length: 5 }, () => control.addSubscriber({}));
   const customerIds = subscribers.map(({ customerId }) => customerId);
   const accountIds: string[] = [];
   const log: string[] = [];
@@ -162,10 +176,12 @@ export const createWorld = async (
   };
 
   /** Sends what is ready through a process, as the sender does. */
-  const sendWith = async (sender: typeof deps): Promise<void> => {
+  const sendWith = async (
+    sender: typeof deps,
+    send: typeof beginAttempt | typeof drainUsage = drainUsage,
+  ) => {
     for (const { accountId, kind } of await listWaitingStreams(sender.db)) {
-      const stream = { accountId, mode: "live", kind } as const;
-      await drainUsage(sender, stream);
+      await send(sender, { accountId, mode: "live", kind });
     }
   };
 
@@ -175,34 +191,25 @@ export const createWorld = async (
     await addAccount(startsOnLedger ? null : (customerIds[place] ?? null));
   }
 
+  const readStripe = () =>
+    control.usage({}).map(({ customer, meter, second, value }) => ({
+      customerId: customer,
+      kind: KINDS.find((kind) => METERS[kind].eventName === meter) ?? "tree",
+      second,
+      units: value,
+    }));
+
   /** Returns the minutes in which Stripe's units of a customer and kind are not what counts as delivered. */
-  const compareWithStripe = async (): Promise<
-    Record<string, readonly { readonly minute: number; readonly units: number }[]>
-  > => {
+  const compareWithStripe = async () => {
     const ours = await db.any(sql.type(deliveredRow)`
       SELECT customer_id AS "customerId", kind, second, -quantity AS units
       FROM meter_event
       WHERE state = 'delivered' AND customer_id IS NOT NULL
     `);
-    const theirs = control.usage({}).map(({ customer, meter, second, value }) => ({
-      customerId: customer,
-      kind: kindOfMeter(meter),
-      second,
-      units: value,
-    }));
-    const streams = Map.groupBy(
-      [...ours, ...theirs],
+    return sumMinutes(
+      [...ours, ...readStripe()],
       ({ customerId, kind }) => `${labelOf(customerId)} ${kind}`,
     );
-    const differing = [...streams].map(([stream, entries]) => {
-      const minutes = Map.groupBy(entries, ({ second }) => minuteOf(second).start);
-      const sums = Array.from(minutes, ([minute, parts]) => ({
-        minute,
-        units: parts.reduce((sum, { units }) => sum + units, 0),
-      }));
-      return [stream, sums.filter(({ units }) => units !== 0)] as const;
-    });
-    return Object.fromEntries(differing.filter(([, minutes]) => minutes.length > 0));
   };
 
   return {
@@ -287,6 +294,11 @@ export const createWorld = async (
       write(`refund ${count} ${kind} for ${accountLabelOf(accountId)} of ${second - NOON}s`);
     },
     sendWith,
+    /** Begins the attempts that are ready, as a process that is killed then. */
+    beginAttempts: async (): Promise<void> => {
+      await sendWith(deps, beginAttempt);
+      write("begin and be killed");
+    },
     send: async (): Promise<void> => {
       await sendWith(deps);
       write("send");
@@ -350,28 +362,19 @@ export const createWorld = async (
      * Returns the minutes in which what Stripe, the ledger and documents have, and what is never billed, is not what was registered
      * minus what was refunded.
      */
-    compareWithTruth: async (): Promise<Record<string, { billed: number; recorded: number }>> => {
+    compareWithTruth: async () => {
       const own = await db.any(sql.type(unitsRow)`
         SELECT kind, second, quantity AS units
         FROM meter_event
         WHERE (state = 'closed' AND document_reference IS NULL) OR (state = 'delivered' AND processor = 'ledger')
       `);
-      const theirs = control
-        .usage({})
-        .map(({ meter, second, value }) => ({ kind: kindOfMeter(meter), second, units: value }));
-      const billed = sumByMinute([...documents, ...own, ...theirs]);
-      const recorded = sumByMinute(
-        registrations.map(({ kind, second, left }) => ({ kind, second, units: left })),
-      );
-      const differing = [...new Set([...billed.keys(), ...recorded.keys()])].filter(
-        (minute) => (billed.get(minute) ?? 0) !== (recorded.get(minute) ?? 0),
-      );
-      return Object.fromEntries(
-        differing.map((minute) => [
-          minute,
-          { billed: billed.get(minute) ?? 0, recorded: recorded.get(minute) ?? 0 },
-        ]),
-      );
+      const recorded = registrations.map(({ kind, second, left }) => ({
+        kind,
+        second,
+        units: -left,
+      }));
+      const billed = [...documents, ...own, ...readStripe()];
+      return sumMinutes<Units>([...billed, ...recorded], ({ kind }) => kind);
     },
     compareWithStripe,
     /** Returns the minutes that a comparison does not find: differences add up to zero in all of it, a day or an hour. */

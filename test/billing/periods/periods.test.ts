@@ -1,13 +1,11 @@
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { listBillingPeriods } from "../../../modules/billing/billingPeriods.sql.ts";
 import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
-import { SERVICE } from "../../../modules/accounts/audit.rules.ts";
 import { DomainError, UnavailableError } from "../../../runtime/errors.rules.ts";
 import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
 import { updateOrganization } from "../../../modules/accounts/manageOrganizations.ts";
 import { resolveBillingCycle } from "../../../modules/billing/resolveBillingCycle.ts";
 import { readStatement } from "../../../modules/billing/readStatement.ts";
-import { refreshSubscription } from "../../../modules/billing/processorEvents/readSubscription.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
@@ -22,11 +20,9 @@ const OUTSIDE_CYCLE = { instanceOf: DomainError, code: "outside_billing_cycle" }
 test("a refund is accepted in the last second of the subscription's period and rejected in the next", async (t) => {
   const { register, refund, double, pass } = await setUpBilling(t);
   const { control } = double;
-  const start = control.now();
   const id = await register(5);
   const other = await register(5);
   const end = Date.UTC(2026, 5, 15, 12) / 1000;
-  t.true(end > start);
 
   control.holdClock({ second: end - 1 });
   t.is((await refund(id)).refundedCount, 5);
@@ -75,9 +71,7 @@ test("a period read from the previous subscription is not used for the current o
   const late = refund(id, 1);
   await eventually(() => control.held() === 1);
 
-  await updateOrganization({ ...deps, actor: SERVICE }, stream.accountId, {
-    stripeSubscriptionId: current,
-  });
+  await updateOrganization(deps, stream.accountId, { stripeSubscriptionId: current });
   control.release();
   await late;
   const isRead = () => control.calls().some(({ path }) => path === `/v1/subscriptions/${current}`);
@@ -120,13 +114,14 @@ test("usage from before a trial of a running subscription is not refunded, becau
 });
 
 test("after a subscription has ended, a refund is outside the billing cycle, and no statement is of the current one", async (t) => {
-  const { register, refund, drain, double, deps, stream, subscriptionId } = await setUpBilling(t);
+  const { register, refund, drain, refresh, double, deps, stream, subscriptionId } =
+    await setUpBilling(t);
   const id = await register(5);
   await refund(id, 1);
   await drain();
 
   double.control.cancel({ subscriptionId, when: "now_without_invoice" });
-  await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
+  await refresh();
 
   await t.throwsAsync(refund(id, 1), OUTSIDE_CYCLE);
   t.is((await readAccountSums(deps.db, stream.accountId)).refunded, 1n);
@@ -136,9 +131,8 @@ test("after a subscription has ended, a refund is outside the billing cycle, and
 });
 
 test("what was read of a subscription earlier does not replace what was read later", async (t) => {
-  const { deps, double, stream, subscriptionId, pass } = await setUpBilling(t);
+  const { deps, double, stream, subscriptionId, pass, refresh } = await setUpBilling(t);
   const { control } = double;
-  const refresh = () => refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
   control.addFault({ kind: "hold", method: "GET", path: `/v1/subscriptions/${subscriptionId}` });
   const early = refresh();
   await eventually(() => control.held() === 1);
@@ -159,9 +153,7 @@ test("in a yearly period, a refund is accepted only while Stripe accepts usage o
   const { register, refund, drain, double, deps, stream, customerId, pass, ...scene } =
     await setUpBilling(t);
   const { subscriptionId: yearly } = double.control.addSubscriber({ customerId, interval: "year" });
-  await updateOrganization({ ...deps, actor: SERVICE }, stream.accountId, {
-    stripeSubscriptionId: yearly,
-  });
+  await updateOrganization(deps, stream.accountId, { stripeSubscriptionId: yearly });
   const old = await register(5);
   await drain();
   pass(10 * DAY);

@@ -4,18 +4,10 @@ import { minuteOf } from "../../../modules/billing/usage.rules.ts";
 import { LAG_SECONDS, NOON } from "../convergence/world.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
 import { CREDIT_NOTE, testRepairs } from "./testRepairs.ts";
-import type { Operator } from "./testRepairs.ts";
 
 const test = testRepairs();
 
 const DAY = 24 * 60 * 60;
-
-const loseDelivered = async (operator: Operator) => {
-  await operator.sendNew(5);
-  const [event] = await operator.listEvents(["delivered"]);
-  operator.control.rejectAccepted({ identifier: event?.identifier ?? "" });
-  return operator.findDifference();
-};
 
 test("units that nothing explains are found once, and taken back by a retry", async (t, operator) => {
   const difference = await operator.addSurplus();
@@ -33,7 +25,8 @@ test("units that nothing explains are found once, and taken back by a retry", as
 });
 
 test("usage that Stripe has lost is sent again once by retries of the difference", async (t, operator) => {
-  const difference = await loseDelivered(operator);
+  await operator.loseDelivered();
+  const difference = await operator.findDifference();
   t.is(difference.quantity, 5);
   const send = () => operator.retry(difference.id);
   await Promise.allSettled([send(), send()]);
@@ -153,9 +146,7 @@ test("a difference is not sent while usage is held", async (t, operator) => {
 });
 
 test("a minute whose sum may lag is no difference, also on a machine whose clock is fast", async (t, operator) => {
-  await operator.sendNew(5);
-  const [event] = await operator.listEvents(["delivered"]);
-  operator.control.rejectAccepted({ identifier: event?.identifier ?? "" });
+  await operator.loseDelivered();
   operator.pass(2 * 60);
   const found = await operator.onClock(20 * 60 - LAG_SECONDS, operator.reconcile);
   t.is(found.length, 1);

@@ -3,7 +3,7 @@ import { readDeployment } from "../../../modules/billing/deployment.sql.ts";
 import { createRandom } from "../../support/random.ts";
 import { openTestPool, testWithDatabase } from "../../support/database.ts";
 import { startCluster } from "../../support/startCluster.ts";
-import { createSavedDatabase } from "../convergence/savedDatabase.ts";
+import { createSavedDatabase } from "../../support/savedDatabase.ts";
 import { createRepairs } from "../convergence/repairs.ts";
 import { createWorld } from "../convergence/world.ts";
 import { resumeUsage } from "../../../modules/billing/holdUsage.ts";
@@ -17,7 +17,7 @@ test("after a failover to an asynchronous standby that lost two minutes, every m
   await migrate(cluster.primaryUrl);
   const databaseUrl = cluster.primaryUrl;
   const db = await openTestPool(t, databaseUrl, 3);
-  const database = await createSavedDatabase({ db, databaseUrl, ownerUrl: databaseUrl });
+  const database = createSavedDatabase({ db, databaseUrl, ownerUrl: databaseUrl });
   const world = await createWorld(t, database, { accounts: 1 });
   const random = createRandom(7);
   const accountId = world.accountIds[0] ?? "";

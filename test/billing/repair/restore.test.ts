@@ -9,7 +9,7 @@ import type { Operator } from "./testRepairs.ts";
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { asOwner, copyDatabase, openTestPool } from "../../support/database.ts";
-import { createSavedDatabase } from "../convergence/savedDatabase.ts";
+import { createSavedDatabase } from "../../support/savedDatabase.ts";
 import { LAG_SECONDS } from "../convergence/world.ts";
 
 const test = testRepairs();
@@ -197,8 +197,8 @@ for (const aheadSeconds of [20 * 60, -60 * 60]) {
 const copyDatabaseOf = async (t: ExecutionContext, operator: Operator): Promise<DatabasePool> => {
   const databaseUrl = await copyDatabase(t);
   const db = await openTestPool(t, databaseUrl, 3);
-  const copy = await createSavedDatabase({ db, databaseUrl, ownerUrl: asOwner(databaseUrl) });
-  await copy.restore(await operator.database.save(), { onNewServer: false });
+  const copy = createSavedDatabase({ db, databaseUrl, ownerUrl: asOwner(databaseUrl) });
+  await copy.restore(await operator.database.save());
   return db;
 };
 

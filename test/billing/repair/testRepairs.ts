@@ -10,10 +10,10 @@ import { REFUSED } from "../../stripeDouble/faults.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { createSavedDatabase } from "../convergence/savedDatabase.ts";
-import type { Saved, SavedDatabase } from "../convergence/savedDatabase.ts";
+import { createSavedDatabase } from "../../support/savedDatabase.ts";
+import type { DatabaseContent, SavedDatabase } from "../../support/savedDatabase.ts";
 import { createWorld, LAG_SECONDS, NOON } from "../convergence/world.ts";
-import type { Registration, World, WorldOptions } from "../convergence/world.ts";
+import type { Registration, World } from "../convergence/world.ts";
 
 /** Stripe has forgotten the identifiers and keys of what it accepted before. */
 export const FORGOTTEN_SECONDS = 3 * 24 * 60 * 60;
@@ -95,6 +95,14 @@ const createOperator = (t: ExecutionContext, world: World) => {
       events.forEach(({ quantity, ...event }) => world.bill({ ...event, units: quantity })),
     reconcile,
     findDifference,
+    /** Delivers 5 units, which Stripe loses, and returns the identifier of their event. */
+    loseDelivered: async (): Promise<string> => {
+      await world.register(world.accountIds[0] ?? "", 5);
+      await send();
+      const identifier = (await world.listEvents(["delivered"]))[0]?.identifier ?? "";
+      world.control.rejectAccepted({ identifier });
+      return identifier;
+    },
     /** Another program reports trees of a customer. */
     reportElsewhere: (second: number, units: number, place = 0): boolean =>
       world.sendElsewhere({ kind: "tree", second, units }, world.customerIds[place] ?? ""),
@@ -150,14 +158,14 @@ type RepairTest = (t: ExecutionContext<DatabaseContext>, operator: Operator) => 
 export const testRepairs = ({ hasDocuments = false } = {}) => {
   const test = testWithDatabase();
   let database: SavedDatabase;
-  let empty: Saved;
+  let empty: DatabaseContent;
   test.serial.before(async (t) => {
-    database = await createSavedDatabase(t.context);
+    database = createSavedDatabase(t.context);
     empty = await database.save();
   });
-  return (title: string, work: RepairTest, options: WorldOptions = {}): void => {
+  return (title: string, work: RepairTest, options?: Parameters<typeof createWorld>[2]): void => {
     test.serial(title, async (t) => {
-      await database.restore(empty, { onNewServer: false });
+      await database.restore(empty);
       const operator = createOperator(t, await createWorld(t, database, options));
       await work(t, operator);
       t.deepEqual(hasDocuments ? {} : await operator.compareWithTruth(), {}, "billed and recorded");

@@ -1,4 +1,3 @@
-import type { Fault } from "../../stripeDouble/faults.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
 import type { ExecutionContext } from "ava";
 import { findMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
@@ -7,7 +6,6 @@ import { recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts
 import { retryUsage } from "../../../modules/billing/reconciliation/repairUsage.ts";
 import { beginAttempt, finishAttempt } from "../drainUsage.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
 import { listFailedEvents, setUpBilling } from "../billingSetup.ts";
 import { eventually } from "../../support/programs.ts";
 import { listMeterEvents } from "../../../modules/billing/meterEventReports.sql.ts";
@@ -92,8 +90,8 @@ test("a process that asks about an event records nothing if another one has answ
   t.deepEqual(billed(), await recorded());
 });
 
-const sendsNothingAfterItsLease = test.macro({
-  exec: async (t: ExecutionContext<DatabaseContext>, clock: "monotonic" | "wall") => {
+for (const clock of ["monotonic", "wall"] as const) {
+  test(`a process that was frozen after acquiring the lease does not send when the lease is over by its ${clock} clock`, async (t) => {
     const { register, pass, deps, stream, drain, sends, billed, recorded } = await setUpBilling(t);
     await register(4);
     pass(5);
@@ -116,13 +114,8 @@ const sendsNothingAfterItsLease = test.macro({
     await drain();
     t.is(sends(), 1);
     t.deepEqual(billed(), await recorded());
-  },
-  title: (_, clock) =>
-    `a process that was frozen after acquiring the lease does not send when the lease is over by its ${clock} clock`,
-});
-
-test(sendsNothingAfterItsLease, "monotonic");
-test(sendsNothingAfterItsLease, "wall");
+  });
+}
 
 test("at most one event of a stream is being sent", async (t) => {
   const { register, pass, deps, stream, seal, drain, billed, recorded, double } =
@@ -147,8 +140,11 @@ test("at most one event of a stream is being sent", async (t) => {
 
 const HOUR = 60 * 60;
 
-const givesWay = test.macro({
-  exec: async (t, lead: number, faults: readonly Fault[]) => {
+for (const [call, lead, faults] of [
+  ["that Stripe refused as ahead of its clock", 2 * HOUR, []],
+  ["whose call was lost", 48 * HOUR, [{ kind: "drop" }]],
+] as const) {
+  test(`after a fast clock is corrected, usage does not wait for usage ${call}`, async (t) => {
     const { register, pass, deps, stream, drain, double, billed, recorded, events, retryFailed } =
       await setUpBilling(t);
     const { control } = double;
@@ -159,9 +155,7 @@ const givesWay = test.macro({
     const begun = await beginAttempt(deps, stream);
     const fast = { ...deps, clock: { now: () => begun.started.at } };
     pass(-lead);
-    for (const fault of faults) {
-      control.addFault(fault);
-    }
+    faults.forEach(control.addFault);
     t.like(await finishAttempt(fast, begun), { kind: "delayed", cause: "retry" });
 
     // Our clock is corrected.
@@ -180,11 +174,8 @@ const givesWay = test.macro({
     await drain();
     t.deepEqual(billed(), { [second]: 7, [ahead]: 5 });
     t.deepEqual(billed(), await recorded());
-  },
-  title: (call = "") => `after a fast clock is corrected, usage does not wait for usage ${call}`,
-});
-test("that Stripe refused as ahead of its clock", givesWay, 2 * HOUR, []);
-test("whose call was lost", givesWay, 48 * HOUR, [{ kind: "drop" }]);
+  });
+}
 
 /**
  * Sends usage under the identifier of the next meter event of the current second, as a database did that lost its latest
@@ -194,37 +185,22 @@ const sendBeforeLoss = async (
   t: ExecutionContext,
   { deps, stream, customerId, double }: BillingSetup,
   quantity: number,
-  { sequence = 1, keyGeneration = 0 } = {},
 ): Promise<void> => {
-  const { accountId } = stream;
   const second = double.control.now();
+  const identifier = `u1:${stream.accountId}:live:tree:${second}:1`;
   const outcome = await deps.billing.stripe?.send(
-    {
-      identifier: `u1:${accountId}:live:tree:${second}:${sequence}`,
-      customerId,
-      kind: "tree",
-      quantity,
-      second,
-      keyGeneration,
-    },
+    { identifier, customerId, kind: "tree", quantity, second, keyGeneration: 0 },
     new AbortController().signal,
   );
   t.is(outcome?.kind, "delivered");
 };
 
-/** Returns the units by which Stripe's sums differ from what was delivered. */
-const differenceOf = async ({ deps, stream }: BillingSetup): Promise<number> => {
-  const { streams } = await reconcileUsage(deps, stream, new AbortController().signal);
-  return streams
-    .flatMap(({ differences }) => differences)
-    .reduce((sum, { units }) => sum + units, 0);
-};
-
-const isNotDoubled = test.macro({
-  exec: async (
-    t: ExecutionContext<DatabaseContext>,
-    { ours, theirs }: { readonly ours: number; readonly theirs: number },
-  ) => {
+for (const [ours, theirs] of [
+  [52, 76],
+  [19, 28],
+  [52, 24],
+] as const) {
+  test(`of ${ours} units in a second of which Stripe has ${theirs} under the same identifier, only the difference is sent`, async (t) => {
     const setup = await setUpBilling(t, { summaryDelaySeconds: 300 });
     const { register, drain, pass, billed, double } = setup;
     const second = double.control.now();
@@ -235,16 +211,17 @@ const isNotDoubled = test.macro({
 
     t.deepEqual(billed(), { [second]: Math.max(ours, theirs) });
     pass(LAG_SECONDS);
-    t.is(await differenceOf(setup), Math.max(theirs - ours, 0));
+    const { streams } = await reconcileUsage(
+      setup.deps,
+      setup.stream,
+      new AbortController().signal,
+    );
+    const differing = streams.flatMap(({ differences }) => differences);
+    const units = differing.reduce((sum, difference) => sum + difference.units, 0);
+    t.is(units, Math.max(theirs - ours, 0));
     t.deepEqual(double.control.problems(), []);
-  },
-  title: (_, { ours, theirs }) =>
-    `of ${ours} units in a second of which Stripe has ${theirs} under the same identifier, only the difference is sent`,
-});
-
-test(isNotDoubled, { ours: 52, theirs: 76 });
-test(isNotDoubled, { ours: 19, theirs: 28 });
-test(isNotDoubled, { ours: 52, theirs: 24 });
+  });
+}
 
 test("usage whose identifier conflicts is never refused or sent again before Stripe's sums are complete", async (t) => {
   const setup = await setUpBilling(t);

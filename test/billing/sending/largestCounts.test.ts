@@ -1,6 +1,6 @@
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { readStatement } from "../../../modules/billing/readStatement.ts";
-import { MAXIMUM_QUANTITY } from "../../../modules/billing/usage.rules.ts";
+import { MAXIMUM_QUANTITY, minuteOf } from "../../../modules/billing/usage.rules.ts";
 import type { Span } from "../../../modules/billing/usage.rules.ts";
 import { registrationsIn } from "../../api/contract.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -27,7 +27,6 @@ test("the largest count is registered, listed, refunded in part and billed exact
     return String(registration?.["id"]);
   };
   const second = double.control.now();
-  const minute = { start: second - (second % 60), end: second - (second % 60) + 60 };
   const id = await register(MOST);
   const listed = await get("/plant/trees");
   t.is(listed.body["total_planted_trees"], MOST);
@@ -48,11 +47,12 @@ test("the largest count is registered, listed, refunded in part and billed exact
   t.like(report.body, { count: MOST, refunded_count: REFUNDED });
 
   pass(3600);
-  const compare = async (compared: Span) =>
-    (
-      await reconcileUsage(deps, { accountId: stream.accountId, span: compared }, never)
-    ).streams.find(({ kind }) => kind === "tree");
-  t.like(await compare(minute), {
+  const compare = async (span: Span) => {
+    const { accountId } = stream;
+    const { streams } = await reconcileUsage(deps, { accountId, span }, never);
+    return streams.find(({ kind }) => kind === "tree");
+  };
+  t.like(await compare(minuteOf(second)), {
     delivered: MOST - REFUNDED,
     processorQuantity: MOST - REFUNDED,
     differences: [],

@@ -15,7 +15,7 @@ const test = testWithDatabase();
 
 test.serial("a call that outlasts its run delays only its stream, and is finished", async (t) => {
   const { first: slow, organizations, billedUnits, ...setup } = await setUpSending(t, 3);
-  const { pass, double, deps, sends } = setup;
+  const { registerAll, double, deps, sends } = setup;
   const others = organizations.slice(1);
   double.control.addFault({ kind: "hold", mentioning: slow.customerId });
   const runs = createReportingRuns(deps, {
@@ -27,8 +27,7 @@ test.serial("a call that outlasts its run delays only its stream, and is finishe
   const run = (): Promise<void> => runs.run({ stop: stop.signal, signal: abort.signal });
   /** Registers units of all, and runs the sender until it has reported those of the others. */
   const report = async (billed: number): Promise<void> => {
-    await Promise.all(organizations.map(({ register }) => register(2)));
-    pass(5);
+    await registerAll();
     while (others.some((other) => other.units() < billed)) {
       await run();
     }
@@ -53,9 +52,8 @@ test.serial("a call that outlasts its run delays only its stream, and is finishe
 });
 
 test.serial("a sender sends nothing that another worker has sent meanwhile", async (t) => {
-  const { organizations, pass, sender, reportAll, sends, double } = await setUpSending(t, 6);
-  await Promise.all(organizations.map(({ register }) => register(2)));
-  pass(5);
+  const { registerAll, sender, reportAll, sends, double } = await setUpSending(t, 6);
+  await registerAll();
   const own = sender({ callsPerSecond: 4 });
   await own.scan();
   await eventually(() => sends() > 0);

@@ -59,6 +59,11 @@ export const setUpSending = async (t: ExecutionContext<DatabaseContext>, count: 
     organizations,
     /** Returns Stripe's units of each organization over all seconds. */
     billedUnits: () => organizations.map(({ units }) => units()),
+    /** Registers units of each organization, which can be sent then. */
+    registerAll: async (): Promise<void> => {
+      await Promise.all(organizations.map(({ register }) => register(2)));
+      pass(5);
+    },
     sender,
     results,
     failures,

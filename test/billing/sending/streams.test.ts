@@ -82,20 +82,18 @@ test("two senders at the same time bill everything once", async (t) => {
 test("a stream whose usage the database rejects is reported, and delays none", async (t) => {
   const setup = await setUpSending(t, 3);
   const { owner } = t.context;
-  const { first: poisoned, organizations, billedUnits, pass } = setup;
-  const { reportOnce, reportAll, failures } = setup;
+  const { first: poisoned, billedUnits, registerAll, reportOnce, reportAll, failures } = setup;
   await owner.query(sql.typeAlias("void")`
     ALTER TABLE meter_event
     ADD CONSTRAINT poison CHECK (account_id <> ${sql.literalValue(poisoned.stream.accountId)}::uuid) NOT VALID
   `);
-  await Promise.all(organizations.map(({ register }) => register(2)));
-  pass(5);
+  await registerAll();
 
   await reportOnce();
 
   t.deepEqual(billedUnits(), [0, 2, 2]);
-  t.is(failures.length, 1);
-  t.is(failures[0]?.key, ownerKey(poisoned.stream));
+  const keys = failures.map(({ key }) => key);
+  t.deepEqual(keys, [ownerKey(poisoned.stream)]);
   await owner.query(sql.typeAlias("void")`ALTER TABLE meter_event DROP CONSTRAINT poison`);
   await reportAll();
   t.is(poisoned.units(), 2);
@@ -103,9 +101,8 @@ test("a stream whose usage the database rejects is reported, and delays none", a
 
 test("an operator who works on a stream delays no other", async (t) => {
   const setup = await setUpSending(t, 3);
-  const { first: locked, organizations, billedUnits, deps, pass, reportOnce } = setup;
-  await Promise.all(organizations.map(({ register }) => register(2)));
-  pass(5);
+  const { first: locked, billedUnits, deps, registerAll, reportOnce } = setup;
+  await registerAll();
 
   const isLocked = Promise.withResolvers<void>();
   const isDone = Promise.withResolvers<void>();
@@ -126,11 +123,10 @@ test("an operator who works on a stream delays no other", async (t) => {
 
 test("if Stripe rejects only one customer's calls as too many, only its stream waits", async (t) => {
   const { first: limited, organizations, ...setup } = await setUpSending(t, 4);
-  const { billedUnits, pass, reportOnce, double, results } = setup;
+  const { billedUnits, pass, registerAll, reportOnce, double, results } = setup;
   const others = organizations.slice(1);
   double.control.addFault({ kind: "rate_limit", mentioning: limited.customerId, times: 5 });
-  await Promise.all(organizations.map(({ register }) => register(2)));
-  pass(5);
+  await registerAll();
   for (let attempt = 0; attempt < 5; attempt += 1) {
     await reportOnce();
     pass(60);
@@ -151,12 +147,10 @@ const delayOf = ({ results }: SendingSetup, { stream }: SendingSetup["first"]): 
 test("while Stripe fails, the sender attempts the event of each stream with growing delays, and afterwards sends all usage in its order", async (t) => {
   const count = 23;
   const setup = await setUpSending(t, count);
-  const { organizations, billedUnits, pass, reportOnce, reportAll, double, sends } = setup;
-  const { control } = double;
-  const registerAll = () => Promise.all(organizations.map(({ register }) => register(2)));
+  const { organizations, billedUnits, pass, registerAll, reportOnce, reportAll, sends } = setup;
+  const { control } = setup.double;
   control.addFault({ kind: "server_error", times: 1_000_000 });
   await registerAll();
-  pass(5);
   for (let failure = 0; failure < 3; failure += 1) {
     await reportOnce();
     pass(10);
@@ -181,26 +175,20 @@ test("while Stripe fails, the sender attempts the event of each stream with grow
   await reportAll();
   t.deepEqual([...new Set(billedUnits())], [12]);
   for (const { customerId } of organizations) {
-    const seconds = control
-      .events()
-      .filter((event) => event.customerId === customerId)
-      .map(({ second }) => second);
-    t.is(seconds.length, 6);
+    const events = control.events().filter((event) => event.customerId === customerId);
+    const seconds = events.map(({ second }) => second);
     const sorted = seconds.toSorted((left, right) => left - right);
-    t.deepEqual(seconds, sorted);
+    t.deepEqual([seconds.length, seconds], [6, sorted]);
   }
   t.is(control.overlaps(), 0);
 });
 
 test("calls to Stripe that take long do not delay the usage of the ledger", async (t) => {
-  const { first, organizations, billedUnits, deps, pass, double, sender } = await setUpSending(
-    t,
-    5,
-  );
-  const { control } = double;
+  const setup = await setUpSending(t, 5);
+  const { first, organizations, billedUnits, deps, pass, sender } = setup;
+  const { control } = setup.double;
   control.addFault({ kind: "hold", times: 4 });
-  await Promise.all(organizations.map(({ register }) => register(2)));
-  pass(5);
+  await setup.registerAll();
   const own = sender({ maximumRunning: 4 });
   await own.scan();
   await eventually(() => control.held() === 4);

@@ -1,4 +1,4 @@
-import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import type { Owner } from "../../../modules/records/owner.rules.ts";
@@ -57,29 +57,16 @@ const refuseUnits = (owner: DatabasePool, { accountId }: Owner): Promise<unknown
     WHERE usage_fact.id::text = refused.identifier
   `);
 
-/** Returns the database, and how many statements its transactions have run. */
-const countStatements = (pool: DatabasePool) => {
-  let statements = 0;
-  const counting = (transaction: DatabaseTransactionConnection): DatabaseTransactionConnection =>
-    new Proxy(transaction, {
-      get: (target, name) => {
-        statements += name === "any" ? 1 : 0;
-        return Reflect.get(target, name);
-      },
-    });
-  const db = new Proxy(pool, {
-    get: (target, name) =>
-      name === "transaction"
-        ? (work: (transaction: DatabaseTransactionConnection) => Promise<unknown>) =>
-            target.transaction((transaction) => work(counting(transaction)))
-        : Reflect.get(target, name),
-  });
-  return { db, count: () => statements };
-};
-
 test("seconds whose units were refunded are sealed by few statements, which read a number of pages in proportion", async (t) => {
-  const counted = await openPageCount(t, ["usage_fact", "meter_event"]);
-  const { filler, countPages } = counted;
+  let statements = 0;
+  const countStatement = (): null => {
+    statements += 1;
+    return null;
+  };
+  const tables = ["usage_fact", "meter_event"];
+  const { filler, db, vacuum, countPages } = await openPageCount(t, tables, tables, {
+    interceptors: [{ name: "count-statements", beforeQueryExecution: countStatement }],
+  });
   const createStream = async (count: number): Promise<Owner> => {
     const { id: accountId } = await createTestOrganization(filler);
     const stream: Owner = { accountId, mode: "live", kind: "tree" };
@@ -87,25 +74,24 @@ test("seconds whose units were refunded are sealed by few statements, which read
     return stream;
   };
   const sealed = await createStream(3000);
-  const [few, many, ...others] = [
+  const [few, many, other] = [
     await createStream(500),
     await createStream(4000),
     await createStream(1),
   ];
   // The statistics know of no sealed usage. Without any, PostgreSQL would always read all of it.
-  await counted.vacuum();
+  await vacuum();
   await refuseUnits(filler, sealed);
-  const { db, count } = countStatements(counted.db);
   const deps = { db, clock: systemClock, billing: createBilling({ db, stripe: null }) };
   let calls = 0;
   let mostStatements = 0;
   const sealAll = async (stream: Owner): Promise<void> => {
     let next: UnsentStream = { ...stream, firstSecond: 0 };
     for (;;) {
-      const before = count();
+      statements = 0;
       const [sealing] = await sealMeterEvents(deps, [next], new Date());
       calls += 1;
-      mostStatements = Math.max(mostStatements, count() - before);
+      mostStatements = Math.max(mostStatements, statements);
       if (sealing?.kind !== "more") {
         t.is(sealing?.kind, "none");
         return;
@@ -114,9 +100,7 @@ test("seconds whose units were refunded are sealed by few statements, which read
     }
   };
   // Planning reads some pages the first time.
-  for (const stream of others) {
-    await sealAll(stream);
-  }
+  await sealAll(other);
   const fewPages = await countPages(() => sealAll(few));
   calls = 0;
   const manyPages = await countPages(() => sealAll(many));
