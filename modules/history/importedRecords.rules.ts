@@ -156,13 +156,14 @@ export type ImportedDonation = Readonly<Exclude<ReturnType<typeof donationOf>, s
 
 export type ImportedRecord = ImportedRegistration | ImportedDonation;
 
-/** Returns what stores do not see, and where an erasure would not find the customers that it names. */
-const findForeignField = (line: RegistrationLine | DonationLine): string | null => {
-  if (line.attribution !== "") {
-    return "attribution";
-  }
-  return Object.keys(line.metadata).length > 0 ? "metadata" : null;
-};
+/** Fields that records of the other type of account have. Nobody would see them, and no erasure would find who they name. */
+const FOREIGN_FIELDS = {
+  stores: ["attribution", "metadata"],
+  organizations: ["customer_name", "customer_email", "customer_id", "order_id", "notes"],
+} as const;
+
+const isEmpty = (value: unknown): boolean =>
+  value === null || value === "" || (typeof value === "object" && Object.keys(value).length === 0);
 
 export const recordOf = (
   line: RegistrationLine | DonationLine,
@@ -174,9 +175,11 @@ export const recordOf = (
   if (line.id === null && line.idempotency_key === null) {
     return "id: required, or an idempotency_key, so that the import can be repeated";
   }
-  const foreign = options.storeMode === null ? null : findForeignField(line);
-  if (foreign !== null) {
-    return `${foreign}: stores' records have none; remove it from the line`;
+  const owners = options.storeMode === null ? "organizations" : "stores";
+  const fields: Readonly<Record<string, unknown>> = { notes: null, ...line };
+  const foreign = FOREIGN_FIELDS[owners].find((name) => !isEmpty(fields[name]));
+  if (foreign !== undefined) {
+    return `${foreign}: ${owners}' records have none; remove it from the line`;
   }
   return line.kind === "donation" ? donationOf(line) : registrationOf(line, options);
 };
