@@ -1,5 +1,4 @@
 import { hash } from "node:crypto";
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import type { DatabasePool } from "slonik";
 import { createAuthenticator, noteKeyUses } from "../../modules/accounts/createAuthenticator.ts";
@@ -8,7 +7,7 @@ import { startApiOf, startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson, impactOf } from "../cli/runImpact.ts";
 import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { listApiKeys } from "../../modules/accounts/apiKeys.sql.ts";
@@ -35,7 +34,7 @@ const NOW = "2027-01-01T00:00:00.000Z";
 
 /** Issues keys with the CLI at NOW. */
 const keyIssuer =
-  (t: ExecutionContext<DatabaseContext>, account: string) =>
+  (t: DatabaseTest, account: string) =>
   async (...options: readonly string[]): Promise<{ readonly id: string; readonly key: string }> => {
     const impact = impactOf(t, { clock: createMovableClock(NOW) });
     const issue = ["key", "issue", "--org", account, "--mode", "live", "--json"];

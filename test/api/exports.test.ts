@@ -1,10 +1,9 @@
-import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { sql } from "../../db/sql.ts";
 import { accountModeKey } from "../../modules/records/owner.rules.ts";
 import { Gate } from "../../runtime/gate.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { insertDonationTotals } from "../charities/donations/donationSetup.ts";
 import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
@@ -23,10 +22,7 @@ const download = async (url: string, accept: string, headers: Record<string, str
 };
 
 /** Starts an API, and returns it with what downloads a list of a new organization. */
-const startExports = async (
-  t: ExecutionContext<DatabaseContext>,
-  options: Parameters<typeof startApiOf>[1] = {},
-) => {
+const startExports = async (t: DatabaseTest, options: Parameters<typeof startApiOf>[1] = {}) => {
   const api = await startApiOf(t, options);
   return {
     ...api,

@@ -2,7 +2,7 @@ import { Agent, request } from "node:http";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { startStandaloneApi } from "./startStandaloneApi.ts";
@@ -355,7 +355,7 @@ const findProblem = async (
 };
 
 const findProblems = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   url: string,
   headers: readonly string[],
   attacks: readonly Attack[],

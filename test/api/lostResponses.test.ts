@@ -1,10 +1,9 @@
-import type { ExecutionContext } from "ava";
 import { EIN, readDonationLedger } from "../charities/donations/donationSetup.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { readStoreState } from "../stores/storeState.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { startRelay } from "../support/relay.ts";
 import { unreachableTemporal } from "../support/temporalOnDemand.ts";
@@ -17,7 +16,7 @@ import { startStandaloneApi } from "./startStandaloneApi.ts";
  */
 const test = testWithDatabase();
 
-type Context = ExecutionContext<DatabaseContext>;
+type Context = DatabaseTest;
 
 type Response = {
   readonly status: number;

@@ -1,8 +1,7 @@
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { apiDescription } from "./responseChecker.ts";
 import { idIn, KIND_NAMES } from "./contract.ts";
 import { rawRequest } from "./http/rawRequest.ts";
@@ -25,7 +24,7 @@ const errorResponse = z.looseObject({ description: z.string() });
 const readDescription = async (url: string): Promise<z.output<typeof apiDescription>> =>
   apiDescription.parse(await (await fetch(`${url}/openapi.json`)).json());
 
-const startBoth = async (t: ExecutionContext<DatabaseContext>) => ({
+const startBoth = async (t: DatabaseTest) => ({
   standalone: await startStandaloneApi(t, t.context),
   store: await startStoreApi(t, t.context),
 });

@@ -15,7 +15,7 @@ import type { HealthWatch } from "../../runtime/server/watchHealth.ts";
 import { openTemporalClient } from "../../runtime/temporalClient.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { asOwner, copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { lockTable } from "../support/lockWaits.ts";
 import { eventually, TEMPORAL_ADDRESS } from "../support/programs.ts";
@@ -204,7 +204,7 @@ test("slow reads of two accounts delay no short read of another", async (t) => {
 
 /** Watches until the test ends. */
 const watch = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   {
     db = t.context.db,
     ...options

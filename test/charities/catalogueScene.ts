@@ -1,10 +1,9 @@
 import { utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { ExecutionContext } from "ava";
 import { findCharityRecord } from "../../modules/charities/catalogue.sql.ts";
 import { readJson, impactOf } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import type { MasterFileRecord } from "../../modules/charities/businessMasterFile.rules.ts";
 
@@ -18,7 +17,7 @@ export const lineOf = (ein: string, name: string, subsection = "03"): string =>
   `${ein},${name},% SOMEBODY,1 MAIN ST,NOWHERE,VT,05000-0000,0000,${subsection},3,1000,199901,1,15,0,1,01,202412,4,5,01,0,12,1,2,3,D20,`;
 
 /** A folder for extracts, and the commands that import them and look charities up. */
-export const stageCatalogue = async (t: ExecutionContext<DatabaseContext>) => {
+export const stageCatalogue = async (t: DatabaseTest) => {
   const folder = await makeTestFolder(t);
   const run = (...args: readonly string[]): Promise<Run> => impactOf(t)("charity", ...args);
   return {

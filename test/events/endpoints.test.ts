@@ -4,7 +4,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { impactOf, readJson } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { chmod } from "node:fs/promises";
 import type { ServerResponse } from "node:http";
@@ -22,7 +22,7 @@ const test = testWithDatabase();
 const HOOK_URL = "https://shop.example/hook";
 
 const start = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   options: Parameters<typeof startStandaloneApi>[1] = { db: t.context.db },
 ) => {
   const { db } = t.context;
@@ -230,7 +230,7 @@ test("every command that changes an endpoint does it, says so, and is in the aud
 
 /** Records events until the receiver has one: those from before the command listened are not sent. */
 const recordUntilReceived = async (
-  { context: { db } }: ExecutionContext<DatabaseContext>,
+  { context: { db } }: DatabaseTest,
   accountId: string,
   receiver: Receiver,
 ): Promise<void> => {
@@ -248,7 +248,7 @@ const writeSecretFile = async (t: ExecutionContext, content: string): Promise<st
 };
 
 const listenIn =
-  (t: ExecutionContext<DatabaseContext>) =>
+  (t: DatabaseTest) =>
   (stdin: string, ...options: readonly string[]): Promise<Run> =>
     impactOf(t, { stdin })("webhook", "listen", ...options);
 

@@ -1,4 +1,3 @@
-import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
@@ -10,7 +9,7 @@ import type { ApiResponse } from "../api/startStandaloneApi.ts";
 import { createTestStore, startTwoStoreApis } from "../stores/startStoreApi.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization, registrationOf, setLimits } from "../support/factories.ts";
 import { eachKind, KIND_NAMES, registrationsIn, statusesOf } from "../api/contract.ts";
 import { createMovableClock } from "../support/movableClock.ts";
@@ -26,7 +25,7 @@ const ageLimits = (db: DatabasePool, accountId: string): Promise<unknown> =>
 
 /** An account with a limit of a day, and two processes. */
 const setUpProcesses = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   { isOld, ...limits }: { readonly isOld: boolean; readonly countPerDay: number },
 ) => {
   const { db } = t.context;

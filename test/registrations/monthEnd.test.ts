@@ -1,4 +1,3 @@
-import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
@@ -7,7 +6,7 @@ import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { unreachableTemporal } from "../support/temporalOnDemand.ts";
@@ -25,7 +24,7 @@ const createClocks = () => ({
   ahead: createMovableClock(AHEAD),
 });
 
-const startTwoApis = async (t: ExecutionContext<DatabaseContext>, billingDay: number) => {
+const startTwoApis = async (t: DatabaseTest, billingDay: number) => {
   const { db } = t.context;
   const openTemporal = unreachableTemporal;
   const clocks = createClocks();

@@ -1,4 +1,3 @@
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { closeUsage } from "../../modules/billing/reconciliation/repairUsage.ts";
@@ -9,7 +8,7 @@ import { startBilledApi } from "../billing/billedApi.ts";
 import { listFailedEvents, setUpBilling } from "../billing/billingSetup.ts";
 import { REFUSED } from "../stripeDouble/faults.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization, registerFor } from "../support/factories.ts";
 
 const test = testWithDatabase();
@@ -17,7 +16,7 @@ const test = testWithDatabase();
 const texts = { registration_id: z.string(), kind: z.string(), created_at: z.string() };
 const usages = z.array(z.looseObject({ ...texts, state: z.string() }));
 
-const setUp = async (t: ExecutionContext<DatabaseContext>) => {
+const setUp = async (t: DatabaseTest) => {
   const billing = await setUpBilling(t);
   const { deps, stream } = billing;
   const { get } = await startBilledApi(t, billing);

@@ -1,8 +1,7 @@
 import { systemClock } from "../../../runtime/clock.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
-import type { ExecutionContext } from "ava";
 import { createEmptyDatabase, openTestPool, testWithDatabase } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import { rawRequest } from "./rawRequest.ts";
 import { startStandaloneApi, startApiOf } from "../startStandaloneApi.ts";
 import { READY } from "../testContext.ts";
@@ -81,7 +80,7 @@ test("a wrong method is a 405 that lists the allowed ones, as OPTIONS does, with
 });
 
 /** Starts an API, and returns it with what registers a tree with other headers. */
-const startPlanting = async (t: ExecutionContext<DatabaseContext>) => {
+const startPlanting = async (t: DatabaseTest) => {
   const api = await startApiOf(t);
   const plant = (headers: Readonly<Record<string, string>>) =>
     api.call("POST", "/plant/trees", { key: api.key, body: '{"count":1}', headers });

@@ -1,11 +1,10 @@
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { MAXIMUM_CENTS } from "../../../modules/records/money.rules.ts";
 import { batchIn, rejectionIn } from "../../api/batches.ts";
 import type { ApiResponse } from "../../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import {
   EIN,
   fillDonationTotal,
@@ -19,7 +18,7 @@ const test = testWithDatabase();
 
 const details = z.array(z.looseObject({ id: z.string(), refunded: z.boolean() }));
 
-const stage = async (t: ExecutionContext<DatabaseContext>) => {
+const stage = async (t: DatabaseTest) => {
   const api = await startDonationApi(t);
   const send =
     (path: string) =>

@@ -1,9 +1,8 @@
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { MAXIMUM_CENTS } from "../../../modules/records/money.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import { EIN, NOTHING_RECORDED, RED_CROSS, startDonationApi } from "./donationSetup.ts";
 import { readJson, impactOf } from "../../cli/runImpact.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
@@ -63,7 +62,7 @@ test("live donations need the subscription, and test donations do not", async (t
 });
 
 /** Makes donations of 1, 2, … dollars, and returns their ids and a function that lists the refunded ones. */
-const stage = async (t: ExecutionContext<DatabaseContext>, donations: number) => {
+const stage = async (t: DatabaseTest, donations: number) => {
   const api = await startDonationApi(t);
   const ids: string[] = [];
   for (let dollars = 1; dollars <= donations; dollars += 1) {
@@ -103,7 +102,7 @@ test("concurrent refunds of several donations with one key refund one of them", 
 
 const listed = z.array(z.looseObject({ id: z.string() }));
 
-const stageList = async (t: ExecutionContext<DatabaseContext>) => {
+const stageList = async (t: DatabaseTest) => {
   const clock = createMovableClock("2026-03-10T12:00:00.000Z");
   const api = await startDonationApi(t, { clock });
   return {

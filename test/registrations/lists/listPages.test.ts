@@ -1,4 +1,3 @@
-import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { createImpactClient } from "../../../clients/typescript/src/index.ts";
@@ -9,7 +8,7 @@ import { startApiOf } from "../../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../../api/startStandaloneApi.ts";
 import { fillTrees } from "./listSetup.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import { lockTable } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
 
@@ -44,7 +43,7 @@ const nextOf = ({ headers }: ApiResponse): string | null => {
 
 /** Serves an organization with trees. */
 const openPages = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   rows: number,
   options: { readonly pageSearchMs?: number } = {},
 ) => {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
 import { systemClock } from "../../../runtime/clock.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import { openTestPool, testWithDatabase } from "../../support/database.ts";
 import type { StoreApi, TestStore } from "../startStoreApi.ts";
 import { createTestStore, rowsIn, startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
@@ -65,7 +65,7 @@ const readAll = async (
 };
 
 /** Starts four processes' apps whose clocks differ. */
-const startFour = async (t: ExecutionContext<DatabaseContext>): Promise<readonly StoreApi[]> => {
+const startFour = async (t: DatabaseTest): Promise<readonly StoreApi[]> => {
   const apis: StoreApi[] = [];
   for (const offsetMs of [0, 0, -3000, 40]) {
     const db = await openTestPool(t, t.context.databaseUrl, 4);
