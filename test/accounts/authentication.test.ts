@@ -7,36 +7,23 @@ import { issueKey } from "../../modules/accounts/manageKeys.ts";
 import { impactOf } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { apiDescription } from "../api/responseChecker.ts";
+import { listOperations } from "../api/responseChecker.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 
 const test = testWithDatabase();
 
-/** Returns the endpoints that need a key, with the method and a path of each. */
-const listRequests = async (url: string) => {
-  const { paths } = apiDescription.parse(await (await fetch(`${url}/openapi.json`)).json());
-  return Object.entries(paths).flatMap(([path, methods]) =>
-    Object.entries(methods)
-      .filter(([, { responses }]) => "403" in responses)
-      .map(([method]) => ({
-        endpoint: `${method} ${path}`,
-        method: method.toUpperCase(),
-        path: path.replaceAll(/\{\w+\}/gu, crypto.randomUUID()),
-      })),
-  );
-};
-
 test("a missing key and a wrong key are a 403 on every endpoint", async (t) => {
   const { url, call, apiKeyProd } = await startApiOf(t);
-  const requests = await listRequests(url);
-  t.true(requests.length > 30);
+  const operations = await listOperations(url);
+  const keyed = operations.filter(({ operation: { responses } }) => "403" in responses);
+  t.true(keyed.length > 30);
   const wrong = [undefined, `${apiKeyProd}x`, `Bearer ${apiKeyProd}`, `bearer  ${apiKeyProd}`];
-  for (const { endpoint, method, path } of requests) {
+  for (const { name, method, path } of keyed) {
     for (const key of wrong) {
       const response = await call(method, path, key === undefined ? {} : { key });
-      const is401 = endpoint === "get /dashboard_url" && key === undefined;
+      const is401 = path === "/dashboard_url" && key === undefined;
 
-      t.is(response.status, is401 ? 401 : 403, `${endpoint} with ${key}`);
+      t.is(response.status, is401 ? 401 : 403, `${name} with ${key}`);
       const error = is401 ? "missing Authorization header" : "invalid API key";
       t.deepEqual(response.body, { error });
     }

@@ -6,7 +6,6 @@ import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import { withdrawPlantingFact } from "../../modules/planting/withdrawPlantingFact.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson } from "../cli/runImpact.ts";
 import { readEvents } from "../events/readEvents.ts";
 import { simulateAllocated } from "../../modules/planting/simulated/simulatedFacts.ts";
@@ -25,7 +24,7 @@ import {
   tree,
   VERIFIED,
 } from "./evidenceLines.ts";
-import { linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
+import { linesOf, serveImport, summaryOf, writeTestFile } from "./importScene.ts";
 
 const test = testWithDatabase();
 
@@ -40,9 +39,8 @@ const withoutTexts = (shown: Fields) => {
 };
 
 const setUp = async (t: DatabaseTest) => {
-  const scene = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, t.context);
-  const get = (id: string) => call("GET", `/evidence/tree/${id}`, { key: scene.apiKeyProd });
+  const scene = await serveImport(t);
+  const get = (id: string) => scene.get(`/evidence/tree/${id}`);
   return {
     ...scene,
     importEvidence: (...lines: readonly (string | Fields)[]) =>
@@ -73,11 +71,10 @@ test("the old server's timeline is shown with its ids, dates and proofs, and mar
   ];
   const trees = ["a", "bb", "c", "v", "r"].map(tree);
   const dry = await importText(linesOf(...trees, ...lines), "--source", "old.example", "--dry-run");
-  t.is(dry.exitCode, 0, dry.stderr);
-  t.like(summaryOf(dry), { lines: 10, new: 9, known: 1 });
+  const counts = { exitCode: 0, lines: 10, new: 9, known: 1, conflict: 0, bad: 0 };
+  t.like(summaryOf(dry), counts, dry.stderr);
   const run = await importEvidence(...trees, ...lines);
-  t.is(run.exitCode, 0, run.stderr);
-  t.like(summaryOf(run), { lines: 10, new: 9, known: 1, conflict: 0, bad: 0 });
+  t.like(summaryOf(run), counts, run.stderr);
   for (const line of lines.slice(0, 4)) {
     await shows(line);
   }
