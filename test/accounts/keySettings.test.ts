@@ -69,7 +69,7 @@ test("an expired key does not reveal that it was an organization's", async (t) =
   t.is((await verify()).body["code"], "INVALID_KEY");
 });
 
-test("a read-only key is rejected by every POST and DELETE of both interfaces and by no GET", async (t) => {
+test("a read-only key, beside the key of its mode that writes, is rejected by every POST and DELETE of both interfaces and by no GET", async (t) => {
   const standalone = await startApiOf(t);
   const { url, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const { key } = await keyIssuer(t, standalone.id)("--scope", "read");

@@ -74,11 +74,12 @@ test("the name email means customer_email in every write of a store", async (t) 
   t.like(await read(), { trees: 5 });
 });
 
-test("quotes around the header Idempotency-Key are syntax, on both interfaces", async (t) => {
+test("the header Idempotency-Key and the field are the same key, and quotes around the header are syntax, on both interfaces", async (t) => {
   const { call, apiKeyTest: key } = await startApiOf(t);
   const { post, store } = await startStoreApiOf(t);
 
   for (const [written, meant] of [
+    ["order-1", "order-1"],
     ['"abc"', "abc"],
     [String.raw`"a\"b\\c"`, String.raw`a"b\c`],
     ['"', '"'],
@@ -94,7 +95,10 @@ test("quotes around the header Idempotency-Key are syntax, on both interfaces", 
     t.like(first.body, { tree_details: [{ idempotency_key: meant }] });
     const again = await plant({ idempotency_key: meant }, null);
     t.is(again.headers.get("Idempotent-Replayed"), "true", written);
-    t.is((await plant({ idempotency_key: meant }, written)).status, 200);
+    for (const field of [meant, "", null]) {
+      const both = await plant({ idempotency_key: field }, written);
+      t.is(both.headers.get("Idempotent-Replayed"), "true", written);
+    }
 
     const ofStore = (header: string) =>
       post("/app/api/plant", { ...store.test, "Idempotency-Key": header }, { trees: 1 });

@@ -1,3 +1,4 @@
+import type { CheckedResponse } from "./responseChecker.ts";
 import { EIN, readDonationLedger } from "../charities/donations/donationSetup.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { readStoreState } from "../stores/storeState.ts";
@@ -18,17 +19,11 @@ const test = testWithDatabase();
 
 type Context = DatabaseTest;
 
-type Response = {
-  readonly status: number;
-  readonly headers: Headers;
-  readonly body: Readonly<Record<string, unknown>>;
-};
-
 type State = Readonly<Record<string, number | bigint | null>>;
 
 /** A client of two processes, of which the first reaches the database through a relay. */
 type Scene = {
-  readonly send: (process: "interrupted" | "other", key: string | null) => Promise<Response>;
+  readonly send: (process: "interrupted" | "other", key: string | null) => Promise<CheckedResponse>;
   readonly readState: () => Promise<State>;
   readonly loseResponse: (text: string) => void;
 };
@@ -54,14 +49,11 @@ const recordsOnce = async (
   const before = await readState();
   for (const key of [null, "again"]) {
     loseResponse(commit);
-    const { status, body } = await send("interrupted", key);
-    t.is(status, 500);
-    t.is(body["error"], "internal server error");
+    const response = await send("interrupted", key);
+    t.like(response, { status: 500, body: { error: "internal server error" } });
   }
   for (const process of ["interrupted", "other"] as const) {
-    const { status, headers } = await send(process, "again");
-    t.is(status, 200);
-    t.is(headers.get("Idempotent-Replayed"), "true");
+    t.like(await send(process, "again"), { status: 200, replayed: "true" });
   }
   t.deepEqual(subtract(await readState(), before), change);
 };

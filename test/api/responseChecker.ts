@@ -144,6 +144,8 @@ export const parseBody = (text: string): Record<string, unknown> => {
 export type CheckedResponse = {
   readonly status: number;
   readonly headers: Headers;
+  /** The header Idempotent-Replayed. */
+  readonly replayed: string | null;
   readonly text: string;
   /** The parsed JSON body; empty if there is none. */
   readonly body: Record<string, unknown>;
@@ -171,5 +173,7 @@ export const createCaller =
       const contentType = response.headers.get("content-type");
       check(t, { method, path: new URL(url + path).pathname, status, contentType, text });
     }
-    return { status, headers: response.headers, text, body: parseBody(text) };
+    const { headers: received } = response;
+    const replayed = received.get("Idempotent-Replayed");
+    return { status, headers: received, replayed, text, body: parseBody(text) };
   };

@@ -208,9 +208,8 @@ test("a store that repeats a key from before the cut-over pays nothing and recor
   await importForStore(t, store.domain, RECORDS);
   const headers = { ...store.live, "Idempotency-Key": "write-1" };
   const replay = await post("/app/api/plant", headers, { trees: 4, customer_name: "Ann Lee" });
-  t.is(replay.status, 200);
-  t.is(replay.headers.get("Idempotent-Replayed"), "true");
-  t.like(replay.body, { trees_planted: 4, customer_name: "Ann Lee" });
+  const body = { trees_planted: 4, customer_name: "Ann Lee" };
+  t.like(replay, { status: 200, replayed: "true", body });
   t.like((await get("/app/api/balance", store.live)).body, { balance_cents: 1000 });
   t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 3 });
   // Another operation and the other mode have keys of their own.

@@ -62,7 +62,7 @@ test("what the old server refunded since is subtracted once, and the audit log n
 
   const audit = await listAuditEntries(db, { accountId: id }, 100);
   const refunded = audit.flatMap(({ details: { refunded_since: rows = [] } }) =>
-    rowsIn({ rows }, "rows"),
+    rowsIn({ rows }, "rows").map(({ id: _id, ...refund }) => refund),
   );
   t.deepEqual(
     refunded.toSorted((a, b) => Number(a["count"] ?? 0) - Number(b["count"] ?? 0)),

@@ -6,7 +6,6 @@ import { rawRequest } from "./rawRequest.ts";
 import { startStandaloneApi, startApiOf } from "../startStandaloneApi.ts";
 import { READY } from "../testContext.ts";
 import { startDonationApi } from "../../charities/donations/donationSetup.ts";
-import { eachKind, idIn, KIND_NAMES } from "../contract.ts";
 
 const test = testWithDatabase();
 
@@ -109,9 +108,8 @@ test("a wrong or missing content type is a 400 that says what to send", async (t
     "json",
     "",
   ]) {
-    const { status, body } = await plant({ "Content-Type": contentType });
-    t.is(status, 400, contentType);
-    t.is(body["error"], JSON_REQUIRED, contentType);
+    const response = await plant({ "Content-Type": contentType });
+    t.like(response, { status: 400, body: { error: JSON_REQUIRED } }, contentType);
   }
   const without = await rawRequest(
     url,
@@ -144,9 +142,8 @@ test("every spelling of a JSON content type in UTF-8 is accepted", async (t) => 
 test("a compressed body is a 400 that says so", async (t) => {
   const { plant } = await startPlanting(t);
   for (const encoding of ["gzip", "deflate", "br", "nonsense", "gzip, identity"]) {
-    const { status, body } = await plant({ "Content-Encoding": encoding });
-    t.is(status, 400, encoding);
-    t.deepEqual(body, { error: "the body must not be compressed" });
+    const response = await plant({ "Content-Encoding": encoding });
+    t.like(response, { status: 400, body: { error: "the body must not be compressed" } }, encoding);
   }
   t.is((await plant({ "Content-Encoding": "Identity" })).status, 200);
 });
@@ -172,10 +169,8 @@ test("an unexpected error is a 500 without details, logged once with the request
   });
 
   const headers = { "X-Request-Id": "broken" };
-  const { status, body } = await call("POST", "/plant/trees", { key, body: { count: 1 }, headers });
-
-  t.is(status, 500);
-  t.deepEqual(body, { error: "internal server error" });
+  const response = await call("POST", "/plant/trees", { key, body: { count: 1 }, headers });
+  t.like(response, { status: 500, body: { error: "internal server error" } });
   const errors = logged().filter((line) => line["msg"] === "request failed");
   t.is(errors.length, 1);
   t.like(errors[0], { requestId: "broken", route: "/plant/trees" });
@@ -271,8 +266,6 @@ test("Expect: 100-continue works and other expectations are a 417 in JSON", asyn
   t.true(refused.includes('{"error":"'));
 });
 
-const forBothKinds = eachKind(test);
-
 test("every response says that it must not be stored and that its type is right", async (t) => {
   const { call, url, key } = await startApiOf(t);
   const body = { count: 1 };
@@ -310,24 +303,6 @@ test("every response says that it must not be stored and that its type is right"
 /** A header that fetch sends as the UTF-8 bytes of the key. */
 const keyed = (key: string) => ({
   headers: { "Idempotency-Key": Buffer.from(key, "utf8").toString("latin1") },
-});
-
-forBothKinds("the header Idempotency-Key and the field are the same key", async (t, kind) => {
-  const { path } = KIND_NAMES[kind];
-  const { call, key } = await startApiOf(t);
-  const first = await call("POST", path, { key, body: { count: 2 }, ...keyed("order-1") });
-
-  for (const [field, header] of [
-    ["order-1", {}],
-    ["order-1", keyed("order-1")],
-    ["", keyed("order-1")],
-    [null, keyed("order-1")],
-  ] as const) {
-    const body = { count: 2, idempotency_key: field };
-    const replay = await call("POST", path, { key, body, ...header });
-    t.is(replay.headers.get("Idempotent-Replayed"), "true");
-    t.is(idIn(replay.body, kind), idIn(first.body, kind));
-  }
 });
 
 test("different keys in the header Idempotency-Key and the field are a 400 that records nothing", async (t) => {

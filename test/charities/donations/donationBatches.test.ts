@@ -249,9 +249,8 @@ test("the refund of a donation may have any number of keys, and all of them repe
   t.is(batchIn(await refund(items)).succeeded, items.length);
 
   for (const idempotencyKey of ["key-0", "key-101", "key-102"]) {
-    const { status, headers } = await refundOne({ id, idempotency_key: idempotencyKey });
-    t.is(status, 200);
-    t.is(headers.get("Idempotent-Replayed"), "true");
+    const again = await refundOne({ id, idempotency_key: idempotencyKey });
+    t.like(again, { status: 200, replayed: "true" });
   }
   t.like(await ledger(), { count: 0, cents: 0 });
 });

@@ -184,10 +184,9 @@ test("an erasure leaves no hash of a customer's requests, and their keys still c
     { operation: "refund", keys: 4, requests: 2 },
   ]);
   const replays = await send();
-  t.true(replays.every(({ headers }) => headers.get("Idempotent-Replayed") === "true"));
-  t.deepEqual(
-    replays.map(({ text }) => text),
-    first.map(({ text }) => text),
+  t.like(
+    replays,
+    first.map(({ text }) => ({ text, replayed: "true" })),
   );
   const changed = { customer_name: "another" };
   t.true((await send(changed)).every(({ status }) => status === 200));
