@@ -140,8 +140,8 @@ test("generators find a name for every object, exact numbers and plain parameter
   }
 });
 
-test("the request examples are accepted", async (t) => {
-  const { url, call, key } = await startApiOf(t);
+test("the examples of requests and of parameters are accepted", async (t) => {
+  const { url, get, post } = await startApiOf(t);
   const { paths } = await readDescription(url);
   const exampleOf = (path: string): object => {
     const { requestBody } = described.parse(paths[path]?.["post"]);
@@ -150,15 +150,22 @@ test("the request examples are accepted", async (t) => {
   for (const kind of ["tree", "bottle"] as const) {
     const { path, refundPath } = KIND_NAMES[kind];
 
-    const registered = await call("POST", path, { key, body: exampleOf(path) });
+    const registered = await post(path, exampleOf(path));
     t.is(registered.status, 200);
     const id = idIn(registered.body, kind);
-    const refunded = await call("POST", refundPath, {
-      key,
-      body: { ...exampleOf(refundPath), id },
-    });
-    t.is(refunded.status, 200);
+    t.is((await post(refundPath, { ...exampleOf(refundPath), id })).status, 200);
   }
+
+  const { parameters } = described.parse(paths["/plant/trees"]?.["get"]);
+  const examples = parameters.flatMap(({ name, schema }) => {
+    const { examples: [example] = [] } = z
+      .looseObject({ examples: z.array(z.union([z.string(), z.number()])).optional() })
+      .parse(schema);
+    return example === undefined ? [] : [[name, String(example)] as const];
+  });
+  t.deepEqual([parameters.length, examples.length], [8, 5]);
+  const search = new URLSearchParams(Object.fromEntries(examples)).toString();
+  t.is((await get(`/plant/trees?${search}`)).status, 200);
 });
 
 test("the examples of the writes work one after the other", async (t) => {
@@ -185,23 +192,6 @@ test("the examples of the writes work one after the other", async (t) => {
     // Test keys have no balance.
     "/app/api/topup": 400,
   });
-});
-
-test("the parameter examples are accepted", async (t) => {
-  const { url, call, key } = await startApiOf(t);
-  const { paths } = await readDescription(url);
-  const { parameters } = described.parse(paths["/plant/trees"]?.["get"]);
-  const examples = parameters.flatMap(({ name, schema }) => {
-    const { examples: [example] = [] } = z
-      .looseObject({ examples: z.array(z.union([z.string(), z.number()])).optional() })
-      .parse(schema);
-    return example === undefined ? [] : [[name, String(example)] as const];
-  });
-
-  t.is(parameters.length, 8);
-  t.is(examples.length, 5);
-  const search = new URLSearchParams(Object.fromEntries(examples)).toString();
-  t.is((await call("GET", `/plant/trees?${search}`, { key })).status, 200);
 });
 
 test("the page loads files only from the service, under a strict content security policy", async (t) => {

@@ -166,26 +166,6 @@ test("slow endpoints have their turns while quick ones take all other places", a
   t.false(sent.at(-1)?.url.startsWith(SLOW_URL));
 });
 
-test("an endpoint waits once for its turn, however often it is found", async (t) => {
-  const { db } = t.context;
-  const ids = await insertEndpoints(db, 250, { deliveries: 1 });
-  let sent = 0;
-  const send = () => {
-    sent += 1;
-    return Promise.resolve({ status: 204, error: null, retryAfterMs: null });
-  };
-  const scan = () => Promise.resolve(ids);
-  const context = { ...deliveryContext(db), send };
-  const { loop } = createDeliveryWork(context, scan);
-  const { signal } = new AbortController();
-  const control = { mayBegin: () => true, startAnother: () => undefined, signal };
-  const loops = ids.map((id) => loop(id, control));
-  await loop(ids.at(-1) ?? "", control);
-  t.is(sent, 0);
-  await Promise.all(loops);
-  t.is(sent, 250);
-});
-
 test("attempts that are recorded together say of their server whether all failed", async (t) => {
   const { deps, endpoint, record, clock, pass } = await setUpWebhooks(t);
   const { db } = deps;
