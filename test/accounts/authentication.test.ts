@@ -94,10 +94,7 @@ test("made-up keys wait for one query at a time, and are remembered as unknown f
       return [];
     },
   });
-  const authenticate = createAuthenticator({
-    db,
-    nowMs: () => clock.nowMs,
-  });
+  const authenticate = createAuthenticator({ db, nowMs: () => clock.nowMs });
   const madeUp = Array.from({ length: 450 }, () => crypto.randomUUID());
 
   const callers = await Promise.all([...madeUp, ...madeUp].map(authenticate));
@@ -123,10 +120,7 @@ test("made-up keys do not displace known ones, and what cannot be a key is not l
       return Reflect.get(target, name);
     },
   });
-  const authenticate = createAuthenticator({
-    db: counting,
-    nowMs: () => 1,
-  });
+  const authenticate = createAuthenticator({ db: counting, nowMs: () => 1 });
   await authenticate(apiKeyTest);
   await Promise.all(Array.from({ length: 11_000 }, () => authenticate(crypto.randomUUID())));
   queries = 0;

@@ -7,10 +7,13 @@ import type { DatabaseTest } from "../support/database.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import type { MasterFileRecord } from "../../modules/charities/businessMasterFile.rules.ts";
 
-export const HEADER =
+const HEADER =
   "EIN,NAME,ICO,STREET,CITY,STATE,ZIP,GROUP,SUBSECTION,AFFILIATION,CLASSIFICATION,RULING,DEDUCTIBILITY,FOUNDATION," +
   "ACTIVITY,ORGANIZATION,STATUS,TAX_PERIOD,ASSET_CD,INCOME_CD,FILING_REQ_CD,PF_FILING_REQ_CD,ACCT_PD,ASSET_AMT," +
   "INCOME_AMT,REVENUE_AMT,NTEE_CD,SORT_NAME";
+
+/** The content of an extract with these lines. */
+export const contentOf = (...lines: readonly string[]): string => [HEADER, ...lines].join("\n");
 
 /** An invented line of the file. */
 export const lineOf = (ein: string, name: string, subsection = "03"): string =>
