@@ -1,7 +1,6 @@
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { openDatabase } from "../../db/openDatabase.ts";
 import { updateProfile } from "../../modules/accounts/profiles.sql.ts";
@@ -18,13 +17,13 @@ import { LOGO } from "../dashboard/dashboardScene.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { copyDatabase, testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization, registerFor } from "../support/factories.ts";
 
 const test = testWithDatabase();
 
 /** Opens the database of a new cell as a program does; null for the default one. */
-const openCell = async (t: ExecutionContext<DatabaseContext>, cell: string | null) => {
+const openCell = async (t: DatabaseTest, cell: string | null) => {
   const databaseUrl = await copyDatabase(t);
   const settings = { DATABASE_URL: databaseUrl, DATABASE_POOL_SIZE: 4 };
   const db = await openDatabase({ ...settings, CELL: cell ?? undefined });

@@ -1,4 +1,3 @@
-import type { ExecutionContext } from "ava";
 import type { DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
@@ -7,7 +6,7 @@ import { createTestStore } from "../stores/startStoreApi.ts";
 import { readStoreState } from "../stores/storeState.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { awaitGone, endsOrBlocks, listBlocked } from "../support/lockWaits.ts";
 import { startProgram } from "../support/programs.ts";
@@ -20,7 +19,7 @@ import { idIn } from "./contract.ts";
 // Serial, because a test's trigger makes every commit wait.
 const test = testWithDatabase().serial;
 
-type Context = ExecutionContext<DatabaseContext>;
+type Context = DatabaseTest;
 type Program = Awaited<ReturnType<typeof startProgram>>;
 type HeaderValues = Readonly<Record<string, string>>;
 

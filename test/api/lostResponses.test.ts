@@ -1,10 +1,10 @@
-import type { ExecutionContext } from "ava";
+import type { CheckedResponse } from "./responseChecker.ts";
 import { EIN, readDonationLedger } from "../charities/donations/donationSetup.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { readStoreState } from "../stores/storeState.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { startRelay } from "../support/relay.ts";
 import { unreachableTemporal } from "../support/temporalOnDemand.ts";
@@ -17,19 +17,13 @@ import { startStandaloneApi } from "./startStandaloneApi.ts";
  */
 const test = testWithDatabase();
 
-type Context = ExecutionContext<DatabaseContext>;
-
-type Response = {
-  readonly status: number;
-  readonly headers: Headers;
-  readonly body: Readonly<Record<string, unknown>>;
-};
+type Context = DatabaseTest;
 
 type State = Readonly<Record<string, number | bigint | null>>;
 
 /** A client of two processes, of which the first reaches the database through a relay. */
 type Scene = {
-  readonly send: (process: "interrupted" | "other", key: string | null) => Promise<Response>;
+  readonly send: (process: "interrupted" | "other", key: string | null) => Promise<CheckedResponse>;
   readonly readState: () => Promise<State>;
   readonly loseResponse: (text: string) => void;
 };
@@ -55,14 +49,11 @@ const recordsOnce = async (
   const before = await readState();
   for (const key of [null, "again"]) {
     loseResponse(commit);
-    const { status, body } = await send("interrupted", key);
-    t.is(status, 500);
-    t.is(body["error"], "internal server error");
+    const response = await send("interrupted", key);
+    t.like(response, { status: 500, body: { error: "internal server error" } });
   }
   for (const process of ["interrupted", "other"] as const) {
-    const { status, headers } = await send(process, "again");
-    t.is(status, 200);
-    t.is(headers.get("Idempotent-Replayed"), "true");
+    t.like(await send(process, "again"), { status: 200, replayed: "true" });
   }
   t.deepEqual(subtract(await readState(), before), change);
 };

@@ -1,16 +1,15 @@
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
-import { apiDescription } from "./responseChecker.ts";
+import type { DatabaseTest } from "../support/database.ts";
+import { listOperations, readDescription } from "./responseChecker.ts";
 import { idIn, KIND_NAMES } from "./contract.ts";
 import { rawRequest } from "./http/rawRequest.ts";
 import { startStandaloneApi, startApiOf } from "./startStandaloneApi.ts";
 
 const test = testWithDatabase();
 
-const operation = z.looseObject({
+const described = z.looseObject({
   operationId: z.string(),
   parameters: z.array(z.looseObject({ name: z.string(), schema: z.looseObject({}) })).default([]),
   requestBody: z
@@ -20,94 +19,84 @@ const operation = z.looseObject({
     .optional(),
 });
 
-const errorResponse = z.looseObject({ description: z.string() });
-
-const readDescription = async (url: string): Promise<z.output<typeof apiDescription>> =>
-  apiDescription.parse(await (await fetch(`${url}/openapi.json`)).json());
-
-const startBoth = async (t: ExecutionContext<DatabaseContext>) => ({
+const startBoth = async (t: DatabaseTest) => ({
   standalone: await startStandaloneApi(t, t.context),
   store: await startStoreApi(t, t.context),
 });
 
-/** Lists the operations of a description as `get /path`. */
-const operationsIn = ({ paths }: z.output<typeof apiDescription>) =>
-  Object.entries(paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, each]) => [`${method} ${path}`, each] as const),
-  );
-
 /** The contract's endpoints with its statuses. Ours are in the descriptions, too. */
 const CONTRACT = {
   standalone: {
-    "post /plant/trees": [400, 403, 500],
-    "get /plant/trees": [400, 403, 500],
-    "post /refund/trees": [400, 403, 500],
-    "post /rescue/plastic_bottles": [400, 403, 500],
-    "get /rescue/plastic_bottles": [400, 403, 500],
-    "post /refund/plastic_bottles": [400, 403, 500],
-    "get /evidence": [403, 500],
-    "get /evidence/tree/{id}": [400, 403, 404, 500],
-    "get /charities/search": [400, 403, 429, 500],
-    "post /charities/donate": [400, 403, 429, 500],
-    "get /charities/donations": [400, 403, 429, 500],
-    "post /charities/subscribe": [400, 403, 429, 500],
-    "post /refund/donations": [400, 403, 404, 500],
-    "get /dashboard_url": [401, 403, 500],
+    "POST /plant/trees": [400, 403, 500],
+    "GET /plant/trees": [400, 403, 500],
+    "POST /refund/trees": [400, 403, 500],
+    "POST /rescue/plastic_bottles": [400, 403, 500],
+    "GET /rescue/plastic_bottles": [400, 403, 500],
+    "POST /refund/plastic_bottles": [400, 403, 500],
+    "GET /evidence": [403, 500],
+    "GET /evidence/tree/{id}": [400, 403, 404, 500],
+    "GET /charities/search": [400, 403, 429, 500],
+    "POST /charities/donate": [400, 403, 429, 500],
+    "GET /charities/donations": [400, 403, 429, 500],
+    "POST /charities/subscribe": [400, 403, 429, 500],
+    "POST /refund/donations": [400, 403, 404, 500],
+    "GET /dashboard_url": [401, 403, 500],
   },
   store: {
-    "get /app/api/verify": [401],
-    "post /app/api/plant": [400, 401, 402, 403],
-    "get /app/api/plant": [400, 401],
-    "post /app/api/plastic": [400, 401, 402, 403],
-    "get /app/api/plastic": [400, 401],
-    "post /app/api/charity/donate": [400, 401, 402, 403],
-    "get /app/api/impact/stats": [400, 401],
-    "post /app/api/refund": [400, 401],
-    "get /app/api/evidence": [400, 401, 404],
+    "GET /app/api/verify": [401],
+    "POST /app/api/plant": [400, 401, 402, 403],
+    "GET /app/api/plant": [400, 401],
+    "POST /app/api/plastic": [400, 401, 402, 403],
+    "GET /app/api/plastic": [400, 401],
+    "POST /app/api/charity/donate": [400, 401, 402, 403],
+    "GET /app/api/impact/stats": [400, 401],
+    "POST /app/api/refund": [400, 401],
+    "GET /app/api/evidence": [400, 401, 404],
   },
 };
 
 test("the descriptions have every endpoint and status of the contract", async (t) => {
   const apis = await startBoth(t);
   for (const name of ["standalone", "store"] as const) {
-    const operations = Object.fromEntries(operationsIn(await readDescription(apis[name].url)));
+    const operations = await listOperations(apis[name].url);
     for (const [endpoint, statuses] of Object.entries(CONTRACT[name])) {
-      const described = Object.keys(operations[endpoint]?.responses ?? {});
-      const missing = ["200", ...statuses.map(String)].filter((each) => !described.includes(each));
+      const found = operations.find((each) => each.name === endpoint);
+      const known = Object.keys(found?.operation.responses ?? {});
+      const missing = ["200", ...statuses.map(String)].filter((each) => !known.includes(each));
       t.deepEqual(missing, [], endpoint);
     }
   }
 });
 
 test("the four charity endpoints of the contract alone have a 429", async (t) => {
-  const description = await readDescription((await startStandaloneApi(t, t.context)).url);
-  t.regex(description.openapi, /^3\.1\./u);
-  const limited = operationsIn(description).flatMap(([endpoint, { responses }]) =>
-    "429" in responses ? [[endpoint, errorResponse.parse(responses["429"]).description]] : [],
+  const { url } = await startStandaloneApi(t, t.context);
+  t.regex((await readDescription(url)).openapi, /^3\.1\./u);
+  const limited = (await listOperations(url)).flatMap(({ name, operation: { responses } }) =>
+    "429" in responses ? [[name, responses["429"]?.["description"]]] : [],
   );
   const when = "The key sent more than 20 requests to this endpoint within a second.";
   t.deepEqual(Object.fromEntries(limited), {
-    "get /charities/search": when,
-    "post /charities/donate": when,
-    "get /charities/donations": when,
-    "post /charities/subscribe": when,
+    "GET /charities/search": when,
+    "POST /charities/donate": when,
+    "GET /charities/donations": when,
+    "POST /charities/subscribe": when,
   });
 });
 
 test("every path serves exactly the methods that are described, under unique ids", async (t) => {
   for (const { url } of Object.values(await startBoth(t))) {
     const { paths } = await readDescription(url);
-    const ids = Object.values(paths).flatMap((methods) =>
-      Object.values(methods).map((each) => operation.parse(each).operationId),
-    );
+    const operations = await listOperations(url);
+    const ids = operations.map((each) => described.parse(each.operation).operationId);
     t.is(new Set(ids).size, ids.length);
     for (const [path, methods] of Object.entries(paths)) {
       const { headers } = await fetch(url + path, { method: "OPTIONS" });
       const served = (headers.get("Allow") ?? "").split(", ");
-      const described = Object.keys(methods).map((method) => method.toUpperCase());
       t.deepEqual(
         served.filter((method) => !["HEAD", "OPTIONS"].includes(method)).toSorted(),
-        described.toSorted(),
+        Object.keys(methods)
+          .map((method) => method.toUpperCase())
+          .toSorted(),
       );
     }
   }
@@ -143,34 +132,40 @@ test("generators find a name for every object, exact numbers and plain parameter
       visit(Object.values(schema), name);
     }
     t.deepEqual(inline, []);
-    const parameters = Object.values(paths).flatMap((methods) =>
-      Object.values(methods).flatMap((each) => operation.parse(each).parameters),
-    );
-    for (const { name, schema } of parameters) {
-      t.regex(String(schema["type"]), /^(?:string|integer|boolean)$/u, name);
+    for (const { operation } of await listOperations(url)) {
+      for (const { name, schema } of described.parse(operation).parameters) {
+        t.regex(String(schema["type"]), /^(?:string|integer|boolean)$/u, name);
+      }
     }
   }
 });
 
-test("the request examples are accepted", async (t) => {
-  const { url, call, key } = await startApiOf(t);
+test("the examples of requests and of parameters are accepted", async (t) => {
+  const { url, get, post } = await startApiOf(t);
   const { paths } = await readDescription(url);
   const exampleOf = (path: string): object => {
-    const { requestBody } = operation.parse(paths[path]?.["post"]);
+    const { requestBody } = described.parse(paths[path]?.["post"]);
     return z.looseObject({}).parse(requestBody?.content["application/json"].example);
   };
   for (const kind of ["tree", "bottle"] as const) {
     const { path, refundPath } = KIND_NAMES[kind];
 
-    const registered = await call("POST", path, { key, body: exampleOf(path) });
+    const registered = await post(path, exampleOf(path));
     t.is(registered.status, 200);
     const id = idIn(registered.body, kind);
-    const refunded = await call("POST", refundPath, {
-      key,
-      body: { ...exampleOf(refundPath), id },
-    });
-    t.is(refunded.status, 200);
+    t.is((await post(refundPath, { ...exampleOf(refundPath), id })).status, 200);
   }
+
+  const { parameters } = described.parse(paths["/plant/trees"]?.["get"]);
+  const examples = parameters.flatMap(({ name, schema }) => {
+    const { examples: [example] = [] } = z
+      .looseObject({ examples: z.array(z.union([z.string(), z.number()])).optional() })
+      .parse(schema);
+    return example === undefined ? [] : [[name, String(example)] as const];
+  });
+  t.deepEqual([parameters.length, examples.length], [8, 5]);
+  const search = new URLSearchParams(Object.fromEntries(examples)).toString();
+  t.is((await get(`/plant/trees?${search}`)).status, 200);
 });
 
 test("the examples of the writes work one after the other", async (t) => {
@@ -178,10 +173,10 @@ test("the examples of the writes work one after the other", async (t) => {
   const { paths } = await readDescription(url);
 
   const statuses: Record<string, number> = {};
-  for (const [path, { post: described }] of Object.entries(paths)) {
+  for (const [path, { post: operation }] of Object.entries(paths)) {
     // Webhook endpoints are settings, and their examples name one that does not exist.
-    if (described && !path.startsWith("/app/api/webhook_endpoints")) {
-      const { requestBody, parameters } = operation.parse(described);
+    if (operation && !path.startsWith("/app/api/webhook_endpoints")) {
+      const { requestBody, parameters } = described.parse(operation);
       const key = parameters.find(({ name }) => name === "Idempotency-Key");
       t.deepEqual(key?.schema, { type: "string", maxLength: 1000 });
       const example = requestBody?.content["application/json"].example;
@@ -197,23 +192,6 @@ test("the examples of the writes work one after the other", async (t) => {
     // Test keys have no balance.
     "/app/api/topup": 400,
   });
-});
-
-test("the parameter examples are accepted", async (t) => {
-  const { url, call, key } = await startApiOf(t);
-  const { paths } = await readDescription(url);
-  const { parameters } = operation.parse(paths["/plant/trees"]?.["get"]);
-  const examples = parameters.flatMap(({ name, schema }) => {
-    const { examples: [example] = [] } = z
-      .looseObject({ examples: z.array(z.union([z.string(), z.number()])).optional() })
-      .parse(schema);
-    return example === undefined ? [] : [[name, String(example)] as const];
-  });
-
-  t.is(parameters.length, 8);
-  t.is(examples.length, 5);
-  const search = new URLSearchParams(Object.fromEntries(examples)).toString();
-  t.is((await call("GET", `/plant/trees?${search}`, { key })).status, 200);
 });
 
 test("the page loads files only from the service, under a strict content security policy", async (t) => {

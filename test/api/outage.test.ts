@@ -16,7 +16,7 @@ import type { HealthWatch } from "../../runtime/server/watchHealth.ts";
 import { openTemporalClient } from "../../runtime/temporalClient.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { asOwner, copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { lockTable } from "../support/lockWaits.ts";
 import { eventually, TEMPORAL_ADDRESS } from "../support/programs.ts";
@@ -207,14 +207,14 @@ test("slow reads of two accounts delay no short read of another, and wait for ea
   }
 });
 
-/** Watches until the test ends. */
+/** Watches until the test ends, and serves what is read. */
 const watch = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   {
     db = t.context.db,
     ...options
   }: Partial<Parameters<typeof watchHealth>[0]> & { readonly db?: DatabasePool },
-): Promise<HealthWatch> => {
+): Promise<HealthWatch & { readonly call: Call }> => {
   const health = await watchHealth({
     readDatabaseTime: async () => (await readServerStatus(db)).now,
     temporal: openTemporalClient({ address: TEMPORAL_ADDRESS }),
@@ -224,7 +224,8 @@ const watch = async (
     ...options,
   });
   t.teardown(health.end);
-  return health;
+  const api = await startStandaloneApi(t, { db: t.context.db, readReadiness: health.read });
+  return { ...health, call: api.call };
 };
 
 /** Polls as a probe does, because a check may exceed its two seconds on a busy machine. */
@@ -243,21 +244,24 @@ const pollReadiness = async (
 
 test("the service is ready without Temporal and reports it as unreachable; a worker is not", async (t) => {
   const temporal = await unreachableTemporal();
-  const health = await watch(t, { temporal });
+  const { call } = await watch(t, { temporal });
   const worker = await watch(t, { temporal, needsTemporal: true });
-  const { call } = await startStandaloneApi(t, { db: t.context.db, readReadiness: health.read });
 
   const ready = { ...READY, temporal: "unreachable" };
   t.deepEqual(await pollReadiness(call, 200, ready), ready);
   t.is(worker.read().status, "unavailable");
 });
 
-test("a process whose database is gone is alive and not ready", async (t) => {
+/** Watches a database behind a relay. */
+const watchRelayed = async (t: DatabaseTest) => {
   const relay = await startRelay(t, t.context.databaseUrl);
-  const db = await openTestPool(t, relay.url, 1);
-  const health = await watch(t, { db });
-  const { call } = await startStandaloneApi(t, { db: t.context.db, readReadiness: health.read });
-  await pollReadiness(call, 200, READY);
+  const health = await watch(t, { db: await openTestPool(t, relay.url, 1) });
+  await pollReadiness(health.call, 200, READY);
+  return { ...health, relay };
+};
+
+test("a process whose database is gone is alive and not ready", async (t) => {
+  const { call, relay } = await watchRelayed(t);
 
   relay.cut();
 
@@ -268,30 +272,23 @@ test("a process whose database is gone is alive and not ready", async (t) => {
 });
 
 test("readiness does not wait for a check that hangs", async (t) => {
-  const relay = await startRelay(t, t.context.databaseUrl);
-  const db = await openTestPool(t, relay.url, 1);
-  const health = await watch(t, { db });
-  const { call } = await startStandaloneApi(t, { db: t.context.db, readReadiness: health.read });
-  await pollReadiness(call, 200, READY);
+  const { call, read, relay } = await watchRelayed(t);
 
   relay.freeze();
 
   // The next check gets no response. Until it fails, the state of the last one is reported.
-  t.is(health.read().status, "ok");
+  t.is(read().status, "ok");
   await eventually(async () => (await call("GET", "/readyz")).status === 503);
   // Otherwise closing the pool would wait for what it has sent.
   relay.cut();
 });
 
 test("a process that is stopping is alive and not ready", async (t) => {
-  const health = await watch(t, {});
-  const { call } = await startStandaloneApi(t, { db: t.context.db, readReadiness: health.read });
+  const { call, startStopping } = await watch(t, {});
 
-  health.startStopping();
+  startStopping();
 
-  const { status, body } = await call("GET", "/readyz");
-  t.is(status, 503);
-  t.is(body["status"], "stopping");
+  t.like(await call("GET", "/readyz"), { status: 503, body: { status: "stopping" } });
   t.is((await call("GET", "/healthz")).status, 200);
 });
 
@@ -299,7 +296,7 @@ test("the service is not ready while its clock is off, and logs each change once
   const logged: string[] = [];
   let aheadMs = 2 * 60 * 1000;
   let checks = 0;
-  const health = await watch(t, {
+  const { call } = await watch(t, {
     clock: {
       now: () => {
         checks += 1;
@@ -314,7 +311,6 @@ test("the service is not ready while its clock is off, and logs each change once
     },
     logger: pino({ level: "info" }, { write: (line) => logged.push(line) }),
   });
-  const { call } = await startStandaloneApi(t, { db: t.context.db, readReadiness: health.read });
 
   const off = { ...READY, status: "unavailable", clock: "off" };
   t.deepEqual(await pollReadiness(call, 503, off), off);

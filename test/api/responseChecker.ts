@@ -4,7 +4,7 @@ import { z } from "zod";
 import { PROBES } from "../../runtime/server/openDoor.ts";
 
 /** The parts of an OpenAPI document that responses are checked against. */
-export const apiDescription = z.looseObject({
+const apiDescription = z.looseObject({
   openapi: z.string(),
   paths: z.record(
     z.string(),
@@ -12,7 +12,21 @@ export const apiDescription = z.looseObject({
   ),
 });
 
-export type ResponseText = {
+/** Reads an interface's description. */
+export const readDescription = async (url: string) =>
+  apiDescription.parse(await (await fetch(`${url}/openapi.json`)).json());
+
+/** Lists the operations of an interface. Their paths have random ids for parameters. */
+export const listOperations = async (url: string) =>
+  Object.entries((await readDescription(url)).paths).flatMap(([template, operations]) =>
+    Object.entries(operations).map(([verb, operation]) => {
+      const method = verb.toUpperCase();
+      const path = template.replaceAll(/\{\w+\}/gu, crypto.randomUUID());
+      return { name: `${method} ${template}`, method, path, operation };
+    }),
+  );
+
+type ResponseText = {
   readonly method: string;
   readonly path: string;
   readonly status: number;
@@ -130,6 +144,8 @@ export const parseBody = (text: string): Record<string, unknown> => {
 export type CheckedResponse = {
   readonly status: number;
   readonly headers: Headers;
+  /** The header Idempotent-Replayed. */
+  readonly replayed: string | null;
   readonly text: string;
   /** The parsed JSON body; empty if there is none. */
   readonly body: Record<string, unknown>;
@@ -157,5 +173,7 @@ export const createCaller =
       const contentType = response.headers.get("content-type");
       check(t, { method, path: new URL(url + path).pathname, status, contentType, text });
     }
-    return { status, headers: response.headers, text, body: parseBody(text) };
+    const { headers: received } = response;
+    const replayed = received.get("Idempotent-Replayed");
+    return { status, headers: received, replayed, text, body: parseBody(text) };
   };

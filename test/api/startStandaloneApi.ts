@@ -12,7 +12,7 @@ import { serve } from "../support/server.ts";
 import { temporalAt, validateThrough } from "../support/temporalOnDemand.ts";
 import type { OpenTemporal } from "../support/temporalOnDemand.ts";
 import { createCaller, parseBody, readResponseChecker } from "./responseChecker.ts";
-import type { CheckedResponse, ResponseText } from "./responseChecker.ts";
+import type { CheckedResponse } from "./responseChecker.ts";
 import { createTestContext } from "./testContext.ts";
 import type { TestContextOptions } from "./testContext.ts";
 
@@ -32,8 +32,6 @@ export type Call = (
 export type Api = {
   readonly url: string;
   readonly call: Call;
-  /** Checks a response against the API description. */
-  readonly checkResponse: (response: ResponseText) => void;
   /** Returns the lines of the log, parsed. */
   readonly logged: () => readonly Record<string, unknown>[];
   /** Returns how many requests the app has received. */
@@ -78,17 +76,13 @@ export const startStandaloneApi = async (
   };
   const url = await serve(t, { callback });
   own.url = url;
-  const checkResponse = await readResponseChecker(
-    url,
-    JSON.stringify(["standalone", documentBaseUrl]),
-  );
-  const send = createCaller(t, url, checkResponse);
+  const variant = JSON.stringify(["standalone", documentBaseUrl]);
+  const send = createCaller(t, url, await readResponseChecker(url, variant));
   const call: Call = (method, path, { key, body, headers = {} } = {}) =>
     send(method, path, { ...(key !== undefined && { Authorization: key }), ...headers }, body);
   return {
     url,
     call,
-    checkResponse: (response) => checkResponse(t, response),
     logged: () => lines.map((line) => parseBody(line)),
     appRequests: () => appRequests,
   };

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { gzipSync } from "node:zlib";
 import { testWithDatabase } from "../support/database.ts";
 import { freshEin } from "../support/factories.ts";
-import { HEADER, lineOf, stageCatalogue } from "./catalogueScene.ts";
+import { contentOf, lineOf, stageCatalogue } from "./catalogueScene.ts";
 
 const test = testWithDatabase();
 
@@ -14,8 +14,6 @@ const counts = (file: string, given: Record<string, number>) => ({
   bad: 0,
   ...given,
 });
-
-const contentOf = (...lines: readonly string[]): string => [HEADER, ...lines].join("\n");
 
 test("importing a file again, under any name and gzipped, changes nothing", async (t) => {
   const { write, load, read } = await stageCatalogue(t);

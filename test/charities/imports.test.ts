@@ -1,5 +1,5 @@
 import { testWithDatabase } from "../support/database.ts";
-import { CHARITY_RECORD, HEADER, lineOf, stageCatalogue } from "./catalogueScene.ts";
+import { CHARITY_RECORD, contentOf, lineOf, stageCatalogue } from "./catalogueScene.ts";
 import { findCharityRecord, upsertCharities } from "../../modules/charities/catalogue.sql.ts";
 import { freshEin } from "../support/factories.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
@@ -32,10 +32,10 @@ test("an older extract that waits for a newer one leaves its charities unchanged
 test("after a complete extract, charities that it lacks are not eligible until an extract lists them again", async (t) => {
   const { run, write, load, read } = await stageCatalogue(t);
   const [kept, gone] = [freshEin(), freshEin()];
-  const both = [HEADER, lineOf(kept, "KEPT CHARITY"), lineOf(gone, "DISSOLVED CHARITY")].join("\n");
-  const april = await write("april.csv", both);
-  const may = await write("may.csv", [HEADER, lineOf(kept, "KEPT CHARITY")].join("\n"));
-  const bad = await write("bad.csv", [HEADER, lineOf(kept, "KEPT CHARITY"), "12345,"].join("\n"));
+  const line = lineOf(kept, "KEPT CHARITY");
+  const april = await write("april.csv", contentOf(line, lineOf(gone, "DISSOLVED CHARITY")));
+  const may = await write("may.csv", contentOf(line));
+  const bad = await write("bad.csv", contentOf(line, "12345,"));
   await load(april);
   t.is((await run("import", bad, "--extracted", "2026-05-11", "--complete")).exitCode, 1);
   t.like(await read(gone), { eligible: true }, "a skipped line may be that of a charity");

@@ -1,7 +1,6 @@
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { updateAccount } from "../../modules/accounts/accounts.sql.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, freshEin } from "../support/factories.ts";
 import { lockTable } from "../support/lockWaits.ts";
@@ -14,7 +13,7 @@ const test = testWithDatabase().serial;
 const responseBody = z.looseObject({ total_donations: z.number().optional() });
 
 const startApi = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   key: string,
   settings: Readonly<Record<string, string>>,
 ) => {

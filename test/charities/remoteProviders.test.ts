@@ -1,9 +1,8 @@
-import type { ExecutionContext } from "ava";
 import type { CharityProviderName } from "../../modules/accounts/accounts.rules.ts";
 import type { Charity } from "../../modules/charities/charities.rules.ts";
 import { createCharities } from "../../modules/charities/createCharities.ts";
 import { CharityProviderError } from "../../modules/charities/provider.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { freshEin } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
@@ -21,7 +20,7 @@ const never = new AbortController().signal;
 
 /** Starts a double of the remote providers, and creates the named provider with it. */
 const stage = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   name: RemoteName,
   // No attempt times out unless its test says so, so a busy machine does not look like a silent provider.
   startTimeout = () => never,

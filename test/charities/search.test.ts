@@ -1,4 +1,3 @@
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { updateAccount } from "../../modules/accounts/accounts.sql.ts";
 import { upsertCharities } from "../../modules/charities/catalogue.sql.ts";
@@ -6,7 +5,7 @@ import type { MasterFileRecord } from "../../modules/charities/businessMasterFil
 import { createCharities } from "../../modules/charities/createCharities.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { startApiOf } from "../api/startStandaloneApi.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { unreachableTemporal } from "../support/temporalOnDemand.ts";
 import { CHARITY_RECORD } from "./catalogueScene.ts";
@@ -59,7 +58,7 @@ const charities = z.array(
   z.looseObject({ name: z.string(), ein: z.string(), icon_url: z.string() }),
 );
 
-const stage = async (t: ExecutionContext<DatabaseContext>) => {
+const stage = async (t: DatabaseTest) => {
   const api = await startDonationApi(t, { publicBaseUrl: PUBLIC_BASE_URL });
   const get = (query: Record<string, string>) =>
     api.call("GET", `/charities/search?${new URLSearchParams(query).toString()}`, {

@@ -173,7 +173,7 @@ test("an error has the status, the message and the id of the request, and is not
   t.is(error.idempotencyKey, "k");
   t.is(error.attempts, 1);
   const unknown = await t.throwsAsync(impact.readUsage("unknown"), isApiError);
-  t.is(unknown.status, 404);
+  t.like(unknown, { status: 404, message: "failed to find registration" });
   await t.throwsAsync(impact.readTreeEvidence(".."), { instanceOf: ImpactError });
 });
 

@@ -3,10 +3,9 @@ import { cp, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import type { ExecutionContext } from "ava";
 import { createTestStore } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { installPythonPackages } from "../support/installPythonPackages.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
@@ -123,7 +122,7 @@ const GO: Client = {
   },
 };
 
-const startService = async (t: ExecutionContext<DatabaseContext>) => {
+const startService = async (t: DatabaseTest) => {
   const { db, databaseUrl } = t.context;
   const organization = await createTestOrganization(db);
   const store = await createTestStore(db);

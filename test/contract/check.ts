@@ -36,6 +36,8 @@ export const checksOf = <Helpers extends object>(
   return { contract: declare(false), decision: declare(true) };
 };
 
+export type Endpoint = readonly [method: string, path: string, body?: unknown];
+
 /** Returns a value that no other check and no other run uses. */
 export const unique = (prefix: string): string => `${prefix}-${crypto.randomUUID()}`;
 

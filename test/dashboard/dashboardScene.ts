@@ -11,7 +11,6 @@ import { FACTS } from "../planting/evidence/evidenceFacts.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import type { PlantingOptions } from "../planting/setUpPlanting.ts";
 import type { DatabaseTest } from "../support/database.ts";
-import { STAGE_MS } from "../support/planting.ts";
 
 /** A picture that an organization may have as its logo. */
 export const LOGO = readLogo(
@@ -41,15 +40,9 @@ export type DashboardScene = Awaited<ReturnType<typeof openDashboard>>;
 export const openDashboard = async (t: DatabaseTest, options: PlantingOptions = {}) => {
   const { db } = t.context;
   const setup = await setUpPlanting(db, options);
-  const { clock, deps, organization, register } = setup;
+  const { clock, deps, organization, register, plant } = setup;
   /** Serves the interface by another process, whose caches are empty. */
   const serve = () => startStandaloneApi(t, { db, clock, planting: deps.planting });
-  /** Has all trees planted and verified. */
-  const plant = async (): Promise<void> => {
-    await setup.createOrders();
-    await setup.place();
-    await setup.pass(3 * STAGE_MS);
-  };
   const { url } = await serve();
   const path = `/dashboard/${await getDashboardSlug(deps, organization.id)}`;
   return {
@@ -61,7 +54,6 @@ export const openDashboard = async (t: DatabaseTest, options: PlantingOptions = 
     setProfile: (profile: ProfileChanges) =>
       updateOrganization({ db, clock, actor: SERVICE }, organization.id, { profile }),
     serve,
-    plant,
     /** Fills a year: trees and bottles each month, donations, and orders at several sites, some not yet planted. */
     fillYear: async (): Promise<void> => {
       for (let month = 0; month < 12; month += 1) {

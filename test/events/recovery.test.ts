@@ -1,4 +1,3 @@
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { issueKey } from "../../modules/accounts/manageKeys.ts";
@@ -8,7 +7,7 @@ import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { impactOf } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import type { StoredEventContent } from "../../modules/events/events.rules.ts";
 import { refunded } from "./readEvents.ts";
 import { answer } from "./startReceiver.ts";
@@ -21,10 +20,7 @@ const DAY_MS = 24 * HOUR_MS;
 /** Of one recovery. */
 const PART = 5000;
 
-const setUp = async (
-  t: ExecutionContext<DatabaseContext>,
-  options: Parameters<typeof setUpWebhooks>[1] = {},
-) => {
+const setUp = async (t: DatabaseTest, options: Parameters<typeof setUpWebhooks>[1] = {}) => {
   const scene = await setUpWebhooks(t, options);
   const { deps, owner, endpoint, receiver, secret, clock, setStatus } = scene;
   return {

@@ -4,7 +4,6 @@ import { LEASE_MS } from "../../modules/events/decideDelivery.rules.ts";
 import { sql } from "../../db/sql.ts";
 import { insertDeliveries, insertEndpoints } from "./insertDeliveries.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { findEndpoint } from "../../modules/events/endpoints.sql.ts";
@@ -12,7 +11,7 @@ import { createDeliveryRuns, createDeliveryWork } from "../../modules/events/cre
 import { createSender } from "../../db/createRuns.ts";
 import { runSender as runUntilIdle } from "../support/runSender.ts";
 import { setTimeout as delay } from "node:timers/promises";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { createWebhookSender } from "../../modules/events/createWebhookSender.ts";
 import { holdOpen, startReceiver } from "./startReceiver.ts";
@@ -23,7 +22,7 @@ const test = testWithDatabase();
 const RUN_MS = 200;
 
 /** Makes deliveries in short runs, one after the other, as the workflow does, until the test ends. */
-const runSender = (t: ExecutionContext<DatabaseContext>) => {
+const runSender = (t: DatabaseTest) => {
   const runs = createDeliveryRuns(
     // No request times out while the test runs.
     {

@@ -1,4 +1,3 @@
-import type { ExecutionContext } from "ava";
 import { Webhook } from "standardwebhooks";
 import { z } from "zod";
 import type { DatabasePool } from "slonik";
@@ -20,7 +19,7 @@ import {
 } from "../../modules/events/manageWebhookEndpoints.ts";
 import { sql } from "../../db/sql.ts";
 import { refunded } from "./readEvents.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { startReceiver } from "./startReceiver.ts";
@@ -86,7 +85,7 @@ const deliveryRow = z.strictObject({
 
 /** Creates an organization with an endpoint at a receiver, and a worker whose clock stands still. */
 export const setUpWebhooks = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   { types = null }: { readonly types?: string[] | null } = {},
 ) => {
   const { db } = t.context;

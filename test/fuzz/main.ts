@@ -93,27 +93,15 @@ const fuzz = async (
     "--exclude-checks": "positive_data_acceptance,negative_data_rejection,missing_required_header",
     "--warnings": "off",
   };
-  const sent = Object.entries(headers).flatMap(([name, value]) => [
-    "--header",
-    `${name}: ${value}`,
-  ]);
+  const sent = Object.entries(headers).map(([name, value]) => ["--header", `${name}: ${value}`]);
+  const args = [...Object.entries(options), ...sent].flat();
+  const hooks = { SCHEMATHESIS_HOOKS: join(HERE, "checks.py"), PYTHONDONTWRITEBYTECODE: "1" };
   const child = spawn(
     program,
-    [
-      "--no-color",
-      "run",
-      `${url}/openapi.json`,
-      "--continue-on-failure",
-      ...Object.entries(options).flat(),
-      ...sent,
-    ],
+    ["--no-color", "run", `${url}/openapi.json`, "--continue-on-failure", ...args],
     {
       cwd: folder,
-      env: {
-        ...process.env,
-        SCHEMATHESIS_HOOKS: join(HERE, "checks.py"),
-        PYTHONDONTWRITEBYTECODE: "1",
-      },
+      env: { ...process.env, ...hooks },
       stdio: ["ignore", "pipe", "inherit"],
     },
   );

@@ -1,7 +1,6 @@
 import { gzipSync } from "node:zlib";
 import type { Run } from "../cli/runImpact.ts";
 import { registrationsIn } from "../api/contract.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { z } from "zod";
 import { readTotals } from "../../modules/registrations/totals.sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
@@ -10,7 +9,7 @@ import { testWithDatabase } from "../support/database.ts";
 import { registrationOf } from "../support/factories.ts";
 import { lineOf } from "./importLine.ts";
 import type { Fields } from "./importLine.ts";
-import { linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
+import { linesOf, serveImport, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
 
 const test = testWithDatabase();
 
@@ -37,9 +36,8 @@ test("each line counts in the totals of its mode, kind and month in UTC", async 
 });
 
 test("importing a file again changes nothing, however its JSON is formatted", async (t) => {
-  const { apiKeyProd: key, importText, readSums } = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, t.context);
-  const readTrees = async () => (await call("GET", "/plant/trees", { key })).body;
+  const { get, importText, readSums } = await serveImport(t);
+  const readTrees = async () => (await get("/plant/trees")).body;
   const text = textOf(
     { id: "1", metadata: { a: 1, b: { c: 2, d: 3 } } },
     { idempotency_key: "k" },
@@ -137,8 +135,7 @@ test("two concurrent imports of one file import each registration once", async (
     })),
   );
   const runs = await Promise.all([importText(text), importText(text)]);
-  const exitCodes = runs.map(({ exitCode }) => exitCode);
-  t.deepEqual(exitCodes, [0, 0]);
+  t.like(runs, [{ exitCode: 0 }, { exitCode: 0 }]);
   const sums = await readSums();
   t.is(sums.registrations, 3000);
   t.is(sums.total, sums.registered);
@@ -160,8 +157,8 @@ test("several files are imported in one run, plain and gzip", async (t) => {
     gzipSync("id,count,created_at\n2,5,2024-05-01T09:30:00Z\n"),
   );
   const command = `import history ${plain} ${gzip} --org ${id} --kind tree --json`;
-  const run = await impact.ok(...command.split(" "));
-  t.like(summaryOf(run), { lines: 2, new: 2 });
+  const run = await impact(...command.split(" "));
+  t.like(summaryOf(run), { exitCode: 0, lines: 2, new: 2 }, run.stderr);
   t.like(await readSums(), { registrations: 2, total: 6n });
 });
 
@@ -254,10 +251,8 @@ test("a dry run reports what an import would do and changes nothing", async (t) 
       created_at: "2024-05-01T09:30:00Z",
     },
   );
-  const expected = { lines: 17, new: 6, known: 4, conflict: 6, bad: 1 };
-  const dry = await importText(text, "--dry-run");
-  t.is(dry.exitCode, 1);
-  t.like(summaryOf(dry), expected);
+  const expected = { exitCode: 1, lines: 17, new: 6, known: 4, conflict: 6, bad: 1 };
+  t.like(summaryOf(await importText(text, "--dry-run")), expected);
   t.deepEqual(await readSums(), before);
   t.like(summaryOf(await importText(text)), expected);
 });
@@ -306,14 +301,13 @@ tree,t-4,1,2024-05-01T09:30:00Z,,not JSON,,\r
 `;
 
 test("CSV is imported, with quotes, line breaks in cells and a byte order mark", async (t) => {
-  const { apiKeyProd: key, importText } = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, t.context);
+  const { get, importText } = await serveImport(t);
   const run = await importText(CSV);
   t.like(summaryOf(run), { exitCode: 1, lines: 5, new: 2, known: 0, conflict: 0, bad: 3 });
   t.regex(run.stderr, /^standard input, line 6: count: must be an integer/mu);
   t.regex(run.stderr, /^standard input, line 7: has 4 columns instead of 8$/mu);
   t.regex(run.stderr, /^standard input, line 8: metadata: must be a JSON object$/mu);
-  const trees = await call("GET", "/plant/trees", { key });
+  const trees = await get("/plant/trees");
   t.like(registrationsIn(trees.body, "tree")[0], {
     id: "t-1",
     count: 3,
@@ -322,7 +316,7 @@ test("CSV is imported, with quotes, line breaks in cells and a byte order mark",
     idempotency_key: "k-1",
     refunded: false,
   });
-  const bottles = await call("GET", "/rescue/plastic_bottles", { key });
+  const bottles = await get("/rescue/plastic_bottles");
   t.is(bottles.body["total_rescued_bottles"], 0);
   t.like(registrationsIn(bottles.body, "bottle")[0], {
     id: "b-1",
@@ -400,27 +394,30 @@ for (const [title, delimiter, encode] of [
       ["b-1", "bottle", "5", "Zoë", "2024-05-01T09:30:00Z"],
     ];
     const run = await importText(encode(rows.map((row) => row.join(delimiter)).join("\r\n")));
-    t.like(summaryOf(run), { exitCode: 0, lines: 2, new: 2 });
+    t.like(summaryOf(run), { exitCode: 0, lines: 2, new: 2 }, run.stderr);
     t.like(await readSums(), { registrations: 2, total: 9n });
   });
 }
 
-test("a file that is none of the formats is refused as a whole, and the message says what was found", async (t) => {
+/** Contents of files, and what is said about them. */
+const REFUSED: readonly (readonly [string, RegExp])[] = [
+  ["PK\u0003\u0004rest", /is a ZIP archive or a spreadsheet\. Save the sheet as CSV/u],
+  [
+    "Type;Count\ntree;1\n",
+    /split at semicolons, has 2 columns: Type, Count\. Type, Count are unknown/u,
+  ],
+  [
+    "kind,count,created_at,colour\ntree,1,2024-05-01T09:30:00Z,red\n",
+    /colour is unknown or repeated\. Known columns: .*created_at/u,
+  ],
+];
+
+test("a file that is none of the formats, or has an unknown column, is refused as a whole with what was found", async (t) => {
   const { importText, readSums } = await setUpImport(t);
-  for (const [text, message] of [
-    [
-      "kind,count,created_at,colour\ntree,1,2024-05-01T09:30:00Z,red\n",
-      /colour is unknown or repeated\. Known columns: .*created_at/u,
-    ],
-    ["PK\u0003\u0004rest", /is a ZIP archive or a spreadsheet\. Save the sheet as CSV/u],
-    [
-      "Type;Count\ntree;1\n",
-      /split at semicolons, has 2 columns: Type, Count\. Type, Count are unknown/u,
-    ],
-  ] as const) {
-    const { exitCode, stderr } = await importText(text);
-    t.is(exitCode, 2, stderr);
-    t.regex(stderr, message);
+  for (const [content, message] of REFUSED) {
+    const run = await importText(content);
+    t.is(run.exitCode, 2);
+    t.regex(run.stderr, message);
   }
   t.like(await readSums(), { registrations: 0 });
 });

@@ -6,9 +6,11 @@ import { readAccountSums } from "../support/accountSums.ts";
 import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
-import type { NewOrganization } from "../../modules/accounts/manageOrganizations.ts";
+import { startApiOf } from "../api/startStandaloneApi.ts";
 import { impactOf, readJson } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
+import { rowsIn } from "../stores/startStoreApi.ts";
+import type { StoreApi, TestStore } from "../stores/startStoreApi.ts";
 import type { Fields } from "./importLine.ts";
 
 const importSummary = z.object({
@@ -26,8 +28,9 @@ const importSummary = z.object({
   ),
 });
 
-/** Returns the exit code of an import and the counts that it printed with --json, of all kinds together. */
+/** Returns an import's exit code and the counts that it printed with --json, of all kinds together. */
 export const summaryOf = (run: Run) => {
+  const { exitCode } = run;
   const { lines, bad, kinds } = importSummary.parse(readJson(run));
   const sums = { new: 0, known: 0, refunded: 0, conflict: 0 };
   for (const kind of Object.values(kinds)) {
@@ -36,23 +39,28 @@ export const summaryOf = (run: Run) => {
     sums.refunded += kind.refunded_since;
     sums.conflict += kind.conflict;
   }
-  return { exitCode: run.exitCode, lines, ...sums, bad };
+  return { exitCode, lines, ...sums, bad };
 };
 
+/** Returns what imports the history of an organization. */
+const importerOf = (t: DatabaseTest, id: string) => ({
+  impact: impactOf(t),
+  /** Imports the content of standard input for the organization. */
+  importText: (stdin: string | Buffer, ...options: readonly string[]): Promise<Run> =>
+    impactOf(t, { stdin })("import", "history", "-", "--org", id, "--json", ...options),
+  readSums: () => readAccountSums(t.context.db, id),
+});
+
 /** Creates an organization that moves in. */
-export const setUpImport = async (t: DatabaseTest, given: Partial<NewOrganization> = {}) => {
-  const { db } = t.context;
-  const { id, apiKeyProd, apiKeyTest } = await createTestOrganization(db, given);
-  return {
-    id,
-    apiKeyProd,
-    apiKeyTest,
-    impact: impactOf(t),
-    /** Imports the content of standard input for the organization. */
-    importText: (stdin: string | Buffer, ...options: readonly string[]): Promise<Run> =>
-      impactOf(t, { stdin })("import", "history", "-", "--org", id, "--json", ...options),
-    readSums: () => readAccountSums(db, id),
-  };
+export const setUpImport = async (t: DatabaseTest) => {
+  const organization = await createTestOrganization(t.context.db);
+  return { ...organization, ...importerOf(t, organization.id) };
+};
+
+/** Serves the standalone interface for an organization that moves in. */
+export const serveImport = async (t: DatabaseTest) => {
+  const api = await startApiOf(t);
+  return { ...api, ...importerOf(t, api.id) };
 };
 
 /** Returns lines of JSON; strings are lines as they are. */
@@ -68,6 +76,24 @@ export const importForStore = (
 ): Promise<Run> => {
   const impact = impactOf(t, { stdin: linesOf(...lines) });
   return impact("import", "history", "-", "--org", store, "--json", ...options);
+};
+
+/** Follows the pages of a store's list to the end. */
+export const readPages = async (
+  { get }: Pick<StoreApi, "get">,
+  headers: TestStore["live"],
+  { path, rows }: { readonly path: string; readonly rows: string },
+  limit = 2,
+): Promise<readonly Fields[]> => {
+  const all: Fields[] = [];
+  let cursor = "";
+  do {
+    const query = `limit=${limit}&after_created_at=${encodeURIComponent(cursor)}`;
+    const { body } = await get(`${path}?${query}`, headers);
+    all.push(...rowsIn(body, rows));
+    cursor = String(body["next_cursor"]);
+  } while (cursor !== "");
+  return all;
 };
 
 /** Writes a file in a folder that the end of the test removes. Returns its path. */

@@ -6,7 +6,6 @@ import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import { withdrawPlantingFact } from "../../modules/planting/withdrawPlantingFact.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson } from "../cli/runImpact.ts";
 import { readEvents } from "../events/readEvents.ts";
 import { simulateAllocated } from "../../modules/planting/simulated/simulatedFacts.ts";
@@ -25,7 +24,7 @@ import {
   tree,
   VERIFIED,
 } from "./evidenceLines.ts";
-import { linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
+import { linesOf, serveImport, summaryOf, writeTestFile } from "./importScene.ts";
 
 const test = testWithDatabase();
 
@@ -40,9 +39,8 @@ const withoutTexts = (shown: Fields) => {
 };
 
 const setUp = async (t: DatabaseTest) => {
-  const scene = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, t.context);
-  const get = (id: string) => call("GET", `/evidence/tree/${id}`, { key: scene.apiKeyProd });
+  const scene = await serveImport(t);
+  const get = (id: string) => scene.get(`/evidence/tree/${id}`);
   return {
     ...scene,
     importEvidence: (...lines: readonly (string | Fields)[]) =>
@@ -73,9 +71,10 @@ test("the old server's timeline is shown with its ids, dates and proofs, and mar
   ];
   const trees = ["a", "bb", "c", "v", "r"].map(tree);
   const dry = await importText(linesOf(...trees, ...lines), "--source", "old.example", "--dry-run");
-  t.like(summaryOf(dry), { exitCode: 0, lines: 10, new: 9, known: 1 });
+  const counts = { exitCode: 0, lines: 10, new: 9, known: 1, conflict: 0, bad: 0 };
+  t.like(summaryOf(dry), counts, dry.stderr);
   const run = await importEvidence(...trees, ...lines);
-  t.like(summaryOf(run), { exitCode: 0, lines: 10, new: 9, known: 1, conflict: 0, bad: 0 });
+  t.like(summaryOf(run), counts, run.stderr);
   for (const line of lines.slice(0, 4)) {
     await shows(line);
   }
@@ -206,11 +205,14 @@ test("operators, events and evidence name an imported order by the ids that its 
     evidence_order_id: shownIds.order_id,
     evidence_public_id: shownIds.public_id,
   };
-  t.like(await impact.json("evidence", "order", "list", "--org", accountId), [ids]);
+  const listed = await impact("evidence", "order", "list", "--org", accountId, "--json");
+  t.like(readJson(listed), [ids]);
   const table = await impact("evidence", "order", "list", "--org", accountId);
   t.regex(table.stdout, /ORD-90000108/u);
   for (const given of [String(order.id), order.publicId]) {
-    t.like(await impact.json("evidence", "order", "show", given), ids);
+    const shown = await impact("evidence", "order", "show", given, "--json");
+    t.is(shown.exitCode, 0, shown.stderr);
+    t.like(readJson(shown), ids);
   }
 
   const allocation = simulateAllocated(order, new Date("2024-05-10T08:00:00.000Z"));

@@ -2,14 +2,14 @@ import { z } from "zod";
 import { createPlantingOrders } from "../../modules/planting/createPlantingOrders.ts";
 import { listPlantingOrders } from "../../modules/planting/orders.sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { KIND_NAMES, registrationsIn } from "../api/contract.ts";
+import { startApiOf } from "../api/startStandaloneApi.ts";
+import { idIn, KIND_NAMES, registrationsIn } from "../api/contract.ts";
 import { impactOf, readJson } from "../cli/runImpact.ts";
 import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
-import { importForStore, linesOf, setUpImport, summaryOf } from "./importScene.ts";
+import { importForStore, linesOf, serveImport, setUpImport, summaryOf } from "./importScene.ts";
 
 const test = testWithDatabase();
 
@@ -52,33 +52,25 @@ const refundedOf = (index: number): number => {
 const TOTAL = IDS.reduce((sum, _id, index) => sum + index + 2 - refundedOf(index), 0);
 
 test("lists, refunds and evidence find every imported registration by the id that it brought along, its owner's only", async (t) => {
-  const { apiKeyProd: key, apiKeyTest, importText } = await setUpImport(t);
-  const { apiKeyProd: stranger } = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyTest, call, get, post, importText } = await serveImport(t);
+  const { apiKeyProd: stranger } = await createTestOrganization(t.context.db);
   const run = await importText(linesOf(...HISTORY));
-  t.like(summaryOf(run), { exitCode: 0, new: HISTORY.length, bad: 0 });
+  t.like(summaryOf(run), { exitCode: 0, new: HISTORY.length, bad: 0 }, run.stderr);
 
   for (const kind of ["tree", "bottle"] as const) {
-    const { path, refundPath, total } = KIND_NAMES[kind];
-    const list = await call("GET", path, { key });
+    const { path, refundPath, total, details } = KIND_NAMES[kind];
+    const list = await get(path);
     t.is(list.body[total], TOTAL);
-    const expected = IDS.map((id, index) => ({
-      id,
-      count: index + 2,
-      fractional_count: index + 1.5,
-      created_at: `2024-0${index + 1}-15T10:00:00.000Z`,
-      idempotency_key: index % 2 === 0 ? `old-${index}` : "",
-      metadata: { index, nested: { a: [1, null] } },
-      attribution: index < 3 ? "newsletter" : "",
-      refunded: refundedOf(index) > 0,
-      refunded_count: refundedOf(index),
-    })).toReversed();
-    t.deepEqual(list.body[KIND_NAMES[kind].details], expected);
+    const expected = HISTORY.filter((line) => line.kind === kind).map(
+      ({ kind: _kind, ...line }, index) =>
+        Object.assign(line, { refunded_count: refundedOf(index) }),
+    );
+    t.deepEqual(list.body[details], expected.toReversed());
     for (const id of IDS) {
-      const one = await call("GET", `${path}?id=${encodeURIComponent(id)}`, { key });
+      const one = await get(`${path}?id=${encodeURIComponent(id)}`);
       const ids = registrationsIn(one.body, kind).map((registration) => registration.id);
       t.deepEqual(ids, [id]);
-      const refund = await call("POST", refundPath, { key, body: { id } });
+      const refund = await post(refundPath, { id });
       t.is(refund.status, 400);
       t.regex(String(refund.body["error"]), /no usage record on file/u);
       for (const other of [apiKeyTest, stranger]) {
@@ -90,22 +82,21 @@ test("lists, refunds and evidence find every imported registration by the id tha
   }
   for (const id of IDS) {
     const path = `/evidence/tree/${encodeURIComponent(id)}`;
-    const evidence = await call("GET", path, { key });
-    t.is(evidence.status, 200);
-    t.like(evidence.body, { tree_id: id, record_id: id, status: "registered" });
+    const { status, body } = await get(path);
+    t.is(status, 200);
+    t.like(body, { tree_id: id, record_id: id, status: "registered" });
     // The second answer comes from the cache.
-    t.deepEqual((await call("GET", path, { key })).body, evidence.body);
+    t.deepEqual((await get(path)).body, body);
     for (const other of [apiKeyTest, stranger]) {
       t.is((await call("GET", path, { key: other })).status, 404);
     }
-    const simulated = await call("GET", `${path}?evidence_stage=planted`, { key });
+    const simulated = await get(`${path}?evidence_stage=planted`);
     t.like(simulated.body, { tree_id: id, record_id: id });
   }
 });
 
 test("the pictures of simulated evidence exist for every imported id", async (t) => {
-  const { apiKeyTest: key, importText } = await setUpImport(t);
-  const { call, url } = await startStandaloneApi(t, t.context);
+  const { apiKeyTest: key, call, url, importText } = await serveImport(t);
   await importText(linesOf(...HISTORY), "--mode", "test");
   for (const id of IDS) {
     for (const stage of ["planted", "planted_and_verified"]) {
@@ -123,32 +114,26 @@ test("the pictures of simulated evidence exist for every imported id", async (t)
 });
 
 test("a text that can be no id does not exist", async (t) => {
-  const { apiKeyProd: key } = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, t.context);
+  const { get, post } = await startApiOf(t);
   for (const id of ["x".repeat(65), "\uD800", "a\0b"]) {
-    const body = JSON.stringify({ id });
-    t.is((await call("POST", "/refund/trees", { key, body })).status, 404);
-    t.is((await call("POST", "/refund/donations", { key, body })).status, 404);
+    t.is((await post("/refund/trees", { id })).status, 404);
+    t.is((await post("/refund/donations", { id })).status, 404);
   }
-  t.is((await call("GET", "/evidence/tree/a%00b", { key })).status, 404);
-  t.is((await call("GET", "/plant/trees?id=a%00b", { key })).status, 200);
+  t.is((await get("/evidence/tree/a%00b")).status, 404);
+  t.is((await get("/plant/trees?id=a%00b")).status, 200);
 });
 
 test("a client that repeats a key from before the cut-over gets its registration and is not billed", async (t) => {
-  const { apiKeyProd: key, importText, readSums } = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, t.context);
+  const { call, key, post, importText, readSums } = await serveImport(t);
   await importText(linesOf(...HISTORY));
+  const headers = { "Idempotency-Key": "old-2" };
   for (const kind of ["tree", "bottle"] as const) {
     const { path, details, total } = KIND_NAMES[kind];
-    const inBody = await call("POST", path, { key, body: { count: 50, idempotency_key: "old-2" } });
-    const inHeader = await call("POST", path, {
-      key,
-      body: { count: 50 },
-      headers: { "Idempotency-Key": "old-2" },
-    });
-    for (const replay of [inBody, inHeader]) {
-      t.is(replay.status, 200);
-      t.is(replay.headers.get("Idempotent-Replayed"), "true");
+    for (const replay of [
+      await post(path, { count: 50, idempotency_key: "old-2" }),
+      await call("POST", path, { key, body: { count: 50 }, headers }),
+    ]) {
+      t.like(replay, { status: 200, replayed: "true" });
       t.is(replay.body[total], TOTAL);
       t.like(registrationsIn(replay.body, kind)[0], { id: IDS[2], count: 4 });
       t.is(registrationsIn(replay.body, kind).length, 1, details);
@@ -159,8 +144,7 @@ test("a client that repeats a key from before the cut-over gets its registration
 
 test("imported trees are not planted again unless the operator asks for it", async (t) => {
   const { db } = t.context;
-  const { id: accountId, apiKeyProd: key, importText } = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, t.context);
+  const { id: accountId, get, importText } = await serveImport(t);
   const order = async (): Promise<number> => {
     const deps = { db, clock: systemClock, planting: createTestPlanting() };
     await createPlantingOrders(deps, new AbortController().signal);
@@ -169,14 +153,14 @@ test("imported trees are not planted again unless the operator asks for it", asy
   const tree = { kind: "tree", count: 3, created_at: "2024-05-01T09:30:00Z" };
   await importText(linesOf({ ...tree, id: "planted" }));
   t.is(await order(), 0);
-  const evidence = await call("GET", "/evidence/tree/planted", { key });
+  const evidence = await get("/evidence/tree/planted");
   t.regex(JSON.stringify(evidence.body), /an earlier system, which arranged their planting/u);
   t.like(evidence.body, { impact_provider: "Earlier system", simulated: false });
 
   await importText(linesOf({ ...tree, id: "to plant" }), "--order-planting");
   t.is(await order(), 1);
-  t.regex(JSON.stringify((await call("GET", "/evidence/tree/to%20plant", { key })).body), /po_/u);
-  t.notRegex(JSON.stringify((await call("GET", "/evidence/tree/planted", { key })).body), /po_/u);
+  t.regex((await get("/evidence/tree/to%20plant")).text, /po_/u);
+  t.notRegex((await get("/evidence/tree/planted")).text, /po_/u);
 });
 
 test("operators name an imported registration by either id", async (t) => {
@@ -184,7 +168,9 @@ test("operators name an imported registration by either id", async (t) => {
   await scene.importText(
     linesOf({ kind: "tree", id: "t-77", count: 3, created_at: "2024-05-01T09:30:00Z" }),
   );
-  const { records } = foundRecords.parse(await scene.impact.json("find", "t-77"));
+  const found = await scene.impact("find", "t-77", "--json");
+  t.is(found.exitCode, 0, found.stderr);
+  const { records } = foundRecords.parse(readJson(found));
   const [record] = records;
   t.like(record, { record: "registration", id: "t-77", billing: "not_billed" });
   t.deepEqual(record?.["found_by"], ["imported_id"]);
@@ -192,56 +178,49 @@ test("operators name an imported registration by either id", async (t) => {
   for (const given of ["t-77", internalId]) {
     const usage = await scene.impact("usage", "explain", given, "--json");
     t.like(readJson(usage), { registration_id: "t-77", billing: "not_billed" });
-    const refund = await scene.impact.fails(1, "refund", given, "--reason", "test");
-    t.regex(refund, /no usage record on file/u);
+    const refund = await scene.impact("refund", given, "--reason", "test");
+    t.is(refund.exitCode, 1);
+    t.regex(refund.stderr, /no usage record on file/u);
   }
   t.is((await scene.impact("usage", "explain", "t-78")).exitCode, 3);
-
-  const other = await setUpImport(t);
-  await other.importText(
-    linesOf({ kind: "tree", id: "t-77", count: 1, created_at: "2024-05-01T09:30:00Z" }),
-  );
-  const ambiguous = await scene.impact.fails(2, "usage", "explain", "t-77");
-  t.regex(ambiguous, /2 registrations have the id t-77; add --org/u);
-  await scene.impact.ok("usage", "explain", internalId);
 });
 
 test("a record and its copy in another organization are told apart by --org", async (t) => {
-  const { db } = t.context;
-  const original = await setUpImport(t);
+  const original = await serveImport(t);
   const copy = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, t.context);
-  const key = original.apiKeyProd;
-  await call("POST", "/plant/trees", { key, body: { count: 2 } });
-  const list = await call("GET", "/plant/trees", { key });
-  const [{ id } = { id: "" }] = registrationsIn(list.body, "tree");
-  await copy.importText(linesOf(...registrationsIn(list.body, "tree")), "--kind", "tree");
+  const { body } = await original.post("/plant/trees", { count: 2 });
+  const id = idIn(body, "tree");
+  await copy.importText(linesOf(...registrationsIn(body, "tree")), "--kind", "tree");
 
   for (const command of [
     ["usage", "explain"],
     ["refund", "--reason", "test"],
   ]) {
-    const ambiguous = await original.impact.fails(2, ...command, id);
-    t.regex(ambiguous, /2 (?:registrations|records) have the id/u);
+    const ambiguous = await original.impact(...command, id);
+    t.is(ambiguous.exitCode, 2);
+    t.regex(
+      ambiguous.stderr,
+      new RegExp(`2 (?:registration|record)s have the id ${id}; add --org`, "u"),
+    );
   }
 
   for (const owner of [original, copy]) {
-    const shown = await original.impact.json("usage", "explain", id, "--org", owner.id);
-    t.like(shown, { registration_id: id, account_id: owner.id });
+    const shown = await original.impact("usage", "explain", id, "--org", owner.id, "--json");
+    t.like(readJson(shown), { registration_id: id, account_id: owner.id });
   }
   const refund = ["refund", id, "--reason", "test", "--org"] as const;
   t.regex((await original.impact(...refund, copy.id)).stderr, /no usage record on file/u);
-  await original.impact.ok(...refund, original.id);
-  const { id: stranger } = await createTestOrganization(db);
+  const refunded = await original.impact(...refund, original.id);
+  t.is(refunded.exitCode, 0, refunded.stderr);
+  const { id: stranger } = await createTestOrganization(t.context.db);
   t.is((await original.impact("usage", "explain", id, "--org", stranger)).exitCode, 3);
 });
 
 test("importing an export of the same organization again changes nothing", async (t) => {
-  const { apiKeyProd: key, importText, readSums } = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, t.context);
-  await call("POST", "/plant/trees", { key, body: { count: 2, idempotency_key: "here" } });
-  await call("POST", "/plant/trees", { key, body: { count: 3 } });
-  const list = await call("GET", "/plant/trees", { key });
+  const { get, post, importText, readSums } = await serveImport(t);
+  await post("/plant/trees", { count: 2, idempotency_key: "here" });
+  await post("/plant/trees", { count: 3 });
+  const list = await get("/plant/trees");
   const text = linesOf(...registrationsIn(list.body, "tree"));
   const run = await importText(text, "--kind", "tree");
   t.like(summaryOf(run), { lines: 2, new: 0, known: 2, conflict: 0, bad: 0 }, run.stderr);
@@ -269,30 +248,24 @@ const DONATIONS = DONATION_IDS.map((id, index) => ({
 }));
 
 test("lists, repeated keys and refunds find every imported donation by the id that it brought along", async (t) => {
-  const { apiKeyProd: key, apiKeyTest, importText, impact } = await setUpImport(t);
-  const other = await setUpImport(t);
-  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyTest, call, get, post, importText, impact } = await serveImport(t);
+  const { apiKeyProd: stranger } = await createTestOrganization(t.context.db);
   const run = await importText(linesOf(...DONATIONS), "--kind", "donation");
-  t.like(summaryOf(run), { exitCode: 0, new: 3 });
+  t.like(summaryOf(run), { exitCode: 0, new: 3 }, run.stderr);
 
-  const list = await call("GET", "/charities/donations", { key });
+  const list = await get("/charities/donations");
   t.deepEqual(list.body["donations"], DONATIONS.toReversed());
-  t.deepEqual(
-    (await call("GET", "/charities/donations", { key: apiKeyTest })).body["donations"],
-    [],
-  );
+  const inTest = await call("GET", "/charities/donations", { key: apiKeyTest });
+  t.deepEqual(inTest.body["donations"], []);
 
-  const replay = await call("POST", "/charities/donate", {
-    key,
-    body: { amount_cents: 999, ein: "530196605", idempotency_key: "gift-0" },
-  });
-  t.is(replay.status, 200);
-  t.is(replay.headers.get("Idempotent-Replayed"), "true");
-  t.like(replay.body, { donation_id: "donation-1", amount_cents: 100, total_donations: 2 });
+  const gift = { amount_cents: 999, ein: "530196605", idempotency_key: "gift-0" };
+  const replay = await post("/charities/donate", gift);
+  const body = { donation_id: "donation-1", amount_cents: 100, total_donations: 2 };
+  t.like(replay, { status: 200, replayed: "true", body });
 
-  const foreign = { key: other.apiKeyProd, body: { id: DONATION_IDS[1] } };
+  const foreign = { key: stranger, body: { id: DONATION_IDS[1] } };
   t.is((await call("POST", "/refund/donations", foreign)).status, 404);
-  const refund = await call("POST", "/refund/donations", { key, body: { id: DONATION_IDS[1] } });
+  const refund = await post("/refund/donations", { id: DONATION_IDS[1] });
   t.is(refund.status, 200);
   t.like(refund.body, {
     refunded_amount_cents: 200,
@@ -300,19 +273,20 @@ test("lists, repeated keys and refunds find every imported donation by the id th
     refund_id: `refund-${DONATION_IDS[1]}`,
   });
   // It was refunded before the cut-over, so nothing changes.
-  const again = await call("POST", "/refund/donations", { key, body: { id: DONATION_IDS[2] } });
+  const again = await post("/refund/donations", { id: DONATION_IDS[2] });
   t.is(again.headers.get("Idempotent-Replayed"), "true");
   t.like(again.body, { total_donations: 1, refund_id: `refund-${DONATION_IDS[2]}` });
 
   for (const id of DONATION_IDS) {
     for (const text of [id, `refund-${id}`]) {
-      const found = await impact.ok("find", text, "--json");
+      const found = await impact("find", text, "--json");
+      t.is(found.exitCode, 0, found.stderr);
       t.like(readJson(found), { records: [{ record: "donation", id, found_by: ["imported_id"] }] });
     }
   }
   const [refundedHere, refundedBefore] = await Promise.all(
     DONATION_IDS.slice(1, 3).map(async (id) => {
-      const found = fields.parse(await impact.json("find", id));
+      const found = fields.parse(readJson(await impact("find", id, "--json")));
       return rowsIn(found, "records")[0];
     }),
   );
@@ -334,8 +308,8 @@ test("a donation that is there with another amount is a conflict", async (t) => 
     { ...first },
   );
   const run = await importText(changed, "--kind", "donation");
-  t.is(run.exitCode, 1);
-  t.like(summaryOf(run), { lines: 3, new: 0, known: 1, refunded: 1, conflict: 1, bad: 0 });
+  const counts = { lines: 3, new: 0, known: 1, refunded: 1, conflict: 1, bad: 0 };
+  t.like(summaryOf(run), { exitCode: 1, ...counts });
   t.regex(run.stderr, /line 1: conflict: .* with another amount_cents$/mu);
   const back = await importText(linesOf({ ...second }), "--kind", "donation");
   t.regex(back.stderr, /line 1: conflict: .* with another refunded \(it is refunded here\)$/mu);

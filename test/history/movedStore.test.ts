@@ -1,12 +1,12 @@
 import { z } from "zod";
 import { runImpact } from "../cli/runImpact.ts";
 import type { StoreApi, TestStore } from "../stores/startStoreApi.ts";
-import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
+import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseTest } from "../support/database.ts";
 import { allocatedRecord } from "./evidenceLines.ts";
 import type { Fields } from "./importLine.ts";
-import { importForStore, linesOf, summaryOf, writeTestFile } from "./importScene.ts";
+import { importForStore, linesOf, readPages, summaryOf, writeTestFile } from "./importScene.ts";
 
 const test = testWithDatabase();
 
@@ -37,33 +37,12 @@ const openDeployment = async (t: DatabaseTest, databaseUrl: string): Promise<Dep
   return {
     api: await startStoreApi(t, { db }),
     run: async (...args) => {
-      const { exitCode, stdout, stderr } = await runImpact(args, {
-        env: { DATABASE_URL: databaseUrl },
-      });
+      const env = { DATABASE_URL: databaseUrl };
+      const { exitCode, stdout, stderr } = await runImpact(args, { env });
       t.is(exitCode, 0, stderr);
       return stdout;
     },
   };
-};
-
-/** Follows the pages of a list to the end. */
-const readPages = async (
-  { api }: Deployment,
-  headers: TestStore["live"],
-  { path, rows }: (typeof LISTS)[number],
-): Promise<readonly Fields[]> => {
-  const all: Fields[] = [];
-  let cursor = "";
-  do {
-    const after = cursor === "" ? "" : `&after_created_at=${encodeURIComponent(cursor)}`;
-    const { status, body } = await api.get(`${path}?limit=2${after}`, headers);
-    if (status !== 200) {
-      throw new Error(JSON.stringify(body));
-    }
-    all.push(...rowsIn(body, rows));
-    cursor = String(body["next_cursor"]);
-  } while (cursor !== "");
-  return all;
 };
 
 const readSums = async ({ api }: Deployment, headers: TestStore["live"]) => ({
@@ -109,7 +88,7 @@ test("a store moves to another deployment with its records and its opening balan
   const headers = { api_key: created.api_key_prod, shop_name: domain };
   const records: Fields[] = [];
   for (const list of LISTS) {
-    for (const record of await readPages(old, store.live, list)) {
+    for (const record of await readPages(old.api, store.live, list)) {
       records.push({ ...record, kind: list.kind, unit_price_cents: list.price });
     }
   }
@@ -120,11 +99,8 @@ test("a store moves to another deployment with its records and its opening balan
   await moved.run("import", "history", "--verify", file, "--org", domain);
 
   for (const list of LISTS) {
-    const [before, after] = [
-      await readPages(old, store.live, list),
-      await readPages(moved, headers, list),
-    ];
-    t.deepEqual(after, before, list.kind);
+    const before = await readPages(old.api, store.live, list);
+    t.deepEqual(await readPages(moved.api, headers, list), before, list.kind);
   }
   const sums = await readSums(old, store.live);
   const amount = `--amount=${Number(sums.balanceCents) / 100}`;
@@ -147,10 +123,8 @@ for (const format of ["csv", "ndjson"]) {
     await old.run("import", "history", "--verify", ...from);
 
     const [, , donations] = LISTS;
-    t.deepEqual(
-      await readPages(old, other.live, donations),
-      await readPages(old, store.live, donations),
-    );
+    const before = await readPages(old.api, store.live, donations);
+    t.deepEqual(await readPages(old.api, other.live, donations), before);
   });
 }
 

@@ -8,7 +8,6 @@ import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 import type { PlantingFact } from "../../modules/planting/fact.rules.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { pollPlantingOrder, placePlantingOrder } from "../../modules/planting/pollPlantingOrder.ts";
-import { getDeploymentName } from "../../modules/billing/holdUsage.ts";
 import { createPlantingOrders } from "../../modules/planting/createPlantingOrders.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import { refundRegistration } from "../../modules/registrations/refundRegistration.ts";
@@ -22,8 +21,7 @@ import {
 import type { EvidenceContext } from "../../modules/planting/context.ts";
 import { createTestOrganization, registerFor } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
-import { createTestPlanting } from "../support/planting.ts";
-import { plantingOrderWorkflowId } from "../../runtime/temporalNames.rules.ts";
+import { createTestPlanting, STAGE_MS } from "../support/planting.ts";
 
 const NEVER = new AbortController().signal;
 
@@ -74,6 +72,25 @@ export const setUpPlanting = async (
   };
   const createOrders = (maximumSimulated?: number): Promise<number> =>
     createPlantingOrders(deps, NEVER, maximumSimulated);
+  const place = async (): Promise<void> => {
+    for (const { id, publicId, partner: kind } of await orders()) {
+      await placePlantingOrder(deps, id, NEVER);
+      if (kind === "manual") {
+        const fact = fundsDistributed(publicId, clock.now());
+        await recordPlantingFacts(deps, id, [fact], "operator");
+      }
+    }
+  };
+  const createAndPlace = async (): Promise<void> => {
+    await createOrders();
+    await place();
+  };
+  const pass = async (durationMs: number): Promise<void> => {
+    clock.set(new Date(clock.now().getTime() + durationMs).toISOString());
+    for (const { id } of await orders()) {
+      await pollPlantingOrder(deps, id, NEVER);
+    }
+  };
   return {
     clock,
     deps,
@@ -86,9 +103,6 @@ export const setUpPlanting = async (
       }
       return order;
     },
-    /** Returns the id of an order's workflow. */
-    workflowIdOf: async (orderId: number): Promise<string> =>
-      plantingOrderWorkflowId(await getDeploymentName({ db, clock }), orderId),
     register,
     createOrders,
     /** Registers trees, and creates an order of each registration. */
@@ -106,25 +120,14 @@ export const setUpPlanting = async (
         { id, count, reason: null, idempotencyKey: null },
       ),
     /** Places every order, as its workflow does; with the manual partner, as an operator does. */
-    place: async (): Promise<void> => {
-      for (const { id, publicId, partner: kind } of await orders()) {
-        await placePlantingOrder(deps, id, NEVER);
-        if (kind === "manual") {
-          await recordPlantingFacts(
-            deps,
-            id,
-            [fundsDistributed(publicId, clock.now())],
-            "operator",
-          );
-        }
-      }
-    },
+    place,
+    createAndPlace,
     /** Advances the clock and polls every order, as their workflows do. */
-    pass: async (durationMs: number): Promise<void> => {
-      clock.set(new Date(clock.now().getTime() + durationMs).toISOString());
-      for (const { id } of await orders()) {
-        await pollPlantingOrder(deps, id, NEVER);
-      }
+    pass,
+    /** Has all trees planted and verified by the simulated partner. */
+    plant: async (): Promise<void> => {
+      await createAndPlace();
+      await pass(3 * STAGE_MS);
     },
   };
 };

@@ -1,4 +1,3 @@
-import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
@@ -10,7 +9,7 @@ import type { ApiResponse } from "../api/startStandaloneApi.ts";
 import { createTestStore, startTwoStoreApis } from "../stores/startStoreApi.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { createTestOrganization, registrationOf, setLimits } from "../support/factories.ts";
 import { eachKind, KIND_NAMES, registrationsIn, statusesOf } from "../api/contract.ts";
 import { createMovableClock } from "../support/movableClock.ts";
@@ -26,7 +25,7 @@ const ageLimits = (db: DatabasePool, accountId: string): Promise<unknown> =>
 
 /** An account with a limit of a day, and two processes. */
 const setUpProcesses = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   { isOld, ...limits }: { readonly isOld: boolean; readonly countPerDay: number },
 ) => {
   const { db } = t.context;
@@ -59,9 +58,7 @@ test("a day's limit counts trees and bottles together, until the next day in UTC
   t.is((await plant(6)).status, 200);
   await ageLimits(t.context.db, id);
   t.is((await post("/rescue/plastic_bottles", { count: 2 })).status, 200);
-  const refused = await plant(3);
-  t.is(refused.status, 403);
-  t.deepEqual(refused.body, { error: dailyLimitMessage(10, 8) });
+  t.like(await plant(3), { status: 403, body: { error: dailyLimitMessage(10, 8) } });
   const impossible = await plant(11);
   t.is(impossible.status, 400, "on every day");
   t.regex(String(impossible.body["error"]), /^count: must be at most 10, .* for one day$/u);
@@ -100,9 +97,7 @@ for (const isOld of [false, true]) {
     t.true(repeated.every(({ status }) => status === 200));
     t.is((await plant(0, { count: 6 })).status, 200);
     t.is((await plant(1, { count: 1, idempotency_key: "order-2" })).status, 403);
-    const replay = await plant(1, order);
-    t.is(replay.status, 200);
-    t.is(replay.headers.get("Idempotent-Replayed"), "true");
+    t.like(await plant(1, order), { status: 200, replayed: "true" });
     t.is((await readAccountSums(t.context.db, id)).total, 10n);
   });
 }

@@ -1,4 +1,3 @@
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { updateStore as updateStoreRow } from "../../modules/stores/stores.sql.ts";
@@ -7,7 +6,7 @@ import { systemClock } from "../../runtime/clock.ts";
 import { updateStore } from "../../modules/stores/manageStores.ts";
 import { impactOf } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
 import { startReceiver } from "../events/startReceiver.ts";
 import { verify, LOOPBACK, createDeliveriesTo, deliveryContext } from "../events/webhookScene.ts";
@@ -24,7 +23,7 @@ const eventRow = z.strictObject({
 
 /** Serves a store where a tree costs 50 cents, with what the tests do to its balance. */
 const setUpBalance = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   given: { readonly balanceCents: number; readonly lowBalanceCents: number },
 ) => {
   const { db, post, store } = await startStoreApiOf(t, { store: given });

@@ -1,4 +1,3 @@
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
@@ -11,7 +10,7 @@ import { creditTopUp, creditTopUps } from "../../modules/stores/creditTopUps.ts"
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { callDouble } from "../stripeDouble/callDouble.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
-import type { DatabaseContext } from "../support/database.ts";
+import type { DatabaseTest } from "../support/database.ts";
 import { changeTestBalance, createTestStore, startStoreApi } from "./startStoreApi.ts";
 
 const SECRET = "whsec_of_the_tests";
@@ -20,7 +19,7 @@ export const DAY_SECONDS = 86_400;
 const never = new AbortController().signal;
 
 /** Serves both interfaces beside a double of Stripe that shares the clock, for a new store. */
-export const stageTopUps = async (t: ExecutionContext<DatabaseContext>) => {
+export const stageTopUps = async (t: DatabaseTest) => {
   const { db } = t.context;
   await db.query(sql.typeAlias("void")`DELETE FROM processor_event`);
   const double = await startStripeDouble(t);

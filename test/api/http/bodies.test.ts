@@ -6,7 +6,7 @@ import type { ExecutionContext } from "ava";
 import Koa from "koa";
 import { createWebhookReader } from "../../../modules/billing/stripe/createWebhookReader.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
 import { listen } from "../../support/server.ts";
@@ -260,7 +260,7 @@ test.serial("a long body that waits has no place, and is in the memory for bodie
 });
 
 /** Starts an API for two organizations, and makes the registrations of the first one wait for a lock. */
-const startWithLockedTotal = async (t: ExecutionContext<DatabaseContext>) => {
+const startWithLockedTotal = async (t: DatabaseTest) => {
   const api = await startApiOf(t);
   const other = await createTestOrganization(t.context.db);
   await api.post("/plant/trees", { count: 1 });

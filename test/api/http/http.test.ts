@@ -1,33 +1,21 @@
 import { systemClock } from "../../../runtime/clock.ts";
 import { createRegistrationWriter } from "../../../modules/registrations/createRegistrationWriter.ts";
-import type { ExecutionContext } from "ava";
 import { createEmptyDatabase, openTestPool, testWithDatabase } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import { rawRequest } from "./rawRequest.ts";
 import { startStandaloneApi, startApiOf } from "../startStandaloneApi.ts";
 import { READY } from "../testContext.ts";
 import { startDonationApi } from "../../charities/donations/donationSetup.ts";
-import { eachKind, idIn, KIND_NAMES } from "../contract.ts";
 
 const test = testWithDatabase();
+
+const UNKNOWN_PATHS =
+  "/plant /plant/trees// /docs/start.js/ /Plant/trees /plant/trees/1 //plant/trees /plant%2Ftrees /%ff /% /plant/trees;x /__proto__ /docs/../package.json";
 
 test("an unknown path is a 404 in JSON for every method", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "PROPFIND"]) {
-    for (const path of [
-      "/plant",
-      "/plant/trees//",
-      "/docs/start.js/",
-      "/Plant/trees",
-      "/plant/trees/1",
-      "//plant/trees",
-      "/plant%2Ftrees",
-      "/%ff",
-      "/%",
-      "/plant/trees;x",
-      "/__proto__",
-      "/docs/../package.json",
-    ]) {
+    for (const path of UNKNOWN_PATHS.split(" ")) {
       t.is((await call(method, path)).status, 404, `${method} ${path}`);
     }
   }
@@ -37,14 +25,8 @@ test("a POST ignores all query parameters, those of its body's fields included",
   const { call, key } = await startApiOf(t);
   const body = { count: 1, idempotency_key: "k" };
 
-  for (const query of [
-    "traceparent=00-1",
-    "_=1&_=2",
-    "=x",
-    "count=9",
-    "idempotency_key=other",
-    "%ff",
-  ]) {
+  const queries = "traceparent=00-1 _=1&_=2 =x count=9 idempotency_key=other %ff";
+  for (const query of queries.split(" ")) {
     const { status } = await call("POST", `/plant/trees?${query}`, { key, body });
     t.is(status, 200, query);
   }
@@ -81,7 +63,7 @@ test("a wrong method is a 405 that lists the allowed ones, as OPTIONS does, with
 });
 
 /** Starts an API, and returns it with what registers a tree with other headers. */
-const startPlanting = async (t: ExecutionContext<DatabaseContext>) => {
+const startPlanting = async (t: DatabaseTest) => {
   const api = await startApiOf(t);
   const plant = (headers: Readonly<Record<string, string>>) =>
     api.call("POST", "/plant/trees", { key: api.key, body: '{"count":1}', headers });
@@ -110,9 +92,8 @@ test("a wrong or missing content type is a 400 that says what to send", async (t
     "json",
     "",
   ]) {
-    const { status, body } = await plant({ "Content-Type": contentType });
-    t.is(status, 400, contentType);
-    t.is(body["error"], JSON_REQUIRED, contentType);
+    const response = await plant({ "Content-Type": contentType });
+    t.like(response, { status: 400, body: { error: JSON_REQUIRED } }, contentType);
   }
   const without = await rawRequest(
     url,
@@ -145,19 +126,18 @@ test("every spelling of a JSON content type in UTF-8 is accepted", async (t) => 
 test("a compressed body is a 400 that says so", async (t) => {
   const { plant } = await startPlanting(t);
   for (const encoding of ["gzip", "deflate", "br", "nonsense", "gzip, identity"]) {
-    const { status, body } = await plant({ "Content-Encoding": encoding });
-    t.is(status, 400, encoding);
-    t.deepEqual(body, { error: "the body must not be compressed" });
+    const response = await plant({ "Content-Encoding": encoding });
+    t.like(response, { status: 400, body: { error: "the body must not be compressed" } }, encoding);
   }
   t.is((await plant({ "Content-Encoding": "Identity" })).status, 200);
 });
 
 test("the request id is the client's if it is well-formed, otherwise a new one", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
-  const idFor = async (given?: string): Promise<string | null> =>
-    (
-      await call("GET", "/x", given === undefined ? {} : { headers: { "X-Request-Id": given } })
-    ).headers.get("X-Request-Id");
+  const idFor = async (given?: string): Promise<string | null> => {
+    const options = given === undefined ? {} : { headers: { "X-Request-Id": given } };
+    return (await call("GET", "/x", options)).headers.get("X-Request-Id");
+  };
 
   t.is(await idFor("order-1001/a"), "order-1001/a");
   t.is(await idFor("x".repeat(128)), "x".repeat(128));
@@ -173,10 +153,8 @@ test("an unexpected error is a 500 without details, logged once with the request
   });
 
   const headers = { "X-Request-Id": "broken" };
-  const { status, body } = await call("POST", "/plant/trees", { key, body: { count: 1 }, headers });
-
-  t.is(status, 500);
-  t.deepEqual(body, { error: "internal server error" });
+  const response = await call("POST", "/plant/trees", { key, body: { count: 1 }, headers });
+  t.like(response, { status: 500, body: { error: "internal server error" } });
   const errors = logged().filter((line) => line["msg"] === "request failed");
   t.is(errors.length, 1);
   t.like(errors[0], { requestId: "broken", route: "/plant/trees" });
@@ -272,8 +250,6 @@ test("Expect: 100-continue works and other expectations are a 417 in JSON", asyn
   t.true(refused.includes('{"error":"'));
 });
 
-const forBothKinds = eachKind(test);
-
 test("every response says that it must not be stored and that its type is right", async (t) => {
   const { call, url, key } = await startApiOf(t);
   const body = { count: 1 };
@@ -311,24 +287,6 @@ test("every response says that it must not be stored and that its type is right"
 /** A header that fetch sends as the UTF-8 bytes of the key. */
 const keyed = (key: string) => ({
   headers: { "Idempotency-Key": Buffer.from(key, "utf8").toString("latin1") },
-});
-
-forBothKinds("the header Idempotency-Key and the field are the same key", async (t, kind) => {
-  const { path } = KIND_NAMES[kind];
-  const { call, key } = await startApiOf(t);
-  const first = await call("POST", path, { key, body: { count: 2 }, ...keyed("order-1") });
-
-  for (const [field, header] of [
-    ["order-1", {}],
-    ["order-1", keyed("order-1")],
-    ["", keyed("order-1")],
-    [null, keyed("order-1")],
-  ] as const) {
-    const body = { count: 2, idempotency_key: field };
-    const replay = await call("POST", path, { key, body, ...header });
-    t.is(replay.headers.get("Idempotent-Replayed"), "true");
-    t.is(idIn(replay.body, kind), idIn(first.body, kind));
-  }
 });
 
 test("different keys in the header Idempotency-Key and the field are a 400 that records nothing", async (t) => {
@@ -372,13 +330,13 @@ test("donations and their refunds honor the header Idempotency-Key", async (t) =
   const donation = { key, body: { amount_cents: 500, ein: "530196605" }, ...keyed("gift-1") };
   const donated = await call("POST", "/charities/donate", donation);
   const donatedAgain = await call("POST", "/charities/donate", donation);
-  t.is(donatedAgain.headers.get("Idempotent-Replayed"), "true");
-  t.is(donatedAgain.body["donation_id"], donated.body["donation_id"]);
+  const { donation_id } = donated.body;
+  t.like(donatedAgain, { replayed: "true", body: { donation_id } });
 
-  const refund = { key, body: { id: donated.body["donation_id"] }, ...keyed("refund-1") };
+  const refund = { key, body: { id: donation_id }, ...keyed("refund-1") };
   t.is((await call("POST", "/refund/donations", refund)).status, 200);
   const refundedAgain = await call("POST", "/refund/donations", refund);
 
-  t.is(refundedAgain.headers.get("Idempotent-Replayed"), "true");
-  t.like(refundedAgain.body, { refunded_amount_cents: 500, total_donations: 0 });
+  const body = { refunded_amount_cents: 500, total_donations: 0 };
+  t.like(refundedAgain, { replayed: "true", body });
 });

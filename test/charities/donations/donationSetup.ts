@@ -1,4 +1,3 @@
-import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
@@ -7,7 +6,7 @@ import { systemClock } from "../../../runtime/clock.ts";
 import type { CharityConfig } from "../../../modules/charities/createCharities.ts";
 import type { ApiResponse, Call, StandaloneApiOptions } from "../../api/startStandaloneApi.ts";
 import { startApiOf } from "../../api/startStandaloneApi.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import { unreachableTemporal } from "../../support/temporalOnDemand.ts";
 import type { ProviderDouble } from "../startProviderDouble.ts";
 import { createTestOrganization } from "../../support/factories.ts";
@@ -69,7 +68,7 @@ export type DonationApi = {
 
 /** An organization and an API whose Temporal cannot be reached, unless `validateCharity` is given. */
 export const startDonationApi = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   options: Partial<StandaloneApiOptions> = {},
 ): Promise<DonationApi> => {
   const { call, id, apiKeyProd, apiKeyTest } = await startApiOf(t, {

@@ -1,4 +1,3 @@
-import type { ExecutionContext } from "ava";
 import { sql } from "../../../db/sql.ts";
 import { updateAccount } from "../../../modules/accounts/accounts.sql.ts";
 import { listWatchedSubscriptions } from "../../../modules/billing/processorEvents/stripeSubscriptions.sql.ts";
@@ -16,7 +15,7 @@ import {
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { startDonationApi } from "./donationSetup.ts";
@@ -24,7 +23,7 @@ import { startDonationApi } from "./donationSetup.ts";
 const test = testWithDatabase();
 
 const stage = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   { withPrices = true }: { readonly withPrices?: boolean } = {},
 ) => {
   const { db } = t.context;
@@ -190,9 +189,7 @@ test("live donations stop when the subscription is not active or its items are g
   await subscribe();
   const stops = async (): Promise<void> => {
     await refresh();
-    const { status, body } = await donate();
-    t.is(status, 400);
-    t.deepEqual(body, { error: "donation subscription not active" });
+    t.like(await donate(), { status: 400, body: { error: "donation subscription not active" } });
   };
   double.control.changeSubscription({ subscriptionId, status: "past_due" });
   await stops();

@@ -7,7 +7,7 @@ import { evidenceChecks } from "./standalone/evidence.ts";
 import { keyChecks, rateLimitChecks } from "./standalone/keys.ts";
 import { listChecks } from "./standalone/lists.ts";
 import { refundChecks } from "./standalone/refunds.ts";
-import { registerChecks, registerDecisionChecks } from "./standalone/register.ts";
+import { registerChecks } from "./standalone/register.ts";
 import { KINDS } from "./standalone/registrations.ts";
 import { statsChecks, storeDonationChecks } from "./store/donationsAndStats.ts";
 import { storeEvidenceChecks } from "./store/storeEvidence.ts";
@@ -19,7 +19,6 @@ import { storeIdempotencyChecks, storeWriteChecks } from "./store/writes.ts";
 export const STANDALONE_CHECKS: readonly Check[] = [
   ...keyChecks,
   ...KINDS.flatMap((kind) => registerChecks(kind)),
-  ...KINDS.flatMap((kind) => registerDecisionChecks(kind)),
   ...KINDS.flatMap((kind) => listChecks(kind)),
   ...KINDS.flatMap((kind) => refundChecks(kind)),
   ...evidenceChecks,

@@ -1,4 +1,5 @@
 import { evidenceSummary } from "../../../api/endpoints/presentEvidenceSummary.ts";
+import { DAY_MS } from "../../../runtime/durations.rules.ts";
 import { sql } from "../../../db/sql.ts";
 import { deleteSummaries } from "../../../modules/planting/summary.sql.ts";
 import { readDashboard } from "../../../modules/dashboard/readDashboard.ts";
@@ -11,11 +12,10 @@ import { testWithDatabase } from "../../support/database.ts";
 import { createTestPlanting, STAGE_MS } from "../../support/planting.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
-import { createAndPlace, openOwnDatabase, startEvidenceApi } from "./evidenceApi.ts";
+import { openOwnDatabase, startEvidenceApi } from "./evidenceApi.ts";
 
 const test = testWithDatabase().serial;
 
-const DAY_MS = 86_400_000;
 /** A registration of this count exhausts the sums of a database. */
 const MOST = Number.MAX_SAFE_INTEGER;
 
@@ -47,7 +47,7 @@ test("the summary stays the same for 30 days, whatever is registered, with every
 
   const id = await setup.register(100);
   await setup.refund(id, 50);
-  await createAndPlace(setup);
+  await setup.createAndPlace();
   setup.clock.set(new Date(endMs - 1000).toISOString());
   const restarted = await serve();
   for (const { text, headers } of [await read("/evidence"), await restarted.read("/evidence")]) {
@@ -63,7 +63,7 @@ test("trees that are planted, and later verified, renew the summary", async (t) 
   const other = await serve();
   await setup.register(7);
   const empty = await read("/evidence");
-  await createAndPlace(setup);
+  await setup.createAndPlace();
   await setup.pass(STAGE_MS);
   t.is((await read("/evidence")).text, empty.text);
 
@@ -91,7 +91,7 @@ test("a test key reads the summary of test mode, which is simulated", async (t) 
   });
   await setup.register(5);
   await setup.register(7, { mode: "test" });
-  await createAndPlace(setup);
+  await setup.createAndPlace();
   const live = await read("/evidence");
   await setup.pass(3 * STAGE_MS);
 
@@ -110,15 +110,14 @@ test("simulated trees are in another summary than real ones", async (t) => {
   const db = await openOwnDatabase(t);
   const real = await setUpPlanting(db, { partner: "manual" });
   await real.register(5);
-  await createAndPlace(real);
+  await real.createAndPlace();
   const order = await real.firstOrder();
   const at = real.clock.now();
   const facts = [simulateAllocated(order, at), simulatePlanted(order, at)];
   await recordPlantingFacts(real.deps, order.id, facts, "operator");
   const { setup, read, serve } = await startEvidenceApi(t, { db });
   await setup.register(7);
-  await createAndPlace(setup);
-  await setup.pass(3 * STAGE_MS);
+  await setup.plant();
 
   const shown = summaryIn(await read("/evidence"));
   t.like(shown, { trees_planted: 7, trees_planted_simulated: 7, simulated: [true] });
@@ -130,8 +129,7 @@ test("simulated trees are in another summary than real ones", async (t) => {
 test("the dashboard counts simulated trees, and not at all with a real partner, but their evidence stays", async (t) => {
   const { setup, serve } = await startEvidenceApi(t, { db: await openOwnDatabase(t) });
   const id = await setup.register(7);
-  await createAndPlace(setup);
-  await setup.pass(3 * STAGE_MS);
+  await setup.plant();
 
   const planting = createTestPlanting({ partner: "manual" });
   const real = await serve({ planting });
@@ -161,8 +159,7 @@ test("the largest registration is planted like any other, and the summary of all
   const others = [await setUpPlanting(db), await setUpPlanting(db)];
   for (const account of [setup, ...others]) {
     const id = await account.register(MOST);
-    await createAndPlace(account);
-    await account.pass(3 * STAGE_MS);
+    await account.plant();
     if (account === setup) {
       t.is((await read(`/evidence/tree/${id}`)).json.status, "planted_and_verified");
     }
@@ -176,7 +173,7 @@ test("a summary that is calculated while trees are planted is renewed", async (t
   const db = await openOwnDatabase(t);
   const { setup, read } = await startEvidenceApi(t, { db });
   await setup.register(7);
-  await createAndPlace(setup);
+  await setup.createAndPlace();
   await read("/evidence");
   await db.transaction((transaction) => deleteSummaries(transaction, null));
 

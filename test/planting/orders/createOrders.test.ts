@@ -15,6 +15,7 @@ import { sql } from "../../../db/sql.ts";
 import { readDashboard } from "../../../modules/dashboard/readDashboard.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { createRandom } from "../../support/random.ts";
+import { DAY_MS, MINUTE_MS } from "../../../runtime/durations.rules.ts";
 
 const test = testWithDatabase().serial;
 
@@ -138,9 +139,6 @@ test("stages that passed between two polls are recorded with their own times", a
     verifiedAt: new Date("2026-05-01T10:03:00.000Z"),
   });
 });
-
-const MINUTE_MS = 60 * 1000;
-const DAY_MS = 24 * 60 * MINUTE_MS;
 
 test("planting orders are created every minute with the simulated partner, and else every day", (t) => {
   for (const [env, intervalMs] of [

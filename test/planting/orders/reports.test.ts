@@ -9,7 +9,7 @@ import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseTest } from "../../support/database.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
 import { skipIds } from "../../support/skipIds.ts";
-import { createAndPlace, eventsOf, startEvidenceApi } from "../evidence/evidenceApi.ts";
+import { startEvidenceApi } from "../evidence/evidenceApi.ts";
 import { fundsDistributed, placeOrders, reportsOf, setUpPlanting } from "../setUpPlanting.ts";
 import { signCallback } from "../../../api/http/signatures.ts";
 import { simulatePlanted } from "../../../modules/planting/simulated/simulatedFacts.ts";
@@ -24,7 +24,7 @@ const placeOrder = async (t: DatabaseTest) => {
   const { db } = t.context;
   const { setup, read } = await startEvidenceApi(t, { partner: "manual" });
   const id = await setup.register(10);
-  await createAndPlace(setup);
+  await setup.createAndPlace();
   setup.clock.set("2026-06-30T10:00:00.000Z");
   return {
     setup,
@@ -68,7 +68,7 @@ test("a withdrawn fact no longer counts, and stays stored with its proof, reason
 
   const after = await stage.readTree();
   t.is(after.status, "allocated");
-  t.is(eventsOf(after)[3], "4 planted pending");
+  t.like(after.timeline?.[3], { step: 4, event: "planted", status: "pending" });
   const { summary, regions } = await stage.readSummary();
   t.is(summary.trees_planted, 0);
   t.deepEqual(regions, []);
@@ -174,9 +174,8 @@ test("a poll that began before a fact was withdrawn finishes no order", async (t
 });
 
 test("planting that a later fact verifies is withdrawn after the verification, or replaced", async (t) => {
-  const { allocated, planted, verified, report, withdraw, states } = await placeOrders(
-    t.context.db,
-  );
+  const { db } = t.context;
+  const { allocated, planted, verified, report, withdraw, states } = await placeOrders(db);
   await report(allocated, planted, verified);
   const accepted = async () =>
     (await states()).filter((state) => state.endsWith("accepted")).toSorted();

@@ -1,4 +1,5 @@
 import test from "ava";
+import { DAY_MS } from "../../../runtime/durations.rules.ts";
 import type { StoredFact } from "../../../modules/planting/facts.sql.ts";
 import { decideFact, decideFacts, PLANTING_STAGES } from "../../../modules/planting/order.rules.ts";
 import type {
@@ -7,11 +8,9 @@ import type {
   ReachedStage,
 } from "../../../modules/planting/order.rules.ts";
 import type { PlantingOrder } from "../../../modules/planting/orders.sql.ts";
-import type { SiteShare } from "../../../modules/planting/tally.rules.ts";
 import { tallyChanges, withImpactFactors } from "../../../modules/planting/tally.rules.ts";
-import type { TallyEntry } from "../../../modules/planting/tally.rules.ts";
+import type { SiteShare, TallyEntry } from "../../../modules/planting/tally.rules.ts";
 
-const DAY_MS = 24 * 60 * 60 * 1000;
 const START_MS = Date.UTC(2026, 4, 1);
 
 const fact = (stage: PlantingStage, afterMs = 0): ReachedStage => ({

@@ -16,13 +16,13 @@ import { recordPlantingFacts } from "../../../modules/planting/recordPlantingFac
 import { withdrawPlantingFact } from "../../../modules/planting/withdrawPlantingFact.ts";
 import { createPlantingOrders } from "../../../modules/planting/createPlantingOrders.ts";
 import { startPlantingOrder } from "../../../worker/ensureWorkflows.ts";
-import { plantingOrderCreation } from "../../../workflows/planting.ts";
 import {
   plantingOrderCreationId,
   backgroundQueue,
   plantingOrderWorkflowId,
 } from "../../../runtime/temporalNames.rules.ts";
-import { plantingOrder } from "../../../workflows/planting.ts";
+import { plantingOrder, plantingOrderCreation } from "../../../workflows/planting.ts";
+import { HOUR_MS } from "../../../runtime/durations.rules.ts";
 import { createTestPlanting } from "../../support/planting.ts";
 import { countCalls } from "../../support/countCalls.ts";
 import type { DatabaseTest } from "../../support/database.ts";
@@ -37,20 +37,10 @@ const test = testWithDatabase().serial;
 
 /** The name in Temporal. */
 const DEPLOYMENT = "test";
-const HOUR_MS = 60 * 60 * 1000;
 const NEVER = new AbortController().signal;
 
 /** Creates an organization whose orders are handled by workflows on a Temporal server. */
-const setUp = async (
-  t: DatabaseTest,
-  {
-    clock,
-    partner,
-  }: {
-    readonly clock: Clock;
-    readonly partner: "simulated" | "manual";
-  },
-) => {
+const setUp = async (t: DatabaseTest, clock: Clock, partner: "simulated" | "manual") => {
   const { db } = t.context;
   const { namespace, client: temporal } = await openNamespace(t);
   const bulk = countCalls(db);
@@ -82,10 +72,11 @@ const setUp = async (
 };
 
 test("each order gets one workflow, which survives its worker and ends with the verification", async (t) => {
-  const { temporal, startWorker, register, createOrders, orders } = await setUp(t, {
-    clock: systemClock,
-    partner: "simulated",
-  });
+  const { temporal, startWorker, register, createOrders, orders } = await setUp(
+    t,
+    systemClock,
+    "simulated",
+  );
   await register(5);
   const stopFirst = await startWorker();
   await createOrders();
@@ -115,10 +106,11 @@ test("each order gets one workflow, which survives its worker and ends with the 
 });
 
 test("creating orders yields to what clients record", async (t) => {
-  const { countBulkCalls, startWorker, register, createOrders, orders } = await setUp(t, {
-    clock: systemClock,
-    partner: "manual",
-  });
+  const { countBulkCalls, startWorker, register, createOrders, orders } = await setUp(
+    t,
+    systemClock,
+    "manual",
+  );
   t.teardown(await startWorker());
   await createOrders();
   const idleSteps = countBulkCalls();
@@ -132,10 +124,7 @@ test("creating orders yields to what clients record", async (t) => {
 test("a lost workflow is started again after two missed polls, a running one is left alone", async (t) => {
   const { db } = t.context;
   const clock = createMovableClock("2026-05-01T10:00:00.000Z");
-  const { temporal, startWorker, register, createOrders, orders } = await setUp(t, {
-    clock,
-    partner: "manual",
-  });
+  const { temporal, startWorker, register, createOrders, orders } = await setUp(t, clock, "manual");
   t.teardown(await startWorker());
   const describe = async (id: number) => {
     const { runId, status } = await temporal.workflow
@@ -189,7 +178,8 @@ test("an order that is corrected just after its workflow has ended has a workflo
   const clock = createMovableClock("2026-05-01T10:00:00.000Z");
   const { temporal, startWorker, register, createOrders, createOrdersOnly, orders } = await setUp(
     t,
-    { clock, partner: "manual" },
+    clock,
+    "manual",
   );
   t.teardown(await startWorker());
   await register(5);
@@ -228,10 +218,11 @@ test("an order that is corrected just after its workflow has ended has a workflo
 
 test("the workflow of an unknown order fails, one of an unconfigured partner retries", async (t) => {
   const { db } = t.context;
-  const { temporal, startWorker, register, createOrders, orders } = await setUp(t, {
-    clock: systemClock,
-    partner: "manual",
-  });
+  const { temporal, startWorker, register, createOrders, orders } = await setUp(
+    t,
+    systemClock,
+    "manual",
+  );
   t.teardown(await startWorker());
   const start = (orderId: number, workflowId: string) =>
     temporal.workflow.start(plantingOrder, {

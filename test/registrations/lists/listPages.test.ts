@@ -1,4 +1,3 @@
-import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { createImpactClient } from "../../../clients/typescript/src/index.ts";
@@ -9,7 +8,7 @@ import { startApiOf } from "../../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../../api/startStandaloneApi.ts";
 import { fillTrees } from "./listSetup.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import { lockTable } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
 
@@ -44,7 +43,7 @@ const nextOf = ({ headers }: ApiResponse): string | null => {
 
 /** Serves an organization with trees. */
 const openPages = async (
-  t: ExecutionContext<DatabaseContext>,
+  t: DatabaseTest,
   rows: number,
   options: { readonly pageSearchMs?: number } = {},
 ) => {
@@ -219,29 +218,9 @@ test("first is an integer of at least 1, and more than 1,000 is 1,000", async (t
   t.is(idsOf(await get("/plant/trees?first=")).length, 1001);
 });
 
-test("the billing statuses of trees and bottles have pages across both", async (t) => {
-  const { get, post, readPages } = await openPages(t, 0);
-  for (const path of ["/plant/trees", "/rescue/plastic_bottles"]) {
-    for (const count of [1, 2, 3]) {
-      await post(path, { count });
-    }
-  }
-  const whole = usageOf(await get("/usage"));
-  t.is(whole.length, 6);
-
-  const pages = await readPages("/usage?limit=2");
-
-  const lengths = pages.map((page) => usageOf(page).length);
-  t.deepEqual(lengths, [2, 2, 2]);
-  t.deepEqual(pages.flatMap(usageOf), whole);
-  const [, second] = whole;
-  const bottles = await get(`/usage?kind=bottle&starting_after=${second?.registration_id}`);
-  t.is(bottles.status, 400, "it is a tree");
-});
-
-test("pages of billing statuses end where a tree and a bottle were imported with the same id", async (t) => {
+test("billing statuses have pages across trees and bottles, and end where both were imported with the same id", async (t) => {
   const { db } = t.context;
-  const { id: accountId, key, get, readPages, url } = await openPages(t, 0);
+  const { id: accountId, key, get, post, readPages, url } = await openPages(t, 0);
   await db.query(sql.typeAlias("void")`
     INSERT INTO registration (id, account_id, mode, kind, count, created_at, imported_id)
     SELECT gen_random_uuid(), ${accountId}, 'live', kind, 1, now() - number * interval '1 day', 'old-' || number
@@ -251,9 +230,17 @@ test("pages of billing statuses end where a tree and a bottle were imported with
   const whole = usageOf(await get("/usage"));
   t.is(whole.length, 6);
 
-  for (const query of ["limit=1", "limit=2", "limit=4"]) {
-    const pages = await readPages(`/usage?${query}`);
-    t.deepEqual(pages.flatMap(usageOf), whole, query);
+  for (const [limit, lengths] of [
+    [1, [1, 1, 1, 1, 1, 1]],
+    [2, [2, 2, 2]],
+    [4, [4, 2]],
+  ] as const) {
+    const pages = (await readPages(`/usage?limit=${limit}`)).map(usageOf);
+    t.deepEqual(pages.flat(), whole);
+    t.deepEqual(
+      pages.map(({ length }) => length),
+      lengths,
+    );
   }
   const impact = createImpactClient({ baseUrl: url, apiKey: key });
   const read: unknown[] = [];
@@ -264,6 +251,8 @@ test("pages of billing statuses end where a tree and a bottle were imported with
     }
   }
   t.deepEqual(read, whole);
+  const tree = idIn((await post("/plant/trees", { count: 1 })).body, "tree");
+  t.is((await get(`/usage?kind=bottle&starting_after=${tree}`)).status, 400);
 });
 
 test.serial("an error after the rows of a page has no link", async (t) => {

@@ -1,8 +1,9 @@
+import { readTotals } from "../../../modules/registrations/totals.sql.ts";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
 import { systemClock } from "../../../runtime/clock.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import { openTestPool, testWithDatabase } from "../../support/database.ts";
 import type { StoreApi, TestStore } from "../startStoreApi.ts";
 import { createTestStore, rowsIn, startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
@@ -65,7 +66,7 @@ const readAll = async (
 };
 
 /** Starts four processes' apps whose clocks differ. */
-const startFour = async (t: ExecutionContext<DatabaseContext>): Promise<readonly StoreApi[]> => {
+const startFour = async (t: DatabaseTest): Promise<readonly StoreApi[]> => {
   const apis: StoreApi[] = [];
   for (const offsetMs of [0, 0, -3000, 40]) {
     const db = await openTestPool(t, t.context.databaseUrl, 4);
@@ -137,9 +138,10 @@ for (const list of LISTS) {
   });
 }
 
-test("a record follows the earlier ones if the clock was set back to another month, and can be reversed", async (t) => {
+test("a record follows the earlier ones if the clock was set back to another month, counts in theirs, and can be reversed", async (t) => {
   const clock = createMovableClock("2026-04-01T00:00:00.000Z");
-  const { store, ...api } = await startStoreApiOf(t, { clock, store: { balanceCents: 1000 } });
+  const given = { clock, store: { balanceCents: 1000 } };
+  const { db, store, ...api } = await startStoreApiOf(t, given);
   for (const time of ["2026-04-01T00:00:00.000Z", "2026-03-31T23:00:00.000Z"]) {
     clock.set(time);
     t.is((await api.post("/app/api/plant", store.live, { trees: 3 })).status, 200);
@@ -159,6 +161,8 @@ test("a record follows the earlier ones if the clock was set back to another mon
     const expected = microseconds.map((digit) => `2026-04-01T00:00:00.00000${digit}Z`);
     t.deepEqual(times, expected);
   }
+  const owner = { accountId: store.id, mode: "live", kind: "tree" } as const;
+  t.deepEqual(await readTotals(db, owner, new Date("2026-04-01")), { all: 6, month: 6 });
   for (const [type, quantity] of [
     ["tree", 6],
     ["donation", 1],
@@ -168,4 +172,5 @@ test("a record follows the earlier ones if the clock was set back to another mon
   }
   const stats = await api.get("/app/api/impact/stats", store.live);
   t.like(stats.body, { trees: 0, donations: 0 });
+  t.deepEqual(await readTotals(db, owner, new Date("2026-04-01")), { all: 0, month: 0 });
 });

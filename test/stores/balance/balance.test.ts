@@ -20,11 +20,7 @@ const WRITES = [
   { path: "/app/api/plant", body: { trees: 1 }, cents: 50 },
   { path: "/app/api/plant", body: { trees: 2 }, cents: 100 },
   { path: "/app/api/plastic", body: { bottles: 3 }, cents: 30 },
-  {
-    path: "/app/api/charity/donate",
-    body: { charity_id: EIN, amount_dollars: 0.37 },
-    cents: 37,
-  },
+  { path: "/app/api/charity/donate", body: { charity_id: EIN, amount_dollars: 0.37 }, cents: 37 },
 ] as const;
 
 const eventRow = z.strictObject({ type: z.string(), cents: z.int() });
@@ -229,11 +225,5 @@ test("a store's registrations have no usage facts; a price of 0 makes no ledger 
   t.is((await post("/app/api/plant", store.live, { trees: 7 })).status, 200);
   t.is((await post("/app/api/refund", store.live, { type: "tree", quantity: 2 })).status, 200);
 
-  t.like(await state(), {
-    facts: 0,
-    entries: 0,
-    balance: 0,
-    remaining: 5,
-    totals: 5,
-  });
+  t.like(await state(), { facts: 0, entries: 0, balance: 0, remaining: 5, totals: 5 });
 });

@@ -1,8 +1,7 @@
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { readJson, impactOf } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import { createTestStore, rowsIn, startStoreApiOf } from "../startStoreApi.ts";
 import type { StoreApi } from "../startStoreApi.ts";
 import { sql } from "../../../db/sql.ts";
@@ -185,10 +184,9 @@ test("an erasure leaves no hash of a customer's requests, and their keys still c
     { operation: "refund", keys: 4, requests: 2 },
   ]);
   const replays = await send();
-  t.true(replays.every(({ headers }) => headers.get("Idempotent-Replayed") === "true"));
-  t.deepEqual(
-    replays.map(({ text }) => text),
-    first.map(({ text }) => text),
+  t.like(
+    replays,
+    first.map(({ text }) => ({ text, replayed: "true" })),
   );
   const changed = { customer_name: "another" };
   t.true((await send(changed)).every(({ status }) => status === 200));
@@ -203,7 +201,7 @@ const customerExport = z.looseObject({
 const SHARED = "Orders@Shop.example";
 
 /** Returns a store where customers 1 and 2 share an address and have one of their own, and functions that use it. */
-const createSharingStore = async (t: ExecutionContext<DatabaseContext>) => {
+const createSharingStore = async (t: DatabaseTest) => {
   const { post, get, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const plant = (notes: string, customer: Readonly<Record<string, string>>) =>
     post("/app/api/plant", store.live, { trees: 1, notes, ...customer });

@@ -1,8 +1,7 @@
-import type { ExecutionContext } from "ava";
 import { readJson, impactOf } from "../../cli/runImpact.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import type { DatabaseContext } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import { rowsIn, startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
 import type { StoreApi } from "../startStoreApi.ts";
 import { DAY_MS } from "../../../runtime/durations.rules.ts";
@@ -35,7 +34,7 @@ const sendPlatformRequest = async (
 };
 
 /** Serves a store to the platform, with what the tests send and do. */
-const setUpPlatform = async (t: ExecutionContext<DatabaseContext>) => {
+const setUpPlatform = async (t: DatabaseTest) => {
   const clock = createMovableClock("2026-01-10T12:00:00.000Z");
   const store = { balanceCents: 10_000 };
   const api = await startStoreApiOf(t, { clock, platformSecrets: SECRETS, store });

@@ -33,9 +33,7 @@ for (const option of ["--customer-id", "--customer-email"] as const) {
     t.is(holds(dump, other).length, 3);
     t.deepEqual(await state(), before);
     const replayed = await api.post("/app/api/plant", { ...store.live, ...key }, plant);
-    t.is(replayed.status, 200);
-    t.is(replayed.headers.get("Idempotent-Replayed"), "true");
-    t.is(replayed.text, planted.text);
+    t.like(replayed, { status: 200, replayed: "true", text: planted.text });
     t.deepEqual(await state(), before);
     const list = `audit list --org ${store.id} --action store.forget --json`;
     const listed = await impact(...list.split(" "));
@@ -155,6 +153,5 @@ test("stored responses are replayed byte for byte, years later", async (t) => {
   await deleteOldData({ db, clock }, new AbortController().signal);
 
   const replayed = await post("/app/api/plant", { ...store.live, ...key }, order);
-  t.is(replayed.text, body);
-  t.is(replayed.headers.get("Idempotent-Replayed"), "true");
+  t.like(replayed, { text: body, replayed: "true" });
 });

@@ -1,9 +1,9 @@
 import { checksOf, atOnce } from "../../check.ts";
-import type { Check } from "../../check.ts";
+import type { Check, Endpoint } from "../../check.ts";
 import type { Answer, Service } from "../../client.ts";
 import { expectError, expectEqual, expectThat } from "../../expectations.ts";
 
-const ENDPOINTS: readonly (readonly [method: string, path: string, body?: unknown])[] = [
+const ENDPOINTS: readonly Endpoint[] = [
   ["POST", "/plant/trees", { count: 1 }],
   ["GET", "/plant/trees"],
   ["POST", "/refund/trees", { id: "unknown" }],
@@ -22,7 +22,7 @@ const ENDPOINTS: readonly (readonly [method: string, path: string, body?: unknow
 
 const INVALID = "invalid API key";
 
-const endpointChecks = ([method, path, body]: (typeof ENDPOINTS)[number]): readonly Check[] => {
+const endpointChecks = ([method, path, body]: Endpoint): readonly Check[] => {
   const { contract } = checksOf(`${method} ${path}`, (service) => ({
     send: (headers: Readonly<Record<string, string>>): Promise<Answer> =>
       service.request("standalone", method, path, { headers, body }),
@@ -92,7 +92,7 @@ export const keyChecks: readonly Check[] = [
   }),
 ];
 
-const LIMITED_ENDPOINTS: readonly (readonly [method: string, path: string, body?: unknown])[] = [
+const LIMITED_ENDPOINTS: readonly Endpoint[] = [
   ["GET", "/charities/search"],
   // An invalid donation, because the limit is on requests.
   ["POST", "/charities/donate", { amount_cents: 0 }],
@@ -102,13 +102,13 @@ const LIMITED_ENDPOINTS: readonly (readonly [method: string, path: string, body?
 
 const limitScene = (service: Service) => ({
   /** Sends requests at once without repeating those that exceed the limit. */
-  burst: (count: number, [method, path, body]: (typeof LIMITED_ENDPOINTS)[number]) => {
+  burst: (count: number, [method, path, body]: Endpoint) => {
     const headers = { Authorization: service.setting("IMPACT_TEST_KEY") };
     return atOnce(count, () => service.request("standalone", method, path, { headers, body }));
   },
 });
 
-const limitChecks = (endpoint: (typeof LIMITED_ENDPOINTS)[number]): readonly Check[] => {
+const limitChecks = (endpoint: Endpoint): readonly Check[] => {
   const [method, path] = endpoint;
   const { contract } = checksOf(`${method} ${path}`, limitScene);
   return [

@@ -15,7 +15,7 @@ import type { Kind } from "./registrations.ts";
 
 export const registerChecks = (kind: Kind): readonly Check[] => {
   const { path } = KIND_NAMES[kind];
-  const { contract } = checksOf(`POST ${path}`, registrationsOf(kind));
+  const { contract, decision } = checksOf(`POST ${path}`, registrationsOf(kind));
   return [
     contract("returns the record with the contract's fields", async (t) => {
       const attribution = unique("shape");
@@ -137,14 +137,6 @@ export const registerChecks = (kind: Kind): readonly Check[] => {
         expectStatus(await t.refund({ id: record.id }), 200);
       }
     }),
-  ];
-};
-
-/** What this project decided about registrations, because the contract leaves it open. */
-export const registerDecisionChecks = (kind: Kind): readonly Check[] => {
-  const { path } = KIND_NAMES[kind];
-  const { decision } = checksOf(`POST ${path}`, registrationsOf(kind));
-  return [
     decision("totals reach 2^53-1; a registration beyond it is a 400", async (t) => {
       const before = await t.list();
       const count = Number.MAX_SAFE_INTEGER - before.total;

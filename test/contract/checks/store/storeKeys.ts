@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { checksOf } from "../../check.ts";
-import type { Check } from "../../check.ts";
+import type { Check, Endpoint } from "../../check.ts";
 import { expectBody, expectEqual, expectStatus, expectStoreError } from "../../expectations.ts";
 
-const ENDPOINTS: readonly (readonly [method: string, path: string, body?: unknown])[] = [
+const ENDPOINTS: readonly Endpoint[] = [
   ["GET", "/app/api/verify"],
   ["POST", "/app/api/plant", { trees: 1 }],
   ["GET", "/app/api/plant"],
@@ -26,7 +26,7 @@ const verified = z.looseObject({
   }),
 });
 
-const endpointChecks = ([method, path, body]: (typeof ENDPOINTS)[number]): readonly Check[] => {
+const endpointChecks = ([method, path, body]: Endpoint): readonly Check[] => {
   const { contract } = checksOf(`${method} ${path}`, () => ({}));
   const declare = (
     name: string,
