@@ -12,7 +12,7 @@ export const createEvent = (
 
 /**
  * Records an event, and its deliveries to the endpoints that want it. Call it in the transaction that makes the change, so that
- * neither is stored without the other.
+ * neither is stored without the other. A rejection is recorded in one that commits.
  */
 export const recordEvent = (
   transaction: CommonQueryMethods,

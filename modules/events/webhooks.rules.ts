@@ -40,7 +40,7 @@ export const PING = "ping";
 
 export const PING_DATA = z.strictObject({ endpoint_id: z.string() });
 
-/** Text that a client or an operator wrote may hold personal data, so it stays in the feed. This holds for later types, too. */
+/** Text that a client or an operator wrote may hold personal data, so it stays in the feed. Add the name of each new such field. */
 const PRIVATE_FIELDS: ReadonlySet<string> = new Set([
   "idempotency_key",
   "attribution",
