@@ -201,7 +201,7 @@ test.serial("blocked reads end with a 503, and delay no writes and no other acco
       }),
     ),
   );
-  await eventually(async () => (await lock.countWaiting()) === 1);
+  await eventually(async () => (await lock.countWaiting()) > 0);
   const planted = await call(flooding.apiKeyTest, "/plant/trees", { count: 1 });
   const summary = await call(other.apiKeyTest, "/evidence");
 
