@@ -8,8 +8,8 @@ import { readConfig } from "../runtime/config/config.ts";
 import { fillDemo } from "./demo/fillDemo.ts";
 
 /*
- * Creates a demo organization in a new database, or fills it with a year of demo data, and prints the keys. It is a program
- * of its own, because what it imports would take 40 MB of `npm start` for as long as that runs.
+ * Creates a demo organization in a new database, or fills it with a year of demo data, and prints the keys. It is a separate
+ * program, because its imports would take 40 MB of memory as long as `npm start` runs.
  */
 
 const CONNECTIONS = 4;

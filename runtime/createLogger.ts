@@ -19,9 +19,8 @@ const WAIT_MS = 10;
 const STDOUT = 1;
 
 /**
- * Returns stdout, of which a pipe is non-blocking. Whether it is belongs to everything that shares
- * what stdout refers to, and another process may change it: each Node process that starts or exits does. So a pipe is
- * opened again for this process alone, where the system has a path for it.
+ * Returns stdout; a pipe is made non-blocking. All processes that share a pipe share that setting, and each Node process that
+ * starts or exits changes it. So a pipe is opened again for this process alone, where the system has a path for it.
  */
 const openStdout = (): number => {
   try {

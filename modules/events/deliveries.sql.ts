@@ -102,7 +102,7 @@ const missedSince = ({ id, types }: WebhookEndpoint, since: Date, now: Date): Fr
   `;
 
 /**
- * Makes deliveries due, oldest first: of one event of the endpoint's owner, also if it was delivered, or else of the events since
+ * Makes deliveries due, oldest first: of one event of the endpoint's owner, even if it was delivered, or of the events since
  * a time that the endpoint has missed. Their schedule begins again.
  * @returns how many such events there are, where counting ends at one more than the limit
  */

@@ -156,7 +156,7 @@ export type ImportedDonation = Readonly<Exclude<ReturnType<typeof donationOf>, s
 
 export type ImportedRecord = ImportedRegistration | ImportedDonation;
 
-/** Fields that records of the other type of account have. Nobody would see them, and no erasure would find who they name. */
+/** Fields that only the other type of account shows. An erasure would not find the customers that they name. */
 const FOREIGN_FIELDS = {
   stores: ["attribution", "metadata"],
   organizations: ["customer_name", "customer_email", "customer_id", "order_id", "notes"],

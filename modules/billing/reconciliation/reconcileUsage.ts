@@ -167,7 +167,7 @@ const findUnexplained = async (
 
 /**
  * Returns the streams that differ unexplained, or could not be compared. After very many differences, others may follow. The
- * usage of a customer that Stripe does not know, such as a deleted one, can never be compared, so it needs nobody.
+ * usage of a customer that Stripe does not know, such as a deleted one, can never be compared, so no operator is needed.
  */
 export const listStreamsNeedingAttention = (
   streams: readonly StreamReport[],
