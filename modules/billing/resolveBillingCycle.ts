@@ -36,7 +36,7 @@ export const findBillingCycles = async (
       throw new Error(`Account ${accountId} does not exist.`);
     }
     const { billingDay, stripeSubscriptionId, period } = payer;
-    const processor = billing.processorFor(payer, mode);
+    const { processor } = billing.targetFor(payer, mode);
     const acceptedAgeMs = ACCEPTED_AGE_MS[processor];
     if (processor === "ledger" || stripeSubscriptionId === null) {
       found.set(ownerKey(stream), { cycle: monthlyCycle(billingDay, now), acceptedAgeMs });
