@@ -33,7 +33,7 @@ import type { Cli, Define } from "../command.ts";
 import type { Fields } from "../output/print.ts";
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
 import { findUsageName, USAGE_NAME } from "../usageNames.ts";
-import { describeBilling, presentForOperators, printSums } from "./statement.ts";
+import { describeBilling, listSums, presentForOperators } from "./statement.ts";
 
 const explainOrganization = async (
   cli: Cli,
@@ -42,7 +42,7 @@ const explainOrganization = async (
 ): Promise<void> => {
   const deps = await cli.openBilling();
   const owner = { accountId: id, mode: "live" } as const;
-  const read = await readStatement(deps, owner, period === CURRENT ? null : period);
+  const read = await readStatement(deps, owner, period);
   const attention = await listUsageAttention(deps.db, id);
   const { hold } = await readDeployment(deps.db);
   const fields = {
@@ -53,7 +53,7 @@ const explainOrganization = async (
   cli.printResult({ ...presentForOperators(read), ...fields, attention: shown }, () => {
     cli.printFields({ organization: `${name} (${id})`, ...fields });
     cli.io.stdout.write("\n");
-    printSums(cli, read.statements);
+    cli.printObjects(listSums(read.statements));
     for (const line of read.statements.flatMap(describeBilling)) {
       cli.printText(line);
     }
