@@ -95,11 +95,8 @@ export const defineStatementCommand: Define = (command, cli) => {
     .action(async ({ org, period, mode, csv }) => {
       const { account } = await cli.openAccount({ org });
       requireOrganization(account);
-      const read = await readStatement(
-        await cli.openBilling(),
-        { accountId: account.id, mode },
-        period,
-      );
+      const owner = { accountId: account.id, mode };
+      const read = await readStatement(await cli.openBilling(), owner, period);
       const { statements, subscription } = read;
       if (cli.io.json) {
         cli.printJson(presentForOperators(read));
