@@ -1,6 +1,6 @@
 import { ACCOUNT_OPTION, readAccountFilter } from "../accountOptions.ts";
 import type { Cli, Define } from "../command.ts";
-import { snakeCased } from "../output/print.ts";
+import { only, snakeCased } from "../output/print.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { presentMeterEvent, printEvents } from "../output/printUsage.ts";
@@ -39,10 +39,11 @@ const print = (
   problems: readonly InvoicedUsage[],
   differences: readonly ListedMeterEvent[],
 ): void => {
+  const sums = streams.map(({ differences: _minutes, ...stream }) => snakeCased(stream));
   const result = {
     from: timeOf(span.start),
     to: timeOf(span.end),
-    streams: streams.map(({ differences: _minutes, ...stream }) => snakeCased(stream)),
+    streams: sums,
     differences: differences.map(presentMeterEvent),
     invoice_problems: problems.map((usage) => ({
       ...snakeCased(usage),
@@ -53,13 +54,7 @@ const print = (
   };
   cli.printResult(result, () => {
     cli.printObjects(
-      streams.map((stream) => ({
-        organization: stream.accountName,
-        meter: stream.kind,
-        customer: stream.customerId,
-        delivered: stream.delivered,
-        at_stripe: stream.processorQuantity ?? "?",
-      })),
+      only(sums, ["account_name", "kind", "customer_id", "delivered", "processor_quantity"]),
     );
     if (differences.length > 0) {
       cli.io.stdout.write("\n");
