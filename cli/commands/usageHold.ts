@@ -37,7 +37,7 @@ const listSteps = (
       : { state: "done", text: `Stripe was asked about ${usage}.` },
     {
       state,
-      text: `Find what the lost registrations and refunds have left at Stripe, after ${complete}, and again while minutes are skipped: impact usage reconcile`,
+      text: `Find what the lost registrations and refunds have changed at Stripe, after ${complete}, and again while minutes are skipped: impact usage reconcile`,
     },
     { state, text: "Decide about what needs a person: impact usage" },
   ];

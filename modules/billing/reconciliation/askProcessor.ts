@@ -1,6 +1,5 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { getAccount } from "../../accounts/getAccount.ts";
-import { counted } from "../../../runtime/counted.rules.ts";
 import type { BillingContext } from "../context.ts";
 import { requireStripe } from "../createBilling.ts";
 import {
@@ -26,7 +25,6 @@ import { decideMinute, findObstacle, isAskedAbout } from "./minutes.rules.ts";
 import type { Answer, CustomerMinute, Obstacle } from "./minutes.rules.ts";
 import { listAccountsWithCustomers, listEventsOfSpan, listOtherCustomers } from "./minutes.sql.ts";
 import type { CustomerStream } from "./minutes.sql.ts";
-import { sendDifference } from "./differences.sql.ts";
 
 /** A customer that may have usage of a minute, the accounts whose usage that is, and its events. */
 type Place = CustomerStream & {
@@ -128,21 +126,10 @@ export const applyAnswer = async (
   const { id } = event;
   switch (answer.kind) {
     case "delivered":
-    case "partial": {
-      const note = "the processor's sums show it";
-      await recordFoundDelivery(transaction, id, {
-        customerId: answer.customerId,
-        note: answer.kind === "delivered" ? note : `${note} with ${counted(answer.units, "unit")}`,
-        now,
-      });
+      await recordFoundDelivery(transaction, id, answer.customerId, now);
       await recordUsageEvent(transaction, event, "delivered", now);
       await releaseRefunds(transaction, [id]);
-      if (answer.kind === "partial") {
-        const units = answer.units - event.quantity;
-        await sendDifference(transaction, { ...event, ...answer, kind: event.kind, units }, now);
-      }
       break;
-    }
     case "absent": {
       const { retry, waitsFor, ...target } = await decideAbsent(context, transaction, event, now);
       if (waitsFor !== null) {
@@ -163,8 +150,8 @@ export const applyAnswer = async (
 };
 
 /**
- * A failed event is decided only if the sums show all of it: an operator decides when the rest is sent. A refund that waits for
- * its usage is known not to have been sent then.
+ * A failed event is decided only if the sums show some of it: an operator decides when it is sent. A refund that waits for its
+ * usage is known not to have been sent then.
  */
 const concernsFailed = ({ failure }: StoredMeterEvent, answer: Answer): boolean =>
   failure === null ||

@@ -1,57 +1,23 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { z } from "zod";
 import type { Kind } from "../../records/owner.rules.ts";
 import { sql, timestamp } from "../../../db/sql.ts";
-import { describeDifference } from "../meterEvents.rules.ts";
-import { sendAgain } from "../meterEvents.sql.ts";
+import { counted } from "../../../runtime/counted.rules.ts";
+import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { meterEventIdentifierStem, minuteOf } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 
-/** Units that the processor has in a minute beyond what was delivered; negative ones are missing there. */
-export type FoundUnits = {
-  readonly accountId: string;
-  readonly kind: Kind;
-  readonly customerId: string;
-  readonly second: number;
+/** Units that the processor has of a customer's minute beyond what was delivered; negative ones are missing there. */
+export type FoundUnits = Pick<StoredMeterEvent, "accountId" | "second"> & {
   readonly units: number;
 };
 
-const idRow = z.strictObject({ id: z.bigint() });
-
-/** Stores the event that corrects a difference, or replaces the open one of its minute. Must run under the stream's lock. */
-const storeDifference = (
-  transaction: DatabaseTransactionConnection,
-  { accountId, kind, customerId, second, units }: FoundUnits,
-  now: Date,
-): Promise<bigint> => {
-  const stem = meterEventIdentifierStem({ accountId, mode: "live", kind }, second);
-  return transaction.oneFirst(sql.type(idRow)`
-    INSERT INTO meter_event
-      (
-        account_id, mode, kind, second, sequence, quantity, identifier, processor, customer_id, state, failure, last_error,
-        sealed_at
-      )
-    SELECT
-      ${accountId}, 'live', ${kind}, ${second}, next.sequence, ${-units}, ${stem} || next.sequence, 'stripe', ${customerId},
-      'failed', 'difference', ${describeDifference(units, customerId)}, ${timestamp(now)}
-    FROM (
-      SELECT coalesce(max(sequence), 0) + 1 AS sequence
-      FROM meter_event
-      WHERE account_id = ${accountId} AND mode = 'live' AND kind = ${kind} AND second = ${second}
-    ) AS next
-    ON CONFLICT (customer_id, kind, (second - second % 60)) WHERE failure = 'difference'
-    DO UPDATE SET
-      account_id = excluded.account_id, second = excluded.second, sequence = excluded.sequence,
-      quantity = excluded.quantity, identifier = excluded.identifier, last_error = excluded.last_error,
-      sealed_at = excluded.sealed_at
-    RETURNING id
-  `);
-};
-
-/** Replaces the open differences of a customer in a span. One that is found again keeps its id. Must run under their locks. */
+/**
+ * Replaces the open differences of a customer in a span by the events that correct those that were found. One that is found
+ * again keeps its id. Must run under the locks of their streams.
+ */
 export const replaceOpenDifferences = async (
   transaction: DatabaseTransactionConnection,
-  { customerId, kind }: Pick<FoundUnits, "customerId" | "kind">,
+  { customerId, kind }: { readonly customerId: string; readonly kind: Kind },
   { start, end }: Span,
   found: readonly FoundUnits[],
   now: Date,
@@ -68,8 +34,29 @@ export const replaceOpenDifferences = async (
         "int8",
       )})
   `);
-  for (const each of found) {
-    await storeDifference(transaction, each, now);
+  for (const { accountId, second, units } of found) {
+    const had = `${counted(Math.abs(units), "unit")} ${units > 0 ? "more" : "less"}`;
+    const stem = meterEventIdentifierStem({ accountId, mode: "live", kind }, second);
+    await transaction.query(sql.typeAlias("void")`
+      INSERT INTO meter_event
+        (
+          account_id, mode, kind, second, sequence, quantity, identifier, processor, customer_id, state, failure,
+          last_error, sealed_at
+        )
+      SELECT
+        ${accountId}, 'live', ${kind}, ${second}, next.sequence, ${-units}, ${stem} || next.sequence, 'stripe',
+        ${customerId}, 'failed', 'difference', ${`Stripe had ${had} of ${customerId} than was delivered`}, ${timestamp(now)}
+      FROM (
+        SELECT coalesce(max(sequence), 0) + 1 AS sequence
+        FROM meter_event
+        WHERE account_id = ${accountId} AND mode = 'live' AND kind = ${kind} AND second = ${second}
+      ) AS next
+      ON CONFLICT (customer_id, kind, (second - second % 60)) WHERE failure = 'difference'
+      DO UPDATE SET
+        account_id = excluded.account_id, second = excluded.second, sequence = excluded.sequence,
+        quantity = excluded.quantity, identifier = excluded.identifier, last_error = excluded.last_error,
+        sealed_at = excluded.sealed_at
+    `);
   }
 };
 
@@ -105,15 +92,4 @@ export const decideDifferences = async (
     FROM meter_event AS difference
     WHERE id = ANY(${sql.array([...ids], "int8")}) AND failure = 'difference'
   `);
-};
-
-/** Sends what the processor lacks of the units that were found, without an operator's decision. */
-export const sendDifference = async (
-  transaction: DatabaseTransactionConnection,
-  found: FoundUnits,
-  now: Date,
-): Promise<void> => {
-  const id = await storeDifference(transaction, found, now);
-  await decideDifferences(transaction, [id], now);
-  await sendAgain(transaction, id, { processor: "stripe", customerId: found.customerId });
 };
