@@ -162,18 +162,17 @@ export const listOldestUnsealedFacts = async (
   return parts;
 };
 
-export type SealedEvent = Omit<UnsealedPart, "ids" | "isUsageClosed" | "isDoubted"> & {
-  readonly stream: Owner;
-  readonly factIds: readonly string[];
-  readonly state: MeterEventState;
-  readonly failure: Failure | null;
-  /** Since when the processor may have it, if it may have been sent in a lost history: it is asked first. */
-  readonly askingSince: Date | null;
-};
+export type SealedEvent = Owner &
+  UnsealedPart & {
+    readonly state: MeterEventState;
+    readonly failure: Failure | null;
+    /** Since when the processor may have it, if it may have been sent in a lost history: it is asked first. */
+    readonly askingSince: Date | null;
+  };
 
 const SEALED = {
   ...STREAM,
-  factIds: "_int8",
+  ids: "_int8",
   second: "int8",
   quantity: "int8",
   stem: "text",
@@ -188,12 +187,11 @@ const SEALED = {
 const sealedRows = (events: readonly SealedEvent[]): FragmentSqlToken =>
   jsonRows(
     SEALED,
-    events.map(({ stream, quantity, waitsFor, ...event }) => ({
-      ...stream,
+    events.map(({ quantity, waitsFor, ...event }) => ({
       ...event,
       quantity: String(quantity),
       waitsFor: waitsFor === null ? null : String(waitsFor),
-      stem: meterEventIdentifierStem(stream, event.second),
+      stem: meterEventIdentifierStem(event, event.second),
     })),
   );
 
@@ -242,7 +240,7 @@ export const insertMeterEvents = async (
       RETURNING *
     ),
     assignment AS MATERIALIZED (
-      SELECT unnest(sealing.fact_ids) AS fact_id, inserted.id AS meter_event_id
+      SELECT unnest(sealing.ids) AS fact_id, inserted.id AS meter_event_id
       FROM sealing
       JOIN inserted ON inserted.identifier = sealing.stem || sealing.sequence
     ),
