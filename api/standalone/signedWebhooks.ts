@@ -28,7 +28,6 @@ const stripeWebhook = (context: Context, readWebhook: ReadWebhook): Page => ({
   },
 });
 
-/** Receives the planting partner's reports of facts. */
 const plantingWebhook = (context: Context, secrets: readonly string[]): Page => ({
   method: "post",
   path: "/planting/callback",

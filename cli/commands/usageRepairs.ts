@@ -70,15 +70,13 @@ const RESULTS: Readonly<Record<Retry, string>> = {
 };
 
 /** Returns what a command has done, or would do, with an event. Units that are negative are taken back. */
-const presentRetried = ({ name, retry, units }: RetriedItem) =>
-  typeof retry === "string"
-    ? {
-        item: name,
-        units,
-        result: retry === "send" && units < 0 ? "taken back" : RESULTS[retry],
-        reason: null,
-      }
-    : { item: name, units: null, result: "refused", reason: retry.message };
+const presentRetried = ({ name: item, retry, units }: RetriedItem) => {
+  if (typeof retry !== "string") {
+    return { item, units: null, result: "refused", reason: retry.message };
+  }
+  const result = retry === "send" && units < 0 ? "taken back" : RESULTS[retry];
+  return { item, units, result, reason: null };
+};
 
 const RETRY_HELP = `
 Settles what needs no decision. Refused usage is sent again under a new identifier. About
@@ -125,22 +123,6 @@ export const addRetryCommand: Define = (usage, cli) => {
     });
 };
 
-/** Returns the document that an operator names; null: the usage is never billed. Commander accepts only one of the options. */
-const readDocument = (
-  invoiceItem: string | undefined,
-  creditNote: string | undefined,
-  isNeverBilled: boolean,
-): BillingDocument | null => {
-  const reference = invoiceItem ?? creditNote;
-  if (reference === undefined && !isNeverBilled) {
-    throw invalidRequest(
-      "Say how the usage is billed: --invoice-item, --credit-note or --never-bill.",
-    );
-  }
-  const kind = invoiceItem === undefined ? "credit_note" : "invoice_item";
-  return reference === undefined ? null : { kind, reference };
-};
-
 const CLOSE_HELP = `
 One document closes all failed and late usage of an organization, with its refunds; --period
 limits it. The sum is shown, and checked against --units and the kind of the document: an
@@ -148,8 +130,11 @@ invoice item bills, a credit note returns. What is closed is never sent. A diffe
 closed is accepted. --never-bill is for usage that nobody pays for, and for late usage that is
 on an invoice after all.`;
 
-/** The id of a document at Stripe. */
-const parseDocument = trimmed(200);
+const parseReference = trimmed(200);
+
+const parserOfDocument =
+  (kind: BillingDocument["kind"]) =>
+  (given: string): BillingDocument => ({ kind, reference: parseReference(given) });
 
 const parseUnits = parserOf(
   z
@@ -170,12 +155,12 @@ export const addCloseCommand: Define = (usage, cli) => {
     .argument("<names...>", USAGE_NAME, collect(parseSearchText))
     .addOption(
       new Option("--invoice-item <id>", "invoice item that bills the usage")
-        .argParser(parseDocument)
+        .argParser(parserOfDocument("invoice_item"))
         .conflicts(["creditNote", "neverBill"]),
     )
     .addOption(
       new Option("--credit-note <id>", "credit note that returns the units")
-        .argParser(parseDocument)
+        .argParser(parserOfDocument("credit_note"))
         .conflicts("neverBill"),
     )
     .option("--never-bill", "nothing bills it")
@@ -187,8 +172,12 @@ export const addCloseCommand: Define = (usage, cli) => {
     .option("--dry-run", "show what would be closed")
     .addHelpText("after", CLOSE_HELP)
     .action(async (names, options) => {
-      const { invoiceItem, creditNote, neverBill = false, units: expectedUnits = null } = options;
-      const document = readDocument(invoiceItem, creditNote, neverBill);
+      const document = options.invoiceItem ?? options.creditNote ?? null;
+      if (document === null && !options.neverBill) {
+        throw invalidRequest(
+          "Say how the usage is billed: --invoice-item, --credit-note or --never-bill.",
+        );
+      }
       const isDryRun = options.dryRun === true;
       const deps = await cli.openBillingChange(options);
       const filter = { kind: options.meter ?? null, span: spanOf(options.period) };
@@ -208,7 +197,7 @@ export const addCloseCommand: Define = (usage, cli) => {
           `These are ${selected.length} events, and at most ${MAXIMUM_CLOSED} are closed at once. Close them in parts, with --period.`,
         );
       }
-      const closing = { document, expectedUnits, isDryRun };
+      const closing = { document, expectedUnits: options.units ?? null, isDryRun };
       const { events, units } = await closeUsage(deps, selected, closing);
       const shown = events.map((event) => ({
         item: nameOf(event),

@@ -47,7 +47,6 @@ export type SendObservers = {
 type SenderOptions = SendObservers & {
   readonly scan: Scan<UnsentStream>;
   readonly maximumRunning?: number;
-  /** How many calls to Stripe are made in a second. */
   readonly callsPerSecond?: number | undefined;
 };
 
@@ -199,7 +198,6 @@ export const createStreamScan = (
   };
 };
 
-/** Creates the runs that report usage. */
 export const createReportingRuns = (
   context: BillingContext,
   { runMs, ...options }: Omit<SenderOptions, "scan"> & { readonly runMs?: number },
