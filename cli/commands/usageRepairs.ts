@@ -11,10 +11,7 @@ import {
 import type { BillingDocument } from "../../modules/billing/meterEvents.rules.ts";
 import { closeUsage, retryEach } from "../../modules/billing/reconciliation/repairUsage.ts";
 import type { RetriedItem } from "../../modules/billing/reconciliation/repairUsage.ts";
-import type {
-  OperatorAnswer,
-  Retry,
-} from "../../modules/billing/reconciliation/repairUsage.rules.ts";
+import type { Retry } from "../../modules/billing/reconciliation/repairUsage.rules.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
@@ -42,24 +39,6 @@ const requireSuccess = (retried: readonly RetriedItem[]): void => {
 };
 
 const EVENT_NAME = /^[Ee]\d+$/u;
-
-/** Returns what the operator answers for Stripe; null if it is to be asked. */
-const readAnswer = (
-  names: readonly string[],
-  options: { readonly all?: true; readonly delivered?: true; readonly absent?: true },
-): OperatorAnswer | null => {
-  const { all = false, delivered, absent } = options;
-  if (names.length > 0 === all) {
-    throw invalidRequest("Name what to retry, or pass --all.");
-  }
-  const answer = delivered ? "delivered" : absent ? "absent" : null;
-  if (answer !== null && (all || !names.every((name) => EVENT_NAME.test(name)))) {
-    throw invalidRequest(
-      "--delivered and --absent need the events whose outcome you have checked, such as E5.",
-    );
-  }
-  return answer;
-};
 
 const RESULTS: Readonly<Record<Retry, string>> = {
   send: "sent again",
@@ -94,17 +73,30 @@ export const addRetryCommand: Define = (usage, cli) => {
     .description("Retry failed usage and differences")
     .argument("[names...]", USAGE_NAME, collect(parseSearchText))
     .option("--all", "everything that is open")
-    .addOption(new Option("--delivered", "Stripe has the events").conflicts("absent"))
-    .option("--absent", "Stripe does not have the events")
+    .addOption(
+      new Option("--delivered", "Stripe has the events")
+        .preset("delivered" as const)
+        .conflicts("absent"),
+    )
+    .addOption(new Option("--absent", "Stripe does not have the events").preset("absent" as const))
     .option("--dry-run", "show what would be done")
     .option(...REASON)
     .option(...OPERATOR)
     .addHelpText("after", RETRY_HELP)
     .action(async (names = [], options) => {
-      const answer = readAnswer(names, options);
+      const { all = false, delivered, absent } = options;
+      if (names.length > 0 === all) {
+        throw invalidRequest("Name what to retry, or pass --all.");
+      }
+      const answer = delivered ?? absent ?? null;
+      if (answer !== null && (all || !names.every((name) => EVENT_NAME.test(name)))) {
+        throw invalidRequest(
+          "--delivered and --absent need the events whose outcome you have checked, such as E5.",
+        );
+      }
       const deps = await cli.openBillingChange(options);
       const isDryRun = options.dryRun === true;
-      const ids = await (options.all
+      const ids = await (all
         ? listOpenUsage(deps.db, RETRIED_CAUSES)
         : selectUsage(deps.db, names, RETRIED_CAUSES));
       const retried = await retryEach(deps, ids, { answer, isDryRun });
