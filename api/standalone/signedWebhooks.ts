@@ -45,14 +45,10 @@ const plantingWebhook = (context: Context, secrets: readonly string[]): Page => 
 });
 
 /** The webhooks whose signing secrets are set. */
-export const signedWebhooks = ({
-  db,
-  clock,
-  readStripeWebhook,
-  plantingCallbackSecrets,
-}: StandaloneContext): readonly Page[] => [
-  ...(readStripeWebhook === null ? [] : [stripeWebhook({ db, clock }, readStripeWebhook)]),
-  ...(plantingCallbackSecrets === null
-    ? []
-    : [plantingWebhook({ db, clock }, plantingCallbackSecrets)]),
-];
+export const signedWebhooks = (context: StandaloneContext): readonly Page[] => {
+  const { readStripeWebhook: read, plantingCallbackSecrets: secrets } = context;
+  return [
+    ...(read === null ? [] : [stripeWebhook(context, read)]),
+    ...(secrets === null ? [] : [plantingWebhook(context, secrets)]),
+  ];
+};
