@@ -24,20 +24,6 @@ import { sayHold } from "../output/printUsage.ts";
 import { PERIOD, spanOf } from "../timeRange.ts";
 import { USAGE_NAME, selectUsage } from "../usageNames.ts";
 
-/** @throws CommandError if something was refused; "not found" only if nothing was found */
-const requireSuccess = (retried: readonly RetriedItem[]): void => {
-  const codes = retried.map(({ retry }) =>
-    typeof retry === "string" ? EXIT.ok : exitCodeOf(retry),
-  );
-  const { length: refused } = codes.filter((code) => code !== EXIT.ok);
-  if (refused > 0) {
-    throw new CommandError(
-      codes.every((code) => code === EXIT.notFound) ? EXIT.notFound : EXIT.failed,
-      `${refused} of ${retried.length} could not be retried.`,
-    );
-  }
-};
-
 const EVENT_NAME = /^[Ee]\d+$/u;
 
 const RESULTS: Readonly<Record<Retry, string>> = {
@@ -111,7 +97,17 @@ export const addRetryCommand: Define = (usage, cli) => {
       } else if (retried.length > 0) {
         sayHold(cli, (await readDeployment(deps.db)).hold);
       }
-      requireSuccess(retried);
+      const codes = retried.map(({ retry }) =>
+        typeof retry === "string" ? EXIT.ok : exitCodeOf(retry),
+      );
+      const refused = codes.filter((code) => code !== EXIT.ok);
+      if (refused.length > 0) {
+        const areUnknown = codes.every((code) => code === EXIT.notFound);
+        throw new CommandError(
+          areUnknown ? EXIT.notFound : EXIT.failed,
+          `${refused.length} of ${retried.length} could not be retried.`,
+        );
+      }
     });
 };
 

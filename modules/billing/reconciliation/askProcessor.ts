@@ -49,23 +49,20 @@ const readPlaces = async (
   return [{ ...stream, accountIds, events }, ...others];
 };
 
-/** Adds the processor's sum of the minute. Without a customer, nothing was ever sent. */
-const withTheirs = async (
+/** Reads the processor's sum of a minute, or why it does not report it. Without a customer, nothing was ever sent. */
+export const readTheirs = async (
   { billing }: BillingContext,
-  place: Place,
+  { kind, customerId }: CustomerStream,
   minute: Span,
   signal: AbortSignal,
-): Promise<Place & CustomerMinute> => {
-  const { kind, customerId } = place;
-  if (customerId === null) {
-    return { ...place, theirs: 0 };
-  }
+): Promise<CustomerMinute["theirs"]> => {
   try {
-    const theirs = await requireStripe(billing).sumUsage(customerId, kind, minute, signal);
-    return { ...place, theirs };
+    return customerId === null
+      ? 0
+      : await requireStripe(billing).sumUsage(customerId, kind, minute, signal);
   } catch (error) {
     if (error instanceof UsageUnreadableError) {
-      return { ...place, theirs: { unreadable: error.message } };
+      return { unreadable: error.message };
     }
     throw error;
   }
@@ -190,9 +187,13 @@ const askAboutMinute = async (
     return obstacle;
   }
   const [own, ...others] = places;
+  const withTheirs = async (place: Place) => ({
+    ...place,
+    theirs: await readTheirs(context, place, minute, signal),
+  });
   const answers = decideMinute(
-    await withTheirs(context, own, minute, signal),
-    await Promise.all(others.map((other) => withTheirs(context, other, minute, signal))),
+    await withTheirs(own),
+    await Promise.all(others.map((other) => withTheirs(other))),
   );
   return db.transaction(async (transaction) => {
     await lockMinute(transaction, places, minute);
