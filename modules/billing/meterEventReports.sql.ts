@@ -2,11 +2,11 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { sql, safeInteger } from "../../db/sql.ts";
 import type { UsageState } from "./meterEvents.rules.ts";
-import { meterEventColumns, meterEventRow } from "./meterEvents.sql.ts";
+import { meterEventRow, ATTENTION_CAUSES, WAITS } from "./meterEvents.rules.ts";
+import { meterEventColumns } from "./meterEvents.sql.ts";
 import { factsOfRegistration } from "./registrationFacts.sql.ts";
 import { inSpan } from "./streams.sql.ts";
 import type { Span } from "./usage.rules.ts";
-import { ATTENTION_CAUSES, WAITS } from "./meterEvents.rules.ts";
 import { kindColumn } from "../records/columns.sql.ts";
 import type { Kind } from "../records/owner.rules.ts";
 

@@ -1,41 +1,9 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
-import { z } from "zod";
-import { PROCESSORS } from "./usage.rules.ts";
-import { DOCUMENT_KINDS, FAILURES, METER_EVENT_STATES } from "./meterEvents.rules.ts";
-import type { BillingDocument } from "./meterEvents.rules.ts";
-import { ownerColumns } from "../records/columns.sql.ts";
-import { assignments, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { meterEventRow } from "./meterEvents.rules.ts";
+import type { BillingDocument, StoredMeterEvent } from "./meterEvents.rules.ts";
+import { assignments, columnsOf, sql, timestamp } from "../../db/sql.ts";
 import { shareRegistrations } from "./registrationFacts.sql.ts";
 import type { BillingTarget } from "./usage.rules.ts";
-
-export const meterEventRow = z.strictObject({
-  id: z.bigint(),
-  ...ownerColumns,
-  second: safeInteger,
-  quantity: safeInteger,
-  generation: z.int(),
-  identifier: z.string(),
-  processor: z.enum(PROCESSORS),
-  customerId: z.string().nullable(),
-  keyGeneration: z.int(),
-  state: z.enum(METER_EVENT_STATES),
-  failure: z.enum(FAILURES).nullable(),
-  waitsFor: z.bigint().nullable(),
-  attempts: z.int(),
-  firstAttemptAt: z.date().nullable(),
-  leasedUntil: z.date().nullable(),
-  retryAt: z.date().nullable(),
-  mayBeDelivered: z.boolean(),
-  askingSince: z.date().nullable(),
-  lastError: z.string().nullable(),
-  isLate: z.boolean(),
-  documentKind: z.enum([...DOCUMENT_KINDS, "none"]).nullable(),
-  documentReference: z.string().nullable(),
-  sealedAt: z.date(),
-  settledAt: z.date().nullable(),
-});
-
-export type StoredMeterEvent = Readonly<z.output<typeof meterEventRow>>;
 
 export const meterEventColumns = columnsOf("meter_event", meterEventRow);
 

@@ -1,20 +1,12 @@
 import { UnavailableError } from "../../runtime/errors.rules.ts";
-import type { Kind } from "../records/owner.rules.ts";
+import type { StoredMeterEvent } from "./meterEvents.rules.ts";
 import type { AttemptOutcome } from "./sending/decideNextStep.rules.ts";
 
-/** A sealed meter event to send. Only `keyGeneration` may differ between two attempts. */
-export type MeterEvent = {
-  readonly identifier: string;
-  /** Stripe's customer (`cus_…`). */
-  readonly customerId: string | null;
-  readonly kind: Kind;
-  /** Whole units, never 0, at most 15 digits; negative for a refund. */
-  readonly quantity: number;
-  /** Unix seconds of the registrations that the event covers. */
-  readonly second: number;
-  /** Part of the request's idempotency key. It increases after an error that was saved under that key. */
-  readonly keyGeneration: number;
-};
+/** A sealed meter event to send. Only `keyGeneration`, a part of the idempotency key, may differ between two attempts. */
+export type MeterEvent = Pick<
+  StoredMeterEvent,
+  "identifier" | "customerId" | "kind" | "quantity" | "second" | "keyGeneration"
+>;
 
 /** What `send` returns if it may not call. */
 export const NOT_CALLED: AttemptOutcome = {

@@ -57,7 +57,7 @@ export const applyRefusalReport = async (
     // They may have been delivered, or sent again under other identifiers, since they were listed.
     const decided = (await lockMeterEvents(transaction, ids)).flatMap((event) => {
       const reason = reasons.get(event.identifier);
-      const decision = decideLateRefusal(event, { windowEnd });
+      const decision = decideLateRefusal(event, windowEnd);
       return reason === undefined ? [] : [{ event, decision, reason }];
     });
     const waiting = decided.filter(({ decision }) => decision === "wait");

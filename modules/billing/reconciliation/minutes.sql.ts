@@ -1,8 +1,9 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { sql, values } from "../../../db/sql.ts";
-import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
-import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import { meterEventRow } from "../meterEvents.rules.ts";
+import { meterEventColumns } from "../meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../meterEvents.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { kindColumn } from "../../records/columns.sql.ts";
 import { KINDS } from "../../records/owner.rules.ts";

@@ -6,7 +6,7 @@ import { requireStripe } from "../createBilling.ts";
 import { describeHold } from "../deployment.rules.ts";
 import { lockDeployment } from "../deployment.sql.ts";
 import { nameOf, namesOf } from "../meterEvents.rules.ts";
-import type { BillingDocument } from "../meterEvents.rules.ts";
+import type { BillingDocument, StoredMeterEvent } from "../meterEvents.rules.ts";
 import {
   askAgain,
   closeEvents,
@@ -14,7 +14,6 @@ import {
   listMeterEventsById,
   lockMeterEvents,
 } from "../meterEvents.sql.ts";
-import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { UsageUnreadableError } from "../processor.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";

@@ -10,7 +10,7 @@ import type { Owner } from "../../records/owner.rules.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
 import type { Context } from "../../../runtime/context.ts";
 import type { BillingContext } from "../context.ts";
-import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../meterEvents.rules.ts";
 import { createCallRate } from "./createCallRate.ts";
 import { afterError } from "./decideNextStep.rules.ts";
 import type { SendResult } from "./decideNextStep.rules.ts";

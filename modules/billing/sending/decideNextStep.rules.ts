@@ -1,5 +1,5 @@
 import { HOUR_MS } from "../../../runtime/durations.rules.ts";
-import type { Failure, MeterEventState } from "../meterEvents.rules.ts";
+import type { Failure, MeterEventState, StoredMeterEvent } from "../meterEvents.rules.ts";
 import { ACCEPTED_AGE_MS, CALL_TIMEOUT_MS } from "../usage.rules.ts";
 import type { ProcessorName } from "../usage.rules.ts";
 
@@ -106,7 +106,7 @@ const MAXIMUM_RETRY_DELAY_MS = 60 * 1000;
 export const MAXIMUM_DELAY_MS = MISCONFIGURED_DELAY_MS;
 
 /** Returns the delay before an event is sent again. It doubles with each of the event's own attempts. */
-const retryDelayMs = ({ attempts }: SendingEvent): number =>
+const retryDelayMs = ({ attempts }: StoredMeterEvent): number =>
   Math.min(FIRST_RETRY_DELAY_MS * 2 ** (attempts - 1), MAXIMUM_RETRY_DELAY_MS);
 
 const delayed = (
@@ -157,25 +157,14 @@ export const STRIPE_MISSING = "the usage is for Stripe, but Stripe is not config
 export const misconfigured = (problem: string): Delay =>
   delayed("misconfigured", problem, { afterMs: MISCONFIGURED_DELAY_MS });
 
-/** A meter event whose attempt has begun, as it was before that attempt's outcome. */
-export type SendingEvent = {
-  readonly second: number;
-  /** The attempts so far, this one included. */
-  readonly attempts: number;
-  readonly firstAttemptAt: Date | null;
-  /** Whether an earlier attempt may have been accepted. */
-  readonly mayBeDelivered: boolean;
-  /** Since when the identifier is not sent again, because the processor may have another quantity under it. */
-  readonly askingSince: Date | null;
-};
-
 export const isTooOldToSend = (second: number, now: Date): boolean =>
   now.getTime() - second * 1000 > ACCEPTED_AGE_MS.stripe;
 
 export const TOO_OLD = "older than the processor accepts";
 
+/** Decides about an event whose attempt has begun, and is counted. */
 export const decideNextStep = (
-  { second, attempts, firstAttemptAt, mayBeDelivered, askingSince }: SendingEvent,
+  { second, attempts, firstAttemptAt, mayBeDelivered, askingSince }: StoredMeterEvent,
   now: Date,
 ): NextStep => {
   if (askingSince !== null) {
@@ -199,7 +188,8 @@ export const decideNextStep = (
     : failed("refused", AHEAD);
 };
 
-export const decideResult = (event: SendingEvent, outcome: AttemptOutcome): SendResult => {
+/** Returns what the outcome of an attempt means for its event, which is as it was before that outcome. */
+export const decideResult = (event: StoredMeterEvent, outcome: AttemptOutcome): SendResult => {
   switch (outcome.kind) {
     case "delivered":
       return DELIVERED;
