@@ -52,7 +52,7 @@ export const listMeterEvents = (
   db.any(sql.type(listedRow)`
     ${selectListed(sql.fragment`meter_event`)}
     WHERE ${state === null ? sql.fragment`true` : IN_STATE[state]}
-      AND ${inSpan(sql.fragment`meter_event.second`, span)}
+      AND ${inSpan("meter_event", span)}
       AND ${accountId === null ? sql.fragment`true` : sql.fragment`meter_event.account_id = ${accountId}`}
     ORDER BY meter_event.id DESC
     LIMIT ${limit}
@@ -186,7 +186,7 @@ export const listOpenUsage = (
 ): Promise<readonly bigint[]> => {
   const conditions = [
     sql.fragment`cause = ANY(${sql.array([...causes], "text")})`,
-    inSpan(sql.fragment`second`, span),
+    inSpan("attended", span),
     ofAccount(accountId),
     ...(kind === null ? [] : [sql.fragment`kind = ${kind}`]),
     ...(registrationIds === null

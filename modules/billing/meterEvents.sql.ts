@@ -7,29 +7,35 @@ import type { BillingTarget } from "./usage.rules.ts";
 
 export const meterEventColumns = columnsOf("meter_event", meterEventRow);
 
-const eventsWithIds = (ids: readonly bigint[]): FragmentSqlToken => sql.fragment`
-  SELECT ${meterEventColumns}
-  FROM meter_event
-  WHERE id = ANY(${sql.array([...ids], "int8")})
-  ORDER BY id
-`;
+/** Selects the events for which a condition holds, the first sealed first. */
+export const selectMeterEvents = (condition: FragmentSqlToken, lock = sql.fragment``) =>
+  sql.type(meterEventRow)`
+    SELECT ${meterEventColumns}
+    FROM meter_event
+    WHERE ${condition}
+    ORDER BY id
+    ${lock}
+  `;
+
+const isAmong = (ids: readonly bigint[]): FragmentSqlToken =>
+  sql.fragment`id = ANY(${sql.array([...ids], "int8")})`;
 
 export const listMeterEventsById = (
   db: CommonQueryMethods,
   ids: readonly bigint[],
-): Promise<readonly StoredMeterEvent[]> => db.any(sql.type(meterEventRow)`${eventsWithIds(ids)}`);
+): Promise<readonly StoredMeterEvent[]> => db.any(selectMeterEvents(isAmong(ids)));
 
-export const findMeterEvent = async (
+export const findMeterEvent = (
   db: CommonQueryMethods,
   id: bigint,
-): Promise<StoredMeterEvent | null> => (await listMeterEventsById(db, [id]))[0] ?? null;
+): Promise<StoredMeterEvent | null> => db.maybeOne(selectMeterEvents(isAmong([id])));
 
 /** Locks meter events until the transaction ends, and returns them in the order of their ids. */
 export const lockMeterEvents = (
   transaction: DatabaseTransactionConnection,
   ids: readonly bigint[],
 ): Promise<readonly StoredMeterEvent[]> =>
-  transaction.any(sql.type(meterEventRow)`${eventsWithIds(ids)} FOR NO KEY UPDATE`);
+  transaction.any(selectMeterEvents(isAmong(ids), sql.fragment`FOR NO KEY UPDATE`));
 
 /**
  * Locks the event of the usage that a refund takes back, so that its delivery is recorded before or after what is decided about the
@@ -60,15 +66,11 @@ export const listMeterEventsByIdentifier = (
   db: CommonQueryMethods,
   identifiers: readonly string[],
 ): Promise<readonly StoredMeterEvent[]> =>
-  db.any(sql.type(meterEventRow)`
-    SELECT ${meterEventColumns}
-    FROM meter_event
-    WHERE identifier = ANY(${sql.array([...identifiers], "text")}) AND processor = 'stripe'
-    ORDER BY id
-  `);
-
-const isAmong = (ids: readonly bigint[]): FragmentSqlToken =>
-  sql.fragment`id = ANY(${sql.array([...ids], "int8")})`;
+  db.any(
+    selectMeterEvents(sql.fragment`
+      identifier = ANY(${sql.array([...identifiers], "text")}) AND processor = 'stripe'
+    `),
+  );
 
 /** What every decision about an event ends: its failure, and what the sender or the question waits for. */
 const DECIDED = {

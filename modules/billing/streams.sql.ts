@@ -5,19 +5,13 @@ import { jsonRows } from "../../db/jsonRows.ts";
 import { safeInteger, nothing, sql } from "../../db/sql.ts";
 import type { Span } from "./usage.rules.ts";
 
-export const ofStream = (
-  table: "meter_event" | "usage_fact",
-  { accountId, mode, kind }: Owner,
-): FragmentSqlToken => {
-  const row = sql.identifier([table]);
-  return sql.fragment`${row}.account_id = ${accountId} AND ${row}.mode = ${mode} AND ${row}.kind = ${kind}`;
-};
-
-/** The condition that a unix second is in a span; null stands for all times. */
-export const inSpan = (second: FragmentSqlToken, span: Span | null): FragmentSqlToken =>
-  span === null
+/** The condition that the second of a table's row is in a span; null stands for all times. */
+export const inSpan = (table: string, span: Span | null): FragmentSqlToken => {
+  const second = sql.identifier([table, "second"]);
+  return span === null
     ? sql.fragment`true`
     : sql.fragment`${second} >= ${span.start} AND ${second} < ${span.end}`;
+};
 
 export const STREAM = { accountId: "uuid", mode: "text", kind: "text" } as const;
 

@@ -4,6 +4,7 @@ import type { Kind } from "../../records/owner.rules.ts";
 import { sql, timestamp } from "../../../db/sql.ts";
 import { describeDifference } from "../meterEvents.rules.ts";
 import { sendAgain } from "../meterEvents.sql.ts";
+import { inSpan } from "../streams.sql.ts";
 import { meterEventIdentifierStem, minuteOf } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 
@@ -52,7 +53,7 @@ const storeDifference = (
 export const replaceOpenDifferences = async (
   transaction: DatabaseTransactionConnection,
   { customerId, kind }: Pick<FoundUnits, "customerId" | "kind">,
-  { start, end }: Span,
+  span: Span,
   found: readonly FoundUnits[],
   now: Date,
 ): Promise<void> => {
@@ -60,8 +61,7 @@ export const replaceOpenDifferences = async (
     DELETE FROM meter_event
     WHERE customer_id = ${customerId}
       AND kind = ${kind}
-      AND second >= ${start}
-      AND second < ${end}
+      AND ${inSpan("meter_event", span)}
       AND failure = 'difference'
       AND second - second % 60 <> ALL(${sql.array(
         found.map(({ second }) => minuteOf(second).start),
