@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { sql, safeInteger } from "../../db/sql.ts";
+import { sql, safeInteger, values } from "../../db/sql.ts";
 import type { UsageState } from "./meterEvents.rules.ts";
 import { meterEventRow, ATTENTION_CAUSES, WAITS } from "./meterEvents.rules.ts";
 import { meterEventColumns } from "./meterEvents.sql.ts";
@@ -8,6 +8,7 @@ import { factsOfRegistration } from "./registrationFacts.sql.ts";
 import { inSpan } from "./streams.sql.ts";
 import type { Span } from "./usage.rules.ts";
 import { kindColumn } from "../records/columns.sql.ts";
+import { KINDS, MODES } from "../records/owner.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
 
 const listedRow = meterEventRow.extend({ accountName: z.string() });
@@ -34,7 +35,30 @@ const selectListed = (events: FragmentSqlToken): FragmentSqlToken => sql.fragmen
   JOIN account ON account.id = meter_event.account_id
 `;
 
-/** Lists meter events, the latest sealed first. */
+/**
+ * The events with the latest seconds of each of an account's streams, as a table. There is no index of an account's events by
+ * their ids: in that order, all later events of the other accounts would be read.
+ */
+const latestOf = (
+  accountId: string,
+  condition: FragmentSqlToken,
+  limit: number,
+): FragmentSqlToken => sql.fragment`
+  (
+    SELECT latest.*
+    FROM ${values(MODES)} AS mode
+    CROSS JOIN ${values(KINDS)} AS kind
+    CROSS JOIN LATERAL (
+      SELECT *
+      FROM meter_event
+      WHERE account_id = ${accountId} AND meter_event.mode = mode.mode AND meter_event.kind = kind.kind AND ${condition}
+      ORDER BY second DESC, sequence DESC
+      LIMIT ${limit}
+    ) AS latest
+  )
+`;
+
+/** Lists meter events, the latest sealed first; those of an account in states without an index, the latest usage first. */
 export const listMeterEvents = (
   db: CommonQueryMethods,
   {
@@ -48,15 +72,25 @@ export const listMeterEvents = (
     readonly span?: Span | null;
     readonly limit: number;
   },
-): Promise<readonly ListedMeterEvent[]> =>
-  db.any(sql.type(listedRow)`
-    ${selectListed(sql.fragment`meter_event`)}
-    WHERE ${state === null ? sql.fragment`true` : IN_STATE[state]}
-      AND ${inSpan("meter_event", span)}
-      AND ${accountId === null ? sql.fragment`true` : sql.fragment`meter_event.account_id = ${accountId}`}
-    ORDER BY meter_event.id DESC
-    LIMIT ${limit}
-  `);
+): Promise<readonly ListedMeterEvent[]> => {
+  const inState = state === null ? sql.fragment`true` : IN_STATE[state];
+  const condition = sql.fragment`${inState} AND ${inSpan("meter_event", span)}`;
+  const isIndexed = state !== null && state !== "delivered" && state !== "closed";
+  return db.any(
+    accountId === null || isIndexed
+      ? sql.type(listedRow)`
+          ${selectListed(sql.fragment`meter_event`)}
+          WHERE ${condition} AND ${ofAccount(accountId)}
+          ORDER BY meter_event.id DESC
+          LIMIT ${limit}
+        `
+      : sql.type(listedRow)`
+          ${selectListed(latestOf(accountId, condition, limit))}
+          ORDER BY second DESC, meter_event.id DESC
+          LIMIT ${limit}
+        `,
+  );
+};
 
 /** The ids of the events that have facts of registrations, as a query. */
 const eventsOfRegistrations = (ids: readonly string[]): FragmentSqlToken => sql.fragment`
