@@ -8,7 +8,7 @@ import {
 } from "../meterEvents.sql.ts";
 import { namesOf } from "../meterEvents.rules.ts";
 import { ProcessorEventUnreadableError } from "../processor.ts";
-import type { CheckoutSession } from "../processor.ts";
+import type { CheckoutSession } from "../stripe/checkouts.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { lockStreams } from "../streams.sql.ts";
