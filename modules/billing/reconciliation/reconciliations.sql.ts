@@ -25,17 +25,6 @@ export const insertReconciliation = async (
   `);
 };
 
-/** Deletes the reconciliations that were started before a time. Returns how many. */
-export const deleteOldReconciliations = async (
-  db: CommonQueryMethods,
-  before: Date,
-): Promise<number> => {
-  const { rowCount } = await db.query(sql.typeAlias("void")`
-    DELETE FROM reconciliation WHERE started_at < ${timestamp(before)}
-  `);
-  return rowCount;
-};
-
 /** Returns the reconciliation that started last; null if there was none. */
 export const findLastReconciliation = (
   db: CommonQueryMethods,
