@@ -1,11 +1,26 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { meterEventRow } from "./meterEvents.rules.ts";
 import type { BillingDocument, StoredMeterEvent } from "./meterEvents.rules.ts";
-import { assignments, columnsOf, sql, timestamp } from "../../db/sql.ts";
-import { shareRegistrations } from "./registrationFacts.sql.ts";
+import { assignments, columnsOf, identifiers, sql, timestamp } from "../../db/sql.ts";
+import { refundedFacts } from "./registrationFacts.sql.ts";
 import type { BillingTarget } from "./usage.rules.ts";
 
 export const meterEventColumns = columnsOf("meter_event", meterEventRow);
+
+/** The sequence number of a sealing of the query: it follows those of the second that are stored, and those before it. */
+export const nextSequence = (sealing: string, order: string): FragmentSqlToken => {
+  const second = identifiers(["account_id", "mode", "kind", "second"], sealing);
+  return sql.fragment`
+    (
+      SELECT coalesce(max(sequence), 0)
+      FROM meter_event AS sealed
+      WHERE (sealed.account_id, sealed.mode, sealed.kind, sealed.second) = (${second})
+    ) + row_number() OVER (PARTITION BY ${second} ORDER BY ${sql.identifier([sealing, order])})
+  `;
+};
+
+/** The identifier of a sealing of the query. */
+export const identifierOfSealing = sql.fragment`concat_ws(':', 'u1', account_id, mode, kind, second, sequence)`;
 
 /** Selects the events for which a condition holds, the first sealed first. */
 export const selectMeterEvents = (condition: FragmentSqlToken, lock = sql.fragment``) =>
@@ -48,12 +63,7 @@ export const lockRefundedUsage = (
   transaction.maybeOne(sql.type(meterEventRow)`
     SELECT ${meterEventColumns}
     FROM usage_fact AS fact
-    CROSS JOIN LATERAL (
-      SELECT meter_event_id
-      FROM usage_fact AS original
-      WHERE ${shareRegistrations("original", "fact")} AND original.refund_id IS NULL
-      OFFSET 0
-    ) AS original
+    CROSS JOIN LATERAL ${refundedFacts} AS original
     JOIN meter_event ON meter_event.id = original.meter_event_id
     WHERE fact.meter_event_id = ${refundEventId} AND fact.refund_id IS NOT NULL AND meter_event.id <> ${refundEventId}
     ORDER BY meter_event.state = 'delivered', meter_event.id
@@ -64,11 +74,11 @@ export const lockRefundedUsage = (
 /** Lists Stripe's events with these identifiers; unknown ones are left out. */
 export const listMeterEventsByIdentifier = (
   db: CommonQueryMethods,
-  identifiers: readonly string[],
+  names: readonly string[],
 ): Promise<readonly StoredMeterEvent[]> =>
   db.any(
     selectMeterEvents(sql.fragment`
-      identifier = ANY(${sql.array([...identifiers], "text")}) AND processor = 'stripe'
+      identifier = ANY(${sql.array([...names], "text")}) AND processor = 'stripe'
     `),
   );
 

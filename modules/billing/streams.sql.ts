@@ -2,7 +2,7 @@ import type { DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
-import { safeInteger, nothing, sql } from "../../db/sql.ts";
+import { safeInteger, nothing, sql, values } from "../../db/sql.ts";
 import type { Span } from "./usage.rules.ts";
 
 /** The condition that the second of a table's row is in a span; null stands for all times. */
@@ -51,11 +51,13 @@ export const lockMinutes = async (
   transaction: DatabaseTransactionConnection,
   keys: readonly string[],
 ): Promise<void> => {
-  for (const key of [...new Set(keys)].toSorted()) {
-    await transaction.query(sql.typeAlias("void")`
-      SELECT FROM (SELECT pg_advisory_xact_lock(hashtextextended(${`usage-minute/${key}`}, 0))) AS locked
-    `);
-  }
+  await transaction.query(sql.typeAlias("void")`
+    SELECT
+    FROM (
+      SELECT pg_advisory_xact_lock(hashtextextended('usage-minute/' || minute.key, 0))
+      FROM (SELECT key FROM ${values(keys)} AS key ORDER BY key) AS minute
+    ) AS locked
+  `);
 };
 
 const placeRow = z.strictObject({ place: safeInteger });

@@ -21,7 +21,7 @@ import type { StoredProcessorEvent } from "./processorEvents.sql.ts";
 import { decideLateRefusal, isGivenUp, subjectOf } from "./processorEvents.rules.ts";
 import type { ProcessorEvent, RefusalReport } from "./processorEvents.rules.ts";
 import { refreshSubscription } from "./readSubscription.ts";
-import { listAccountsOfStripeObject } from "./stripeSubscriptions.sql.ts";
+import { listAccountsOfStripe } from "./stripeSubscriptions.sql.ts";
 
 /** Stores an event that a webhook has announced, for a worker to process; `ignored` if nothing depends on events of its type. */
 export const receiveProcessorEvent = async (
@@ -112,7 +112,7 @@ const apply = async (
   const subject = subjectOf(type);
   if (subject === "subscription") {
     // The event is only the reason to read the current state, so the order of events does not matter.
-    for (const accountId of await listAccountsOfStripeObject(context.db, objectId ?? "")) {
+    for (const accountId of await listAccountsOfStripe(context.db, [objectId ?? ""])) {
       await refreshSubscription(context, accountId, limit);
     }
     return;

@@ -134,13 +134,13 @@ export const findKnownSubscription = async (
 
 const idRow = z.strictObject({ id: z.uuid() });
 
-/** Lists the accounts that have a subscription or a customer of Stripe. */
-export const listAccountsOfStripeObject = (
+/** Lists the accounts that have one of Stripe's subscriptions or customers now. */
+export const listAccountsOfStripe = (
   db: CommonQueryMethods,
-  objectId: string,
-): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(idRow)`
-    SELECT id
-    FROM account
-    WHERE stripe_subscription_id = ${objectId} OR stripe_customer_id = ${objectId}
+  objectIds: readonly string[],
+): Promise<readonly string[]> => {
+  const ids = sql.array([...objectIds], "text");
+  return db.anyFirst(sql.type(idRow)`
+    SELECT id FROM account WHERE stripe_subscription_id = ANY(${ids}) OR stripe_customer_id = ANY(${ids})
   `);
+};

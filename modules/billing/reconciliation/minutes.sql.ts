@@ -54,17 +54,6 @@ export const listOtherCustomers = (
     ORDER BY customer.id
   `);
 
-const idRow = z.strictObject({ id: z.uuid() });
-
-/** Lists the accounts that have one of some customers now. */
-export const listAccountsWithCustomers = (
-  db: CommonQueryMethods,
-  customerIds: readonly string[],
-): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(idRow)`
-    SELECT id FROM account WHERE stripe_customer_id = ANY(${sql.array([...customerIds], "text")})
-  `);
-
 const reportedStreamRow = z
   .strictObject({
     kind: kindColumn,

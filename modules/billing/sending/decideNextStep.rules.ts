@@ -14,9 +14,9 @@ import type { ProcessorName } from "../usage.rules.ts";
  * @param part.isUsageClosed whether that usage is never billed, so that there is nothing to take back
  */
 export const stateAtSealing = (part: {
-  readonly quantity: bigint;
+  readonly quantity: number;
   readonly processor: ProcessorName;
-  readonly waitsFor: bigint | null;
+  readonly waitsFor: string | null;
   readonly isUsageClosed: boolean;
 }): { readonly state: MeterEventState; readonly failure: Failure | null } => {
   if (part.isUsageClosed) {
@@ -25,7 +25,7 @@ export const stateAtSealing = (part: {
   if (part.waitsFor !== null) {
     return { state: "failed", failure: "waits_for_usage" };
   }
-  const isSent = part.quantity !== 0n && part.processor !== "ledger";
+  const isSent = part.quantity !== 0 && part.processor !== "ledger";
   return { state: isSent ? "pending" : "delivered", failure: null };
 };
 

@@ -47,21 +47,19 @@ const decideEvents = (
   doubtedUntil: Date | null,
 ): { readonly events: readonly SealedEvent[]; readonly sealing: Sealing } => {
   const events: SealedEvent[] = [];
-  for (const { ids, isUsageClosed, isDoubted, ...part } of parts) {
-    const sealed = stateAtSealing({ ...part, isUsageClosed });
+  for (const part of parts) {
+    const sealed = stateAtSealing(part);
     if (sealed.state === "pending" && lacksStripe(billing, part.processor)) {
       return { events, sealing: WITHOUT_STRIPE };
     }
-    const { accountId, mode, kind } = stream;
     events.push({
+      ...stream,
       ...part,
       ...sealed,
       waitsFor: sealed.failure === null ? null : part.waitsFor,
-      stream: { accountId, mode, kind },
-      factIds: ids,
-      askingSince: isDoubted ? doubtedUntil : null,
+      askingSince: part.isDoubted ? doubtedUntil : null,
     });
-    if (sealed.state === "pending" && !isDoubted) {
+    if (sealed.state === "pending" && !part.isDoubted) {
       return { events, sealing: NONE };
     }
   }
