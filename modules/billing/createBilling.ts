@@ -3,7 +3,7 @@ import type { DatabasePool } from "slonik";
 import { systemClock } from "../../runtime/clock.ts";
 import { readCell } from "../records/cells.sql.ts";
 import type { Mode } from "../records/owner.rules.ts";
-import type { ProcessorName, BillingTarget } from "./usage.rules.ts";
+import type { BillingTarget } from "./usage.rules.ts";
 import type { BillingProcessor, StripeConnection } from "./stripe/createStripeProcessor.ts";
 import { ProcessorMismatchError, ProcessorUnavailableError } from "./processor.ts";
 import type { LiveProcessor } from "./deployment.rules.ts";
@@ -50,14 +50,16 @@ export const createBilling = ({
     /** Null if Stripe is not configured. */
     stripe,
     /**
-     * Returns the processor of an account's new usage and donations. Live usage of an account with a Stripe customer is
+     * Returns where an account's new usage and donations are billed. Live usage of an account with a Stripe customer is
      * Stripe's even if Stripe is not configured: usage in the ledger would never be invoiced.
      */
-    processorFor: (
+    targetFor: (
       { stripeCustomerId }: { readonly stripeCustomerId: string | null },
       mode: Mode,
-    ): ProcessorName =>
-      mode === "live" && (stripe !== null || stripeCustomerId !== null) ? "stripe" : "ledger",
+    ): BillingTarget =>
+      mode === "live" && (stripe !== null || stripeCustomerId !== null)
+        ? { processor: "stripe", customerId: stripeCustomerId }
+        : { processor: "ledger", customerId: null },
     /** @throws ProcessorMismatchError if the deployment has another processor, or a meter counts differently than expected */
     prepare: (): Promise<void> =>
       stripe ? stripe.prepare() : requireProcessor(db, { name: "ledger" }),
@@ -67,21 +69,11 @@ export const createBilling = ({
 export type Billing = ReturnType<typeof createBilling>;
 
 /** @throws ProcessorUnavailableError if Stripe is not configured */
-export const requireStripe = ({ stripe }: Pick<Billing, "stripe">): BillingProcessor => {
+export const requireStripe = ({ stripe }: Billing): BillingProcessor => {
   if (!stripe) {
     throw new ProcessorUnavailableError(
       "STRIPE_SECRET_KEY is not set here, so nothing can be read from Stripe",
     );
   }
   return stripe;
-};
-
-/** Returns where an account's new usage is billed. The built-in ledger has no customers. */
-export const currentTarget = (
-  billing: Pick<Billing, "processorFor">,
-  stripeCustomerId: string | null,
-  mode: Mode,
-): BillingTarget => {
-  const processor = billing.processorFor({ stripeCustomerId }, mode);
-  return { processor, customerId: processor === "stripe" ? stripeCustomerId : null };
 };

@@ -162,10 +162,11 @@ const attended = sql.fragment`
   )
 `;
 
-/** Lists what has an operator's attention by organization, kind and cause, the oldest usage first. */
+/** Lists what has an operator's attention by organization, kind and cause, the oldest usage first; null: of all. */
 export const listUsageAttention = (
   db: CommonQueryMethods,
   accountId: string | null,
+  eventId: bigint | null = null,
 ): Promise<readonly UsageAttention[]> =>
   db.any(sql.type(attentionRow)`
     SELECT
@@ -180,7 +181,9 @@ export const listUsageAttention = (
       (array_agg(reason ORDER BY attended.id DESC))[1] AS reason
     FROM ${attended} AS attended
     JOIN account ON account.id = attended.account_id
-    WHERE cause <> ${WAITS} AND ${ofAccount(accountId)}
+    WHERE cause <> ${WAITS}
+      AND ${ofAccount(accountId)}
+      AND ${eventId === null ? sql.fragment`true` : sql.fragment`attended.id = ${eventId}`}
     GROUP BY account_id, account.name, attended.kind, cause
     ORDER BY min(second), account.name
   `);

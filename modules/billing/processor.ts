@@ -2,7 +2,10 @@ import { UnavailableError } from "../../runtime/errors.rules.ts";
 import type { StoredMeterEvent } from "./meterEvents.rules.ts";
 import type { AttemptOutcome } from "./sending/decideNextStep.rules.ts";
 
-/** A sealed meter event to send. Only `keyGeneration`, a part of the idempotency key, may differ between two attempts. */
+/**
+ * A sealed meter event to send. Only `keyGeneration` may differ between two attempts: it is part of the request's idempotency key,
+ * and increases after an error that was saved under that key.
+ */
 export type MeterEvent = Pick<
   StoredMeterEvent,
   "identifier" | "customerId" | "kind" | "quantity" | "second" | "keyGeneration"

@@ -84,9 +84,7 @@ const CALL_TIMEOUT_MS = 20_000;
 const BUDGET_MS = 2000;
 
 /** An event that could not be processed. */
-export type FailedProcessorEvent = {
-  readonly id: string;
-  readonly type: string;
+export type FailedProcessorEvent = Pick<ProcessorEvent, "id" | "type"> & {
   readonly reason: string;
 };
 
@@ -123,41 +121,33 @@ const apply = async (
     : applyRefusalReport(context, id, await stripe.readRefusalReport(id, limit)));
 };
 
-const processOne = async (
-  context: EventContext,
-  event: StoredProcessorEvent,
-  signal: AbortSignal,
-): Promise<void> => {
-  const { db, clock } = context;
-  const { id, type, receivedAt } = event;
-  try {
-    await apply(context, event, signal);
-    await deleteProcessorEvent(db, id);
-  } catch (error) {
-    // A worker that stops says nothing about the event.
-    signal.throwIfAborted();
-    const failed = { id, type, reason: error instanceof Error ? error.message : String(error) };
-    if (error instanceof ProcessorEventUnreadableError || isGivenUp(receivedAt, clock.now())) {
-      context.observeFailedEvent(failed);
-      await deleteProcessorEvent(db, id);
-    } else {
-      context.observeDelayedEvent(failed);
-    }
-  }
-};
-
 /** Processes the due events of the processor once, as far as the time budget allows. Every effect is idempotent. */
 export const processProcessorEvents = async (
   context: EventContext,
   signal: AbortSignal,
 ): Promise<void> => {
+  const { db, clock } = context;
   const startedAtMs = performance.now();
   while (performance.now() - startedAtMs <= BUDGET_MS) {
     signal.throwIfAborted();
-    const event = await beginProcessing(context.db, context.clock.now());
+    const event = await beginProcessing(db, clock.now());
     if (event === null) {
       return;
     }
-    await processOne(context, event, signal);
+    const { id, type, receivedAt } = event;
+    try {
+      await apply(context, event, signal);
+      await deleteProcessorEvent(db, id);
+    } catch (error) {
+      // A worker that stops says nothing about the event.
+      signal.throwIfAborted();
+      const failed = { id, type, reason: error instanceof Error ? error.message : String(error) };
+      if (error instanceof ProcessorEventUnreadableError || isGivenUp(receivedAt, clock.now())) {
+        context.observeFailedEvent(failed);
+        await deleteProcessorEvent(db, id);
+      } else {
+        context.observeDelayedEvent(failed);
+      }
+    }
   }
 };

@@ -13,7 +13,6 @@ import { misconfigured, stateAtSealing, STRIPE_MISSING } from "./decideNextStep.
 import type { Delay } from "./decideNextStep.rules.ts";
 import type { ProcessorName } from "../usage.rules.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
-import { currentTarget } from "../createBilling.ts";
 import type { Billing } from "../createBilling.ts";
 import type { BillingContext } from "../context.ts";
 
@@ -110,7 +109,7 @@ export const sealMeterEvents = (
       } else if (stream.mode === "live" && problem !== null && stripeCustomerId === null) {
         results.set(key, { kind: "waits", delay: misconfigured(problem) });
       } else {
-        const current = currentTarget(billing, stripeCustomerId, stream.mode);
+        const current = billing.targetFor({ stripeCustomerId }, stream.mode);
         fresh.push({ ...stream, current });
       }
     }
