@@ -21,7 +21,7 @@ const payerRow = z.strictObject({
 export const listPayers = (
   db: CommonQueryMethods,
   streams: readonly { readonly accountId: string; readonly kind: Kind }[],
-): Promise<readonly Readonly<z.output<typeof payerRow>>[]> =>
+) =>
   db.any(sql.prepared("list_payers", payerRow)`
     SELECT
       account.id AS "accountId",
@@ -43,10 +43,7 @@ export const listPayers = (
 const accountPeriodRow = z.strictObject({ kind: kindColumn, start: z.date(), end: z.date() });
 
 /** Lists the billing periods that Stripe has returned for an account, also of earlier subscriptions, newest first. */
-export const listBillingPeriods = (
-  db: CommonQueryMethods,
-  accountId: string,
-): Promise<readonly Readonly<z.output<typeof accountPeriodRow>>[]> =>
+export const listBillingPeriods = (db: CommonQueryMethods, accountId: string) =>
   db.any(sql.prepared("list_billing_periods", accountPeriodRow)`
     SELECT kind, starts_at AS start, ends_at AS "end"
     FROM billing_period

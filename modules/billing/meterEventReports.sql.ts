@@ -195,9 +195,7 @@ const countRow = z.strictObject({
 });
 
 /** Counts the items of each cause that occurs, and their units without signs. */
-export const countUsageAttention = (
-  db: CommonQueryMethods,
-): Promise<readonly Readonly<z.output<typeof countRow>>[]> =>
+export const countUsageAttention = (db: CommonQueryMethods) =>
   db.any(sql.type(countRow)`
     SELECT cause, count(*)::integer AS items, sum(abs(units))::bigint AS units
     FROM ${attended} AS attended

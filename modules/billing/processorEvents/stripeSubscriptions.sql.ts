@@ -66,9 +66,7 @@ const usedKinds = usedKindsIf(sql.fragment`true`);
 
 const unbilledRow = z.strictObject({ name: z.string(), hasLiveUsage: z.boolean() });
 
-export const listOrganizationsWithoutCustomer = (
-  db: CommonQueryMethods,
-): Promise<readonly Readonly<z.output<typeof unbilledRow>>[]> =>
+export const listOrganizationsWithoutCustomer = (db: CommonQueryMethods) =>
   db.any(sql.type(unbilledRow)`
     SELECT name, cardinality(${usedKinds}) > 0 AS "hasLiveUsage"
     FROM account

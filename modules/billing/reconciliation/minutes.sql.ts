@@ -44,7 +44,7 @@ export const listOtherCustomers = (
   db: CommonQueryMethods,
   accountIds: readonly string[],
   customerId: string | null,
-): Promise<readonly Readonly<z.output<typeof customerRow>>[]> =>
+) =>
   db.any(sql.type(customerRow)`
     SELECT customer.id AS "customerId", array_agg(account.id) AS "accountIds"
     FROM account

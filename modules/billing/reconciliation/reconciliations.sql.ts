@@ -36,9 +36,7 @@ export const findLastReconciliation = (
 const successRow = z.strictObject({ lastSuccessAt: z.date().nullable(), installedAt: z.date() });
 
 /** Returns what metrics and `doctor` report. */
-export const readLastSuccess = (
-  db: CommonQueryMethods,
-): Promise<Readonly<z.output<typeof successRow>>> =>
+export const readLastSuccess = (db: CommonQueryMethods) =>
   db.one(sql.type(successRow)`
     SELECT
       (SELECT ended_at FROM reconciliation WHERE error IS NULL ORDER BY started_at DESC LIMIT 1) AS "lastSuccessAt",

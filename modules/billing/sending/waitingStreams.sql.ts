@@ -51,10 +51,7 @@ const defineStreams = (
  * Lists the streams with unreported usage, and the attempts of their pending event, the one with the oldest second first.
  * @param askedSince leaves out the events that the processor cannot be asked about yet: they may have been sent since then
  */
-export const listWaitingStreams = (
-  db: CommonQueryMethods,
-  askedSince: Date | null = null,
-): Promise<readonly Readonly<z.output<typeof waitingRow>>[]> =>
+export const listWaitingStreams = (db: CommonQueryMethods, askedSince: Date | null = null) =>
   db.any(sql.type(waitingRow)`
     WITH ${defineStreams(UNSEALED, null)}
     SELECT account_id AS "accountId", mode, kind, min(second) AS second, max(attempts) AS attempts
@@ -115,11 +112,7 @@ const nextRow = z.strictObject({
 });
 
 /** Returns the next events of the streams that have one, and whether the sender may attempt them. */
-export const listNextEvents = (
-  db: CommonQueryMethods,
-  streams: readonly Owner[],
-  now: Date,
-): Promise<readonly Readonly<z.output<typeof nextRow>>[]> =>
+export const listNextEvents = (db: CommonQueryMethods, streams: readonly Owner[], now: Date) =>
   db.any(sql.type(nextRow)`
     SELECT
       meter_event.account_id AS "accountId", meter_event.mode, meter_event.kind, meter_event.id, meter_event.processor,
