@@ -134,7 +134,6 @@ export type UsageAttention = Readonly<z.output<typeof attentionRow>>;
 const attended = sql.fragment`
   (
     SELECT
-      CASE meter_event.failure WHEN 'difference' THEN 'D' ELSE 'E' END AS letter,
       meter_event.id, meter_event.account_id, meter_event.kind, meter_event.second, meter_event.quantity AS units,
       CASE
         WHEN meter_event.failure = 'refused' AND meter_event.quantity < 0 AND NOT meter_event.may_be_delivered
@@ -149,14 +148,12 @@ const attended = sql.fragment`
     LEFT JOIN meter_event AS usage ON usage.id = meter_event.waits_for
     WHERE meter_event.state = 'failed'
     UNION ALL
-    SELECT 'E', id, account_id, kind, second, quantity, 'late', last_error
+    SELECT id, account_id, kind, second, quantity, 'late', last_error
     FROM meter_event
     WHERE is_late
     UNION ALL
     SELECT
-      'E', id, account_id, kind, second, quantity,
-      CASE WHEN asking_since IS NULL THEN 'trouble' ELSE 'asking' END,
-      last_error
+      id, account_id, kind, second, quantity, CASE WHEN asking_since IS NULL THEN 'trouble' ELSE 'asking' END, last_error
     FROM meter_event
     WHERE state = 'pending' AND (asking_since IS NOT NULL OR last_error IS NOT NULL)
   )
@@ -177,7 +174,7 @@ export const listUsageAttention = (
       count(*)::integer AS items,
       sum(units)::bigint AS units,
       min(second) AS "oldestSecond",
-      (array_agg(letter || attended.id ORDER BY attended.id))[1:5] AS "firstIds",
+      (array_agg(CASE cause WHEN 'difference' THEN 'D' ELSE 'E' END || attended.id ORDER BY attended.id))[1:5] AS "firstIds",
       (array_agg(reason ORDER BY attended.id DESC))[1] AS reason
     FROM ${attended} AS attended
     JOIN account ON account.id = attended.account_id
@@ -218,20 +215,18 @@ export const listOpenUsage = (
   db: CommonQueryMethods,
   causes: readonly string[],
   { accountId = null, registrationIds = null, kind = null, span = null }: OpenUsageFilter = {},
-): Promise<readonly bigint[]> => {
-  const conditions = [
-    sql.fragment`cause = ANY(${sql.array([...causes], "text")})`,
-    inSpan("attended", span),
-    ofAccount(accountId),
-    ...(kind === null ? [] : [sql.fragment`kind = ${kind}`]),
-    ...(registrationIds === null
-      ? []
-      : [sql.fragment`id = ANY(ARRAY(${eventsOfRegistrations(registrationIds)}))`]),
-  ];
-  return db.anyFirst(sql.type(idRow)`
+): Promise<readonly bigint[]> =>
+  db.anyFirst(sql.type(idRow)`
     SELECT id
     FROM ${attended} AS attended
-    WHERE ${sql.join(conditions, sql.fragment` AND `)}
+    WHERE cause = ANY(${sql.array([...causes], "text")})
+      AND ${ofAccount(accountId)}
+      AND ${inSpan("attended", span)}
+      AND ${kind === null ? sql.fragment`true` : sql.fragment`kind = ${kind}`}
+      AND ${
+        registrationIds === null
+          ? sql.fragment`true`
+          : sql.fragment`id = ANY(ARRAY(${eventsOfRegistrations(registrationIds)}))`
+      }
     ORDER BY second, id
   `);
-};

@@ -11,7 +11,8 @@ const sum = z.bigint().transform(Number);
  * Registered minus refunded units are the sum of the others. `documented` ones are billed or returned by a document, also
  * if they were delivered late.
  */
-const usageSums = z.strictObject({
+const usageRow = z.strictObject({
+  day: z.string().nullable(),
   registered: sum,
   refunded: sum,
   reported: sum,
@@ -21,8 +22,6 @@ const usageSums = z.strictObject({
   documented: sum,
   pending: sum,
 });
-
-const usageRow = usageSums.extend({ day: z.string().nullable() });
 
 /** The condition that a row is of a stream in a span. */
 const isIn = (table: string, { accountId, mode, kind }: Owner, span: Span): FragmentSqlToken => {

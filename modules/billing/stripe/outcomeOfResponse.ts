@@ -6,24 +6,16 @@ import type { AttemptOutcome } from "../sending/decideNextStep.rules.ts";
 const ALREADY_EXISTS = /^An event already exists with identifier /u;
 const NO_METER = /^No active meter found /u;
 
-/** Returns why a connection failed, which the SDK's message leaves out. */
-const connectionError = (detail: unknown): string[] => {
-  const cause = detail instanceof Error ? (detail.cause ?? detail) : null;
-  return cause instanceof Error ? [cause.message] : [];
-};
-
-/** Returns Stripe's message, and the request id that finds the call in Stripe's logs. */
-const reasonOf = ({
-  message,
-  statusCode,
-  requestId,
-  detail,
-}: Stripe.errors.StripeError): string => {
-  const text = message || "no message";
-  const status = statusCode === undefined ? [] : [`status ${statusCode}`];
-  const request = requestId ? [`request ${requestId}`] : [];
-  const details = [...connectionError(detail), ...status, ...request].join(", ");
-  return details ? `${text} (${details})` : text;
+/** Returns Stripe's message, why the connection failed, and the request id that finds the call in Stripe's logs. */
+const reasonOf = (error: Stripe.errors.StripeError): string => {
+  const { message, statusCode, requestId, detail } = error;
+  const cause: unknown = detail instanceof Error ? (detail.cause ?? detail) : null;
+  const details = [
+    cause instanceof Error && cause.message,
+    statusCode !== undefined && `status ${statusCode}`,
+    requestId !== undefined && `request ${requestId}`,
+  ].filter((each) => each !== false);
+  return `${message || "no message"}${details.length > 0 ? ` (${details.join(", ")})` : ""}`;
 };
 
 /** Returns whether the response was saved under the idempotency key by an earlier attempt. */
