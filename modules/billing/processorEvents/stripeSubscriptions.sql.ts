@@ -62,13 +62,11 @@ const usedKindsIf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragm
   )
 `;
 
-const usedKinds = usedKindsIf(sql.fragment`true`);
-
 const unbilledRow = z.strictObject({ name: z.string(), hasLiveUsage: z.boolean() });
 
 export const listOrganizationsWithoutCustomer = (db: CommonQueryMethods) =>
   db.any(sql.type(unbilledRow)`
-    SELECT name, cardinality(${usedKinds}) > 0 AS "hasLiveUsage"
+    SELECT name, cardinality(${usedKindsIf(sql.fragment`true`)}) > 0 AS "hasLiveUsage"
     FROM account
     WHERE type = 'organization' AND stripe_customer_id IS NULL
     ORDER BY created_at, id

@@ -56,8 +56,8 @@ export type Delay = {
   readonly cause: "retry" | "rate_limited" | "misconfigured" | "early" | "asking";
   readonly reason: string;
   readonly afterMs: number;
-  readonly outcomeUnknown: boolean;
-  readonly newKey: boolean;
+  readonly outcomeUnknown?: boolean;
+  readonly newKey?: boolean;
 };
 
 export type Settlement = {
@@ -112,50 +112,42 @@ const retryDelayMs = ({ attempts }: StoredMeterEvent): number =>
 const delayed = (
   cause: Delay["cause"],
   reason: string,
-  changes: Pick<Delay, "afterMs"> & Partial<Pick<Delay, "outcomeUnknown" | "newKey">>,
-): Delay => ({
-  kind: "delayed",
-  cause,
-  reason,
-  outcomeUnknown: false,
-  newKey: false,
-  ...changes,
-});
+  afterMs: number,
+  changes: Pick<Delay, "outcomeUnknown"> = {},
+): Delay => ({ kind: "delayed", cause, reason, afterMs, ...changes });
 
-const DELIVERED: Settlement = {
-  kind: "settled",
-  state: "delivered",
-  failure: null,
-  reason: null,
-};
+const UNKNOWN = { outcomeUnknown: true } as const;
 
-const failed = (failure: NonNullable<Settlement["failure"]>, reason: string): Settlement => ({
-  kind: "settled",
+const DELIVERED: Settlement = { kind: "settled", state: "delivered", failure: null, reason: null };
+
+const failed = (failure: Failure, reason: string): Settlement => ({
+  ...DELIVERED,
   state: "failed",
   failure,
   reason,
 });
 
 /** From now on the processor's sums decide: they must first show everything that was sent until now. */
-const asking = (reason: string): Delay =>
-  delayed("asking", reason, { afterMs: ASKING_DELAY_MS, outcomeUnknown: true });
+const asking = (reason: string): Delay => delayed("asking", reason, ASKING_DELAY_MS, UNKNOWN);
 
 /** The step if the processor's sums may still change, or another event of the minute is being sent. */
 export const early = (reason: string, afterMs: number): Delay =>
-  delayed("early", reason, { afterMs: Math.min(afterMs, MAXIMUM_DELAY_MS) });
+  delayed("early", reason, Math.min(afterMs, MAXIMUM_DELAY_MS));
 
 /** The step after an error of ours. The next attempt would probably end in it, too. */
 export const afterError = (error: unknown): Delay =>
-  delayed("retry", error instanceof Error ? error.message : String(error), {
-    afterMs: MAXIMUM_RETRY_DELAY_MS,
-    outcomeUnknown: true,
-  });
+  delayed(
+    "retry",
+    error instanceof Error ? error.message : String(error),
+    MAXIMUM_RETRY_DELAY_MS,
+    UNKNOWN,
+  );
 
 export const STRIPE_MISSING = "the usage is for Stripe, but Stripe is not configured";
 
 /** The step if this process is not set up for the usage: an operator has to fix that. */
 export const misconfigured = (problem: string): Delay =>
-  delayed("misconfigured", problem, { afterMs: MISCONFIGURED_DELAY_MS });
+  delayed("misconfigured", problem, MISCONFIGURED_DELAY_MS);
 
 export const isTooOldToSend = (second: number, now: Date): boolean =>
   now.getTime() - second * 1000 > ACCEPTED_AGE_MS.stripe;
@@ -184,7 +176,7 @@ export const decideNextStep = (
   }
   // The other usage of the stream waits behind it, so it does not wait for long.
   return attempts <= PATIENT_ATTEMPTS
-    ? delayed("early", AHEAD, { afterMs: AHEAD_DELAY_MS })
+    ? delayed("early", AHEAD, AHEAD_DELAY_MS)
     : failed("refused", AHEAD);
 };
 
@@ -202,9 +194,9 @@ export const decideResult = (event: StoredMeterEvent, outcome: AttemptOutcome): 
     case "rate_limited":
     case "misconfigured": {
       // The identifier prevents a second acceptance, also with a new key.
-      const { kind, reason, ...changes } = outcome;
-      const afterMs = kind === "misconfigured" ? MISCONFIGURED_DELAY_MS : retryDelayMs(event);
-      return delayed(kind, reason, { ...changes, afterMs });
+      const { kind: cause, ...attempted } = outcome;
+      const afterMs = cause === "misconfigured" ? MISCONFIGURED_DELAY_MS : retryDelayMs(event);
+      return { kind: "delayed", cause, ...attempted, afterMs };
     }
     case "rejected":
       return failed("refused", outcome.reason);

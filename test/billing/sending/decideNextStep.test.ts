@@ -57,8 +57,6 @@ const ASK: NextStep = { kind: "ask" };
 const delayed = (fields: Pick<Delay, "cause" | "reason"> & Partial<Delay>): Delay => ({
   kind: "delayed",
   afterMs: 1000,
-  outcomeUnknown: false,
-  newKey: false,
   ...fields,
 });
 const DELIVERED: Settlement = { kind: "settled", state: "delivered", failure: null, reason: null };
