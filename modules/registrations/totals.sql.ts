@@ -98,11 +98,11 @@ const periodRow = z.strictObject({ period: z.string(), ...kindTotals });
 /** The units of each kind of an account's production keys in a period: a month in UTC, `YYYY-MM`, or `all`. */
 type PeriodTotals = Readonly<z.output<typeof periodRow>>;
 
-/** Lists the all-time totals and those of the latest months that have any, newest first. */
+/** Lists the totals of those of the periods that have any. */
 export const listPeriodTotals = (
   db: CommonQueryMethods,
   accountId: string,
-  months: number,
+  periods: readonly string[],
 ): Promise<readonly PeriodTotals[]> =>
   db.any(sql.prepared("list_period_totals", periodRow)`
     SELECT
@@ -116,8 +116,6 @@ export const listPeriodTotals = (
         sql.fragment`, `,
       )}
     FROM impact_total
-    WHERE account_id = ${accountId} AND mode = 'live'
+    WHERE account_id = ${accountId} AND mode = 'live' AND period = ANY(${sql.array([...periods], "text")})
     GROUP BY period
-    ORDER BY period DESC
-    LIMIT ${months + 1}
   `);
