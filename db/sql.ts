@@ -17,11 +17,11 @@ export const safeInteger = z.bigint().transform(Number).pipe(z.int());
  * floating-point number.
  * @param time a text may have microseconds, which a Date does not hold
  */
-export const timestamp = (time: Date | string | null): FragmentSqlToken =>
+export const timestamp = (time: Date | string | null) =>
   sql.fragment`${time instanceof Date ? time.toISOString() : time}::timestamptz`;
 
 /** A time as ISO 8601 text in UTC, with the microseconds that a Date does not hold. */
-export const inMicroseconds = (time: FragmentSqlToken | IdentifierSqlToken): FragmentSqlToken =>
+export const inMicroseconds = (time: FragmentSqlToken | IdentifierSqlToken) =>
   sql.fragment`to_char(${time} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
 
 /** Returns the conditions that a time is in a half-open range. Absent and null bounds do not limit it. */
@@ -31,23 +31,23 @@ export const inRange = (
     from,
     until,
   }: { readonly from?: Date | null | undefined; readonly until?: Date | null | undefined },
-): readonly FragmentSqlToken[] => [
+) => [
   ...(from ? [sql.fragment`${time} >= ${timestamp(from)}`] : []),
   ...(until ? [sql.fragment`${time} < ${timestamp(until)}`] : []),
 ];
 
-export const values = (names: readonly string[]): FragmentSqlToken =>
+export const values = (names: readonly string[]) =>
   sql.fragment`unnest(${sql.array([...names], "text")})`;
 
 /** Names for `IN`. They are literals, because the planner compares them with the conditions of indexes. */
-export const literals = (names: readonly string[]): ListSqlToken =>
+export const literals = (names: readonly string[]) =>
   sql.join(
     names.map((name) => sql.literalValue(name)),
     sql.fragment`, `,
   );
 
 /** Lists columns by their names, of a table if it is named. */
-export const identifiers = (names: readonly string[], ...table: readonly string[]): ListSqlToken =>
+export const identifiers = (names: readonly string[], ...table: readonly string[]) =>
   sql.join(
     names.map((name) => sql.identifier([...table, name])),
     sql.fragment`, `,
@@ -58,7 +58,7 @@ export const columnName = (property: string): string =>
   property.replaceAll(/[A-Z]/gu, (letter) => `_${letter.toLowerCase()}`);
 
 /** Selects the columns of a row by its names. */
-export const columnsOf = (table: string, { shape }: z.ZodObject): ListSqlToken =>
+export const columnsOf = (table: string, { shape }: z.ZodObject) =>
   sql.join(
     Object.keys(shape).map(
       (name) =>
@@ -68,7 +68,7 @@ export const columnsOf = (table: string, { shape }: z.ZodObject): ListSqlToken =
   );
 
 /** Returns the assignments of columns. Null is a value, and sets a column to NULL. */
-export const assignments = (columns: Readonly<Record<string, ValueExpression>>): ListSqlToken =>
+export const assignments = (columns: Readonly<Record<string, ValueExpression>>) =>
   sql.join(
     Object.entries(columns).map(
       ([name, value]) => sql.fragment`${sql.identifier([name])} = ${value}`,
@@ -93,5 +93,4 @@ export const assignmentsOf = (
  * statistics have seen no row in a state, the index of such rows seems empty, and reading all of it seems cheaper than the
  * search by the id.
  */
-export const afterLookup = (condition: FragmentSqlToken): FragmentSqlToken =>
-  sql.fragment`(SELECT ${condition})`;
+export const afterLookup = (condition: FragmentSqlToken) => sql.fragment`(SELECT ${condition})`;

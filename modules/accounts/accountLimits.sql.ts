@@ -12,10 +12,7 @@ import { isImported } from "../records/ownedRecords.sql.ts";
 const limitRow = z.strictObject({ mode: modeColumn, countPerDay: safeInteger });
 
 /** Lists what operators have set for an account; modes without a row have no limit. */
-export const listAccountLimits = (
-  db: CommonQueryMethods,
-  accountId: string,
-): Promise<readonly Readonly<z.output<typeof limitRow>>[]> =>
+export const listAccountLimits = (db: CommonQueryMethods, accountId: string) =>
   db.any(sql.type(limitRow)`
     SELECT ${columnsOf("account_limit", limitRow)}
     FROM account_limit
@@ -28,7 +25,7 @@ export const setAccountLimit = async (
   db: CommonQueryMethods,
   accountId: string,
   { mode, countPerDay }: NewLimit,
-): Promise<void> => {
+) => {
   await db.query(
     countPerDay === null
       ? sql.typeAlias("void")`
@@ -53,11 +50,7 @@ const unitsRow = z.strictObject({ units: safeInteger });
 const startOfDay = (time: Date): Date => new Date(Math.floor(time.getTime() / DAY_MS) * DAY_MS);
 
 /** Counts the units that an account registered on the day of a time, UTC. Refunded ones count, imported ones do not. */
-const countUnitsOfDay = (
-  db: CommonQueryMethods,
-  { accountId, mode }: AccountMode,
-  time: Date,
-): Promise<number> => {
+const countUnitsOfDay = (db: CommonQueryMethods, { accountId, mode }: AccountMode, time: Date) => {
   const from = startOfDay(time);
   return db.oneFirst(sql.type(unitsRow)`
     SELECT least(coalesce(sum(count), 0), ${Number.MAX_SAFE_INTEGER})::bigint AS units
@@ -79,7 +72,7 @@ export const lockAccountLimits = async (
   transaction: DatabaseTransactionConnection,
   accounts: readonly AccountMode[],
   now: Date,
-): Promise<readonly LockedLimit[]> => {
+) => {
   const rows = await transaction.any(sql.type(lockedRow)`
     SELECT
       ${columnsOf("account_limit", lockedRow.omit({ countedUnits: true }))},
@@ -106,7 +99,7 @@ export const updateCountedUnits = async (
   transaction: DatabaseTransactionConnection,
   limits: readonly (AccountMode & Pick<LimitUse, "countToday">)[],
   now: Date,
-): Promise<void> => {
+) => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE account_limit
     SET counted_day = ${startOfDay(now).toISOString()}::date, counted_units = counted.count_today

@@ -54,10 +54,7 @@ const hashedCallerRow = callerRow.extend({ digest: z.string() });
  * Finds the callers of keys that are not revoked, which may have expired.
  * @param digests of the keys; the result is by them
  */
-export const listCallers = async (
-  db: CommonQueryMethods,
-  digests: readonly string[],
-): Promise<ReadonlyMap<string, Caller>> => {
+export const listCallers = async (db: CommonQueryMethods, digests: readonly string[]) => {
   // Of a JSON array the planner expects the same number of elements whatever it has, so it keeps one plan. Planning took
   // most of the statement's time.
   const rows = await db.any(sql.prepared("list_callers", hashedCallerRow)`
@@ -97,7 +94,7 @@ export const listCallers = async (
 /** A key to insert. The key itself is not stored, only its digest and a hint. */
 type NewApiKey = Omit<ApiKey, "lastUsedAt" | "revokedAt">;
 
-export const insertApiKey = async (db: CommonQueryMethods, key: NewApiKey): Promise<void> => {
+export const insertApiKey = async (db: CommonQueryMethods, key: NewApiKey) => {
   await db.query(sql.typeAlias("void")`
     INSERT INTO api_key (id, account_id, mode, hash, hint, name, scope, created_at, expires_at)
     VALUES (
@@ -107,10 +104,7 @@ export const insertApiKey = async (db: CommonQueryMethods, key: NewApiKey): Prom
   `);
 };
 
-export const listApiKeys = (
-  db: CommonQueryMethods,
-  accountId: string,
-): Promise<readonly ApiKey[]> =>
+export const listApiKeys = (db: CommonQueryMethods, accountId: string) =>
   db.any(sql.type(apiKeyRow)`
     SELECT ${columns}
     FROM api_key
@@ -118,17 +112,14 @@ export const listApiKeys = (
     ORDER BY created_at, id
   `);
 
-export const findApiKeyByDigest = (
-  db: CommonQueryMethods,
-  digest: string,
-): Promise<ApiKey | null> =>
+export const findApiKeyByDigest = (db: CommonQueryMethods, digest: string) =>
   db.maybeOne(sql.type(apiKeyRow)`
     SELECT ${columns}
     FROM api_key
     WHERE hash = decode(${digest}, 'hex')
   `);
 
-export const findApiKey = (db: CommonQueryMethods, id: string): Promise<ApiKey | null> =>
+export const findApiKey = (db: CommonQueryMethods, id: string) =>
   db.maybeOne(sql.type(apiKeyRow)`
     SELECT ${columns}
     FROM api_key
@@ -139,11 +130,7 @@ export const findApiKey = (db: CommonQueryMethods, id: string): Promise<ApiKey |
  * Revokes a key.
  * @returns false if it is unknown or was revoked before
  */
-export const revokeApiKey = async (
-  db: CommonQueryMethods,
-  id: string,
-  revokedAt: Date,
-): Promise<boolean> => {
+export const revokeApiKey = async (db: CommonQueryMethods, id: string, revokedAt: Date) => {
   const { rowCount } = await db.query(sql.typeAlias("void")`
     UPDATE api_key
     SET revoked_at = ${timestamp(revokedAt)}
@@ -157,10 +144,7 @@ export const revokeApiKey = async (
  * Stores the hours in which keys were used, unless a later hour is stored.
  * @param uses the start of the hour by the key's id
  */
-export const updateLastUses = async (
-  db: CommonQueryMethods,
-  uses: ReadonlyMap<string, Date>,
-): Promise<void> => {
+export const updateLastUses = async (db: CommonQueryMethods, uses: ReadonlyMap<string, Date>) => {
   await db.query(sql.typeAlias("void")`
     WITH used AS (
       SELECT api_key.id, key_use.hour
@@ -189,11 +173,7 @@ const expiringKeyRow = z.strictObject({
 });
 
 /** Lists the keys that are valid now and expire before a time, soonest first. */
-export const listExpiringKeys = (
-  db: CommonQueryMethods,
-  now: Date,
-  until: Date,
-): Promise<readonly z.output<typeof expiringKeyRow>[]> =>
+export const listExpiringKeys = (db: CommonQueryMethods, now: Date, until: Date) =>
   db.any(sql.type(expiringKeyRow)`
     SELECT
       api_key.id,

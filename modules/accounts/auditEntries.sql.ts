@@ -34,7 +34,7 @@ export const insertAuditEntry = async (
   actor: Actor,
   { action, accountId = null, subject = null, details = {} }: Action,
   createdAt: Date,
-): Promise<void> => {
+) => {
   const { name: operator, reason } =
     actor.kind === "operator" ? actor : { name: null, reason: null };
   await db.query(sql.typeAlias("void")`
@@ -53,11 +53,7 @@ const platformRequestRow = z.strictObject({
 });
 
 /** Returns when a platform's request to an account was first processed, and whether the store was reinstalled since. */
-export const readPlatformRequest = (
-  db: CommonQueryMethods,
-  accountId: string,
-  signature: string,
-): Promise<Readonly<z.output<typeof platformRequestRow>>> =>
+export const readPlatformRequest = (db: CommonQueryMethods, accountId: string, signature: string) =>
   db.one(sql.type(platformRequestRow)`
     SELECT
       min(created_at) AS "firstProcessedAt",
@@ -88,7 +84,7 @@ export const listAuditEntries = (
   db: CommonQueryMethods,
   { accountId = null, action, operator, since, until, before }: AuditFilter,
   limit: number,
-): Promise<readonly AuditEntry[]> => {
+) => {
   const newest = newestOf(accountId, before === undefined ? null : String(before));
   const conditions = [
     newest.condition,

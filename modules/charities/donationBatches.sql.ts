@@ -29,7 +29,7 @@ export const insertDonations = async (
   donations: readonly ConfirmedDonation[],
   createdAt: Date,
   events: readonly NewEvent[],
-): Promise<Readonly<z.output<typeof insertedRow>>> => {
+) => {
   const isInserted = sql.fragment`(value -> 2 ->> 'donation_id')::uuid IN (SELECT id FROM inserted)`;
   try {
     return await db.one(sql.prepared("insert_donations", insertedRow)`
@@ -78,7 +78,7 @@ export const lockDonations = async (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
   ids: readonly string[],
-): Promise<ReadonlyMap<string, LockedDonation>> => {
+) => {
   const named = ids.map((id) => Object.assign({ id }, owner));
   const rows = await transaction.any(sql.prepared("lock_donations", lockedRow)`
     SELECT ${columnsOf("donation", lockedRow)}
@@ -110,7 +110,7 @@ export const claimRefundKeys = async (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
   donationIds: ReadonlyMap<string, string>,
-): Promise<ReadonlyMap<string, string>> => {
+) => {
   if (donationIds.size === 0) {
     return new Map();
   }
@@ -149,7 +149,7 @@ export const insertDonationRefunds = async (
   refunds: readonly NewDonationRefund[],
   createdAt: Date | string,
   events: readonly NewEvent[],
-): Promise<number> => {
+) => {
   const given = refunds.map(({ donation: { id }, request }) => Object.assign({}, request, { id }));
   return transaction.oneFirst(sql.prepared("insert_donation_refunds", countRow)`
     WITH given AS MATERIALIZED (

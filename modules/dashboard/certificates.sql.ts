@@ -18,7 +18,7 @@ export const findCertificate = (
   db: CommonQueryMethods,
   recordIds: readonly string[],
   isOfOrder: boolean,
-): Promise<Readonly<z.output<typeof foundRow>> | null> =>
+) =>
   db.maybeOne(sql.prepared("find_certificate", foundRow)`
     SELECT token, record_id || further_record_ids AS "recordIds"
     FROM certificate
@@ -47,7 +47,7 @@ export const storeCertificate = (
     readonly isOfOrder: boolean;
     readonly createdAt: Date;
   },
-): Promise<string> =>
+) =>
   db.oneFirst(sql.type(tokenRow)`
     INSERT INTO certificate (token, account_id, record_id, further_record_ids, is_of_order, created_at)
     VALUES (${withCell(token)}, ${accountId}, ${first}, ${sql.array(further, "uuid")}, ${isOfOrder}, ${timestamp(createdAt)})
@@ -62,11 +62,7 @@ const orderRecordRow = z.strictObject({ id: z.uuid() });
 const firstRecords = sql.fragment`ORDER BY created_at, id LIMIT ${MAXIMUM_CERTIFIED_RECORDS + 1}`;
 
 /** Lists the ids of a store's records of an order, oldest first; at most one more than a certificate may have. */
-export const listOrderRecords = (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  orderId: string,
-): Promise<readonly string[]> =>
+export const listOrderRecords = (db: CommonQueryMethods, owner: AccountMode, orderId: string) =>
   db.anyFirst(sql.prepared("list_order_records", orderRecordRow)`
     SELECT id
     FROM (
@@ -98,7 +94,7 @@ export const revokeCertificate = (
   transaction: DatabaseTransactionConnection,
   token: string,
   revokedAt: Date,
-): Promise<Readonly<z.output<typeof revokedRow>> | null> =>
+) =>
   transaction.maybeOne(sql.type(revokedRow)`
     UPDATE certificate
     SET revoked_at = ${timestamp(revokedAt)}
@@ -159,10 +155,7 @@ export type Certified = Omit<Certificate, "recordIds"> & {
   readonly items: readonly CertifiedItem[];
 };
 
-const listRegistrations = (
-  db: CommonQueryMethods,
-  ids: readonly string[],
-): Promise<readonly CertifiedRegistration[]> =>
+const listRegistrations = (db: CommonQueryMethods, ids: readonly string[]) =>
   db.any(sql.type(registrationRow)`
     SELECT
       ${columnsOf("registration", registrationColumns)}, ${columnsOf("planting_order", orderColumns)},
@@ -173,10 +166,7 @@ const listRegistrations = (
     WHERE registration.id = ANY(${sql.array(ids, "uuid")})
   `);
 
-const listDonations = (
-  db: CommonQueryMethods,
-  ids: readonly string[],
-): Promise<readonly CertifiedDonation[]> =>
+const listDonations = (db: CommonQueryMethods, ids: readonly string[]) =>
   db.any(sql.type(donationRow)`
     SELECT
       donation.id,
@@ -195,10 +185,7 @@ const listDonations = (
   `);
 
 /** Returns certificates by their tokens. Unknown and revoked ones are absent. */
-export const findCertificates = async (
-  db: CommonQueryMethods,
-  tokens: readonly string[],
-): Promise<ReadonlyMap<string, Certificate>> => {
+export const findCertificates = async (db: CommonQueryMethods, tokens: readonly string[]) => {
   const rows = await db.any(sql.type(certificateRow)`
     SELECT
       certificate.token,
@@ -220,7 +207,7 @@ export const findCertificates = async (
 export const readCertified = async (
   db: CommonQueryMethods,
   { recordIds, ...certificate }: Certificate,
-): Promise<Certified | null> => {
+) => {
   const items = [
     ...(await listRegistrations(db, recordIds)),
     ...(await listDonations(db, recordIds)),

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { DELIVERY_STATES, lastAttempt } from "./decideDelivery.rules.ts";
@@ -33,7 +33,7 @@ export const listDeliveries = (
   db: CommonQueryMethods,
   endpointId: string,
   { state, limit }: { readonly state?: DeliveryState | undefined; readonly limit: number },
-): Promise<readonly Delivery[]> => {
+) => {
   const conditions = [
     sql.fragment`endpoint_id = ${endpointId}`,
     ...(state === "failed" ? [sql.fragment`state <> 'delivered' AND attempts > 0`] : []),
@@ -70,7 +70,7 @@ export const insertPing = (
   { id: endpointId, accountId, mode }: Pick<WebhookEndpoint, "id"> & AccountMode,
   id: string,
   now: Date,
-): Promise<FeedPosition> => {
+) => {
   const time = timestamp(now);
   const data = JSON.stringify({ endpoint_id: endpointId });
   return db.one(sql.type(positionRow)`
@@ -87,7 +87,7 @@ export const insertPing = (
 const recoveredRow = z.strictObject({ found: safeInteger });
 
 /** The events that an endpoint wants and that are neither delivered to it nor due. */
-const missedSince = ({ id, types }: WebhookEndpoint, since: Date, now: Date): FragmentSqlToken =>
+const missedSince = ({ id, types }: WebhookEndpoint, since: Date, now: Date) =>
   sql.fragment`
     event.created_at >= ${timestamp(since)}
     AND event.type = ANY(${sql.array([...(types ?? WEBHOOK_TYPES)], "text")})
@@ -120,7 +120,7 @@ export const recoverDeliveries = (
     readonly limit: number;
     readonly now: Date;
   },
-): Promise<number> => {
+) => {
   const { id, accountId, mode } = endpoint;
   const time = timestamp(now);
   const isChosen = event

@@ -38,7 +38,7 @@ const endpointRow = columns.extend({
 export type WebhookEndpoint = Readonly<z.output<typeof endpointRow>>;
 
 /** Selects the endpoints that are in a table or a query. */
-const selectFrom = (rows: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+const selectFrom = (rows: FragmentSqlToken) => sql.fragment`
   SELECT
     ${columnsOf("endpoint", columns)},
     account.type AS "accountType",
@@ -52,7 +52,7 @@ const selectFrom = (rows: FragmentSqlToken): FragmentSqlToken => sql.fragment`
 export const lockEndpointsOf = async (
   transaction: DatabaseTransactionConnection,
   { accountId, mode }: AccountMode,
-): Promise<void> => {
+) => {
   await transaction.query(sql.typeAlias("void")`
     SELECT FROM pg_advisory_xact_lock(
       hashtextextended(${`webhook_endpoint/${accountId}/${mode}`}, 0)
@@ -69,7 +69,7 @@ export const listEndpoints = (
     readonly mode?: Mode | undefined;
   },
   limit: number | null = null,
-): Promise<readonly WebhookEndpoint[]> => {
+) => {
   const conditions = Object.entries(filter).flatMap(([name, value]) =>
     value === undefined
       ? []
@@ -91,7 +91,7 @@ export const findEndpoint = async (
   db: CommonQueryMethods,
   id: string,
   owner: AccountMode | null = null,
-): Promise<WebhookEndpoint | null> => {
+) => {
   const { accountId, mode } = owner ?? {};
   const [found] = isUuid(id) ? await listEndpoints(db, { id, accountId, mode }) : [];
   return found ?? null;
@@ -107,7 +107,7 @@ export const insertEndpoint = (
     types,
     ...endpoint
   }: EndpointSettings & Pick<WebhookEndpoint, "id" | "secret" | "idempotencyKey" | "createdAt">,
-): Promise<WebhookEndpoint> =>
+) =>
   transaction.one(sql.type(endpointRow)`
     WITH inserted AS (
       INSERT INTO webhook_endpoint (
@@ -151,7 +151,7 @@ export const updateEndpoints = (
       readonly previousSecretUntil: Date | null;
     }
   >,
-): Promise<readonly WebhookEndpoint[]> =>
+) =>
   db.any(sql.type(endpointRow)`
     WITH updated AS (
       UPDATE webhook_endpoint
@@ -167,10 +167,7 @@ export const updateEndpoints = (
   `);
 
 /** Deletes an endpoint. Its deliveries are no longer made, and leave with their events. */
-export const deleteEndpoint = async (
-  transaction: DatabaseTransactionConnection,
-  id: string,
-): Promise<void> => {
+export const deleteEndpoint = async (transaction: DatabaseTransactionConnection, id: string) => {
   await transaction.query(sql.typeAlias("void")`DELETE FROM webhook_endpoint WHERE id = ${id}`);
 };
 
@@ -180,9 +177,7 @@ const stateRow = z.strictObject({ state: z.string(), count: safeInteger });
 export const ENDPOINT_STATES = ["enabled", "failing", "requested", "gone", "failing_for_days"];
 
 /** Counts the deployment's endpoints by state. */
-export const countEndpointStates = async (
-  db: CommonQueryMethods,
-): Promise<ReadonlyMap<string, number>> => {
+export const countEndpointStates = async (db: CommonQueryMethods) => {
   const rows = await db.any(sql.type(stateRow)`
     SELECT
       CASE

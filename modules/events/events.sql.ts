@@ -2,7 +2,7 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { StoredEventContent } from "./events.rules.ts";
 import { countDeleted, deletedRow, startOf } from "../../db/batching/deleteInBatches.ts";
-import type { Deleted, DeletedSpan } from "../../db/batching/deleteInBatches.ts";
+import type { DeletedSpan } from "../../db/batching/deleteInBatches.ts";
 import { nothing, sql, timestamp } from "../../db/sql.ts";
 
 /** An event to insert. */
@@ -17,7 +17,7 @@ export const eventInserts = (
   events: readonly NewEvent[],
   createdAt: Date | string,
   condition: FragmentSqlToken,
-): FragmentSqlToken => {
+) => {
   const time = timestamp(createdAt);
   const input = JSON.stringify(
     events.map(({ id, accountId, mode, type, data }) => [id, type, data, accountId, mode]),
@@ -56,7 +56,7 @@ export const insertEvents = async (
   transaction: CommonQueryMethods,
   events: readonly NewEvent[],
   createdAt: Date,
-): Promise<void> => {
+) => {
   if (events.length > 0) {
     await transaction.query(sql.prepared("insert_events", nothing)`
       WITH ${eventInserts(events, createdAt, sql.fragment`true`)}
@@ -70,11 +70,7 @@ export const insertEvents = async (
  * type stays, because it shows whether a reader has missed any.
  * @returns how many were deleted, and the time of the last one
  */
-export const deleteEventsBefore = (
-  db: CommonQueryMethods,
-  span: DeletedSpan,
-  limit: number,
-): Promise<Deleted> =>
+export const deleteEventsBefore = (db: CommonQueryMethods, span: DeletedSpan, limit: number) =>
   db.one(sql.type(deletedRow)`
     WITH deleted AS (
       DELETE FROM event

@@ -11,7 +11,7 @@ export const lockRecords = async (
   transaction: DatabaseTransactionConnection,
   table: RecordTable,
   ids: readonly string[],
-): Promise<void> => {
+) => {
   await transaction.query(sql.typeAlias("void")`
     SELECT
     FROM ${sql.identifier([table])}
@@ -26,7 +26,7 @@ export const raiseRefunds = async (
   transaction: DatabaseTransactionConnection,
   table: RecordTable,
   refunded: readonly { readonly id: string; readonly count: number }[],
-): Promise<void> => {
+) => {
   const given = jsonRows({ id: "uuid", count: "int8" }, refunded);
   const raised = sql.fragment`raised`;
   await transaction.query(

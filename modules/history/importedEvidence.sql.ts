@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
@@ -26,7 +26,7 @@ const importedTreeRow = z.strictObject({
 /** An imported tree registration, and what is recorded about its planting. */
 export type ImportedTree = Readonly<z.output<typeof importedTreeRow>>;
 
-const isImportedTree = (owner: AccountMode, treeIds: readonly string[]): FragmentSqlToken =>
+const isImportedTree = (owner: AccountMode, treeIds: readonly string[]) =>
   sql.fragment`registration.id = ANY(ARRAY(
     SELECT ${importedRecord("registration", importScopeOf("registration", { ...owner, kind: PLANTED_KIND }), sql.fragment`given`)}
     FROM unnest(${sql.array([...treeIds], "text")}) AS given
@@ -36,7 +36,7 @@ export const listImportedTrees = (
   db: CommonQueryMethods,
   owner: AccountMode,
   treeIds: readonly string[],
-): Promise<readonly ImportedTree[]> =>
+) =>
   db.any(sql.type(importedTreeRow)`
     SELECT
       registration.id,
@@ -73,7 +73,7 @@ export const lockImportedTrees = async (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
   treeIds: readonly string[],
-): Promise<readonly ImportedTree[]> => {
+) => {
   const ids = await transaction.anyFirst(sql.type(treeIdRow)`
     SELECT registration.id
     FROM registration
@@ -103,7 +103,7 @@ const orderRow = z.strictObject({ id: z.int(), isNew: z.boolean() });
 export const getOrInsertImportedOrder = (
   transaction: DatabaseTransactionConnection,
   order: NewImportedOrder,
-): Promise<Readonly<z.output<typeof orderRow>>> =>
+) =>
   transaction.one(sql.type(orderRow)`
     INSERT INTO planting_order (
       public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, refunded_count, created_at,
@@ -124,7 +124,7 @@ export const getOrInsertImportedOrder = (
 export const updateOrderSize = async (
   transaction: DatabaseTransactionConnection,
   { id, treeCount, refundedCount }: Pick<PlantingOrder, "id" | "treeCount" | "refundedCount">,
-): Promise<void> => {
+) => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_order
     SET tree_count = ${treeCount}, refunded_count = ${refundedCount}
@@ -146,7 +146,7 @@ export const assignToOrder = async (
   trees: readonly (Pick<ImportedTreeOrder, "treeOrderId" | "treeOrderPublicId" | "treeAmount"> & {
     readonly id: string;
   })[],
-): Promise<void> => {
+) => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE registration
     SET

@@ -24,10 +24,7 @@ export type StoredFact = Readonly<z.output<typeof factRow>>;
 export type FactSource = StoredFact["source"];
 
 /** Lists the facts of an order as they were received. */
-export const listFacts = (
-  db: CommonQueryMethods,
-  orderId: number,
-): Promise<readonly StoredFact[]> =>
+export const listFacts = (db: CommonQueryMethods, orderId: number) =>
   db.any(sql.type(factRow)`
     SELECT ${columnsOf("planting_fact", factColumns)}, encode(digest, 'hex') AS digest
     FROM planting_fact
@@ -47,7 +44,7 @@ export const insertFact = (
     readonly source: FactSource;
     readonly now: Date;
   },
-): Promise<number | null> =>
+) =>
   transaction.maybeOneFirst(sql.type(idRow)`
     INSERT INTO planting_fact (order_id, stage, state, source, occurred_at, content, digest, received_at)
     VALUES (
@@ -65,7 +62,7 @@ export const storeDecision = async (
   transaction: DatabaseTransactionConnection,
   { id, state, reason }: Pick<StoredFact, "id" | "state" | "reason">,
   siteId: number | null,
-): Promise<void> => {
+) => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_fact
     SET state = ${state}, reason = ${reason}, site_id = ${siteId}::integer
@@ -83,7 +80,7 @@ export const withdrawFact = async (
     readonly operator: string;
     readonly at: Date;
   },
-): Promise<void> => {
+) => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_fact
     SET state = 'withdrawn', reason = ${given.reason}, withdrawn_by = ${given.operator}, withdrawn_at = ${timestamp(given.at)}

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { PlantingOrder } from "./orders.sql.ts";
@@ -26,7 +26,7 @@ import { nothing, sql, timestamp } from "../../db/sql.ts";
  * Orders are opened sorted and before anything is inserted, and a transaction has one such statement, so that two cannot
  * deadlock.
  */
-export const joinedOrders = (query: string): FragmentSqlToken => sql.fragment`
+export const joinedOrders = (query: string) => sql.fragment`
   planted_owner AS MATERIALIZED (
     SELECT DISTINCT account_id, mode, kind
     FROM ${sql.identifier([query])}
@@ -74,7 +74,7 @@ const nextOrderRow = z.strictObject({
 export type NextOrder = Readonly<z.output<typeof nextOrderRow>>;
 
 /** Lists the orders that are not created yet, those first that were opened first. */
-export const listNextOrders = (db: CommonQueryMethods): Promise<readonly NextOrder[]> =>
+export const listNextOrders = (db: CommonQueryMethods) =>
   db.any(sql.type(nextOrderRow)`
     SELECT
       next_planting_order.id,
@@ -86,7 +86,7 @@ export const listNextOrders = (db: CommonQueryMethods): Promise<readonly NextOrd
     ORDER BY next_planting_order.id
   `);
 
-export const closeNextOrder = async (db: CommonQueryMethods, id: number): Promise<void> => {
+export const closeNextOrder = async (db: CommonQueryMethods, id: number) => {
   await db.query(sql.typeAlias("void")`
     UPDATE next_planting_order SET is_open = false WHERE id = ${id}
   `);
@@ -98,10 +98,7 @@ const idRow = z.strictObject({ id: z.int() });
  * Waits for the transactions that change the trees of a closed order, and makes others wait until this one ends.
  * @returns whether the order is not created yet
  */
-export const lockNextOrder = async (
-  transaction: DatabaseTransactionConnection,
-  id: number,
-): Promise<boolean> =>
+export const lockNextOrder = async (transaction: DatabaseTransactionConnection, id: number) =>
   (await transaction.maybeOneFirst(sql.type(idRow)`
     SELECT id FROM next_planting_order WHERE id = ${id} FOR UPDATE
   `)) !== null;
@@ -111,7 +108,7 @@ export const insertPlantingOrder = async (
   transaction: DatabaseTransactionConnection,
   { id, accountId, mode, buyerName }: NextOrder,
   order: Pick<PlantingOrder, "publicId" | "partner" | "partnerName" | "timeline" | "createdAt">,
-): Promise<boolean> => {
+) => {
   const inserted = await transaction.maybeOneFirst(sql.type(idRow)`
     WITH deleted AS (
       DELETE FROM next_planting_order WHERE id = ${id}
@@ -134,7 +131,7 @@ export const insertPlantingOrder = async (
 export const lockNextOrdersOf = async (
   transaction: DatabaseTransactionConnection,
   registrationIds: readonly string[],
-): Promise<void> => {
+) => {
   await transaction.query(sql.prepared("lock_next_orders_of", nothing)`
     SELECT
     FROM next_planting_order

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { ORDER_STAGES } from "./order.rules.ts";
 import type { OrderStage } from "./order.rules.ts";
@@ -77,23 +77,17 @@ const columns = sql.fragment`
 /** The number of an order, its public id, or one of its facts. */
 type OrderName = number | string | { readonly factId: number };
 
-const isNamed = (name: OrderName): FragmentSqlToken => {
+const isNamed = (name: OrderName) => {
   if (typeof name === "object") {
     return sql.fragment`id = (SELECT order_id FROM planting_fact WHERE planting_fact.id = ${name.factId})`;
   }
   return typeof name === "number" ? sql.fragment`id = ${name}` : sql.fragment`public_id = ${name}`;
 };
 
-export const findPlantingOrder = (
-  db: CommonQueryMethods,
-  name: OrderName,
-): Promise<PlantingOrder | null> =>
+export const findPlantingOrder = (db: CommonQueryMethods, name: OrderName) =>
   db.maybeOne(sql.type(orderRow)`SELECT ${columns} FROM planting_order WHERE ${isNamed(name)}`);
 
-export const lockPlantingOrder = (
-  transaction: DatabaseTransactionConnection,
-  name: OrderName,
-): Promise<PlantingOrder | null> =>
+export const lockPlantingOrder = (transaction: DatabaseTransactionConnection, name: OrderName) =>
   transaction.maybeOne(sql.type(orderRow)`
     SELECT ${columns} FROM planting_order WHERE ${isNamed(name)} FOR UPDATE
   `);
@@ -112,7 +106,7 @@ const refundedOrderRow = orderRow
 export const addRefundedToPlantingOrders = (
   transaction: DatabaseTransactionConnection,
   refunded: readonly RefundedTrees[],
-): Promise<readonly { readonly order: PlantingOrder; readonly count: number }[]> =>
+) =>
   transaction.any(sql.prepared("add_refunded_to_planting_orders", refundedOrderRow)`
     WITH given AS MATERIALIZED (
       ${jsonRows({ registrationId: "uuid", count: "int8" }, refunded)}
@@ -144,7 +138,7 @@ export const addRefundedToPlantingOrders = (
 export const updatePlantingOrderProgress = async (
   transaction: DatabaseTransactionConnection,
   order: PlantingOrder,
-): Promise<void> => {
+) => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_order
     SET
@@ -164,10 +158,7 @@ type PlantingOrderFilter = {
   readonly limit: number;
 };
 
-export const listPlantingOrders = (
-  db: CommonQueryMethods,
-  filter: PlantingOrderFilter,
-): Promise<readonly PlantingOrder[]> => {
+export const listPlantingOrders = (db: CommonQueryMethods, filter: PlantingOrderFilter) => {
   const newest = newestOf(filter.accountId ?? null, null);
   return db.any(sql.type(orderRow)`
     SELECT ${columns}
@@ -191,7 +182,7 @@ export const listPlantingOrders = (
 export const deletePlantingOrder = async (
   transaction: DatabaseTransactionConnection,
   id: number,
-): Promise<void> => {
+) => {
   await transaction.query(sql.typeAlias("void")`
     WITH deleted AS (DELETE FROM planting_fact WHERE order_id = ${id})
     DELETE FROM planting_order WHERE id = ${id}
@@ -204,11 +195,7 @@ const idRow = z.strictObject({ id: z.int() });
  * Lists the orders whose workflow was never started, and then unfinished ones whose workflow must be lost.
  * @param lostSince a workflow that was started or has polled since then is not lost
  */
-export const listPlantingOrdersToStart = (
-  db: CommonQueryMethods,
-  lostSince: Date,
-  limit: number,
-): Promise<readonly number[]> =>
+export const listPlantingOrdersToStart = (db: CommonQueryMethods, lostSince: Date, limit: number) =>
   db.anyFirst(sql.type(idRow)`
     SELECT id
     FROM planting_order
@@ -221,7 +208,7 @@ export const markPlantingOrdersStarted = async (
   db: CommonQueryMethods,
   ids: readonly number[],
   startedAt: Date,
-): Promise<void> => {
+) => {
   await db.query(sql.typeAlias("void")`
     UPDATE planting_order
     SET polled_at = ${timestamp(startedAt)}
@@ -237,7 +224,7 @@ export const markPlantingOrderPolled = (
   id: number,
   polledAt: Date,
   finalStages: readonly OrderStage[],
-): Promise<boolean> =>
+) =>
   db.oneFirst(sql.type(isFinishedRow)`
     UPDATE planting_order
     SET
@@ -257,7 +244,7 @@ export const markPlantingOrderPolled = (
 export const reopenPlantingOrder = async (
   transaction: DatabaseTransactionConnection,
   id: number,
-): Promise<void> => {
+) => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_order
     SET finished_at = NULL, polled_at = '-infinity'

@@ -21,14 +21,10 @@ export const positionOf = (row: {
 type ListedTable = "registration" | "donation";
 
 /** Selects the time of creation as `position`, to the microsecond. */
-export const positionColumn = (table: ListedTable): FragmentSqlToken =>
+export const positionColumn = (table: ListedTable) =>
   sql.fragment`${inMicroseconds(sql.identifier([table, "created_at"]))} AS position`;
 
-const compare = (
-  table: ListedTable,
-  operator: FragmentSqlToken,
-  position: ListPosition | null,
-): FragmentSqlToken => {
+const compare = (table: ListedTable, operator: FragmentSqlToken, position: ListPosition | null) => {
   if (position === null) {
     return sql.fragment`TRUE`;
   }
@@ -40,9 +36,9 @@ const compare = (
 };
 
 /** Returns the condition that a record follows a position in a list with the newest first. */
-export const olderThan = (table: ListedTable, position: ListPosition | null): FragmentSqlToken =>
+export const olderThan = (table: ListedTable, position: ListPosition | null) =>
   compare(table, sql.fragment`<`, position);
 
 /** Returns the condition that a record follows a position in a list with the oldest first. */
-export const newerThan = (table: ListedTable, position: ListPosition | null): FragmentSqlToken =>
+export const newerThan = (table: ListedTable, position: ListPosition | null) =>
   compare(table, sql.fragment`>`, position);

@@ -12,7 +12,6 @@ import { maximumQuantity } from "../billing/registrationFacts.sql.ts";
 import { keptOrderedCount } from "../planting/orders.sql.ts";
 import { hasUsage } from "../billing/registrationFacts.sql.ts";
 import { lockedRegistration } from "./decideRefund.rules.ts";
-import type { LockedRegistration } from "./decideRefund.rules.ts";
 import { namedIds } from "../records/ownedRecords.sql.ts";
 import type { NamedRecord } from "../records/ownedRecords.sql.ts";
 import { REFUND_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
@@ -60,7 +59,7 @@ export const insertRefunds = async (
   byOperator: boolean,
   events: readonly NewEvent[],
   now: Date,
-): Promise<{ readonly totals: ReadonlyMap<string, number>; readonly keys: number }> => {
+) => {
   const given = refunds.map((refund) => ({
     ...refund,
     operation: operationOf(refund, byOperator),
@@ -132,7 +131,7 @@ export const lockRegistrations = async (
   transaction: DatabaseTransactionConnection,
   named: readonly NamedRecord[],
   { skipsLocked = false } = {},
-): Promise<ReadonlyMap<number, LockedRegistration | null>> => {
+) => {
   const rows = await transaction.any(sql.prepared(
     `lock_registrations_${skipsLocked ? "skip" : "wait"}`,
     lockedRow,
@@ -175,7 +174,7 @@ export const listRefundsByKeys = async (
   db: CommonQueryMethods,
   keys: readonly (Owner & { readonly idempotencyKey: string | null })[],
   byOperator: boolean,
-): Promise<ReadonlyMap<number, { readonly registrationId: string; readonly count: number }>> => {
+) => {
   const wanted = keys.map((key) => ({ ...key, operation: operationOf(key, byOperator) }));
   const rows = await db.any(sql.prepared("list_refunds_by_keys", keyedRow)`
     SELECT (given.place - 1)::integer AS place, refund.registration_id AS "registrationId", refund.count
@@ -209,7 +208,7 @@ export const listWaitingRefunds = (
   db: CommonQueryMethods,
   limit: number,
   after: string | null = null,
-): Promise<readonly WaitingRefunds[]> =>
+) =>
   db.any(sql.type(waitingRefundsRow)`
     SELECT account_id AS "accountId", registration_id AS "registrationId", array_agg(id) AS ids
     FROM (
@@ -230,7 +229,7 @@ export const markRefundsDispatched = async (
   db: CommonQueryMethods,
   ids: readonly string[],
   dispatchedAt: Date,
-): Promise<void> => {
+) => {
   await db.query(sql.typeAlias("void")`
     UPDATE refund SET dispatched_at = ${timestamp(dispatchedAt)} WHERE id = ANY(${sql.array(ids, "uuid")})
   `);

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import type { Metadata } from "../records/fields.rules.ts";
@@ -15,7 +15,7 @@ import { totalColumns, totalsOf } from "./totals.sql.ts";
  * Each pair must be equal. Containment decides that for all pairs with one look at the stored metadata, but it also
  * accepts objects and arrays that contain more, so what it accepts is compared as well.
  */
-const metadataCondition = (metadata: Metadata): FragmentSqlToken => {
+const metadataCondition = (metadata: Metadata) => {
   const pairs = sql.fragment`${JSON.stringify(metadata)}::jsonb`;
   return sql.fragment`
     registration.metadata @> ${pairs}
@@ -25,11 +25,7 @@ const metadataCondition = (metadata: Metadata): FragmentSqlToken => {
 
 const positionRow = z.strictObject({ position: z.string(), id: z.uuid() });
 
-export const findListPosition = async (
-  db: CommonQueryMethods,
-  owner: Owner,
-  id: string,
-): Promise<ListPosition | null> => {
+export const findListPosition = async (db: CommonQueryMethods, owner: Owner, id: string) => {
   const row = await db.maybeOne(sql.prepared("find_list_position", positionRow)`
     SELECT ${positionColumn("registration")}, registration.id
     FROM registration
@@ -38,7 +34,7 @@ export const findListPosition = async (
   return row && positionOf(row);
 };
 
-export type ListPage = {
+type ListPage = {
   /** Those that match. They are read one by one as they are needed; until then the page holds their text. */
   readonly registrations: Iterable<Registration>;
   /** The last registration that the page has read, shown or not. */
@@ -81,11 +77,7 @@ const upperBound = (
  * large part of the table, of which the literal limit leaves little. So it reads the index in its order, whatever it
  * knows about the account, and needs to plan that only once.
  */
-const inOrderOfIndex = (
-  owner: Owner,
-  filter: RegistrationFilter,
-  after: ListPosition | null,
-): FragmentSqlToken => {
+const inOrderOfIndex = (owner: Owner, filter: RegistrationFilter, after: ListPosition | null) => {
   const { createdAt, id } = upperBound(filter, after);
   const of =
     filter.attribution === undefined || filter.attribution === ""
@@ -123,7 +115,7 @@ const withId = (
   owner: Owner,
   filter: RegistrationFilter & { readonly id: string },
   after: ListPosition | null,
-): FragmentSqlToken => sql.fragment`
+) => sql.fragment`
   SELECT registration.*
   FROM registration
   WHERE ${sql.join(
@@ -141,7 +133,7 @@ const withId = (
  * The condition of the filters that no index serves (ADR 7). They are applied to the rows of a page, which so takes
  * milliseconds however few registrations match.
  */
-const matches = ({ id, attribution, metadata }: RegistrationFilter): FragmentSqlToken =>
+const matches = ({ id, attribution, metadata }: RegistrationFilter) =>
   sql.fragment`${sql.join(
     [
       sql.fragment`TRUE`,

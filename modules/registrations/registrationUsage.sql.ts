@@ -19,7 +19,7 @@ const usageRow = coreRow.extend({
 export type RegistrationUsage = Readonly<z.output<typeof usageRow>>;
 
 /** Selects the registrations for which a condition holds, with their usage, newest first. */
-const usageOf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+const usageOf = (condition: FragmentSqlToken) => sql.fragment`
   SELECT
     ${columnsOf("registration", coreRow)},
     usage.states,
@@ -38,11 +38,7 @@ const usageOf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   ORDER BY registration.created_at DESC, registration.id DESC
 `;
 
-export const findRegistrationUsage = (
-  db: CommonQueryMethods,
-  owner: Owner,
-  id: string,
-): Promise<RegistrationUsage | null> =>
+export const findRegistrationUsage = (db: CommonQueryMethods, owner: Owner, id: string) =>
   db.maybeOne(sql.prepared("find_registration_usage", usageRow)`
     ${usageOf(ownedWithId("registration", owner, id))}
   `);
@@ -52,7 +48,7 @@ export const listRegistrationUsage = (
   db: CommonQueryMethods,
   owner: Owner,
   ids: readonly string[],
-): Promise<readonly RegistrationUsage[]> =>
+) =>
   db.any(sql.prepared("list_registration_usage", usageRow)`
     ${usageOf(sql.fragment`
       registration.id = ANY(ARRAY(SELECT unnest((SELECT ${sql.array([...ids], "uuid")}))))

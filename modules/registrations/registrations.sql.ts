@@ -1,8 +1,8 @@
-import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import { coreRow, monthOf, registrationRow } from "./registrations.rules.ts";
-import type { NewRegistration, Registration } from "./registrations.rules.ts";
+import type { NewRegistration } from "./registrations.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import {
@@ -42,7 +42,7 @@ const ENTRY_SCOPE = {
   operation: registerOperation(sql.fragment`entry.kind`),
 };
 
-const entryRows = (entries: readonly RegistrationEntry[]): FragmentSqlToken => {
+const entryRows = (entries: readonly RegistrationEntry[]) => {
   const input = JSON.stringify(
     entries.map((entry) => [
       entry.id,
@@ -160,7 +160,7 @@ const KEY = { accountId: "uuid", mode: "text", kind: "text", idempotencyKey: "te
 export const listKnownKeys = async (
   db: CommonQueryMethods,
   entries: readonly (Owner & { readonly idempotencyKey: string | null })[],
-): Promise<readonly Readonly<z.output<typeof keyRow>>[]> => {
+) => {
   const keyed = entries.filter(({ idempotencyKey }) => idempotencyKey !== null);
   return keyed.length === 0
     ? []
@@ -175,7 +175,7 @@ export const listByIdempotencyKeys = (
   db: CommonQueryMethods,
   owner: Owner,
   idempotencyKeys: readonly string[],
-): Promise<readonly Registration[]> =>
+) =>
   db.any(sql.prepared("list_by_idempotency_keys", registrationRow)`
     SELECT ${registrationColumns}
     FROM registration
@@ -185,10 +185,7 @@ export const listByIdempotencyKeys = (
   `);
 
 /** Returns the registrations with these ids, of any owner. */
-export const listRegistrationsByIds = (
-  db: CommonQueryMethods,
-  ids: readonly string[],
-): Promise<readonly Registration[]> =>
+export const listRegistrationsByIds = (db: CommonQueryMethods, ids: readonly string[]) =>
   db.any(sql.prepared("list_registrations_by_ids", registrationRow)`
     SELECT ${registrationColumns}
     FROM registration
@@ -203,10 +200,7 @@ const accountRegistrationRow = coreRow.extend({
 });
 
 /** Looks a registration up for an operator, in all accounts and modes. */
-export const findRegistration = (
-  db: CommonQueryMethods,
-  id: string,
-): Promise<Readonly<z.output<typeof accountRegistrationRow>> | null> =>
+export const findRegistration = (db: CommonQueryMethods, id: string) =>
   db.maybeOne(sql.type(accountRegistrationRow)`
     SELECT
       ${columnsOf("registration", coreRow)},
@@ -221,11 +215,7 @@ export const findRegistration = (
     WHERE registration.id = ${id}
   `);
 
-export const findOwnRegistration = (
-  db: CommonQueryMethods,
-  owner: Owner,
-  id: string,
-): Promise<Registration | null> =>
+export const findOwnRegistration = (db: CommonQueryMethods, owner: Owner, id: string) =>
   db.maybeOne(sql.prepared("find_own_registration", registrationRow)`
     SELECT ${registrationColumns}
     FROM registration

@@ -17,7 +17,7 @@ import { KINDS, MODES } from "../records/owner.rules.ts";
 const customersOf = (
   condition: (table: RecordTable) => FragmentSqlToken,
   limit = sql.fragment``,
-): FragmentSqlToken => sql.fragment`(
+) => sql.fragment`(
   SELECT customer_id, customer_email, customer_name
   FROM registration
   WHERE ${condition("registration")}
@@ -39,7 +39,7 @@ export const readIdentities = (
   db: CommonQueryMethods,
   accountId: string,
   identity: CustomerIdentity,
-): Promise<Readonly<z.output<typeof identityRow>>> =>
+) =>
   db.one(sql.type(identityRow)`
     SELECT
       coalesce(array_agg(DISTINCT trimmed_text(customer_id)) FILTER (WHERE customer_id IS NOT NULL), '{}') AS ids,
@@ -59,8 +59,8 @@ export const listUnsharedEmails = (
   accountId: string,
   { ids, emails }: Pick<CustomerIdentity, "ids" | "emails">,
   maximumRecords: number,
-): Promise<readonly string[]> => {
-  const hasEmail = (table: RecordTable): FragmentSqlToken => sql.fragment`
+) => {
+  const hasEmail = (table: RecordTable) => sql.fragment`
     ${ofStore(table, anyAccount(accountId))} AND text_digest(folded_text(customer_email)) = text_digest(given.email)
   `;
   return db.anyFirst(sql.type(emailRow)`
@@ -123,7 +123,7 @@ export const PERSONAL_COLUMNS: Readonly<Record<RecordTable, readonly string[]>> 
   donation: ["customer_name", "customer_email", "customer_id", "order_id"],
 };
 
-export const namesCustomer = (table: RecordTable, alias: string = table): FragmentSqlToken =>
+export const namesCustomer = (table: RecordTable, alias: string = table) =>
   sql.fragment`(${sql.join(
     PERSONAL_COLUMNS[table].map(
       (column) => sql.fragment`${sql.identifier([alias, column])} IS NOT NULL`,
@@ -149,7 +149,7 @@ export const blankPage = (
   accountId: string,
   { table, pageAfter }: Selection,
   after: string | null,
-): Promise<Blanked> => {
+) => {
   const record = sql.identifier([table]);
   const refund = sql.identifier([REFUNDS[table].table]);
   const isOfWrite = sql.fragment`created_at = ANY(ARRAY(SELECT created_at FROM write))`;

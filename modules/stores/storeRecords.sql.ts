@@ -62,7 +62,7 @@ export const listStoreRecords = async <Table extends RecordTable>(
   owner: RecordOwner,
   filter: ImpactFilter,
   { after, limit }: { readonly after: string | null; readonly limit: number },
-): Promise<readonly z.output<(typeof SCHEMAS)[Table]>[]> => {
+) => {
   const records = await db.anyFirst(sql.type(jsonRow)`
     SELECT json_build_object(${RECORD_JSON[table]}) AS record
     FROM ${sql.identifier([table])}
@@ -82,7 +82,7 @@ export const sumStoreRecords = (
   table: RecordTable,
   owner: RecordOwner,
   filter: ImpactFilter,
-): Promise<number> => {
+) => {
   const left =
     table === "registration"
       ? sql.fragment`count - refunded_count`
@@ -130,7 +130,7 @@ const newestOf = (
   columns: FragmentSqlToken,
   isLeft: FragmentSqlToken,
   lock = sql.fragment``,
-): FragmentSqlToken => {
+) => {
   const [first] = selections;
   const filter = first?.filter ?? {};
   const rows = selections.map((selection) => ({ ...selection, ...selection.filter }));
@@ -163,7 +163,7 @@ const newestOf = (
 const listByGroups = async <Selected extends Selection, Row extends { readonly place: number }>(
   selections: readonly Selected[],
   list: (group: readonly Selected[], conditions: string) => Promise<readonly Row[]>,
-): Promise<ReadonlyMap<Selected, readonly Row[]>> => {
+) => {
   const groups = Map.groupBy(selections, (selection) =>
     isByName(selection.filter) ? selection : conditionsOf(selection.filter).join("_"),
   );
@@ -240,7 +240,7 @@ export const listPersonalRecords = (
   accountId: string,
   customer: KnownCustomer,
   limit: number,
-): Promise<readonly unknown[]> => {
+) => {
   const { table: refunds, record } = REFUNDS[table];
   return db.anyFirst(sql.type(jsonRow)`
     SELECT json_build_object(

@@ -26,7 +26,7 @@ export const findMatchingTreeId = (
   db: CommonQueryMethods,
   owner: AccountMode,
   { id, until, projectPublicId, region }: EvidenceSelection,
-): Promise<string | null> => {
+) => {
   const trees: Owner = { ...owner, kind: PLANTED_KIND };
   const isInTime =
     until === null

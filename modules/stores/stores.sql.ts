@@ -48,7 +48,7 @@ const selectStore = sql.fragment`
   JOIN account ON account.id = store.account_id
 `;
 
-export const findStore = (db: CommonQueryMethods, id: string): Promise<Store | null> =>
+export const findStore = (db: CommonQueryMethods, id: string) =>
   db.maybeOne(sql.prepared("find_store", storeRow)`
     ${selectStore}
     WHERE store.account_id = ${id}
@@ -62,7 +62,7 @@ export const listStoresNamed = async (
   db: CommonQueryMethods,
   property: "domain" | "userId",
   names: readonly string[],
-): Promise<ReadonlyMap<string, Store>> => {
+) => {
   // Of a JSON array the planner expects the same number of elements whatever it has, so it keeps one plan. OFFSET 0 keeps
   // this a look-up for each name.
   const stores = await db.any(sql.prepared(`list_stores_by_${property}`, storeRow)`
@@ -75,7 +75,7 @@ export const listStoresNamed = async (
   return new Map(stores.map((store) => [store[property], store]));
 };
 
-export const listStores = (db: CommonQueryMethods): Promise<readonly Store[]> =>
+export const listStores = (db: CommonQueryMethods) =>
   db.any(sql.type(storeRow)`
     ${selectStore}
     ORDER BY account.created_at, store.account_id
@@ -90,7 +90,7 @@ export const lockBalances = (
   transaction: DatabaseTransactionConnection,
   ids: readonly string[],
   { skipsLocked = false }: { readonly skipsLocked?: boolean } = {},
-): Promise<readonly Store[]> =>
+) =>
   transaction.any(sql.prepared(`lock_balances${skipsLocked ? "_skip" : ""}`, storeRow)`
     ${selectStore}
     WHERE store.account_id = ANY(${sql.array(ids, "uuid")})
@@ -113,7 +113,7 @@ export const isLockTimeout = (error: unknown): boolean =>
 export const limitLockWait = async (
   transaction: DatabaseTransactionConnection,
   timeoutMs: number,
-): Promise<void> => {
+) => {
   await transaction.query(sql.typeAlias("void")`
     SELECT FROM set_config('lock_timeout', ${String(timeoutMs)}, true)
   `);
@@ -124,7 +124,7 @@ export const raiseLastRecordTime = async (
   transaction: DatabaseTransactionConnection,
   accountId: string,
   times: readonly string[],
-): Promise<void> => {
+) => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE store
     SET last_record_at = greatest(last_record_at, ${timestamp(times.toSorted().at(-1) ?? null)})
@@ -135,7 +135,7 @@ export const raiseLastRecordTime = async (
 const countRow = z.strictObject({ stores: safeInteger });
 
 /** Counts the installed stores whose balance is low, by the rule of `isBalanceLow`. */
-export const countLowBalances = (db: CommonQueryMethods): Promise<number> =>
+export const countLowBalances = (db: CommonQueryMethods) =>
   db.oneFirst(sql.type(countRow)`
     SELECT count(*) AS stores
     FROM store
@@ -143,7 +143,7 @@ export const countLowBalances = (db: CommonQueryMethods): Promise<number> =>
   `);
 
 /** Runs a statement. Converts a violated unique constraint into the error for the caller. */
-const writeStore = async (db: CommonQueryMethods, statement: QuerySqlToken): Promise<void> => {
+const writeStore = async (db: CommonQueryMethods, statement: QuerySqlToken) => {
   try {
     await db.query(statement);
   } catch (error) {
@@ -158,10 +158,7 @@ const writeStore = async (db: CommonQueryMethods, statement: QuerySqlToken): Pro
  * Inserts a store, which has the default settings until they are changed. Its user id is its own id.
  * @throws DomainError request_invalid if another store has the domain
  */
-export const insertStore = (
-  db: CommonQueryMethods,
-  { id, domain }: Pick<Store, "id" | "domain">,
-): Promise<void> =>
+export const insertStore = (db: CommonQueryMethods, { id, domain }: Pick<Store, "id" | "domain">) =>
   writeStore(
     db,
     sql.typeAlias("void")`
@@ -182,7 +179,7 @@ export const updateStore = async (
   db: CommonQueryMethods,
   id: string,
   changes: StoreSettings & { readonly uninstalledAt?: Date | null; readonly depletedAt?: Date },
-): Promise<void> => {
+) => {
   const assignments = assignmentsOf(changes);
   if (assignments !== null) {
     await writeStore(
