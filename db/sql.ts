@@ -9,8 +9,13 @@ export const sql = createSqlTag({
   typeAliases: { void: nothing },
 });
 
+/** The row schemas of queries of one column. */
+export const idRow = z.strictObject({ id: z.uuid() });
+
 /** An `int8` column whose values are safe integers, by a constraint. */
 export const safeInteger = z.bigint().transform(Number).pipe(z.int());
+
+export const countRow = z.strictObject({ count: safeInteger });
 
 /**
  * Returns a time as a parameter. It is sent as text, which is exact: the library's own `sql.timestamp` sends seconds as a

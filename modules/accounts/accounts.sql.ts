@@ -67,15 +67,14 @@ export const listAccountsNamed = (db: CommonQueryMethods, names: readonly string
   `);
 
 /** Inserts an account, which has the default settings until they are changed. */
-export const insertAccount = async (
+export const insertAccount = (
   db: CommonQueryMethods,
   { id, type, name, createdAt }: Pick<Account, "id" | "type" | "name" | "createdAt">,
-) => {
-  await db.query(sql.typeAlias("void")`
+) =>
+  db.query(sql.typeAlias("void")`
     INSERT INTO account (id, type, name, created_at)
     VALUES (${id}, ${type}, ${name}, ${timestamp(createdAt)})
   `);
-};
 
 /** The settings of an account that an operator can change; absent ones stay. */
 export type AccountChanges = Partial<Omit<Account, "id" | "type" | "createdAt">>;

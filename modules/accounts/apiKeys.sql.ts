@@ -94,15 +94,14 @@ export const listCallers = async (db: CommonQueryMethods, digests: readonly stri
 /** A key to insert. The key itself is not stored, only its digest and a hint. */
 type NewApiKey = Omit<ApiKey, "lastUsedAt" | "revokedAt">;
 
-export const insertApiKey = async (db: CommonQueryMethods, key: NewApiKey) => {
-  await db.query(sql.typeAlias("void")`
+export const insertApiKey = (db: CommonQueryMethods, key: NewApiKey) =>
+  db.query(sql.typeAlias("void")`
     INSERT INTO api_key (id, account_id, mode, hash, hint, name, scope, created_at, expires_at)
     VALUES (
       ${key.id}, ${key.accountId}, ${key.mode}, decode(${key.digest}, 'hex'), ${key.hint}, ${key.name}, ${key.scope},
       ${timestamp(key.createdAt)}, ${timestamp(key.expiresAt)}
     )
   `);
-};
 
 export const listApiKeys = (db: CommonQueryMethods, accountId: string) =>
   db.any(sql.type(apiKeyRow)`
@@ -144,8 +143,8 @@ export const revokeApiKey = async (db: CommonQueryMethods, id: string, revokedAt
  * Stores the hours in which keys were used, unless a later hour is stored.
  * @param uses the start of the hour by the key's id
  */
-export const updateLastUses = async (db: CommonQueryMethods, uses: ReadonlyMap<string, Date>) => {
-  await db.query(sql.typeAlias("void")`
+export const updateLastUses = (db: CommonQueryMethods, uses: ReadonlyMap<string, Date>) =>
+  db.query(sql.typeAlias("void")`
     WITH used AS (
       SELECT api_key.id, key_use.hour
       FROM api_key
@@ -163,7 +162,6 @@ export const updateLastUses = async (db: CommonQueryMethods, uses: ReadonlyMap<s
     FROM used
     WHERE api_key.id = used.id
   `);
-};
 
 const expiringKeyRow = z.strictObject({
   id: z.uuid(),

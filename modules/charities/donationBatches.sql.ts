@@ -7,7 +7,7 @@ import { asTotalError } from "../registrations/totals.sql.ts";
 import { claimedKeys, knownKeys, scopeOf } from "../records/idempotencyKeys.sql.ts";
 import { namedIds } from "../records/ownedRecords.sql.ts";
 import { modeColumn } from "../records/columns.sql.ts";
-import { columnsOf, nothing, safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { columnsOf, countRow, nothing, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { eventInserts } from "../events/events.sql.ts";
 import type { NewEvent } from "../events/events.sql.ts";
 import { donationCore } from "./donations.sql.ts";
@@ -128,8 +128,6 @@ export const claimRefundKeys = async (
   `);
   return new Map(rows.map(({ key, donationId }) => [key, donationId]));
 };
-
-const countRow = z.strictObject({ count: safeInteger });
 
 export type NewDonationRefund = {
   readonly donation: { readonly id: string };

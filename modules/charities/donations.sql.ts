@@ -11,7 +11,7 @@ import {
   ownedWithId,
 } from "../records/ownedRecords.sql.ts";
 import { modeColumn } from "../records/columns.sql.ts";
-import { columnsOf, safeInteger, inRange, sql } from "../../db/sql.ts";
+import { columnsOf, countRow, inRange, safeInteger, sql } from "../../db/sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 
@@ -94,8 +94,6 @@ export const listDonations = (
     JOIN donation ON donation.id = listed.id
     ORDER BY donation.created_at DESC, donation.id DESC
   `);
-
-const countRow = z.strictObject({ count: safeInteger });
 
 export const countDonations = (
   db: CommonQueryMethods,

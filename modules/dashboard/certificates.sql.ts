@@ -7,7 +7,7 @@ import { KINDS } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { isFiltered } from "../stores/customers.sql.ts";
 import { MAXIMUM_CERTIFIED_RECORDS } from "./certificate.rules.ts";
-import { columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { columnsOf, idRow, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { withCell } from "../records/cells.sql.ts";
 
 const tokenRow = z.strictObject({ token: z.string() });
@@ -57,13 +57,11 @@ export const storeCertificate = (
     RETURNING token
   `);
 
-const orderRecordRow = z.strictObject({ id: z.uuid() });
-
 const firstRecords = sql.fragment`ORDER BY created_at, id LIMIT ${MAXIMUM_CERTIFIED_RECORDS + 1}`;
 
 /** Lists the ids of a store's records of an order, oldest first; at most one more than a certificate may have. */
 export const listOrderRecords = (db: CommonQueryMethods, owner: AccountMode, orderId: string) =>
-  db.anyFirst(sql.prepared("list_order_records", orderRecordRow)`
+  db.anyFirst(sql.prepared("list_order_records", idRow)`
     SELECT id
     FROM (
       ${sql.join(

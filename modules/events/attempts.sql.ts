@@ -3,9 +3,7 @@ import { z } from "zod";
 import { LEASE_MS } from "./decideDelivery.rules.ts";
 import type { DeliveryDecision, LastAttempt } from "./decideDelivery.rules.ts";
 import type { WebhookMessage } from "./webhooks.rules.ts";
-import { sql, timestamp } from "../../db/sql.ts";
-
-const dueRow = z.strictObject({ id: z.uuid() });
+import { idRow, sql, timestamp } from "../../db/sql.ts";
 
 /** The condition of a delivery whose attempt is due. */
 const isDue = (now: Date) => sql.fragment`
@@ -35,7 +33,7 @@ export const listDueEndpoints = (
     limit,
   }: { readonly after: string | null; readonly now: Date; readonly limit: number },
 ) =>
-  db.anyFirst(sql.type(dueRow)`
+  db.anyFirst(sql.type(idRow)`
     WITH RECURSIVE waiting AS (
       (${nextWaiting(after === null ? sql.fragment`true` : sql.fragment`endpoint_id > ${after}`)})
       UNION ALL

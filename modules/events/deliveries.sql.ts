@@ -6,7 +6,7 @@ import type { DeliveryState } from "./decideDelivery.rules.ts";
 import { WEBHOOK_TYPES, PING } from "./webhooks.rules.ts";
 import type { FeedPosition } from "./events.rules.ts";
 import type { WebhookEndpoint } from "./endpoints.sql.ts";
-import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { countRow, sql, timestamp } from "../../db/sql.ts";
 
 const deliveryRow = z.strictObject({
   transactionId: z.string().transform(BigInt),
@@ -84,8 +84,6 @@ export const insertPing = (
   `);
 };
 
-const recoveredRow = z.strictObject({ found: safeInteger });
-
 /** The events that an endpoint wants and that are neither delivered to it nor due. */
 const missedSince = ({ id, types }: WebhookEndpoint, since: Date, now: Date) =>
   sql.fragment`
@@ -126,7 +124,7 @@ export const recoverDeliveries = (
   const isChosen = event
     ? sql.fragment`event.id = ${event.id} AND event.transaction_id = ${String(event.transactionId)}::xid8`
     : missedSince(endpoint, since, now);
-  return transaction.oneFirst(sql.type(recoveredRow)`
+  return transaction.oneFirst(sql.type(countRow)`
     WITH recovered AS MATERIALIZED (
       SELECT event.id, event.transaction_id, event.created_at
       FROM event
@@ -144,6 +142,6 @@ export const recoverDeliveries = (
       SET state = 'pending', due_at = excluded.due_at, attempts = 0
       WHERE ${event !== undefined} OR webhook_delivery.state <> 'delivered'
     )
-    SELECT count(*) AS found FROM recovered
+    SELECT count(*) AS count FROM recovered
   `);
 };

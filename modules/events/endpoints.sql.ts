@@ -49,16 +49,15 @@ const selectFrom = (rows: FragmentSqlToken) => sql.fragment`
 `;
 
 /** Lets one transaction at a time add an endpoint of an owner, or change one. */
-export const lockEndpointsOf = async (
+export const lockEndpointsOf = (
   transaction: DatabaseTransactionConnection,
   { accountId, mode }: AccountMode,
-) => {
-  await transaction.query(sql.typeAlias("void")`
+) =>
+  transaction.query(sql.typeAlias("void")`
     SELECT FROM pg_advisory_xact_lock(
       hashtextextended(${`webhook_endpoint/${accountId}/${mode}`}, 0)
     )
   `);
-};
 
 /** Lists endpoints that meet all conditions: those that fail or are disabled first, the longest first, then the oldest. */
 export const listEndpoints = (
@@ -167,9 +166,8 @@ export const updateEndpoints = (
   `);
 
 /** Deletes an endpoint. Its deliveries are no longer made, and leave with their events. */
-export const deleteEndpoint = async (transaction: DatabaseTransactionConnection, id: string) => {
-  await transaction.query(sql.typeAlias("void")`DELETE FROM webhook_endpoint WHERE id = ${id}`);
-};
+export const deleteEndpoint = (transaction: DatabaseTransactionConnection, id: string) =>
+  transaction.query(sql.typeAlias("void")`DELETE FROM webhook_endpoint WHERE id = ${id}`);
 
 const stateRow = z.strictObject({ state: z.string(), count: safeInteger });
 

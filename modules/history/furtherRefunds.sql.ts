@@ -7,19 +7,18 @@ import { jsonRows } from "../../db/jsonRows.ts";
 import { sql } from "../../db/sql.ts";
 
 /** Locks records until the transaction ends. */
-export const lockRecords = async (
+export const lockRecords = (
   transaction: DatabaseTransactionConnection,
   table: RecordTable,
   ids: readonly string[],
-) => {
-  await transaction.query(sql.typeAlias("void")`
+) =>
+  transaction.query(sql.typeAlias("void")`
     SELECT
     FROM ${sql.identifier([table])}
     WHERE id = ANY(${sql.array(ids, "uuid")})
     ORDER BY id
     FOR UPDATE
   `);
-};
 
 /** Refunds more of locked records, and subtracts it from the totals. A donation is refunded as a whole. */
 export const raiseRefunds = async (

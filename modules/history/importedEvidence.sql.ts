@@ -7,7 +7,7 @@ import { IMPORTED_PARTNER } from "../planting/order.rules.ts";
 import type { PlantingOrder } from "../planting/orders.sql.ts";
 import { lockNextOrdersOf } from "../planting/nextOrders.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
-import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { idRow, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { importedRecord, importScopeOf } from "../records/ownedRecords.sql.ts";
 
 const importedTreeRow = z.strictObject({
@@ -63,8 +63,6 @@ export const listImportedTrees = (
     WHERE ${isImportedTree(owner, treeIds)}
   `);
 
-const treeIdRow = importedTreeRow.pick({ id: true });
-
 /**
  * Locks these registrations until the transaction ends, and lists them. Separate statements wait for the locks, because
  * a statement that has waited still sees the orders as they were when it began.
@@ -74,7 +72,7 @@ export const lockImportedTrees = async (
   owner: AccountMode,
   treeIds: readonly string[],
 ) => {
-  const ids = await transaction.anyFirst(sql.type(treeIdRow)`
+  const ids = await transaction.anyFirst(sql.type(idRow)`
     SELECT registration.id
     FROM registration
     WHERE ${isImportedTree(owner, treeIds)}
@@ -121,16 +119,15 @@ export const getOrInsertImportedOrder = (
   `);
 
 /** Stores how many trees an order has after some joined or left it. */
-export const updateOrderSize = async (
+export const updateOrderSize = (
   transaction: DatabaseTransactionConnection,
   { id, treeCount, refundedCount }: Pick<PlantingOrder, "id" | "treeCount" | "refundedCount">,
-) => {
-  await transaction.query(sql.typeAlias("void")`
+) =>
+  transaction.query(sql.typeAlias("void")`
     UPDATE planting_order
     SET tree_count = ${treeCount}, refunded_count = ${refundedCount}
     WHERE id = ${id}
   `);
-};
 
 const ORDERED_TREE = {
   id: "uuid",
@@ -140,14 +137,14 @@ const ORDERED_TREE = {
 } as const;
 
 /** Puts registrations into an order, with the ids and the amount that another system has shown, if it has. */
-export const assignToOrder = async (
+export const assignToOrder = (
   transaction: DatabaseTransactionConnection,
   orderId: number,
   trees: readonly (Pick<ImportedTreeOrder, "treeOrderId" | "treeOrderPublicId" | "treeAmount"> & {
     readonly id: string;
   })[],
-) => {
-  await transaction.query(sql.typeAlias("void")`
+) =>
+  transaction.query(sql.typeAlias("void")`
     UPDATE registration
     SET
       planting_order_id = ${orderId},
@@ -157,4 +154,3 @@ export const assignToOrder = async (
     FROM (${jsonRows(ORDERED_TREE, trees)}) AS given
     WHERE registration.id = given.id
   `);
-};

@@ -27,6 +27,7 @@ import type { ColumnType } from "../../db/jsonRows.ts";
 import {
   afterLookup,
   identifiers,
+  idRow,
   inMicroseconds,
   literals,
   safeInteger,
@@ -105,8 +106,6 @@ const keyScopeOf = (table: RecordTable, { accountId, mode }: AccountMode) => ({
       ? sql.fragment`'donate'::text`
       : registerOperation(sql.identifier(["entry", "kind"])),
 });
-
-const idRow = z.strictObject({ id: z.uuid() });
 
 export type InsertOptions = {
   /** Whether the planting partner plants the imported trees. */

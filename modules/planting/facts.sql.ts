@@ -58,21 +58,20 @@ export const insertFact = (
   `);
 
 /** @param siteId the site that the photos and videos of the fact show; null if it has none */
-export const storeDecision = async (
+export const storeDecision = (
   transaction: DatabaseTransactionConnection,
   { id, state, reason }: Pick<StoredFact, "id" | "state" | "reason">,
   siteId: number | null,
-) => {
-  await transaction.query(sql.typeAlias("void")`
+) =>
+  transaction.query(sql.typeAlias("void")`
     UPDATE planting_fact
     SET state = ${state}, reason = ${reason}, site_id = ${siteId}::integer
     WHERE id = ${id}
       AND (state, reason, site_id) IS DISTINCT FROM (${state}, ${reason}, ${siteId}::integer)
   `);
-};
 
 /** Marks a fact as withdrawn, unless it is already. Its content and its proof stay. */
-export const withdrawFact = async (
+export const withdrawFact = (
   transaction: DatabaseTransactionConnection,
   given: {
     readonly id: number;
@@ -80,10 +79,9 @@ export const withdrawFact = async (
     readonly operator: string;
     readonly at: Date;
   },
-) => {
-  await transaction.query(sql.typeAlias("void")`
+) =>
+  transaction.query(sql.typeAlias("void")`
     UPDATE planting_fact
     SET state = 'withdrawn', reason = ${given.reason}, withdrawn_by = ${given.operator}, withdrawn_at = ${timestamp(given.at)}
     WHERE id = ${given.id} AND state <> 'withdrawn'
   `);
-};

@@ -86,11 +86,10 @@ export const listNextOrders = (db: CommonQueryMethods) =>
     ORDER BY next_planting_order.id
   `);
 
-export const closeNextOrder = async (db: CommonQueryMethods, id: number) => {
-  await db.query(sql.typeAlias("void")`
+export const closeNextOrder = (db: CommonQueryMethods, id: number) =>
+  db.query(sql.typeAlias("void")`
     UPDATE next_planting_order SET is_open = false WHERE id = ${id}
   `);
-};
 
 const idRow = z.strictObject({ id: z.int() });
 
@@ -128,11 +127,11 @@ export const insertPlantingOrder = async (
 };
 
 /** Locks the orders of registrations that are not created yet, so that none is before the transaction ends. */
-export const lockNextOrdersOf = async (
+export const lockNextOrdersOf = (
   transaction: DatabaseTransactionConnection,
   registrationIds: readonly string[],
-) => {
-  await transaction.query(sql.prepared("lock_next_orders_of", nothing)`
+) =>
+  transaction.query(sql.prepared("lock_next_orders_of", nothing)`
     SELECT
     FROM next_planting_order
     WHERE id = ANY(ARRAY(
@@ -140,4 +139,3 @@ export const lockNextOrdersOf = async (
     ))
     FOR KEY SHARE
   `);
-};

@@ -135,11 +135,11 @@ export const addRefundedToPlantingOrders = (
   `);
 
 /** Stores what facts have changed of an order. */
-export const updatePlantingOrderProgress = async (
+export const updatePlantingOrderProgress = (
   transaction: DatabaseTransactionConnection,
   order: PlantingOrder,
-) => {
-  await transaction.query(sql.typeAlias("void")`
+) =>
+  transaction.query(sql.typeAlias("void")`
     UPDATE planting_order
     SET
       stage = ${order.stage},
@@ -149,7 +149,6 @@ export const updatePlantingOrderProgress = async (
       verified_at = ${timestamp(order.verifiedAt)}
     WHERE id = ${order.id}
   `);
-};
 
 type PlantingOrderFilter = {
   readonly accountId?: string;
@@ -179,15 +178,11 @@ export const listPlantingOrders = (db: CommonQueryMethods, filter: PlantingOrder
 };
 
 /** Deletes an order without registrations, with everything that was reported about it. */
-export const deletePlantingOrder = async (
-  transaction: DatabaseTransactionConnection,
-  id: number,
-) => {
-  await transaction.query(sql.typeAlias("void")`
+export const deletePlantingOrder = (transaction: DatabaseTransactionConnection, id: number) =>
+  transaction.query(sql.typeAlias("void")`
     WITH deleted AS (DELETE FROM planting_fact WHERE order_id = ${id})
     DELETE FROM planting_order WHERE id = ${id}
   `);
-};
 
 const idRow = z.strictObject({ id: z.int() });
 
@@ -204,17 +199,16 @@ export const listPlantingOrdersToStart = (db: CommonQueryMethods, lostSince: Dat
     LIMIT ${limit}
   `);
 
-export const markPlantingOrdersStarted = async (
+export const markPlantingOrdersStarted = (
   db: CommonQueryMethods,
   ids: readonly number[],
   startedAt: Date,
-) => {
-  await db.query(sql.typeAlias("void")`
+) =>
+  db.query(sql.typeAlias("void")`
     UPDATE planting_order
     SET polled_at = ${timestamp(startedAt)}
     WHERE id = ANY(${sql.array(ids, "int4")})
   `);
-};
 
 const isFinishedRow = z.strictObject({ isFinished: z.boolean() });
 
@@ -241,13 +235,9 @@ export const markPlantingOrderPolled = (
  * Lets a finished order be polled again, unless it was imported. Its workflow has ended, so the order counts as one whose
  * workflow was never started: otherwise it would first have to miss polls.
  */
-export const reopenPlantingOrder = async (
-  transaction: DatabaseTransactionConnection,
-  id: number,
-) => {
-  await transaction.query(sql.typeAlias("void")`
+export const reopenPlantingOrder = (transaction: DatabaseTransactionConnection, id: number) =>
+  transaction.query(sql.typeAlias("void")`
     UPDATE planting_order
     SET finished_at = NULL, polled_at = '-infinity'
     WHERE id = ${id} AND finished_at IS NOT NULL AND imported_from IS NULL
   `);
-};

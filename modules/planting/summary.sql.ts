@@ -30,12 +30,11 @@ export type Summary = Readonly<z.output<typeof summary>>;
 export type SummarizedTrees = { readonly mode: Mode; readonly isSimulated: boolean };
 
 /** Locks the summaries until the transaction ends, so that one of earlier facts is not stored afterwards. */
-export const lockSummary = async (transaction: DatabaseTransactionConnection) => {
-  await transaction.query(sql.typeAlias("void")`
+export const lockSummary = (transaction: DatabaseTransactionConnection) =>
+  transaction.query(sql.typeAlias("void")`
     SELECT
     FROM pg_advisory_xact_lock(hashtext('evidence_summary'))
   `);
-};
 
 const summaryRow = summary.extend({ registeredTrees: safeInteger });
 
@@ -52,18 +51,17 @@ export const findSummary = (
     WHERE mode = ${mode} AND is_simulated = ${simulated} AND expires_at > ${timestamp(now)}
   `);
 
-export const storeSummary = async (
+export const storeSummary = (
   transaction: DatabaseTransactionConnection,
   { mode, isSimulated: simulated }: SummarizedTrees,
   content: Summary,
   expiresAt: Date,
-) => {
-  await transaction.query(sql.typeAlias("void")`
+) =>
+  transaction.query(sql.typeAlias("void")`
     INSERT INTO evidence_summary (mode, is_simulated, content, expires_at)
     VALUES (${mode}, ${simulated}, ${JSON.stringify(content)}::jsonb, ${timestamp(expiresAt)})
     ON CONFLICT (mode, is_simulated) DO UPDATE SET content = excluded.content, expires_at = excluded.expires_at
   `);
-};
 
 /** Deletes the summary that an order changes, or all. To avoid deadlocks, lock planting orders before. */
 export const deleteSummaries = async (

@@ -1,11 +1,10 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
-import { z } from "zod";
 import { KINDS, MODES } from "./owner.rules.ts";
 import type { AccountMode, Kind } from "./owner.rules.ts";
 import { isUuid } from "./fields.rules.ts";
 import { isRecordId } from "./recordIds.rules.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
-import { afterLookup, sql, values } from "../../db/sql.ts";
+import { afterLookup, idRow, sql, values } from "../../db/sql.ts";
 
 /*
  * The planner has no statistics of an account that is newer than they are, and takes it for one without records. To read
@@ -185,8 +184,6 @@ export const namedIds = (table: RecordTable, named: readonly NamedRecord[]) => {
     SELECT (place - 1)::integer AS place, id FROM found WHERE id IS NOT NULL
   `;
 };
-
-const idRow = z.strictObject({ id: z.uuid() });
 
 /**
  * Lists the ids of the records with an id of their own or of their import, in all modes of an account, or of all (null).

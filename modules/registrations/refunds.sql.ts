@@ -225,12 +225,11 @@ export const listWaitingRefunds = (
   `);
 
 /** @param ids those that were listed before the workflow started. It may have missed one that was recorded since */
-export const markRefundsDispatched = async (
+export const markRefundsDispatched = (
   db: CommonQueryMethods,
   ids: readonly string[],
   dispatchedAt: Date,
-) => {
-  await db.query(sql.typeAlias("void")`
+) =>
+  db.query(sql.typeAlias("void")`
     UPDATE refund SET dispatched_at = ${timestamp(dispatchedAt)} WHERE id = ANY(${sql.array(ids, "uuid")})
   `);
-};

@@ -4,7 +4,7 @@ import { donationCore } from "../charities/donations.sql.ts";
 import { olderThan } from "../records/listPositions.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
-import { columnName, columnsOf, inMicroseconds, safeInteger, sql } from "../../db/sql.ts";
+import { columnName, columnsOf, countRow, inMicroseconds, safeInteger, sql } from "../../db/sql.ts";
 import { conditionsOf } from "./customers.rules.ts";
 import type { ImpactFilter, KnownCustomer, RefundFilter } from "./customers.rules.ts";
 import { isFiltered, isOfCustomer, REFUND_CONDITIONS } from "./customers.sql.ts";
@@ -74,8 +74,6 @@ export const listStoreRecords = async <Table extends RecordTable>(
   return z.array(SCHEMAS[table]).parse(records);
 };
 
-const sumRow = z.strictObject({ sum: safeInteger });
-
 /** Returns the units of the matching registrations, or the cents of the donations, less what was refunded. */
 export const sumStoreRecords = (
   db: CommonQueryMethods,
@@ -87,8 +85,8 @@ export const sumStoreRecords = (
     table === "registration"
       ? sql.fragment`count - refunded_count`
       : sql.fragment`CASE WHEN refunded THEN 0 ELSE amount_cents END`;
-  return db.oneFirst(sql.type(sumRow)`
-    SELECT coalesce(sum(${left}), 0)::bigint AS sum
+  return db.oneFirst(sql.type(countRow)`
+    SELECT coalesce(sum(${left}), 0)::bigint AS count
     FROM ${sql.identifier([table])}
     WHERE ${isFiltered(table, owner, filter)}
   `);

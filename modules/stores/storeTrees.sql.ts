@@ -1,6 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { z } from "zod";
-import { sql, timestamp } from "../../db/sql.ts";
+import { idRow, sql, timestamp } from "../../db/sql.ts";
 import { shownOrderPublicId } from "../planting/orders.sql.ts";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { AccountMode, Owner } from "../records/owner.rules.ts";
@@ -15,8 +14,6 @@ export type EvidenceSelection = {
   /** The normalized region of the planting site, in any case. */
   readonly region: string | null;
 };
-
-const idRow = z.strictObject({ id: z.uuid() });
 
 /**
  * Returns the id of the newest tree registration of the owner that matches, or null. One that was refunded in full is

@@ -2,7 +2,15 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, QuerySqlToken }
 import { z } from "zod";
 import type { Kind } from "../records/owner.rules.ts";
 import { violates } from "../../db/databaseErrors.ts";
-import { assignmentsOf, columnName, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
+import {
+  assignmentsOf,
+  columnName,
+  columnsOf,
+  countRow,
+  safeInteger,
+  sql,
+  timestamp,
+} from "../../db/sql.ts";
 import { CHARITY_PROVIDERS } from "../accounts/accounts.rules.ts";
 import { DEFAULT_PRICES } from "./stores.rules.ts";
 import type { Feature } from "./stores.rules.ts";
@@ -110,34 +118,27 @@ export const isLockTimeout = (error: unknown): boolean =>
  * Limits how long each later statement of the transaction waits for a lock.
  * @param timeoutMs 0 for no limit
  */
-export const limitLockWait = async (
-  transaction: DatabaseTransactionConnection,
-  timeoutMs: number,
-) => {
-  await transaction.query(sql.typeAlias("void")`
+export const limitLockWait = (transaction: DatabaseTransactionConnection, timeoutMs: number) =>
+  transaction.query(sql.typeAlias("void")`
     SELECT FROM set_config('lock_timeout', ${String(timeoutMs)}, true)
   `);
-};
 
 /** Makes later records of a store whose balance is locked be later than imported ones, too. */
-export const raiseLastRecordTime = async (
+export const raiseLastRecordTime = (
   transaction: DatabaseTransactionConnection,
   accountId: string,
   times: readonly string[],
-) => {
-  await transaction.query(sql.typeAlias("void")`
+) =>
+  transaction.query(sql.typeAlias("void")`
     UPDATE store
     SET last_record_at = greatest(last_record_at, ${timestamp(times.toSorted().at(-1) ?? null)})
     WHERE account_id = ${accountId}
   `);
-};
-
-const countRow = z.strictObject({ stores: safeInteger });
 
 /** Counts the installed stores whose balance is low, by the rule of `isBalanceLow`. */
 export const countLowBalances = (db: CommonQueryMethods) =>
   db.oneFirst(sql.type(countRow)`
-    SELECT count(*) AS stores
+    SELECT count(*) AS count
     FROM store
     WHERE uninstalled_at IS NULL AND balance_cents < low_balance_cents
   `);

@@ -1,8 +1,7 @@
 import { deleteOldReconciliations } from "../billing/reconciliation/reconciliations.sql.ts";
 import { daysBefore } from "../../runtime/durations.rules.ts";
-import { deleteBefore } from "../../db/batching/deleteInBatches.ts";
 import { deletedBefore } from "../events/events.rules.ts";
-import { deleteEventsBefore } from "../events/events.sql.ts";
+import { deleteEvents } from "../events/events.sql.ts";
 import type { Context } from "../../runtime/context.ts";
 
 /** The results of a year stay. */
@@ -13,9 +12,12 @@ export const deleteOldData = async ({ db, clock }: Context, signal: AbortSignal)
   const now = clock.now();
   // First, because it is one statement, and the others can take long.
   const reconciliations = await deleteOldReconciliations(db, daysBefore(now, RECONCILIATION_DAYS));
-  const before = deletedBefore(now);
-  return {
-    events: await deleteBefore(deleteEventsBefore, { db, before }, signal),
-    reconciliations,
-  };
+  let events = 0;
+  let batch: Awaited<ReturnType<typeof deleteEvents>> = { deleted: 0, last: null };
+  do {
+    signal.throwIfAborted();
+    batch = await deleteEvents(db, deletedBefore(now), batch.last);
+    events += batch.deleted;
+  } while (batch.deleted > 0);
+  return { events, reconciliations };
 };
