@@ -190,7 +190,6 @@ export const listRefundsByKeys = async (
 };
 
 const waitingRefundsRow = z.strictObject({
-  accountId: z.uuid(),
   registrationId: z.uuid(),
   ids: z.array(z.uuid()),
 });
@@ -198,30 +197,14 @@ const waitingRefundsRow = z.strictObject({
 /** Refunds of a registration that wait for their workflow, which is one for all of them. */
 export type WaitingRefunds = Readonly<z.output<typeof waitingRefundsRow>>;
 
-/**
- * Lists registrations with refunds whose workflow has not been started yet, account by account, the oldest refunds of each
- * first.
- * @param limit of refunds
- * @param after the last account of the page before, whose other refunds wait for its next turn; null for the first page
- */
-export const listWaitingRefunds = (
-  db: CommonQueryMethods,
-  limit: number,
-  after: string | null = null,
-) =>
+/** Lists the oldest refunds whose workflow has not been started yet, by their registrations. */
+export const listWaitingRefunds = (db: CommonQueryMethods, limit: number) =>
   db.any(sql.type(waitingRefundsRow)`
-    SELECT account_id AS "accountId", registration_id AS "registrationId", array_agg(id) AS ids
+    SELECT registration_id AS "registrationId", array_agg(id) AS ids
     FROM (
-      SELECT id, account_id, registration_id
-      FROM refund
-      WHERE dispatched_at IS NULL
-        ${after === null ? sql.fragment`` : sql.fragment`AND account_id > ${after}`}
-      -- With the second column, only the index of waiting refunds is in this order.
-      ORDER BY account_id, created_at
-      LIMIT ${limit}
+      SELECT id, registration_id FROM refund WHERE dispatched_at IS NULL ORDER BY created_at LIMIT ${limit}
     ) AS waiting
-    GROUP BY account_id, registration_id
-    ORDER BY account_id
+    GROUP BY registration_id
   `);
 
 /** @param ids those that were listed before the workflow started. It may have missed one that was recorded since */
