@@ -51,6 +51,13 @@ export const literals = (names: readonly string[]) =>
     sql.fragment`, `,
   );
 
+/** The condition that all conditions hold that are given. */
+export const allOf = (...conditions: readonly (FragmentSqlToken | false | "" | undefined)[]) =>
+  sql.join(
+    [sql.fragment`TRUE`, ...conditions.flatMap((condition) => condition || [])],
+    sql.fragment` AND `,
+  );
+
 /** Lists columns by their names, of a table if it is named. */
 export const identifiers = (names: readonly string[], ...table: readonly string[]) =>
   sql.join(
@@ -62,12 +69,16 @@ export const identifiers = (names: readonly string[], ...table: readonly string[
 export const columnName = (property: string): string =>
   property.replaceAll(/[A-Z]/gu, (letter) => `_${letter.toLowerCase()}`);
 
-/** Selects the columns of a row by its names. */
-export const columnsOf = (table: string, { shape }: z.ZodObject) =>
+/** Selects the properties of a row: the columns of a table that are named after them, or other expressions. */
+export const columnsOf = <Shape extends z.ZodRawShape>(
+  table: string,
+  { shape }: z.ZodObject<Shape>,
+  others?: { readonly [Name in keyof Shape]?: FragmentSqlToken },
+) =>
   sql.join(
     Object.keys(shape).map(
       (name) =>
-        sql.fragment`${sql.identifier([table, columnName(name)])} AS ${sql.identifier([name])}`,
+        sql.fragment`${others?.[name] ?? sql.identifier([table, columnName(name)])} AS ${sql.identifier([name])}`,
     ),
     sql.fragment`, `,
   );

@@ -9,7 +9,7 @@ import { columnsOf, sql, timestamp } from "../../db/sql.ts";
 /** Returns what is stored of a key: its SHA-256 in hexadecimal digits. */
 export const digestOf = (key: string): string => hash("sha256", key, "hex");
 
-export const storedKey = z.strictObject({
+export const apiKeyRow = z.strictObject({
   id: z.uuid(),
   accountId: z.uuid(),
   name: z.string(),
@@ -21,14 +21,13 @@ export const storedKey = z.strictObject({
   /** The start of the hour of the last use; null if the key has never been used. */
   lastUsedAt: z.date().nullable(),
   revokedAt: z.date().nullable(),
+  digest: z.string(),
 });
-const apiKeyRow = storedKey.extend({ digest: z.string() });
 export type ApiKey = Readonly<z.output<typeof apiKeyRow>>;
 
-const columns = sql.fragment`
-  ${columnsOf("api_key", storedKey)},
-  encode(api_key.hash, 'hex') AS digest
-`;
+const columns = columnsOf("api_key", apiKeyRow, {
+  digest: sql.fragment`encode(api_key.hash, 'hex')`,
+});
 
 const callerRow = z.strictObject({
   keyId: z.uuid(),
@@ -173,11 +172,7 @@ const expiringKeyRow = z.strictObject({
 /** Lists the keys that are valid now and expire before a time, soonest first. */
 export const listExpiringKeys = (db: CommonQueryMethods, now: Date, until: Date) =>
   db.any(sql.type(expiringKeyRow)`
-    SELECT
-      api_key.id,
-      api_key.mode,
-      account.name AS "accountName",
-      api_key.expires_at AS "expiresAt"
+    SELECT ${columnsOf("api_key", expiringKeyRow, { accountName: sql.fragment`account.name` })}
     FROM api_key
     JOIN account ON account.id = api_key.account_id
     WHERE api_key.expires_at > ${timestamp(now)}

@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { ACTORS, withSnakeCaseNames } from "./audit.rules.ts";
 import type { Actor, AuditAction } from "./audit.rules.ts";
-import { columnsOf, safeInteger, inRange, sql, timestamp } from "../../db/sql.ts";
+import { allOf, columnsOf, safeInteger, inRange, sql, timestamp } from "../../db/sql.ts";
 import { newestOf } from "../records/ownedRecords.sql.ts";
 
 const auditEntryRow = z.strictObject({
@@ -86,16 +86,15 @@ export const listAuditEntries = (
   limit: number,
 ) => {
   const newest = newestOf(accountId, before === undefined ? null : String(before));
-  const conditions = [
-    newest.condition,
-    ...(action ? [sql.fragment`(action = ${action} OR starts_with(action, ${`${action}.`}))`] : []),
-    ...(operator ? [sql.fragment`operator = ${operator}`] : []),
-    ...inRange(sql.fragment`created_at`, { from: since, until }),
-  ];
   return db.any(sql.type(auditEntryRow)`
     SELECT ${columnsOf("audit_entry", auditEntryRow)}
     FROM audit_entry
-    WHERE ${sql.join(conditions, sql.fragment` AND `)}
+    WHERE ${allOf(
+      newest.condition,
+      action && sql.fragment`(action = ${action} OR starts_with(action, ${`${action}.`}))`,
+      operator && sql.fragment`operator = ${operator}`,
+      ...inRange(sql.fragment`created_at`, { from: since, until }),
+    )}
     ${newest.order}
     LIMIT ${limit}
   `);

@@ -136,18 +136,18 @@ export const searchCatalogue = (
       });
 };
 
-const listedColumns = charityRow.extend({
+const recordRow = charityRow.extend({
   eligible: z.boolean(),
   listed: z.boolean(),
   subsection: z.string(),
   deductibility: z.string(),
+  extractedOn: z.string().nullable(),
 });
-const recordRow = listedColumns.extend({ extractedOn: z.string().nullable() });
 
 /** Returns the catalogue's whole record of an EIN, eligible for donations or not. */
 export const findCharityRecord = (db: CommonQueryMethods, ein: Ein) =>
   db.maybeOne(sql.type(recordRow)`
-    SELECT ${columnsOf("charity", listedColumns)}, charity.extracted_on::text AS "extractedOn"
+    SELECT ${columnsOf("charity", recordRow, { extractedOn: sql.fragment`charity.extracted_on::text` })}
     FROM charity
     WHERE charity.ein = ${ein}
   `);

@@ -11,7 +11,7 @@ import {
   ownedWithId,
 } from "../records/ownedRecords.sql.ts";
 import { modeColumn } from "../records/columns.sql.ts";
-import { columnsOf, countRow, inRange, safeInteger, sql } from "../../db/sql.ts";
+import { allOf, columnsOf, countRow, inRange, safeInteger, sql } from "../../db/sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 
@@ -48,17 +48,14 @@ const conditions = (
   owner: AccountMode,
   { attribution, metadataKey, metadataValue, ...range }: DonationFilter,
 ) =>
-  sql.join(
-    [
-      ownedBy("donation", owner),
-      attribution === undefined ? [] : attributionCondition("donation", attribution),
-      metadataKey === undefined ? [] : sql.fragment`donation.metadata ? ${metadataKey}`,
-      metadataKey === undefined || metadataValue === undefined
-        ? []
-        : sql.fragment`donation.metadata ->> ${metadataKey} = ${metadataValue}`,
-      inRange(sql.identifier(["donation", "created_at"]), range),
-    ].flat(),
-    sql.fragment` AND `,
+  allOf(
+    ownedBy("donation", owner),
+    attribution !== undefined && attributionCondition("donation", attribution),
+    metadataKey !== undefined && sql.fragment`donation.metadata ? ${metadataKey}`,
+    metadataKey !== undefined &&
+      metadataValue !== undefined &&
+      sql.fragment`donation.metadata ->> ${metadataKey} = ${metadataValue}`,
+    ...inRange(sql.identifier(["donation", "created_at"]), range),
   );
 
 const listedRow = donationRow.extend({ position: z.string() });

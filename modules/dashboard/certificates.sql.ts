@@ -112,19 +112,15 @@ const certificateRow = z.strictObject({
 });
 export type Certificate = Readonly<z.output<typeof certificateRow>>;
 
-const registrationColumns = z.strictObject({
+const registrationRow = z.strictObject({
   id: z.uuid(),
   kind: kindColumn,
   mode: modeColumn,
   count: safeInteger,
   refundedCount: safeInteger,
   createdAt: z.date(),
-});
-const orderColumns = z.strictObject({
   partner: z.string().nullable(),
   partnerName: z.string().nullable(),
-});
-const registrationRow = registrationColumns.extend(orderColumns.shape).extend({
   isOrderedElsewhere: z.boolean(),
   facts: acceptedFacts,
 });
@@ -155,10 +151,12 @@ export type Certified = Omit<Certificate, "recordIds"> & {
 
 const listRegistrations = (db: CommonQueryMethods, ids: readonly string[]) =>
   db.any(sql.type(registrationRow)`
-    SELECT
-      ${columnsOf("registration", registrationColumns)}, ${columnsOf("planting_order", orderColumns)},
-      registration.planting_order_id IS NULL AS "isOrderedElsewhere",
-      ${factsOfOrder} AS facts
+    SELECT ${columnsOf("registration", registrationRow, {
+      partner: sql.fragment`planting_order.partner`,
+      partnerName: sql.fragment`planting_order.partner_name`,
+      isOrderedElsewhere: sql.fragment`registration.planting_order_id IS NULL`,
+      facts: factsOfOrder,
+    })}
     FROM registration
     LEFT JOIN planting_order ON ${isOrderOfTree}
     WHERE registration.id = ANY(${sql.array(ids, "uuid")})
@@ -166,17 +164,13 @@ const listRegistrations = (db: CommonQueryMethods, ids: readonly string[]) =>
 
 const listDonations = (db: CommonQueryMethods, ids: readonly string[]) =>
   db.any(sql.type(donationRow)`
-    SELECT
-      donation.id,
-      'donation' AS kind,
-      donation.mode,
-      donation.amount_cents AS "amountCents",
-      coalesce(donation.confirmed_name, donation.charity_name) AS "charityName",
-      donation.confirmed_name IS NOT NULL AS "isCharityConfirmed",
-      donation.ein,
-      donation.created_at AS "createdAt",
-      donation.refunded AS "isRefunded",
-      donation_refund.created_at AS "refundedAt"
+    SELECT ${columnsOf("donation", donationRow, {
+      kind: sql.fragment`'donation'`,
+      charityName: sql.fragment`coalesce(donation.confirmed_name, donation.charity_name)`,
+      isCharityConfirmed: sql.fragment`donation.confirmed_name IS NOT NULL`,
+      isRefunded: sql.fragment`donation.refunded`,
+      refundedAt: sql.fragment`donation_refund.created_at`,
+    })}
     FROM donation
     LEFT JOIN donation_refund ON donation_refund.donation_id = donation.id
     WHERE donation.id = ANY(${sql.array(ids, "uuid")})
@@ -185,13 +179,12 @@ const listDonations = (db: CommonQueryMethods, ids: readonly string[]) =>
 /** Returns certificates by their tokens. Unknown and revoked ones are absent. */
 export const findCertificates = async (db: CommonQueryMethods, tokens: readonly string[]) => {
   const rows = await db.any(sql.type(certificateRow)`
-    SELECT
-      certificate.token,
-      certificate.record_id || certificate.further_record_ids AS "recordIds",
-      certificate.created_at AS "createdAt",
-      owner.id AS "ownerId",
-      owner.name AS "ownerName",
-      dashboard.slug
+    SELECT ${columnsOf("certificate", certificateRow, {
+      recordIds: sql.fragment`certificate.record_id || certificate.further_record_ids`,
+      ownerId: sql.fragment`owner.id`,
+      ownerName: sql.fragment`owner.name`,
+      slug: sql.fragment`dashboard.slug`,
+    })}
     FROM certificate
     LEFT JOIN store ON store.account_id = certificate.account_id
     JOIN account AS owner ON owner.id = coalesce(store.organization_id, certificate.account_id)

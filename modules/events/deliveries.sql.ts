@@ -6,7 +6,7 @@ import type { DeliveryState } from "./decideDelivery.rules.ts";
 import { WEBHOOK_TYPES, PING } from "./webhooks.rules.ts";
 import type { FeedPosition } from "./events.rules.ts";
 import type { WebhookEndpoint } from "./endpoints.sql.ts";
-import { countRow, sql, timestamp } from "../../db/sql.ts";
+import { allOf, columnsOf, countRow, sql, timestamp } from "../../db/sql.ts";
 
 const deliveryRow = z.strictObject({
   transactionId: z.string().transform(BigInt),
@@ -33,34 +33,28 @@ export const listDeliveries = (
   db: CommonQueryMethods,
   endpointId: string,
   { state, limit }: { readonly state?: DeliveryState | undefined; readonly limit: number },
-) => {
-  const conditions = [
-    sql.fragment`endpoint_id = ${endpointId}`,
-    ...(state === "failed" ? [sql.fragment`state <> 'delivered' AND attempts > 0`] : []),
-    ...(state === undefined || state === "failed" ? [] : [sql.fragment`state = ${state}`]),
-  ];
-  return db.any(sql.type(deliveryRow)`
-    SELECT
-      page.transaction_id::text AS "transactionId",
-      page.event_id AS id,
-      event.type,
-      event.created_at AS "occurredAt",
-      page.state,
-      page.attempts,
-      page.last_attempt AS "lastAttempt",
-      page.created_at AS "createdAt",
-      page.due_at AS "dueAt"
+) =>
+  db.any(sql.type(deliveryRow)`
+    SELECT ${columnsOf("page", deliveryRow, {
+      transactionId: sql.fragment`page.transaction_id::text`,
+      id: sql.fragment`page.event_id`,
+      type: sql.fragment`event.type`,
+      occurredAt: sql.fragment`event.created_at`,
+    })}
     FROM (
       SELECT *
       FROM webhook_delivery
-      WHERE ${sql.join(conditions, sql.fragment` AND `)}
+      WHERE ${allOf(
+        sql.fragment`endpoint_id = ${endpointId}`,
+        state === "failed" && sql.fragment`state <> 'delivered' AND attempts > 0`,
+        state !== undefined && state !== "failed" && sql.fragment`state = ${state}`,
+      )}
       ORDER BY created_at DESC, event_id DESC
       LIMIT ${limit}
     ) AS page
     CROSS JOIN LATERAL (SELECT type, created_at FROM event WHERE id = page.event_id OFFSET 0) AS event
     ORDER BY page.created_at DESC, page.event_id DESC
   `);
-};
 
 const positionRow = z.strictObject({ transactionId: z.string().transform(BigInt), id: z.uuid() });
 

@@ -4,9 +4,17 @@ import type { AccountMode, Mode } from "../records/owner.rules.ts";
 import { DISABLED_REASONS } from "./events.rules.ts";
 import { isUuid } from "../records/fields.rules.ts";
 import { accountTypeColumn, modeColumn } from "../records/columns.sql.ts";
-import { assignmentsOf, columnName, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
+import {
+  allOf,
+  assignmentsOf,
+  columnName,
+  columnsOf,
+  safeInteger,
+  sql,
+  timestamp,
+} from "../../db/sql.ts";
 
-const columns = z.strictObject({
+const endpointRow = z.strictObject({
   id: z.uuid(),
   accountId: z.uuid(),
   mode: modeColumn,
@@ -28,9 +36,6 @@ const columns = z.strictObject({
   lastError: z.string().nullable(),
   disabledAt: z.date().nullable(),
   disabledReason: z.enum(DISABLED_REASONS).nullable(),
-});
-
-const endpointRow = columns.extend({
   accountType: accountTypeColumn,
   /** The name of its organization, or the domain of its store. */
   owner: z.string(),
@@ -39,10 +44,10 @@ export type WebhookEndpoint = Readonly<z.output<typeof endpointRow>>;
 
 /** Selects the endpoints that are in a table or a query. */
 const selectFrom = (rows: FragmentSqlToken) => sql.fragment`
-  SELECT
-    ${columnsOf("endpoint", columns)},
-    account.type AS "accountType",
-    coalesce(store.domain, account.name) AS owner
+  SELECT ${columnsOf("endpoint", endpointRow, {
+    accountType: sql.fragment`account.type`,
+    owner: sql.fragment`coalesce(store.domain, account.name)`,
+  })}
   FROM ${rows} AS endpoint
   JOIN account ON account.id = endpoint.account_id
   LEFT JOIN store ON store.account_id = account.id
@@ -76,7 +81,7 @@ export const listEndpoints = (
   );
   return db.any(sql.type(endpointRow)`
     ${selectFrom(sql.fragment`webhook_endpoint`)}
-    WHERE ${sql.join([sql.fragment`true`, ...conditions], sql.fragment` AND `)}
+    WHERE ${allOf(...conditions)}
     ORDER BY coalesce(endpoint.failing_since, endpoint.disabled_at), endpoint.created_at, endpoint.id
     LIMIT ${limit}
   `);
@@ -145,7 +150,7 @@ export const updateEndpoints = (
     types,
     ...changes
   }: Changes<
-    Omit<z.output<typeof columns>, "id" | "accountId" | "mode" | "createdAt"> & {
+    Omit<WebhookEndpoint, "id" | "accountId" | "mode" | "createdAt" | "accountType" | "owner"> & {
       readonly previousSecret: string | null;
       readonly previousSecretUntil: Date | null;
     }

@@ -5,7 +5,7 @@ import { plantingFact } from "./fact.rules.ts";
 import type { PlantingFact } from "./fact.rules.ts";
 import { columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 
-const factColumns = z.strictObject({
+const factRow = z.strictObject({
   id: safeInteger,
   stage: z.enum(PLANTING_STAGES),
   state: z.enum(["accepted", "waiting", "contradiction", "withdrawn"]),
@@ -16,8 +16,8 @@ const factColumns = z.strictObject({
   receivedAt: z.date(),
   withdrawnAt: z.date().nullable(),
   withdrawnBy: z.string().nullable(),
+  digest: z.string(),
 });
-const factRow = factColumns.extend({ digest: z.string() });
 
 export type StoredFact = Readonly<z.output<typeof factRow>>;
 
@@ -26,7 +26,7 @@ export type FactSource = StoredFact["source"];
 /** Lists the facts of an order as they were received. */
 export const listFacts = (db: CommonQueryMethods, orderId: number) =>
   db.any(sql.type(factRow)`
-    SELECT ${columnsOf("planting_fact", factColumns)}, encode(digest, 'hex') AS digest
+    SELECT ${columnsOf("planting_fact", factRow, { digest: sql.fragment`encode(digest, 'hex')` })}
     FROM planting_fact
     WHERE order_id = ${orderId}
     ORDER BY id

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { PlantingOrder } from "./orders.sql.ts";
 import { modeColumn } from "../records/columns.sql.ts";
-import { nothing, sql, timestamp } from "../../db/sql.ts";
+import { columnsOf, nothing, sql, timestamp } from "../../db/sql.ts";
 
 /*
  * Orders that are not created yet. Registered trees join their account's open one in the statement that inserts them, so
@@ -76,11 +76,7 @@ export type NextOrder = Readonly<z.output<typeof nextOrderRow>>;
 /** Lists the orders that are not created yet, those first that were opened first. */
 export const listNextOrders = (db: CommonQueryMethods) =>
   db.any(sql.type(nextOrderRow)`
-    SELECT
-      next_planting_order.id,
-      next_planting_order.account_id AS "accountId",
-      next_planting_order.mode,
-      account.name AS "buyerName"
+    SELECT ${columnsOf("next_planting_order", nextOrderRow, { buyerName: sql.fragment`account.name` })}
     FROM next_planting_order
     JOIN account ON account.id = next_planting_order.account_id
     ORDER BY next_planting_order.id

@@ -6,10 +6,10 @@ import { TIMELINE_SHAPES } from "../../runtime/config/partnerKinds.rules.ts";
 import { siteShare } from "./tally.rules.ts";
 import { modeColumn } from "../records/columns.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
-import { columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { allOf, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { newestOf } from "../records/ownedRecords.sql.ts";
 
-const storedOrder = z.strictObject({
+const orderRow = z.strictObject({
   id: z.int(),
   /** The id that partners and operators use. */
   publicId: z.string(),
@@ -29,14 +29,13 @@ const storedOrder = z.strictObject({
   createdAt: z.date(),
   plantedAt: z.date().nullable(),
   verifiedAt: z.date().nullable(),
+  /** The ids that clients see in evidence and events: of an imported order, those of the other system. */
+  shownId: safeInteger,
+  shownPublicId: z.string(),
 });
-
-/** With the ids that clients see in evidence and events: of an imported order, those of the other system. */
-const orderRow = storedOrder.extend({ shownId: safeInteger, shownPublicId: z.string() });
 
 export type PlantingOrder = Readonly<z.output<typeof orderRow>>;
 
-/** The ids by which clients know an order: those of the system that it was imported from, if it was. */
 export const shownOrderId = sql.fragment`coalesce(planting_order.imported_order_id, planting_order.id)`;
 export const shownOrderPublicId = sql.fragment`coalesce(planting_order.imported_public_id, planting_order.public_id)`;
 
@@ -68,11 +67,10 @@ export const keptOrderedCount = sql.fragment`
   END
 `;
 
-const columns = sql.fragment`
-  ${columnsOf("planting_order", storedOrder)},
-  ${shownOrderId} AS "shownId",
-  ${shownOrderPublicId} AS "shownPublicId"
-`;
+const columns = columnsOf("planting_order", orderRow, {
+  shownId: shownOrderId,
+  shownPublicId: shownOrderPublicId,
+});
 
 /** The number of an order, its public id, or one of its facts. */
 type OrderName = number | string | { readonly factId: number };
@@ -162,16 +160,15 @@ export const listPlantingOrders = (db: CommonQueryMethods, filter: PlantingOrder
   return db.any(sql.type(orderRow)`
     SELECT ${columns}
     FROM planting_order
-    WHERE ${newest.condition}
-      ${filter.stage === undefined ? sql.fragment`` : sql.fragment`AND stage = ${filter.stage}`}
-      ${
-        filter.contradicted === true
-          ? sql.fragment`AND EXISTS (
-              SELECT FROM planting_fact
-              WHERE planting_fact.order_id = planting_order.id AND planting_fact.state = 'contradiction'
-            )`
-          : sql.fragment``
-      }
+    WHERE ${allOf(
+      newest.condition,
+      filter.stage !== undefined && sql.fragment`stage = ${filter.stage}`,
+      filter.contradicted === true &&
+        sql.fragment`EXISTS (
+          SELECT FROM planting_fact
+          WHERE planting_fact.order_id = planting_order.id AND planting_fact.state = 'contradiction'
+        )`,
+    )}
     ${newest.order}
     LIMIT ${filter.limit}
   `);

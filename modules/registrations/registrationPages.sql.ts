@@ -6,7 +6,7 @@ import type { RegistrationFilter, Registration, Totals } from "./registrations.r
 import { attributionCondition, ownedWithId } from "../records/ownedRecords.sql.ts";
 import { olderThan, positionColumn, positionOf } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
-import { inRange, sql, timestamp } from "../../db/sql.ts";
+import { allOf, inRange, sql, timestamp } from "../../db/sql.ts";
 import { readRegistrationValues, registrationValues } from "./registrationColumns.sql.ts";
 import { FIRST_ID } from "../records/recordIds.rules.ts";
 import { totalColumns, totalsOf } from "./totals.sql.ts";
@@ -118,13 +118,10 @@ const withId = (
 ) => sql.fragment`
   SELECT registration.*
   FROM registration
-  WHERE ${sql.join(
-    [
-      ownedWithId("registration", owner, filter.id),
-      olderThan("registration", after),
-      ...inRange(sql.identifier(["registration", "created_at"]), filter),
-    ],
-    sql.fragment` AND `,
+  WHERE ${allOf(
+    ownedWithId("registration", owner, filter.id),
+    olderThan("registration", after),
+    ...inRange(sql.identifier(["registration", "created_at"]), filter),
   )}
   ${newestFirst}
 `;
@@ -134,16 +131,12 @@ const withId = (
  * milliseconds however few registrations match.
  */
 const matches = ({ id, attribution, metadata }: RegistrationFilter) =>
-  sql.fragment`${sql.join(
-    [
-      sql.fragment`TRUE`,
-      ...(metadata === undefined ? [] : [metadataCondition(metadata)]),
-      ...(attribution !== undefined && (attribution === "" || id !== undefined)
-        ? [attributionCondition("registration", attribution)]
-        : []),
-    ],
-    sql.fragment` AND `,
-  )}`;
+  allOf(
+    metadata !== undefined && metadataCondition(metadata),
+    attribution !== undefined &&
+      (attribution === "" || id !== undefined) &&
+      attributionCondition("registration", attribution),
+  );
 
 /** Returns the name of a page's statement, with what its text depends on; null if that is more than what is named. */
 const statementName = (

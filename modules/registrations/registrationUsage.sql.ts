@@ -20,11 +20,7 @@ export type RegistrationUsage = Readonly<z.output<typeof usageRow>>;
 
 /** Selects the registrations for which a condition holds, with their usage, newest first. */
 const usageOf = (condition: FragmentSqlToken) => sql.fragment`
-  SELECT
-    ${columnsOf("registration", coreRow)},
-    usage.states,
-    usage.is_late AS "isLate",
-    usage.processor
+  SELECT ${columnsOf("registration", coreRow)}, usage.states, usage.is_late AS "isLate", usage.processor
   FROM registration
   CROSS JOIN LATERAL ${countedRefunds} AS refunds
   CROSS JOIN LATERAL (

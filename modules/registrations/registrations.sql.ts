@@ -202,14 +202,11 @@ const accountRegistrationRow = coreRow.extend({
 /** Looks a registration up for an operator, in all accounts and modes. */
 export const findRegistration = (db: CommonQueryMethods, id: string) =>
   db.maybeOne(sql.type(accountRegistrationRow)`
-    SELECT
-      ${columnsOf("registration", coreRow)},
-      registration.account_id AS "accountId",
-      account.name AS "accountName",
-      account.type AS "accountType",
-      registration.mode,
-      registration.kind,
-      registration.unit_price_cents IS NOT NULL AS "isPrepaid"
+    SELECT ${columnsOf("registration", accountRegistrationRow, {
+      accountName: sql.fragment`account.name`,
+      accountType: sql.fragment`account.type`,
+      isPrepaid: sql.fragment`registration.unit_price_cents IS NOT NULL`,
+    })}
     FROM registration
     JOIN account ON account.id = registration.account_id
     WHERE registration.id = ${id}

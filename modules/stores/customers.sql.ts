@@ -1,7 +1,7 @@
 import type { FragmentSqlToken, IdentifierSqlToken } from "slonik";
 import { anyAccount, isOwn, ownedBy } from "../records/ownedRecords.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
-import { sql, inRange, literals } from "../../db/sql.ts";
+import { allOf, sql, inRange, literals } from "../../db/sql.ts";
 import { normalizeCustomerId } from "./customers.rules.ts";
 import type { ImpactFilter, KnownCustomer, RefundFilter } from "./customers.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
@@ -66,12 +66,11 @@ export const isFiltered = (table: RecordTable, owner: RecordOwner, filter: Impac
     return text === undefined ? [] : [{ isLookup, condition: has(table, text) }];
   });
   const isOfOwner = given.some(({ isLookup }) => isLookup) ? isOwn : ownedBy;
-  const conditions = [
+  return allOf(
     isOfOwner(table, owner),
     ...given.map(({ condition }) => condition),
     ...inRange(column(table, "created_at"), filter),
-  ];
-  return sql.fragment`${sql.join(conditions, sql.fragment` AND `)}`;
+  );
 };
 
 /* Which registrations and donations of a store belong to a customer, whatever identifies the customer. */

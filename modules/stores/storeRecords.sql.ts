@@ -4,7 +4,15 @@ import { donationCore } from "../charities/donations.sql.ts";
 import { olderThan } from "../records/listPositions.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
-import { columnName, columnsOf, countRow, inMicroseconds, safeInteger, sql } from "../../db/sql.ts";
+import {
+  allOf,
+  columnName,
+  columnsOf,
+  countRow,
+  inMicroseconds,
+  safeInteger,
+  sql,
+} from "../../db/sql.ts";
 import { conditionsOf } from "./customers.rules.ts";
 import type { ImpactFilter, KnownCustomer, RefundFilter } from "./customers.rules.ts";
 import { isFiltered, isOfCustomer, REFUND_CONDITIONS } from "./customers.sql.ts";
@@ -144,7 +152,7 @@ const newestOf = (
       SELECT given.place, ${columns}
       FROM ${sql.identifier([table])}
       WHERE account_id = ${given("accountId")} AND mode = ${given("mode")} AND ${isOfKind}
-        AND ${sql.join([isLeft, ...conditions], sql.fragment` AND `)}
+        AND ${allOf(isLeft, ...conditions)}
       ${newestFirst}
       LIMIT least(${given("quantity")}, ${MAXIMUM_RECORDS})
       ${lock}

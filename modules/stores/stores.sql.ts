@@ -16,8 +16,8 @@ import { DEFAULT_PRICES } from "./stores.rules.ts";
 import type { Feature } from "./stores.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 
-/** The columns of `store` that are read, besides its id. */
-const storeColumns = z.strictObject({
+const storeRow = z.strictObject({
+  id: z.uuid(),
   domain: z.string(),
   userId: z.string(),
   organizationId: z.uuid().nullable(),
@@ -29,10 +29,6 @@ const storeColumns = z.strictObject({
   plasticRemoval: z.boolean(),
   donations: z.boolean(),
   uninstalledAt: z.date().nullable(),
-});
-
-const storeRow = storeColumns.extend({
-  id: z.uuid(),
   charityProvider: z.enum(CHARITY_PROVIDERS),
   createdAt: z.date(),
   /** Whether the balance has not covered a write since it last rose. */
@@ -45,13 +41,13 @@ const storeRow = storeColumns.extend({
 export type Store = Readonly<z.output<typeof storeRow>>;
 
 const selectStore = sql.fragment`
-  SELECT
-    store.account_id AS id,
-    ${columnsOf("store", storeColumns)},
-    account.charity_provider AS "charityProvider",
-    account.created_at AS "createdAt",
-    store.depleted_at IS NOT NULL AS "isDepleted",
-    (extract(epoch FROM greatest(store.last_record_at, 'epoch')) * 1000000)::bigint AS "lastRecordUs"
+  SELECT ${columnsOf("store", storeRow, {
+    id: sql.fragment`store.account_id`,
+    charityProvider: sql.fragment`account.charity_provider`,
+    createdAt: sql.fragment`account.created_at`,
+    isDepleted: sql.fragment`store.depleted_at IS NOT NULL`,
+    lastRecordUs: sql.fragment`(extract(epoch FROM greatest(store.last_record_at, 'epoch')) * 1000000)::bigint`,
+  })}
   FROM store
   JOIN account ON account.id = store.account_id
 `;

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { storedKey } from "../accounts/apiKeys.sql.ts";
+import { apiKeyRow } from "../accounts/apiKeys.sql.ts";
 import { accountTypeColumn } from "../records/columns.sql.ts";
 import { columnsOf, sql } from "../../db/sql.ts";
 import type { Lookup } from "./lookup.rules.ts";
@@ -70,7 +70,7 @@ export const listFoundAccounts = (
 /** So many characters of a key tell it from most others. Of an imported key, fewer are stored. */
 const KEY_CHARACTERS = 8;
 
-const keyColumns = storedKey.omit({ accountId: true });
+const keyColumns = apiKeyRow.omit({ accountId: true, digest: true });
 const keyRow = z.strictObject({ ...accountFields, foundBy: z.string(), ...keyColumns.shape });
 
 /** Finds API keys by their ids, or by the characters with which they begin. */
