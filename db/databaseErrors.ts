@@ -1,6 +1,5 @@
 import { codeOf, DomainError, UnavailableError } from "../runtime/errors.rules.ts";
 
-/** Returns whether a statement has violated a constraint. */
 export const violates = (error: unknown, constraint: string): boolean =>
   error instanceof Error && "constraint" in error && error.constraint === constraint;
 

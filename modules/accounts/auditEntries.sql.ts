@@ -79,7 +79,6 @@ type AuditFilter = {
   readonly before?: number | undefined;
 };
 
-/** Lists entries, newest first. */
 export const listAuditEntries = (
   db: CommonQueryMethods,
   { accountId = null, action, operator, since, until, before }: AuditFilter,

@@ -5,7 +5,6 @@ import type { DeliveryDecision, LastAttempt } from "./decideDelivery.rules.ts";
 import type { WebhookMessage } from "./webhooks.rules.ts";
 import { idRow, sql, timestamp } from "../../db/sql.ts";
 
-/** The condition of a delivery whose attempt is due. */
 const isDue = (now: Date) => sql.fragment`
   webhook_delivery.state = 'pending' AND webhook_delivery.due_at <= ${timestamp(now)}
 `;

@@ -179,7 +179,6 @@ const stateRow = z.strictObject({ state: z.string(), count: safeInteger });
 /** The states of endpoints that are counted: enabled ones, and why the others are disabled. */
 export const ENDPOINT_STATES = ["enabled", "failing", "requested", "gone", "failing_for_days"];
 
-/** Counts the deployment's endpoints by state. */
 export const countEndpointStates = async (db: CommonQueryMethods) => {
   const rows = await db.any(sql.type(stateRow)`
     SELECT

@@ -4,7 +4,6 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import type { StoredEventContent } from "./events.rules.ts";
 import { nothing, safeInteger, sql, timestamp } from "../../db/sql.ts";
 
-/** An event to insert. */
 export type NewEvent = AccountMode & StoredEventContent & { readonly id: string };
 
 /**

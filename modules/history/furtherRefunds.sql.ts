@@ -6,7 +6,6 @@ import { sumsOf, totalSubtractions } from "../registrations/totals.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
 import { sql } from "../../db/sql.ts";
 
-/** Locks records until the transaction ends. */
 export const lockRecords = (
   transaction: DatabaseTransactionConnection,
   table: RecordTable,

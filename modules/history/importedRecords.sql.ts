@@ -9,6 +9,7 @@ import {
   keyHash,
   recordOfKey,
   registerOperation,
+  scopeOf,
 } from "../records/idempotencyKeys.sql.ts";
 import {
   importedRecord,
@@ -98,13 +99,9 @@ const entryRows = (table: RecordTable, batch: readonly ImportedEntry[]) =>
     })),
   );
 
-const keyScopeOf = (table: RecordTable, { accountId, mode }: AccountMode) => ({
-  accountId: sql.fragment`${accountId}::uuid`,
-  mode: sql.fragment`${mode}::text`,
-  operation:
-    table === "donation"
-      ? sql.fragment`'donate'::text`
-      : registerOperation(sql.identifier(["entry", "kind"])),
+const keyScopeOf = (table: RecordTable, owner: AccountMode) => ({
+  ...scopeOf(owner, "donate"),
+  ...(table === "registration" && { operation: registerOperation(sql.fragment`entry.kind`) }),
 });
 
 export type InsertOptions = {

@@ -23,7 +23,6 @@ export type StoredFact = Readonly<z.output<typeof factRow>>;
 
 export type FactSource = StoredFact["source"];
 
-/** Lists the facts of an order as they were received. */
 export const listFacts = (db: CommonQueryMethods, orderId: number) =>
   db.any(sql.type(factRow)`
     SELECT ${columnsOf("planting_fact", factRow, { digest: sql.fragment`encode(digest, 'hex')` })}

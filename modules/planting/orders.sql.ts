@@ -90,7 +90,6 @@ export const lockPlantingOrder = (transaction: DatabaseTransactionConnection, na
     SELECT ${columns} FROM planting_order WHERE ${isNamed(name)} FOR UPDATE
   `);
 
-/** Refunded trees of one registration. */
 export type RefundedTrees = { readonly registrationId: string; readonly count: number };
 
 const refundedOrderRow = orderRow

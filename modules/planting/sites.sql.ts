@@ -44,7 +44,6 @@ export const storeSites = async (
   `);
 };
 
-/** Returns the ids of a partner's sites by their references. */
 export const listSiteIds = async (
   db: CommonQueryMethods,
   partner: string,

@@ -49,7 +49,10 @@ const treeRow = z.strictObject({
   facts: acceptedFacts,
 });
 
-/** Finds the tree registrations that exist of those that are named, with their orders and the facts in effect, each by primary keys only, however many there are. */
+/**
+ * Finds the tree registrations that exist of those that are named, with their orders and the facts in effect, each by primary
+ * keys only, however many there are.
+ */
 export const listEvidenceTrees = (
   db: CommonQueryMethods,
   named: readonly (AccountMode & { readonly id: string })[],

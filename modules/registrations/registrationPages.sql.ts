@@ -4,7 +4,7 @@ import type { Owner } from "../records/owner.rules.ts";
 import type { Metadata } from "../records/fields.rules.ts";
 import type { RegistrationFilter, Registration, Totals } from "./registrations.rules.ts";
 import { attributionCondition, ownedWithId } from "../records/ownedRecords.sql.ts";
-import { olderThan, positionColumn, positionOf } from "../records/listPositions.sql.ts";
+import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 import { allOf, inRange, sql, timestamp } from "../../db/sql.ts";
 import { readRegistrationValues, registrationValues } from "./registrationColumns.sql.ts";
@@ -25,20 +25,18 @@ const metadataCondition = (metadata: Metadata) => {
 
 const positionRow = z.strictObject({ position: z.string(), id: z.uuid() });
 
-export const findListPosition = async (db: CommonQueryMethods, owner: Owner, id: string) => {
-  const row = await db.maybeOne(sql.prepared("find_list_position", positionRow)`
+export const findListPosition = (db: CommonQueryMethods, owner: Owner, id: string) =>
+  db.maybeOne(sql.prepared("find_list_position", positionRow)`
     SELECT ${positionColumn("registration")}, registration.id
     FROM registration
     WHERE ${ownedWithId("registration", owner, id)}
   `);
-  return row && positionOf(row);
-};
 
 type ListPage = {
   /** Those that match. They are read one by one as they are needed; until then the page holds their text. */
   readonly registrations: Iterable<Registration>;
   /** The last registration that the page has read, shown or not. */
-  readonly last: ListPosition & { readonly id: string };
+  readonly last: ListPosition;
   /** Whether it has read fewer registrations than it could, so that nothing follows. */
   readonly isLast: boolean;
 };
@@ -64,13 +62,10 @@ function* readLines(lines: string): Generator<Registration, void, void> {
 const newestFirst = sql.fragment`ORDER BY registration.created_at DESC, registration.id DESC`;
 
 /** Returns the position before which a page begins: that of the previous page's end, or the end of the range. */
-const upperBound = (
-  { until }: RegistrationFilter,
-  after: ListPosition | null,
-): { readonly createdAt: Date | string; readonly id: string } =>
-  after !== null && (until === undefined || new Date(after.createdAt) < until)
-    ? { createdAt: after.createdAt, id: after.id ?? FIRST_ID }
-    : { createdAt: until ?? "infinity", id: FIRST_ID };
+const upperBound = ({ until }: RegistrationFilter, after: ListPosition | null): ListPosition =>
+  after !== null && (until === undefined || new Date(after.position) < until)
+    ? after
+    : { position: until?.toISOString() ?? "infinity", id: FIRST_ID };
 
 /**
  * The registrations of a page, from the listing or from that of an attribution. The planner sees no value and expects a
@@ -78,15 +73,11 @@ const upperBound = (
  * knows about the account, and needs to plan that only once.
  */
 const inOrderOfIndex = (owner: Owner, filter: RegistrationFilter, after: ListPosition | null) => {
-  const { createdAt, id } = upperBound(filter, after);
+  const { position, id } = upperBound(filter, after);
+  const none = sql.fragment``;
   const of =
     filter.attribution === undefined || filter.attribution === ""
-      ? {
-          column: sql.fragment``,
-          value: sql.fragment``,
-          order: sql.fragment``,
-          condition: sql.fragment``,
-        }
+      ? { column: none, value: none, order: none, condition: none }
       : {
           column: sql.fragment`, text_digest(attribution)`,
           value: sql.fragment`, (SELECT text_digest(${filter.attribution}))`,
@@ -100,7 +91,7 @@ const inOrderOfIndex = (owner: Owner, filter: RegistrationFilter, after: ListPos
     SELECT *
     FROM registration
     WHERE (account_id, mode, kind ${of.column}, created_at, id) < (
-        ${values}, (SELECT ${timestamp(createdAt)}), (SELECT ${id}::uuid)
+        ${values}, (SELECT ${timestamp(position)}), (SELECT ${id}::uuid)
       )
       AND (account_id, mode, kind ${of.column}, created_at) >= (
         ${values}, (SELECT ${timestamp(filter.from ?? "-infinity")})
@@ -159,7 +150,7 @@ const statementName = (
 const pageRow = z.strictObject({
   ...totalColumns,
   /** Of the last registration; null, like its id, if nothing follows. */
-  createdAt: z.string().nullable(),
+  position: z.string().nullable(),
   id: z.uuid().nullable(),
   isLast: z.boolean(),
   /** A line for each registration that matches; null if none does. */
@@ -186,12 +177,12 @@ export const readPage = async (
       : withId(owner, { ...filter, id: givenId }, after);
   const name = statementName(filter, after);
   const statement = name === null ? sql.type(pageRow) : sql.prepared(name, pageRow);
-  const { all, month, createdAt, id, isLast, lines } = await db.one(statement`
+  const { all, month, position, id, isLast, lines } = await db.one(statement`
     SELECT totals."all", totals.month, page.*
     FROM ${totalsOf(owner, now)}
     CROSS JOIN (
       SELECT
-        (min(scanned.created_at) FILTER (WHERE scanned.scan_fits))::text AS "createdAt",
+        (min(scanned.created_at) FILTER (WHERE scanned.scan_fits))::text AS position,
         (array_agg(scanned.id) FILTER (WHERE scanned.scan_fits))[count(*) FILTER (WHERE scanned.scan_fits)] AS id,
         coalesce(bool_and(scanned.scan_fits), TRUE) AND count(*) < ${limits.rows} AS "isLast",
         string_agg(${registrationValues("scanned")} || chr(10), '')
@@ -213,11 +204,11 @@ export const readPage = async (
   return {
     totals: { all, month },
     page:
-      createdAt === null || id === null
+      position === null || id === null
         ? null
         : {
             registrations: { [Symbol.iterator]: () => readLines(lines ?? "") },
-            last: { createdAt, id },
+            last: { position, id },
             isLast,
           },
   };

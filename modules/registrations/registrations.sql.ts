@@ -11,6 +11,7 @@ import {
   knownKeys,
   recordOfKey,
   registerOperation,
+  scopeOfRow,
 } from "../records/idempotencyKeys.sql.ts";
 import { ownedWithId } from "../records/ownedRecords.sql.ts";
 import { accountTypeColumn, ownerColumns } from "../records/columns.sql.ts";
@@ -37,8 +38,7 @@ const insertedRow = z.strictObject({
 
 /** The scope of the idempotency key of an entry of the query. */
 const ENTRY_SCOPE = {
-  accountId: sql.fragment`entry.account_id`,
-  mode: sql.fragment`entry.mode`,
+  ...scopeOfRow("entry"),
   operation: registerOperation(sql.fragment`entry.kind`),
 };
 

@@ -9,7 +9,6 @@ import { KINDS } from "../records/owner.rules.ts";
 const column = (table: RecordTable, name: string): IdentifierSqlToken =>
   sql.identifier([table, name]);
 
-/** Escapes the characters that have a meaning in LIKE patterns. */
 const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/gu, String.raw`\$&`);
 
 /*
@@ -41,7 +40,6 @@ const hasAny = (table: RecordTable, text: string) => sql.fragment`(
   ${hasNameWith(table, text)} OR ${hasEmail(table, text)} OR ${hasCustomerId(table, normalizeCustomerId(text))}
 )`;
 
-/** The conditions of refunds. */
 export const REFUND_CONDITIONS = {
   wholeName: hasName,
   email: hasEmail,

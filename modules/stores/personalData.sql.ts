@@ -2,8 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToke
 import { z } from "zod";
 import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import type { CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
-import { afterLookup, assignments, literals, safeInteger, sql } from "../../db/sql.ts";
-import { newerThan } from "../records/listPositions.sql.ts";
+import { afterLookup, assignments, literals, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { hasOnlyName, isOfCustomer, ofStore } from "./customers.sql.ts";
 import { anyAccount, ownedBy } from "../records/ownedRecords.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
@@ -91,7 +90,7 @@ const ofOwner = (table: RecordTable, owner: RecordOwner): Selection => ({
   table,
   pageAfter: (after) => sql.fragment`
     ${ownedBy(table, owner)}
-    AND ${newerThan(table, after === null ? null : { createdAt: after, id: null })}
+    AND created_at > ${timestamp(after ?? "-infinity")}
     ORDER BY created_at
   `,
 });

@@ -1,7 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { donationCore } from "../charities/donations.sql.ts";
-import { olderThan } from "../records/listPositions.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
 import {
@@ -12,6 +11,7 @@ import {
   inMicroseconds,
   safeInteger,
   sql,
+  timestamp,
 } from "../../db/sql.ts";
 import { conditionsOf } from "./customers.rules.ts";
 import type { ImpactFilter, KnownCustomer, RefundFilter } from "./customers.rules.ts";
@@ -75,7 +75,7 @@ export const listStoreRecords = async <Table extends RecordTable>(
     SELECT json_build_object(${RECORD_JSON[table]}) AS record
     FROM ${sql.identifier([table])}
     WHERE ${isFiltered(table, owner, filter)}
-      AND ${olderThan(table, after === null ? null : { createdAt: after, id: null })}
+      AND created_at < ${timestamp(after ?? "infinity")}
     ${newestFirst}
     LIMIT ${limit}
   `);

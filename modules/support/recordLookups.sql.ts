@@ -201,7 +201,6 @@ const registrationsOf = (event: NonNullable<Lookup["meterEvent"]>) => sql.fragme
   WHERE ${isMeterEvent(event)}
 `;
 
-/** All searches for what a text may mean. */
 const listSearches = (table: RecordTable, lookup: Lookup): readonly Search[] => {
   const { text, id, refundedId, mayBeName, meterEvent } = lookup;
   const { inEach, anywhere, byKey, importedAs } = createSearches(table, lookup);

@@ -1,7 +1,6 @@
 import type { DatabasePool } from "slonik";
-import { z } from "zod";
 import { listWaitingRefunds } from "../../modules/registrations/refunds.sql.ts";
-import { sql } from "../../db/sql.ts";
+import { idRow, sql } from "../../db/sql.ts";
 import { createBilling } from "../../modules/billing/createBilling.ts";
 import { readRefundState } from "../../modules/billing/registrationFacts.sql.ts";
 import { readUsageReport } from "../../modules/registrations/readUsageReports.ts";
@@ -16,8 +15,6 @@ const TABLES = ["registration", "refund", "usage_fact", "meter_event"];
 const REFUNDS = 3000;
 /** They are 41 to 73, depending on the plan for the first hundred refunds. */
 const MAXIMUM_PAGES = 99;
-
-const idRow = z.strictObject({ id: z.uuid() });
 
 /** Inserts a registration with refunds of one unit each that wait for their workflow. */
 const insertRefunded = async (
