@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { findRegistrationUsage } from "../../modules/registrations/registrationUsage.sql.ts";
 import { listRefundsByKeys } from "../../modules/registrations/refunds.sql.ts";
-import { sql } from "../../db/sql.ts";
+import { idRow, sql } from "../../db/sql.ts";
 import { openPageCount } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -51,7 +51,7 @@ test("the usage of a refunded registration is found by its refunds where statist
     FROM new_refund
     JOIN registration ON registration.id = registration_id
   `);
-  const id = await db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+  const id = await db.oneFirst(sql.type(idRow)`
     SELECT id FROM registration WHERE account_id = ${accountId} LIMIT 1
   `);
   const owner = { accountId, mode: "live", kind: "tree" } as const;
