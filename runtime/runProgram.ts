@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { readConfig } from "./config/config.ts";
 import type { Config } from "./config/config.ts";
-import { SchemaError, StartupError } from "./errors.rules.ts";
+import { StartupError } from "./errors.rules.ts";
 import { configureOutgoing } from "./outgoing.ts";
 import { createLogger } from "./createLogger.ts";
 import { reportReady } from "./readyMessage.ts";
@@ -69,7 +69,7 @@ export const runProgram = async (
     await tracing?.stop();
     logger.info("stopped");
   } catch (error) {
-    if (!(error instanceof StartupError || error instanceof SchemaError)) {
+    if (!(error instanceof StartupError)) {
       throw error;
     }
     process.stderr.write(`${error.message}\n`);
