@@ -223,6 +223,8 @@ export const startServer = async <Ready>(
 
 /** A young generation of 4 MB instead of 16 saves a process that has been busy 30 MB. */
 const EXEC_ARGS = ["--max-semi-space-size=4"];
+/** glibc returns memory to the system when it is freed, which saves a worker 25 to 50 MB. */
+const ENVIRONMENT = { MALLOC_TRIM_THRESHOLD_: "131072" };
 
 /**
  * Starts a program of the service and waits until it reports over IPC that it is ready. If this process dies, the program
@@ -239,7 +241,7 @@ export const startRole = async (
 ): Promise<Readonly<Record<string, string>>> => {
   context.signal.throwIfAborted();
   const child = fork(module, args, {
-    env,
+    env: { ...env, ...ENVIRONMENT },
     execArgv: [...process.execArgv, ...EXEC_ARGS],
     detached: true,
     stdio: ["ignore", "inherit", "inherit", "ipc", context.pipe],
