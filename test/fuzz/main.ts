@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
 import { z } from "zod";
 import { readRunFile } from "../../runtime/runFile.ts";
+import { buildEnvironment, START } from "../embedded/runStart.ts";
 import { installPythonPackages } from "../support/installPythonPackages.ts";
 
 /*
@@ -31,23 +32,9 @@ const { values } = parseArgs({
 
 const run = promisify(execFile);
 
-const SETTINGS = {
-  PORT: "0",
-  STORE_PORT: "0",
-  METRICS_PORT: "off",
-  WORKER_METRICS_PORT: "off",
-  EMBEDDED_POSTGRES_PORT: "0",
-  EMBEDDED_TEMPORAL_PORT: "0",
-  EMBEDDED_TEMPORAL_UI_PORT: "0",
-  LOG_LEVEL: "error",
-};
-
 const startService = async (dataDir: string) => {
-  const env = { ...process.env, ...SETTINGS, DATA_DIR: dataDir };
-  const service = spawn(process.execPath, [join(ROOT, "embedded/main.ts")], {
-    env,
-    stdio: ["ignore", "pipe", "inherit"],
-  });
+  const env = buildEnvironment(dataDir, { LOG_LEVEL: "error" });
+  const service = spawn(process.execPath, [START], { env, stdio: ["ignore", "pipe", "inherit"] });
   const ended = once(service, "exit");
   for await (const line of createInterface({ input: service.stdout })) {
     if (line === "ready") {
