@@ -1,6 +1,6 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtempDisposable } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -56,7 +56,7 @@ const startService = async (dataDir: string) => {
       );
       return JSON.parse(stdout);
     },
-    stop: async (): Promise<void> => {
+    [Symbol.asyncDispose]: async (): Promise<void> => {
       service.kill("SIGTERM");
       await ended;
     },
@@ -102,32 +102,24 @@ const keys = z.looseObject({ api_key_test: z.string() });
 
 const main = async (): Promise<void> => {
   const program = join(await installPythonPackages("fuzz", HERE), "schemathesis");
-  const folder = await mkdtemp(join(tmpdir(), "impact-fuzz-"));
-  try {
-    const service = await startService(join(folder, "data"));
-    try {
-      const organization = keys.parse(await service.impact(["org", "create", "--name", "Fuzz"]));
-      const store = keys.parse(await service.impact(["store", "create", "--domain", STORE_DOMAIN]));
-      const { apiUrl, storeUrl } = service.urls;
-      const results = await Promise.all([
-        fuzz(program, join(folder, "standalone"), apiUrl, {
-          Authorization: organization.api_key_test,
-        }),
-        fuzz(program, join(folder, "store"), storeUrl, {
-          api_key: store.api_key_test,
-          shop_name: STORE_DOMAIN,
-        }),
-      ]);
-      for (const { report } of results) {
-        console.log(report);
-      }
-      process.exitCode = results.every(({ isGood }) => isGood) ? 0 : 1;
-    } finally {
-      await service.stop();
-    }
-  } finally {
-    await rm(folder, { recursive: true, force: true });
+  await using folder = await mkdtempDisposable(join(tmpdir(), "impact-fuzz-"));
+  await using service = await startService(join(folder.path, "data"));
+  const organization = keys.parse(await service.impact(["org", "create", "--name", "Fuzz"]));
+  const store = keys.parse(await service.impact(["store", "create", "--domain", STORE_DOMAIN]));
+  const { apiUrl, storeUrl } = service.urls;
+  const results = await Promise.all([
+    fuzz(program, join(folder.path, "standalone"), apiUrl, {
+      Authorization: organization.api_key_test,
+    }),
+    fuzz(program, join(folder.path, "store"), storeUrl, {
+      api_key: store.api_key_test,
+      shop_name: STORE_DOMAIN,
+    }),
+  ]);
+  for (const { report } of results) {
+    console.log(report);
   }
+  process.exitCode = results.every(({ isGood }) => isGood) ? 0 : 1;
 };
 
 await main();
