@@ -3,6 +3,7 @@ import { pino } from "pino";
 import type { DestinationStream, Logger } from "pino";
 import { prettyFactory } from "pino-pretty";
 import type { Config } from "./config/config.ts";
+import { activeSpanFields } from "./tracing.ts";
 
 /** One write; fewer lines wait for the interval. */
 const CHUNK_LENGTH = 8192;
@@ -121,14 +122,10 @@ const makeReadable = (log: DestinationStream): DestinationStream => {
   return { ...log, write };
 };
 
-/**
- * Creates the logger of a process: JSON on stdout, or readable lines if stdout is a terminal.
- * @param readFields returns what each line has besides
- */
+/** Creates the logger of a process: JSON on stdout, or readable lines if stdout is a terminal. */
 export const createLogger = (
   { LOG_LEVEL, LOG_FORMAT }: Pick<Config, "LOG_LEVEL" | "LOG_FORMAT">,
   program: string,
-  readFields?: () => Readonly<Record<string, string>>,
 ): Logger => {
   // Where stdout is not opened again, opening process.stdout makes it non-blocking.
   const automatic = process.stdout.isTTY ? "pretty" : "json";
@@ -138,7 +135,7 @@ export const createLogger = (
     {
       level: LOG_LEVEL,
       base: { program, pid: process.pid },
-      ...(readFields === undefined ? {} : { mixin: readFields }),
+      mixin: activeSpanFields,
       serializers: {
         err: serializeError,
         // Temporal's SDK logs its errors under this name, and strings from its core.

@@ -45,12 +45,11 @@ export const runProgram = async (
   try {
     const config = readConfig();
     configureOutgoing();
-    const tracing =
+    const logger = createLogger(config, name);
+    const stopTracing =
       config.OTEL_EXPORTER_OTLP_ENDPOINT === undefined
         ? undefined
-        : (await import("./startTracing.ts")).startTracing(config, name);
-    const logger = createLogger(config, name, tracing?.logFields);
-    tracing?.logTo(logger);
+        : (await import("./startTracing.ts")).startTracing(config, name, logger);
     const shutdown = shutdownRequested();
     const { urls, failed, drain, stop } = await start(config, logger);
     if (!reportReady(urls)) {
@@ -66,7 +65,7 @@ export const runProgram = async (
       process.exit(1);
     }, shutdownTimeoutMs).unref();
     await stop();
-    await tracing?.stop();
+    await stopTracing?.();
     logger.info("stopped");
   } catch (error) {
     if (!(error instanceof StartupError)) {
