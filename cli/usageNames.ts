@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { listOpenUsage } from "../modules/billing/meterEventReports.sql.ts";
 import type { OpenUsageFilter } from "../modules/billing/meterEventReports.sql.ts";
 import { findMeterEvent } from "../modules/billing/meterEvents.sql.ts";
-import type { StoredMeterEvent } from "../modules/billing/meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../modules/billing/meterEvents.rules.ts";
 import { listRecordIds } from "../modules/records/ownedRecords.sql.ts";
 import { requireOneRecord } from "../modules/records/recordIds.rules.ts";
 import { parseLookup } from "../modules/support/lookup.rules.ts";

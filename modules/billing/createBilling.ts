@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import type { DatabasePool } from "slonik";
 import { systemClock } from "../../runtime/clock.ts";
 import { readCell } from "../records/cells.sql.ts";
@@ -6,7 +7,7 @@ import type { BillingTarget } from "./usage.rules.ts";
 import type { BillingProcessor, StripeConnection } from "./stripe/createStripeProcessor.ts";
 import { ProcessorMismatchError, ProcessorUnavailableError } from "./processor.ts";
 import type { LiveProcessor } from "./deployment.rules.ts";
-import { decideProcessor } from "./deployment.rules.ts";
+import { findProcessorProblem } from "./deployment.rules.ts";
 import { changeDeployment, hasLiveLedgerUsage, lockDeployment } from "./deployment.sql.ts";
 import { requestSubscriptionReads } from "./processorEvents/processorEvents.sql.ts";
 
@@ -14,26 +15,21 @@ import { requestSubscriptionReads } from "./processorEvents/processorEvents.sql.
  * Requires that the deployment bills live usage with the configured processor; the first one to ask is recorded.
  * @throws ProcessorMismatchError if the deployment has another processor or another Stripe account
  */
-export const requireProcessor = async (
-  db: DatabasePool,
-  configured: LiveProcessor,
-): Promise<void> => {
-  const decision = await db.transaction(async (transaction) => {
-    const current = await lockDeployment(transaction);
-    const decided = decideProcessor(current.processor, configured, {
+export const requireProcessor = (db: DatabasePool, configured: LiveProcessor): Promise<void> =>
+  db.transaction(async (transaction) => {
+    const { processor, originalStripeAccountId } = await lockDeployment(transaction);
+    const problem = findProcessorProblem(processor, configured, {
       ledgerHasLiveUsage: await hasLiveLedgerUsage(transaction),
-      originalStripeAccountId: current.originalStripeAccountId,
+      originalStripeAccountId,
     });
-    if (decided.kind === "record") {
+    if (problem !== null) {
+      throw new ProcessorMismatchError(problem);
+    }
+    if (!isDeepStrictEqual(processor, configured)) {
       await changeDeployment(transaction, { processor: configured });
       await requestSubscriptionReads(transaction, systemClock.now());
     }
-    return decided;
   });
-  if (decision.kind === "mismatch") {
-    throw new ProcessorMismatchError(decision.problem);
-  }
-};
 
 /** Creates who bills usage in this deployment. The built-in ledger is the database itself, so only Stripe is called. */
 export const createBilling = ({
@@ -45,9 +41,9 @@ export const createBilling = ({
   readonly stripe: StripeConnection | null;
 }) => {
   const stripe = connection
-    ? connection.createProcessor({
-        requireAccount: (account) => requireProcessor(db, { name: "stripe", account }),
-        readCell: () => readCell(db),
+    ? connection.createProcessor(async (account) => {
+        await requireProcessor(db, { name: "stripe", account });
+        return readCell(db);
       })
     : null;
   return {

@@ -1,5 +1,5 @@
 import { UnavailableError } from "../../runtime/errors.rules.ts";
-import type { StoredMeterEvent } from "./meterEvents.sql.ts";
+import type { StoredMeterEvent } from "./meterEvents.rules.ts";
 import type { AttemptOutcome } from "./sending/decideNextStep.rules.ts";
 
 /**
@@ -30,19 +30,6 @@ export type NewCheckout = {
   readonly cancelUrl: string;
   /** Requests with the same key get the same page. */
   readonly idempotencyKey: string | null;
-};
-
-/** A Checkout session at the processor, of this deployment or of any other program. */
-export type CheckoutSession = {
-  readonly id: string;
-  /** The deployment that created it; null if it was another program. */
-  readonly deploymentId: string | null;
-  readonly storeId: string | null;
-  readonly isPaid: boolean;
-  /** What was paid, in the currency's smallest unit. */
-  readonly amountCents: number | null;
-  readonly currency: string | null;
-  readonly paymentId: string | null;
 };
 
 /** The processor does not know the customer whose usage is asked for, such as a deleted one. Repeating the call does not help. */

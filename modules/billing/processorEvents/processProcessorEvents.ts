@@ -8,7 +8,7 @@ import {
 } from "../meterEvents.sql.ts";
 import { namesOf } from "../meterEvents.rules.ts";
 import { ProcessorEventUnreadableError } from "../processor.ts";
-import type { CheckoutSession } from "../processor.ts";
+import type { CheckoutSession } from "../stripe/checkouts.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { lockStreams } from "../streams.sql.ts";
@@ -21,7 +21,7 @@ import type { StoredProcessorEvent } from "./processorEvents.sql.ts";
 import { decideLateRefusal, isGivenUp, subjectOf } from "./processorEvents.rules.ts";
 import type { ProcessorEvent, RefusalReport } from "./processorEvents.rules.ts";
 import { refreshSubscription } from "./readSubscription.ts";
-import { listAccountsOfStripeObject } from "./stripeSubscriptions.sql.ts";
+import { listAccountsOfStripe } from "./stripeSubscriptions.sql.ts";
 
 /** Stores an event that a webhook has announced, for a worker to process; `ignored` if nothing depends on events of its type. */
 export const receiveProcessorEvent = async (
@@ -57,7 +57,7 @@ export const applyRefusalReport = async (
     // They may have been delivered, or sent again under other identifiers, since they were listed.
     const decided = (await lockMeterEvents(transaction, ids)).flatMap((event) => {
       const reason = reasons.get(event.identifier);
-      const decision = decideLateRefusal(event, { windowEnd });
+      const decision = decideLateRefusal(event, windowEnd);
       return reason === undefined ? [] : [{ event, decision, reason }];
     });
     const waiting = decided.filter(({ decision }) => decision === "wait");
@@ -107,7 +107,7 @@ const apply = async (
   const subject = subjectOf(type);
   if (subject === "subscription") {
     // The event is only the reason to read the current state, so the order of events does not matter.
-    for (const accountId of await listAccountsOfStripeObject(context.db, objectId ?? "")) {
+    for (const accountId of await listAccountsOfStripe(context.db, [objectId ?? ""])) {
       await refreshSubscription(context, accountId, signal);
     }
     return;

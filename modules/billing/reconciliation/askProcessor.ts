@@ -12,8 +12,9 @@ import {
   releaseRefunds,
   sendAgain,
 } from "../meterEvents.sql.ts";
-import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../meterEvents.rules.ts";
 import { UsageUnreadableError } from "../processor.ts";
+import { listAccountsOfStripe } from "../processorEvents/stripeSubscriptions.sql.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { early, isTooOldToSend, TOO_OLD } from "../sending/decideNextStep.rules.ts";
@@ -23,7 +24,7 @@ import { minuteOf } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 import { decideMinute, findObstacle, isAskedAbout } from "./minutes.rules.ts";
 import type { Answer, CustomerMinute, Obstacle } from "./minutes.rules.ts";
-import { listAccountsWithCustomers, listEventsOfSpan, listOtherCustomers } from "./minutes.sql.ts";
+import { listEventsOfSpan, listOtherCustomers } from "./minutes.sql.ts";
 import type { CustomerStream } from "./minutes.sql.ts";
 
 /** A customer that may have usage of a minute, the accounts whose usage that is, and its events. */
@@ -75,7 +76,7 @@ export const lockMinute = async (
   minute: Span,
 ): Promise<void> => {
   const customerIds = places.flatMap(({ customerId }) => customerId ?? []);
-  const holders = await listAccountsWithCustomers(transaction, customerIds);
+  const holders = await listAccountsOfStripe(transaction, customerIds);
   await lockStreams(
     transaction,
     places.flatMap(({ kind, accountIds }) =>

@@ -1,15 +1,20 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import type { Kind } from "../../records/owner.rules.ts";
+import { jsonRows } from "../../../db/jsonRows.ts";
 import { sql, timestamp } from "../../../db/sql.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
-import type { StoredMeterEvent } from "../meterEvents.sql.ts";
-import { meterEventIdentifierStem, minuteOf } from "../usage.rules.ts";
+import type { StoredMeterEvent } from "../meterEvents.rules.ts";
+import { identifierOfSealing, nextSequence } from "../meterEvents.sql.ts";
+import { inSpan, STREAM } from "../streams.sql.ts";
+import { minuteOf } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 
 /** Units that the processor has of a customer's minute beyond what was delivered; negative ones are missing there. */
 export type FoundUnits = Pick<StoredMeterEvent, "accountId" | "second"> & {
   readonly units: number;
 };
+
+const DIFFERENCE = { ...STREAM, second: "int8", units: "int8", reason: "text" } as const;
 
 /**
  * Replaces the open differences of a customer in a span by the events that correct those that were found. One that is found
@@ -18,7 +23,7 @@ export type FoundUnits = Pick<StoredMeterEvent, "accountId" | "second"> & {
 export const replaceOpenDifferences = async (
   transaction: DatabaseTransactionConnection,
   { customerId, kind }: { readonly customerId: string; readonly kind: Kind },
-  { start, end }: Span,
+  span: Span,
   found: readonly FoundUnits[],
   now: Date,
 ): Promise<void> => {
@@ -26,38 +31,36 @@ export const replaceOpenDifferences = async (
     DELETE FROM meter_event
     WHERE customer_id = ${customerId}
       AND kind = ${kind}
-      AND second >= ${start}
-      AND second < ${end}
+      AND ${inSpan("meter_event", span)}
       AND failure = 'difference'
       AND second - second % 60 <> ALL(${sql.array(
         found.map(({ second }) => minuteOf(second).start),
         "int8",
       )})
   `);
-  for (const { accountId, second, units } of found) {
+  const rows = found.map(({ units, ...each }) => {
     const had = `${counted(Math.abs(units), "unit")} ${units > 0 ? "more" : "less"}`;
-    const stem = meterEventIdentifierStem({ accountId, mode: "live", kind }, second);
-    await transaction.query(sql.typeAlias("void")`
-      INSERT INTO meter_event
-        (
-          account_id, mode, kind, second, sequence, quantity, identifier, processor, customer_id, state, failure,
-          last_error, sealed_at
-        )
-      SELECT
-        ${accountId}, 'live', ${kind}, ${second}, next.sequence, ${-units}, ${stem} || next.sequence, 'stripe',
-        ${customerId}, 'failed', 'difference', ${`Stripe had ${had} of ${customerId} than was delivered`}, ${timestamp(now)}
-      FROM (
-        SELECT coalesce(max(sequence), 0) + 1 AS sequence
-        FROM meter_event
-        WHERE account_id = ${accountId} AND mode = 'live' AND kind = ${kind} AND second = ${second}
-      ) AS next
-      ON CONFLICT (customer_id, kind, (second - second % 60)) WHERE failure = 'difference'
-      DO UPDATE SET
-        account_id = excluded.account_id, second = excluded.second, sequence = excluded.sequence,
-        quantity = excluded.quantity, identifier = excluded.identifier, last_error = excluded.last_error,
-        sealed_at = excluded.sealed_at
-    `);
-  }
+    const reason = `Stripe had ${had} of ${customerId} than was delivered`;
+    return Object.assign(each, { mode: "live", kind, units, reason });
+  });
+  await transaction.query(sql.typeAlias("void")`
+    INSERT INTO meter_event
+      (
+        account_id, mode, kind, second, sequence, quantity, identifier, processor, customer_id, state, failure, last_error,
+        sealed_at
+      )
+    SELECT
+      account_id, mode, kind, second, sequence, -units, ${identifierOfSealing}, 'stripe', ${customerId}, 'failed',
+      'difference', reason, ${timestamp(now)}
+    FROM (
+      SELECT found.*, ${nextSequence("found", "place")} AS sequence FROM (${jsonRows(DIFFERENCE, rows)}) AS found
+    ) AS sealing
+    ON CONFLICT (customer_id, kind, (second - second % 60)) WHERE failure = 'difference'
+    DO UPDATE SET
+      account_id = excluded.account_id, second = excluded.second, sequence = excluded.sequence,
+      quantity = excluded.quantity, identifier = excluded.identifier, last_error = excluded.last_error,
+      sealed_at = excluded.sealed_at
+  `);
 };
 
 /**
@@ -76,16 +79,7 @@ export const decideDifferences = async (
         settled_at
       )
     SELECT
-      account_id, mode, kind, second,
-      (
-        SELECT max(sequence)
-        FROM meter_event AS other
-        WHERE other.account_id = difference.account_id
-          AND other.mode = difference.mode
-          AND other.kind = difference.kind
-          AND other.second = difference.second
-      ) + row_number() OVER (PARTITION BY account_id, mode, kind, second ORDER BY id),
-      -quantity, 'difference:' || id, processor, customer_id, 'delivered', last_error || '; see E' || id,
+      account_id, mode, kind, second, ${nextSequence("difference", "id")}, -quantity, 'difference:' || id, processor, customer_id, 'delivered', last_error || '; see E' || id,
       ${timestamp(now)},
       -- Not now: the processor's sums contain it.
       to_timestamp(second)

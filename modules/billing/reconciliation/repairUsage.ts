@@ -5,7 +5,7 @@ import type { BillingContext } from "../context.ts";
 import { describeHold } from "../deployment.rules.ts";
 import { lockDeployment } from "../deployment.sql.ts";
 import { nameOf, namesOf } from "../meterEvents.rules.ts";
-import type { BillingDocument } from "../meterEvents.rules.ts";
+import type { BillingDocument, StoredMeterEvent } from "../meterEvents.rules.ts";
 import {
   askAgain,
   closeEvents,
@@ -13,7 +13,6 @@ import {
   listMeterEventsById,
   lockMeterEvents,
 } from "../meterEvents.sql.ts";
-import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { sumSentRefunds } from "../registrationFacts.sql.ts";

@@ -1,6 +1,6 @@
 import { ownerKey } from "../../records/owner.rules.ts";
 import { listStripeCustomerIds } from "../../accounts/accounts.sql.ts";
-import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../meterEvents.rules.ts";
 import type { BilledStream, SealedEvent, UnsealedPart } from "./sealMeterEvents.sql.ts";
 import { insertMeterEvents, listOldestUnsealedFacts } from "./sealMeterEvents.sql.ts";
 import { tryLockStreams } from "../streams.sql.ts";

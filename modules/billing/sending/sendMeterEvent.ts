@@ -3,7 +3,7 @@ import { joinCalls } from "../../../db/batching/joinCalls.ts";
 import { inSpan } from "../../../runtime/tracing.ts";
 import type { BillingContext } from "../context.ts";
 import { releaseRefunds } from "../meterEvents.sql.ts";
-import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../meterEvents.rules.ts";
 import { askAboutEvent } from "../reconciliation/askProcessor.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { CALL_TIMEOUT_MS } from "../usage.rules.ts";
