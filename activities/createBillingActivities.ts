@@ -10,9 +10,7 @@ import { HOUR_MS } from "../runtime/durations.rules.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
 export type BillingObservers = {
-  /** Called for each customer whose invoices could not be read. */
   readonly observeUnreadInvoices: (customerId: string, error: unknown) => void;
-  /** Called after a reconciliation with the streams that differ or could not be read. */
   readonly observeDrift: (streams: readonly StreamReport[]) => void;
 };
 
@@ -56,7 +54,6 @@ export const createBillingActivities = (context: BillingContext & BillingObserve
       }),
     ),
 
-  /** Credits stores' payments of the last days that are missing in their balances. */
   creditTopUps: () => withHeartbeat((signal) => creditTopUps(context, signal)),
 });
 

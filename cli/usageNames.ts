@@ -10,7 +10,6 @@ import { listFoundRegistrations } from "../modules/support/recordLookups.sql.ts"
 import { DomainError } from "../runtime/errors.rules.ts";
 import { findNamedAccount, requireOrganization } from "./accountOptions.ts";
 
-/** The help of an argument that names usage. */
 export const USAGE_NAME =
   "name, id or Stripe customer of an organization; E5, an event; D17, a difference; the id of a registration; an order";
 

@@ -28,9 +28,7 @@ export const donation = async (
   lookup: CharityLookup,
   traceParent?: TraceParent,
 ): Promise<CharityValidation> => {
-  const validated = (
-    traceParent === undefined ? validateCharity(lookup) : validateCharity(lookup, traceParent)
-  ).catch((): CharityValidation => ({
+  const validated = validateCharity(lookup, traceParent).catch((): CharityValidation => ({
     kind: "unavailable",
     reason: "the validation did not finish",
   }));

@@ -28,7 +28,6 @@ const stripeWebhook = (context: Context, readWebhook: ReadWebhook): Page => ({
   },
 });
 
-/** Receives the planting partner's reports of facts. */
 const plantingWebhook = (context: Context, secrets: readonly string[]): Page => ({
   method: "post",
   path: "/planting/callback",
@@ -46,14 +45,10 @@ const plantingWebhook = (context: Context, secrets: readonly string[]): Page => 
 });
 
 /** The webhooks whose signing secrets are set. */
-export const signedWebhooks = ({
-  db,
-  clock,
-  readStripeWebhook,
-  plantingCallbackSecrets,
-}: StandaloneContext): readonly Page[] => [
-  ...(readStripeWebhook === null ? [] : [stripeWebhook({ db, clock }, readStripeWebhook)]),
-  ...(plantingCallbackSecrets === null
-    ? []
-    : [plantingWebhook({ db, clock }, plantingCallbackSecrets)]),
-];
+export const signedWebhooks = (context: StandaloneContext): readonly Page[] => {
+  const { readStripeWebhook: read, plantingCallbackSecrets: secrets } = context;
+  return [
+    ...(read === null ? [] : [stripeWebhook(context, read)]),
+    ...(secrets === null ? [] : [plantingWebhook(context, secrets)]),
+  ];
+};

@@ -3,14 +3,21 @@ import type { StandaloneContext } from "../context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
-import { LINK_HEADER, pagedList, rangeOfDays, pageLength, pageStart } from "../http/listPages.ts";
+import {
+  LINK_HEADER,
+  firstDay,
+  lastDay,
+  pageLength,
+  pageStart,
+  pagedList,
+  rangeOfDays,
+} from "../http/listPages.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import { monthlyCycle } from "../../modules/billing/usage.rules.ts";
 import { USAGE_COLUMNS, usageJson } from "../../modules/billing/billingStatus.rules.ts";
 import { presentStatement, readStatement } from "../../modules/billing/readStatement.ts";
 import { statementJson } from "../../modules/billing/statementJson.rules.ts";
-import { date } from "../../modules/records/fields.rules.ts";
 import { KINDS, accountModeOf } from "../../modules/records/owner.rules.ts";
 import { listUsageReports, readUsageReport } from "../../modules/registrations/readUsageReports.ts";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
@@ -39,23 +46,17 @@ const readEndpoint = (context: StandaloneContext): Endpoint =>
       errors: ["record_not_found", "query_timeout"],
     },
     schemas: { query: oneQuery, response: usageJson },
-    handle: ({ ctx, caller: { accountId, mode }, query }) =>
-      readUsageReport(
-        context,
-        { accountId, mode },
-        pathParameter(ctx, "registration_id"),
-        query.kind === undefined ? KINDS : [query.kind],
-      ),
+    handle: ({ ctx, caller, query: { kind } }) => {
+      const kinds = kind === undefined ? KINDS : [kind];
+      const id = pathParameter(ctx, "registration_id");
+      return readUsageReport(context, accountModeOf(caller), id, kinds);
+    },
   });
 
 const listQuery = queryObject({
   kind: kindParameter().meta({ description: "Only trees, or only bottles.", examples: ["tree"] }),
-  created_at: date()
-    .optional()
-    .meta({ description: "First day of the registrations, UTC.", examples: ["2025-06-01"] }),
-  end_at: date()
-    .optional()
-    .meta({ description: "Last day of the registrations, UTC.", examples: ["2025-06-30"] }),
+  created_at: firstDay("First day of the registrations, UTC."),
+  end_at: lastDay("Last day of the registrations, UTC."),
   limit: pageLength(),
   starting_after: pageStart(),
 });
@@ -79,7 +80,7 @@ const listOf = (context: StandaloneContext): Endpoint =>
       },
       schemas: { query: listQuery, response: listResponse },
       exported: { name: "usage", columns: USAGE_COLUMNS },
-      handle: ({ ctx, caller: { accountId, mode }, query }) => {
+      handle: ({ ctx, caller, query }) => {
         const { limit = null } = query;
         const part = {
           kinds: query.kind === undefined ? KINDS : [query.kind],
@@ -91,7 +92,7 @@ const listOf = (context: StandaloneContext): Endpoint =>
           ctx,
           {
             limit,
-            found: () => listUsageReports(context, { accountId, mode }, part),
+            found: () => listUsageReports(context, accountModeOf(caller), part),
             readHead: () => Promise.resolve('{"usage":['),
             linkOf: ({ registration_id: id, kind }) => ({
               starting_after: id,

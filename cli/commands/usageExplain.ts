@@ -64,7 +64,6 @@ const explainOrganization = async (
   });
 };
 
-/** Returns what settles an event, in steps. */
 const planEvent = (
   { state, mayBeDelivered, waitsFor }: ListedMeterEvent,
   attention: UsageAttention | undefined,

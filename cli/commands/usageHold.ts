@@ -37,7 +37,7 @@ const listSteps = (
       : { state: "done", text: `Stripe was asked about ${usage}.` },
     {
       state,
-      text: `Find what the lost registrations and refunds have left at Stripe, after ${complete}, and again while minutes are skipped: impact usage reconcile`,
+      text: `Find what the lost registrations and refunds have changed at Stripe, after ${complete}, and again while minutes are skipped: impact usage reconcile`,
     },
     { state, text: "Decide about what needs a person: impact usage" },
   ];
@@ -45,7 +45,7 @@ const listSteps = (
 
 const describeResumption = (
   { hold, doubtedUntil, copy }: ResumedUsage,
-  { dryRun, nothingWasLost }: { readonly dryRun?: true; readonly nothingWasLost?: true },
+  { dryRun, nothingWasLost }: { readonly dryRun?: true; readonly nothingWasLost?: "nothing_lost" },
   isLedger: boolean,
 ): string => {
   if (hold === null) {
@@ -99,40 +99,33 @@ export const addHoldCommands: Define = (usage, cli) => {
     .command("resume")
     .description("End a hold, and show what a restore has left to do")
     .addOption(
-      new Option(
-        "--nothing-was-lost",
-        "the old database has sent nothing that this one lacks",
-      ).conflicts("afterRestore"),
+      new Option("--nothing-was-lost", "the old database has sent nothing that this one lacks")
+        .preset("nothing_lost" as const)
+        .conflicts("afterRestore"),
     )
-    .option("--after-restore", "a restore was not noticed")
     .addOption(
-      new Option("--as-copy", "the database is a copy that is used beside the original").conflicts([
-        "nothingWasLost",
-        "afterRestore",
-      ]),
+      new Option("--after-restore", "a restore was not noticed").preset("restored" as const),
+    )
+    .addOption(
+      new Option("--as-copy", "the database is a copy that is used beside the original")
+        .preset("copy" as const)
+        .conflicts(["nothingWasLost", "afterRestore"]),
     )
     .option("--dry-run", "show what would be done")
     .option(...REASON)
     .option(...OPERATOR)
     .addHelpText("after", RESUME_HELP)
     .action(async (options) => {
-      const { nothingWasLost, afterRestore, asCopy } = options;
       const isDryRun = options.dryRun === true;
       const deps = await cli.openChange(options);
-      const history = nothingWasLost
-        ? "nothing_lost"
-        : afterRestore
-          ? "restored"
-          : asCopy
-            ? "copy"
-            : null;
+      const history = options.nothingWasLost ?? options.afterRestore ?? options.asCopy ?? null;
       const resumed = await resumeUsage(deps, { history, isDryRun });
       const { hold, doubtedUntil, copy } = resumed;
       // A hold that an operator had set has nothing to do with an earlier restore.
       const progress =
         hold === null || doubtedUntil !== null ? await readRestoreProgress(deps) : null;
       const isLedger = (await readDeployment(deps.db)).processor?.name === "ledger";
-      const resuming = `impact usage resume${afterRestore ? " --after-restore" : ""}`;
+      const resuming = `impact usage resume${options.afterRestore ? " --after-restore" : ""}`;
       const steps = progress === null ? [] : listSteps(progress, resuming);
       const result = {
         ended_hold: hold,

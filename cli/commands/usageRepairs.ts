@@ -11,10 +11,7 @@ import {
 import type { BillingDocument } from "../../modules/billing/meterEvents.rules.ts";
 import { closeUsage, retryEach } from "../../modules/billing/reconciliation/repairUsage.ts";
 import type { RetriedItem } from "../../modules/billing/reconciliation/repairUsage.ts";
-import type {
-  OperatorAnswer,
-  Retry,
-} from "../../modules/billing/reconciliation/repairUsage.rules.ts";
+import type { Retry } from "../../modules/billing/reconciliation/repairUsage.rules.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
@@ -27,39 +24,7 @@ import { sayHold } from "../output/printUsage.ts";
 import { PERIOD, spanOf } from "../timeRange.ts";
 import { USAGE_NAME, selectUsage } from "../usageNames.ts";
 
-/** @throws CommandError if something was refused; "not found" only if nothing was found */
-const requireSuccess = (retried: readonly RetriedItem[]): void => {
-  const codes = retried.map(({ retry }) =>
-    typeof retry === "string" ? EXIT.ok : exitCodeOf(retry),
-  );
-  const { length: refused } = codes.filter((code) => code !== EXIT.ok);
-  if (refused > 0) {
-    throw new CommandError(
-      codes.every((code) => code === EXIT.notFound) ? EXIT.notFound : EXIT.failed,
-      `${refused} of ${retried.length} could not be retried.`,
-    );
-  }
-};
-
 const EVENT_NAME = /^[Ee]\d+$/u;
-
-/** Returns what the operator answers for Stripe; null if it is to be asked. */
-const readAnswer = (
-  names: readonly string[],
-  options: { readonly all?: true; readonly delivered?: true; readonly absent?: true },
-): OperatorAnswer | null => {
-  const { all = false, delivered, absent } = options;
-  if (names.length > 0 === all) {
-    throw invalidRequest("Name what to retry, or pass --all.");
-  }
-  const answer = delivered ? "delivered" : absent ? "absent" : null;
-  if (answer !== null && (all || !names.every((name) => EVENT_NAME.test(name)))) {
-    throw invalidRequest(
-      "--delivered and --absent need the events whose outcome you have checked, such as E5.",
-    );
-  }
-  return answer;
-};
 
 const RESULTS: Readonly<Record<Retry, string>> = {
   send: "sent again",
@@ -70,15 +35,13 @@ const RESULTS: Readonly<Record<Retry, string>> = {
 };
 
 /** Returns what a command has done, or would do, with an event. Units that are negative are taken back. */
-const presentRetried = ({ name, retry, units }: RetriedItem) =>
-  typeof retry === "string"
-    ? {
-        item: name,
-        units,
-        result: retry === "send" && units < 0 ? "taken back" : RESULTS[retry],
-        reason: null,
-      }
-    : { item: name, units: null, result: "refused", reason: retry.message };
+const presentRetried = ({ name: item, retry, units }: RetriedItem) => {
+  if (typeof retry !== "string") {
+    return { item, units: null, result: "refused", reason: retry.message };
+  }
+  const result = retry === "send" && units < 0 ? "taken back" : RESULTS[retry];
+  return { item, units, result, reason: null };
+};
 
 const RETRY_HELP = `
 Settles what needs no decision. Refused usage is sent again under a new identifier. About
@@ -96,17 +59,30 @@ export const addRetryCommand: Define = (usage, cli) => {
     .description("Retry failed usage and differences")
     .argument("[names...]", USAGE_NAME, collect(parseSearchText))
     .option("--all", "everything that is open")
-    .addOption(new Option("--delivered", "Stripe has the events").conflicts("absent"))
-    .option("--absent", "Stripe does not have the events")
+    .addOption(
+      new Option("--delivered", "Stripe has the events")
+        .preset("delivered" as const)
+        .conflicts("absent"),
+    )
+    .addOption(new Option("--absent", "Stripe does not have the events").preset("absent" as const))
     .option("--dry-run", "show what would be done")
     .option(...REASON)
     .option(...OPERATOR)
     .addHelpText("after", RETRY_HELP)
     .action(async (names = [], options) => {
-      const answer = readAnswer(names, options);
+      const { all = false, delivered, absent } = options;
+      if (names.length > 0 === all) {
+        throw invalidRequest("Name what to retry, or pass --all.");
+      }
+      const answer = delivered ?? absent ?? null;
+      if (answer !== null && (all || !names.every((name) => EVENT_NAME.test(name)))) {
+        throw invalidRequest(
+          "--delivered and --absent need the events whose outcome you have checked, such as E5.",
+        );
+      }
       const deps = await cli.openBillingChange(options);
       const isDryRun = options.dryRun === true;
-      const ids = await (options.all
+      const ids = await (all
         ? listOpenUsage(deps.db, RETRIED_CAUSES)
         : selectUsage(deps.db, names, RETRIED_CAUSES));
       const retried = await retryEach(deps, ids, { answer, isDryRun });
@@ -121,24 +97,18 @@ export const addRetryCommand: Define = (usage, cli) => {
       } else if (retried.length > 0) {
         sayHold(cli, (await readDeployment(deps.db)).hold);
       }
-      requireSuccess(retried);
+      const codes = retried.map(({ retry }) =>
+        typeof retry === "string" ? EXIT.ok : exitCodeOf(retry),
+      );
+      const refused = codes.filter((code) => code !== EXIT.ok);
+      if (refused.length > 0) {
+        const areUnknown = codes.every((code) => code === EXIT.notFound);
+        throw new CommandError(
+          areUnknown ? EXIT.notFound : EXIT.failed,
+          `${refused.length} of ${retried.length} could not be retried.`,
+        );
+      }
     });
-};
-
-/** Returns the document that an operator names; null: the usage is never billed. Commander accepts only one of the options. */
-const readDocument = (
-  invoiceItem: string | undefined,
-  creditNote: string | undefined,
-  isNeverBilled: boolean,
-): BillingDocument | null => {
-  const reference = invoiceItem ?? creditNote;
-  if (reference === undefined && !isNeverBilled) {
-    throw invalidRequest(
-      "Say how the usage is billed: --invoice-item, --credit-note or --never-bill.",
-    );
-  }
-  const kind = invoiceItem === undefined ? "credit_note" : "invoice_item";
-  return reference === undefined ? null : { kind, reference };
 };
 
 const CLOSE_HELP = `
@@ -148,8 +118,11 @@ invoice item bills, a credit note returns. What is closed is never sent. A diffe
 closed is accepted. --never-bill is for usage that nobody pays for, and for late usage that is
 on an invoice after all.`;
 
-/** The id of a document at Stripe. */
-const parseDocument = trimmed(200);
+const parseReference = trimmed(200);
+
+const parserOfDocument =
+  (kind: BillingDocument["kind"]) =>
+  (given: string): BillingDocument => ({ kind, reference: parseReference(given) });
 
 const parseUnits = parserOf(
   z
@@ -170,12 +143,12 @@ export const addCloseCommand: Define = (usage, cli) => {
     .argument("<names...>", USAGE_NAME, collect(parseSearchText))
     .addOption(
       new Option("--invoice-item <id>", "invoice item that bills the usage")
-        .argParser(parseDocument)
+        .argParser(parserOfDocument("invoice_item"))
         .conflicts(["creditNote", "neverBill"]),
     )
     .addOption(
       new Option("--credit-note <id>", "credit note that returns the units")
-        .argParser(parseDocument)
+        .argParser(parserOfDocument("credit_note"))
         .conflicts("neverBill"),
     )
     .option("--never-bill", "nothing bills it")
@@ -187,8 +160,12 @@ export const addCloseCommand: Define = (usage, cli) => {
     .option("--dry-run", "show what would be closed")
     .addHelpText("after", CLOSE_HELP)
     .action(async (names, options) => {
-      const { invoiceItem, creditNote, neverBill = false, units: expectedUnits = null } = options;
-      const document = readDocument(invoiceItem, creditNote, neverBill);
+      const document = options.invoiceItem ?? options.creditNote ?? null;
+      if (document === null && !options.neverBill) {
+        throw invalidRequest(
+          "Say how the usage is billed: --invoice-item, --credit-note or --never-bill.",
+        );
+      }
       const isDryRun = options.dryRun === true;
       const deps = await cli.openBillingChange(options);
       const filter = { kind: options.meter ?? null, span: spanOf(options.period) };
@@ -208,7 +185,7 @@ export const addCloseCommand: Define = (usage, cli) => {
           `These are ${selected.length} events, and at most ${MAXIMUM_CLOSED} are closed at once. Close them in parts, with --period.`,
         );
       }
-      const closing = { document, expectedUnits, isDryRun };
+      const closing = { document, expectedUnits: options.units ?? null, isDryRun };
       const { events, units } = await closeUsage(deps, selected, closing);
       const shown = events.map((event) => ({
         item: nameOf(event),

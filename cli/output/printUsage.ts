@@ -30,7 +30,6 @@ export const presentMeterEvent = ({
   may_be_delivered: event.state === "pending" || event.state === "failed" ? mayBeDelivered : null,
 });
 
-/** Prints events, differences among them. */
 export const printEvents = ({ printList }: Cli, events: readonly ListedMeterEvent[]): void => {
   const shown = events.map((event) =>
     Object.assign(presentMeterEvent(event), {
@@ -156,7 +155,6 @@ export const printAttention = (
   }
 };
 
-/** Says why nothing is sent, if usage is held. */
 export const sayHold = ({ say }: Cli, hold: Hold | null): void => {
   if (hold) {
     say(`Nothing is sent: ${describeHold(hold)}. ${HOLD_ADVICE}`);

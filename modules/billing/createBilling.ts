@@ -47,7 +47,6 @@ export const createBilling = ({
       })
     : null;
   return {
-    /** Null if Stripe is not configured. */
     stripe,
     /**
      * Returns where an account's new usage and donations are billed. Live usage of an account with a Stripe customer is

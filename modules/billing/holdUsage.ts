@@ -55,9 +55,8 @@ export const guardUsage = async ({ db, clock }: Context): Promise<Hold | null> =
     const current = await lockDeployment(transaction);
     if (!current.isIdentified) {
       await identifyDeployment(transaction);
-      return current.hold;
     }
-    if (!current.isHoldMissing) {
+    if (!current.isIdentified || !current.isHoldMissing) {
       return current.hold;
     }
     const now = await readDatabaseTime(transaction, clock);

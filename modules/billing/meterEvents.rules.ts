@@ -106,10 +106,6 @@ export const namesOf = (events: readonly NamedEvent[]): string => {
   return `${events.slice(0, MAXIMUM_NAMED).map(nameOf).join(", ")}${rest}`;
 };
 
-/** Describes the units of a minute that the processor had beyond what was delivered when they were compared. */
-export const describeDifference = (units: number, customerId: string): string =>
-  `Stripe had ${counted(Math.abs(units), "unit")} ${units > 0 ? "more" : "less"} of ${customerId} than was delivered`;
-
 /**
  * Why usage has an operator's attention.
  * - `refused`, `too_old`, `unclear`: it has failed.

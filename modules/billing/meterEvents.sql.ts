@@ -110,14 +110,15 @@ const changeEvents = async (
 export const recordFoundDelivery = (
   transaction: DatabaseTransactionConnection,
   id: bigint,
-  found: { readonly customerId: string | null; readonly note: string; readonly now: Date },
+  customerId: string | null,
+  now: Date,
 ): Promise<void> =>
   changeEvents(transaction, isAmong([id]), {
     state: "delivered",
-    customer_id: found.customerId,
+    customer_id: customerId,
     may_be_delivered: false,
-    last_error: found.note,
-    settled_at: sql.fragment`coalesce(settled_at, asking_since, ${timestamp(found.now)})`,
+    last_error: "the processor's sums show it",
+    settled_at: sql.fragment`coalesce(settled_at, asking_since, ${timestamp(now)})`,
   });
 
 /**

@@ -7,25 +7,16 @@ import { recordEvent } from "../events/recordEvent.ts";
 /** Records the event that clients receive for a change of a meter event's state, if there is one. */
 export const recordUsageEvent = async (
   transaction: DatabaseTransactionConnection,
-  before: Pick<
-    StoredMeterEvent,
-    "accountId" | "mode" | "kind" | "quantity" | "second" | "state" | "failure"
-  >,
+  before: StoredMeterEvent,
   after: MeterEventState,
   now: Date,
 ): Promise<void> => {
-  const { failure, state } = before;
+  const { failure, kind, quantity: count, second, state } = before;
   // Of an open difference, and of a refund that waits for its usage, no client was told.
   const isUnknown = failure === "difference" || failure === "waits_for_usage";
   const type = isUnknown ? null : usageEventOf(state, after);
   if (type !== null) {
-    await recordEvent(transaction, before, now, {
-      type,
-      data: {
-        kind: before.kind,
-        count: before.quantity,
-        registered_at: timeOf(before.second).toISOString(),
-      },
-    });
+    const data = { kind, count, registered_at: timeOf(second).toISOString() };
+    await recordEvent(transaction, before, now, { type, data });
   }
 };

@@ -8,8 +8,6 @@ import { ProcessorUnavailableError } from "../processor.ts";
 import { listComparedCustomers, replaceInvoicedUsage, sumDelivered } from "./invoicedUsage.sql.ts";
 import { compareUsage, explainUsage } from "./invoices.rules.ts";
 
-const CALL_TIMEOUT_MS = 20_000;
-
 /** Each customer takes two calls, or some more; usage needs the rest of Stripe's rate limit. */
 const INTERVAL_MS = 100;
 
@@ -72,9 +70,8 @@ export const compareInvoices = async (
   let [read, failed, unavailable] = [0, 0, 0];
   const customers = await listComparedCustomers(context.db, { accountId, readBefore });
   for (const { customerId, since } of customers) {
-    const limit = AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]);
     try {
-      await compareCustomer(context, customerId, { since, separatedAt }, limit);
+      await compareCustomer(context, customerId, { since, separatedAt }, signal);
       read += 1;
       unavailable = 0;
     } catch (error) {

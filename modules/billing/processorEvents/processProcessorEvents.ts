@@ -78,8 +78,6 @@ export const applyRefusalReport = async (
   });
 };
 
-const CALL_TIMEOUT_MS = 20_000;
-
 /** No event begins after this time, so that the dispatcher soon looks for other work again. */
 const BUDGET_MS = 2000;
 
@@ -106,19 +104,18 @@ const apply = async (
   { id, type, objectId }: StoredProcessorEvent,
   signal: AbortSignal,
 ): Promise<void> => {
-  const limit = AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]);
   const subject = subjectOf(type);
   if (subject === "subscription") {
     // The event is only the reason to read the current state, so the order of events does not matter.
     for (const accountId of await listAccountsOfStripe(context.db, [objectId ?? ""])) {
-      await refreshSubscription(context, accountId, limit);
+      await refreshSubscription(context, accountId, signal);
     }
     return;
   }
   const stripe = requireStripe(context.billing);
   await (subject === "payment"
-    ? context.creditCheckout(await stripe.readCheckout(objectId ?? "", limit))
-    : applyRefusalReport(context, id, await stripe.readRefusalReport(id, limit)));
+    ? context.creditCheckout(await stripe.readCheckout(objectId ?? "", signal))
+    : applyRefusalReport(context, id, await stripe.readRefusalReport(id, signal)));
 };
 
 /** Processes the due events of the processor once, as far as the time budget allows. Every effect is idempotent. */

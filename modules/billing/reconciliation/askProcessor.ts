@@ -1,6 +1,5 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { getAccount } from "../../accounts/getAccount.ts";
-import { counted } from "../../../runtime/counted.rules.ts";
 import type { BillingContext } from "../context.ts";
 import { requireStripe } from "../createBilling.ts";
 import {
@@ -27,7 +26,6 @@ import { decideMinute, findObstacle, isAskedAbout } from "./minutes.rules.ts";
 import type { Answer, CustomerMinute, Obstacle } from "./minutes.rules.ts";
 import { listEventsOfSpan, listOtherCustomers } from "./minutes.sql.ts";
 import type { CustomerStream } from "./minutes.sql.ts";
-import { sendDifference } from "./differences.sql.ts";
 
 /** A customer that may have usage of a minute, the accounts whose usage that is, and its events. */
 type Place = CustomerStream & {
@@ -52,23 +50,20 @@ const readPlaces = async (
   return [{ ...stream, accountIds, events }, ...others];
 };
 
-/** Adds the processor's sum of the minute. Without a customer, nothing was ever sent. */
-const withTheirs = async (
+/** Reads the processor's sum of a minute, or why it does not report it. Without a customer, nothing was ever sent. */
+export const readTheirs = async (
   { billing }: BillingContext,
-  place: Place,
+  { kind, customerId }: CustomerStream,
   minute: Span,
   signal: AbortSignal,
-): Promise<Place & CustomerMinute> => {
-  const { kind, customerId } = place;
-  if (customerId === null) {
-    return { ...place, theirs: 0 };
-  }
+): Promise<CustomerMinute["theirs"]> => {
   try {
-    const theirs = await requireStripe(billing).sumUsage(customerId, kind, minute, signal);
-    return { ...place, theirs };
+    return customerId === null
+      ? 0
+      : await requireStripe(billing).sumUsage(customerId, kind, minute, signal);
   } catch (error) {
     if (error instanceof UsageUnreadableError) {
-      return { ...place, theirs: { unreadable: error.message } };
+      return { unreadable: error.message };
     }
     throw error;
   }
@@ -129,21 +124,10 @@ export const applyAnswer = async (
   const { id } = event;
   switch (answer.kind) {
     case "delivered":
-    case "partial": {
-      const note = "the processor's sums show it";
-      await recordFoundDelivery(transaction, id, {
-        customerId: answer.customerId,
-        note: answer.kind === "delivered" ? note : `${note} with ${counted(answer.units, "unit")}`,
-        now,
-      });
+      await recordFoundDelivery(transaction, id, answer.customerId, now);
       await recordUsageEvent(transaction, event, "delivered", now);
       await releaseRefunds(transaction, [id]);
-      if (answer.kind === "partial") {
-        const units = answer.units - event.quantity;
-        await sendDifference(transaction, { ...event, ...answer, kind: event.kind, units }, now);
-      }
       break;
-    }
     case "absent": {
       const { retry, waitsFor, ...target } = await decideAbsent(context, transaction, event, now);
       if (waitsFor !== null) {
@@ -164,8 +148,8 @@ export const applyAnswer = async (
 };
 
 /**
- * A failed event is decided only if the sums show all of it: an operator decides when the rest is sent. A refund that waits for
- * its usage is known not to have been sent then.
+ * A failed event is decided only if the sums show some of it: an operator decides when it is sent. A refund that waits for its
+ * usage is known not to have been sent then.
  */
 const concernsFailed = ({ failure }: StoredMeterEvent, answer: Answer): boolean =>
   failure === null ||
@@ -204,9 +188,13 @@ const askAboutMinute = async (
     return obstacle;
   }
   const [own, ...others] = places;
+  const withTheirs = async (place: Place) => ({
+    ...place,
+    theirs: await readTheirs(context, place, minute, signal),
+  });
   const answers = decideMinute(
-    await withTheirs(context, own, minute, signal),
-    await Promise.all(others.map((other) => withTheirs(context, other, minute, signal))),
+    await withTheirs(own),
+    await Promise.all(others.map((other) => withTheirs(other))),
   );
   return db.transaction(async (transaction) => {
     await lockMinute(transaction, places, minute);

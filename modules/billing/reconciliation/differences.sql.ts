@@ -1,67 +1,28 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { z } from "zod";
 import type { Kind } from "../../records/owner.rules.ts";
 import { jsonRows } from "../../../db/jsonRows.ts";
 import { sql, timestamp } from "../../../db/sql.ts";
-import { describeDifference } from "../meterEvents.rules.ts";
-import { identifierOfSealing, nextSequence, sendAgain } from "../meterEvents.sql.ts";
+import { counted } from "../../../runtime/counted.rules.ts";
+import type { StoredMeterEvent } from "../meterEvents.rules.ts";
+import { identifierOfSealing, nextSequence } from "../meterEvents.sql.ts";
 import { inSpan, STREAM } from "../streams.sql.ts";
 import { minuteOf } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 
-/** Units that the processor has in a minute beyond what was delivered; negative ones are missing there. */
-export type FoundUnits = {
-  readonly accountId: string;
-  readonly kind: Kind;
-  readonly customerId: string;
-  readonly second: number;
+/** Units that the processor has of a customer's minute beyond what was delivered; negative ones are missing there. */
+export type FoundUnits = Pick<StoredMeterEvent, "accountId" | "second"> & {
   readonly units: number;
 };
 
-const idRow = z.strictObject({ id: z.bigint() });
+const DIFFERENCE = { ...STREAM, second: "int8", units: "int8", note: "text" } as const;
 
-const DIFFERENCE = {
-  ...STREAM,
-  second: "int8",
-  customerId: "text",
-  units: "int8",
-  note: "text",
-} as const;
-
-/** Stores the events that correct differences, or replaces the open ones of their minutes. Must run under the streams' locks. */
-const storeDifferences = (
-  transaction: DatabaseTransactionConnection,
-  found: readonly FoundUnits[],
-  now: Date,
-): Promise<readonly bigint[]> => {
-  const rows = found.map((each) =>
-    Object.assign({ mode: "live", note: describeDifference(each.units, each.customerId) }, each),
-  );
-  return transaction.anyFirst(sql.type(idRow)`
-    INSERT INTO meter_event
-      (
-        account_id, mode, kind, second, sequence, quantity, identifier, processor, customer_id, state, failure, last_error,
-        sealed_at
-      )
-    SELECT
-      account_id, mode, kind, second, sequence, -units, ${identifierOfSealing}, 'stripe', customer_id, 'failed',
-      'difference', note, ${timestamp(now)}
-    FROM (
-      SELECT found.*, ${nextSequence("found", "place")} AS sequence FROM (${jsonRows(DIFFERENCE, rows)}) AS found
-    ) AS sealing
-    ON CONFLICT (customer_id, kind, (second - second % 60)) WHERE failure = 'difference'
-    DO UPDATE SET
-      account_id = excluded.account_id, second = excluded.second, sequence = excluded.sequence,
-      quantity = excluded.quantity, identifier = excluded.identifier, last_error = excluded.last_error,
-      sealed_at = excluded.sealed_at
-    RETURNING id
-  `);
-};
-
-/** Replaces the open differences of a customer in a span. One that is found again keeps its id. Must run under their locks. */
+/**
+ * Replaces the open differences of a customer in a span by the events that correct those that were found. One that is found
+ * again keeps its id. Must run under the locks of their streams.
+ */
 export const replaceOpenDifferences = async (
   transaction: DatabaseTransactionConnection,
-  { customerId, kind }: Pick<FoundUnits, "customerId" | "kind">,
+  { customerId, kind }: { readonly customerId: string; readonly kind: Kind },
   span: Span,
   found: readonly FoundUnits[],
   now: Date,
@@ -77,7 +38,29 @@ export const replaceOpenDifferences = async (
         "int8",
       )})
   `);
-  await storeDifferences(transaction, found, now);
+  const rows = found.map(({ units, ...event }) => {
+    const had = `${counted(Math.abs(units), "unit")} ${units > 0 ? "more" : "less"}`;
+    const note = `Stripe had ${had} of ${customerId} than was delivered`;
+    return { ...event, mode: "live", kind, units, note };
+  });
+  await transaction.query(sql.typeAlias("void")`
+    INSERT INTO meter_event
+      (
+        account_id, mode, kind, second, sequence, quantity, identifier, processor, customer_id, state, failure, last_error,
+        sealed_at
+      )
+    SELECT
+      account_id, mode, kind, second, sequence, -units, ${identifierOfSealing}, 'stripe', ${customerId}, 'failed',
+      'difference', note, ${timestamp(now)}
+    FROM (
+      SELECT found.*, ${nextSequence("found", "place")} AS sequence FROM (${jsonRows(DIFFERENCE, rows)}) AS found
+    ) AS sealing
+    ON CONFLICT (customer_id, kind, (second - second % 60)) WHERE failure = 'difference'
+    DO UPDATE SET
+      account_id = excluded.account_id, second = excluded.second, sequence = excluded.sequence,
+      quantity = excluded.quantity, identifier = excluded.identifier, last_error = excluded.last_error,
+      sealed_at = excluded.sealed_at
+  `);
 };
 
 /**
@@ -103,15 +86,4 @@ export const decideDifferences = async (
     FROM meter_event AS difference
     WHERE id = ANY(${sql.array([...ids], "int8")}) AND failure = 'difference'
   `);
-};
-
-/** Sends what the processor lacks of the units that were found, without an operator's decision. */
-export const sendDifference = async (
-  transaction: DatabaseTransactionConnection,
-  found: FoundUnits,
-  now: Date,
-): Promise<void> => {
-  const [id = 0n] = await storeDifferences(transaction, [found], now);
-  await decideDifferences(transaction, [id], now);
-  await sendAgain(transaction, id, { processor: "stripe", customerId: found.customerId });
 };

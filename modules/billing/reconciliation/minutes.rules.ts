@@ -4,8 +4,8 @@ import { LONGEST_USAGE_LAG_MS } from "../usage.rules.ts";
 
 /*
  * The processor reports sums of whole minutes. From the sum of a minute follows which of the events that it may have it has.
- * Whatever is concluded of a single event, the sum is right afterwards: what counts as delivered equals what the processor
- * has, and the rest is sent.
+ * Whatever is concluded of a single event, nothing is billed twice: what the processor has counts as delivered, and the next
+ * comparison finds what it lacks of that.
  */
 
 /** Returns whether the processor's sums decide about an event. */
@@ -45,10 +45,9 @@ export const findObstacle = (events: readonly StoredMeterEvent[], now: Date): Ob
     : null;
 };
 
-/** What the sums show of an event. `partial`: the processor has only `units` of it. */
+/** What the sums show of an event. */
 export type Answer =
   | { readonly kind: "delivered"; readonly customerId: string | null }
-  | { readonly kind: "partial"; readonly customerId: string; readonly units: number }
   | { readonly kind: "absent" }
   | { readonly kind: "unclear"; readonly reason: string };
 
@@ -102,15 +101,14 @@ const answerOf = (
   share: number,
   others: readonly { readonly customerId: string | null; readonly rest: number }[],
 ): Answer => {
-  if (share === quantity) {
-    return { kind: "delivered", customerId };
-  }
   const possible = others.filter(({ rest }) => quantity > 0 && rest > 0);
   const [only, ...more] = possible;
+  // What the processor lacks of an event is a difference.
+  if (share === quantity || (share !== 0 && only === undefined)) {
+    return { kind: "delivered", customerId };
+  }
   if (only === undefined) {
-    return customerId === null || share === 0
-      ? { kind: "absent" }
-      : { kind: "partial", customerId, units: share };
+    return { kind: "absent" };
   }
   if (share === 0 && more.length === 0 && only.rest >= quantity) {
     return { kind: "delivered", customerId: only.customerId };

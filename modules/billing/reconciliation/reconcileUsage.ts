@@ -142,19 +142,19 @@ const compareStream = async (
  */
 const findUnexplained = async (
   db: CommonQueryMethods,
-  { kind, customerId, accountId }: ReportedStream,
+  stream: ReportedStream,
   { part, ours, theirs }: Sums,
   now: Date,
 ): Promise<readonly FoundUnits[]> => {
-  const events = await listEventsOfSpan(db, { kind, customerId, accountId }, part);
+  const events = await listEventsOfSpan(db, stream, part);
   const { units, obstacle, asked } = compareMinute(events, theirs, now);
   if (obstacle !== null || asked.length > 0 || units !== theirs - ours) {
     return [];
   }
   // Stripe may have lost one event. Then its second and account are known.
   const lost = events.find(({ state, quantity }) => state === "delivered" && quantity === -units);
-  const { accountId: of, second } = lost ?? { accountId, second: part.start };
-  return [{ kind, customerId, accountId: of, second, units }];
+  const { accountId, second } = lost ?? { ...stream, second: part.start };
+  return [{ accountId, second, units }];
 };
 
 /**

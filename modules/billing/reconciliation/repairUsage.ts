@@ -2,7 +2,6 @@ import type { DatabaseTransactionConnection } from "slonik";
 import type { OperatorContext } from "../../accounts/context.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import type { BillingContext } from "../context.ts";
-import { requireStripe } from "../createBilling.ts";
 import { describeHold } from "../deployment.rules.ts";
 import { lockDeployment } from "../deployment.sql.ts";
 import { nameOf, namesOf } from "../meterEvents.rules.ts";
@@ -14,7 +13,6 @@ import {
   listMeterEventsById,
   lockMeterEvents,
 } from "../meterEvents.sql.ts";
-import { UsageUnreadableError } from "../processor.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { sumSentRefunds } from "../registrationFacts.sql.ts";
@@ -22,7 +20,7 @@ import { lockStreams } from "../streams.sql.ts";
 import { minuteOf } from "../usage.rules.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
 import { DomainError, invalidRequest } from "../../../runtime/errors.rules.ts";
-import { applyAnswer, decideAbsent, lockMinute } from "./askProcessor.ts";
+import { applyAnswer, decideAbsent, lockMinute, readTheirs } from "./askProcessor.ts";
 import { decideDifferences } from "./differences.sql.ts";
 import { compareMinute } from "./minutes.rules.ts";
 import type { Answer } from "./minutes.rules.ts";
@@ -58,25 +56,6 @@ const findUsageOf = async (
   { waitsFor }: StoredMeterEvent,
 ): Promise<StoredMeterEvent | null> =>
   waitsFor === null ? null : findMeterEvent(transaction, waitsFor);
-
-/** Reads what the processor has of a difference's minute now; null for other events. */
-const readTheirs = async (
-  context: BillingContext,
-  event: StoredMeterEvent,
-): Promise<number | null> => {
-  const { failure, customerId, kind, second } = event;
-  if (failure !== "difference" || customerId === null) {
-    return null;
-  }
-  const signal = AbortSignal.timeout(TIMEOUT_MS);
-  return requireStripe(context.billing)
-    .sumUsage(customerId, kind, minuteOf(second), signal)
-    .catch((error: unknown) => {
-      throw error instanceof UsageUnreadableError
-        ? invalidRequest(`${error.message}, so ${nameOf(event)} cannot be sent: close it`)
-        : error;
-    });
-};
 
 /** Locks a difference's minute. @throws DomainError request_invalid if usage is held */
 const lockDifference = async (
@@ -138,7 +117,14 @@ export const retryUsage = async (
   if (!found) {
     throw usageNotFound([id]);
   }
-  const theirs = await readTheirs(context, found);
+  const isDifference = found.failure === "difference";
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  const theirs = isDifference
+    ? await readTheirs(context, found, minuteOf(found.second), signal)
+    : null;
+  if (theirs !== null && typeof theirs !== "number") {
+    throw invalidRequest(`${theirs.unreadable}, so ${nameOf(found)} cannot be sent: close it`);
+  }
   return db.transaction(async (transaction) => {
     if (theirs !== null) {
       await lockDifference(transaction, found);

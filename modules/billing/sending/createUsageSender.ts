@@ -10,7 +10,6 @@ import type { Owner } from "../../records/owner.rules.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
 import type { Context } from "../../../runtime/context.ts";
 import type { BillingContext } from "../context.ts";
-import type { StoredMeterEvent } from "../meterEvents.rules.ts";
 import { createCallRate } from "./createCallRate.ts";
 import { afterError } from "./decideNextStep.rules.ts";
 import type { SendResult } from "./decideNextStep.rules.ts";
@@ -48,7 +47,6 @@ export type SendObservers = {
 type SenderOptions = SendObservers & {
   readonly scan: Scan<UnsentStream>;
   readonly maximumRunning?: number;
-  /** How many calls to Stripe are made in a second. */
   readonly callsPerSecond?: number | undefined;
 };
 
@@ -77,53 +75,49 @@ const createSteps = (
   const begin = { live: createBeginning(), test: createBeginning() };
   const paused = new LRUCache<string, true>({ max: MAXIMUM_PAUSED, ttl: PAUSE_MS });
 
-  /** After an error of ours the event waits, because the next attempt would probably fail, too. */
-  const delayAfterError = async (event: StoredMeterEvent, error: unknown): Promise<null> => {
-    onFailure(event, error);
-    const outcome = { event, result: afterError(error), now: context.clock.now() };
-    // If this fails too, the lease expires.
-    await sending.record(outcome).catch(() => undefined);
-    return null;
-  };
+  const pause = (stream: Owner) => paused.set(ownerKey(stream), true);
 
-  const step = async (stream: UnsentStream, signal: AbortSignal): Promise<Step> => {
+  const makeStep = async (stream: UnsentStream, signal: AbortSignal): Promise<Step> => {
     const { sealing, started } = await begin[stream.mode](stream);
-    switch (sealing.kind) {
-      case "event": {
-        const { event } = sealing;
-        const result = await finishSending(sending, event, { started, signal }).catch(
-          (error: unknown) => delayAfterError(event, error),
-        );
-        if (result !== null) {
-          onResult(event, result, event.id);
-        }
-        if (result?.kind === "delayed" && result.cause === "rate_limited") {
-          lowerRate();
-        }
-        const isBehind = event.second < lastSealableSecond(context.clock.now());
-        const next = { ...stream, firstSecond: event.second, hasUnsent: false };
-        return { isSent: true, next: result?.kind === "settled" && isBehind ? next : null };
-      }
-      case "waits":
-        onResult(stream, sealing.delay, null);
-        paused.set(ownerKey(stream), true);
-        return NO_STEP;
-      case "more":
-        return { isSent: false, next: sealing.stream };
-      case "none":
-        return NO_STEP;
+    if (sealing.kind === "more") {
+      return { isSent: false, next: sealing.stream };
     }
+    if (sealing.kind === "waits") {
+      onResult(stream, sealing.delay, null);
+      pause(stream);
+    }
+    if (sealing.kind !== "event") {
+      return NO_STEP;
+    }
+    const { event } = sealing;
+    const result = await finishSending(sending, event, { started, signal }).catch(
+      async (error: unknown) => {
+        onFailure(event, error);
+        // The next attempt would probably fail, too, so the event waits. If this fails, the lease expires.
+        const outcome = { event, result: afterError(error), now: context.clock.now() };
+        await sending.record(outcome).catch(() => undefined);
+      },
+    );
+    if (result) {
+      onResult(event, result, event.id);
+    }
+    if (result?.kind === "delayed" && result.cause === "rate_limited") {
+      lowerRate();
+    }
+    const isBehind = event.second < lastSealableSecond(context.clock.now());
+    const next = { ...stream, firstSecond: event.second, hasUnsent: false };
+    return { isSent: true, next: result?.kind === "settled" && isBehind ? next : null };
   };
 
   return {
     isPaused: (stream: Owner): boolean => paused.has(ownerKey(stream)),
     makeStep: (stream: UnsentStream, signal: AbortSignal): Promise<Step> =>
-      step(stream, signal).catch((error: unknown) => {
+      makeStep(stream, signal).catch((error: unknown) => {
         if (!isContentError(error)) {
           throw error;
         }
         onFailure(stream, error);
-        paused.set(ownerKey(stream), true);
+        pause(stream);
         return NO_STEP;
       }),
   };
@@ -204,7 +198,6 @@ export const createStreamScan = (
   };
 };
 
-/** Creates the runs that report usage. */
 export const createReportingRuns = (
   context: BillingContext,
   { runMs, ...options }: Omit<SenderOptions, "scan"> & { readonly runMs?: number },

@@ -19,7 +19,7 @@ const LARGE_QUANTITY = sql.fragment`100000000`;
 const unsealedRow = z.strictObject({
   place: safeInteger,
   second: safeInteger,
-  factIds: z.array(z.string()),
+  ids: z.array(z.string()),
   quantity: safeInteger,
   waitsFor: z.string().nullable(),
   isUsageClosed: z.boolean(),
@@ -136,7 +136,7 @@ export const listOldestUnsealedFacts = async (
     SELECT
       place,
       second,
-      array_agg(id::text) AS "factIds",
+      array_agg(id::text) AS ids,
       sum(quantity)::bigint AS quantity,
       waits_for AS "waitsFor",
       is_usage_closed AS "isUsageClosed",
@@ -165,7 +165,7 @@ export type SealedEvent = Owner &
 
 const SEALED = {
   ...STREAM,
-  factIds: "_int8",
+  ids: "_int8",
   second: "int8",
   quantity: "int8",
   processor: "text",
@@ -215,7 +215,7 @@ export const insertMeterEvents = async (
       RETURNING *
     ),
     assignment AS MATERIALIZED (
-      SELECT unnest(sealing.fact_ids) AS fact_id, inserted.id AS meter_event_id
+      SELECT unnest(sealing.ids) AS fact_id, inserted.id AS meter_event_id
       FROM sealing
       JOIN inserted USING (account_id, mode, kind, second, sequence)
     ),

@@ -51,13 +51,9 @@ const decideEvents = (
     if (sealed.state === "pending" && lacksStripe(billing, part.processor)) {
       return { events, sealing: WITHOUT_STRIPE };
     }
-    events.push({
-      ...stream,
-      ...part,
-      ...sealed,
-      waitsFor: sealed.failure === null ? null : part.waitsFor,
-      askingSince: part.isDoubted ? doubtedUntil : null,
-    });
+    const waitsFor = sealed.failure === null ? null : part.waitsFor;
+    const askingSince = part.isDoubted ? doubtedUntil : null;
+    events.push({ ...stream, ...part, ...sealed, waitsFor, askingSince });
     if (sealed.state === "pending" && !part.isDoubted) {
       return { events, sealing: NONE };
     }

@@ -55,16 +55,6 @@ const lagTwentyMinutes = async ({
   return ids;
 };
 
-test("twenty lagging minutes need attention, because further minutes may differ", async (t) => {
-  const setup = await setUpBilling(t, LAGGING);
-  await lagTwentyMinutes(setup);
-
-  const reports = await compare(setup);
-
-  t.like(reports, [{ differences: [], skipped: 20 }]);
-  t.is(listStreamsNeedingAttention(reports).length, 1);
-});
-
 test("a reconciliation fails if the processor is not configured, and succeeds if it does not know a customer", async (t) => {
   const setup = await setUpBilling(t);
   const { register, drain, pass, deps, stream, double, customerId } = setup;
@@ -131,26 +121,28 @@ test("usage and refunds that the processor has before the sender records it are 
   t.deepEqual(listStreamsNeedingAttention(found), []);
 });
 
-test("a minute that changes while Stripe is asked about others may lag", async (t) => {
-  const setup = await setUpBilling(t, LAGGING);
-  const [first = ""] = await lagTwentyMinutes(setup);
-  let minutes = 0;
-  const deps = replaceCalls(setup, (stripe) => ({
-    sumUsage: async (customerId, kind, span, given) => {
-      minutes += span.end - span.start === 60 ? 1 : 0;
-      if (minutes === 20) {
-        await setup.refund(first, 1);
-        await setup.drain();
-      }
-      return stripe.sumUsage(customerId, kind, span, given);
-    },
-  }));
+for (const isChanging of [true, false]) {
+  test(`twenty lagging minutes${isChanging ? ", of which one changes meanwhile," : ""} need attention, because further minutes may differ`, async (t) => {
+    const setup = await setUpBilling(t, LAGGING);
+    const [first = ""] = await lagTwentyMinutes(setup);
+    let minutes = 0;
+    const deps = replaceCalls(setup, (stripe) => ({
+      sumUsage: async (customerId, kind, span, given) => {
+        minutes += span.end - span.start === 60 ? 1 : 0;
+        if (isChanging && minutes === 20) {
+          await setup.refund(first, 1);
+          await setup.drain();
+        }
+        return stripe.sumUsage(customerId, kind, span, given);
+      },
+    }));
 
-  const reports = await compare({ ...setup, deps });
+    const reports = await compare({ ...setup, deps });
 
-  t.like(reports, [{ differences: [], skipped: 20 }]);
-  t.is(listStreamsNeedingAttention(reports).length, 1);
-});
+    t.like(reports, [{ differences: [], skipped: 20 }]);
+    t.is(listStreamsNeedingAttention(reports).length, 1);
+  });
+}
 
 test("a reconciliation that yields reads our sums in parts, and reports the same", async (t) => {
   const setup = await setUpBilling(t);

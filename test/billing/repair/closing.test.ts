@@ -100,7 +100,7 @@ const deliverLate = async (operator: Operator) => {
 };
 
 for (const document of [INVOICE_ITEM, null]) {
-  test(`late usage that ${document === null ? "is never billed" : "a document bills"} stays delivered and needs no person`, async (t, operator) => {
+  test(`late usage that ${document === null ? "is never billed" : "a document bills"} stays delivered and needs no person, until Stripe refuses it`, async (t, operator) => {
     const events = await deliverLate(operator);
     const attention = await listUsageAttention(operator.deps().db, null);
     t.deepEqual([attention.length, attention[0]?.cause], [1, "late"]);
@@ -111,28 +111,19 @@ for (const document of [INVOICE_ITEM, null]) {
 
     t.deepEqual(await operator.states(), ["delivered"]);
     t.deepEqual(await listUsageAttention(operator.deps().db, null), []);
+
+    await operator.refuse(events[0]?.identifier ?? "");
+    if (document === null) {
+      t.deepEqual(await operator.states(), ["refused"]);
+      await operator.close(await operator.listEvents(["failed"]));
+    } else {
+      operator.billBy(events);
+    }
+    t.deepEqual(await operator.states(), ["closed"]);
+    await operator.settle();
+    t.deepEqual(operator.billed(), {});
   });
 }
-
-test("late usage that is never billed needs a decision when Stripe refuses it afterwards", async (t, operator) => {
-  const events = await deliverLate(operator);
-  await operator.close(events);
-  await operator.refuse(events[0]?.identifier ?? "");
-  t.deepEqual(await operator.states(), ["refused"]);
-  await operator.close(await operator.listEvents(["failed"]));
-  t.deepEqual(await operator.states(), ["closed"]);
-});
-
-test("late usage that a document bills is closed, not sent again, when Stripe refuses it afterwards", async (t, operator) => {
-  const events = await deliverLate(operator);
-  await operator.close(events, { document: INVOICE_ITEM });
-  operator.billBy(events);
-  await operator.refuse(events[0]?.identifier ?? "");
-
-  t.deepEqual(await operator.states(), ["closed"]);
-  await operator.settle();
-  t.deepEqual(operator.billed(), {});
-});
 
 test("one credit note closes a difference and a refund together", async (t, operator) => {
   const registration = await operator.sendNew(5);

@@ -71,8 +71,7 @@ test("a refused refund is sent by a retry although its usage is being recorded a
   const [retried] = await runBehindLocks(
     db,
     async (transaction) => {
-      const delivery = { customerId: usage?.customerId ?? null, note: "", now: clock.now() };
-      await recordFoundDelivery(transaction, usageId, delivery);
+      await recordFoundDelivery(transaction, usageId, usage?.customerId ?? null, clock.now());
       await releaseRefunds(transaction, [usageId]);
     },
     () => operator.retry(refund?.id ?? 0n),
