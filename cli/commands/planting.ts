@@ -13,7 +13,7 @@ import { listIssues, messageOfIssue } from "../../runtime/describeIssues.rules.t
 import { plantingOrderWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { ACCOUNT_OPTION, readAccountFilter } from "../accountOptions.ts";
 import { onlyGiven, parseCount, parseLimit, parseReason } from "../arguments.ts";
-import { OPERATOR, REASON } from "../command.ts";
+import { OPERATOR, addChange } from "../command.ts";
 import type { Cli, Define } from "../command.ts";
 import { only, snakeCased } from "../output/print.ts";
 import type { Fields } from "../output/print.ts";
@@ -162,12 +162,8 @@ To undo it, record the fact again; \`evidence order show --json\` prints its con
 export const addEvidenceCommands: Define = (evidence, cli) => {
   addOrderCommand(evidence, cli);
 
-  evidence
-    .command("record")
-    .description("Record facts of a planting order from a JSON file")
+  addChange(evidence, "record", "Record facts of a planting order from a JSON file")
     .argument("<file>", "path of the file, or - for standard input")
-    .option(...REASON)
-    .option(...OPERATOR)
     .addHelpText("after", RECORD_HELP)
     .action(async (file, operator) => {
       const { order, facts } = parseReport(await readText(cli.io, file));

@@ -7,7 +7,7 @@ import type { OperatorEntry } from "../../modules/stores/changeBalance.ts";
 import { balanceNote } from "../../modules/stores/stores.rules.ts";
 import { STORE, findNamedStore } from "../accountOptions.ts";
 import { nonBlank, parseReason, parserOf } from "../arguments.ts";
-import { OPERATOR, REASON } from "../command.ts";
+import { OPERATOR, addChange } from "../command.ts";
 import type { ChangeOptions, Cli, Define } from "../command.ts";
 
 const DOLLARS_MUST_BE = "US dollars with at most two decimals, below a billion, such as 25 or 0.50";
@@ -83,9 +83,7 @@ const addEntry = async (
 };
 
 export const addBalanceCommands: Define = (store, cli) => {
-  store
-    .command("topup")
-    .description("Add a payment to a store's balance")
+  addChange(store, "topup", "Add a payment to a store's balance")
     .argument(...STORE)
     .requiredOption("--amount <dollars>", "amount of the payment", parseTopUpAmount)
     .option(
@@ -94,8 +92,6 @@ export const addBalanceCommands: Define = (store, cli) => {
       parseReference,
     )
     .option("--note <text>", "note to store with the ledger entry", parseNote)
-    .option(...REASON)
-    .option(...OPERATOR)
     .action(async (named, options) => {
       const replayed = await addEntry(cli, named, "topup", options);
       if (replayed && options.reference === undefined) {

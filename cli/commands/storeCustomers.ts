@@ -8,7 +8,7 @@ import { exportCustomer, forgetCustomer } from "../../modules/stores/customerDat
 import { STORE, findNamedStore } from "../accountOptions.ts";
 import { collect, nonBlank, parserOf } from "../arguments.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { OPERATOR, REASON } from "../command.ts";
+import { addChange } from "../command.ts";
 import type { Define } from "../command.ts";
 
 type CustomerOptions = {
@@ -23,9 +23,7 @@ const parseIdentifiers = collect(
 
 /** Returns a new command about a customer of a store. */
 const addCustomerCommand = (store: Command, name: string, description: string) =>
-  store
-    .command(name)
-    .description(description)
+  addChange(store, name, description)
     .argument(...STORE)
     .option(
       "--customer-id <id>",
@@ -65,8 +63,6 @@ export const addPrivacyCommands: Define = (store, cli) => {
     "export-customer",
     "Print everything that a store's records say about a customer, as JSON",
   )
-    .option(...REASON)
-    .option(...OPERATOR)
     .addHelpText("after", CUSTOMER_HELP)
     .action(async (named, options) => {
       const customer = customerOf(options);
@@ -87,8 +83,6 @@ export const addPrivacyCommands: Define = (store, cli) => {
       ).conflicts(["customerId", "customerEmail", "orderId"]),
     )
     .option("--yes", "confirm --all-customers")
-    .option(...REASON)
-    .option(...OPERATOR)
     .addHelpText("after", FORGET_HELP)
     .action(async (named, options) => {
       const customer = options.allCustomers ? null : customerOf(options);

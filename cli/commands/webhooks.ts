@@ -17,7 +17,7 @@ import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.
 import { listDeliveries } from "../../modules/events/deliveries.sql.ts";
 import { DELIVERY_STATES } from "../../modules/events/decideDelivery.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
-import { OPERATOR, REASON } from "../command.ts";
+import { addChange } from "../command.ts";
 import type { ChangeOptions, Cli, Define } from "../command.ts";
 import { only } from "../output/print.ts";
 import { SINCE } from "../timeRange.ts";
@@ -58,13 +58,8 @@ const openWebhooks = async (cli: Cli, options: ChangeOptions) => ({
 });
 
 /** Returns a new command that changes an endpoint. */
-const addChange = (webhook: Command, name: string, description: string) =>
-  webhook
-    .command(name)
-    .description(description)
-    .argument(...ENDPOINT)
-    .option(...REASON)
-    .option(...OPERATOR);
+const addEndpointChange = (webhook: Command, name: string, description: string) =>
+  addChange(webhook, name, description).argument(...ENDPOINT);
 
 /** Opens the database, and returns an endpoint with it. */
 const openEndpoint = async (cli: Cli, id: string, options: ChangeOptions) => {
@@ -73,18 +68,16 @@ const openEndpoint = async (cli: Cli, id: string, options: ChangeOptions) => {
 };
 
 const addCreateCommand: Define = (webhook, cli) => {
-  webhook
-    .command("create")
-    .description(
-      "Create a webhook endpoint of an organization or a store, and print its secret once",
-    )
+  addChange(
+    webhook,
+    "create",
+    "Create a webhook endpoint of an organization or a store, and print its secret once",
+  )
     .requiredOption(...ACCOUNT_OPTION)
     .requiredOption("--mode <live|test>", "mode of the events", parseMode)
     .requiredOption("--url <url>", "where events are sent")
     .option(...TYPES_OPTION, parseTypes)
     .option("--description <text>", "note", "")
-    .option(...REASON)
-    .option(...OPERATOR)
     .action(async (options) => {
       const { mode, url, types = null, description } = options;
       const { account } = await cli.openAccount(options);
@@ -122,7 +115,7 @@ const addListCommand: Define = (webhook, cli) => {
 };
 
 const addChangeCommands: Define = (webhook, cli) => {
-  addChange(webhook, "update", "Update a webhook endpoint, or enable or disable it")
+  addEndpointChange(webhook, "update", "Update a webhook endpoint, or enable or disable it")
     .option("--url <url>", "where events are sent")
     .addOption(new Option(...TYPES_OPTION).argParser(parseTypes).conflicts("allTypes"))
     .option("--all-types", "all types, including those of later releases")
@@ -138,7 +131,7 @@ const addChangeCommands: Define = (webhook, cli) => {
       const { deps, endpoint } = await openEndpoint(cli, id, options);
       cli.printDetails(jsonOf(await updateWebhookEndpoint(deps, endpoint, changes)));
     });
-  addChange(webhook, "delete", "Delete an endpoint and its deliveries").action(
+  addEndpointChange(webhook, "delete", "Delete an endpoint and its deliveries").action(
     async (id, options) => {
       const { deps, endpoint } = await openEndpoint(cli, id, options);
       await deleteWebhookEndpoint(deps, endpoint);
@@ -146,26 +139,30 @@ const addChangeCommands: Define = (webhook, cli) => {
       cli.say(`Deleted the endpoint ${endpoint.url}.`);
     },
   );
-  addChange(webhook, "rotate", "Replace an endpoint's secret and print the new one, once").action(
-    async (id, options) => {
-      const { deps, endpoint } = await openEndpoint(cli, id, options);
-      const { secret, previousValidUntil } = await rotateWebhookSecret(deps, endpoint);
-      cli.printDetails({ id, secret, previous_valid_until: previousValidUntil });
-      cli.say(
-        `${SAVE_SECRET} The previous one also signs for ${OLD_SECRET_HOURS} hours; if it has leaked, rotate again.`,
-      );
-    },
-  );
+  addEndpointChange(
+    webhook,
+    "rotate",
+    "Replace an endpoint's secret and print the new one, once",
+  ).action(async (id, options) => {
+    const { deps, endpoint } = await openEndpoint(cli, id, options);
+    const { secret, previousValidUntil } = await rotateWebhookSecret(deps, endpoint);
+    cli.printDetails({ id, secret, previous_valid_until: previousValidUntil });
+    cli.say(
+      `${SAVE_SECRET} The previous one also signs for ${OLD_SECRET_HOURS} hours; if it has leaked, rotate again.`,
+    );
+  });
 };
 
 const addDeliveryCommands: Define = (webhook, cli) => {
-  addChange(webhook, "ping", "Send an endpoint a test event").action(async (id, options) => {
-    const { deps, endpoint } = await openEndpoint(cli, id, options);
-    const eventId = await pingWebhookEndpoint(deps, endpoint);
-    cli.printResult({ id: eventId });
-    const command = `impact webhook deliveries ${id}`;
-    cli.say(`The ping ${eventId} is sent within seconds. See: ${command}`);
-  });
+  addEndpointChange(webhook, "ping", "Send an endpoint a test event").action(
+    async (id, options) => {
+      const { deps, endpoint } = await openEndpoint(cli, id, options);
+      const eventId = await pingWebhookEndpoint(deps, endpoint);
+      cli.printResult({ id: eventId });
+      const command = `impact webhook deliveries ${id}`;
+      cli.say(`The ping ${eventId} is sent within seconds. See: ${command}`);
+    },
+  );
 
   webhook
     .command("deliveries")
@@ -190,7 +187,7 @@ const addDeliveryCommands: Define = (webhook, cli) => {
       cli.sayIfMore(found.length, limit);
     });
 
-  addChange(
+  addEndpointChange(
     webhook,
     "recover",
     "Send the events of the last 14 days that an endpoint has not received, or one event again",
