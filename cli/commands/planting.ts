@@ -125,9 +125,8 @@ const addOrderCommand: Define = (evidence, cli) => {
         limit: limit + 1,
       });
       const deployment = await cli.connections.deploymentName();
-      const rows = found.slice(0, limit).map((order) => presentOrder(deployment, order));
-      cli.printList(rows, only(rows, ORDER_COLUMNS));
-      cli.sayIfMore(found.length, limit);
+      const rows = found.map((order) => presentOrder(deployment, order));
+      cli.printList(rows, only(rows, ORDER_COLUMNS), limit);
     });
 };
 

@@ -107,10 +107,8 @@ const addListCommand: Define = (webhook, cli) => {
         return;
       }
       const accountId = (await readAccountFilter(db, org)) ?? undefined;
-      const endpoints = await listEndpoints(db, { accountId, mode }, limit + 1);
-      const rows = endpoints.slice(0, limit).map(jsonOf);
-      cli.printList(rows, only(rows, COLUMNS));
-      cli.sayIfMore(endpoints.length, limit);
+      const rows = (await listEndpoints(db, { accountId, mode }, limit + 1)).map(jsonOf);
+      cli.printList(rows, only(rows, COLUMNS), limit);
     });
 };
 
@@ -179,12 +177,11 @@ const addDeliveryCommands: Define = (webhook, cli) => {
       const db = await cli.connections.database();
       const endpoint = await getWebhookEndpoint(db, id);
       const found = await listDeliveries(db, endpoint.id, { state, limit: limit + 1 });
-      const rows = found.slice(0, limit).map(presentDelivery);
+      const rows = found.map(presentDelivery);
       const shown = rows.map(({ last_attempt: last, timestamp: _timestamp, ...row }) =>
         Object.assign(row, { last_result: last && (last.error ?? last.status) }),
       );
-      cli.printList(rows, shown);
-      cli.sayIfMore(found.length, limit);
+      cli.printList(rows, shown, limit);
     });
 
   addEndpointChange(

@@ -4,13 +4,12 @@ import { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
+import { DomainError, codeOf, invalidRequest } from "../../runtime/errors.rules.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import type { Io } from "../output/print.ts";
 
-export const unreadableFileError = (path: string, error: unknown): CommandError =>
-  new CommandError(EXIT.usage, `${path} cannot be read: ${describeError(error)}.`, {
-    cause: error,
-  });
+export const unreadableFileError = (path: string, cause: unknown): DomainError =>
+  invalidRequest(`${path} cannot be read: ${describeError(cause)}.`, { cause });
 
 /**
  * Reads chunks until one of them shows the format, or they end.
@@ -56,11 +55,11 @@ const findSource = async (path: string, { stdin }: Io): Promise<() => AsyncItera
     // Not opened here: a writer of a named pipe would fail when it is closed.
     await access(path, constants.R_OK);
     if ((await stat(path)).isDirectory()) {
-      throw new CommandError(EXIT.usage, `${path} is a folder.`);
+      throw invalidRequest(`${path} is a folder.`);
     }
     return () => createReadStream(path, { highWaterMark: CHUNK_BYTES });
   } catch (error) {
-    throw error instanceof CommandError ? error : unreadableFileError(path, error);
+    throw error instanceof DomainError ? error : unreadableFileError(path, error);
   }
 };
 
@@ -83,7 +82,7 @@ async function* readBytes(
     const decompressed: AsyncIterable<Buffer> = gunzip;
     yield* decompressed;
   } catch (error) {
-    const code = error instanceof Error && "code" in error ? String(error.code) : "";
+    const code = codeOf(error);
     if (!code.startsWith("Z_")) {
       throw unreadableFileError(name, error);
     }
