@@ -17,38 +17,33 @@ import { CommandError, EXIT } from "../exitCodes.ts";
 import { openInput, peek } from "../input/openInput.ts";
 import type { Input } from "../input/openInput.ts";
 import { readCsv } from "../input/readCsv.ts";
-import { readLines } from "../input/readLines.ts";
+import { readLines, splitLines } from "../input/readLines.ts";
 import { createProgressLine } from "../output/createProgressLine.ts";
 import { escapeUnsafe, printable } from "../output/printable.ts";
 
-/** Byte order marks, the zero bytes of UTF-16 and white space, which may precede the first line. */
-const SKIPPED: ReadonlySet<number> = new Set([...Buffer.from("\uFEFF \t\r\n\0"), 0xff, 0xfe]);
-const JSON_STARTS: ReadonlySet<number> = new Set(Buffer.from("{["));
 /** Of a ZIP archive, which a spreadsheet's own format is. */
-const ZIP_START = "PK\x03\x04";
-
-const showsFormat = (byte: number): boolean => !SKIPPED.has(byte);
+const ZIP_START = "PK\u0003\u0004";
 
 async function* readFiles(
   inputs: readonly Input[],
   options: ParseOptions,
 ): AsyncGenerator<ImportLine, void, void> {
-  for (const { name: file, bytes: input } of inputs) {
-    const { start, bytes } = await peek(input, (chunk) => chunk.some(showsFormat));
-    const first = start.find(showsFormat);
-    if (start.toString("latin1").startsWith(ZIP_START)) {
+  for (const { name: file, bytes } of inputs) {
+    const { start, all } = await peek(splitLines(bytes), ({ text }) => text?.trim() !== "");
+    const first = start.at(-1)?.text?.trim() ?? "";
+    if (first.startsWith(ZIP_START)) {
       throw invalidRequest(
         `${file} is a ZIP archive or a spreadsheet. Save the sheet as CSV, and import that file.`,
       );
     }
-    if (first === undefined || JSON_STARTS.has(first)) {
-      for await (const line of readLines(bytes)) {
+    if (first === "" || /^[{[]/u.test(first)) {
+      for await (const line of readLines(all)) {
         yield "problem" in line
           ? { file, text: null, ...line }
           : { file, ...line, ...parseJsonLine(line.text, options) };
       }
     } else {
-      for await (const row of readCsv(file, bytes, LINE_FIELDS)) {
+      for await (const row of readCsv(file, all, LINE_FIELDS)) {
         yield "problem" in row
           ? { file, ...row }
           : { file, number: row.number, ...parseCells(row.cells, options) };

@@ -11,31 +11,30 @@ import type { Io } from "../output/print.ts";
 export const unreadableFileError = (path: string, cause: unknown): DomainError =>
   invalidRequest(`${path} cannot be read: ${describeError(cause)}.`, { cause });
 
-/**
- * Reads chunks until one of them shows the format, or they end.
- * @param showsFormat gets each chunk, and how many bytes were read with it
- * @returns what was read, and all bytes from the start
- */
-export const peek = async (
-  chunks: AsyncIterable<Buffer>,
-  showsFormat: (chunk: Buffer, bytesRead: number) => boolean,
-): Promise<{ readonly start: Buffer; readonly bytes: AsyncGenerator<Buffer, void, void> }> => {
-  const iterator = chunks[Symbol.asyncIterator]();
-  const read: Buffer[] = [];
-  let bytesRead = 0;
+/** Reads items until one shows the format, or they end. Returns these, and all items from the start. */
+export const peek = async <Item>(
+  items: AsyncIterable<Item>,
+  showsFormat: (item: Item, read: readonly Item[]) => boolean,
+): Promise<{ readonly start: readonly Item[]; readonly all: AsyncGenerator<Item, void, void> }> => {
+  const iterator = items[Symbol.asyncIterator]();
+  const start: Item[] = [];
   for (let next = await iterator.next(); next.done !== true; next = await iterator.next()) {
-    read.push(next.value);
-    bytesRead += next.value.length;
-    if (showsFormat(next.value, bytesRead)) {
+    start.push(next.value);
+    if (showsFormat(next.value, start)) {
       break;
     }
   }
-  const start = Buffer.concat(read);
-  const repeat = async function* repeat(): AsyncGenerator<Buffer, void, void> {
-    yield start;
+  const repeat = async function* repeat(): AsyncGenerator<Item, void, void> {
+    yield* start;
     yield* { [Symbol.asyncIterator]: () => iterator };
   };
-  return { start, bytes: repeat() };
+  return { start, all: repeat() };
+};
+
+/** Returns the first two bytes, and all. */
+export const peekBytes = async (chunks: AsyncIterable<Buffer>) => {
+  const { start, all } = await peek(chunks, (_, read) => Buffer.concat(read).length >= 2);
+  return { start: Buffer.concat(start).subarray(0, 2), all };
 };
 
 const CHUNK_BYTES = 256 * 1024;
@@ -63,20 +62,20 @@ const findSource = async (path: string, { stdin }: Io): Promise<() => AsyncItera
   }
 };
 
-const isGzip = (start: Buffer): boolean => start[0] === 0x1f && start[1] === 0x8b;
+const GZIP_START = Buffer.from([0x1f, 0x8b]);
 
 async function* readBytes(
   name: string,
   open: () => AsyncIterable<Buffer>,
 ): AsyncGenerator<Buffer, void, void> {
   try {
-    const { start, bytes } = await peek(open(), (_, bytesRead) => bytesRead >= 2);
-    if (!isGzip(start)) {
-      yield* bytes;
+    const { start, all } = await peekBytes(open());
+    if (!start.equals(GZIP_START)) {
+      yield* all;
       return;
     }
     const gunzip = createGunzip({ chunkSize: CHUNK_BYTES });
-    const feeding = pipeline(Readable.from(bytes, { objectMode: false }), gunzip);
+    const feeding = pipeline(Readable.from(all, { objectMode: false }), gunzip);
     // The reader of the decompressed bytes receives the same error.
     feeding.catch(() => undefined);
     const decompressed: AsyncIterable<Buffer> = gunzip;

@@ -341,7 +341,7 @@ test("a malformed CSV line is rejected with its number and text, and the rest is
       "kind,id,count,created_at,attribution",
       ...malformed.flatMap((line, index) => [
         line,
-        `tree,good-${index},1,2024-05-01T09:30:00Z,"fine, ""x"""`,
+        `tree,good-${index},1,2024-05-01T09:30:00Z,"fine, ""x"","`,
       ]),
     ].join("\n"),
     "--rejects",
