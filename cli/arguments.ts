@@ -101,7 +101,6 @@ export const timestamp = z
   .transform((given) => new Date(given))
   .refine((time) => /^(?!0000)\d{4}-/u.test(time.toISOString()));
 
-/** Parses a time, or a date as its start in UTC. */
 export const parseTimestamp = parserOf(
   timestamp,
   "a date in UTC (2025-06-01) or a time (2025-06-01T12:00:00Z)",

@@ -82,5 +82,4 @@ export const createCli = (io: Io, { connections, clock }: Services) => {
 
 export type Cli = ReturnType<typeof createCli>;
 
-/** Defines a command, or adds the commands of a group. */
 export type Define = (command: Command, cli: Cli) => void;

@@ -82,7 +82,6 @@ export const exitCodeOf = (error: unknown): number => {
   return error instanceof Error && isUnreachable(error) ? EXIT.unreachable : EXIT.failed;
 };
 
-/** PostgreSQL's code for a role that may not do something. */
 const INSUFFICIENT_PRIVILEGE = "42501";
 
 /** Returns the error's message, followed by its causes' messages in parentheses. */

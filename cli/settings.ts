@@ -8,7 +8,6 @@ import { orNone, parserOf, wholeNumber } from "./arguments.ts";
 
 type Setting = readonly [flags: string, description: string, parse: (given: string) => unknown];
 
-/** The options of a command that sets fields, by the names of the fields. */
 type Settings = Readonly<Record<string, Setting>>;
 
 type GivenSettings<Table extends Settings> = {

@@ -29,7 +29,6 @@ const extractDateOf = async (path: string, given: string | undefined): Promise<s
   return given ?? (await stat(path)).mtime.toISOString().slice(0, 10);
 };
 
-/** Imports a file, and shows its progress and its bad lines. */
 const importFile = async (
   { io, say }: Cli,
   deps: OperatorContext,

@@ -32,7 +32,6 @@ const ORDER_COLUMNS = [
   "created_at",
 ] as const;
 
-/** @param deployment the deployment's name in Temporal */
 const presentOrder = (deployment: string, order: PlantingOrder) => ({
   id: order.id,
   public_id: order.publicId,

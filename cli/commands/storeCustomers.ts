@@ -11,17 +11,10 @@ import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { addChange } from "../command.ts";
 import type { Define } from "../command.ts";
 
-type CustomerOptions = {
-  readonly customerId?: readonly string[];
-  readonly customerEmail?: readonly string[];
-  readonly orderId?: readonly string[];
-};
-
 const parseIdentifiers = collect(
   parserOf(nonBlank(SHORT_TEXT_LENGTH), `1 to ${SHORT_TEXT_LENGTH} characters`),
 );
 
-/** Returns a new command about a customer of a store. */
 const addCustomerCommand = (store: Command, name: string, description: string) =>
   addChange(store, name, description)
     .argument(...STORE)
@@ -38,7 +31,9 @@ const customerOf = ({
   customerId = [],
   customerEmail = [],
   orderId = [],
-}: CustomerOptions): CustomerIdentity => {
+}: Readonly<
+  Partial<Record<"customerId" | "customerEmail" | "orderId", readonly string[]>>
+>): CustomerIdentity => {
   if (customerId.length + customerEmail.length + orderId.length === 0) {
     throw invalidRequest("Name the customer: --customer-id, --customer-email or --order-id.");
   }

@@ -57,11 +57,9 @@ const openWebhooks = async (cli: Cli, options: ChangeOptions) => ({
   webhookSettings: readWebhookSettings(cli.connections.config()),
 });
 
-/** Returns a new command that changes an endpoint. */
 const addEndpointChange = (webhook: Command, name: string, description: string) =>
   addChange(webhook, name, description).argument(...ENDPOINT);
 
-/** Opens the database, and returns an endpoint with it. */
 const openEndpoint = async (cli: Cli, id: string, options: ChangeOptions) => {
   const deps = await openWebhooks(cli, options);
   return { deps, endpoint: await getWebhookEndpoint(deps.db, id) };

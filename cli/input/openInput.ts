@@ -31,7 +31,6 @@ export const peek = async <Item>(
   return { start, all: repeat() };
 };
 
-/** Returns the first two bytes, and all. */
 export const peekBytes = async (chunks: AsyncIterable<Buffer>) => {
   const { start, all } = await peek(chunks, (_, read) => Buffer.concat(read).length >= 2);
   return { start: Buffer.concat(start).subarray(0, 2), all };
@@ -101,6 +100,5 @@ export const openInput = async (path: string, io: Io): Promise<Input> => {
   return { name, bytes: readBytes(name, await findSource(path, io)) };
 };
 
-/** Reads a whole text from a file, or from standard input for `-`. */
 export const readText = async (io: Io, path: string): Promise<string> =>
   text((await openInput(path, io)).bytes);

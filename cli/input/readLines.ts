@@ -51,7 +51,6 @@ export async function* splitLines(bytes: AsyncIterable<Buffer>): AsyncGenerator<
   }
 }
 
-/** Returns a line without the rest of a line break of Windows. */
 export const withoutReturn = (line: string): string =>
   line.endsWith("\r") ? line.slice(0, -1) : line;
 

@@ -68,7 +68,6 @@ const flatten = (document: Fields, prefix = ""): readonly (readonly [string, unk
         : [[prefix + name, value] as const],
     );
 
-/** Creates what commands print with. */
 export const createPrinter = (io: Io) => {
   const { stdout, stderr, json } = io;
 
@@ -77,7 +76,6 @@ export const createPrinter = (io: Io) => {
     stderr.write(`${escapeUnsafeInLines(sentence)}\n`);
   };
 
-  /** Prints text, whose parts may come from other parties. */
   const printText = (text: string): void => {
     stdout.write(`${escapeUnsafeInLines(text)}\n`);
   };
@@ -96,7 +94,6 @@ export const createPrinter = (io: Io) => {
     stdout.write(formatRecord(Object.fromEntries(fields), stdout));
   };
 
-  /** Prints objects as a table whose headings are the names of their fields. */
   const printObjects = (objects: readonly Fields[]): void => {
     const names = Object.keys(objects[0] ?? {}).filter(isShown);
     const rows = objects.map((object) => names.map((name) => cellOf(name, object[name])));

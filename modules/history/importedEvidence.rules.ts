@@ -13,7 +13,6 @@ export type ImportedEvidence = {
   readonly shape: TimelineShape;
   /** Null if the trees were not ordered yet. */
   readonly order: ImportedTreeOrder | null;
-  /** In the order of their stages. */
   readonly facts: readonly PlantingFact[];
 };
 

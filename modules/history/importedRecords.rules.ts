@@ -100,7 +100,6 @@ export type ParseOptions = {
   readonly source: string | null;
 };
 
-/** Rejects a line. */
 export const reject = (problem: string): never => {
   throw invalidRequest(problem);
 };
@@ -182,7 +181,6 @@ export const recordOf = (
 const idIdentity = (kind: ImportedRecord["kind"], id: string): string =>
   JSON.stringify([kind, "id", id]);
 
-/** Returns the scoped id of a tree registration. */
 export const treeIdentity = (id: string): string => idIdentity(PLANTED_KIND, id);
 
 /** Returns the id and the idempotency key of a record, as far as it has them, with their scope. */

@@ -5,7 +5,6 @@ import { deletedBefore } from "../events/events.rules.ts";
 import { deleteEventsBefore } from "../events/events.sql.ts";
 import type { Context } from "../../runtime/context.ts";
 
-/** The results of a year stay. */
 const RECONCILIATION_DAYS = 400;
 
 /** Deletes what is old, and returns the numbers of rows. What clients recorded stays. It may be interrupted and repeated. */
