@@ -51,16 +51,10 @@ const listProblems = (
   ...describeInvoiceProblems(invoiceProblems),
 ];
 
-const COLUMNS = [
-  "id",
-  "name",
-  "billing_day",
-  "stripe_customer_id",
-  "subscription_status",
-  "subscription_problems",
-  "subscription_policy",
-  "created_at",
-] as const;
+const COLUMNS =
+  "id name billing_day stripe_customer_id subscription_status subscription_problems subscription_policy created_at".split(
+    " ",
+  );
 
 const listAll = async ({ connections, printList }: Cli): Promise<void> => {
   const db = await connections.database();

@@ -20,17 +20,8 @@ import type { Fields } from "../output/print.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { readText } from "../input/openInput.ts";
 
-const ORDER_COLUMNS = [
-  "id",
-  "public_id",
-  "evidence_public_id",
-  "buyer",
-  "mode",
-  "partner",
-  "trees",
-  "stage",
-  "created_at",
-] as const;
+const ORDER_COLUMNS =
+  "id public_id evidence_public_id buyer mode partner trees stage created_at".split(" ");
 
 const presentOrder = (deployment: string, order: PlantingOrder) => ({
   id: order.id,
@@ -57,16 +48,9 @@ const presentFact = ({ id, digest: _digest, ...fact }: StoredFact): Fields => ({
   ...snakeCased(fact),
 });
 
-const FACT_COLUMNS = [
-  "fact",
-  "stage",
-  "state",
-  "source",
-  "occurred_at",
-  "received_at",
-  "withdrawn_by",
-  "reason",
-];
+const FACT_COLUMNS = "fact stage state source occurred_at received_at withdrawn_by reason".split(
+  " ",
+);
 
 /** What a fact shows: its sites, photos and videos. */
 const proofsOf = ({ id, content }: StoredFact) => {

@@ -33,17 +33,9 @@ const jsonOf = (endpoint: WebhookEndpoint) => ({
   owner: endpoint.owner,
 });
 
-const COLUMNS = [
-  "id",
-  "owner",
-  "mode",
-  "url",
-  "types",
-  "status",
-  "disabled_reason",
-  "failing_since",
-  "last_error",
-] as const;
+const COLUMNS = "id owner mode url types status disabled_reason failing_since last_error".split(
+  " ",
+);
 
 const SAVE_SECRET = "Save this secret now; it cannot be shown again.";
 
