@@ -52,17 +52,8 @@ const importFile = async (
     },
     onProgress: (lines) => progress.update(`${file}: ${counted(lines, "line")}`),
   };
-  try {
-    return { extractedOn, counts: { file, ...(await importCharities(deps, input, extractedOn)) } };
-  } catch (error) {
-    throw error instanceof DomainError
-      ? new DomainError(error.code, `${file} cannot be imported: ${error.message}`, {
-          cause: error,
-        })
-      : error;
-  } finally {
-    progress.clear();
-  }
+  const counts = await importCharities(deps, input, extractedOn).finally(progress.clear);
+  return { extractedOn, counts: { file, ...counts } };
 };
 
 const parseExtractDate = parserOf(date(), "a date, such as 2026-04-13");
