@@ -31,7 +31,7 @@ export const wholeNumber = (minimum: number, maximum: number) =>
 export const nonBlank = (maximum: number) => text(maximum).refine((given) => given.trim() !== "");
 
 export const trimmed = (maximum: number) =>
-  parserOf(z.string().trim().min(1).max(maximum), `1 to ${maximum} characters`);
+  parserOf(z.string().trim().pipe(nonBlank(maximum)), `1 to ${maximum} characters`);
 
 const guid = z.guid().transform((given) => given.toLowerCase());
 

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { CHARITY_PROVIDERS } from "../modules/accounts/accounts.rules.ts";
 import type { NewLimit } from "../modules/accounts/limits.rules.ts";
 import { MODES } from "../modules/records/owner.rules.ts";
-import { orNone, parserOf, wholeNumber } from "./arguments.ts";
+import { orNone, parseCount, parserOf } from "./arguments.ts";
 
 type Setting = readonly [flags: string, description: string, parse: (given: string) => unknown];
 
@@ -49,12 +49,7 @@ export const ACCOUNT_SETTINGS = {
   countPerDay: [
     "--count-per-day <n|none>",
     "trees and bottles of one day, UTC, in the mode of --mode",
-    orNone(
-      parserOf(
-        wholeNumber(1, Number.MAX_SAFE_INTEGER),
-        `a number from 1 to ${Number.MAX_SAFE_INTEGER}, or none`,
-      ),
-    ),
+    orNone(parseCount),
   ],
 } as const satisfies Settings;
 

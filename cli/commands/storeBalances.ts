@@ -6,7 +6,7 @@ import { changeBalance } from "../../modules/stores/changeBalance.ts";
 import type { OperatorEntry } from "../../modules/stores/changeBalance.ts";
 import { balanceNote } from "../../modules/stores/stores.rules.ts";
 import { STORE, findNamedStore } from "../accountOptions.ts";
-import { nonBlank, parseReason, parserOf } from "../arguments.ts";
+import { parseReason, parserOf, trimmed } from "../arguments.ts";
 import { OPERATOR, addChange } from "../command.ts";
 import type { ChangeOptions, Cli, Define } from "../command.ts";
 
@@ -33,13 +33,7 @@ const parseTopUpAmount = (given: string): number => {
 };
 
 /** Not empty: if a script's variable is unset, all entries would share one reference and only the first would count. */
-const parseReference = parserOf(
-  z
-    .string()
-    .transform((given) => given.trim())
-    .pipe(nonBlank(200)),
-  "1 to 200 characters",
-);
+const parseReference = trimmed(200);
 
 const parseNote = parserOf(balanceNote(), `at most ${LONG_TEXT_LENGTH} characters`);
 

@@ -1,19 +1,16 @@
 import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import { counted } from "../../runtime/counted.rules.ts";
-import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { identifyCustomer } from "../../modules/stores/customers.rules.ts";
 import type { CustomerIdentity } from "../../modules/stores/customers.rules.ts";
 import { exportCustomer, forgetCustomer } from "../../modules/stores/customerData.ts";
 import { STORE, findNamedStore } from "../accountOptions.ts";
-import { collect, nonBlank, parserOf } from "../arguments.ts";
+import { collect, parseSearchText } from "../arguments.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { addChange } from "../command.ts";
 import type { Define } from "../command.ts";
 
-const parseIdentifiers = collect(
-  parserOf(nonBlank(SHORT_TEXT_LENGTH), `1 to ${SHORT_TEXT_LENGTH} characters`),
-);
+const parseIdentifiers = collect(parseSearchText);
 
 const addCustomerCommand = (store: Command, name: string, description: string) =>
   addChange(store, name, description)

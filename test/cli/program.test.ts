@@ -137,7 +137,7 @@ const USAGE_ERRORS: readonly (readonly [line: string, message: RegExp])[] = [
     (limit) =>
       [
         `org update ID --count-per-day=${limit}`,
-        /Must be a number from 1 to 9007199254740991, or none\./u,
+        /Must be a whole number from 1 to 9007199254740991\./u,
       ] as const,
   ),
   ["webhook recover ID x", /id of an event/u],
