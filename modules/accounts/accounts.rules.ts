@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
 
@@ -33,6 +33,9 @@ export const subscriptionStatus = z.object({
 });
 export type SubscriptionStatus = Readonly<z.output<typeof subscriptionStatus>>;
 
+const suspended = (registrations: string, reason: string): DomainError =>
+  new DomainError("subscription_inactive", `${registrations} are suspended because the ${reason}`);
+
 /**
  * Returns why live registrations of a kind are suspended, or null. Usage that the subscription has no price for is never
  * invoiced, so it counts like usage of a subscription that has ended.
@@ -41,20 +44,23 @@ export type SubscriptionStatus = Readonly<z.output<typeof subscriptionStatus>>;
 export const findSuspension = (
   subscription: SubscriptionStatus | null,
   kind: Kind,
-): string | null => {
+): DomainError | null => {
   if (subscription === null) {
     return null;
   }
   const { status, pausedBy, meteredKinds } = subscription;
   if (!isActiveSubscription(status)) {
-    return `registrations are suspended because the organization's subscription is ${status}`;
+    return suspended("registrations", `organization's subscription is ${status}`);
   }
   if (pausedBy !== null) {
-    return "registrations are suspended because the collection of the organization's subscription is paused";
+    return suspended("registrations", "collection of the organization's subscription is paused");
   }
   return meteredKinds.includes(kind)
     ? null
-    : `registrations of ${kind}s are suspended because the organization's subscription has no price on the meter of ${kind}s`;
+    : suspended(
+        `registrations of ${kind}s`,
+        `organization's subscription has no price on the meter of ${kind}s`,
+      );
 };
 
 /** @throws DomainError request_invalid */

@@ -55,16 +55,12 @@ export type Donated = WrittenDonation & {
  * a replay, whatever its charity and its amount are.
  */
 const decide = (
-  items: readonly Outcome<Item>[],
+  items: readonly Item[],
   { knownKeys }: Pick<Donor, "knownKeys">,
   charities: CharityOutcomes,
 ): readonly Outcome<Decision>[] => {
   const keys = new Set(knownKeys);
-  return items.map((item): Outcome<Decision> => {
-    if (!isAccepted(item)) {
-      return item;
-    }
-    const { id, request } = item;
+  return items.map(({ id, request }): Outcome<Decision> => {
     const { idempotencyKey: key, charity: ids } = request;
     if (key !== null && keys.has(key)) {
       return { id, key, donation: null };
@@ -136,7 +132,6 @@ const write = async (
 /**
  * Records an organization's donations together, in their order, once their charities are confirmed. An item with a known
  * idempotency key, or with that of an earlier item, returns the original record. Nothing is recorded of a rejected item.
- * @param given each donation, or why it is rejected already
  * @param isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
  * @returns the outcome of each item; its error is charity_not_found, donations_not_subscribed, charity_unconfirmed or
  *   request_invalid
@@ -146,17 +141,14 @@ const write = async (
 export const donate = async (
   context: DonationContext,
   caller: AccountMode,
-  given: readonly Outcome<DonationRequest>[],
+  requests: readonly DonationRequest[],
   isAtomic: boolean,
 ): Promise<readonly Outcome<Donated>[]> => {
   const owner = accountModeOf(caller);
-  const items = given.map((request) => (isAccepted(request) ? { id: newId(), request } : request));
-  const keys = items.filter(isAccepted).flatMap(({ request }) => request.idempotencyKey ?? []);
-  if (isAtomic) {
-    requireAll(items);
-  }
+  const items = requests.map((request) => ({ id: newId(), request }));
+  const keys = requests.flatMap(({ idempotencyKey }) => idempotencyKey ?? []);
   const donor = await readDonor(context.db, owner, keys);
-  const charities = await confirmAll(context, owner, donor, items.filter(isAccepted));
+  const charities = await confirmAll(context, owner, donor, items);
   let outcomes = decide(items, donor, charities);
   if (keys.length > 0 && !outcomes.every(isAccepted)) {
     // An earlier attempt may have recorded meanwhile what this one could not confirm.
@@ -166,5 +158,5 @@ export const donate = async (
     requireAll(outcomes);
   }
   const written = await write(context, owner, outcomes.filter(isAccepted));
-  return completeOutcomes<Decision, Donated>(outcomes, written);
+  return completeOutcomes(outcomes, written);
 };

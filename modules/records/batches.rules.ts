@@ -53,22 +53,24 @@ export const requireAll = (outcomes: readonly unknown[]): void => {
   }
 };
 
-/**
- * Returns the outcomes of given items: why one was rejected already, or else what was decided of the others, in their order.
- * @param decided a symbol stands for an item that was not decided
- */
-export const completeOutcomes = <Item, Result>(
-  given: readonly Outcome<Item>[],
-  decided: readonly (Outcome<Result> | symbol)[],
-): readonly Outcome<Result>[] => {
-  const next = decided.values();
-  return given.map((item) => {
-    const outcome = isAccepted(item) ? next.next().value : item;
+/** Returns the outcomes of items of which all must have been decided; a symbol stands for one that was not. */
+export const requireDecided = <Done>(
+  outcomes: readonly (Outcome<Done> | symbol | undefined)[],
+): readonly Outcome<Done>[] =>
+  outcomes.map((outcome) => {
     if (outcome === undefined || typeof outcome === "symbol") {
       throw new TypeError("An item of a batch was not decided.");
     }
     return outcome;
   });
+
+/** Returns why each item was rejected, or else what was decided of the others, in their order. */
+export const completeOutcomes = <Item, Done>(
+  items: readonly Outcome<Item>[],
+  decided: readonly Outcome<Done>[],
+): readonly Outcome<Done>[] => {
+  const next = decided.values();
+  return requireDecided(items.map((item) => (isAccepted(item) ? next.next().value : item)));
 };
 
 /**

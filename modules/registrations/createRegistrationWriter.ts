@@ -1,13 +1,11 @@
-import type { Caller } from "../accounts/apiKeys.sql.ts";
-import { findSuspension } from "../accounts/accounts.rules.ts";
 import { ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import type { RegistrationEntry } from "./registrations.sql.ts";
 import { insertRegistrations, listByIdempotencyKeys } from "./registrations.sql.ts";
 import { readTotals } from "./totals.sql.ts";
-import { completeOutcomes, isAccepted, requireAll, resultOfOne } from "../records/batches.rules.ts";
+import { isAccepted, requireAll, resultOfOne } from "../records/batches.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
-import { DomainError } from "../../runtime/errors.rules.ts";
+import type { DomainError } from "../../runtime/errors.rules.ts";
 import { registrationOf } from "./registrations.rules.ts";
 import type { NewRegistration, Registration, Totals } from "./registrations.rules.ts";
 import type { BatchObserver } from "../../db/batching/groupCommit.ts";
@@ -134,9 +132,11 @@ export const createRegistrationWriter = ({
   });
 
   /**
-   * Records impact actions of one owner with their usage facts and totals, in their order: one together with those of others
-   * that wait; several, or a refused one that may be a replay and would delay the others, in a transaction of their own.
-   * @param isAtomic whether nothing is recorded if any of several is beyond a limit of the account
+   * Records impact actions of one owner with their usage facts and totals, in their order and within the account's limits:
+   * one together with those of others that wait; several, or a refused one that may be a replay and would delay the others,
+   * in a transaction of their own. One with a known idempotency key, or with that of an earlier one, returns the original
+   * record; a refused one can do nothing else.
+   * @param isAtomic whether nothing is recorded if any of several is rejected; otherwise the others are recorded
    * @throws DomainError request_invalid if the owner's total would exceed a safe integer and all or nothing is recorded
    * @throws BatchRejectedError
    */
@@ -176,41 +176,4 @@ export const createRegistrationWriter = ({
     drain: queue.drain,
     queueLength: queue.queueLength,
   };
-};
-
-export type RegistrationWriter = ReturnType<typeof createRegistrationWriter>;
-
-/**
- * Records impact actions of one kind in one transaction, in their order and within the account's limits. An item with a known
- * idempotency key, or with that of an earlier item, returns the original record. If an item is refused, or the organization
- * is suspended, it can do nothing else.
- * @param given each registration, or why it is rejected already
- * @param isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
- * @throws BatchRejectedError
- * @throws DomainError request_invalid if the owner's total would exceed a safe integer, and all or nothing is recorded
- */
-export const registerAll = async (
-  { writer }: { readonly writer: RegistrationWriter },
-  { suspendingSubscription }: Pick<Caller, "suspendingSubscription">,
-  owner: Owner,
-  given: readonly Outcome<NewRegistration>[],
-  isAtomic: boolean,
-): Promise<readonly Outcome<WrittenItem>[]> => {
-  const suspension = findSuspension(suspendingSubscription, owner.kind);
-  const suspended =
-    suspension === null ? null : new DomainError("subscription_inactive", suspension);
-  const decided = given.map((item) =>
-    isAccepted(item) ? { ...item, refusal: item.refusal ?? suspended } : item,
-  );
-  if (isAtomic && !given.every(isAccepted)) {
-    // With the malformed items, those are named that are refused whatever the records are.
-    requireAll(
-      decided.map((item) =>
-        isAccepted(item) && item.idempotencyKey === null ? (item.refusal ?? item) : item,
-      ),
-    );
-  }
-  const requests = decided.filter(isAccepted);
-  const written = requests.length === 0 ? [] : await writer.write(owner, requests, isAtomic);
-  return completeOutcomes<NewRegistration, WrittenItem>(given, written);
 };

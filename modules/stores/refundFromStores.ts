@@ -3,7 +3,7 @@ import type { OperatorContext } from "../accounts/context.ts";
 import { insertDonationRefunds } from "../charities/donationBatches.sql.ts";
 import { donationRefunded } from "../charities/donations.rules.ts";
 import { createEvent } from "../events/recordEvent.ts";
-import { completeOutcomes, resultOfOne } from "../records/batches.rules.ts";
+import { requireDecided, resultOfOne } from "../records/batches.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import { writeRefunds } from "../registrations/writeRefunds.ts";
 import type { RefundedItem, RefundEntry, RefundRequest } from "../registrations/writeRefunds.ts";
@@ -97,7 +97,7 @@ export const refundStoreRegistration = (
     const entry = { ...request, accountId, mode, kind, window: null, refundedAt: createdAt };
     const context = { db: transaction, clock, actor };
     const outcomes = await writeRefunds(context, [entry], { isDryRun });
-    const item = resultOfOne(completeOutcomes<RefundEntry, RefundedItem>([entry], outcomes));
+    const item = resultOfOne(requireDecided<RefundedItem>(outcomes));
     const { refundedCount: quantity, registration, replayed } = item;
     if (!replayed && !isDryRun) {
       const amountCents = quantity * (registration.unitPriceCents ?? 0);
