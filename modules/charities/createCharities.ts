@@ -14,9 +14,9 @@ import type {
   FoundCharities,
   OpenRemoteApi,
   RemoteProviderName,
+  StartTimeout,
 } from "./remote/createRemoteProvider.ts";
 import { everyOrgApi } from "./remote/everyOrg.ts";
-import type { StartTimeout } from "./remote/fetchJson.ts";
 import { pledgeApi } from "./remote/pledge.ts";
 
 export type Charities = {
@@ -24,30 +24,35 @@ export type Charities = {
   readonly named: (name: CharityProviderName, accountId: string) => CharityProvider;
 };
 
-const KEYS = {
-  catalogue: [],
-  everyorg: ["EVERYORG_API_KEY"],
-  change: ["CHANGE_PUBLIC_KEY", "CHANGE_SECRET_KEY"],
-  pledge: ["PLEDGE_API_KEY"],
-} as const satisfies Record<CharityProviderName, readonly (keyof Config)[]>;
+const REMOTE = {
+  everyorg: {
+    open: everyOrgApi,
+    url: "https://partners.every.org/v0.2",
+    keys: ["EVERYORG_API_KEY"],
+  },
+  change: {
+    open: changeApi,
+    url: "https://api.getchange.io/api/v1",
+    keys: ["CHANGE_PUBLIC_KEY", "CHANGE_SECRET_KEY"],
+  },
+  pledge: { open: pledgeApi, url: "https://api.pledge.to/v1", keys: ["PLEDGE_API_KEY"] },
+} as const satisfies Record<
+  RemoteProviderName,
+  { readonly open: OpenRemoteApi; readonly url: string; readonly keys: readonly (keyof Config)[] }
+>;
 
 /** The API keys of the remote providers, and for tests the URL of a server that has each API below the provider's name. */
 export type CharityConfig = Partial<
-  Pick<Config, (typeof KEYS)[RemoteProviderName][number] | "CHARITY_API_BASE">
+  Pick<Config, (typeof REMOTE)[RemoteProviderName]["keys"][number] | "CHARITY_API_BASE">
 >;
 
 export const missingCharitySettings = (
   config: CharityConfig,
   provider: CharityProviderName,
-): readonly string[] => KEYS[provider].filter((name) => config[name] === undefined);
-
-const APIS: Readonly<
-  Record<RemoteProviderName, { readonly url: string; readonly open: OpenRemoteApi }>
-> = {
-  everyorg: { url: "https://partners.every.org/v0.2", open: everyOrgApi },
-  change: { url: "https://api.getchange.io/api/v1", open: changeApi },
-  pledge: { url: "https://api.pledge.to/v1", open: pledgeApi },
-};
+): readonly string[] =>
+  provider === "catalogue"
+    ? []
+    : REMOTE[provider].keys.filter((name) => config[name] === undefined);
 
 /** Two attempts and the delay between them stay within the five seconds that a client waits. */
 const TIMEOUT_MS = 1500;
@@ -88,10 +93,10 @@ export const createCharities = ({
           cause: new CharityProviderError(`${name}: its API key is not set`),
         });
       }
-      const { url, open } = APIS[name];
+      const { url, open, keys } = REMOTE[name];
       const api = open({
         url: apiBase === undefined ? url : `${apiBase}/${name}`,
-        keys: KEYS[name].map((setting) => config[setting] ?? ""),
+        keys: keys.map((setting) => config[setting] ?? ""),
         db,
         accountId,
       });

@@ -3,8 +3,7 @@ import { takePermit } from "../../../db/rateLimits.ts";
 import { MINUTE_MS } from "../../../runtime/durations.rules.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { charityOf } from "./charityFields.ts";
-import type { OpenRemoteApi } from "./createRemoteProvider.ts";
-import type { CallName } from "./fetchJson.ts";
+import type { CallName, OpenRemoteApi } from "./createRemoteProvider.ts";
 
 /*
  * The partner API of Every.org, v0.2; the facts are from github.com/everydotorg/charity-api-docs,
