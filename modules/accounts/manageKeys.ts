@@ -8,7 +8,7 @@ import type { KeySettings } from "./apiKeys.rules.ts";
 import { inKeyPrefix } from "../../runtime/cell.rules.ts";
 import { readCell } from "../records/cells.sql.ts";
 import type { InTransaction } from "../../runtime/context.ts";
-import { DomainError } from "../../runtime/errors.rules.ts";
+import { requireFound } from "../../runtime/errors.rules.ts";
 import { recordAction } from "./recordAction.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { OperatorContext } from "./context.ts";
@@ -74,10 +74,10 @@ export const revokeKey = (
   db.transaction(async (transaction) => {
     const now = clock.now();
     const isNew = await revokeApiKey(transaction, id, now);
-    const found = await findApiKey(transaction, id);
-    if (!found) {
-      throw new DomainError("record_not_found", `key ${id} not found; see \`impact key list\``);
-    }
+    const found = requireFound(
+      await findApiKey(transaction, id),
+      `key ${id} not found; see \`impact key list\``,
+    );
     if (isNew) {
       await recordAction(transaction, actor, now, {
         action: "key.revoke",

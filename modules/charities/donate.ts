@@ -17,6 +17,7 @@ import type { Donor } from "./donationSubscriptions.sql.ts";
 import { donationCreated } from "./donations.rules.ts";
 import type { WrittenDonation } from "./readDonations.ts";
 import { findSubscriptionRefusal } from "./subscribeToDonations.ts";
+import { mustExist } from "../../runtime/errors.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 
 export type DonationContext = CharityContext & BillingContext;
@@ -65,10 +66,10 @@ const decide = (
     if (key !== null && keys.has(key)) {
       return { id, key, donation: null };
     }
-    const charity = charities.get(charityKey(ids));
-    if (!charity) {
-      throw new TypeError("The charity of a donation is neither confirmed nor rejected.");
-    }
+    const charity = mustExist(
+      charities.get(charityKey(ids)),
+      "The charity of a donation is neither confirmed nor rejected.",
+    );
     if (!isAccepted(charity)) {
       return charity;
     }

@@ -1,6 +1,5 @@
 import type { PartnerKind, TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
-import { DomainError } from "../../runtime/errors.rules.ts";
 
 export const PLANTING_STAGES = [
   "funds_distributed",
@@ -154,6 +153,9 @@ export const findWithdrawalProblem = (
     : null;
 };
 
+/** The error message for an unknown order. */
+export const ORDER_NOT_FOUND = "failed to find planting order";
+
 /** Returns the reference of a record in another system. Systems number their records alike, so its name is a part of it. */
 export const importedReference = (source: string, id: number): string => `${source}/${id}`;
 
@@ -162,12 +164,4 @@ export const findImportedReferenceId = (partner: string, reference: string): num
   const digits = /\/(\d{1,16})$/u.exec(reference)?.[1];
   const id = Number(digits ?? Number.NaN);
   return partner === IMPORTED_PARTNER && Number.isSafeInteger(id) ? id : null;
-};
-
-/** @throws DomainError record_not_found if there is no order */
-export const requireOrder = <Order>(order: Order | null): Order => {
-  if (order === null) {
-    throw new DomainError("record_not_found", "failed to find planting order");
-  }
-  return order;
 };

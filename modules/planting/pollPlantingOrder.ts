@@ -9,17 +9,16 @@ import { Gate } from "../../runtime/gate.ts";
 import { creditOrder, lockClaims } from "./claims.sql.ts";
 import type { RecordedTrees } from "./claims.sql.ts";
 import { recordPlantingFacts } from "./recordPlantingFacts.ts";
-import { ORDER_STAGES, requireOrder } from "./order.rules.ts";
+import { mustExist, requireFound } from "../../runtime/errors.rules.ts";
+import { ORDER_NOT_FOUND, ORDER_STAGES } from "./order.rules.ts";
 import type { OrderStage } from "./order.rules.ts";
 
 const readPlantingOrder = async ({ db, planting }: PlantingContext, orderId: number) => {
-  const order = requireOrder(await findPlantingOrder(db, orderId));
-  const partner = planting.findPartner(order.partner);
-  if (!partner) {
-    throw new Error(
-      `Planting order ${order.publicId} is with ${order.partner}, which is not configured here.`,
-    );
-  }
+  const order = requireFound(await findPlantingOrder(db, orderId), ORDER_NOT_FOUND);
+  const partner = mustExist(
+    planting.findPartner(order.partner),
+    `Planting order ${order.publicId} is with ${order.partner}, which is not configured here.`,
+  );
   const reached = (await listFacts(db, orderId)).filter(({ state }) => state === "accepted");
   return { order, partner, partnerOrder: { ...order, reached } };
 };

@@ -1,3 +1,5 @@
+import { mustExist } from "../../runtime/errors.rules.ts";
+
 /** Choices that depend on their seed alone, so that a simulated order is the same at every poll. */
 export type SeededChoice = {
   readonly pick: <Item>(items: readonly Item[]) => Item;
@@ -19,13 +21,8 @@ export const chooseBySeed = (seed: string): SeededChoice => {
     return (state >>> 8) / 2 ** 24;
   };
   return {
-    pick: (items) => {
-      const item = items[Math.floor(next() * items.length)];
-      if (item === undefined) {
-        throw new RangeError("There is nothing to pick from.");
-      }
-      return item;
-    },
+    pick: (items) =>
+      mustExist(items[Math.floor(next() * items.length)], "There is nothing to pick from."),
     between: (minimum, maximum) => minimum + Math.floor(next() * (maximum - minimum + 1)),
     near: (value, spread) => Math.round((value + (next() * 2 - 1) * spread) * 1e5) / 1e5,
   };

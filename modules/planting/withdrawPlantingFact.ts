@@ -1,7 +1,7 @@
 import type { Actor } from "../accounts/audit.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import { invalidRequest, requireFound } from "../../runtime/errors.rules.ts";
 import { findWithdrawalProblem } from "./order.rules.ts";
 import type { OrderStage } from "./order.rules.ts";
 import { lockPlantingOrder, reopenPlantingOrder } from "./orders.sql.ts";
@@ -26,13 +26,10 @@ export const withdrawPlantingFact = (
   readonly changes: readonly FactChange[];
 }> =>
   db.transaction(async (transaction) => {
-    const before = await lockPlantingOrder(transaction, { factId });
-    if (before === null) {
-      throw new DomainError(
-        "record_not_found",
-        `fact ${factId} not found; see \`impact evidence order show\``,
-      );
-    }
+    const before = requireFound(
+      await lockPlantingOrder(transaction, { factId }),
+      `fact ${factId} not found; see \`impact evidence order show\``,
+    );
     const now = clock.now();
     const { order, facts, changes } = await changeFacts(transaction, before, {
       facts: [],

@@ -1,4 +1,9 @@
-import { BatchRejectedError, DomainError, OutageError } from "../../runtime/errors.rules.ts";
+import {
+  BatchRejectedError,
+  DomainError,
+  mustExist,
+  OutageError,
+} from "../../runtime/errors.rules.ts";
 
 export const MAXIMUM_ITEMS = 1000;
 
@@ -28,10 +33,8 @@ export const outcomeOf = <Done>(work: () => Done): Outcome<Done> => {
  * Returns the result of a batch of one.
  * @throws DomainError if its item was rejected, or the outage that was the reason
  */
-export const resultOfOne = <Done>([outcome]: readonly Outcome<Done>[]): Done => {
-  if (outcome === undefined) {
-    throw new TypeError("A batch of one has no outcome.");
-  }
+export const resultOfOne = <Done>([first]: readonly Outcome<Done>[]): Done => {
+  const outcome = mustExist(first, "A batch of one has no outcome.");
   if (isAccepted(outcome)) {
     return outcome;
   }

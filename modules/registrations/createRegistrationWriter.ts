@@ -5,6 +5,7 @@ import { insertRegistrations, listByIdempotencyKeys } from "./registrations.sql.
 import { readTotals } from "./totals.sql.ts";
 import { isAccepted, requireAll, resultOfOne } from "../records/batches.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
+import { mustExist } from "../../runtime/errors.rules.ts";
 import type { DomainError } from "../../runtime/errors.rules.ts";
 import { registrationOf } from "./registrations.rules.ts";
 import type { NewRegistration, Registration, Totals } from "./registrations.rules.ts";
@@ -108,13 +109,14 @@ export const readRegistered = async (
   );
   const originals = keys.length === 0 ? [] : await listByIdempotencyKeys(db, owner, keys);
   const byKey = new Map(originals.map((original) => [original.idempotencyKey, original]));
-  return items.map(({ registration: written, totals, replayed, idempotencyKey }) => {
-    const registration = written ?? byKey.get(idempotencyKey);
-    if (!registration) {
-      throw new Error("An item was not recorded, and its idempotency key is unknown.");
-    }
-    return { registration, totals, replayed };
-  });
+  return items.map(({ registration, totals, replayed, idempotencyKey }) => ({
+    registration: mustExist(
+      registration ?? byKey.get(idempotencyKey),
+      "An item was not recorded, and its idempotency key is unknown.",
+    ),
+    totals,
+    replayed,
+  }));
 };
 
 export const createRegistrationWriter = ({

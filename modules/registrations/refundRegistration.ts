@@ -1,5 +1,6 @@
 import { GroupCommit } from "../../db/batching/groupCommit.ts";
 import { createLookups } from "../../db/batching/joinCalls.ts";
+import { mustExist } from "../../runtime/errors.rules.ts";
 import { refundIdOf } from "../../runtime/temporalNames.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import type { BillingContext } from "../billing/context.ts";
@@ -105,10 +106,10 @@ export const createRefundWriter = (context: BillingContext) => {
     readRefunded: (items: readonly RefundedItem[]): Promise<readonly Refunded[]> =>
       Promise.all(
         items.map(async ({ registration: { id }, refundedCount, refundedSoFar, total }) => {
-          const registration = await readRegistration(id);
-          if (!registration) {
-            throw new Error(`Registration ${id} was deleted in the meantime.`);
-          }
+          const registration = mustExist(
+            await readRegistration(id),
+            `Registration ${id} was deleted in the meantime.`,
+          );
           return {
             registration: { ...registration, refundedCount: refundedSoFar },
             refundedCount,

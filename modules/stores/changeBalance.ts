@@ -1,5 +1,5 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import { invalidRequest, requireFound } from "../../runtime/errors.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { recordEvent } from "../events/recordEvent.ts";
@@ -21,10 +21,7 @@ export const lockBalance = async (
   storeId: string,
 ): Promise<Store> => {
   const [store] = await lockBalances(transaction, [storeId]);
-  if (!store) {
-    throw new DomainError("record_not_found", `store ${storeId} not found`);
-  }
-  return store;
+  return requireFound(store, `store ${storeId} not found`);
 };
 
 /** Test keys spend nothing. */

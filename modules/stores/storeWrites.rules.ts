@@ -4,7 +4,7 @@ import type { ConfirmedCharity } from "../charities/charities.rules.ts";
 import { accountModeKey } from "../records/owner.rules.ts";
 import type { AccountMode, Kind } from "../records/owner.rules.ts";
 import { fromMicroseconds, toMicroseconds } from "../records/timestamps.rules.ts";
-import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { invalidRequest, mustExist } from "../../runtime/errors.rules.ts";
 import type { CustomerDetails, RefundFilter } from "./customers.rules.ts";
 import { selectUnits } from "./storeRefunds.rules.ts";
 import type { Units } from "./storeRefunds.rules.ts";
@@ -164,13 +164,8 @@ export type StoreLedger = {
 };
 
 /** Returns the balance of a write's store, which is locked. */
-const balanceOf = ({ balances }: StoreLedger, { accountId }: StoreWrite): StoreBalance => {
-  const balance = balances.get(accountId);
-  if (!balance) {
-    throw new Error(`Account ${accountId} has no balance.`);
-  }
-  return balance;
-};
+const balanceOf = ({ balances }: StoreLedger, { accountId }: StoreWrite): StoreBalance =>
+  mustExist(balances.get(accountId), `Account ${accountId} has no balance.`);
 
 const accept = (
   ledger: StoreLedger,
