@@ -16,6 +16,12 @@ export const name = () => text(NAME).refine((value) => value.trim() !== "", "mus
 export const normalizePlace = (given: string): string =>
   given.normalize().trim().replaceAll(/\s+/gu, " ");
 
+/** The country of a site whose partner does not report it. */
+export const UNKNOWN_COUNTRY = "unknown";
+
+/** The crew of an allocation whose partner reports none. */
+export const NO_CREW = { leader: "", style: "", total_members: 0, women_members: 0 };
+
 /** The name of a region or a country, by which the summary groups. */
 const place = () => name().transform(normalizePlace).pipe(name());
 
