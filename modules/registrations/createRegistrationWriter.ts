@@ -61,28 +61,21 @@ const outcomesInOrder = (
 /**
  * Records entries, except refused ones and those beyond a limit of their account. Batches without either need one statement.
  * @param isAtomic whether nothing is recorded if an entry is rejected
- * @param room how many units may be added to the total of the one owner of a batch, whose further entries are rejected
+ * @throws DomainError request_invalid if a total would exceed a safe integer
  * @throws BatchRejectedError
  */
 const insert = async (
   { db, clock }: Context,
   entries: readonly RegistrationEntry[],
   isAtomic = false,
-  room = Infinity,
 ): Promise<readonly EntryOutcome[]> => {
   const createdAt = clock.now();
-  const fits = room === Infinity || entries.reduce((sum, { count }) => sum + count, 0) <= room;
-  if (fits && !entries.some(({ isLimited, refusal }) => isLimited || refusal)) {
+  if (!entries.some(({ isLimited, refusal }) => isLimited || refusal)) {
     const inserted = await insertRegistrations(db, entries, createdAt);
     return outcomesInOrder(entries, inserted, new Map(), createdAt);
   }
   return db.transaction(async (transaction) => {
-    const { rejections, countRegistered } = await checkLimits(
-      transaction,
-      entries,
-      createdAt,
-      room,
-    );
+    const { rejections, countRegistered } = await checkLimits(transaction, entries, createdAt);
     if (isAtomic) {
       requireAll(entries.map((entry) => rejections.get(entry)));
     }
@@ -139,7 +132,7 @@ export const createRegistrationWriter = ({
    * in a transaction of their own. One with a known idempotency key, or with that of an earlier one, returns the original
    * record; a refused one can do nothing else.
    * @param isAtomic whether nothing is recorded if any of several is rejected; otherwise the others are recorded
-   * @throws DomainError request_invalid if the owner's total would exceed a safe integer and all or nothing is recorded
+   * @throws DomainError request_invalid if the owner's total would exceed a safe integer; nothing is recorded then
    * @throws BatchRejectedError
    */
   const write = async (
@@ -155,12 +148,9 @@ export const createRegistrationWriter = ({
     const outcomes =
       first && !first.refusal
         ? [await queue.submit(first)]
-        : await queue.runAlone(owner.accountId, batch.length, async () => {
-            const room = isAtomic
-              ? Infinity
-              : Number.MAX_SAFE_INTEGER - (await readTotals(db, owner, clock.now())).all;
-            return insert(context, batch, isAtomic, room);
-          });
+        : await queue.runAlone(owner.accountId, batch.length, () =>
+            insert(context, batch, isAtomic),
+          );
     const isUnchanged = outcomes.some((each) => isAccepted(each) && each.totals === null);
     const current = isUnchanged ? await readTotals(db, owner, clock.now()) : { all: 0, month: 0 };
     return outcomes.map((each) =>
