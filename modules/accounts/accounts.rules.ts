@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
 
@@ -61,17 +61,4 @@ export const findSuspension = (
         `registrations of ${kind}s`,
         `organization's subscription has no price on the meter of ${kind}s`,
       );
-};
-
-/** @throws DomainError request_invalid */
-export const requireCustomerOfSubscription = ({
-  stripeCustomerId,
-  stripeSubscriptionId,
-}: {
-  readonly stripeCustomerId: string | null;
-  readonly stripeSubscriptionId: string | null;
-}): void => {
-  if (stripeSubscriptionId !== null && stripeCustomerId === null) {
-    throw invalidRequest("a Stripe subscription requires a Stripe customer");
-  }
 };

@@ -57,17 +57,3 @@ export type Actor =
 
 /** The service itself. */
 export const SERVICE: Actor = { kind: "service" };
-
-const isObject = (value: unknown): value is object =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
-
-/** Writes the names of objects in snake_case, as `JSON.stringify` calls it for each of them. */
-export const withSnakeCaseNames = (_name: string, value: unknown): unknown =>
-  isObject(value)
-    ? Object.fromEntries(
-        Object.entries(value).map(([name, inner]: readonly [string, unknown]) => [
-          name.replaceAll(/[A-Z]/gu, (letter) => `_${letter.toLowerCase()}`),
-          inner,
-        ]),
-      )
-    : value;
