@@ -35,12 +35,10 @@ export const noteKeyUses = ({
   };
 };
 
-/** Returns the caller of a key, of either interface; null if the key is unknown, revoked or expired. */
-export type Authenticate = (key: string) => Promise<Caller | null>;
-
 /**
- * Looks keys up by their SHA-256 and caches them briefly. Text that cannot be a key is not looked up. A cached key still
- * expires on time.
+ * Returns a function that returns the caller of a key, of either interface; null if the key is unknown, revoked or expired.
+ * It looks keys up by their SHA-256 and caches them briefly. Text that cannot be a key is not looked up. A cached key still expires on
+ * time.
  * @param nowMs a monotonic clock
  */
 export const createAuthenticator = ({
@@ -54,7 +52,7 @@ export const createAuthenticator = ({
   /** Called when a key is looked up, which is less often than requests. */
   readonly noteUse?: NoteKeyUse | undefined;
   readonly nowMs?: () => number;
-}): Authenticate => {
+}) => {
   const unlessExpired = (caller: Caller | null): Caller | null =>
     caller === null || isExpired(caller.expiresAt, clock.now()) ? null : caller;
   const lookUp = createLookups((digests) => listCallers(db, digests));
@@ -67,5 +65,5 @@ export const createAuthenticator = ({
     }
     return caller;
   }, nowMs);
-  return async (key) => (hasKeyLength(key) ? unlessExpired(await findCaller(key)) : null);
+  return async (key: string) => (hasKeyLength(key) ? unlessExpired(await findCaller(key)) : null);
 };

@@ -12,9 +12,9 @@ import type { OperatorContext } from "../accounts/context.ts";
 import type { Context } from "../../runtime/context.ts";
 import { donationRefunded } from "./donations.rules.ts";
 
-export type DonationRefundRequest = NewDonationRefund["request"] & { readonly id: string };
+type DonationRefundRequest = NewDonationRefund["request"] & { readonly id: string };
 
-export type RefundedDonation = WrittenDonation & {
+type RefundedDonation = WrittenDonation & {
   /** Donations that are not refunded, after this refund. */
   readonly totalDonations: number;
   readonly replayed: boolean;

@@ -188,15 +188,10 @@ export const findFutureProblem = (fact: PlantingFact, now: Date): string | null 
 
 /** Returns the sites that a fact names, in the order in which they are stored. */
 export const sitesOf = (fact: PlantingFact): readonly ReportedSite[] => {
-  switch (fact.stage) {
-    case "allocated":
-      return fact.allocations.map(({ planting_site: named }) => named);
-    case "planted_and_verified":
-      return [fact.planting_site];
-    case "funds_distributed":
-    case "planted":
-      return [];
+  if (fact.stage === "allocated") {
+    return fact.allocations.map(({ planting_site: named }) => named);
   }
+  return fact.stage === "planted_and_verified" ? [fact.planting_site] : [];
 };
 
 /** The content of a callback or of an operator's file: facts of one order. */

@@ -60,15 +60,13 @@ export const factorFor = (forestType: ForestType, at: Date): ImpactFactor =>
 export const projectGenericCo2Kg = (trees: number, at: Date): number =>
   trees * factorFor("terrestrial", at).kgCo2PerTree;
 
-/** Metric tons of CO2 and hectares. */
-export type ProjectedImpact = { readonly carbonTons: number; readonly areaHectares: number };
-
 /** Rounds to three decimals: kilograms, and tens of square meters. */
 const round = (value: number): number => Math.round(value * 1000) / 1000;
 
+/** Returns metric tons of CO2 and hectares. */
 export const projectImpact = (
   planted: readonly { readonly factorId: string; readonly trees: number }[],
-): ProjectedImpact => {
+) => {
   let carbonTons = 0;
   let areaHectares = 0;
   for (const { factorId, trees } of planted) {

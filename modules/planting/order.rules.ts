@@ -27,22 +27,17 @@ export const expectedPartner = (
   configured: string,
 ): string | null => partner ?? (isOrderedElsewhere ? null : configured);
 
+/** Returns the stages that an order must have reached before. */
 const prerequisitesOf = (
   stage: PlantingStage,
   timeline: TimelineShape,
 ): readonly PlantingStage[] => {
-  switch (stage) {
-    case "funds_distributed":
-      return [];
-    case "allocated":
-      return ["funds_distributed"];
-    case "planted":
-      return ["funds_distributed", "allocated"];
-    case "planted_and_verified":
-      return timeline === "allocations"
-        ? ["funds_distributed", "allocated"]
-        : ["funds_distributed"];
+  if (stage === "funds_distributed") {
+    return [];
   }
+  const isAllocated =
+    stage === "planted" || (stage === "planted_and_verified" && timeline === "allocations");
+  return isAllocated ? ["funds_distributed", "allocated"] : ["funds_distributed"];
 };
 
 export type ReachedStage = { readonly stage: PlantingStage; readonly occurredAt: Date };

@@ -108,12 +108,6 @@ export type OperatorEntry = {
   readonly note: string;
 };
 
-export type ChangedBalance = {
-  readonly balanceCents: number;
-  readonly reference: string | null;
-  readonly replayed: boolean;
-};
-
 /**
  * Adds an operator's entry to a store's ledger, once per reference.
  * @throws DomainError record_not_found for an unknown store; request_invalid if the reference has another entry, or the
@@ -122,7 +116,7 @@ export type ChangedBalance = {
 export const changeBalance = (
   { db, clock, actor }: OperatorContext,
   { kind, storeId, amountCents, reference: given, note }: OperatorEntry,
-): Promise<ChangedBalance> =>
+) =>
   db.transaction(async (transaction) => {
     const balance = await lockBalance(transaction, storeId);
     const now = clock.now();
