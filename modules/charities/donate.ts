@@ -22,26 +22,21 @@ import { newId } from "../../runtime/newId.ts";
 
 export type DonationContext = CharityContext & BillingContext;
 
+type Item = DonationRequest & { readonly id: string };
+
 const createDonation = (
-  id: string,
-  { amountCents, charityName, idempotencyKey, attribution, metadata }: DonationRequest,
+  { charity: _ids, charityName, ...item }: Item,
   { charity, provider }: ConfirmedCharity,
 ): ConfirmedDonation => ({
-  id,
+  ...item,
   importedId: null,
-  amountCents,
   ein: charity.ein,
   nonprofitId: charity.nonprofitId,
   charityProvider: provider,
   charityName: charityName ?? charity.name,
   confirmedName: charity.name,
-  idempotencyKey,
-  attribution,
-  metadata,
   refunded: false,
 });
-
-type Item = { readonly id: string; readonly request: DonationRequest };
 
 /** An accepted item. One without a donation repeats the idempotency key of an earlier one. */
 type Decision = Omit<WrittenDonation, "donation"> & { readonly donation: ConfirmedDonation | null };
@@ -61,13 +56,13 @@ const decide = (
   charities: CharityOutcomes,
 ): readonly Outcome<Decision>[] => {
   const keys = new Set(knownKeys);
-  return items.map(({ id, request }): Outcome<Decision> => {
-    const { idempotencyKey: key, charity: ids } = request;
+  return items.map((item): Outcome<Decision> => {
+    const { id, idempotencyKey: key } = item;
     if (key !== null && keys.has(key)) {
       return { id, key, donation: null };
     }
     const charity = mustExist(
-      charities.get(charityKey(ids)),
+      charities.get(charityKey(item.charity)),
       "The charity of a donation is neither confirmed nor rejected.",
     );
     if (!isAccepted(charity)) {
@@ -76,7 +71,7 @@ const decide = (
     if (key !== null) {
       keys.add(key);
     }
-    return { id, key, donation: createDonation(id, request, charity) };
+    return { id, key, donation: createDonation(item, charity) };
   });
 };
 
@@ -88,9 +83,7 @@ const confirmAll = async (
   items: readonly Item[],
 ): Promise<CharityOutcomes> => {
   const known = new Set<string | null>(donor.knownKeys);
-  const donations = items
-    .filter(({ request }) => !known.has(request.idempotencyKey))
-    .map(({ id, request: { charity } }) => ({ id, charity }));
+  const donations = items.filter(({ idempotencyKey }) => !known.has(idempotencyKey));
   if (donations.length === 0) {
     // Replays need no provider, which may have lost its API key since.
     return new Map();
@@ -146,7 +139,7 @@ export const donate = async (
   isAtomic: boolean,
 ): Promise<readonly Outcome<Donated>[]> => {
   const owner = accountModeOf(caller);
-  const items = requests.map((request) => ({ id: newId(), request }));
+  const items = requests.map((request) => ({ ...request, id: newId() }));
   const keys = requests.flatMap(({ idempotencyKey }) => idempotencyKey ?? []);
   const donor = await readDonor(context.db, owner, keys);
   const charities = await confirmAll(context, owner, donor, items);

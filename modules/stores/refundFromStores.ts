@@ -59,15 +59,9 @@ export const recordRefunded = async (
       await insertDonationRefunds(db, refunds, createdAt, events);
     } else {
       const owner = { accountId, mode, kind: refunded };
-      const common = {
-        ...owner,
-        reason,
-        idempotencyKey: null,
-        window: null,
-        refundedAt: createdAt,
-      };
+      const refund = { ...owner, reason, idempotencyKey: null, window: null };
       for (const { id, count } of units) {
-        entries.push({ ...common, id, count });
+        entries.push({ ...refund, id, count, refundedAt: createdAt });
       }
     }
   }
