@@ -28,7 +28,6 @@ export const subscriptionStatus = z.object({
   status: z.string(),
   /** How collection is paused, such as `void`; null if it is not. */
   pausedBy: z.string().nullable(),
-  /** The kinds that it has a price for. */
   meteredKinds: z.array(z.enum(KINDS)).readonly(),
 });
 export type SubscriptionStatus = Readonly<z.output<typeof subscriptionStatus>>;

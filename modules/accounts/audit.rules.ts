@@ -40,7 +40,6 @@ export type AuditAction = (typeof AUDIT_ACTIONS)[number];
 
 export const ACTORS = ["operator", "platform", "service"] as const;
 
-/** Who makes a change, and why. */
 export type Actor =
   | {
       readonly kind: "operator";
@@ -55,5 +54,4 @@ export type Actor =
     }
   | { readonly kind: "service" };
 
-/** The service itself. */
 export const SERVICE: Actor = { kind: "service" };

@@ -3,7 +3,6 @@
  * there in light and in dark mode.
  */
 
-/** The backgrounds of the public pages. */
 export const BACKGROUNDS = {
   light: { paper: "#f6f4ee", sheet: "#fffefb" },
   dark: { paper: "#0e1512", sheet: "#151e1a" },
@@ -25,7 +24,6 @@ export const parseColor = (given: string): Color | null => {
   return COLOR.test(color) ? color.replace(/^#(.)(.)(.)$/u, "#$1$1$2$2$3$3") : null;
 };
 
-/** Returns red, green and blue. */
 const channelsOf = (color: Color): readonly number[] => [...Buffer.from(color.slice(1), "hex")];
 
 const linear = (channel: number): number => {

@@ -8,7 +8,6 @@ import { systemClock } from "../../runtime/clock.ts";
 import type { Context } from "../../runtime/context.ts";
 import { createLookups, joinCalls } from "../../db/batching/joinCalls.ts";
 
-/** Notes a use of a key. */
 type NoteKeyUse = (caller: Pick<Caller, "keyId" | "lastUsedAt">) => void;
 
 /**

@@ -8,7 +8,6 @@ export type NewLimit = { readonly mode: Mode; readonly countPerDay: number | nul
 /** An account's limit of a day and the units that it has registered today, UTC. */
 export type LimitUse = { readonly countPerDay: number; readonly countToday: number };
 
-/** Returns the error message for a registration beyond what is left of the day. */
 export const dailyLimitMessage = (countPerDay: number, countToday: number): string =>
   `daily limit reached: this account may register ${counted(countPerDay, "unit")} on one day (UTC), and ${counted(Math.max(countPerDay - countToday, 0), "is", "are")} left today. ` +
   "Try again tomorrow, or ask the service's operator to raise the limit";

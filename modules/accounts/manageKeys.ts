@@ -13,7 +13,6 @@ import { recordAction } from "./recordAction.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { OperatorContext } from "./context.ts";
 
-/** The settings of the keys that an account is created with. */
 const INITIAL: KeySettings = { name: "initial", scope: "write", expiresAt: null };
 
 /**
@@ -50,7 +49,6 @@ export const issueKey = (
     return { id, key };
   });
 
-/** The keys that an account is created with, one for each mode. */
 export type FirstKeys = { readonly apiKeyProd: string; readonly apiKeyTest: string };
 
 export const issueFirstKeys = async (

@@ -30,7 +30,6 @@ export type PictureHeader = {
 /** A picture whose hash is in its URL, after the name of a cell. */
 type Logo = PictureHeader & { readonly hash: string };
 
-/** A profile without its logo. */
 export const profileFields = z.strictObject({
   /** Null shows the account's name. */
   displayName: z.string().nullable(),

@@ -16,8 +16,8 @@ import { readDonor } from "./donationSubscriptions.sql.ts";
 import type { Donor } from "./donationSubscriptions.sql.ts";
 import { donationCreated } from "./donations.rules.ts";
 import type { WrittenDonation } from "./readDonations.ts";
-import { findSubscriptionRefusal } from "./subscribeToDonations.ts";
-import { mustExist } from "../../runtime/errors.rules.ts";
+import { subscriptionStateOf } from "./subscribeToDonations.ts";
+import { DomainError, mustExist } from "../../runtime/errors.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 
 export type DonationContext = CharityContext & BillingContext;
@@ -88,8 +88,8 @@ const confirmAll = async (
     // Replays need no provider, which may have lost its API key since.
     return new Map();
   }
-  const refusal = mode === "live" ? findSubscriptionRefusal(context, donor) : null;
-  if (refusal) {
+  if (mode === "live" && subscriptionStateOf(context, donor, mode) !== "active") {
+    const refusal = new DomainError("donations_not_subscribed", "donation subscription not active");
     return new Map(donations.map(({ charity }) => [charityKey(charity), refusal]));
   }
   const provider = context.charities.named(donor.charityProvider, accountId);

@@ -6,19 +6,16 @@ import { shownIdOf } from "../records/recordIds.rules.ts";
 import { formatEin } from "./charities.rules.ts";
 import type { CharityIds, Ein } from "./charities.rules.ts";
 
-/** A recorded donation; the amount is in whole US cents. */
 export type Donation = {
   readonly id: string;
   /** The id in the system that the donation was imported from; null if it was recorded here. */
   readonly importedId: string | null;
   readonly amountCents: number;
   readonly ein: Ein | null;
-  /** The charity's id at the provider. */
   readonly nonprofitId: string;
   readonly charityProvider: CharityProviderName;
   readonly charityName: string;
   readonly createdAt: Date;
-  /** Null if the client sent none. */
   readonly idempotencyKey: string | null;
   readonly attribution: string;
   readonly metadata: Metadata;

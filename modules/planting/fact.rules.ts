@@ -174,7 +174,6 @@ export type AcceptedFacts = Readonly<z.output<typeof acceptedFacts>>;
 /** Clocks and time zones differ. A fact that is dated further ahead has not happened. */
 const LEAD_MS = DAY_MS;
 
-/** Returns why a fact is dated too far ahead, or null. */
 export const findFutureProblem = (fact: PlantingFact, now: Date): string | null => {
   const isAhead = (time: string): boolean => new Date(time).getTime() > now.getTime() + LEAD_MS;
   if (isAhead(fact.occurred_at)) {

@@ -148,7 +148,6 @@ export const findWithdrawalProblem = (
     : null;
 };
 
-/** The error message for an unknown order. */
 export const ORDER_NOT_FOUND = "failed to find planting order";
 
 /** Returns the reference of a record in another system. Systems number their records alike, so its name is a part of it. */

@@ -5,7 +5,6 @@ import type { PlantingOrder } from "./orders.sql.ts";
 import type { PartnerKind, TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 
 type PartnerOrder = Pick<PlantingOrder, "publicId" | "timeline" | "treeCount" | "createdAt"> & {
-  /** The stages that the order has reached. */
   readonly reached: readonly ReachedStage[];
 };
 

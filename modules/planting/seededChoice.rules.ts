@@ -17,10 +17,8 @@ export const chooseBySeed = (seed: string) => {
   return {
     pick: <Item>(items: readonly Item[]): Item =>
       mustExist(items[Math.floor(next() * items.length)], "There is nothing to pick from."),
-    /** Returns an integer from `minimum` to `maximum`. */
     between: (minimum: number, maximum: number): number =>
       minimum + Math.floor(next() * (maximum - minimum + 1)),
-    /** Returns a number within `spread` of a value. */
     near: (value: number, spread: number): number =>
       Math.round((value + (next() * 2 - 1) * spread) * 1e5) / 1e5,
   };

@@ -63,7 +63,6 @@ export const lockLimits = async (
     accounts.size === 0 ? [] : await lockAccountLimits(transaction, [...accounts.values()], now);
   return {
     limits,
-    /** Counts what was registered. */
     countRegistered: async (registered: readonly Registration[]): Promise<void> => {
       const counted = limits.map(({ accountId, mode, countToday }) => ({
         accountId,

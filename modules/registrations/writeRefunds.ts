@@ -41,11 +41,9 @@ export type RefundEntry = Owner &
 export type RefundedItem = {
   /** As it was before. */
   readonly registration: LockedRegistration;
-  /** Units of this refund. */
   readonly refundedCount: number;
   /** Units of the registration that are refunded after it. */
   readonly refundedSoFar: number;
-  /** The owner's total after it. */
   readonly total: number;
   readonly replayed: boolean;
 };
@@ -72,11 +70,9 @@ const refundKeyIsTaken = (): DomainError =>
   invalidRequest("idempotency_key: belongs to the refund of another registration");
 
 type Options = {
-  /** Whether nothing is recorded if a refund is rejected. */
   readonly isAtomic?: boolean;
   /** Whether refunds of accounts with a registration that another transaction has locked are left out as `LOCKED`. */
   readonly skipsLocked?: boolean;
-  /** Whether the refunds are only decided. */
   readonly isDryRun?: boolean;
 };
 

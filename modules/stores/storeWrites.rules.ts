@@ -163,7 +163,6 @@ export type StoreLedger = {
   readonly accepted: AcceptedWrite[];
 };
 
-/** Returns the balance of a write's store, which is locked. */
 const balanceOf = ({ balances }: StoreLedger, { accountId }: StoreWrite): StoreBalance =>
   mustExist(balances.get(accountId), `Account ${accountId} has no balance.`);
 

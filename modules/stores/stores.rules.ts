@@ -82,7 +82,6 @@ type Level = { readonly balanceCents: number; readonly lowBalanceCents: number }
 export const isBalanceLow = ({ balanceCents, lowBalanceCents }: Level): boolean =>
   balanceCents < lowBalanceCents;
 
-/** Returns whether a change of the balance or of its threshold makes the balance low. */
 export const becomesLow = (before: Level, after: Level): boolean =>
   !isBalanceLow(before) && isBalanceLow(after);
 
