@@ -104,14 +104,6 @@ const settleFacts = async (
   return { order, facts };
 };
 
-/** An earlier fact that has another state now. */
-export type FactChange = {
-  readonly fact: number;
-  readonly stage: PlantingStage;
-  readonly before: StoredFact["state"];
-  readonly after: StoredFact["state"];
-};
-
 const milestoneReached = (order: PlantingOrder, milestone: PlantingStage): NewEvent =>
   createEvent(order, {
     type: "evidence.milestone_reached",
@@ -126,6 +118,7 @@ const milestoneReached = (order: PlantingOrder, milestone: PlantingStage): NewEv
 /**
  * Records facts of an order or withdraws one, and stores what follows: its stage, sites and tally, and events of the milestones
  * that it has reached. Facts may come in any order and repeatedly. The caller must hold the order's lock.
+ * @returns `order`: the same object if nothing has changed
  * @throws DomainError request_invalid if a fact is dated in the future
  */
 export const changeFacts = async (
@@ -142,13 +135,7 @@ export const changeFacts = async (
     readonly now: Date;
     readonly withdrawal?: Parameters<typeof withdrawFact>[1];
   },
-): Promise<{
-  /** The same object if nothing has changed. */
-  readonly order: PlantingOrder;
-  readonly facts: readonly StoredFact[];
-  readonly recorded: readonly RecordedFact[];
-  readonly changes: readonly FactChange[];
-}> => {
+) => {
   const contents = reported.map((fact) => plantingFact.parse(fact));
   const [problem] = contents.flatMap((fact) => findFutureProblem(fact, now) ?? []);
   if (problem !== undefined) {
@@ -177,6 +164,7 @@ export const changeFacts = async (
       ? { stage, outcome: state, reason }
       : { stage, outcome: "repeated", reason: null };
   });
+  // Of earlier facts that have another state now.
   const changes = facts.flatMap(({ id, stage, state: after }) => {
     const state = stateBefore.get(id) ?? after;
     return state === after ? [] : [{ fact: id, stage, before: state, after }];

@@ -3,10 +3,8 @@ import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { invalidRequest, requireFound } from "../../runtime/errors.rules.ts";
 import { findWithdrawalProblem } from "./order.rules.ts";
-import type { OrderStage } from "./order.rules.ts";
 import { lockPlantingOrder, reopenPlantingOrder } from "./orders.sql.ts";
 import { changeFacts } from "./settleFacts.ts";
-import type { FactChange } from "./settleFacts.ts";
 import { deleteSummaries } from "./summary.sql.ts";
 
 /**
@@ -19,12 +17,7 @@ export const withdrawPlantingFact = (
   { db, clock, actor }: OperatorContext<Extract<Actor, { readonly kind: "operator" }>>,
   factId: number,
   reason: string,
-): Promise<{
-  readonly order: string;
-  readonly stageBefore: OrderStage;
-  readonly stageAfter: OrderStage;
-  readonly changes: readonly FactChange[];
-}> =>
+) =>
   db.transaction(async (transaction) => {
     const before = requireFound(
       await lockPlantingOrder(transaction, { factId }),

@@ -21,8 +21,6 @@ export type ListContext = Context & {
   readonly bulkLists?: CommonQueryMethods;
 };
 
-const AFTER_UNKNOWN = "after: is not the id of a registration in this list";
-
 export type ListPart = {
   /** The id of the registration that the part follows; null for the list's beginning. */
   readonly startingAfter: string | null;
@@ -66,7 +64,7 @@ export const listRegistrations = (
     const start =
       startingAfter === null ? null : await findListPosition(lists, owner, startingAfter);
     if (startingAfter !== null && start === null) {
-      throw invalidRequest(AFTER_UNKNOWN);
+      throw invalidRequest("after: is not the id of a registration in this list");
     }
     // The first page does not rest, since most lists have only one.
     let page = await read(lists, start);

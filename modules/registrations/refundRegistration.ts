@@ -25,14 +25,13 @@ const MAXIMUM_BATCH = 100;
  * @param readWindow called if only the processor's billing cycle decides a refund
  */
 const refundUnits = async (
-  { accountId, mode, kind }: Owner,
+  owner: Owner,
   requests: readonly RefundRequest[],
   write: (entries: readonly RefundEntry[]) => Promise<readonly RefundOutcome[]>,
   readWindow: (owner: Owner) => Promise<BillingCycle>,
 ): Promise<readonly Outcome<RefundedItem>[]> => {
-  const owner = { accountId, mode, kind };
   const writeIn = (window: BillingCycle | null): Promise<readonly RefundOutcome[]> =>
-    write(requests.map((request) => Object.assign({ window }, request, owner)));
+    write(requests.map((request) => ({ ...owner, ...request, window })));
   let outcomes = await writeIn(null);
   if (outcomes.includes(WINDOW_UNKNOWN)) {
     // Nothing else waits for the processor.

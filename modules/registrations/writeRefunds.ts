@@ -141,26 +141,18 @@ const decideAll = async (
   });
 };
 
-const refundedEvent = ({
-  entry: { accountId, mode, kind, reason },
-  registration,
-  refundedCount,
-  refundedSoFar,
-}: Decision): NewEvent =>
-  createEvent(
-    { accountId, mode },
-    {
-      type: "registration.refunded",
-      data: {
-        registration_id: shownIdOf(registration),
-        kind,
-        count: refundedCount,
-        remaining_count: registration.count - refundedSoFar,
-        // A store's may name a customer, and no one reads it: webhooks leave it out, and stores have no feed.
-        reason: registration.unitPriceCents === null ? (reason ?? "") : "",
-      },
+const refundedEvent = ({ entry, registration, refundedCount, refundedSoFar }: Decision): NewEvent =>
+  createEvent(entry, {
+    type: "registration.refunded",
+    data: {
+      registration_id: shownIdOf(registration),
+      kind: entry.kind,
+      count: refundedCount,
+      remaining_count: registration.count - refundedSoFar,
+      // A store's may name a customer, and no one reads it: webhooks leave it out, and stores have no feed.
+      reason: registration.unitPriceCents === null ? (entry.reason ?? "") : "",
     },
-  );
+  });
 
 /** Records refunds of locked registrations, and returns their owners' totals after them by `ownerKey`. */
 const recordAll = async (
@@ -173,14 +165,10 @@ const recordAll = async (
   }
   const now = clock.now();
   const refunds = decisions.map(({ entry, registration, refundedCount }) => ({
-    accountId: entry.accountId,
-    mode: entry.mode,
-    kind: entry.kind,
+    ...entry,
     id: newId(),
     registrationId: registration.id,
     count: refundedCount,
-    reason: entry.reason,
-    idempotencyKey: entry.idempotencyKey,
     createdAt: entry.refundedAt ?? now.toISOString(),
   }));
   const trees = refunds.filter(({ kind }) => kind === PLANTED_KIND);
