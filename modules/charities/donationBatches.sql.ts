@@ -10,7 +10,7 @@ import { modeColumn } from "../records/columns.sql.ts";
 import { columnsOf, nothing, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { eventInserts } from "../events/events.sql.ts";
 import type { NewEvent } from "../events/events.sql.ts";
-import { donationCore } from "./donations.sql.ts";
+import { donationCore } from "./donations.rules.ts";
 import { totalAdditions, totalSubtractions } from "./donationTotals.sql.ts";
 
 const insertedRow = z.strictObject({ ids: z.array(z.uuid()), count: safeInteger.nullable() });

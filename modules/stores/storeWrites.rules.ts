@@ -69,16 +69,13 @@ export const selectReady = (
   { isAlone }: { readonly isAlone: boolean },
 ): readonly AnyStoreWrite[] =>
   [...Map.groupBy(writes, ({ accountId }) => accountId).values()].flatMap((ofStore) => {
+    const [first] = ofStore;
+    if (first && isRefund(first)) {
+      const isQuick = first.refunded !== "donation" && first.quantity <= MAXIMUM_QUICK;
+      return isAlone || isQuick ? [first] : [];
+    }
     const end = ofStore.findIndex(isRefund);
-    return end === 0
-      ? ofStore
-          .slice(0, 1)
-          .filter(
-            (write) =>
-              isAlone ||
-              (isRefund(write) && write.refunded !== "donation" && write.quantity <= MAXIMUM_QUICK),
-          )
-      : ofStore.slice(0, end < 0 ? undefined : end);
+    return end < 0 ? ofStore : ofStore.slice(0, end);
   });
 
 export type StoreResponse = {
@@ -163,16 +160,13 @@ export type StoreLedger = {
   readonly accepted: AcceptedWrite[];
 };
 
-const balanceOf = ({ balances }: StoreLedger, { accountId }: StoreWrite): StoreBalance =>
-  mustExist(balances.get(accountId), `Account ${accountId} has no balance.`);
-
 const accept = (
   ledger: StoreLedger,
+  balance: StoreBalance,
   { write, ...decided }: Omit<AcceptedWrite, "balanceCents" | "createdAt">,
   now: Date,
 ): StoreResponse => {
   const { accountId, idempotency, responseBody, recordId } = write;
-  const balance = balanceOf(ledger, write);
   const balanceCents = balance.balanceCents + decided.amountCents;
   const createdAt = nextTime(balance, now);
   const lastRecordUs = toMicroseconds(createdAt);
@@ -212,7 +206,9 @@ export const decideStoreWrite = (
   if (replay) {
     return replay;
   }
-  const balance = balanceOf(ledger, write);
+  const { accountId } = write;
+  // Its store is locked.
+  const balance = mustExist(ledger.balances.get(accountId), `Account ${accountId} has no balance.`);
   if (isRefund(write)) {
     const units = selectUnits(ledger.selected.get(write) ?? [], write);
     const amountCents = units.reduce(
@@ -220,7 +216,7 @@ export const decideStoreWrite = (
       0,
     );
     addToBalance(balance, amountCents);
-    return accept(ledger, { write, units, unitPriceCents: 0, amountCents }, now);
+    return accept(ledger, balance, { write, units, unitPriceCents: 0, amountCents }, now);
   }
   const disabled = findDisabled(balance, write.operation);
   if (disabled) {
@@ -239,8 +235,8 @@ export const decideStoreWrite = (
   const { balanceCents } = balance;
   if (neededCents > balanceCents) {
     const refusal = { neededCents, balanceCents };
-    if (!ledger.refusals.has(write.accountId)) {
-      ledger.refusals.set(write.accountId, refusal);
+    if (!ledger.refusals.has(accountId)) {
+      ledger.refusals.set(accountId, refusal);
     }
     throw balanceInsufficient(refusal);
   }
@@ -248,5 +244,6 @@ export const decideStoreWrite = (
     const countToday = use.countToday + registered.count;
     ledger.limits.set(accountModeKey(registered), { ...use, countToday });
   }
-  return accept(ledger, { write, unitPriceCents, amountCents: Number(-neededCents) }, now);
+  const amountCents = Number(-neededCents);
+  return accept(ledger, balance, { write, unitPriceCents, amountCents }, now);
 };
