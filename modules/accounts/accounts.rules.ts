@@ -40,10 +40,7 @@ const suspended = (registrations: string, reason: string): DomainError =>
  * invoiced, so it counts like usage of a subscription that has ended.
  * @param subscription that of an organization with the policy `suspend`; otherwise null
  */
-export const findSuspension = (
-  subscription: SubscriptionStatus | null,
-  kind: Kind,
-): DomainError | null => {
+export const findSuspension = (subscription: SubscriptionStatus | null, kind: Kind) => {
   if (subscription === null) {
     return null;
   }

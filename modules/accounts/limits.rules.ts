@@ -16,11 +16,7 @@ export const dailyLimitMessage = (countPerDay: number, countToday: number): stri
  * Returns why the limit does not allow a registration, or null.
  * @param field the field that the client used
  */
-export const findExcess = (
-  { countPerDay, countToday }: LimitUse,
-  field: string,
-  count: number,
-): DomainError | null => {
+export const findExcess = ({ countPerDay, countToday }: LimitUse, field: string, count: number) => {
   if (count > countPerDay) {
     return invalidRequest(
       `${field}: must be at most ${countPerDay}, this account's limit for one day`,

@@ -1,6 +1,5 @@
 import { randomBytes } from "node:crypto";
 import type { Account } from "./accounts.sql.ts";
-import type { ApiKey } from "./apiKeys.sql.ts";
 import { digestOf, findApiKey, insertApiKey, listApiKeys, revokeApiKey } from "./apiKeys.sql.ts";
 import type { Mode } from "../records/owner.rules.ts";
 import { KEY_PREFIX, isExpired, keyHint, requireFutureExpiry } from "./apiKeys.rules.ts";
@@ -65,10 +64,7 @@ export const issueFirstKeys = async (
  * @returns `wasLast`: whether the account has no other valid key of the same mode
  * @throws DomainError record_not_found
  */
-export const revokeKey = (
-  { db, clock, actor }: OperatorContext,
-  id: string,
-): Promise<{ readonly key: ApiKey; readonly wasLast: boolean }> =>
+export const revokeKey = ({ db, clock, actor }: OperatorContext, id: string) =>
   db.transaction(async (transaction) => {
     const now = clock.now();
     const isNew = await revokeApiKey(transaction, id, now);

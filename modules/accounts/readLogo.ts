@@ -77,9 +77,7 @@ const LEAST_BYTES = 32;
  * Returns the type and size that a picture states, by its content and never by its name; null if it is no such picture. A
  * small file can state a picture of gigabytes.
  */
-const readPictureHeader = (
-  file: Buffer,
-): (PictureHeader & { readonly isComplete: boolean }) | null => {
+const readPictureHeader = (file: Buffer) => {
   const type = PICTURE_TYPES.find((candidate) => FORMATS[candidate].matches(file));
   if (type === undefined || file.length < LEAST_BYTES) {
     return null;

@@ -4,7 +4,7 @@ import type { CatalogueCharity } from "./catalogue.sql.ts";
 import { listEligibleCharities, searchCatalogue } from "./catalogue.sql.ts";
 import type { Charity, CharityIds, Ein } from "./charities.rules.ts";
 import { catalogueWords, nameWords, parseEin } from "./charities.rules.ts";
-import type { CharityPage, CharityProvider, CharityQuery } from "./provider.ts";
+import type { CharityProvider, CharityQuery } from "./provider.ts";
 import { NO_MATCHES } from "./provider.ts";
 
 /** The major groups of the National Taxonomy of Exempt Entities, by the first letter of a code (IRS, eo_info.pdf). */
@@ -68,10 +68,7 @@ const einOf = ({ ein, nonprofitId }: CharityIds): Ein | null => {
 };
 
 /** Searches for names that have words which begin with those of the search; only if there are none, for similar names. */
-const search = async (
-  db: CommonQueryMethods,
-  { name, ein, page, pageSize }: CharityQuery,
-): Promise<CharityPage> => {
+const search = async (db: CommonQueryMethods, { name, ein, page, pageSize }: CharityQuery) => {
   const words = name === null ? null : catalogueWords(name);
   // The catalogue has no letters of other scripts.
   if (words && (words.phrase === "" || words.phrase !== nameWords(name ?? "").phrase)) {

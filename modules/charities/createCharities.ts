@@ -46,10 +46,7 @@ export type CharityConfig = Partial<
   Pick<Config, (typeof REMOTE)[RemoteProviderName]["keys"][number] | "CHARITY_API_BASE">
 >;
 
-export const missingCharitySettings = (
-  config: CharityConfig,
-  provider: CharityProviderName,
-): readonly string[] =>
+export const missingCharitySettings = (config: CharityConfig, provider: CharityProviderName) =>
   provider === "catalogue"
     ? []
     : REMOTE[provider].keys.filter((name) => config[name] === undefined);

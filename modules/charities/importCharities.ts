@@ -67,10 +67,7 @@ export const importCharities = async (
  * Marks the charities that an extract lacks as not eligible for donations, until a later one lists them again.
  * @param extractedOn the date of the extract, whose files have all been imported
  */
-export const removeUnlisted = (
-  { db, clock, actor }: OperatorContext,
-  extractedOn: string,
-): Promise<number> =>
+export const removeUnlisted = ({ db, clock, actor }: OperatorContext, extractedOn: string) =>
   db.transaction(async (transaction) => {
     const removed = await markUnlisted(transaction, extractedOn);
     await recordAction(transaction, actor, clock.now(), {

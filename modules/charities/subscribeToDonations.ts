@@ -38,10 +38,7 @@ const carrierOf = ({ billing }: BillingContext, account: Account, mode: Mode): C
  * @throws DomainError request_invalid if the account has no subscription at its processor
  * @throws OutageError if the processor fails; no item is added then, or all are and the next call finds them
  */
-export const subscribeToDonations = async (
-  context: BillingContext,
-  owner: AccountMode,
-): Promise<void> => {
+export const subscribeToDonations = async (context: BillingContext, owner: AccountMode) => {
   const { db, clock, billing } = context;
   const account = await getAccount(db, owner.accountId);
   const carrier = carrierOf(context, account, owner.mode);

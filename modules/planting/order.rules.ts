@@ -28,10 +28,7 @@ export const expectedPartner = (
 ): string | null => partner ?? (isOrderedElsewhere ? null : configured);
 
 /** Returns the stages that an order must have reached before. */
-const prerequisitesOf = (
-  stage: PlantingStage,
-  timeline: TimelineShape,
-): readonly PlantingStage[] => {
+const prerequisitesOf = (stage: PlantingStage, timeline: TimelineShape) => {
   if (stage === "funds_distributed") {
     return [];
   }
@@ -87,10 +84,7 @@ type DecidedFact = ReachedStage & {
  * Decides all facts of an order that are not withdrawn, however they came. Those in effect stay so while they can. Then the
  * waiting ones take effect, and last the contradictions, the latest first: what they contradicted may be withdrawn.
  */
-export const decideFacts = (
-  timeline: TimelineShape,
-  facts: readonly DecidedFact[],
-): ReadonlyMap<number, FactDecision> => {
+export const decideFacts = (timeline: TimelineShape, facts: readonly DecidedFact[]) => {
   const inState = (wanted: DecidedFact["state"]): readonly DecidedFact[] =>
     facts.filter(({ state }) => state === wanted);
   const candidates = [

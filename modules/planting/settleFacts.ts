@@ -28,10 +28,7 @@ export type RecordedFact = {
 /** Equal facts have equal digests, because the schema parses fields into a fixed order. */
 export const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stringify(fact), "hex");
 
-const sharesOf = (
-  { content }: StoredFact,
-  siteIds: ReadonlyMap<string, number>,
-): readonly SiteShare[] => {
+const sharesOf = ({ content }: StoredFact, siteIds: ReadonlyMap<string, number>) => {
   const allocations = content.stage === "allocated" ? content.allocations : [];
   const bySite = new Map<number, SiteShare>();
   for (const [index, { reference, region, forest_type: forestType }] of sitesOf(

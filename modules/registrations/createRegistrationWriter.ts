@@ -135,11 +135,7 @@ export const createRegistrationWriter = ({
    * @throws DomainError request_invalid if the owner's total would exceed a safe integer; nothing is recorded then
    * @throws BatchRejectedError
    */
-  const write = async (
-    owner: Owner,
-    entries: readonly NewRegistration[],
-    isAtomic: boolean,
-  ): Promise<readonly Outcome<WrittenItem>[]> => {
+  const write = async (owner: Owner, entries: readonly NewRegistration[], isAtomic: boolean) => {
     const batch = entries.map((entry) => ({ ...entry, id: newId() }));
     const first = batch.length === 1 ? batch[0] : undefined;
     if (first?.refusal && first.idempotencyKey === null) {

@@ -16,10 +16,7 @@ import type { NewBalanceEntry } from "./storeWrites.sql.ts";
  * Locks a store's balance until the transaction ends.
  * @throws DomainError record_not_found
  */
-export const lockBalance = async (
-  transaction: DatabaseTransactionConnection,
-  storeId: string,
-): Promise<Store> => {
+export const lockBalance = async (transaction: DatabaseTransactionConnection, storeId: string) => {
   const [store] = await lockBalances(transaction, [storeId]);
   return requireFound(store, `store ${storeId} not found`);
 };

@@ -20,10 +20,7 @@ export const getStore = async (db: CommonQueryMethods, id: string): Promise<Stor
   requireFound(await findStore(db, id), `store ${id} not found`);
 
 /** @throws DomainError record_not_found */
-const requireOrganization = async (
-  db: CommonQueryMethods,
-  { organizationId }: StoreSettings,
-): Promise<void> => {
+const requireOrganization = async (db: CommonQueryMethods, { organizationId }: StoreSettings) => {
   if (typeof organizationId === "string") {
     await getOrganization(db, organizationId);
   }

@@ -197,11 +197,7 @@ const unitPriceOf = (write: Purchase | TopUpWrite, prices: Prices): number => {
  * Decides a write by what the earlier ones have left, and enters it if it is accepted.
  * @throws DomainError
  */
-export const decideStoreWrite = (
-  write: AnyStoreWrite,
-  ledger: StoreLedger,
-  now: Date,
-): StoreResponse => {
+export const decideStoreWrite = (write: AnyStoreWrite, ledger: StoreLedger, now: Date) => {
   const replay = findReplay(write, ledger);
   if (replay) {
     return replay;

@@ -61,11 +61,7 @@ const matchesName = (charity: Charity, name: string): boolean => {
 };
 
 /** Returns how many charities a search with pages has, as far as a page and what the provider reports tell. */
-const totalOf = (
-  { page, pageSize }: CharityQuery,
-  listedCount: number,
-  total: number | null,
-): number => {
+const totalOf = ({ page, pageSize }: CharityQuery, listedCount: number, total: number | null) => {
   // An empty page may be beyond the last.
   const seen = listedCount === 0 ? 0 : (page - 1) * pageSize + listedCount;
   // A full page may not be the last, so a client that pages by the total must be able to request another. The reported total
