@@ -4,12 +4,10 @@ import type { ListPosition } from "../records/listPositions.sql.ts";
 import { findListPosition, PAGE_ROWS, readPage } from "./registrationPages.sql.ts";
 import { readTotals } from "./totals.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import type { RegistrationFilter, Totals, Registration } from "./registrations.rules.ts";
+import type { RegistrationFilter, Totals } from "./registrations.rules.ts";
 import type { Context } from "../../runtime/context.ts";
 
-/**
- * They count against the memory of a client that reads slowly. One registration may have more, 725 KiB.
- */
+/** They count against the memory of a client that reads slowly. One registration may have more, 725 KiB. */
 const PAGE_BYTES = 768 * 1024;
 /** How many registrations a step of a long list or search reads. PostgreSQL needs about 3 ms for them. */
 const STEP_ROWS = 500;
@@ -56,11 +54,7 @@ export const listRegistrations = (
     totals ??= others.totals;
     return page;
   };
-  async function* readPages(): AsyncGenerator<
-    SearchedPage<Registration, { readonly id: string }>,
-    void,
-    void
-  > {
+  async function* readPages() {
     const start =
       startingAfter === null ? null : await findListPosition(lists, owner, startingAfter);
     if (startingAfter !== null && start === null) {

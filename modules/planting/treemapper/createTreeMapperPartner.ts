@@ -53,11 +53,9 @@ const factsOf = (credited: readonly PlantingRecord[]): readonly PlantingFact[] =
 type ListRecords = (signal: AbortSignal) => Promise<readonly PlantingRecord[]>;
 
 /** Returns a function that downloads the records once for all polls of some minutes, in whatever order they come. */
-const shareDownloads = (
-  listRecords: ListRecords,
-): ((now: Date, signal: AbortSignal) => ReturnType<ListRecords>) => {
+const shareDownloads = (listRecords: ListRecords) => {
   let latest: { readonly startedAt: Date; readonly records: ReturnType<ListRecords> } | null = null;
-  return (now, signal) => {
+  return (now: Date, signal: AbortSignal) => {
     if (latest === null || Math.abs(now.getTime() - latest.startedAt.getTime()) >= SHARED_MS) {
       // Activities are cancelled together, when their worker shuts down. So one signal serves all that share a download.
       const started = { startedAt: now, records: listRecords(signal) };
