@@ -15,13 +15,10 @@ type NoteKeyUse = (caller: Pick<Caller, "keyId" | "lastUsedAt">) => void;
  * same time.
  * @param onError called when uses cannot be stored. They are noted again when the keys are next looked up
  */
-export const noteKeyUses = ({
-  db,
-  clock,
-  onError,
-}: Context & {
-  readonly onError: (error: unknown) => void;
-}): NoteKeyUse => {
+export const noteKeyUses = (
+  { db, clock }: Context,
+  onError: (error: unknown) => void,
+): NoteKeyUse => {
   const store = joinCalls(async (uses: readonly (readonly [id: string, hour: Date])[]) => {
     await updateLastUses(db, new Map(uses)).catch(onError);
     return uses;

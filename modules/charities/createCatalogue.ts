@@ -86,15 +86,12 @@ const search = async (db: CommonQueryMethods, { name, ein, page, pageSize }: Cha
 /**
  * The built-in catalogue: the `charity` table, filled from the IRS's public Business Master File. Ids are
  * `irs_` and the EIN.
- * @param deps.searches connections for searches, which may take tens of milliseconds
+ * @param searches connections for searches, which may take tens of milliseconds
  */
-export const createCatalogue = ({
-  db,
-  searches,
-}: {
-  readonly db: CommonQueryMethods;
-  readonly searches: CommonQueryMethods;
-}): CharityProvider => {
+export const createCatalogue = (
+  db: CommonQueryMethods,
+  searches: CommonQueryMethods,
+): CharityProvider => {
   const findByEin = createLookups(async (eins) => {
     const found = await listEligibleCharities(db, eins);
     return new Map(found.map((charity) => [charity.ein, toCharity(charity)]));

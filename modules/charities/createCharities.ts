@@ -71,7 +71,7 @@ export const createCharities = ({
   readonly config: CharityConfig;
   readonly startTimeout?: StartTimeout;
 }): Charities => {
-  const catalogue = createCatalogue({ db, searches });
+  const catalogue = createCatalogue(db, searches);
   const found: FoundCharities = new LRUCache({
     ttl: DAY_MS,
     ttlResolution: 0,

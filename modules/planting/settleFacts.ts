@@ -112,6 +112,13 @@ const milestoneReached = (order: PlantingOrder, milestone: PlantingStage): NewEv
     },
   });
 
+type Change = {
+  readonly facts: readonly PlantingFact[];
+  readonly source: FactSource;
+  readonly now: Date;
+  readonly withdrawal?: Parameters<typeof withdrawFact>[1];
+};
+
 /**
  * Records facts of an order or withdraws one, and stores what follows: its stage, sites and tally, and events of the milestones
  * that it has reached. Facts may come in any order and repeatedly. The caller must hold the order's lock.
@@ -121,17 +128,7 @@ const milestoneReached = (order: PlantingOrder, milestone: PlantingStage): NewEv
 export const changeFacts = async (
   transaction: DatabaseTransactionConnection,
   before: PlantingOrder,
-  {
-    facts: reported,
-    source,
-    now,
-    withdrawal,
-  }: {
-    readonly facts: readonly PlantingFact[];
-    readonly source: FactSource;
-    readonly now: Date;
-    readonly withdrawal?: Parameters<typeof withdrawFact>[1];
-  },
+  { facts: reported, source, now, withdrawal }: Change,
 ) => {
   const contents = reported.map((fact) => plantingFact.parse(fact));
   const [problem] = contents.flatMap((fact) => findFutureProblem(fact, now) ?? []);

@@ -112,12 +112,7 @@ export const readRegistered = async (
   }));
 };
 
-export const createRegistrationWriter = ({
-  observeBatch,
-  ...context
-}: Context & {
-  readonly observeBatch?: BatchObserver;
-}) => {
+export const createRegistrationWriter = (context: Context, observeBatch?: BatchObserver) => {
   const { db, clock } = context;
 
   const queue = new GroupCommit<RegistrationEntry, EntryOutcome>({

@@ -84,12 +84,7 @@ const writeStores = (
  * Writes for stores by group commit. What the balance does not cover is rejected alone. The writes of a store whose balance
  * another transaction has locked leave their batch and wait apart, as do refunds that take long.
  */
-export const createStoreWriter = ({
-  observeBatch,
-  ...context
-}: Context & {
-  readonly observeBatch?: BatchObserver;
-}) => {
+export const createStoreWriter = (context: Context, observeBatch?: BatchObserver) => {
   const queue = new GroupCommit<AnyStoreWrite, Outcome<StoreResponse>>({
     write: (writes, options) =>
       writeStores(context, writes, options).catch((error: unknown) => {

@@ -113,7 +113,7 @@ test("a row that the database rejects fails alone; the rest of its batch is reco
 test("refused entries are not in the batches of other owners, and replays are not refused", async (t) => {
   const batches: number[] = [];
   const observeBatch = (size: number) => batches.push(size);
-  const writer = createRegistrationWriter({ db: t.context.db, clock: systemClock, observeBatch });
+  const writer = createRegistrationWriter({ db: t.context.db, clock: systemClock }, observeBatch);
   const [suspended, other] = await createOrganizations(t.context);
   const write = (idempotencyKey: string | null, refusal: DomainError | null) =>
     writer.register(registrationOf(suspended.id, { idempotencyKey, refusal }));
@@ -136,11 +136,9 @@ test("refused entries are not in the batches of other owners, and replays are no
 
 test("entries of an owner at its limit do not split the batches of other owners", async (t) => {
   const batches: number[] = [];
-  const writer = createRegistrationWriter({
-    db: t.context.db,
-    clock: systemClock,
-    observeBatch: (size) => batches.push(size),
-  });
+  const writer = createRegistrationWriter({ db: t.context.db, clock: systemClock }, (size) =>
+    batches.push(size),
+  );
   const [full, other] = await createOrganizations(t.context);
   await writer.register(
     registrationOf(full.id, { count: Number.MAX_SAFE_INTEGER, idempotencyKey: "all" }),
