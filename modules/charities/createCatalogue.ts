@@ -36,8 +36,6 @@ const GROUPS: Readonly<Record<string, string>> = {
   Y: "Mutual benefit",
 };
 
-const describeNtee = (code: string): string => GROUPS[code.slice(0, 1)] ?? "";
-
 const ID_PREFIX = "irs_";
 
 const SUBORDINATE = "9";
@@ -54,7 +52,9 @@ const toCharity = (charity: CatalogueCharity): Charity => ({
   nonprofitId: `${ID_PREFIX}${charity.ein}`,
   name: nameOf(charity),
   ein: charity.ein,
-  description: [describeNtee(charity.ntee), charity.city, charity.state].filter(Boolean).join(", "),
+  description: [GROUPS[charity.ntee.slice(0, 1)], charity.city, charity.state]
+    .filter(Boolean)
+    .join(", "),
   website: charity.website,
   iconUrl: "",
 });

@@ -97,7 +97,7 @@ export const createCharities = ({
         db,
         accountId,
       });
-      return createRemoteProvider(api, { found, startTimeout });
+      return createRemoteProvider(api, found, startTimeout);
     },
   };
 };

@@ -86,10 +86,7 @@ export const donationJson = z
 
 export const DONATION_COLUMNS = Object.keys(donationJson.shape);
 
-type NamedDonation = Pick<
-  Donation,
-  "id" | "importedId" | "amountCents" | "ein" | "nonprofitId" | "charityName"
->;
+type NamedDonation = Omit<z.output<typeof donationCore>, "createdAt">;
 
 /** Returns what every form of a donation says of its amount and its charity. */
 const presentGift = (donation: NamedDonation) => ({

@@ -1,5 +1,5 @@
 import { EIN_MUST_BE, parseEin } from "../charities/charities.rules.ts";
-import { confirmCharities } from "../charities/confirmCharity.ts";
+import { confirmCharities } from "../charities/confirmCharities.ts";
 import type { CharityContext } from "../charities/context.ts";
 import type { CustomerDetails } from "./customers.rules.ts";
 import { resultOfOne } from "../records/batches.rules.ts";

@@ -118,7 +118,8 @@ const EIN_HITS = 20;
 /** Creates a provider outside. A charity that it has found is remembered; one that was not found is looked up again. */
 export const createRemoteProvider = (
   api: RemoteApi,
-  { found, startTimeout }: { readonly found: FoundCharities; readonly startTimeout: StartTimeout },
+  found: FoundCharities,
+  startTimeout: StartTimeout,
 ): CharityProvider => {
   const { readDetails, readHits } = createCalls(api, startTimeout);
 
