@@ -37,22 +37,11 @@ export const placePlantingOrder = async (
   if (reference === null) {
     return;
   }
-  await recordPlantingFacts(
-    context,
-    orderId,
-    // Another attempt may have placed it meanwhile. Its fact has another time and would be contradicted.
-    ({ stage }) =>
-      stage === "created"
-        ? [
-            {
-              stage: "funds_distributed",
-              occurred_at: context.clock.now().toISOString(),
-              partner_reference: reference,
-            },
-          ]
-        : [],
-    "partner",
-  );
+  const occurred_at = context.clock.now().toISOString();
+  const fact = { stage: "funds_distributed", occurred_at, partner_reference: reference } as const;
+  // Another attempt may have placed it meanwhile. Its fact has another time and would be contradicted.
+  const unlessPlaced = ({ stage }: PlantingOrder) => (stage === "created" ? [fact] : []);
+  await recordPlantingFacts(context, orderId, unlessPlaced, "partner");
 };
 
 /** Calls wait for each other here. In the database, each would do so with a connection, and leave none for billing. */

@@ -86,9 +86,8 @@ const insert = async (
   });
 };
 
-export type Registered = Pick<WrittenItem, "replayed"> & {
+export type Registered = Pick<WrittenItem, "replayed" | "totals"> & {
   readonly registration: Registration;
-  readonly totals: Totals;
 };
 
 /** Returns what was recorded. The originals of replays are read now: the insert waited for the transactions that had their keys. */

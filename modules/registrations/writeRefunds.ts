@@ -63,9 +63,6 @@ type Decision = Omit<RefundedItem, "total"> & { readonly entry: RefundEntry };
 const isDecision = (outcome: unknown): outcome is Decision =>
   typeof outcome === "object" && !(outcome instanceof DomainError);
 
-const refundNotFound = ({ kind }: Owner): DomainError =>
-  new DomainError("record_not_found", `failed to find ${kind} registration`);
-
 const refundKeyIsTaken = (): DomainError =>
   invalidRequest("idempotency_key: belongs to the refund of another registration");
 
@@ -110,7 +107,7 @@ const decideAll = async (
     }
     const registration = registrations.get(place);
     if (!registration) {
-      return refundNotFound(entry);
+      return new DomainError("record_not_found", `failed to find ${entry.kind} registration`);
     }
     const before = refunded.get(registration.id) ?? registration.refundedCount;
     const decisionOf = (refundedCount: number, replayed: boolean): Decision => {
