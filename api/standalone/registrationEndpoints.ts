@@ -3,10 +3,7 @@ import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { Kind, Owner } from "../../modules/records/owner.rules.ts";
 import { findSuspension } from "../../modules/accounts/accounts.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import {
-  findFractionalCountProblem,
-  fractionalCountOf,
-} from "../../modules/registrations/registrations.rules.ts";
+import { fractionalCountOf } from "../../modules/registrations/registrations.rules.ts";
 import type { Totals } from "../../modules/registrations/registrations.rules.ts";
 import {
   presentRegistration,
@@ -48,23 +45,22 @@ const registerEndpoints = (kind: Kind, context: EndpointContext): readonly Endpo
       metadata: { campaign: "spring" },
       idempotency_key: "order-1001",
     },
-    accept: (body, caller) => {
-      const problem = findFractionalCountProblem(body.fractional_count, caller);
-      return {
-        ...ownerOf(caller, kind),
-        count: body.count,
-        fractionalCount: fractionalCountOf(body.fractional_count, body.count, caller),
-        idempotencyKey: body.idempotency_key ?? null,
-        attribution: body.attribution ?? "",
-        metadata: body.metadata ?? {},
-        isLimited: caller.isLimited,
-        // The organization may have counted fractions when it sent the request for the first time.
-        refusal:
-          problem === null
-            ? findSuspension(caller.suspendingSubscription, kind)
-            : invalidRequest(problem),
-      };
-    },
+    accept: (body, caller) => ({
+      ...ownerOf(caller, kind),
+      count: body.count,
+      fractionalCount: fractionalCountOf(body.fractional_count, body.count, caller),
+      idempotencyKey: body.idempotency_key ?? null,
+      attribution: body.attribution ?? "",
+      metadata: body.metadata ?? {},
+      isLimited: caller.isLimited,
+      // The organization may have counted fractions when it sent the request for the first time.
+      refusal:
+        body.fractional_count === undefined || caller.fractionalCounting
+          ? findSuspension(caller.suspendingSubscription, kind)
+          : invalidRequest(
+              "fractional_count: fractional counting is not enabled for this organization",
+            ),
+    }),
     write: (caller, items, isAtomic) =>
       context.writer.write(ownerOf(caller, kind), items, isAtomic),
     present: async (caller, done) =>

@@ -19,11 +19,6 @@ import type {
 import { everyOrgApi } from "./remote/everyOrg.ts";
 import { pledgeApi } from "./remote/pledge.ts";
 
-export type Charities = {
-  /** @throws OutageError if the settings have no API key of it */
-  readonly named: (name: CharityProviderName, accountId: string) => CharityProvider;
-};
-
 const REMOTE = {
   everyorg: {
     open: everyOrgApi,
@@ -70,7 +65,7 @@ export const createCharities = ({
   readonly clock: Clock;
   readonly config: CharityConfig;
   readonly startTimeout?: StartTimeout;
-}): Charities => {
+}) => {
   const catalogue = createCatalogue(db, searches);
   const found: FoundCharities = new LRUCache({
     ttl: DAY_MS,
@@ -81,7 +76,8 @@ export const createCharities = ({
   });
   const { CHARITY_API_BASE: apiBase } = config;
   return {
-    named: (name, accountId) => {
+    /** @throws OutageError if the settings have no API key of it */
+    named: (name: CharityProviderName, accountId: string): CharityProvider => {
       if (name === "catalogue") {
         return catalogue;
       }
@@ -101,3 +97,5 @@ export const createCharities = ({
     },
   };
 };
+
+export type Charities = ReturnType<typeof createCharities>;

@@ -54,8 +54,6 @@ export type DonationFilter = {
   readonly until?: Date | undefined;
 };
 
-export const donationRefundId = (donationId: string): string => `refund-${donationId}`;
-
 /*
  * A donation as clients see it: in responses, lists, files and events.
  */

@@ -72,14 +72,6 @@ const FRACTIONAL_COUNT_MUST_BE = "must be a number of at least 0";
 export const fractionalCount = () =>
   z.number({ error: FRACTIONAL_COUNT_MUST_BE }).min(0, FRACTIONAL_COUNT_MUST_BE);
 
-export const findFractionalCountProblem = (
-  given: number | undefined,
-  organization: { readonly fractionalCounting: boolean },
-): string | null =>
-  given === undefined || organization.fractionalCounting
-    ? null
-    : "fractional_count: fractional counting is not enabled for this organization";
-
 /** Returns what to store: an organization with fractional counting counts whole units unless it says otherwise. */
 export const fractionalCountOf = (
   given: number | undefined,

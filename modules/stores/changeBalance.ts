@@ -5,7 +5,7 @@ import { recordAction } from "../accounts/recordAction.ts";
 import { recordEvent } from "../events/recordEvent.ts";
 import { formatCents } from "../records/money.rules.ts";
 import { findBalanceEntryByReference } from "./balances.sql.ts";
-import { addToBalance, becomesLow, defaultTopUpReference } from "./stores.rules.ts";
+import { addToBalance, defaultTopUpReference, isBalanceLow } from "./stores.rules.ts";
 import { lockBalances, updateStore } from "./stores.sql.ts";
 import type { Store } from "./stores.sql.ts";
 import type { StoreLedger } from "./storeWrites.rules.ts";
@@ -32,7 +32,7 @@ export const reportLowBalance = async (
   now: Date,
 ): Promise<void> => {
   const after = { ...before, ...change };
-  if (becomesLow(before, after)) {
+  if (!isBalanceLow(before) && isBalanceLow(after)) {
     await recordEvent(transaction, { accountId: after.id, mode: MODE }, now, {
       type: "balance.low",
       data: {

@@ -82,9 +82,6 @@ type Level = { readonly balanceCents: number; readonly lowBalanceCents: number }
 export const isBalanceLow = ({ balanceCents, lowBalanceCents }: Level): boolean =>
   balanceCents < lowBalanceCents;
 
-export const becomesLow = (before: Level, after: Level): boolean =>
-  !isBalanceLow(before) && isBalanceLow(after);
-
 /** A write that the balance did not cover, and the balance at that time. */
 export type BalanceRefusal = { readonly neededCents: bigint; readonly balanceCents: number };
 
