@@ -3,7 +3,7 @@ import type { CharityLookup, CharityValidation } from "../modules/charities/char
 import { SpanKind } from "@opentelemetry/api";
 import { continueTrace, inSpan } from "../runtime/tracing.ts";
 import type { TraceParent } from "../runtime/tracing.ts";
-import { validateCharity } from "../modules/charities/confirmCharity.ts";
+import { validateCharity } from "../modules/charities/confirmCharities.ts";
 import type { CharityContext } from "../modules/charities/context.ts";
 
 /** The activities of donations, which run on the interactive queue because clients wait for them. */

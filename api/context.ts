@@ -68,13 +68,10 @@ export const openApiContext = async (config: Config, logger: Logger) => {
     needsTemporal: false,
   });
   addProcessMetrics(metrics.registry, health.read, { main: db, reads, lists });
-  const writer = createRegistrationWriter({ ...context, observeBatch: metrics.observeBatch });
-  const storeWriter = createStoreWriter({ ...context, observeBatch: metrics.observeBatch });
-  const noteUse = noteKeyUses({
-    ...context,
-    onError: (error) => {
-      logger.warn({ err: error }, "the last uses of keys cannot be stored; retrying");
-    },
+  const writer = createRegistrationWriter(context, metrics.observeBatch);
+  const storeWriter = createStoreWriter(context, metrics.observeBatch);
+  const noteUse = noteKeyUses(context, (error) => {
+    logger.warn({ err: error }, "the last uses of keys cannot be stored; retrying");
   });
   const getDeployment = await createDeploymentName(context);
   /** The servers that listen. The first is that of the organizations' interface. */

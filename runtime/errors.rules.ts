@@ -38,6 +38,22 @@ export class DomainError extends Error {
 export const invalidRequest = (message: string, options?: ErrorOptions): DomainError =>
   new DomainError("request_invalid", message, options);
 
+/** @throws DomainError record_not_found for a record that does not exist, with what the caller sees */
+export const requireFound = <Found>(found: Found | null | undefined, message: string): Found => {
+  if (found === null || found === undefined) {
+    throw new DomainError("record_not_found", message);
+  }
+  return found;
+};
+
+/** Returns what can only be absent because of a bug. */
+export const mustExist = <Value>(value: Value | null | undefined, message: string): Value => {
+  if (value === null || value === undefined) {
+    throw new Error(message);
+  }
+  return value;
+};
+
 /** A service that ours depends on has failed. The message is for the client, the cause for the log. */
 export class OutageError extends Error {
   override readonly name = "OutageError";

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { UNKNOWN_COUNTRY } from "../../modules/planting/fact.rules.ts";
 import { projectImpact } from "../../modules/planting/impactFactors.rules.ts";
 import type { Summary } from "../../modules/planting/summary.sql.ts";
 import { absoluteUrl } from "./presentTreeEvidence.ts";
@@ -67,7 +68,9 @@ export const presentEvidenceSummary = (
       trees_planted_simulated: isSimulated ? plantedTrees : 0,
       carbon_offset_tons: carbonTons,
       area_restored_hectares: areaHectares,
-      countries: [...new Set(regions.map(({ country }) => country))],
+      countries: [...new Set(regions.map(({ country }) => country))].filter(
+        (country) => country !== UNKNOWN_COUNTRY,
+      ),
     },
     regions: regions.map(({ region, country, media }) => ({
       id: regionId(country, region),

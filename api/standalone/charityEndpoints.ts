@@ -3,11 +3,7 @@ import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import { shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { CharityIds } from "../../modules/charities/charities.rules.ts";
-import {
-  DONATION_COLUMNS,
-  donationRefundId,
-  presentDonation,
-} from "../../modules/charities/donations.rules.ts";
+import { DONATION_COLUMNS, presentDonation } from "../../modules/charities/donations.rules.ts";
 import type { DonationFilter } from "../../modules/charities/donations.rules.ts";
 import { donate } from "../../modules/charities/donate.ts";
 import { countDonations, listDonations } from "../../modules/charities/donations.sql.ts";
@@ -188,7 +184,7 @@ const refundEndpoints = (context: StandaloneContext): readonly Endpoint[] =>
         refunded_amount_cents: donation.amountCents,
         total_donations: totalDonations,
         refund_details: [presentDonation(donation)],
-        refund_id: donationRefundId(shownIdOf(donation)),
+        refund_id: `refund-${shownIdOf(donation)}`,
       })),
   });
 

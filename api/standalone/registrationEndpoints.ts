@@ -1,22 +1,16 @@
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { KINDS } from "../../modules/records/owner.rules.ts";
 import type { Kind, Owner } from "../../modules/records/owner.rules.ts";
+import { findSuspension } from "../../modules/accounts/accounts.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import {
-  findFractionalCountProblem,
-  fractionalCountOf,
-} from "../../modules/registrations/registrations.rules.ts";
+import { fractionalCountOf } from "../../modules/registrations/registrations.rules.ts";
 import type { Totals } from "../../modules/registrations/registrations.rules.ts";
 import {
   presentRegistration,
   REGISTRATION_COLUMNS,
 } from "../../modules/registrations/presentRegistration.rules.ts";
 import { listRegistrations } from "../../modules/registrations/listRegistrations.ts";
-import {
-  readRegistered,
-  registerAll,
-} from "../../modules/registrations/createRegistrationWriter.ts";
-import { readRefunded, refundAll } from "../../modules/registrations/refundRegistration.ts";
+import { readRegistered } from "../../modules/registrations/createRegistrationWriter.ts";
 import { presentSearched } from "../../runtime/presentPages.ts";
 import type { RefundWriter } from "../../modules/registrations/refundRegistration.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
@@ -51,22 +45,24 @@ const registerEndpoints = (kind: Kind, context: EndpointContext): readonly Endpo
       metadata: { campaign: "spring" },
       idempotency_key: "order-1001",
     },
-    accept: (body, caller) => {
-      const problem = findFractionalCountProblem(body.fractional_count, caller);
-      return {
-        ...ownerOf(caller, kind),
-        count: body.count,
-        fractionalCount: fractionalCountOf(body.fractional_count, body.count, caller),
-        idempotencyKey: body.idempotency_key ?? null,
-        attribution: body.attribution ?? "",
-        metadata: body.metadata ?? {},
-        isLimited: caller.isLimited,
-        // The organization may have counted fractions when it sent the request for the first time.
-        refusal: problem === null ? null : invalidRequest(problem),
-      };
-    },
+    accept: (body, caller) => ({
+      ...ownerOf(caller, kind),
+      count: body.count,
+      fractionalCount: fractionalCountOf(body.fractional_count, body.count, caller),
+      idempotencyKey: body.idempotency_key ?? null,
+      attribution: body.attribution ?? "",
+      metadata: body.metadata ?? {},
+      isLimited: caller.isLimited,
+      // The organization may have counted fractions when it sent the request for the first time.
+      refusal:
+        body.fractional_count === undefined || caller.fractionalCounting
+          ? findSuspension(caller.suspendingSubscription, kind)
+          : invalidRequest(
+              "fractional_count: fractional counting is not enabled for this organization",
+            ),
+    }),
     write: (caller, items, isAtomic) =>
-      registerAll(context, caller, ownerOf(caller, kind), items, isAtomic),
+      context.writer.write(ownerOf(caller, kind), items, isAtomic),
     present: async (caller, done) =>
       (await readRegistered(context, ownerOf(caller, kind), done)).map(
         ({ registration, totals }) => ({
@@ -130,10 +126,7 @@ const listOf = (kind: Kind, context: EndpointContext): Endpoint => {
   );
 };
 
-const refundEndpoints = (
-  kind: Kind,
-  { db, clock, billing, refunds }: EndpointContext,
-): readonly Endpoint[] => {
+const refundEndpoints = (kind: Kind, { refunds }: EndpointContext): readonly Endpoint[] => {
   const names = KIND_NAMES[kind];
   return writeEndpoints({
     path: names.refundPath,
@@ -160,10 +153,9 @@ const refundEndpoints = (
       reason: body.reason ?? null,
       idempotencyKey: body.idempotency_key ?? null,
     }),
-    write: (caller, items, isAtomic) =>
-      refundAll({ db, clock, billing, refunds }, ownerOf(caller, kind), items, { isAtomic }),
+    write: (caller, items, isAtomic) => refunds.refundAll(ownerOf(caller, kind), items, isAtomic),
     present: async (_caller, done) =>
-      (await readRefunded(refunds, done)).map((refund) => ({
+      (await refunds.readRefunded(done)).map((refund) => ({
         [names.refundedField]: refund.refundedCount,
         [names.totalField]: refund.total,
         refund_details: [presentRegistration(refund.registration)],

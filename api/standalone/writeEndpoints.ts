@@ -2,9 +2,12 @@ import { z } from "zod";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import type { Outcome } from "../../modules/records/batches.rules.ts";
 import {
+  completeOutcomes,
+  isAccepted,
   MAXIMUM_ITEMS,
   outcomeOf,
   rejectionsOf,
+  requireAll,
   resultOfOne,
 } from "../../modules/records/batches.rules.ts";
 import { BatchRejectedError, DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
@@ -108,11 +111,18 @@ const describeBatch = (item: z.ZodType, result: z.ZodType): Endpoint["schemas"] 
   };
 };
 
+/** A valid item. */
+type AnyEntry = {
+  readonly idempotencyKey: string | null;
+  /** Why it can only repeat an earlier write; null or undefined if it can be recorded. */
+  readonly refusal?: DomainError | null;
+};
+
 /** A write that clients request alone or in batches, which have the bodies of many single requests. */
 type WriteDefinition<
   Item extends z.ZodType,
   Result extends z.ZodType,
-  Entry extends object,
+  Entry extends AnyEntry,
   Done extends { readonly replayed: boolean },
 > = {
   /** That of the single request. */
@@ -129,10 +139,14 @@ type WriteDefinition<
   readonly checkItem?: (item: unknown) => string | null;
   /** @throws DomainError if the item is rejected */
   readonly accept: (item: z.output<Item>, caller: Caller) => Entry;
-  /** @throws BatchRejectedError if nothing was recorded because of some items */
+  /**
+   * Records valid items in one transaction and in their order.
+   * @param isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
+   * @throws BatchRejectedError if nothing was recorded because of some items
+   */
   readonly write: (
     caller: Caller,
-    items: readonly Outcome<Entry>[],
+    items: readonly Entry[],
     isAtomic: boolean,
   ) => Promise<readonly Outcome<Done>[]>;
   /** Returns the responses of single requests. It is called with a few results at a time. */
@@ -207,6 +221,24 @@ async function* presentOutcomes<Done extends { readonly replayed: boolean }>(
   yield ["]}"];
 }
 
+/** Writes the valid items of a batch, unless an atomic one has others. */
+const writeValid = async <Entry extends AnyEntry, Done>(
+  items: readonly Outcome<Entry>[],
+  isAtomic: boolean,
+  write: (entries: readonly Entry[]) => Promise<readonly Outcome<Done>[]>,
+): Promise<readonly Outcome<Done>[]> => {
+  if (isAtomic && !items.every(isAccepted)) {
+    // With the malformed items, those are named that are refused whatever the records are.
+    requireAll(
+      items.map((item) =>
+        isAccepted(item) && item.idempotencyKey === null ? (item.refusal ?? item) : item,
+      ),
+    );
+  }
+  const entries = items.filter(isAccepted);
+  return completeOutcomes(items, entries.length === 0 ? [] : await write(entries));
+};
+
 /** Responds to a batch of which nothing was recorded because of its items: 403 if each of them alone had that status. */
 const respondRejected = (ctx: RequestContext, given: unknown): void => {
   if (!(given instanceof BatchRejectedError)) {
@@ -225,7 +257,7 @@ const respondRejected = (ctx: RequestContext, given: unknown): void => {
 export const writeEndpoints = <
   Item extends z.ZodType,
   Result extends z.ZodType,
-  Entry extends object,
+  Entry extends AnyEntry,
   Done extends { readonly replayed: boolean },
 >({
   path,
@@ -279,9 +311,10 @@ export const writeEndpoints = <
             );
           }
           const parsed = items.map((each) => parseItem(each, caller));
-          const outcomes = await write(caller, parsed, atomic === "true").catch((error: unknown) =>
-            respondRejected(ctx, error),
-          );
+          const isAtomic = atomic === "true";
+          const outcomes = await writeValid(parsed, isAtomic, (entries) =>
+            write(caller, entries, isAtomic),
+          ).catch((error: unknown) => respondRejected(ctx, error));
           if (outcomes) {
             const text = presentOutcomes(outcomes, (done) => present(caller, done));
             await streamText(ctx, inChunks(text), WRITE_TIMEOUT_MS);

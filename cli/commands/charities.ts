@@ -119,7 +119,7 @@ export const addCharityCommands: Define = (charity, cli) => {
         cli.printDetails(snakeCased({ ...found, ein: formatEin(ein) }));
         return;
       }
-      const { items, totalItems } = await createCatalogue({ db, searches: db }).search(
+      const { items, totalItems } = await createCatalogue(db, db).search(
         { name: given, ein: null, page: 1, pageSize: limit },
         AbortSignal.timeout(SEARCH_TIMEOUT_MS),
       );

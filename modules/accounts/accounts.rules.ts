@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
 
@@ -28,44 +28,33 @@ export const subscriptionStatus = z.object({
   status: z.string(),
   /** How collection is paused, such as `void`; null if it is not. */
   pausedBy: z.string().nullable(),
-  /** The kinds that it has a price for. */
   meteredKinds: z.array(z.enum(KINDS)).readonly(),
 });
 export type SubscriptionStatus = Readonly<z.output<typeof subscriptionStatus>>;
+
+const suspended = (registrations: string, reason: string): DomainError =>
+  new DomainError("subscription_inactive", `${registrations} are suspended because the ${reason}`);
 
 /**
  * Returns why live registrations of a kind are suspended, or null. Usage that the subscription has no price for is never
  * invoiced, so it counts like usage of a subscription that has ended.
  * @param subscription that of an organization with the policy `suspend`; otherwise null
  */
-export const findSuspension = (
-  subscription: SubscriptionStatus | null,
-  kind: Kind,
-): string | null => {
+export const findSuspension = (subscription: SubscriptionStatus | null, kind: Kind) => {
   if (subscription === null) {
     return null;
   }
   const { status, pausedBy, meteredKinds } = subscription;
   if (!isActiveSubscription(status)) {
-    return `registrations are suspended because the organization's subscription is ${status}`;
+    return suspended("registrations", `organization's subscription is ${status}`);
   }
   if (pausedBy !== null) {
-    return "registrations are suspended because the collection of the organization's subscription is paused";
+    return suspended("registrations", "collection of the organization's subscription is paused");
   }
   return meteredKinds.includes(kind)
     ? null
-    : `registrations of ${kind}s are suspended because the organization's subscription has no price on the meter of ${kind}s`;
-};
-
-/** @throws DomainError request_invalid */
-export const requireCustomerOfSubscription = ({
-  stripeCustomerId,
-  stripeSubscriptionId,
-}: {
-  readonly stripeCustomerId: string | null;
-  readonly stripeSubscriptionId: string | null;
-}): void => {
-  if (stripeSubscriptionId !== null && stripeCustomerId === null) {
-    throw invalidRequest("a Stripe subscription requires a Stripe customer");
-  }
+    : suspended(
+        `registrations of ${kind}s`,
+        `organization's subscription has no price on the meter of ${kind}s`,
+      );
 };

@@ -12,9 +12,7 @@ export const KEY_PREFIX = {
 export const KEY_SCOPES = ["read", "write"] as const;
 type KeyScope = (typeof KEY_SCOPES)[number];
 
-/** What an operator decides about a key. */
 export type KeySettings = {
-  /** What the key is for. */
   readonly name: string;
   readonly scope: KeyScope;
   /** From this time on the key is invalid; null for a key that does not expire. */

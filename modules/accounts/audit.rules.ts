@@ -40,7 +40,6 @@ export type AuditAction = (typeof AUDIT_ACTIONS)[number];
 
 export const ACTORS = ["operator", "platform", "service"] as const;
 
-/** Who makes a change, and why. */
 export type Actor =
   | {
       readonly kind: "operator";
@@ -55,19 +54,4 @@ export type Actor =
     }
   | { readonly kind: "service" };
 
-/** The service itself. */
 export const SERVICE: Actor = { kind: "service" };
-
-const isObject = (value: unknown): value is object =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
-
-/** Writes the names of objects in snake_case, as `JSON.stringify` calls it for each of them. */
-export const withSnakeCaseNames = (_name: string, value: unknown): unknown =>
-  isObject(value)
-    ? Object.fromEntries(
-        Object.entries(value).map(([name, inner]: readonly [string, unknown]) => [
-          name.replaceAll(/[A-Z]/gu, (letter) => `_${letter.toLowerCase()}`),
-          inner,
-        ]),
-      )
-    : value;

@@ -1,8 +1,16 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { ACTORS, withSnakeCaseNames } from "./audit.rules.ts";
+import { ACTORS } from "./audit.rules.ts";
 import type { Actor, AuditAction } from "./audit.rules.ts";
-import { allOf, columnsOf, safeInteger, inRange, sql, timestamp } from "../../db/sql.ts";
+import {
+  allOf,
+  columnName,
+  columnsOf,
+  safeInteger,
+  inRange,
+  sql,
+  timestamp,
+} from "../../db/sql.ts";
 import { newestOf } from "../records/ownedRecords.sql.ts";
 
 const auditEntryRow = z.strictObject({
@@ -28,6 +36,12 @@ export type Action = {
   /** What else support needs to know. No personal data of customers: entries cannot be changed. */
   readonly details?: Readonly<Record<string, unknown>>;
 };
+
+/** Writes the names of objects in snake_case, as `JSON.stringify` calls it for each of them. */
+const withSnakeCaseNames = (_name: string, value: unknown): unknown =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+    ? Object.fromEntries(Object.entries(value).map(([name, inner]) => [columnName(name), inner]))
+    : value;
 
 export const insertAuditEntry = async (
   db: CommonQueryMethods,

@@ -3,7 +3,6 @@
  * there in light and in dark mode.
  */
 
-/** The backgrounds of the public pages. */
 export const BACKGROUNDS = {
   light: { paper: "#f6f4ee", sheet: "#fffefb" },
   dark: { paper: "#0e1512", sheet: "#151e1a" },
@@ -16,24 +15,16 @@ export const LEAST_CONTRAST = 4.5;
 
 /** A color, `#rrggbb`. */
 type Color = string;
-type Channels = readonly [red: number, green: number, blue: number];
 
 const COLOR = /^#(?:[0-9a-f]{3}|[0-9a-f]{6})$/u;
 
 /** Returns the color as `#rrggbb`; null for any other text than `#rgb` and `#rrggbb`. */
 export const parseColor = (given: string): Color | null => {
   const color = given.toLowerCase();
-  if (!COLOR.test(color)) {
-    return null;
-  }
-  return color.length === 4 ? color.replaceAll(/[0-9a-f]/gu, "$&$&") : color;
+  return COLOR.test(color) ? color.replace(/^#(.)(.)(.)$/u, "#$1$1$2$2$3$3") : null;
 };
 
-const channelsOf = (color: Color): Channels => [
-  Number.parseInt(color.slice(1, 3), 16),
-  Number.parseInt(color.slice(3, 5), 16),
-  Number.parseInt(color.slice(5, 7), 16),
-];
+const channelsOf = (color: Color): readonly number[] => [...Buffer.from(color.slice(1), "hex")];
 
 const linear = (channel: number): number => {
   const value = channel / 255;
@@ -42,8 +33,8 @@ const linear = (channel: number): number => {
 
 /** The relative luminance of WCAG. */
 const luminanceOf = (color: Color): number => {
-  const [red, green, blue] = channelsOf(color);
-  return 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue);
+  const [red = 0, green = 0, blue = 0] = channelsOf(color).map(linear);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 };
 
 /** Returns the contrast ratio of two colors, from 1 to 21. */
@@ -55,29 +46,24 @@ export const contrastOf = (first: Color, second: Color): number => {
 /** Returns the color of which a share is the first color, and the rest the second. */
 export const mixColors = (first: Color, second: Color, share: number): Color => {
   const other = channelsOf(second);
-  return `#${channelsOf(first)
-    .map((channel, index) => Math.round(channel * share + (other[index] ?? 0) * (1 - share)))
-    .map((channel) => channel.toString(16).padStart(2, "0"))
-    .join("")}`;
-};
-
-/** Returns the lowest contrast to the backgrounds. */
-const leastContrast = (color: Color, appearance: Appearance): number =>
-  Math.min(
-    ...Object.values(BACKGROUNDS[appearance]).map((background) => contrastOf(color, background)),
+  const mixed = channelsOf(first).map((channel, index) =>
+    Math.round(channel * share + (other[index] ?? 0) * (1 - share)),
   );
+  return `#${Buffer.from(mixed).toString("hex")}`;
+};
 
 const STEPS = 50;
 const EXTREMES = { light: "#000000", dark: "#ffffff" } as const satisfies Record<Appearance, Color>;
 
 const legibleShade = (color: Color, appearance: Appearance): Color => {
-  for (let step = STEPS; step > 0; step -= 1) {
-    const shade = mixColors(color, EXTREMES[appearance], step / STEPS);
-    if (leastContrast(shade, appearance) >= LEAST_CONTRAST) {
-      return shade;
-    }
-  }
-  return EXTREMES[appearance];
+  const extreme = EXTREMES[appearance];
+  const backgrounds = Object.values(BACKGROUNDS[appearance]);
+  const shades = Array.from({ length: STEPS })
+    .keys()
+    .map((step) => mixColors(color, extreme, 1 - step / STEPS));
+  const isLegible = (shade: Color): boolean =>
+    backgrounds.every((background) => contrastOf(shade, background) >= LEAST_CONTRAST);
+  return shades.find(isLegible) ?? extreme;
 };
 
 export type BrandColors = Readonly<Record<Appearance, Color>>;

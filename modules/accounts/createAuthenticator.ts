@@ -8,7 +8,6 @@ import { systemClock } from "../../runtime/clock.ts";
 import type { Context } from "../../runtime/context.ts";
 import { createLookups, joinCalls } from "../../db/batching/joinCalls.ts";
 
-/** Notes a use of a key. */
 type NoteKeyUse = (caller: Pick<Caller, "keyId" | "lastUsedAt">) => void;
 
 /**
@@ -16,13 +15,10 @@ type NoteKeyUse = (caller: Pick<Caller, "keyId" | "lastUsedAt">) => void;
  * same time.
  * @param onError called when uses cannot be stored. They are noted again when the keys are next looked up
  */
-export const noteKeyUses = ({
-  db,
-  clock,
-  onError,
-}: Context & {
-  readonly onError: (error: unknown) => void;
-}): NoteKeyUse => {
+export const noteKeyUses = (
+  { db, clock }: Context,
+  onError: (error: unknown) => void,
+): NoteKeyUse => {
   const store = joinCalls(async (uses: readonly (readonly [id: string, hour: Date])[]) => {
     await updateLastUses(db, new Map(uses)).catch(onError);
     return uses;
@@ -35,12 +31,10 @@ export const noteKeyUses = ({
   };
 };
 
-/** Returns the caller of a key, of either interface; null if the key is unknown, revoked or expired. */
-export type Authenticate = (key: string) => Promise<Caller | null>;
-
 /**
- * Looks keys up by their SHA-256 and caches them briefly. Text that cannot be a key is not looked up. A cached key still
- * expires on time.
+ * Returns a function that returns the caller of a key, of either interface; null if the key is unknown, revoked or expired.
+ * It looks keys up by their SHA-256 and caches them briefly. Text that cannot be a key is not looked up. A cached key still expires on
+ * time.
  * @param nowMs a monotonic clock
  */
 export const createAuthenticator = ({
@@ -54,7 +48,7 @@ export const createAuthenticator = ({
   /** Called when a key is looked up, which is less often than requests. */
   readonly noteUse?: NoteKeyUse | undefined;
   readonly nowMs?: () => number;
-}): Authenticate => {
+}) => {
   const unlessExpired = (caller: Caller | null): Caller | null =>
     caller === null || isExpired(caller.expiresAt, clock.now()) ? null : caller;
   const lookUp = createLookups((digests) => listCallers(db, digests));
@@ -67,5 +61,5 @@ export const createAuthenticator = ({
     }
     return caller;
   }, nowMs);
-  return async (key) => (hasKeyLength(key) ? unlessExpired(await findCaller(key)) : null);
+  return async (key: string) => (hasKeyLength(key) ? unlessExpired(await findCaller(key)) : null);
 };

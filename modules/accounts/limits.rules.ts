@@ -8,7 +8,6 @@ export type NewLimit = { readonly mode: Mode; readonly countPerDay: number | nul
 /** An account's limit of a day and the units that it has registered today, UTC. */
 export type LimitUse = { readonly countPerDay: number; readonly countToday: number };
 
-/** Returns the error message for a registration beyond what is left of the day. */
 export const dailyLimitMessage = (countPerDay: number, countToday: number): string =>
   `daily limit reached: this account may register ${counted(countPerDay, "unit")} on one day (UTC), and ${counted(Math.max(countPerDay - countToday, 0), "is", "are")} left today. ` +
   "Try again tomorrow, or ask the service's operator to raise the limit";
@@ -17,11 +16,7 @@ export const dailyLimitMessage = (countPerDay: number, countToday: number): stri
  * Returns why the limit does not allow a registration, or null.
  * @param field the field that the client used
  */
-export const findExcess = (
-  { countPerDay, countToday }: LimitUse,
-  field: string,
-  count: number,
-): DomainError | null => {
+export const findExcess = ({ countPerDay, countToday }: LimitUse, field: string, count: number) => {
   if (count > countPerDay) {
     return invalidRequest(
       `${field}: must be at most ${countPerDay}, this account's limit for one day`,

@@ -1,6 +1,5 @@
 import { randomBytes } from "node:crypto";
 import type { Account } from "./accounts.sql.ts";
-import type { ApiKey } from "./apiKeys.sql.ts";
 import { digestOf, findApiKey, insertApiKey, listApiKeys, revokeApiKey } from "./apiKeys.sql.ts";
 import type { Mode } from "../records/owner.rules.ts";
 import { KEY_PREFIX, isExpired, keyHint, requireFutureExpiry } from "./apiKeys.rules.ts";
@@ -8,12 +7,11 @@ import type { KeySettings } from "./apiKeys.rules.ts";
 import { inKeyPrefix } from "../../runtime/cell.rules.ts";
 import { readCell } from "../records/cells.sql.ts";
 import type { InTransaction } from "../../runtime/context.ts";
-import { DomainError } from "../../runtime/errors.rules.ts";
+import { requireFound } from "../../runtime/errors.rules.ts";
 import { recordAction } from "./recordAction.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { OperatorContext } from "./context.ts";
 
-/** The settings of the keys that an account is created with. */
 const INITIAL: KeySettings = { name: "initial", scope: "write", expiresAt: null };
 
 /**
@@ -50,7 +48,6 @@ export const issueKey = (
     return { id, key };
   });
 
-/** The keys that an account is created with, one for each mode. */
 export type FirstKeys = { readonly apiKeyProd: string; readonly apiKeyTest: string };
 
 export const issueFirstKeys = async (
@@ -67,17 +64,14 @@ export const issueFirstKeys = async (
  * @returns `wasLast`: whether the account has no other valid key of the same mode
  * @throws DomainError record_not_found
  */
-export const revokeKey = (
-  { db, clock, actor }: OperatorContext,
-  id: string,
-): Promise<{ readonly key: ApiKey; readonly wasLast: boolean }> =>
+export const revokeKey = ({ db, clock, actor }: OperatorContext, id: string) =>
   db.transaction(async (transaction) => {
     const now = clock.now();
     const isNew = await revokeApiKey(transaction, id, now);
-    const found = await findApiKey(transaction, id);
-    if (!found) {
-      throw new DomainError("record_not_found", `key ${id} not found; see \`impact key list\``);
-    }
+    const found = requireFound(
+      await findApiKey(transaction, id),
+      `key ${id} not found; see \`impact key list\``,
+    );
     if (isNew) {
       await recordAction(transaction, actor, now, {
         action: "key.revoke",

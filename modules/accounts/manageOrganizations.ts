@@ -1,7 +1,7 @@
+import type { CommonQueryMethods } from "slonik";
 import { setAccountLimit } from "./accountLimits.sql.ts";
 import type { Account, AccountChanges } from "./accounts.sql.ts";
 import { insertAccount, updateAccount } from "./accounts.sql.ts";
-import { requireCustomerOfSubscription } from "./accounts.rules.ts";
 import type { NewLimit } from "./limits.rules.ts";
 import { getOrganization } from "./getAccount.ts";
 import { issueFirstKeys } from "./manageKeys.ts";
@@ -11,6 +11,21 @@ import { newId } from "../../runtime/newId.ts";
 import type { OperatorContext } from "./context.ts";
 import { updateProfile } from "./profiles.sql.ts";
 import type { ProfileChanges } from "./profile.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
+
+/** Changes the settings of an organization, and returns it if it may have them. */
+const changeAccount = async (
+  transaction: CommonQueryMethods,
+  id: string,
+  changes: AccountChanges,
+): Promise<Account> => {
+  await updateAccount(transaction, id, changes);
+  const account = await getOrganization(transaction, id);
+  if (account.stripeSubscriptionId !== null && account.stripeCustomerId === null) {
+    throw invalidRequest("a Stripe subscription requires a Stripe customer");
+  }
+  return account;
+};
 
 export type NewOrganization = AccountChanges & Pick<Account, "name">;
 
@@ -28,9 +43,7 @@ export const createOrganization = (
     const id = newId();
     const createdAt = clock.now();
     await insertAccount(transaction, { id, type: "organization", name, createdAt });
-    await updateAccount(transaction, id, settings);
-    const account = await getOrganization(transaction, id);
-    requireCustomerOfSubscription(account);
+    const account = await changeAccount(transaction, id, settings);
     await recordAction(transaction, actor, createdAt, {
       action: "org.create",
       accountId: id,
@@ -55,9 +68,7 @@ export const updateOrganization = (
   { limit, profile, ...changes }: OrganizationUpdate,
 ): Promise<Account> =>
   db.transaction(async (transaction) => {
-    await updateAccount(transaction, id, changes);
-    const account = await getOrganization(transaction, id);
-    requireCustomerOfSubscription(account);
+    const account = await changeAccount(transaction, id, changes);
     if (limit) {
       await setAccountLimit(transaction, id, limit);
     }

@@ -73,43 +73,34 @@ const FORMATS: Readonly<Record<PictureType, Format>> = {
 /** Longer than the headers of PNG and WebP. */
 const LEAST_BYTES = 32;
 
-/**
- * Returns the type and size that a picture states, by its content and never by its name; null if it is no such picture. A
- * small file can state a picture of gigabytes.
- */
-const readPictureHeader = (
-  file: Buffer,
-): (Omit<Logo, "hash"> & { readonly isComplete: boolean }) | null => {
-  const type = PICTURE_TYPES.find((candidate) => FORMATS[candidate].matches(file));
-  if (type === undefined || file.length < LEAST_BYTES) {
-    return null;
-  }
-  const size = FORMATS[type].readSize(file);
-  return size && { type, ...size, isComplete: FORMATS[type].isComplete(file) };
-};
-
 const reject = (problem: string): never => {
   throw invalidRequest(`logo: ${problem}`);
 };
 
 /**
- * Reads a logo that pages will serve as it is. It is not decoded.
+ * Reads a logo that pages will serve as it is. It is not decoded: its type and size are what it states, by its content and
+ * never by its name. A small file can state a picture of gigabytes.
  * @throws DomainError request_invalid
  */
 export const readLogo = (file: Buffer): NonNullable<ProfileChanges["logo"]> => {
   if (file.length > MAXIMUM_LOGO_BYTES) {
     reject(`must be at most ${MAXIMUM_LOGO_BYTES / 1024} KiB`);
   }
-  const { type, width, height, isComplete } =
-    readPictureHeader(file) ??
-    reject("must be a PNG, JPEG or WebP picture; SVG is not accepted because it can contain code");
+  const type = PICTURE_TYPES.find((candidate) => FORMATS[candidate].matches(file));
+  const size = type && file.length >= LEAST_BYTES ? FORMATS[type].readSize(file) : null;
+  if (type === undefined || size === null) {
+    return reject(
+      "must be a PNG, JPEG or WebP picture; SVG is not accepted because it can contain code",
+    );
+  }
+  const { width, height } = size;
   if (width * height > MAXIMUM_PIXELS) {
     reject(`has ${width} x ${height} pixels; at most ${MAXIMUM_PIXELS} pixels are accepted`);
   }
   if (Math.min(width, height) < LEAST_SIDE) {
     reject(`has ${width} x ${height} pixels; each side must have at least ${LEAST_SIDE}`);
   }
-  if (!isComplete) {
+  if (!FORMATS[type].isComplete(file)) {
     reject("is damaged, or has other data after the picture; save it again");
   }
   return { type, width, height, hash: hash("sha256", file, "hex"), file };

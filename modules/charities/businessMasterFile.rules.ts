@@ -1,3 +1,4 @@
+import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import { parseEin } from "./charities.rules.ts";
 
@@ -50,11 +51,16 @@ const splitLine = (line: string): readonly string[] | null => {
   return end === line.length ? fields : null;
 };
 
-/** Returns what parses the lines that follow a file's first line; null if that is not the header of a Business Master File. */
-export const masterFileReader = (header: string): ReadMasterFileLine | null => {
+/**
+ * Returns what parses the lines that follow a file's first line.
+ * @throws DomainError request_invalid if that is not the header of a Business Master File
+ */
+export const masterFileReader = (file: string, header: string): ReadMasterFileLine => {
   const names = (splitLine(header.replace(/^\uFEFF/u, "")) ?? []).map((name) => name.trim());
   if (!Object.values(COLUMNS).every((name) => names.includes(name))) {
-    return null;
+    throw invalidRequest(
+      `${file} cannot be imported: the first line is not the header of a Business Master File`,
+    );
   }
   return (line) => {
     const fields = splitLine(line);

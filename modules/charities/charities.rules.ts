@@ -21,7 +21,6 @@ export type CharityIds =
   | { readonly ein: Ein; readonly nonprofitId: null }
   | { readonly ein: Ein | null; readonly nonprofitId: string };
 
-/** A charity to validate with the remote provider of an account. */
 export type CharityLookup = CharityIds & {
   readonly provider: CharityProviderName;
   readonly accountId: string;

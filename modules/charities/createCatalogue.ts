@@ -4,7 +4,7 @@ import type { CatalogueCharity } from "./catalogue.sql.ts";
 import { listEligibleCharities, searchCatalogue } from "./catalogue.sql.ts";
 import type { Charity, CharityIds, Ein } from "./charities.rules.ts";
 import { catalogueWords, nameWords, parseEin } from "./charities.rules.ts";
-import type { CharityPage, CharityProvider, CharityQuery } from "./provider.ts";
+import type { CharityProvider, CharityQuery } from "./provider.ts";
 import { NO_MATCHES } from "./provider.ts";
 
 /** The major groups of the National Taxonomy of Exempt Entities, by the first letter of a code (IRS, eo_info.pdf). */
@@ -36,8 +36,6 @@ const GROUPS: Readonly<Record<string, string>> = {
   Y: "Mutual benefit",
 };
 
-const describeNtee = (code: string): string => GROUPS[code.slice(0, 1)] ?? "";
-
 const ID_PREFIX = "irs_";
 
 const SUBORDINATE = "9";
@@ -54,7 +52,9 @@ const toCharity = (charity: CatalogueCharity): Charity => ({
   nonprofitId: `${ID_PREFIX}${charity.ein}`,
   name: nameOf(charity),
   ein: charity.ein,
-  description: [describeNtee(charity.ntee), charity.city, charity.state].filter(Boolean).join(", "),
+  description: [GROUPS[charity.ntee.slice(0, 1)], charity.city, charity.state]
+    .filter(Boolean)
+    .join(", "),
   website: charity.website,
   iconUrl: "",
 });
@@ -68,10 +68,7 @@ const einOf = ({ ein, nonprofitId }: CharityIds): Ein | null => {
 };
 
 /** Searches for names that have words which begin with those of the search; only if there are none, for similar names. */
-const search = async (
-  db: CommonQueryMethods,
-  { name, ein, page, pageSize }: CharityQuery,
-): Promise<CharityPage> => {
+const search = async (db: CommonQueryMethods, { name, ein, page, pageSize }: CharityQuery) => {
   const words = name === null ? null : catalogueWords(name);
   // The catalogue has no letters of other scripts.
   if (words && (words.phrase === "" || words.phrase !== nameWords(name ?? "").phrase)) {
@@ -89,15 +86,12 @@ const search = async (
 /**
  * The built-in catalogue: the `charity` table, filled from the IRS's public Business Master File. Ids are
  * `irs_` and the EIN.
- * @param deps.searches connections for searches, which may take tens of milliseconds
+ * @param searches connections for searches, which may take tens of milliseconds
  */
-export const createCatalogue = ({
-  db,
-  searches,
-}: {
-  readonly db: CommonQueryMethods;
-  readonly searches: CommonQueryMethods;
-}): CharityProvider => {
+export const createCatalogue = (
+  db: CommonQueryMethods,
+  searches: CommonQueryMethods,
+): CharityProvider => {
   const findByEin = createLookups(async (eins) => {
     const found = await listEligibleCharities(db, eins);
     return new Map(found.map((charity) => [charity.ein, toCharity(charity)]));

@@ -14,40 +14,37 @@ import type {
   FoundCharities,
   OpenRemoteApi,
   RemoteProviderName,
+  StartTimeout,
 } from "./remote/createRemoteProvider.ts";
 import { everyOrgApi } from "./remote/everyOrg.ts";
-import type { StartTimeout } from "./remote/fetchJson.ts";
 import { pledgeApi } from "./remote/pledge.ts";
 
-export type Charities = {
-  /** @throws OutageError if the settings have no API key of it */
-  readonly named: (name: CharityProviderName, accountId: string) => CharityProvider;
-};
-
-const KEYS = {
-  catalogue: [],
-  everyorg: ["EVERYORG_API_KEY"],
-  change: ["CHANGE_PUBLIC_KEY", "CHANGE_SECRET_KEY"],
-  pledge: ["PLEDGE_API_KEY"],
-} as const satisfies Record<CharityProviderName, readonly (keyof Config)[]>;
+const REMOTE = {
+  everyorg: {
+    open: everyOrgApi,
+    url: "https://partners.every.org/v0.2",
+    keys: ["EVERYORG_API_KEY"],
+  },
+  change: {
+    open: changeApi,
+    url: "https://api.getchange.io/api/v1",
+    keys: ["CHANGE_PUBLIC_KEY", "CHANGE_SECRET_KEY"],
+  },
+  pledge: { open: pledgeApi, url: "https://api.pledge.to/v1", keys: ["PLEDGE_API_KEY"] },
+} as const satisfies Record<
+  RemoteProviderName,
+  { readonly open: OpenRemoteApi; readonly url: string; readonly keys: readonly (keyof Config)[] }
+>;
 
 /** The API keys of the remote providers, and for tests the URL of a server that has each API below the provider's name. */
 export type CharityConfig = Partial<
-  Pick<Config, (typeof KEYS)[RemoteProviderName][number] | "CHARITY_API_BASE">
+  Pick<Config, (typeof REMOTE)[RemoteProviderName]["keys"][number] | "CHARITY_API_BASE">
 >;
 
-export const missingCharitySettings = (
-  config: CharityConfig,
-  provider: CharityProviderName,
-): readonly string[] => KEYS[provider].filter((name) => config[name] === undefined);
-
-const APIS: Readonly<
-  Record<RemoteProviderName, { readonly url: string; readonly open: OpenRemoteApi }>
-> = {
-  everyorg: { url: "https://partners.every.org/v0.2", open: everyOrgApi },
-  change: { url: "https://api.getchange.io/api/v1", open: changeApi },
-  pledge: { url: "https://api.pledge.to/v1", open: pledgeApi },
-};
+export const missingCharitySettings = (config: CharityConfig, provider: CharityProviderName) =>
+  provider === "catalogue"
+    ? []
+    : REMOTE[provider].keys.filter((name) => config[name] === undefined);
 
 /** Two attempts and the delay between them stay within the five seconds that a client waits. */
 const TIMEOUT_MS = 1500;
@@ -68,8 +65,8 @@ export const createCharities = ({
   readonly clock: Clock;
   readonly config: CharityConfig;
   readonly startTimeout?: StartTimeout;
-}): Charities => {
-  const catalogue = createCatalogue({ db, searches });
+}) => {
+  const catalogue = createCatalogue(db, searches);
   const found: FoundCharities = new LRUCache({
     ttl: DAY_MS,
     ttlResolution: 0,
@@ -79,7 +76,8 @@ export const createCharities = ({
   });
   const { CHARITY_API_BASE: apiBase } = config;
   return {
-    named: (name, accountId) => {
+    /** @throws OutageError if the settings have no API key of it */
+    named: (name: CharityProviderName, accountId: string): CharityProvider => {
       if (name === "catalogue") {
         return catalogue;
       }
@@ -88,14 +86,16 @@ export const createCharities = ({
           cause: new CharityProviderError(`${name}: its API key is not set`),
         });
       }
-      const { url, open } = APIS[name];
+      const { url, open, keys } = REMOTE[name];
       const api = open({
         url: apiBase === undefined ? url : `${apiBase}/${name}`,
-        keys: KEYS[name].map((setting) => config[setting] ?? ""),
+        keys: keys.map((setting) => config[setting] ?? ""),
         db,
         accountId,
       });
-      return createRemoteProvider(api, { found, startTimeout });
+      return createRemoteProvider(api, found, startTimeout);
     },
   };
 };
+
+export type Charities = ReturnType<typeof createCharities>;

@@ -9,38 +9,34 @@ import type { ConfirmedDonation, DonationRequest } from "./donations.rules.ts";
 import { createEvent } from "../events/recordEvent.ts";
 import type { BillingContext } from "../billing/context.ts";
 import type { Context } from "../../runtime/context.ts";
-import { charityKey, confirmCharities } from "./confirmCharity.ts";
-import type { CharityOutcomes } from "./confirmCharity.ts";
+import { charityKey, confirmCharities } from "./confirmCharities.ts";
+import type { CharityOutcomes } from "./confirmCharities.ts";
 import type { CharityContext } from "./context.ts";
 import { readDonor } from "./donationSubscriptions.sql.ts";
 import type { Donor } from "./donationSubscriptions.sql.ts";
 import { donationCreated } from "./donations.rules.ts";
 import type { WrittenDonation } from "./readDonations.ts";
-import { findSubscriptionRefusal } from "./subscribeToDonations.ts";
+import { subscriptionStateOf } from "./subscribeToDonations.ts";
+import { DomainError, mustExist } from "../../runtime/errors.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 
 export type DonationContext = CharityContext & BillingContext;
 
+type Item = DonationRequest & { readonly id: string };
+
 const createDonation = (
-  id: string,
-  { amountCents, charityName, idempotencyKey, attribution, metadata }: DonationRequest,
+  { charity: _ids, charityName, ...item }: Item,
   { charity, provider }: ConfirmedCharity,
 ): ConfirmedDonation => ({
-  id,
+  ...item,
   importedId: null,
-  amountCents,
   ein: charity.ein,
   nonprofitId: charity.nonprofitId,
   charityProvider: provider,
   charityName: charityName ?? charity.name,
   confirmedName: charity.name,
-  idempotencyKey,
-  attribution,
-  metadata,
   refunded: false,
 });
-
-type Item = { readonly id: string; readonly request: DonationRequest };
 
 /** An accepted item. One without a donation repeats the idempotency key of an earlier one. */
 type Decision = Omit<WrittenDonation, "donation"> & { readonly donation: ConfirmedDonation | null };
@@ -55,31 +51,27 @@ export type Donated = WrittenDonation & {
  * a replay, whatever its charity and its amount are.
  */
 const decide = (
-  items: readonly Outcome<Item>[],
+  items: readonly Item[],
   { knownKeys }: Pick<Donor, "knownKeys">,
   charities: CharityOutcomes,
 ): readonly Outcome<Decision>[] => {
   const keys = new Set(knownKeys);
   return items.map((item): Outcome<Decision> => {
-    if (!isAccepted(item)) {
-      return item;
-    }
-    const { id, request } = item;
-    const { idempotencyKey: key, charity: ids } = request;
+    const { id, idempotencyKey: key } = item;
     if (key !== null && keys.has(key)) {
       return { id, key, donation: null };
     }
-    const charity = charities.get(charityKey(ids));
-    if (!charity) {
-      throw new TypeError("The charity of a donation is neither confirmed nor rejected.");
-    }
+    const charity = mustExist(
+      charities.get(charityKey(item.charity)),
+      "The charity of a donation is neither confirmed nor rejected.",
+    );
     if (!isAccepted(charity)) {
       return charity;
     }
     if (key !== null) {
       keys.add(key);
     }
-    return { id, key, donation: createDonation(id, request, charity) };
+    return { id, key, donation: createDonation(item, charity) };
   });
 };
 
@@ -91,15 +83,13 @@ const confirmAll = async (
   items: readonly Item[],
 ): Promise<CharityOutcomes> => {
   const known = new Set<string | null>(donor.knownKeys);
-  const donations = items
-    .filter(({ request }) => !known.has(request.idempotencyKey))
-    .map(({ id, request: { charity } }) => ({ id, charity }));
+  const donations = items.filter(({ idempotencyKey }) => !known.has(idempotencyKey));
   if (donations.length === 0) {
     // Replays need no provider, which may have lost its API key since.
     return new Map();
   }
-  const refusal = mode === "live" ? findSubscriptionRefusal(context, donor) : null;
-  if (refusal) {
+  if (mode === "live" && subscriptionStateOf(context, donor, mode) !== "active") {
+    const refusal = new DomainError("donations_not_subscribed", "donation subscription not active");
     return new Map(donations.map(({ charity }) => [charityKey(charity), refusal]));
   }
   const provider = context.charities.named(donor.charityProvider, accountId);
@@ -136,7 +126,6 @@ const write = async (
 /**
  * Records an organization's donations together, in their order, once their charities are confirmed. An item with a known
  * idempotency key, or with that of an earlier item, returns the original record. Nothing is recorded of a rejected item.
- * @param given each donation, or why it is rejected already
  * @param isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
  * @returns the outcome of each item; its error is charity_not_found, donations_not_subscribed, charity_unconfirmed or
  *   request_invalid
@@ -146,17 +135,14 @@ const write = async (
 export const donate = async (
   context: DonationContext,
   caller: AccountMode,
-  given: readonly Outcome<DonationRequest>[],
+  requests: readonly DonationRequest[],
   isAtomic: boolean,
 ): Promise<readonly Outcome<Donated>[]> => {
   const owner = accountModeOf(caller);
-  const items = given.map((request) => (isAccepted(request) ? { id: newId(), request } : request));
-  const keys = items.filter(isAccepted).flatMap(({ request }) => request.idempotencyKey ?? []);
-  if (isAtomic) {
-    requireAll(items);
-  }
+  const items = requests.map((request) => ({ ...request, id: newId() }));
+  const keys = requests.flatMap(({ idempotencyKey }) => idempotencyKey ?? []);
   const donor = await readDonor(context.db, owner, keys);
-  const charities = await confirmAll(context, owner, donor, items.filter(isAccepted));
+  const charities = await confirmAll(context, owner, donor, items);
   let outcomes = decide(items, donor, charities);
   if (keys.length > 0 && !outcomes.every(isAccepted)) {
     // An earlier attempt may have recorded meanwhile what this one could not confirm.
@@ -166,5 +152,5 @@ export const donate = async (
     requireAll(outcomes);
   }
   const written = await write(context, owner, outcomes.filter(isAccepted));
-  return completeOutcomes<Decision, Donated>(outcomes, written);
+  return completeOutcomes(outcomes, written);
 };

@@ -12,7 +12,6 @@ export const donationCore = z.strictObject({
   importedId: z.string().nullable(),
   amountCents: z.coerce.number().pipe(z.int()),
   ein: z.string().nullable(),
-  /** The charity's id at the provider. */
   nonprofitId: z.string(),
   charityName: z.string(),
   createdAt: z.date(),
@@ -21,7 +20,6 @@ export const donationCore = z.strictObject({
 
 export const donationRow = donationCore.extend({
   charityProvider: z.enum(CHARITY_PROVIDERS),
-  /** Null if the client sent none. */
   idempotencyKey: z.string().nullable(),
   attribution: z.string(),
   metadata: z.record(z.string(), z.unknown()),
@@ -51,8 +49,6 @@ export type DonationFilter = {
   /** Exclusive. */
   readonly until?: Date | undefined;
 };
-
-export const donationRefundId = (donationId: string): string => `refund-${donationId}`;
 
 /*
  * A donation as clients see it: in responses, lists, files and events.
@@ -84,10 +80,7 @@ export const donationJson = z
 
 export const DONATION_COLUMNS = Object.keys(donationJson.shape);
 
-type NamedDonation = Pick<
-  Donation,
-  "id" | "importedId" | "amountCents" | "ein" | "nonprofitId" | "charityName"
->;
+type NamedDonation = Omit<z.output<typeof donationCore>, "createdAt">;
 
 /** Returns what every form of a donation says of its amount and its charity. */
 const presentGift = (donation: NamedDonation) => ({

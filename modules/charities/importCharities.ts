@@ -16,13 +16,6 @@ export type ImportedFile = {
   readonly onProgress: (linesDone: number) => void;
 };
 
-export type CharityImport = {
-  readonly read: number;
-  /** Those that have changed the catalogue. It has the others already, or from a newer extract. */
-  readonly written: number;
-  readonly bad: number;
-};
-
 /**
  * Imports a Business Master File into the catalogue. It may be interrupted and repeated: importing a file again changes
  * nothing.
@@ -33,11 +26,12 @@ export const importCharities = async (
   { db, clock, actor }: OperatorContext,
   { name: file, lines, onBadLine, onProgress }: ImportedFile,
   extractedOn: string,
-): Promise<CharityImport> => {
+) => {
   await recordAction(db, actor, clock.now(), {
     action: "charity.import",
     details: { file, extractedOn },
   });
+  // Those written have changed the catalogue, which has the others already, or from a newer extract.
   const counts = { read: 0, written: 0, bad: 0 };
   const write = async (records: readonly MasterFileRecord[]): Promise<void> => {
     counts.written += await upsertCharities(db, records, extractedOn);
@@ -48,14 +42,8 @@ export const importCharities = async (
   let number = 0;
   for await (const line of lines) {
     number += 1;
-    if (number === 1) {
-      readLine = masterFileReader(line);
-      continue;
-    }
-    if (readLine === null) {
-      break;
-    }
-    const record = line === "" ? null : readLine(line);
+    const record = readLine && line !== "" ? readLine(line) : null;
+    readLine ??= masterFileReader(file, line);
     if (typeof record === "string") {
       counts.bad += 1;
       onBadLine(number, record);
@@ -71,11 +59,6 @@ export const importCharities = async (
   if (number === 0) {
     throw invalidRequest(`${file} cannot be imported: the file is empty`);
   }
-  if (readLine === null) {
-    throw invalidRequest(
-      `${file} cannot be imported: the first line is not the header of a Business Master File`,
-    );
-  }
   await write(batch);
   return counts;
 };
@@ -84,10 +67,7 @@ export const importCharities = async (
  * Marks the charities that an extract lacks as not eligible for donations, until a later one lists them again.
  * @param extractedOn the date of the extract, whose files have all been imported
  */
-export const removeUnlisted = (
-  { db, clock, actor }: OperatorContext,
-  extractedOn: string,
-): Promise<number> =>
+export const removeUnlisted = ({ db, clock, actor }: OperatorContext, extractedOn: string) =>
   db.transaction(async (transaction) => {
     const removed = await markUnlisted(transaction, extractedOn);
     await recordAction(transaction, actor, clock.now(), {

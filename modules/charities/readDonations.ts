@@ -1,4 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
+import { mustExist } from "../../runtime/errors.rules.ts";
 import { readWholeList } from "../records/readWholeList.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
@@ -47,9 +48,7 @@ export const readDonations = async <Done extends WrittenDonation>(
       found.find(({ id, idempotencyKey }) =>
         result.key === null ? id === result.id : idempotencyKey === result.key,
       );
-    if (!donation) {
-      throw new Error(`Donation ${result.id} was deleted in the meantime.`);
-    }
-    return { ...result, donation };
+    const absent = `Donation ${result.id} was deleted in the meantime.`;
+    return { ...result, donation: mustExist(donation, absent) };
   });
 };

@@ -3,7 +3,7 @@ import type { LockedDonation, NewDonationRefund } from "./donationBatches.sql.ts
 import { readDonationTotals } from "./donationTotals.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
-import { completeOutcomes, countBack, isAccepted, requireAll } from "../records/batches.rules.ts";
+import { countBack, isAccepted, requireAll } from "../records/batches.rules.ts";
 import type { WrittenDonation } from "./readDonations.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
@@ -12,9 +12,9 @@ import type { OperatorContext } from "../accounts/context.ts";
 import type { Context } from "../../runtime/context.ts";
 import { donationRefunded } from "./donations.rules.ts";
 
-export type DonationRefundRequest = NewDonationRefund["request"] & { readonly id: string };
+type DonationRefundRequest = NewDonationRefund["request"] & { readonly id: string };
 
-export type RefundedDonation = WrittenDonation & {
+type RefundedDonation = WrittenDonation & {
   /** Donations that are not refunded, after this refund. */
   readonly totalDonations: number;
   readonly replayed: boolean;
@@ -62,22 +62,17 @@ const donationsOfKeys = (
 /**
  * Refunds whole donations in one transaction, in their order: the records and the totals change. Refunding a donation again
  * returns the first refund. An idempotency key belongs to the donation that it was first used for.
- * @param items each refund, or why it is rejected already
  * @param isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
  * @returns the outcome of each item; its error is record_not_found, or request_invalid if the key belongs to another donation
  * @throws BatchRejectedError
  */
-export const refundDonations = async (
+export const refundDonations = (
   { db, clock, actor }: Context & Partial<OperatorContext>,
   owner: AccountMode,
-  items: readonly Outcome<DonationRefundRequest>[],
+  requests: readonly DonationRefundRequest[],
   isAtomic: boolean,
-): Promise<readonly Outcome<RefundedDonation>[]> => {
-  const requests = items.filter(isAccepted);
-  if (isAtomic) {
-    requireAll(items);
-  }
-  return db.transaction(async (transaction) => {
+): Promise<readonly Outcome<RefundedDonation>[]> =>
+  db.transaction(async (transaction) => {
     const now = clock.now();
     const ids = requests.map(({ id }) => id);
     const donations = await lockDonations(transaction, owner, ids);
@@ -105,7 +100,7 @@ export const refundDonations = async (
         });
       }
     }
-    const results = countBack(
+    return countBack(
       decided,
       count,
       ({ replayed }) => (replayed ? 0 : -1),
@@ -117,6 +112,4 @@ export const refundDonations = async (
         replayed,
       }),
     );
-    return completeOutcomes<DonationRefundRequest, RefundedDonation>(items, results);
   });
-};

@@ -2,7 +2,7 @@ import type { Account } from "../accounts/accounts.sql.ts";
 import { recordProvisioning } from "./donationSubscriptions.sql.ts";
 import type { Carrier, Donor } from "./donationSubscriptions.sql.ts";
 import type { AccountMode, Mode } from "../records/owner.rules.ts";
-import { OutageError, invalidRequest, DomainError } from "../../runtime/errors.rules.ts";
+import { OutageError, invalidRequest } from "../../runtime/errors.rules.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 import type { BillingContext } from "../billing/context.ts";
 
@@ -38,10 +38,7 @@ const carrierOf = ({ billing }: BillingContext, account: Account, mode: Mode): C
  * @throws DomainError request_invalid if the account has no subscription at its processor
  * @throws OutageError if the processor fails; no item is added then, or all are and the next call finds them
  */
-export const subscribeToDonations = async (
-  context: BillingContext,
-  owner: AccountMode,
-): Promise<void> => {
+export const subscribeToDonations = async (context: BillingContext, owner: AccountMode) => {
   const { db, clock, billing } = context;
   const account = await getAccount(db, owner.accountId);
   const carrier = carrierOf(context, account, owner.mode);
@@ -66,7 +63,6 @@ export const subscriptionStateOf = (
   mode: Mode,
 ): "active" | "ended" | null => {
   const { processor, subscriptionId, activeSince, hasEnded } = donor;
-  // An earlier release recorded the processor before it had the items.
   if (activeSince === null) {
     return null;
   }
@@ -75,12 +71,3 @@ export const subscriptionStateOf = (
     (processor === "ledger" || subscriptionId === donor.stripeSubscriptionId);
   return hasCarrier && !hasEnded ? "active" : "ended";
 };
-
-/** Returns why a donor may not make live donations, or null. */
-export const findSubscriptionRefusal = (
-  context: Pick<BillingContext, "billing">,
-  donor: Donor,
-): DomainError | null =>
-  subscriptionStateOf(context, donor, "live") === "active"
-    ? null
-    : new DomainError("donations_not_subscribed", "donation subscription not active");

@@ -5,7 +5,7 @@ import { text } from "../records/fields.rules.ts";
 import { requireAcceptable } from "./importedEvidence.rules.ts";
 import { reject } from "./importedRecords.rules.ts";
 import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rules.ts";
-import { plantingFact } from "../planting/fact.rules.ts";
+import { NO_CREW, plantingFact, UNKNOWN_COUNTRY } from "../planting/fact.rules.ts";
 import type { PlantingFact } from "../planting/fact.rules.ts";
 import { FOREST_TYPES } from "../planting/impactFactors.rules.ts";
 import { importedReference, PLANTING_STAGES } from "../planting/order.rules.ts";
@@ -56,8 +56,6 @@ const allocated = z.strictObject({
     }),
   ),
 });
-
-const NO_CREW = { leader: "", style: "", total_members: 0, women_members: 0 };
 
 const planted = z.strictObject({
   partner: words(),
@@ -139,7 +137,7 @@ export const evidenceLine = z.strictObject({
     ]),
   ),
   /** Where the trees are, which the contract's evidence does not say. */
-  country: text(200).min(1).default("unknown"),
+  country: text(200).min(1).default(UNKNOWN_COUNTRY),
   /** Empty in the evidence of stores until the site is known. */
   region: words(),
   forest_type: z.enum(FOREST_TYPES).default("terrestrial"),

@@ -18,7 +18,8 @@ import type { AccountMode } from "../records/owner.rules.ts";
 import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rules.ts";
 import { treeIdentity } from "./importedRecords.rules.ts";
 import type { PlantingOrder } from "../planting/orders.sql.ts";
-import { requireOrder } from "../planting/order.rules.ts";
+import { ORDER_NOT_FOUND } from "../planting/order.rules.ts";
+import { requireFound } from "../../runtime/errors.rules.ts";
 import { tallyChanges } from "../planting/tally.rules.ts";
 import { digestOf, changeFacts } from "../planting/settleFacts.ts";
 import { conflict } from "./importLine.ts";
@@ -79,7 +80,7 @@ const resizeOrder = async (
   trees: readonly ImportedTree[],
   sign: 1 | -1,
 ): Promise<PlantingOrder> => {
-  const before = requireOrder(await lockPlantingOrder(transaction, id));
+  const before = requireFound(await lockPlantingOrder(transaction, id), ORDER_NOT_FOUND);
   const { treeCount, refundedCount } = sumOf(trees);
   const after = {
     ...before,

@@ -46,11 +46,11 @@ export const createPlanting = (
   const { PLANTING_PARTNER: partner, PLANTING_TIMELINE: timeline } = config;
   const { TREEMAPPER_API_KEY: apiKey, TREEMAPPER_API_BASE: apiBase } = config;
   const name = config.PLANTING_PARTNER_NAME ?? "Planting partner";
-  const simulation = createSimulatedPartner({
+  const simulation = createSimulatedPartner(
+    (partner === "simulated" ? config.PLANTING_PARTNER_NAME : null) ?? SIMULATED_PARTNER_NAME,
     timeline,
-    stepMs: config.SIMULATED_PLANTING_SECONDS * 1000,
-    name: (partner === "simulated" ? config.PLANTING_PARTNER_NAME : null) ?? SIMULATED_PARTNER_NAME,
-  });
+    config.SIMULATED_PLANTING_SECONDS * 1000,
+  );
   /** Has no API: an operator places the orders, and facts are reported by callback or by the operator. */
   const manual: PlantingPartner = {
     kind: "manual",

@@ -56,16 +56,12 @@ const MISSED_POLLS = 2;
 /** A small Temporal server starts about sixty workflows a second. */
 const STARTS_PER_PAGE = 50;
 
-/** Starts the workflows of the orders that need one: new orders, and those whose workflow is lost. */
+/**
+ * Starts the workflows of the orders that need one: new orders, and those whose workflow is lost.
+ * @param context.startOrder starts the workflow of an order, unless it runs
+ */
 export const startPlantingOrders = async (
-  {
-    db,
-    clock,
-    startOrder,
-  }: Context & {
-    /** Starts the workflow of an order, unless it runs. */
-    readonly startOrder: (orderId: number) => Promise<void>;
-  },
+  { db, clock, startOrder }: Context & { readonly startOrder: (orderId: number) => Promise<void> },
   signal: AbortSignal,
 ): Promise<void> => {
   for (;;) {

@@ -16,6 +16,12 @@ export const name = () => text(NAME).refine((value) => value.trim() !== "", "mus
 export const normalizePlace = (given: string): string =>
   given.normalize().trim().replaceAll(/\s+/gu, " ");
 
+/** The country of a site whose partner does not report it. */
+export const UNKNOWN_COUNTRY = "unknown";
+
+/** The crew of an allocation whose partner reports none. */
+export const NO_CREW = { leader: "", style: "", total_members: 0, women_members: 0 };
+
 /** The name of a region or a country, by which the summary groups. */
 const place = () => name().transform(normalizePlace).pipe(name());
 
@@ -168,7 +174,6 @@ export type AcceptedFacts = Readonly<z.output<typeof acceptedFacts>>;
 /** Clocks and time zones differ. A fact that is dated further ahead has not happened. */
 const LEAD_MS = DAY_MS;
 
-/** Returns why a fact is dated too far ahead, or null. */
 export const findFutureProblem = (fact: PlantingFact, now: Date): string | null => {
   const isAhead = (time: string): boolean => new Date(time).getTime() > now.getTime() + LEAD_MS;
   if (isAhead(fact.occurred_at)) {
@@ -182,15 +187,10 @@ export const findFutureProblem = (fact: PlantingFact, now: Date): string | null 
 
 /** Returns the sites that a fact names, in the order in which they are stored. */
 export const sitesOf = (fact: PlantingFact): readonly ReportedSite[] => {
-  switch (fact.stage) {
-    case "allocated":
-      return fact.allocations.map(({ planting_site: named }) => named);
-    case "planted_and_verified":
-      return [fact.planting_site];
-    case "funds_distributed":
-    case "planted":
-      return [];
+  if (fact.stage === "allocated") {
+    return fact.allocations.map(({ planting_site: named }) => named);
   }
+  return fact.stage === "planted_and_verified" ? [fact.planting_site] : [];
 };
 
 /** The content of a callback or of an operator's file: facts of one order. */

@@ -1,3 +1,5 @@
+import { mustExist } from "../../runtime/errors.rules.ts";
+
 // The carbon that a planted tree is projected to store and the area that it covers. docs/evidence.md explains each figure.
 
 /** Partners report unknown types of forest as terrestrial. */
@@ -47,35 +49,31 @@ export const IMPACT_FACTORS: readonly ImpactFactor[] = [
 ];
 
 /** Returns the factor of a type of forest that applies at a time. */
-export const factorFor = (forestType: ForestType, at: Date): ImpactFactor => {
-  const factor = IMPACT_FACTORS.findLast(
-    (candidate) => candidate.forestType === forestType && candidate.effectiveFrom <= at,
+export const factorFor = (forestType: ForestType, at: Date): ImpactFactor =>
+  mustExist(
+    IMPACT_FACTORS.findLast(
+      (candidate) => candidate.forestType === forestType && candidate.effectiveFrom <= at,
+    ),
+    `No impact factor for ${forestType} at that time.`,
   );
-  if (factor === undefined) {
-    throw new RangeError(`No impact factor for ${forestType} at ${at.toISOString()}.`);
-  }
-  return factor;
-};
 
 export const projectGenericCo2Kg = (trees: number, at: Date): number =>
   trees * factorFor("terrestrial", at).kgCo2PerTree;
 
-/** Metric tons of CO2 and hectares. */
-export type ProjectedImpact = { readonly carbonTons: number; readonly areaHectares: number };
-
 /** Rounds to three decimals: kilograms, and tens of square meters. */
 const round = (value: number): number => Math.round(value * 1000) / 1000;
 
+/** Returns metric tons of CO2 and hectares. */
 export const projectImpact = (
   planted: readonly { readonly factorId: string; readonly trees: number }[],
-): ProjectedImpact => {
+) => {
   let carbonTons = 0;
   let areaHectares = 0;
   for (const { factorId, trees } of planted) {
-    const factor = IMPACT_FACTORS.find(({ id }) => id === factorId);
-    if (factor === undefined) {
-      throw new RangeError(`Impact factor ${factorId} is not in the table.`);
-    }
+    const factor = mustExist(
+      IMPACT_FACTORS.find(({ id }) => id === factorId),
+      `Impact factor ${factorId} is not in the table.`,
+    );
     carbonTons += (trees * factor.kgCo2PerTree) / 1000;
     areaHectares += trees / factor.treesPerHectare;
   }

@@ -1,6 +1,5 @@
 import type { PartnerKind, TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
-import { DomainError } from "../../runtime/errors.rules.ts";
 
 export const PLANTING_STAGES = [
   "funds_distributed",
@@ -28,22 +27,14 @@ export const expectedPartner = (
   configured: string,
 ): string | null => partner ?? (isOrderedElsewhere ? null : configured);
 
-const prerequisitesOf = (
-  stage: PlantingStage,
-  timeline: TimelineShape,
-): readonly PlantingStage[] => {
-  switch (stage) {
-    case "funds_distributed":
-      return [];
-    case "allocated":
-      return ["funds_distributed"];
-    case "planted":
-      return ["funds_distributed", "allocated"];
-    case "planted_and_verified":
-      return timeline === "allocations"
-        ? ["funds_distributed", "allocated"]
-        : ["funds_distributed"];
+/** Returns the stages that an order must have reached before. */
+const prerequisitesOf = (stage: PlantingStage, timeline: TimelineShape) => {
+  if (stage === "funds_distributed") {
+    return [];
   }
+  const isAllocated =
+    stage === "planted" || (stage === "planted_and_verified" && timeline === "allocations");
+  return isAllocated ? ["funds_distributed", "allocated"] : ["funds_distributed"];
 };
 
 export type ReachedStage = { readonly stage: PlantingStage; readonly occurredAt: Date };
@@ -93,10 +84,7 @@ type DecidedFact = ReachedStage & {
  * Decides all facts of an order that are not withdrawn, however they came. Those in effect stay so while they can. Then the
  * waiting ones take effect, and last the contradictions, the latest first: what they contradicted may be withdrawn.
  */
-export const decideFacts = (
-  timeline: TimelineShape,
-  facts: readonly DecidedFact[],
-): ReadonlyMap<number, FactDecision> => {
+export const decideFacts = (timeline: TimelineShape, facts: readonly DecidedFact[]) => {
   const inState = (wanted: DecidedFact["state"]): readonly DecidedFact[] =>
     facts.filter(({ state }) => state === wanted);
   const candidates = [
@@ -154,20 +142,7 @@ export const findWithdrawalProblem = (
     : null;
 };
 
+export const ORDER_NOT_FOUND = "failed to find planting order";
+
 /** Returns the reference of a record in another system. Systems number their records alike, so its name is a part of it. */
 export const importedReference = (source: string, id: number): string => `${source}/${id}`;
-
-/** Returns the id that evidence shows for a reference of an imported order: the other system's; null if it has none. */
-export const findImportedReferenceId = (partner: string, reference: string): number | null => {
-  const digits = /\/(\d{1,16})$/u.exec(reference)?.[1];
-  const id = Number(digits ?? Number.NaN);
-  return partner === IMPORTED_PARTNER && Number.isSafeInteger(id) ? id : null;
-};
-
-/** @throws DomainError record_not_found if there is no order */
-export const requireOrder = <Order>(order: Order | null): Order => {
-  if (order === null) {
-    throw new DomainError("record_not_found", "failed to find planting order");
-  }
-  return order;
-};

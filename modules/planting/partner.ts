@@ -1,15 +1,11 @@
 import type { RecordedTrees } from "./claims.sql.ts";
 import type { PlantingFact } from "./fact.rules.ts";
-import type { PlantingStage } from "./order.rules.ts";
+import type { ReachedStage } from "./order.rules.ts";
 import type { PlantingOrder } from "./orders.sql.ts";
 import type { PartnerKind, TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 
-type PartnerOrder = Pick<
-  PlantingOrder,
-  "id" | "publicId" | "buyerName" | "timeline" | "treeCount" | "createdAt" | "partnerReference"
-> & {
-  /** The stages that the order has reached. */
-  readonly reached: readonly { readonly stage: PlantingStage; readonly occurredAt: Date }[];
+type PartnerOrder = Pick<PlantingOrder, "publicId" | "timeline" | "treeCount" | "createdAt"> & {
+  readonly reached: readonly ReachedStage[];
 };
 
 type Poll = {

@@ -9,17 +9,16 @@ import { Gate } from "../../runtime/gate.ts";
 import { creditOrder, lockClaims } from "./claims.sql.ts";
 import type { RecordedTrees } from "./claims.sql.ts";
 import { recordPlantingFacts } from "./recordPlantingFacts.ts";
-import { ORDER_STAGES, requireOrder } from "./order.rules.ts";
+import { mustExist, requireFound } from "../../runtime/errors.rules.ts";
+import { ORDER_NOT_FOUND, ORDER_STAGES } from "./order.rules.ts";
 import type { OrderStage } from "./order.rules.ts";
 
 const readPlantingOrder = async ({ db, planting }: PlantingContext, orderId: number) => {
-  const order = requireOrder(await findPlantingOrder(db, orderId));
-  const partner = planting.findPartner(order.partner);
-  if (!partner) {
-    throw new Error(
-      `Planting order ${order.publicId} is with ${order.partner}, which is not configured here.`,
-    );
-  }
+  const order = requireFound(await findPlantingOrder(db, orderId), ORDER_NOT_FOUND);
+  const partner = mustExist(
+    planting.findPartner(order.partner),
+    `Planting order ${order.publicId} is with ${order.partner}, which is not configured here.`,
+  );
   const reached = (await listFacts(db, orderId)).filter(({ state }) => state === "accepted");
   return { order, partner, partnerOrder: { ...order, reached } };
 };
@@ -38,22 +37,11 @@ export const placePlantingOrder = async (
   if (reference === null) {
     return;
   }
-  await recordPlantingFacts(
-    context,
-    orderId,
-    // Another attempt may have placed it meanwhile. Its fact has another time and would be contradicted.
-    ({ stage }) =>
-      stage === "created"
-        ? [
-            {
-              stage: "funds_distributed",
-              occurred_at: context.clock.now().toISOString(),
-              partner_reference: reference,
-            },
-          ]
-        : [],
-    "partner",
-  );
+  const occurred_at = context.clock.now().toISOString();
+  const fact = { stage: "funds_distributed", occurred_at, partner_reference: reference } as const;
+  // Another attempt may have placed it meanwhile. Its fact has another time and would be contradicted.
+  const unlessPlaced = ({ stage }: PlantingOrder) => (stage === "created" ? [fact] : []);
+  await recordPlantingFacts(context, orderId, unlessPlaced, "partner");
 };
 
 /** Calls wait for each other here. In the database, each would do so with a connection, and leave none for billing. */

@@ -77,10 +77,7 @@ const SUMMARY_MS = 30 * DAY_MS;
  * Returns the summary of a mode: the same from every process for 30 days, or until more trees are planted. It has the trees of
  * the partner that plants for this mode: all simulated, or all real.
  */
-export const readSharedSummary = async (
-  { db, clock, planting }: PlantingContext,
-  mode: Mode,
-): Promise<Summary & { readonly isSimulated: boolean }> => {
+export const readSharedSummary = async ({ db, clock, planting }: PlantingContext, mode: Mode) => {
   const trees = { mode, isSimulated: isSimulated(planting.partnerFor(mode).kind) };
   const calculate = (): Promise<Summary> =>
     db.transaction(async (transaction) => {

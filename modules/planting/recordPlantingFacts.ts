@@ -3,7 +3,8 @@ import { recordAction } from "../accounts/recordAction.ts";
 import type { Context } from "../../runtime/context.ts";
 import type { PlantingFact } from "./fact.rules.ts";
 import type { FactSource } from "./facts.sql.ts";
-import { requireOrder } from "./order.rules.ts";
+import { requireFound } from "../../runtime/errors.rules.ts";
+import { ORDER_NOT_FOUND } from "./order.rules.ts";
 import type { PlantingOrder } from "./orders.sql.ts";
 import { lockPlantingOrder } from "./orders.sql.ts";
 import { changeFacts } from "./settleFacts.ts";
@@ -21,7 +22,7 @@ export const recordPlantingFacts = (
   source: FactSource,
 ): Promise<readonly RecordedFact[]> =>
   db.transaction(async (transaction) => {
-    const order = requireOrder(await lockPlantingOrder(transaction, orderId));
+    const order = requireFound(await lockPlantingOrder(transaction, orderId), ORDER_NOT_FOUND);
     const now = clock.now();
     const facts = typeof reported === "function" ? reported(order) : reported;
     const { recorded } = await changeFacts(transaction, order, { facts, source, now });

@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import { findImportedReferenceId } from "./order.rules.ts";
+import { IMPORTED_PARTNER } from "./order.rules.ts";
 
 /** What a reference of a partner, or of the simulation, identifies. */
 export type ReferenceKind =
@@ -18,9 +18,10 @@ const HEXADECIMAL_DIGITS = 13;
  * one that follows from the reference. So a session has one id in the evidence of all its trees, and no table of ids.
  */
 export const referenceId = (partner: string, kind: ReferenceKind, reference: string): number => {
+  const imported = partner === IMPORTED_PARTNER ? /\/(\d{1,16})$/u.exec(reference)?.[1] : undefined;
+  if (imported !== undefined && Number.isSafeInteger(Number(imported))) {
+    return Number(imported);
+  }
   const digest = hash("sha256", JSON.stringify([partner, kind, reference]), "hex");
-  return (
-    findImportedReferenceId(partner, reference) ??
-    Number.parseInt(digest.slice(0, HEXADECIMAL_DIGITS), 16)
-  );
+  return Number.parseInt(digest.slice(0, HEXADECIMAL_DIGITS), 16);
 };

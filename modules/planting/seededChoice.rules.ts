@@ -1,14 +1,10 @@
-/** Choices that depend on their seed alone, so that a simulated order is the same at every poll. */
-export type SeededChoice = {
-  readonly pick: <Item>(items: readonly Item[]) => Item;
-  /** Returns an integer from `minimum` to `maximum`. */
-  readonly between: (minimum: number, maximum: number) => number;
-  /** Returns a number within `spread` of a value. */
-  readonly near: (value: number, spread: number) => number;
-};
+import { mustExist } from "../../runtime/errors.rules.ts";
 
-/** Uses FNV-1a and a linear congruential generator: good enough for pictures and names, not for secrets. */
-export const chooseBySeed = (seed: string): SeededChoice => {
+/**
+ * Returns choices that depend on a seed alone, so that a simulated order is the same at every poll. Uses FNV-1a and a linear
+ * congruential generator: good enough for pictures and names, not for secrets.
+ */
+export const chooseBySeed = (seed: string) => {
   let state = 0x811c9dc5;
   for (const character of seed) {
     state = Math.imul(state ^ (character.codePointAt(0) ?? 0), 0x01000193) >>> 0;
@@ -19,14 +15,11 @@ export const chooseBySeed = (seed: string): SeededChoice => {
     return (state >>> 8) / 2 ** 24;
   };
   return {
-    pick: (items) => {
-      const item = items[Math.floor(next() * items.length)];
-      if (item === undefined) {
-        throw new RangeError("There is nothing to pick from.");
-      }
-      return item;
-    },
-    between: (minimum, maximum) => minimum + Math.floor(next() * (maximum - minimum + 1)),
-    near: (value, spread) => Math.round((value + (next() * 2 - 1) * spread) * 1e5) / 1e5,
+    pick: <Item>(items: readonly Item[]): Item =>
+      mustExist(items[Math.floor(next() * items.length)], "There is nothing to pick from."),
+    between: (minimum: number, maximum: number): number =>
+      minimum + Math.floor(next() * (maximum - minimum + 1)),
+    near: (value: number, spread: number): number =>
+      Math.round((value + (next() * 2 - 1) * spread) * 1e5) / 1e5,
   };
 };

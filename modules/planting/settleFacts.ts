@@ -28,10 +28,7 @@ export type RecordedFact = {
 /** Equal facts have equal digests, because the schema parses fields into a fixed order. */
 export const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stringify(fact), "hex");
 
-const sharesOf = (
-  { content }: StoredFact,
-  siteIds: ReadonlyMap<string, number>,
-): readonly SiteShare[] => {
+const sharesOf = ({ content }: StoredFact, siteIds: ReadonlyMap<string, number>) => {
   const allocations = content.stage === "allocated" ? content.allocations : [];
   const bySite = new Map<number, SiteShare>();
   for (const [index, { reference, region, forest_type: forestType }] of sitesOf(
@@ -104,14 +101,6 @@ const settleFacts = async (
   return { order, facts };
 };
 
-/** An earlier fact that has another state now. */
-export type FactChange = {
-  readonly fact: number;
-  readonly stage: PlantingStage;
-  readonly before: StoredFact["state"];
-  readonly after: StoredFact["state"];
-};
-
 const milestoneReached = (order: PlantingOrder, milestone: PlantingStage): NewEvent =>
   createEvent(order, {
     type: "evidence.milestone_reached",
@@ -123,32 +112,24 @@ const milestoneReached = (order: PlantingOrder, milestone: PlantingStage): NewEv
     },
   });
 
+type Change = {
+  readonly facts: readonly PlantingFact[];
+  readonly source: FactSource;
+  readonly now: Date;
+  readonly withdrawal?: Parameters<typeof withdrawFact>[1];
+};
+
 /**
  * Records facts of an order or withdraws one, and stores what follows: its stage, sites and tally, and events of the milestones
  * that it has reached. Facts may come in any order and repeatedly. The caller must hold the order's lock.
+ * @returns `order`: the same object if nothing has changed
  * @throws DomainError request_invalid if a fact is dated in the future
  */
 export const changeFacts = async (
   transaction: DatabaseTransactionConnection,
   before: PlantingOrder,
-  {
-    facts: reported,
-    source,
-    now,
-    withdrawal,
-  }: {
-    readonly facts: readonly PlantingFact[];
-    readonly source: FactSource;
-    readonly now: Date;
-    readonly withdrawal?: Parameters<typeof withdrawFact>[1];
-  },
-): Promise<{
-  /** The same object if nothing has changed. */
-  readonly order: PlantingOrder;
-  readonly facts: readonly StoredFact[];
-  readonly recorded: readonly RecordedFact[];
-  readonly changes: readonly FactChange[];
-}> => {
+  { facts: reported, source, now, withdrawal }: Change,
+) => {
   const contents = reported.map((fact) => plantingFact.parse(fact));
   const [problem] = contents.flatMap((fact) => findFutureProblem(fact, now) ?? []);
   if (problem !== undefined) {
@@ -177,6 +158,7 @@ export const changeFacts = async (
       ? { stage, outcome: state, reason }
       : { stage, outcome: "repeated", reason: null };
   });
+  // Of earlier facts that have another state now.
   const changes = facts.flatMap(({ id, stage, state: after }) => {
     const state = stateBefore.get(id) ?? after;
     return state === after ? [] : [{ fact: id, stage, before: state, after }];

@@ -1,12 +1,10 @@
 import type { Actor } from "../accounts/audit.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import { invalidRequest, requireFound } from "../../runtime/errors.rules.ts";
 import { findWithdrawalProblem } from "./order.rules.ts";
-import type { OrderStage } from "./order.rules.ts";
 import { lockPlantingOrder, reopenPlantingOrder } from "./orders.sql.ts";
 import { changeFacts } from "./settleFacts.ts";
-import type { FactChange } from "./settleFacts.ts";
 import { deleteSummaries } from "./summary.sql.ts";
 
 /**
@@ -19,20 +17,12 @@ export const withdrawPlantingFact = (
   { db, clock, actor }: OperatorContext<Extract<Actor, { readonly kind: "operator" }>>,
   factId: number,
   reason: string,
-): Promise<{
-  readonly order: string;
-  readonly stageBefore: OrderStage;
-  readonly stageAfter: OrderStage;
-  readonly changes: readonly FactChange[];
-}> =>
+) =>
   db.transaction(async (transaction) => {
-    const before = await lockPlantingOrder(transaction, { factId });
-    if (before === null) {
-      throw new DomainError(
-        "record_not_found",
-        `fact ${factId} not found; see \`impact evidence order show\``,
-      );
-    }
+    const before = requireFound(
+      await lockPlantingOrder(transaction, { factId }),
+      `fact ${factId} not found; see \`impact evidence order show\``,
+    );
     const now = clock.now();
     const { order, facts, changes } = await changeFacts(transaction, before, {
       facts: [],

@@ -1,4 +1,9 @@
-import { BatchRejectedError, DomainError, OutageError } from "../../runtime/errors.rules.ts";
+import {
+  BatchRejectedError,
+  DomainError,
+  mustExist,
+  OutageError,
+} from "../../runtime/errors.rules.ts";
 
 export const MAXIMUM_ITEMS = 1000;
 
@@ -28,10 +33,8 @@ export const outcomeOf = <Done>(work: () => Done): Outcome<Done> => {
  * Returns the result of a batch of one.
  * @throws DomainError if its item was rejected, or the outage that was the reason
  */
-export const resultOfOne = <Done>([outcome]: readonly Outcome<Done>[]): Done => {
-  if (outcome === undefined) {
-    throw new TypeError("A batch of one has no outcome.");
-  }
+export const resultOfOne = <Done>([first]: readonly Outcome<Done>[]): Done => {
+  const outcome = mustExist(first, "A batch of one has no outcome.");
   if (isAccepted(outcome)) {
     return outcome;
   }
@@ -53,22 +56,24 @@ export const requireAll = (outcomes: readonly unknown[]): void => {
   }
 };
 
-/**
- * Returns the outcomes of given items: why one was rejected already, or else what was decided of the others, in their order.
- * @param decided a symbol stands for an item that was not decided
- */
-export const completeOutcomes = <Item, Result>(
-  given: readonly Outcome<Item>[],
-  decided: readonly (Outcome<Result> | symbol)[],
-): readonly Outcome<Result>[] => {
-  const next = decided.values();
-  return given.map((item) => {
-    const outcome = isAccepted(item) ? next.next().value : item;
+/** Returns the outcomes of items of which all must have been decided; a symbol stands for one that was not. */
+export const requireDecided = <Done>(
+  outcomes: readonly (Outcome<Done> | symbol | undefined)[],
+): readonly Outcome<Done>[] =>
+  outcomes.map((outcome) => {
     if (outcome === undefined || typeof outcome === "symbol") {
       throw new TypeError("An item of a batch was not decided.");
     }
     return outcome;
   });
+
+/** Returns why each item was rejected, or else what was decided of the others, in their order. */
+export const completeOutcomes = <Item, Done>(
+  items: readonly Outcome<Item>[],
+  decided: readonly Outcome<Done>[],
+): readonly Outcome<Done>[] => {
+  const next = decided.values();
+  return requireDecided(items.map((item) => (isAccepted(item) ? next.next().value : item)));
 };
 
 /**

@@ -154,9 +154,7 @@ export const metadata = () =>
     .unknown()
     .meta({ type: "object", additionalProperties: {} })
     .transform((value, context): Metadata => {
-      const problem = isObject(value)
-        ? findProblem(value)
-        : { path: [], message: "must be a JSON object" };
+      const problem = isObject(value) ? findProblem(value) : problemOf("must be a JSON object");
       if (problem) {
         context.addIssue({ code: "custom", path: [...problem.path], message: problem.message });
       }

@@ -22,7 +22,6 @@ export const REGISTER_OPERATIONS = { tree: "plant", bottle: "plastic" } as const
   Operation
 >;
 
-/** The operation that refunds an organization's registrations of a kind. */
 export const REFUND_OPERATIONS = {
   tree: "refund_plant",
   bottle: "refund_plastic",

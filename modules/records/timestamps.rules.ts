@@ -53,10 +53,7 @@ export const fromMicroseconds = (microseconds: number): string =>
     .replace("Z", `${String(microseconds % 1000).padStart(3, "0")}Z`);
 
 /** Returns times in microseconds, each the first that is not before the given one and neither taken nor returned before. */
-export const spreadTimes = (
-  given: readonly number[],
-  taken: Iterable<number>,
-): readonly number[] => {
+export const spreadTimes = (given: readonly number[], taken: Iterable<number>) => {
   /** Where the search for a free time continues from one that is not free. */
   const next = new Map<number, number>();
   for (const time of taken) {

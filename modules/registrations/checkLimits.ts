@@ -7,7 +7,6 @@ import type { AccountMode, Owner } from "../records/owner.rules.ts";
 import { findExcess } from "../accounts/limits.rules.ts";
 import type { DomainError } from "../../runtime/errors.rules.ts";
 import type { NewRegistration } from "./registrations.rules.ts";
-import { totalTooLarge } from "./totals.sql.ts";
 
 type Keyed = Owner & { readonly idempotencyKey: string | null };
 
@@ -17,18 +16,15 @@ const keyOf = (entry: Keyed): string | null =>
 /**
  * Returns why entries are rejected, each decided after those before it. One that repeats a key records nothing, so it is not
  * rejected.
- * @param room how many units may be added to the total of their owner
  */
 const findRejections = <Entry extends NewRegistration>(
   entries: readonly Entry[],
   limits: readonly LockedLimit[],
   knownKeys: readonly Keyed[],
-  room: number,
 ): ReadonlyMap<Entry, DomainError> => {
   const uses = new Map(limits.map((each) => [accountModeKey(each), each]));
   const keys = new Set(knownKeys.map(keyOf));
   const rejections = new Map<Entry, DomainError>();
-  let left = room;
   for (const entry of entries) {
     const key = keyOf(entry);
     if (key !== null && keys.has(key)) {
@@ -36,15 +32,11 @@ const findRejections = <Entry extends NewRegistration>(
     }
     const use = uses.get(accountModeKey(entry));
     const { count, refusal } = entry;
-    const rejection =
-      refusal ??
-      (use ? findExcess(use, "count", count) : null) ??
-      (count > left ? totalTooLarge("count") : null);
+    const rejection = refusal ?? (use ? findExcess(use, "count", count) : null);
     if (rejection !== null) {
       rejections.set(entry, rejection);
       continue;
     }
-    left -= count;
     if (use) {
       uses.set(accountModeKey(use), { ...use, countToday: use.countToday + count });
     }
@@ -71,7 +63,6 @@ export const lockLimits = async (
     accounts.size === 0 ? [] : await lockAccountLimits(transaction, [...accounts.values()], now);
   return {
     limits,
-    /** Counts what was registered. */
     countRegistered: async (registered: readonly Registration[]): Promise<void> => {
       const counted = limits.map(({ accountId, mode, countToday }) => ({
         accountId,
@@ -87,21 +78,17 @@ export const lockLimits = async (
   };
 };
 
-/**
- * Locks the limits of accounts, and finds which entries are refused or beyond them, in their order.
- * @param room how many units may be added to the total of the entries' one owner; infinite if nothing but the limits counts
- */
+/** Locks the limits of accounts, and finds which entries are refused or beyond them, in their order. */
 export const checkLimits = async <Given extends NewRegistration>(
   transaction: DatabaseTransactionConnection,
   entries: readonly Given[],
   now: Date,
-  room: number,
 ) => {
   const { limits, countRegistered } = await lockLimits(transaction, entries, now);
-  let rejections = findRejections(entries, limits, [], room);
+  let rejections = findRejections(entries, limits, []);
   if (rejections.size > 0) {
     const knownKeys = await listKnownKeys(transaction, entries);
-    rejections = findRejections(entries, limits, knownKeys, room);
+    rejections = findRejections(entries, limits, knownKeys);
   }
   return { rejections, countRegistered };
 };

@@ -1,13 +1,12 @@
-import type { Caller } from "../accounts/apiKeys.sql.ts";
-import { findSuspension } from "../accounts/accounts.rules.ts";
 import { ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import type { RegistrationEntry } from "./registrations.sql.ts";
 import { insertRegistrations, listByIdempotencyKeys } from "./registrations.sql.ts";
 import { readTotals } from "./totals.sql.ts";
-import { completeOutcomes, isAccepted, requireAll, resultOfOne } from "../records/batches.rules.ts";
+import { isAccepted, requireAll, resultOfOne } from "../records/batches.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
-import { DomainError } from "../../runtime/errors.rules.ts";
+import { mustExist } from "../../runtime/errors.rules.ts";
+import type { DomainError } from "../../runtime/errors.rules.ts";
 import { registrationOf } from "./registrations.rules.ts";
 import type { NewRegistration, Registration, Totals } from "./registrations.rules.ts";
 import type { BatchObserver } from "../../db/batching/groupCommit.ts";
@@ -62,28 +61,21 @@ const outcomesInOrder = (
 /**
  * Records entries, except refused ones and those beyond a limit of their account. Batches without either need one statement.
  * @param isAtomic whether nothing is recorded if an entry is rejected
- * @param room how many units may be added to the total of the one owner of a batch, whose further entries are rejected
+ * @throws DomainError request_invalid if a total would exceed a safe integer
  * @throws BatchRejectedError
  */
 const insert = async (
   { db, clock }: Context,
   entries: readonly RegistrationEntry[],
   isAtomic = false,
-  room = Infinity,
 ): Promise<readonly EntryOutcome[]> => {
   const createdAt = clock.now();
-  const fits = room === Infinity || entries.reduce((sum, { count }) => sum + count, 0) <= room;
-  if (fits && !entries.some(({ isLimited, refusal }) => isLimited || refusal)) {
+  if (!entries.some(({ isLimited, refusal }) => isLimited || refusal)) {
     const inserted = await insertRegistrations(db, entries, createdAt);
     return outcomesInOrder(entries, inserted, new Map(), createdAt);
   }
   return db.transaction(async (transaction) => {
-    const { rejections, countRegistered } = await checkLimits(
-      transaction,
-      entries,
-      createdAt,
-      room,
-    );
+    const { rejections, countRegistered } = await checkLimits(transaction, entries, createdAt);
     if (isAtomic) {
       requireAll(entries.map((entry) => rejections.get(entry)));
     }
@@ -94,9 +86,8 @@ const insert = async (
   });
 };
 
-export type Registered = Pick<WrittenItem, "replayed"> & {
+export type Registered = Pick<WrittenItem, "replayed" | "totals"> & {
   readonly registration: Registration;
-  readonly totals: Totals;
 };
 
 /** Returns what was recorded. The originals of replays are read now: the insert waited for the transactions that had their keys. */
@@ -110,21 +101,17 @@ export const readRegistered = async (
   );
   const originals = keys.length === 0 ? [] : await listByIdempotencyKeys(db, owner, keys);
   const byKey = new Map(originals.map((original) => [original.idempotencyKey, original]));
-  return items.map(({ registration: written, totals, replayed, idempotencyKey }) => {
-    const registration = written ?? byKey.get(idempotencyKey);
-    if (!registration) {
-      throw new Error("An item was not recorded, and its idempotency key is unknown.");
-    }
-    return { registration, totals, replayed };
-  });
+  return items.map(({ registration, totals, replayed, idempotencyKey }) => ({
+    registration: mustExist(
+      registration ?? byKey.get(idempotencyKey),
+      "An item was not recorded, and its idempotency key is unknown.",
+    ),
+    totals,
+    replayed,
+  }));
 };
 
-export const createRegistrationWriter = ({
-  observeBatch,
-  ...context
-}: Context & {
-  readonly observeBatch?: BatchObserver;
-}) => {
+export const createRegistrationWriter = (context: Context, observeBatch?: BatchObserver) => {
   const { db, clock } = context;
 
   const queue = new GroupCommit<RegistrationEntry, EntryOutcome>({
@@ -134,17 +121,15 @@ export const createRegistrationWriter = ({
   });
 
   /**
-   * Records impact actions of one owner with their usage facts and totals, in their order: one together with those of others
-   * that wait; several, or a refused one that may be a replay and would delay the others, in a transaction of their own.
-   * @param isAtomic whether nothing is recorded if any of several is beyond a limit of the account
-   * @throws DomainError request_invalid if the owner's total would exceed a safe integer and all or nothing is recorded
+   * Records impact actions of one owner with their usage facts and totals, in their order and within the account's limits:
+   * one together with those of others that wait; several, or a refused one that may be a replay and would delay the others,
+   * in a transaction of their own. One with a known idempotency key, or with that of an earlier one, returns the original
+   * record; a refused one can do nothing else.
+   * @param isAtomic whether nothing is recorded if any of several is rejected; otherwise the others are recorded
+   * @throws DomainError request_invalid if the owner's total would exceed a safe integer; nothing is recorded then
    * @throws BatchRejectedError
    */
-  const write = async (
-    owner: Owner,
-    entries: readonly NewRegistration[],
-    isAtomic: boolean,
-  ): Promise<readonly Outcome<WrittenItem>[]> => {
+  const write = async (owner: Owner, entries: readonly NewRegistration[], isAtomic: boolean) => {
     const batch = entries.map((entry) => ({ ...entry, id: newId() }));
     const first = batch.length === 1 ? batch[0] : undefined;
     if (first?.refusal && first.idempotencyKey === null) {
@@ -153,12 +138,9 @@ export const createRegistrationWriter = ({
     const outcomes =
       first && !first.refusal
         ? [await queue.submit(first)]
-        : await queue.runAlone(owner.accountId, batch.length, async () => {
-            const room = isAtomic
-              ? Infinity
-              : Number.MAX_SAFE_INTEGER - (await readTotals(db, owner, clock.now())).all;
-            return insert(context, batch, isAtomic, room);
-          });
+        : await queue.runAlone(owner.accountId, batch.length, () =>
+            insert(context, batch, isAtomic),
+          );
     const isUnchanged = outcomes.some((each) => isAccepted(each) && each.totals === null);
     const current = isUnchanged ? await readTotals(db, owner, clock.now()) : { all: 0, month: 0 };
     return outcomes.map((each) =>
@@ -176,41 +158,4 @@ export const createRegistrationWriter = ({
     drain: queue.drain,
     queueLength: queue.queueLength,
   };
-};
-
-export type RegistrationWriter = ReturnType<typeof createRegistrationWriter>;
-
-/**
- * Records impact actions of one kind in one transaction, in their order and within the account's limits. An item with a known
- * idempotency key, or with that of an earlier item, returns the original record. If an item is refused, or the organization
- * is suspended, it can do nothing else.
- * @param given each registration, or why it is rejected already
- * @param isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
- * @throws BatchRejectedError
- * @throws DomainError request_invalid if the owner's total would exceed a safe integer, and all or nothing is recorded
- */
-export const registerAll = async (
-  { writer }: { readonly writer: RegistrationWriter },
-  { suspendingSubscription }: Pick<Caller, "suspendingSubscription">,
-  owner: Owner,
-  given: readonly Outcome<NewRegistration>[],
-  isAtomic: boolean,
-): Promise<readonly Outcome<WrittenItem>[]> => {
-  const suspension = findSuspension(suspendingSubscription, owner.kind);
-  const suspended =
-    suspension === null ? null : new DomainError("subscription_inactive", suspension);
-  const decided = given.map((item) =>
-    isAccepted(item) ? { ...item, refusal: item.refusal ?? suspended } : item,
-  );
-  if (isAtomic && !given.every(isAccepted)) {
-    // With the malformed items, those are named that are refused whatever the records are.
-    requireAll(
-      decided.map((item) =>
-        isAccepted(item) && item.idempotencyKey === null ? (item.refusal ?? item) : item,
-      ),
-    );
-  }
-  const requests = decided.filter(isAccepted);
-  const written = requests.length === 0 ? [] : await writer.write(owner, requests, isAtomic);
-  return completeOutcomes<NewRegistration, WrittenItem>(given, written);
 };

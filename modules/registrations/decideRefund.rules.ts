@@ -23,6 +23,9 @@ export type RefundableRegistration = Omit<LockedRegistration, "id" | "importedId
   readonly kind: Kind;
 };
 
+const outsideCycle = (message: string): DomainError =>
+  new DomainError("outside_billing_cycle", message);
+
 /** @throws DomainError usage_not_on_file or outside_billing_cycle */
 const requireRefundableUsage = (
   { kind, createdAt, hasUsage }: RefundableRegistration,
@@ -37,10 +40,7 @@ const requireRefundableUsage = (
   }
   // A registration after the cycle is of the next one: the clock of the process that made it is ahead.
   if (window.cycle === null || createdAt < window.cycle.start) {
-    throw new DomainError(
-      "outside_billing_cycle",
-      `${kind} registration is outside the current billing cycle`,
-    );
+    throw outsideCycle(`${kind} registration is outside the current billing cycle`);
   }
   const { acceptedAgeMs } = window;
   // A billing period can be longer than the accepted age; the processor would then reject the refund's usage.
@@ -48,8 +48,7 @@ const requireRefundableUsage = (
     acceptedAgeMs !== null &&
     now.getTime() - createdAt.getTime() > acceptedAgeMs - SENDING_MARGIN_MS
   ) {
-    throw new DomainError(
-      "outside_billing_cycle",
+    throw outsideCycle(
       `${kind} registration is too old: the payment processor would reject the refund of its usage`,
     );
   }

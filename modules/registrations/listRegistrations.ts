@@ -4,12 +4,10 @@ import type { ListPosition } from "../records/listPositions.sql.ts";
 import { findListPosition, PAGE_ROWS, readPage } from "./registrationPages.sql.ts";
 import { readTotals } from "./totals.sql.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import type { RegistrationFilter, Totals, Registration } from "./registrations.rules.ts";
+import type { RegistrationFilter, Totals } from "./registrations.rules.ts";
 import type { Context } from "../../runtime/context.ts";
 
-/**
- * They count against the memory of a client that reads slowly. One registration may have more, 725 KiB.
- */
+/** They count against the memory of a client that reads slowly. One registration may have more, 725 KiB. */
 const PAGE_BYTES = 768 * 1024;
 /** How many registrations a step of a long list or search reads. PostgreSQL needs about 3 ms for them. */
 const STEP_ROWS = 500;
@@ -20,8 +18,6 @@ export type ListContext = Context & {
   /** For the pages after the first of a list, if they yield to recording. */
   readonly bulkLists?: CommonQueryMethods;
 };
-
-const AFTER_UNKNOWN = "after: is not the id of a registration in this list";
 
 export type ListPart = {
   /** The id of the registration that the part follows; null for the list's beginning. */
@@ -58,15 +54,11 @@ export const listRegistrations = (
     totals ??= others.totals;
     return page;
   };
-  async function* readPages(): AsyncGenerator<
-    SearchedPage<Registration, { readonly id: string }>,
-    void,
-    void
-  > {
+  async function* readPages() {
     const start =
       startingAfter === null ? null : await findListPosition(lists, owner, startingAfter);
     if (startingAfter !== null && start === null) {
-      throw invalidRequest(AFTER_UNKNOWN);
+      throw invalidRequest("after: is not the id of a registration in this list");
     }
     // The first page does not rest, since most lists have only one.
     let page = await read(lists, start);

@@ -50,14 +50,10 @@ export const registrationCreated = (
   kind: Kind,
   registration: Registration,
 ): z.output<(typeof EVENT_DATA)["registration.created"]> => {
-  const {
-    id: registration_id,
-    created_at: _createdAt,
-    refunded: _refunded,
-    refunded_count: _refundedCount,
-    ...fields
-  } = presentRegistration(registration);
-  return { registration_id, kind, ...fields };
+  const { id, count, fractional_count, idempotency_key, metadata, attribution } =
+    presentRegistration(registration);
+  const fields = { count, fractional_count, idempotency_key, metadata, attribution };
+  return { registration_id: id, kind, ...fields };
 };
 
 /** The longest JSON of a registration in a list, in bytes, without its imported id, key, attribution and metadata. */

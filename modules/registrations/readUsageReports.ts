@@ -20,10 +20,15 @@ import type { BillingContext } from "../billing/context.ts";
 import { listRegistrations } from "./listRegistrations.ts";
 import type { ListContext, ListPart, SearchedPage } from "./listRegistrations.ts";
 
-const readAccountBilling = async (db: CommonQueryMethods, { accountId, mode }: AccountMode) => {
+const readAccountBilling = async (
+  db: CommonQueryMethods,
+  billing: Billing,
+  { accountId, mode }: AccountMode,
+) => {
   const account = await getAccount(db, accountId);
   const isInvoiced = mode === "live" && account.stripeCustomerId !== null;
   return {
+    billing,
     account,
     periods: await listBillingPeriods(db, accountId),
     invoiced: isInvoiced ? await listInvoicedUsage(db, accountId) : [],
@@ -47,14 +52,14 @@ const periodOf = (
 };
 
 const presentUsage = (
-  billing: Billing,
   accountBilling: AccountBilling,
   { mode, kind }: Owner,
   usage: RegistrationUsage,
 ): UsageReport => {
   const { createdAt, states, isLate } = usage;
   const state = usageStateOf(usage, states);
-  const processor = usage.processor ?? billing.targetFor(accountBilling.account, mode).processor;
+  const { account, billing } = accountBilling;
+  const processor = usage.processor ?? billing.targetFor(account, mode).processor;
   const period =
     state === "not_billed" ? null : periodOf(accountBilling, processor, kind, createdAt);
   const { invoiceNumber, uninvoicedReason } =
@@ -88,8 +93,7 @@ export const readUsageReport = async (
     const owner = { ...accountMode, kind };
     const usage = await findRegistrationUsage(db, owner, id);
     if (usage) {
-      const accountBilling = await readAccountBilling(db, accountMode);
-      return presentUsage(billing, accountBilling, owner, usage);
+      return presentUsage(await readAccountBilling(db, billing, accountMode), owner, usage);
     }
   }
   throw new DomainError("record_not_found", "failed to find registration");
@@ -136,7 +140,7 @@ export async function* listUsageReports(
   { kinds, startingAfter, limit, ...range }: Range & ListPart & { readonly kinds: readonly Kind[] },
 ): AsyncGenerator<SearchedPage<UsageReport, UsageReport>, void, void> {
   const { lists: db, billing } = context;
-  const accountBilling = await readAccountBilling(db, accountMode);
+  const accountBilling = await readAccountBilling(db, billing, accountMode);
   const wanted =
     startingAfter === null ? kinds : await kindsFrom(db, accountMode, kinds, startingAfter);
   for (const kind of wanted) {
@@ -148,7 +152,7 @@ export async function* listUsageReports(
     for await (const { rows } of pages) {
       const ids = Array.from(rows, ({ id }) => id);
       const reports = (await listRegistrationUsage(db, owner, ids)).map((usage) =>
-        presentUsage(billing, accountBilling, owner, usage),
+        presentUsage(accountBilling, owner, usage),
       );
       yield { rows: reports, last: reports.at(-1) ?? null };
     }

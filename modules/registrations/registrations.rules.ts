@@ -4,7 +4,6 @@ import type { DomainError } from "../../runtime/errors.rules.ts";
 import type { Metadata } from "../records/fields.rules.ts";
 import { emptyAsNull, shortText } from "../records/fields.rules.ts";
 
-/** Reads a registration from a row or from JSON. */
 export const registrationRow = z.strictObject({
   id: z.string(),
   /** The id in the system that the registration was imported from; null if it was registered here. */
@@ -72,15 +71,6 @@ const FRACTIONAL_COUNT_MUST_BE = "must be a number of at least 0";
 /** Units including a fraction of one; never billed. */
 export const fractionalCount = () =>
   z.number({ error: FRACTIONAL_COUNT_MUST_BE }).min(0, FRACTIONAL_COUNT_MUST_BE);
-
-/** Returns why an organization must not give a fractional count, or null. */
-export const findFractionalCountProblem = (
-  given: number | undefined,
-  organization: { readonly fractionalCounting: boolean },
-): string | null =>
-  given === undefined || organization.fractionalCounting
-    ? null
-    : "fractional_count: fractional counting is not enabled for this organization";
 
 /** Returns what to store: an organization with fractional counting counts whole units unless it says otherwise. */
 export const fractionalCountOf = (

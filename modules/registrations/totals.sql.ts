@@ -3,24 +3,25 @@ import { z } from "zod";
 import { KINDS } from "../records/owner.rules.ts";
 import type { Kind, Owner } from "../records/owner.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import type { DomainError } from "../../runtime/errors.rules.ts";
 import { monthOf } from "./registrations.rules.ts";
 import { violates } from "../../db/databaseErrors.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
 
-/** @param field the request field whose value is added to the total */
-export const totalTooLarge = (field: string, cause?: unknown): DomainError =>
-  invalidRequest(
-    `${field}: would increase the account's total to more than ${Number.MAX_SAFE_INTEGER}`,
-    { cause },
-  );
-
-/** Converts the violation of a total's CHECK constraint to a DomainError and returns other errors unchanged. */
+/**
+ * Converts the violation of a total's CHECK constraint to a DomainError and returns other errors unchanged.
+ * @param field the request field whose value is added to the total
+ */
 export const asTotalError = (
-  error: unknown,
+  cause: unknown,
   constraint: "impact_total_safe" | "donor_total_safe",
   field: string,
-): unknown => (violates(error, constraint) ? totalTooLarge(field, error) : error);
+): unknown =>
+  violates(cause, constraint)
+    ? invalidRequest(
+        `${field}: would increase the account's total to more than ${Number.MAX_SAFE_INTEGER}`,
+        { cause },
+      )
+    : cause;
 
 export const totalColumns = { all: safeInteger, month: safeInteger };
 

@@ -41,11 +41,9 @@ export type RefundEntry = Owner &
 export type RefundedItem = {
   /** As it was before. */
   readonly registration: LockedRegistration;
-  /** Units of this refund. */
   readonly refundedCount: number;
   /** Units of the registration that are refunded after it. */
   readonly refundedSoFar: number;
-  /** The owner's total after it. */
   readonly total: number;
   readonly replayed: boolean;
 };
@@ -65,18 +63,13 @@ type Decision = Omit<RefundedItem, "total"> & { readonly entry: RefundEntry };
 const isDecision = (outcome: unknown): outcome is Decision =>
   typeof outcome === "object" && !(outcome instanceof DomainError);
 
-const refundNotFound = ({ kind }: Owner): DomainError =>
-  new DomainError("record_not_found", `failed to find ${kind} registration`);
-
 const refundKeyIsTaken = (): DomainError =>
   invalidRequest("idempotency_key: belongs to the refund of another registration");
 
 type Options = {
-  /** Whether nothing is recorded if a refund is rejected. */
   readonly isAtomic?: boolean;
   /** Whether refunds of accounts with a registration that another transaction has locked are left out as `LOCKED`. */
   readonly skipsLocked?: boolean;
-  /** Whether the refunds are only decided. */
   readonly isDryRun?: boolean;
 };
 
@@ -114,7 +107,7 @@ const decideAll = async (
     }
     const registration = registrations.get(place);
     if (!registration) {
-      return refundNotFound(entry);
+      return new DomainError("record_not_found", `failed to find ${entry.kind} registration`);
     }
     const before = refunded.get(registration.id) ?? registration.refundedCount;
     const decisionOf = (refundedCount: number, replayed: boolean): Decision => {
@@ -145,26 +138,18 @@ const decideAll = async (
   });
 };
 
-const refundedEvent = ({
-  entry: { accountId, mode, kind, reason },
-  registration,
-  refundedCount,
-  refundedSoFar,
-}: Decision): NewEvent =>
-  createEvent(
-    { accountId, mode },
-    {
-      type: "registration.refunded",
-      data: {
-        registration_id: shownIdOf(registration),
-        kind,
-        count: refundedCount,
-        remaining_count: registration.count - refundedSoFar,
-        // A store's may name a customer, and no one reads it: webhooks leave it out, and stores have no feed.
-        reason: registration.unitPriceCents === null ? (reason ?? "") : "",
-      },
+const refundedEvent = ({ entry, registration, refundedCount, refundedSoFar }: Decision): NewEvent =>
+  createEvent(entry, {
+    type: "registration.refunded",
+    data: {
+      registration_id: shownIdOf(registration),
+      kind: entry.kind,
+      count: refundedCount,
+      remaining_count: registration.count - refundedSoFar,
+      // A store's may name a customer, and no one reads it: webhooks leave it out, and stores have no feed.
+      reason: registration.unitPriceCents === null ? (entry.reason ?? "") : "",
     },
-  );
+  });
 
 /** Records refunds of locked registrations, and returns their owners' totals after them by `ownerKey`. */
 const recordAll = async (
@@ -177,14 +162,10 @@ const recordAll = async (
   }
   const now = clock.now();
   const refunds = decisions.map(({ entry, registration, refundedCount }) => ({
-    accountId: entry.accountId,
-    mode: entry.mode,
-    kind: entry.kind,
+    ...entry,
     id: newId(),
     registrationId: registration.id,
     count: refundedCount,
-    reason: entry.reason,
-    idempotencyKey: entry.idempotencyKey,
     createdAt: entry.refundedAt ?? now.toISOString(),
   }));
   const trees = refunds.filter(({ kind }) => kind === PLANTED_KIND);

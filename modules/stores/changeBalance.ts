@@ -1,11 +1,11 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import { invalidRequest, requireFound } from "../../runtime/errors.rules.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { recordEvent } from "../events/recordEvent.ts";
 import { formatCents } from "../records/money.rules.ts";
 import { findBalanceEntryByReference } from "./balances.sql.ts";
-import { addToBalance, becomesLow, defaultTopUpReference } from "./stores.rules.ts";
+import { addToBalance, defaultTopUpReference, isBalanceLow } from "./stores.rules.ts";
 import { lockBalances, updateStore } from "./stores.sql.ts";
 import type { Store } from "./stores.sql.ts";
 import type { StoreLedger } from "./storeWrites.rules.ts";
@@ -16,15 +16,9 @@ import type { NewBalanceEntry } from "./storeWrites.sql.ts";
  * Locks a store's balance until the transaction ends.
  * @throws DomainError record_not_found
  */
-export const lockBalance = async (
-  transaction: DatabaseTransactionConnection,
-  storeId: string,
-): Promise<Store> => {
+export const lockBalance = async (transaction: DatabaseTransactionConnection, storeId: string) => {
   const [store] = await lockBalances(transaction, [storeId]);
-  if (!store) {
-    throw new DomainError("record_not_found", `store ${storeId} not found`);
-  }
-  return store;
+  return requireFound(store, `store ${storeId} not found`);
 };
 
 /** Test keys spend nothing. */
@@ -38,7 +32,7 @@ export const reportLowBalance = async (
   now: Date,
 ): Promise<void> => {
   const after = { ...before, ...change };
-  if (becomesLow(before, after)) {
+  if (!isBalanceLow(before) && isBalanceLow(after)) {
     await recordEvent(transaction, { accountId: after.id, mode: MODE }, now, {
       type: "balance.low",
       data: {
@@ -111,12 +105,6 @@ export type OperatorEntry = {
   readonly note: string;
 };
 
-export type ChangedBalance = {
-  readonly balanceCents: number;
-  readonly reference: string | null;
-  readonly replayed: boolean;
-};
-
 /**
  * Adds an operator's entry to a store's ledger, once per reference.
  * @throws DomainError record_not_found for an unknown store; request_invalid if the reference has another entry, or the
@@ -125,7 +113,7 @@ export type ChangedBalance = {
 export const changeBalance = (
   { db, clock, actor }: OperatorContext,
   { kind, storeId, amountCents, reference: given, note }: OperatorEntry,
-): Promise<ChangedBalance> =>
+) =>
   db.transaction(async (transaction) => {
     const balance = await lockBalance(transaction, storeId);
     const now = clock.now();

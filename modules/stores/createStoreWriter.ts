@@ -45,7 +45,8 @@ const writeStores = (
     if (isAlone) {
       await limitLockWait(transaction, LOCK_WAIT_MS);
     }
-    const stores = await lockBalances(transaction, accountIds, { skipsLocked: !isAlone });
+    const options = { skipsLocked: !isAlone };
+    const stores = await lockBalances(transaction, accountIds, options);
     if (isAlone) {
       await limitLockWait(transaction, 0);
     }
@@ -69,7 +70,6 @@ const writeStores = (
     const results = new Map<AnyStoreWrite, Outcome<StoreResponse>>(
       free.map((write) => [write, outcomeOf(() => decideStoreWrite(write, ledger, now))]),
     );
-    const options = { skipsLocked: !isAlone };
     const context = { db: transaction, clock };
     const locked = await recordRefunded(context, ledger.accepted, donations, options);
     const isFree = ({ accountId }: AnyStoreWrite): boolean => !locked.has(accountId);
@@ -84,12 +84,7 @@ const writeStores = (
  * Writes for stores by group commit. What the balance does not cover is rejected alone. The writes of a store whose balance
  * another transaction has locked leave their batch and wait apart, as do refunds that take long.
  */
-export const createStoreWriter = ({
-  observeBatch,
-  ...context
-}: Context & {
-  readonly observeBatch?: BatchObserver;
-}) => {
+export const createStoreWriter = (context: Context, observeBatch?: BatchObserver) => {
   const queue = new GroupCommit<AnyStoreWrite, Outcome<StoreResponse>>({
     write: (writes, options) =>
       writeStores(context, writes, options).catch((error: unknown) => {

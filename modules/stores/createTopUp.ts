@@ -19,11 +19,7 @@ export type NewTopUp = {
  * Returns the idempotency key of a write at Stripe, so that repeated requests of the same minute get the same page. Not for
  * longer, because Stripe also repeats the response of a request that failed.
  */
-const stripeKeyOf = (
-  { accountId, idempotency }: StoreWrite,
-  deploymentId: string,
-  now: Date,
-): string | null => {
+const stripeKeyOf = ({ accountId, idempotency }: StoreWrite, deploymentId: string, now: Date) => {
   if (idempotency === null) {
     return null;
   }

@@ -65,10 +65,7 @@ const LOOK_BACK_MS = 30 * DAY_MS;
  * @throws ProcessorUnavailableError if Stripe is down
  * @throws Error if some cannot be credited, after all others
  */
-export const creditTopUps = async (
-  context: BillingContext,
-  signal: AbortSignal,
-): Promise<number> => {
+export const creditTopUps = async (context: BillingContext, signal: AbortSignal) => {
   const { db, clock, billing } = context;
   if (billing.stripe === null) {
     return 0;

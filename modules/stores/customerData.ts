@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { blankPage, listUnsharedEmails, readIdentities, recordsOf } from "./personalData.sql.ts";
 import type { Blanked } from "./personalData.sql.ts";
 import { MAXIMUM_CUSTOMER_RECORDS } from "./customers.rules.ts";
-import type { CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
+import type { CustomerIdentity } from "./customers.rules.ts";
 import { listPersonalRecords } from "./storeRecords.sql.ts";
 import { lockBalances } from "./stores.sql.ts";
 import { recordAction } from "../accounts/recordAction.ts";
@@ -15,11 +15,7 @@ const NOBODY: CustomerIdentity = { ids: [], emails: [], orderIds: [] };
  * Finds a customer's other identifiers in a store's records: the id, further email addresses, and names. An id or address
  * that was not given must not be another customer's, because the records that have it are erased.
  */
-const findCustomer = async (
-  db: CommonQueryMethods,
-  storeId: string,
-  given: CustomerIdentity,
-): Promise<KnownCustomer> => {
+const findCustomer = async (db: CommonQueryMethods, storeId: string, given: CustomerIdentity) => {
   const byEmail = await readIdentities(db, storeId, { ...NOBODY, emails: given.emails });
   const foundIds = [...new Set([...given.ids, ...byEmail.ids])];
   // Several ids are several customers who share an address, such as that of the shop itself.

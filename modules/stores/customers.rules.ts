@@ -54,7 +54,6 @@ export type RefundFilter = {
   readonly [Name in "wholeName" | "email" | "id" | "orderId"]?: string | undefined;
 };
 
-/** Returns the names of the conditions that are given. */
 export const conditionsOf = (filter: ImpactFilter | RefundFilter): readonly string[] =>
   Object.entries(filter).flatMap(([name, value]) => (value === undefined ? [] : [name]));
 

@@ -1,8 +1,8 @@
 import { EIN_MUST_BE, parseEin } from "../charities/charities.rules.ts";
-import type { ConfirmedCharity } from "../charities/charities.rules.ts";
-import { confirmCharity } from "../charities/confirmCharity.ts";
+import { confirmCharities } from "../charities/confirmCharities.ts";
 import type { CharityContext } from "../charities/context.ts";
 import type { CustomerDetails } from "./customers.rules.ts";
+import { resultOfOne } from "../records/batches.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
 import { newId } from "../../runtime/newId.ts";
 import { writePrepared } from "./createStoreWriter.ts";
@@ -28,19 +28,19 @@ export const donateFromStore = async (
   writePrepared(context, write, async ({ id: accountId, charityProvider }) => {
     const recordId = newId();
     const ein = parseEin(charityId);
-    const charity = await confirmCharity(
-      context,
-      context.charities.named(charityProvider, accountId),
-      { id: recordId, accountId },
-      ein === null ? { ein, nonprofitId: charityId } : { ein, nonprofitId: null },
-    ).catch((error: unknown): ConfirmedCharity => {
-      throw error instanceof DomainError && error.code === "charity_not_found"
-        ? new DomainError(
-            error.code,
-            `no charity found for the charity_id ${charityId}${ein === null ? `; an EIN ${EIN_MUST_BE}` : ""}`,
-            { cause: error },
-          )
-        : error;
-    });
+    const ids = ein === null ? { ein, nonprofitId: charityId } : { ein, nonprofitId: null };
+    const provider = context.charities.named(charityProvider, accountId);
+    const donation = { id: recordId, charity: ids };
+    const outcomes = await confirmCharities(context, provider, accountId, [donation]);
+    const [outcome] = outcomes.values();
+    if (outcome instanceof DomainError && outcome.code === "charity_not_found") {
+      const hint = ein === null ? `; an EIN ${EIN_MUST_BE}` : "";
+      throw new DomainError(
+        outcome.code,
+        `no charity found for the charity_id ${charityId}${hint}`,
+        { cause: outcome },
+      );
+    }
+    const charity = resultOfOne([...outcomes.values()]);
     return { ...write, ...customer, kind: "donation", amountCents, charity, recordId };
   });

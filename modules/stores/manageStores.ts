@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { findStore, insertStore, updateStore as writeStore } from "./stores.sql.ts";
 import type { Store, StoreSettings } from "./stores.sql.ts";
-import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
+import { invalidRequest, requireFound } from "../../runtime/errors.rules.ts";
 import { insertAccount, updateAccount } from "../accounts/accounts.sql.ts";
 import { normalizeDomain } from "./stores.rules.ts";
 import { getOrganization } from "../accounts/getAccount.ts";
@@ -16,19 +16,11 @@ import type { CharityProviderName } from "../accounts/accounts.rules.ts";
 import { lockBalance, reportLowBalance } from "./changeBalance.ts";
 
 /** @throws DomainError record_not_found */
-export const getStore = async (db: CommonQueryMethods, id: string): Promise<Store> => {
-  const store = await findStore(db, id);
-  if (!store) {
-    throw new DomainError("record_not_found", `store ${id} not found`);
-  }
-  return store;
-};
+export const getStore = async (db: CommonQueryMethods, id: string): Promise<Store> =>
+  requireFound(await findStore(db, id), `store ${id} not found`);
 
 /** @throws DomainError record_not_found */
-const requireOrganization = async (
-  db: CommonQueryMethods,
-  { organizationId }: StoreSettings,
-): Promise<void> => {
+const requireOrganization = async (db: CommonQueryMethods, { organizationId }: StoreSettings) => {
   if (typeof organizationId === "string") {
     await getOrganization(db, organizationId);
   }

@@ -9,16 +9,12 @@ import type { CustomerFilter } from "./customers.rules.ts";
 import { projectGenericCo2Kg } from "../planting/impactFactors.rules.ts";
 import type { Context } from "../../runtime/context.ts";
 
-/** Returns a store's lifetime totals, or a customer's, as clients see them, without what was refunded. */
+/**
+ * Returns a store's lifetime totals, or a customer's, as clients see them, without what was refunded.
+ * @param context.reads for the sums of a customer, of whom a store may have many records
+ */
 export const readStoreImpact = async (
-  {
-    db,
-    reads,
-    clock,
-  }: Pick<Context, "db" | "clock"> & {
-    /** For the sums of a customer, of whom a store may have many records. */
-    readonly reads: DatabasePool;
-  },
+  { db, reads, clock }: Context & { readonly reads: DatabasePool },
   owner: AccountMode,
   filter: CustomerFilter,
 ) => {

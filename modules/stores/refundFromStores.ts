@@ -3,7 +3,7 @@ import type { OperatorContext } from "../accounts/context.ts";
 import { insertDonationRefunds } from "../charities/donationBatches.sql.ts";
 import { donationRefunded } from "../charities/donations.rules.ts";
 import { createEvent } from "../events/recordEvent.ts";
-import { completeOutcomes, resultOfOne } from "../records/batches.rules.ts";
+import { requireDecided, resultOfOne } from "../records/batches.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import { writeRefunds } from "../registrations/writeRefunds.ts";
 import type { RefundedItem, RefundEntry, RefundRequest } from "../registrations/writeRefunds.ts";
@@ -48,26 +48,27 @@ export const recordRefunded = async (
     if (!isRefund(write)) {
       continue;
     }
-    const { accountId, mode, refunded, reason } = write;
+    const { refunded, reason } = write;
     if (refunded === "donation") {
       const request = { reason, idempotencyKey: null, metadata: {} };
       const refunds = (donations.get(write) ?? []).map((donation) => ({ donation, request }));
       // Without the reason, which may name a customer: webhooks leave it out, and stores have no feed.
       const events = refunds.map(({ donation }) =>
-        createEvent({ accountId, mode }, donationRefunded(donation, null)),
+        createEvent(write, donationRefunded(donation, null)),
       );
       await insertDonationRefunds(db, refunds, createdAt, events);
     } else {
-      const owner = { accountId, mode, kind: refunded };
-      const common = {
-        ...owner,
+      const { accountId, mode } = write;
+      const refund = {
+        accountId,
+        mode,
+        kind: refunded,
         reason,
         idempotencyKey: null,
         window: null,
-        refundedAt: createdAt,
       };
       for (const { id, count } of units) {
-        entries.push({ ...common, id, count });
+        entries.push({ ...refund, id, count, refundedAt: createdAt });
       }
     }
   }
@@ -87,17 +88,17 @@ export const recordRefunded = async (
  */
 export const refundStoreRegistration = (
   { db, clock, actor }: OperatorContext,
-  { accountId, mode, kind }: Owner,
+  owner: Owner,
   request: RefundRequest,
   { isDryRun }: { readonly isDryRun: boolean },
 ): Promise<RefundedItem> =>
   db.transaction(async (transaction) => {
-    const balance = await lockBalance(transaction, accountId);
+    const balance = await lockBalance(transaction, owner.accountId);
     const createdAt = nextTime(balance, clock.now());
-    const entry = { ...request, accountId, mode, kind, window: null, refundedAt: createdAt };
+    const entry = { ...owner, ...request, window: null, refundedAt: createdAt };
     const context = { db: transaction, clock, actor };
     const outcomes = await writeRefunds(context, [entry], { isDryRun });
-    const item = resultOfOne(completeOutcomes<RefundEntry, RefundedItem>([entry], outcomes));
+    const item = resultOfOne(requireDecided<RefundedItem>(outcomes));
     const { refundedCount: quantity, registration, replayed } = item;
     if (!replayed && !isDryRun) {
       const amountCents = quantity * (registration.unitPriceCents ?? 0);

@@ -5,7 +5,7 @@ import type { ConfirmedCharity } from "../charities/charities.rules.ts";
 import { accountModeKey } from "../records/owner.rules.ts";
 import type { AccountMode, Kind } from "../records/owner.rules.ts";
 import { fromMicroseconds, toMicroseconds } from "../records/timestamps.rules.ts";
-import { invalidRequest } from "../../runtime/errors.rules.ts";
+import { invalidRequest, mustExist } from "../../runtime/errors.rules.ts";
 import type { CustomerDetails, RefundFilter } from "./customers.rules.ts";
 import { selectUnits } from "./storeRefunds.rules.ts";
 import type { Units } from "./storeRefunds.rules.ts";
@@ -70,16 +70,13 @@ export const selectReady = (
   { isAlone }: { readonly isAlone: boolean },
 ): readonly AnyStoreWrite[] =>
   [...Map.groupBy(writes, ({ accountId }) => accountId).values()].flatMap((ofStore) => {
+    const [first] = ofStore;
+    if (first && isRefund(first)) {
+      const isQuick = first.refunded !== "donation" && first.quantity <= MAXIMUM_QUICK;
+      return isAlone || isQuick ? [first] : [];
+    }
     const end = ofStore.findIndex(isRefund);
-    return end === 0
-      ? ofStore
-          .slice(0, 1)
-          .filter(
-            (write) =>
-              isAlone ||
-              (isRefund(write) && write.refunded !== "donation" && write.quantity <= MAXIMUM_QUICK),
-          )
-      : ofStore.slice(0, end < 0 ? undefined : end);
+    return end < 0 ? ofStore : ofStore.slice(0, end);
   });
 
 export type StoreResponse = {
@@ -167,22 +164,13 @@ export type StoreLedger = {
   readonly accepted: AcceptedWrite[];
 };
 
-/** Returns the balance of a write's store, which is locked. */
-const balanceOf = ({ balances }: StoreLedger, { accountId }: StoreWrite): StoreBalance => {
-  const balance = balances.get(accountId);
-  if (!balance) {
-    throw new Error(`Account ${accountId} has no balance.`);
-  }
-  return balance;
-};
-
 const accept = (
   ledger: StoreLedger,
+  balance: StoreBalance,
   { write, ...decided }: Omit<AcceptedWrite, "balanceCents" | "createdAt">,
   now: Date,
 ): StoreResponse => {
   const { accountId, idempotency, responseBody, recordId } = write;
-  const balance = balanceOf(ledger, write);
   const balanceCents = balance.balanceCents + decided.amountCents;
   const createdAt = nextTime(balance, now);
   const lastRecordUs = toMicroseconds(createdAt);
@@ -213,16 +201,14 @@ const unitPriceOf = (write: Purchase | TopUpWrite, prices: Prices): number => {
  * Decides a write by what the earlier ones have left, and enters it if it is accepted.
  * @throws DomainError
  */
-export const decideStoreWrite = (
-  write: AnyStoreWrite,
-  ledger: StoreLedger,
-  now: Date,
-): StoreResponse => {
+export const decideStoreWrite = (write: AnyStoreWrite, ledger: StoreLedger, now: Date) => {
   const replay = findReplay(write, ledger);
   if (replay) {
     return replay;
   }
-  const balance = balanceOf(ledger, write);
+  const { accountId } = write;
+  // Its store is locked.
+  const balance = mustExist(ledger.balances.get(accountId), `Account ${accountId} has no balance.`);
   if (isRefund(write)) {
     const units = selectUnits(ledger.selected.get(write) ?? [], write);
     const amountCents = units.reduce(
@@ -230,7 +216,7 @@ export const decideStoreWrite = (
       0,
     );
     addToBalance(balance, amountCents);
-    return accept(ledger, { write, units, unitPriceCents: 0, amountCents }, now);
+    return accept(ledger, balance, { write, units, unitPriceCents: 0, amountCents }, now);
   }
   const disabled = findDisabled(balance, write.operation);
   if (disabled) {
@@ -249,8 +235,8 @@ export const decideStoreWrite = (
   const { balanceCents } = balance;
   if (neededCents > balanceCents) {
     const refusal = { neededCents, balanceCents };
-    if (!ledger.refusals.has(write.accountId)) {
-      ledger.refusals.set(write.accountId, refusal);
+    if (!ledger.refusals.has(accountId)) {
+      ledger.refusals.set(accountId, refusal);
     }
     throw balanceInsufficient(refusal);
   }
@@ -258,5 +244,6 @@ export const decideStoreWrite = (
     const countToday = use.countToday + registered.count;
     ledger.limits.set(accountModeKey(registered), { ...use, countToday });
   }
-  return accept(ledger, { write, unitPriceCents, amountCents: Number(-neededCents) }, now);
+  const amountCents = Number(-neededCents);
+  return accept(ledger, balance, { write, unitPriceCents, amountCents }, now);
 };

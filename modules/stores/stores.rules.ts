@@ -82,10 +82,6 @@ type Level = { readonly balanceCents: number; readonly lowBalanceCents: number }
 export const isBalanceLow = ({ balanceCents, lowBalanceCents }: Level): boolean =>
   balanceCents < lowBalanceCents;
 
-/** Returns whether a change of the balance or of its threshold makes the balance low. */
-export const becomesLow = (before: Level, after: Level): boolean =>
-  !isBalanceLow(before) && isBalanceLow(after);
-
 /** A write that the balance did not cover, and the balance at that time. */
 export type BalanceRefusal = { readonly neededCents: bigint; readonly balanceCents: number };
 

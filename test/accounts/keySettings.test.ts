@@ -172,12 +172,8 @@ test("an expired key does not count as valid when the last one is revoked", asyn
 
 /** Starts what one API process has of authentication. Its cache keeps nothing. */
 const startProcess = (db: DatabasePool, clock: Clock) => {
-  const noteUse = noteKeyUses({
-    db,
-    clock,
-    onError: (error) => {
-      throw error;
-    },
+  const noteUse = noteKeyUses({ db, clock }, (error) => {
+    throw error;
   });
   let ms = 0;
   const nowMs = () => (ms += 1_000_000);

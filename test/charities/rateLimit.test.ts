@@ -4,7 +4,7 @@ import { takePermit } from "../../db/rateLimits.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { createCharities } from "../../modules/charities/createCharities.ts";
-import { validateCharity } from "../../modules/charities/confirmCharity.ts";
+import { validateCharity } from "../../modules/charities/confirmCharities.ts";
 import { startApiOf, startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, freshEin } from "../support/factories.ts";

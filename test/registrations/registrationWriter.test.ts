@@ -25,11 +25,7 @@ test("ids are different UUIDs of version 7 that ascend and begin with the time",
 
 /** @param batches gets the size of each batch that is written */
 const createWriter = ({ db }: DatabaseContext, batches: number[] = []) =>
-  createRegistrationWriter({
-    db,
-    clock: systemClock,
-    observeBatch: (size) => batches.push(size),
-  });
+  createRegistrationWriter({ db, clock: systemClock }, (size) => batches.push(size));
 
 const ONE_TO_TWENTY = Array.from({ length: 20 }, (_, index) => index + 1);
 

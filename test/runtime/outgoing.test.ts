@@ -17,7 +17,7 @@ import { resolveAddresses } from "../../runtime/resolveAddresses.ts";
 import { readTemporalProxy } from "../../worker/runWorker.ts";
 import { eventually, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { listen } from "../support/server.ts";
-import { downloadRecords } from "../../modules/planting/treemapper/createTreeMapperPartner.ts";
+import { downloadRecords } from "../../modules/planting/treemapper/downloadRecords.ts";
 
 const VARIABLES = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import type { z } from "zod";
@@ -7,10 +8,15 @@ import { nameWords } from "../charities.rules.ts";
 import type { Charity, CharityIds, Ein } from "../charities.rules.ts";
 import { CharityProviderError, NO_MATCHES } from "../provider.ts";
 import type { CharityProvider, CharityQuery } from "../provider.ts";
-import { fetchJson } from "./fetchJson.ts";
-import type { CallName, JsonRequest, StartTimeout } from "./fetchJson.ts";
+import { fetchJson, TemporaryError } from "./fetchJson.ts";
+import type { JsonRequest } from "./fetchJson.ts";
 
 export type RemoteProviderName = Exclude<CharityProviderName, "catalogue">;
+
+/** Starts the time limit of one attempt, from connecting to the last byte. */
+export type StartTimeout = () => AbortSignal;
+
+export type CallName = "details" | "search";
 
 /** What the adapter has to know of a provider's API. */
 export type RemoteApi = {
@@ -55,11 +61,7 @@ const matchesName = (charity: Charity, name: string): boolean => {
 };
 
 /** Returns how many charities a search with pages has, as far as a page and what the provider reports tell. */
-const totalOf = (
-  { page, pageSize }: CharityQuery,
-  listedCount: number,
-  total: number | null,
-): number => {
+const totalOf = ({ page, pageSize }: CharityQuery, listedCount: number, total: number | null) => {
   // An empty page may be beyond the last.
   const seen = listedCount === 0 ? 0 : (page - 1) * pageSize + listedCount;
   // A full page may not be the last, so a client that pages by the total must be able to request another. The reported total
@@ -70,16 +72,29 @@ const totalOf = (
 const lookupOf = (provider: RemoteProviderName, { ein, nonprofitId }: CharityIds): string =>
   JSON.stringify([provider, nonprofitId === null ? { ein } : { nonprofitId }]);
 
+const ATTEMPTS = 2;
+const RETRY_DELAY_MS = 200;
+
 const createCalls = (api: RemoteApi, startTimeout: StartTimeout) => {
-  const call = <Schema extends z.ZodType>(
+  /** Retries a temporary failure once. */
+  const call = async <Schema extends z.ZodType>(
     name: CallName,
     request: JsonRequest,
     schema: Schema,
     signal: AbortSignal,
-  ) => {
-    const takePermit = () => api.takePermit?.(name);
+  ): Promise<z.output<Schema> | null> => {
     const title = `${api.name}: ${name}`;
-    return fetchJson(request, { title, schema, startTimeout, takePermit }, signal);
+    for (let attempt = 1; ; attempt += 1) {
+      await api.takePermit?.(name);
+      try {
+        return await fetchJson(title, request, schema, AbortSignal.any([signal, startTimeout()]));
+      } catch (error) {
+        if (!(error instanceof TemporaryError) || attempt === ATTEMPTS || signal.aborted) {
+          throw error;
+        }
+        await sleep(RETRY_DELAY_MS);
+      }
+    }
   };
   return {
     readDetails: (id: string, signal: AbortSignal): Promise<Charity | null> =>
@@ -103,7 +118,8 @@ const EIN_HITS = 20;
 /** Creates a provider outside. A charity that it has found is remembered; one that was not found is looked up again. */
 export const createRemoteProvider = (
   api: RemoteApi,
-  { found, startTimeout }: { readonly found: FoundCharities; readonly startTimeout: StartTimeout },
+  found: FoundCharities,
+  startTimeout: StartTimeout,
 ): CharityProvider => {
   const { readDetails, readHits } = createCalls(api, startTimeout);
 

@@ -3,8 +3,7 @@ import { takePermit } from "../../../db/rateLimits.ts";
 import { MINUTE_MS } from "../../../runtime/durations.rules.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { charityOf } from "./charityFields.ts";
-import type { OpenRemoteApi } from "./createRemoteProvider.ts";
-import type { CallName } from "./fetchJson.ts";
+import type { CallName, OpenRemoteApi } from "./createRemoteProvider.ts";
 
 /*
  * The partner API of Every.org, v0.2; the facts are from github.com/everydotorg/charity-api-docs,
@@ -16,8 +15,13 @@ const MAXIMUM_HITS = 50;
 /** Three quarters of the limits, so that no account keeps the others from calling Every.org. */
 const PER_MINUTE_OF_ACCOUNT: Readonly<Record<CallName, number>> = { details: 75, search: 375 };
 
+/** Returns the last segment of a profile's URL: the slug, which the details endpoint accepts. */
+const slugOf = (profileUrl: unknown): string | undefined =>
+  URL.parse(String(profileUrl))?.pathname.split("/").findLast(Boolean);
+
 const nonprofit = charityOf((fields) => ({
-  nonprofitId: fields["primarySlug"],
+  // A hit has no other id.
+  nonprofitId: fields["primarySlug"] ?? slugOf(fields["profileUrl"]),
   name: fields["name"],
   ein: fields["ein"],
   description: fields["descriptionLong"] || fields["description"],
@@ -35,19 +39,6 @@ const details = z
   )
   .pipe(nonprofit.nullable());
 
-/** Returns the last segment of a profile's URL: the slug, which the details endpoint accepts. */
-const slugOf = (profileUrl: unknown): string | undefined =>
-  URL.parse(String(profileUrl))?.pathname.split("/").findLast(Boolean);
-
-const hit = charityOf(({ profileUrl, name, ein, description, websiteUrl, logoUrl }) => ({
-  nonprofitId: slugOf(profileUrl),
-  name,
-  ein,
-  description,
-  website: websiteUrl,
-  iconUrl: logoUrl,
-}));
-
 export const everyOrgApi: OpenRemoteApi = ({ url, keys: [apiKey = ""], db, accountId }) => ({
   name: "everyorg",
   detailsRequest: (id) => ({ url: `${url}/nonprofit/${id}`, parameters: { apiKey } }),
@@ -62,7 +53,7 @@ export const everyOrgApi: OpenRemoteApi = ({ url, keys: [apiKey = ""], db, accou
   searchResponse: z
     .object({ nonprofits: z.array(z.unknown()) })
     .transform(({ nonprofits }) => ({ hits: nonprofits, total: null })),
-  hit,
+  hit: nonprofit,
   maximumHits: MAXIMUM_HITS,
   takePermit: async (call) => {
     const requests = PER_MINUTE_OF_ACCOUNT[call];

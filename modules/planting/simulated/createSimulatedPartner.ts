@@ -18,17 +18,13 @@ const STAGES = {
 /**
  * A partner that plants nothing. It takes an order through its stages on a schedule, with made-up sites, crews, photos and
  * assessors that depend on the order alone. It is stateless: each stage is timed from the recorded previous one.
+ * @param stepMs the time from one stage of allocations to the next
  */
-export const createSimulatedPartner = ({
-  name,
-  timeline,
-  stepMs,
-}: {
-  readonly name: string;
-  readonly timeline: TimelineShape;
-  /** The time of a step, from one stage of allocations to the next. */
-  readonly stepMs: number;
-}): PlantingPartner => ({
+export const createSimulatedPartner = (
+  name: string,
+  timeline: TimelineShape,
+  stepMs: number,
+): PlantingPartner => ({
   kind: "simulated",
   name,
   timeline,

@@ -1,278 +1,112 @@
-import { geoCentroid } from "d3-geo";
-import { z } from "zod";
-import { link, name } from "../fact.rules.ts";
-import type { ReportedSite } from "../fact.rules.ts";
-import { createRecordPolls } from "../creditRecords.ts";
-import type { PlantingRecord } from "../creditRecords.ts";
+import { NO_CREW } from "../fact.rules.ts";
+import type { PlantingFact } from "../fact.rules.ts";
 import type { PlantingPartner } from "../partner.ts";
-import { boundBody } from "../../../runtime/outgoing.ts";
-import { countLeftOut, splitReadable, yieldingEach } from "../../../runtime/splitReadable.ts";
 import type { LeftOut } from "../../../runtime/splitReadable.ts";
+import { downloadRecords, readProject } from "./downloadRecords.ts";
+import type { PlantingRecord, TreeMapperAccess } from "./downloadRecords.ts";
 
-/*
- * TreeMapper's public API, by its documentation (Plant-for-the-Planet-org/treemapper-docs, api-integration.md): read-only,
- * one project per key, each response in an envelope, records a few minutes old. Times without a zone are read as UTC.
+/** Polls within this time share a download. */
+const SHARED_MS = 5 * 60 * 1000;
+
+/** The most that a fact may have. */
+const ALLOCATIONS = 100;
+const MEDIA = 20;
+
+const treesOf = (records: readonly PlantingRecord[]): number =>
+  records.reduce((sum, { trees }) => sum + trees, 0);
+
+/**
+ * Returns the facts of an order that is credited with all its trees. It has one allocation for each site, with all of its trees
+ * there.
+ * @param credited at least one record, the oldest first
  */
-
-const TIMEOUT_MS = 15_000;
-
-const position = z.tuple([z.number(), z.number()]).rest(z.number());
-
-const ring = z.array(position);
-
-/** Averages the corners of a ring on the sphere, because rings are not always wound as spherical geometry requires. */
-const centerOfRing = (corners: z.output<typeof ring> = []): readonly [number, number] =>
-  geoCentroid({
-    type: "MultiPoint",
-    coordinates: corners.slice(0, -1).map(([x, y]): [number, number] => [x, y]),
-  });
-
-/** A point, or the center of an area's first ring. One that cannot be read counts as absent, so that the rest remains usable. */
-const location = z
-  .union([
-    z
-      .object({ type: z.literal("Point"), coordinates: position })
-      .transform(({ coordinates }) => coordinates),
-    z
-      .object({ type: z.literal("Polygon"), coordinates: z.array(ring).min(1) })
-      .transform(({ coordinates: [first] }) => centerOfRing(first)),
-    z
-      .object({ type: z.literal("MultiPolygon"), coordinates: z.array(z.array(ring)).min(1) })
-      .transform(({ coordinates: [polygon] }) => centerOfRing(polygon?.[0])),
-  ])
-  // An area without corners has NaN as its center and fails this test too.
-  .refine(([longitude, latitude]) => Math.abs(latitude) <= 90 && Math.abs(longitude) <= 180)
-  .transform(([longitude, latitude]) => ({ latitude, longitude }))
-  .nullish()
-  .catch(null);
-type Center = NonNullable<z.output<typeof location>>;
-
-const timestamp = z
-  .string()
-  .transform(
-    (text) => new Date(/[zZ]|[+-]\d{2}:\d{2}$/u.test(text) ? text : `${text.replace(" ", "T")}Z`),
-  )
-  .refine((date) => !Number.isNaN(date.getTime()), "is not a timestamp");
-
-const project = z.object({
-  uid: name(),
-  name: z.string(),
-  ecosystem: z.string().nullish(),
-  country: z.string().nullish(),
-});
-
-const site = z.object({
-  uid: name(),
-  name: z.string(),
-  location,
-  image: z.string().nullish(),
-});
-
-const imageSchema = z.object({ image: z.string().nullish() });
-
-/** Photos are referred to by the record's id and a number. */
-const recordId = () => name().refine((id) => id.length <= 190, "must be at most 190 characters");
-
-const intervention = z
-  .object({
-    id: recordId(),
-    type: z.string(),
-    scientificName: z.string().nullish(),
-    interventionStartDate: timestamp,
-    interventionEndDate: timestamp,
-    plantProjectSite: z.string().nullish(),
-    geometry: location,
-    coordinates: z.array(imageSchema).nullish(),
-    plantedSpecies: z
-      .array(z.object({ scientificName: z.string().nullish(), treeCount: z.int().min(0) }))
-      .nullish(),
-    sampleInterventions: z
-      .array(
-        z.object({
-          id: recordId(),
-          geometry: location,
-          coordinates: z.array(imageSchema).nullish(),
-        }),
-      )
-      .nullish(),
-  })
-  .refine(
-    ({ interventionStartDate: start, interventionEndDate: end }) => start <= end,
-    "ends before it starts",
-  );
-type Intervention = z.output<typeof intervention>;
-
-/** A large project has some ten thousand interventions of about a kilobyte each. */
-const MAXIMUM_BYTES = 64 * 1024 * 1024;
-
-type Project = z.output<typeof project>;
-
-type TreeMapperAccess = { readonly apiKey: string; readonly apiBase: string };
-
-const read = async <Schema extends z.ZodType>(
-  { apiKey, apiBase }: TreeMapperAccess,
-  path: string,
-  schema: Schema,
-  signal: AbortSignal,
-): Promise<z.output<Schema>> => {
-  const response = await fetch(`${apiBase}/${path}`, {
-    headers: { "x-api-key": apiKey, Accept: "application/json" },
-    redirect: "error",
-    signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
-  });
-  if (!response.ok) {
-    throw new Error(`TreeMapper returned ${response.status} for ${path}.`);
-  }
-  const { data } = z
-    .object({ data: z.unknown() })
-    .parse(await boundBody(response, MAXIMUM_BYTES).json());
-  return schema.parse(data);
+const factsOf = (credited: readonly PlantingRecord[]): readonly PlantingFact[] => {
+  const [startedAt = new Date(0)] = credited.map((record) => record.startedAt);
+  const endedAtMs = credited.reduce((last, { endedAt }) => Math.max(last, endedAt.getTime()), 0);
+  const bySite = Map.groupBy(credited, ({ site }) => site.reference);
+  return [
+    {
+      stage: "allocated",
+      occurred_at: startedAt.toISOString(),
+      allocations: [...bySite.values()].slice(0, ALLOCATIONS).flatMap((ofSite) =>
+        ofSite.slice(0, 1).map((first) => ({
+          reference: first.reference,
+          date_allocated: first.startedAt.toISOString(),
+          trees: treesOf(ofSite),
+          planting_site: first.site,
+          crew: NO_CREW,
+        })),
+      ),
+    },
+    {
+      stage: "planted",
+      occurred_at: new Date(endedAtMs).toISOString(),
+      media: credited
+        .values()
+        .flatMap(({ listMedia }) => listMedia())
+        .take(MEDIA)
+        .toArray(),
+    },
+  ];
 };
 
-const PLANTING_TYPES = new Set([
-  "single-tree-registration",
-  "multi-tree-registration",
-  "enrichment-planting",
-]);
+type ListRecords = (signal: AbortSignal) => Promise<readonly PlantingRecord[]>;
 
-const treesOf = ({ type, plantedSpecies }: Intervention): number =>
-  type === "single-tree-registration"
-    ? 1
-    : (plantedSpecies ?? []).reduce((sum, { treeCount }) => sum + treeCount, 0);
-
-const typedRecord = z.object({ type: z.string() });
-
-const isPlanting = (record: unknown): boolean => {
-  const { data } = typedRecord.safeParse(record);
-  return data !== undefined && PLANTING_TYPES.has(data.type);
-};
-
-const readProject = (access: TreeMapperAccess, signal: AbortSignal): Promise<Project> =>
-  read(access, "project", project, signal);
-
-// Created once: a project may have tens of thousands of records.
-const NAME = name();
-const LINK = link();
-
-const countries = new Intl.DisplayNames(["en"], { type: "region" });
-
-const countryOf = (code: string | null | undefined): string =>
-  code !== null && code !== undefined && /^[A-Z]{2}$/u.test(code)
-    ? (countries.of(code) ?? code)
-    : "Unknown";
-
-/** Names are entered by hand, and may be blank or too long. */
-const isName = (text: string | undefined): text is string => NAME.safeParse(text).success;
-
-/** Image fields may hold file names. Paths are rejected too, because they would refer to this service. */
-const isImage = (text: string | null | undefined): text is string =>
-  /^https?:/u.test(text ?? "") && LINK.safeParse(text).success;
-
-/** Returns what facts say of a site, but for its location; of the project as a whole if a planting is at none. */
-const describeSite = (
-  own: Project,
-  found: z.output<typeof site> | undefined,
-): Omit<ReportedSite, keyof Center> => {
-  const projectName = isName(own.name) ? own.name : own.uid;
-  return {
-    reference: found?.uid ?? own.uid,
-    name: isName(found?.name) ? found.name : projectName,
-    subsite_name: "",
-    organization_name: projectName,
-    region: projectName,
-    country: countryOf(own.country),
-    forest_type: own.ecosystem?.includes("mangrove") === true ? "mangrove" : "terrestrial",
-    main_image: isImage(found?.image) ? found.image : "",
+/** Returns a function that downloads the records once for all polls of some minutes, in whatever order they come. */
+const shareDownloads = (listRecords: ListRecords) => {
+  let latest: { readonly startedAt: Date; readonly records: ReturnType<ListRecords> } | null = null;
+  return (now: Date, signal: AbortSignal) => {
+    if (latest === null || Math.abs(now.getTime() - latest.startedAt.getTime()) >= SHARED_MS) {
+      // Activities are cancelled together, when their worker shuts down. So one signal serves all that share a download.
+      const started = { startedAt: now, records: listRecords(signal) };
+      latest = started;
+      started.records.catch(() => {
+        // The next poll tries again.
+        latest = latest === started ? null : latest;
+      });
+    }
+    return latest.records;
   };
 };
 
-const listMedia = (planting: Intervention): ReturnType<PlantingRecord["listMedia"]> =>
-  [planting, ...(planting.sampleInterventions ?? [])].flatMap(({ id, geometry, coordinates }) => {
-    const center = geometry ?? planting.geometry;
-    const urls = (coordinates ?? []).flatMap(({ image }) =>
-      isImage(image) && image.startsWith("https://") ? [image] : [],
-    );
-    return center
-      ? urls.map((url, index) =>
-          Object.assign({}, center, {
-            reference: `${id}/${index + 1}`,
-            type: "photo" as const,
-            url,
-            thumbnail_url: url,
-          }),
-        )
-      : [];
-  });
-
-/** @param onUnusable called if there are plantings or sites that cannot be read, or plantings without a location */
-export const downloadRecords = async (
-  access: TreeMapperAccess,
-  signal: AbortSignal,
-  onUnusable: (unusable: LeftOut) => void,
-): Promise<readonly PlantingRecord[]> => {
-  const [own, listedSites, interventions] = await Promise.all([
-    readProject(access, signal),
-    read(access, "sites", z.array(z.unknown()), signal),
-    read(access, "interventions", z.array(z.unknown()), signal),
-  ]);
-  // Other interventions (fire breaks, removals) have other fields and plant nothing.
-  const planted = await splitReadable(interventions.filter(isPlanting), intervention);
-  // A list that changes while TreeMapper reads it may have a record twice.
-  const plantings = [...new Map(planted.readable.map((each) => [each.id, each])).values()]
-    .filter((each) => treesOf(each) > 0)
-    .toSorted(
-      (left, right) => left.interventionStartDate.getTime() - right.interventionStartDate.getTime(),
-    );
-  const sites = await splitReadable(listedSites, site);
-  const whole = { center: null, details: describeSite(own, undefined) };
-  const siteOf = new Map(
-    sites.readable.map((each) => [
-      each.uid,
-      { center: each.location, details: describeSite(own, each) },
-    ]),
-  );
-  const records: PlantingRecord[] = [];
-  const nowhere: Intervention[] = [];
-  for await (const planting of yieldingEach(plantings)) {
-    const { center, details } = siteOf.get(planting.plantProjectSite ?? "") ?? whole;
-    const place = center ?? planting.geometry;
-    if (place) {
-      records.push({
-        reference: planting.id,
-        startedAt: planting.interventionStartDate,
-        endedAt: planting.interventionEndDate,
-        trees: treesOf(planting),
-        site: { ...details, ...place },
-        listMedia: () => listMedia(planting),
-      });
-    } else {
-      nowhere.push(planting);
-    }
-  }
-  const unusable = [...planted.unreadable, ...sites.unreadable, ...nowhere];
-  if (unusable.length > 0) {
-    onUnusable(countLeftOut(unusable));
-  }
-  return records;
-};
-
 /**
- * A planting project that keeps its records in TreeMapper. The API is read-only and has no orders, so orders are credited with
- * records. TreeMapper records no verification; it has to be reported.
+ * A planting project that keeps its records in TreeMapper. The API is read-only and has no orders, so an order is credited with
+ * trees that were recorded as planted since it was placed; one with all its trees is allocated and planted. TreeMapper records
+ * no verification; it has to be reported.
  * @param onUnusable called after each download with records that no order can use
  */
 export const createTreeMapperPartner = (
   partnerName: string,
   access: TreeMapperAccess,
   onUnusable: (unusable: LeftOut) => void,
-): PlantingPartner => ({
-  kind: "treemapper",
-  name: partnerName,
-  timeline: "allocations",
-  isVerificationPolled: false,
-  placeOrder: async ({ publicId }, signal) => {
-    const { uid } = await readProject(access, signal);
-    return `${uid}/${publicId}`;
-  },
-  fetchUpdates: createRecordPolls((signal) => downloadRecords(access, signal, onUnusable)),
-});
+): PlantingPartner => {
+  const download = shareDownloads((signal) => downloadRecords(access, signal, onUnusable));
+  return {
+    kind: "treemapper",
+    name: partnerName,
+    timeline: "allocations",
+    isVerificationPolled: false,
+    placeOrder: async ({ publicId }, signal) => {
+      const { uid } = await readProject(access, signal);
+      return `${uid}/${publicId}`;
+    },
+    fetchUpdates: async ({ treeCount, createdAt, reached }, { now, signal, claimTrees }) => {
+      const reachedAt = new Map(reached.map(({ stage, occurredAt }) => [stage, occurredAt]));
+      if (reachedAt.has("planted")) {
+        return { facts: [], nextPollMs: null };
+      }
+      // The order is placed later than it was created if TreeMapper was down. Trees planted before would contradict that.
+      const since = reachedAt.get("funds_distributed") ?? createdAt;
+      const records = (await download(now, signal)).filter(
+        ({ startedAt, endedAt }) => startedAt >= since && endedAt <= now,
+      );
+      const byReference = new Map(records.map((record) => [record.reference, record]));
+      const credited = (await claimTrees(records)).flatMap(({ reference, trees }) => {
+        const record = byReference.get(reference);
+        return record ? [{ ...record, trees }] : [];
+      });
+      const facts = treesOf(credited) < treeCount ? [] : factsOf(credited);
+      return { facts: facts.filter(({ stage }) => !reachedAt.has(stage)), nextPollMs: null };
+    },
+  };
+};

@@ -95,9 +95,10 @@ test("an order that was placed late is credited with trees planted since", async
   ]);
 });
 
-test("unusable names, images and plantings without a location are left out", async (t) => {
+test("unusable names, countries, images and plantings without a location are left out", async (t) => {
   const { state, setup, order, poll, factsOf } = await startTreeMapperPlanting(t);
   const id = await order(30);
+  state.project = { ...state.project, country: "India" };
   state.sites = [
     { ...SITE, name: " ", image: "north-bank.jpg" },
     { ...SITE, uid: "site_2", name: "x".repeat(201), location: { type: "Unknown" }, image: "/a" },
@@ -125,16 +126,17 @@ test("unusable names, images and plantings without a location are left out", asy
   t.deepEqual(
     facts.flatMap(({ content }) =>
       content.stage === "allocated"
-        ? content.allocations.map(({ reference, planting_site: { name, main_image: image } }) => [
+        ? content.allocations.map(({ reference, planting_site: site }) => [
             reference,
-            name,
-            image,
+            site.name,
+            site.country,
+            site.main_image,
           ])
         : [],
     ),
     [
-      ["unnamed", "Yamuna Floodplain", ""],
-      ["shapeless", "Yamuna Floodplain", ""],
+      ["unnamed", "Yamuna Floodplain", "unknown", ""],
+      ["shapeless", "Yamuna Floodplain", "unknown", ""],
     ],
   );
   t.deepEqual(

@@ -11,7 +11,7 @@ import type { Charities } from "./createCharities.ts";
 import { CharityProviderError } from "./provider.ts";
 import type { CharityProvider } from "./provider.ts";
 import type { CharityContext } from "./context.ts";
-import { asRejection, isAccepted, outcomeOf, resultOfOne } from "../records/batches.rules.ts";
+import { asRejection, outcomeOf } from "../records/batches.rules.ts";
 import type { Outcome } from "../records/batches.rules.ts";
 import { runConcurrently } from "../../runtime/runConcurrently.ts";
 
@@ -41,7 +41,11 @@ const searchFailed = (cause: unknown): OutageError =>
 
 type Donation = { readonly id: string; readonly charity: CharityIds };
 
-/** @throws as `confirmCharity` */
+/**
+ * @throws DomainError charity_not_found, request_invalid if the ids disagree, or charity_unconfirmed if the account calls the
+ *   provider too often
+ * @throws OutageError if the provider, or the workflow that calls it, fails
+ */
 const confirmByWorkflow = async (
   context: Pick<CharityContext, "validateCharity">,
   { id, charity }: Donation,
@@ -94,17 +98,18 @@ export const confirmCharities = async (
 ): Promise<CharityOutcomes> => {
   const outcomes = new Map<string, Outcome<ConfirmedCharity>>();
   const unknown: (readonly [string, Donation])[] = [];
-  const findKnown = async (key: string, donation: Donation): Promise<void> => {
-    const charity = await provider.findKnown(donation.charity);
-    if (charity === undefined) {
+  const byKey = new Map(donations.map((donation) => [charityKey(donation.charity), donation]));
+  const findKnown = async ([key, donation]: readonly [string, Donation]): Promise<void> => {
+    const { charity: ids } = donation;
+    const found = await provider.findKnown(ids);
+    if (found === undefined) {
       unknown.push([key, donation]);
     } else {
-      const match = outcomeOf(() => requireMatch(charity, donation.charity));
-      outcomes.set(key, isAccepted(match) ? { charity: match, provider: provider.name } : match);
+      const confirm = () => ({ charity: requireMatch(found, ids), provider: provider.name });
+      outcomes.set(key, outcomeOf(confirm));
     }
   };
-  const byKey = new Map(donations.map((donation) => [charityKey(donation.charity), donation]));
-  await Promise.all(Array.from(byKey, (each) => findKnown(...each)));
+  await Promise.all(Array.from(byKey, findKnown));
   let outage: OutageError | null = null;
   const validate = async (donation: Donation): Promise<Outcome<ConfirmedCharity>> => {
     try {
@@ -131,22 +136,6 @@ export const confirmCharities = async (
     { concurrency: CONCURRENT_VALIDATIONS },
   );
   return outcomes;
-};
-
-/**
- * @param provider the account's
- * @throws DomainError charity_not_found, request_invalid if the ids disagree, or charity_unconfirmed if the account calls the
- *   provider too often
- * @throws OutageError if the provider, or the workflow that calls it, fails
- */
-export const confirmCharity = async (
-  context: Pick<CharityContext, "validateCharity">,
-  provider: CharityProvider,
-  { id, accountId }: { readonly id: string; readonly accountId: string },
-  charity: CharityIds,
-): Promise<ConfirmedCharity> => {
-  const outcomes = await confirmCharities(context, provider, accountId, [{ id, charity }]);
-  return resultOfOne([...outcomes.values()]);
 };
 
 /** Validates a charity by calling its provider; the activity of the workflow `donation-<id>`. */
