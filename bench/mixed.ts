@@ -9,7 +9,7 @@ import { createBulkPool } from "../db/createBulkPool.ts";
 import { openPool } from "../db/pools/pool.ts";
 import { createPlantingOrders } from "../modules/planting/createPlantingOrders.ts";
 import { systemClock } from "../runtime/clock.ts";
-import { buildChildEnvironment } from "../runtime/config/config.ts";
+import { inheritEnvironment } from "../runtime/config/config.ts";
 import { createTestPlanting } from "../test/support/planting.ts";
 import type { Benchmark, Neighbor } from "./support/benchmark.ts";
 import { NEIGHBORS } from "./support/benchmark.ts";
@@ -61,7 +61,7 @@ const importHistory =
     const [accountId = ""] = accountIds(1);
     await createAccounts(databaseUrl, [accountId]);
     const child = spawn(process.execPath, [CLI, "import", "history", file, "--org", accountId], {
-      env: buildChildEnvironment(/^(STRIPE|TEMPORAL|DATABASE)_/u, { DATABASE_URL: databaseUrl }),
+      env: { ...inheritEnvironment(/^(STRIPE|TEMPORAL|DATABASE)_/u), DATABASE_URL: databaseUrl },
       stdio: "ignore",
       signal: aborted,
       killSignal: "SIGKILL",

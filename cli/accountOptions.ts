@@ -70,7 +70,6 @@ export const requireOrganization = (account: Account): Account => {
   return account;
 };
 
-/** Returns the id of the account that a command is limited to, or null for all. */
 export const readAccountFilter = async (
   db: CommonQueryMethods,
   org: string | undefined,

@@ -25,7 +25,6 @@ const parseExpiry = parserOf(
   "a date in UTC (2027-01-31), a time (2027-01-31T12:00:00Z), or days from now (1d to 3660d)",
 );
 
-/** The mode of a new key. */
 export const MODE = ["--mode <live|test>", "mode of the key", parseMode] as const;
 
 const KEY_SETTINGS = {

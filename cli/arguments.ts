@@ -31,7 +31,7 @@ export const wholeNumber = (minimum: number, maximum: number) =>
 export const nonBlank = (maximum: number) => text(maximum).refine((given) => given.trim() !== "");
 
 export const trimmed = (maximum: number) =>
-  parserOf(z.string().trim().min(1).max(maximum), `1 to ${maximum} characters`);
+  parserOf(z.string().trim().pipe(nonBlank(maximum)), `1 to ${maximum} characters`);
 
 const guid = z.guid().transform((given) => given.toLowerCase());
 
@@ -101,7 +101,6 @@ export const timestamp = z
   .transform((given) => new Date(given))
   .refine((time) => /^(?!0000)\d{4}-/u.test(time.toISOString()));
 
-/** Parses a time, or a date as its start in UTC. */
 export const parseTimestamp = parserOf(
   timestamp,
   "a date in UTC (2025-06-01) or a time (2025-06-01T12:00:00Z)",

@@ -22,6 +22,14 @@ export const OPERATOR = [
   parseOperator,
 ] as const;
 
+/** Returns a new command whose changes are in the audit log. */
+export const addChange = (group: Command, name: string, description: string) =>
+  group
+    .command(name)
+    .description(description)
+    .option(...REASON)
+    .option(...OPERATOR);
+
 /** Returns who runs a command: the name given with `--as`, or else the user of the operating system. */
 const operatorName = (as: string | undefined): string => {
   if (as !== undefined) {
@@ -74,5 +82,4 @@ export const createCli = (io: Io, { connections, clock }: Services) => {
 
 export type Cli = ReturnType<typeof createCli>;
 
-/** Defines a command, or adds the commands of a group. */
 export type Define = (command: Command, cli: Cli) => void;

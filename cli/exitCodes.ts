@@ -1,10 +1,11 @@
 import { ConfigError } from "../runtime/config/config.ts";
 import type { ErrorCode } from "../runtime/errors.rules.ts";
 import {
+  codeOf,
   DomainError,
   SchemaError,
-  UnavailableError,
   StartupError,
+  UnavailableError,
 } from "../runtime/errors.rules.ts";
 
 export const EXIT = { ok: 0, failed: 1, usage: 2, notFound: 3, unreachable: 4 } as const;
@@ -69,10 +70,10 @@ const UNREACHABLE_ERRORS = new Set([
 const isUnreachable = (error: Error): boolean =>
   (error instanceof StartupError && !(error instanceof SchemaError)) ||
   error instanceof UnavailableError ||
+  UNREACHABLE_CODES.has(codeOf(error)) ||
   [error.constructor.name, error.name, "type" in error ? String(error.type) : ""].some((name) =>
     UNREACHABLE_ERRORS.has(name),
-  ) ||
-  ("code" in error && UNREACHABLE_CODES.has(String(error.code)));
+  );
 
 export const exitCodeOf = (error: unknown): number => {
   if (error instanceof CommandError) {
@@ -87,7 +88,6 @@ export const exitCodeOf = (error: unknown): number => {
   return error instanceof Error && isUnreachable(error) ? EXIT.unreachable : EXIT.failed;
 };
 
-/** PostgreSQL's code for a role that may not do something. */
 const INSUFFICIENT_PRIVILEGE = "42501";
 
 /** Returns the error's message, followed by its causes' messages in parentheses. */
@@ -101,8 +101,7 @@ export const describeError = (error: unknown): string => {
     cause instanceof Error && cause.message !== "" && !error.message.includes(cause.message)
       ? `${error.message} (${describeError(cause)})`
       : error.message;
-  if ("code" in error && error.code === INSUFFICIENT_PRIVILEGE) {
-    return `${reason}. Check the role of DATABASE_URL; impact migrate grants it what the service needs.`;
-  }
-  return reason === "" && "code" in error ? String(error.code) : reason;
+  return codeOf(error) === INSUFFICIENT_PRIVILEGE
+    ? `${reason}. Check the role of DATABASE_URL; impact migrate grants it what the service needs.`
+    : reason || codeOf(error);
 };

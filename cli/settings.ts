@@ -4,11 +4,10 @@ import { z } from "zod";
 import { CHARITY_PROVIDERS } from "../modules/accounts/accounts.rules.ts";
 import type { NewLimit } from "../modules/accounts/limits.rules.ts";
 import { MODES } from "../modules/records/owner.rules.ts";
-import { orNone, parserOf, wholeNumber } from "./arguments.ts";
+import { orNone, parseCount, parserOf } from "./arguments.ts";
 
 type Setting = readonly [flags: string, description: string, parse: (given: string) => unknown];
 
-/** The options of a command that sets fields, by the names of the fields. */
 type Settings = Readonly<Record<string, Setting>>;
 
 type GivenSettings<Table extends Settings> = {
@@ -50,12 +49,7 @@ export const ACCOUNT_SETTINGS = {
   countPerDay: [
     "--count-per-day <n|none>",
     "trees and bottles of one day, UTC, in the mode of --mode",
-    orNone(
-      parserOf(
-        wholeNumber(1, Number.MAX_SAFE_INTEGER),
-        `a number from 1 to ${Number.MAX_SAFE_INTEGER}, or none`,
-      ),
-    ),
+    orNone(parseCount),
   ],
 } as const satisfies Settings;
 

@@ -54,6 +54,5 @@ export const PERIOD = [
   parserOf(z.union([month, interval]), PERIODS),
 ] as const;
 
-/** Returns the seconds of a period; null for all times. */
 export const spanOf = (period: Period | undefined): Span | null =>
   period === undefined ? null : { start: secondOf(period.start), end: secondOf(period.end) };

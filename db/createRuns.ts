@@ -35,22 +35,11 @@ export type Work<Item> = {
   readonly onEnd?: () => void;
 };
 
-export type Sender = {
-  /** Scans, and starts a loop for each item. Loops may begin steps until `pause`. */
-  readonly scan: () => Promise<void>;
-  /** @throws the error of a loop that has failed since the last call */
-  readonly check: () => void;
-  /** Lets loops begin nothing more, unless `scan` is called again. */
-  readonly pause: () => void;
-  /** Resolves when all loops have ended. */
-  readonly settled: () => Promise<void>;
-};
-
 /** @param signal aborts calls in flight, for good */
 export const createSender = <Item>(
   { scan, keyOf, loop, maximumLoops = 1, onEnd }: Work<Item>,
   signal: AbortSignal,
-): Sender => {
+) => {
   /** The loops by their keys. */
   const running = new Map<string, Set<Promise<void>>>();
   const failures: unknown[] = [];
@@ -75,19 +64,23 @@ export const createSender = <Item>(
   };
 
   return {
+    /** Scans, and starts a loop for each item. Loops may begin steps until `pause`. */
     scan: async () => {
       isActive = true;
       (await scan(signal))?.forEach(start);
     },
+    /** @throws the error of a loop that has failed since the last call */
     check: () => {
       for (const error of failures.splice(0)) {
         throw error;
       }
     },
+    /** Lets loops begin nothing more, unless `scan` is called again. */
     pause: () => {
       isActive = false;
       onEnd?.();
     },
+    /** Resolves when all loops have ended. */
     settled: async () => {
       while (running.size > 0) {
         await Promise.all(running.values().flatMap((loops) => loops));
@@ -96,19 +89,14 @@ export const createSender = <Item>(
   };
 };
 
+export type Sender = ReturnType<typeof createSender>;
+
 /** When a run ends before its minute. */
 type RunSignals = {
   /** No more work begins once it is aborted; calls in flight are finished. */
   readonly stop: AbortSignal;
   /** Aborts calls in flight. */
   readonly signal: AbortSignal;
-};
-
-export type Runs = {
-  /** Does the work for a minute. It looks for work every second, unless that takes longer. */
-  readonly run: (signals: RunSignals) => Promise<void>;
-  /** Aborts the calls in flight that no run has continued, and waits until that is recorded. */
-  readonly end: () => Promise<void>;
 };
 
 export type RunOptions<Item> = {
@@ -125,7 +113,7 @@ export type RunOptions<Item> = {
 export const createRuns = <Item>(
   { db, clock }: Context,
   { kind, work, runMs = RUN_MS }: RunOptions<Item>,
-): Runs => {
+) => {
   let recordedAtMs = -Infinity;
   let pausing: NodeJS.Timeout | undefined;
   const activate = () => {
@@ -135,7 +123,8 @@ export const createRuns = <Item>(
   let active: ReturnType<typeof activate> | null = null;
 
   return {
-    run: async ({ stop, signal }) => {
+    /** Does the work for a minute. It looks for work every second, unless that takes longer. */
+    run: async ({ stop, signal }: RunSignals): Promise<void> => {
       clearTimeout(pausing);
       const current = (active ??= activate());
       const { calls, sender } = current;
@@ -173,7 +162,8 @@ export const createRuns = <Item>(
         signal.removeEventListener("abort", abort);
       }
     },
-    end: async () => {
+    /** Aborts the calls in flight that no run has continued, and waits until that is recorded. */
+    end: async (): Promise<void> => {
       clearTimeout(pausing);
       active?.sender.pause();
       active?.calls.abort();
@@ -181,3 +171,5 @@ export const createRuns = <Item>(
     },
   };
 };
+
+export type Runs = ReturnType<typeof createRuns>;

@@ -5,7 +5,7 @@ import { unusableDatabaseError } from "./connections/connect.ts";
 import { requireCurrentSchema } from "./migrate.ts";
 import { StartupError } from "../runtime/errors.rules.ts";
 import { openPool } from "./pools/pool.ts";
-import { sql } from "./sql.ts";
+import { countRow, sql } from "./sql.ts";
 
 const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): string => {
   if (DATABASE_URL === undefined) {
@@ -16,16 +16,14 @@ const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): str
   return DATABASE_URL;
 };
 
-const limitsRow = z.strictObject({ count: z.int() });
-
 /**
  * Checks that the role has time limits, because a pooler ignores those that a pool asks for. The transaction fails if the
  * pooler runs each statement by itself.
  */
 const requireUsablePooler = async (db: DatabasePool): Promise<void> => {
   const count = await db.transaction((transaction) =>
-    transaction.oneFirst(sql.type(limitsRow)`
-      SELECT count(*)::integer AS count
+    transaction.oneFirst(sql.type(countRow)`
+      SELECT count(*) AS count
       FROM pg_settings
       WHERE name IN ('statement_timeout', 'idle_in_transaction_session_timeout') AND setting <> '0'
     `),

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Client } from "pg";
 import { migrate } from "../db/migrate.ts";
-import { buildChildEnvironment } from "../runtime/config/config.ts";
+import { inheritEnvironment } from "../runtime/config/config.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { LIBPQ_VARIABLES, nameDatabase } from "../runtime/config/databaseUrl.ts";
 import { StartupError } from "../runtime/errors.rules.ts";
@@ -76,7 +76,8 @@ const buildRoleEnvironment = (
 ): NodeJS.ProcessEnv => {
   const isEmbedded = uiUrl !== null;
   // Temporal's variables and the user's profile (TLS, keys) are for another server than the embedded one.
-  return buildChildEnvironment(isEmbedded ? /^TEMPORAL_/u : null, {
+  return {
+    ...inheritEnvironment(isEmbedded ? /^TEMPORAL_/u : undefined),
     ...given,
     ...databaseSettings(config, appUrl),
     PORT: String(config.PORT),
@@ -88,7 +89,7 @@ const buildRoleEnvironment = (
       TEMPORAL_NAMESPACE: namespace,
       TEMPORAL_CONFIG_FILE: "",
     }),
-  });
+  };
 };
 
 const hasAccounts = async (connectionString: string): Promise<boolean> => {
@@ -114,7 +115,7 @@ const addFirstAccounts = async (
       process.execPath,
       [...process.execArgv, FIRST_ACCOUNTS, apiUrl, ...(demoFile === null ? [] : [demoFile])],
       {
-        env: buildChildEnvironment(null, databaseSettings(config, appUrl)),
+        env: { ...inheritEnvironment(), ...databaseSettings(config, appUrl) },
         stdio: ["ignore", "inherit", "inherit"],
         signal,
       },

@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { mkdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { buildChildEnvironment } from "../runtime/config/config.ts";
+import { inheritEnvironment } from "../runtime/config/config.ts";
 import { choosePort } from "../runtime/server/ports.ts";
 import { findTemporalCli } from "./findTemporalCli.ts";
 import { startServer } from "./supervisor.ts";
@@ -90,7 +90,7 @@ export const startTemporalServer = async ({
       // The server takes the name for a part of a URI, in which characters of a path such as # have a meaning.
       cwd: folder,
       // Go collects its garbage when the heap has grown by these percent: 100 by default. A server that tests share may grow.
-      env: buildChildEnvironment(null, { GOGC: isInMemory ? "400" : "40" }),
+      env: { ...inheritEnvironment(), GOGC: isInMemory ? "400" : "40" },
       logFile: join(folder, "temporal.log"),
       signal: "TERM",
       stopMs: 10_000,

@@ -21,10 +21,10 @@ import {
 import { createPaced } from "../db/createScan.ts";
 import type { Context } from "../runtime/context.ts";
 
+type Labels = Readonly<Record<string, string>>;
+
 /** A value, or values with their labels; those of the same labels are added up. */
-type Values =
-  | number
-  | readonly (readonly [labels: Readonly<Record<string, string>>, value: number])[];
+type Values = number | readonly (readonly [labels: Labels, value: number])[];
 
 type GaugeOf<State> = {
   readonly name: string;
@@ -34,34 +34,30 @@ type GaugeOf<State> = {
   readonly values: (state: State, now: Date) => Values;
 };
 
-/** Adds the gauges that a query fills. Returns a function that refreshes them. */
-type AddGauges = (registry: Registry, context: Context) => () => Promise<void>;
-
-const combine = (
-  labels: Readonly<Record<string, readonly string[]>>,
-): readonly Readonly<Record<string, string>>[] =>
-  Object.entries(labels).reduce<readonly Readonly<Record<string, string>>[]>(
+const combine = (labels: Readonly<Record<string, readonly string[]>>): readonly Labels[] =>
+  Object.entries(labels).reduce<readonly Labels[]>(
     (combined, [label, values]) =>
-      combined.flatMap((others) =>
-        values.map((value) => Object.assign({}, others, { [label]: value })),
-      ),
+      combined.flatMap((others) => values.map((value) => ({ ...others, [label]: value }))),
     [{}],
   );
 
-/** Returns what adds the gauges of a query. A gauge is registered when it has its first value, because 0 would look like one. */
+/**
+ * Returns what adds the gauges of a query, and returns a function that refreshes them. A gauge is registered when it has its
+ * first value, because 0 would look like one.
+ */
 const gaugesOf =
   <State>(
     createRead: (db: DatabasePool) => () => Promise<State>,
     ...gauges: readonly GaugeOf<State>[]
-  ): AddGauges =>
-  (registry, { db, clock }) => {
+  ) =>
+  (registry: Registry, { db, clock }: Context) => {
     const read = createRead(db);
     const created = gauges.map(({ name, help, labels = {}, values }) => ({
       gauge: new Gauge({ name, help, labelNames: Object.keys(labels), registers: [] }),
       zeros: combine(labels),
       values,
     }));
-    return async () => {
+    return async (): Promise<void> => {
       const state = await read();
       for (const { gauge, zeros, values } of created) {
         gauge.reset();
@@ -97,7 +93,7 @@ const createFeedWatch = (db: DatabasePool): (() => Promise<number>) => {
   };
 };
 
-const DATABASE_GAUGES: readonly AddGauges[] = [
+const DATABASE_GAUGES = [
   gaugesOf(
     (db) => () => listWaitingStreams(db),
     {

@@ -3,7 +3,7 @@ import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { buildChildEnvironment } from "../../runtime/config/config.ts";
+import { inheritEnvironment } from "../../runtime/config/config.ts";
 import { migrate } from "../../db/migrate.ts";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 import type { StartContext } from "../../embedded/supervisor.ts";
@@ -77,10 +77,7 @@ const startProgram = async (
 ): Promise<Program> => {
   context.signal.throwIfAborted();
   const child = fork(fileURLToPath(new URL(`../../${module}`, import.meta.url)), {
-    env: buildChildEnvironment(/^(STRIPE|TEMPORAL|DATABASE)_/u, {
-      ...SETTINGS,
-      ...settings,
-    }),
+    env: { ...inheritEnvironment(/^(STRIPE|TEMPORAL|DATABASE)_/u), ...SETTINGS, ...settings },
     detached: true,
     stdio: ["ignore", "ignore", "inherit", "ipc", context.pipe],
   });

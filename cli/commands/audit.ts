@@ -15,7 +15,6 @@ const formatDetails = (details: AuditEntry["details"]): string =>
     .map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`)
     .join(" ");
 
-/** Returns an entry as text shows it. */
 const textOf = ({ id, createdAt, action, actor, operator, details, ...entry }: AuditEntry) =>
   snakeCased({
     id,

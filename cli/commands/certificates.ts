@@ -2,7 +2,7 @@ import { z } from "zod";
 import { CERTIFICATE_TOKEN } from "../../modules/dashboard/certificate.rules.ts";
 import { revokeCertificate } from "../../modules/dashboard/manageCertificates.ts";
 import { parserOf } from "../arguments.ts";
-import { OPERATOR, REASON } from "../command.ts";
+import { addChange } from "../command.ts";
 import type { Define } from "../command.ts";
 
 const parseCertificate = parserOf(
@@ -14,12 +14,8 @@ const parseCertificate = parserOf(
 );
 
 export const addCertificateCommands: Define = (certificate, cli) => {
-  certificate
-    .command("revoke")
-    .description("Revoke a certificate, so that its page no longer exists")
+  addChange(certificate, "revoke", "Revoke a certificate, so that its page no longer exists")
     .argument("<url>", "URL of the certificate, or its last part", parseCertificate)
-    .option(...REASON)
-    .option(...OPERATOR)
     .action(async (token, options) => {
       const { recordId, isOfOrder } = await revokeCertificate(await cli.openChange(options), token);
       cli.printResult({ record_id: recordId, is_of_order: isOfOrder });

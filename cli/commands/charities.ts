@@ -10,7 +10,7 @@ import { importCharities, removeUnlisted } from "../../modules/charities/importC
 import type { ImportedFile } from "../../modules/charities/importCharities.ts";
 import { createCatalogue } from "../../modules/charities/createCatalogue.ts";
 import { parseLimit, parseSearchText, parserOf } from "../arguments.ts";
-import { OPERATOR, REASON } from "../command.ts";
+import { addChange } from "../command.ts";
 import type { Cli, Define } from "../command.ts";
 import { only, snakeCased } from "../output/print.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
@@ -29,7 +29,6 @@ const extractDateOf = async (path: string, given: string | undefined): Promise<s
   return given ?? (await stat(path)).mtime.toISOString().slice(0, 10);
 };
 
-/** Imports a file, and shows its progress and its bad lines. */
 const importFile = async (
   { io, say }: Cli,
   deps: OperatorContext,
@@ -53,17 +52,8 @@ const importFile = async (
     },
     onProgress: (lines) => progress.update(`${file}: ${counted(lines, "line")}`),
   };
-  try {
-    return { extractedOn, counts: { file, ...(await importCharities(deps, input, extractedOn)) } };
-  } catch (error) {
-    throw error instanceof DomainError
-      ? new DomainError(error.code, `${file} cannot be imported: ${error.message}`, {
-          cause: error,
-        })
-      : error;
-  } finally {
-    progress.clear();
-  }
+  const counts = await importCharities(deps, input, extractedOn).finally(progress.clear);
+  return { extractedOn, counts: { file, ...counts } };
 };
 
 const parseExtractDate = parserOf(date(), "a date, such as 2026-04-13");
@@ -72,9 +62,7 @@ const parseExtractDate = parserOf(date(), "a date, such as 2026-04-13");
 const SEARCH_TIMEOUT_MS = 60_000;
 
 export const addCharityCommands: Define = (charity, cli) => {
-  charity
-    .command("import")
-    .description("Import files of the IRS's Business Master File, plain or gzipped")
+  addChange(charity, "import", "Import files of the IRS's Business Master File, plain or gzipped")
     .argument("<file...>", "files such as eo1.csv")
     .option(
       "--extracted <date>",
@@ -85,8 +73,6 @@ export const addCharityCommands: Define = (charity, cli) => {
       "--complete",
       "the files are a whole extract: charities that it lacks are no longer eligible",
     )
-    .option(...REASON)
-    .option(...OPERATOR)
     .action(async (paths, options) => {
       const deps = await cli.openChange(options);
       const imported: Awaited<ReturnType<typeof importFile>>[] = [];

@@ -102,7 +102,6 @@ const READERS: Readonly<Record<AccountType, Readonly<Partial<Record<List, ReadRo
   },
 };
 
-/** Formats the rows, and reports how many there are. */
 async function* formatPages(
   { columns, pages }: Rows,
   format: ExportFormat,

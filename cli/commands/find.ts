@@ -10,13 +10,12 @@ import { presentMeterEvent } from "../output/printUsage.ts";
 import { OPERATOR, REASON } from "../command.ts";
 import type { Define } from "../command.ts";
 import { snakeCased } from "../output/print.ts";
+import type { Fields } from "../output/print.ts";
 
-/** A record as it is printed, with the same names in JSON. */
-type Shown = Readonly<Record<string, unknown>>;
-
-type Account = Pick<FoundRecords["accounts"][number], "accountId" | "accountType">;
-
-const accountCommand = ({ accountType, accountId }: Account): string =>
+const accountCommand = ({
+  accountType,
+  accountId,
+}: Pick<FoundRecords["accounts"][number], "accountId" | "accountType">): string =>
   `impact ${accountType === "store" ? "store" : "org"} show ${accountId}`;
 
 type Found = {
@@ -29,8 +28,8 @@ type Found = {
 const presentFound = (
   record: string,
   { id, importedId = null, foundBy, ...row }: Found,
-  more: Shown,
-): Shown => ({
+  more: Fields,
+): Fields => ({
   record,
   id: shownIdOf({ id, importedId }),
   internal_id: importedId === null ? null : id,
@@ -43,7 +42,7 @@ const presentRegistration = ({
   usage,
   orderStage,
   ...record
-}: FoundRecords["registrations"][number]): Shown => {
+}: FoundRecords["registrations"][number]): Fields => {
   const failed = usage.events.find(({ state }) => state === "failed");
   return presentFound("registration", record, {
     remaining_count: record.count - record.refundedCount,
@@ -54,13 +53,13 @@ const presentRegistration = ({
   });
 };
 
-const presentFoundEvent = (event: FoundRecords["meterEvents"][number]): Shown => {
+const presentFoundEvent = (event: FoundRecords["meterEvents"][number]): Fields => {
   const { item, reason, ...shown } = presentMeterEvent(event);
   const next = `impact usage ${event.state === "failed" ? "retry" : "explain"} ${item}`;
   return { record: "meter event", id: item, ...shown, last_error: reason, next };
 };
 
-const present = (found: FoundRecords): readonly Shown[] => [
+const presentAll = (found: FoundRecords): readonly Fields[] => [
   ...found.accounts.map((record) =>
     presentFound(
       record.accountType,
@@ -80,10 +79,6 @@ const present = (found: FoundRecords): readonly Shown[] => [
     }),
   ),
 ];
-
-/** Names and values for people: without what is absent. */
-const forPeople = (shown: Shown): Shown =>
-  Object.fromEntries(Object.entries(shown).filter(([, value]) => value !== null && value !== ""));
 
 const FIND_HELP = `
 TEXT is an id of a registration, refund, donation, account or API key (as in the log);
@@ -109,11 +104,14 @@ export const defineFindCommand: Define = (command, cli) => {
       const deps = await cli.openChange(operator);
       const accountId = await readAccountFilter(deps.db, org);
       const found = await findRecords(deps, { text, accountId, limit });
-      const records = present(found);
+      const records = presentAll(found);
       cli.printResult({ records, has_more: found.hasMore }, () => {
         for (const [index, shown] of records.entries()) {
           cli.io.stdout.write(index === 0 ? "" : "\n");
-          cli.printDetails(forPeople(shown));
+          const present = Object.entries(shown).filter(
+            ([, value]) => value !== null && value !== "",
+          );
+          cli.printDetails(Object.fromEntries(present));
         }
       });
       if (records.length === 0) {

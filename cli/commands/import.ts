@@ -16,7 +16,7 @@ import {
 } from "../accountOptions.ts";
 import { MODE, addKeySettings } from "../apiKeys.ts";
 import { parsePath, parserOf } from "../arguments.ts";
-import { OPERATOR, REASON } from "../command.ts";
+import { addChange } from "../command.ts";
 import type { Cli, Define } from "../command.ts";
 import type { Fields } from "../output/print.ts";
 import { readText } from "../input/openInput.ts";
@@ -97,9 +97,11 @@ const parseSlug = parserOf(
 export const addImportCommands: Define = (group, cli) => {
   addImportHistoryCommand(group, cli);
 
-  const importing = group
-    .command("key")
-    .description("Import an API key of another system, or all of an account in another cell")
+  const importing = addChange(
+    group,
+    "key",
+    "Import an API key of another system, or all of an account in another cell",
+  )
     .requiredOption(...ACCOUNT_OPTION)
     .option(...MODE)
     .option(
@@ -107,8 +109,6 @@ export const addImportCommands: Define = (group, cli) => {
       "file with the key, readable by its owner only (default: standard input)",
     )
     .option("--listed <file>", "what `key list --json` printed in another cell, or -", parsePath)
-    .option(...REASON)
-    .option(...OPERATOR)
     .addHelpText("after", KEY_HELP);
   const readSettings = addKeySettings(importing, "imported");
   importing.action(async (options) => {
@@ -124,13 +124,9 @@ export const addImportCommands: Define = (group, cli) => {
     cli.say(`${counted(imported.length, "imported key works", "imported keys work")} now.`);
   });
 
-  group
-    .command("slug")
-    .description("Redirect the slug of an old dashboard to the organization's dashboard")
+  addChange(group, "slug", "Redirect the slug of an old dashboard to the organization's dashboard")
     .argument("<slug>", "the last part of the old dashboard's path", parseSlug)
     .requiredOption(...ORGANIZATION_OPTION)
-    .option(...REASON)
-    .option(...OPERATOR)
     .action(async (slug, options) => {
       const deps = await cli.openChange(options);
       const { id } = requireOrganization(await getNamedAccount(deps.db, options.org));

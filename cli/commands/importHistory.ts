@@ -1,5 +1,4 @@
 import { Option } from "@commander-js/extra-typings";
-import type { Command } from "@commander-js/extra-typings";
 import { recordAction } from "../../modules/accounts/recordAction.ts";
 import { LINE_FIELDS, LINE_KINDS } from "../../modules/history/importedRecords.rules.ts";
 import type { ParseOptions } from "../../modules/history/importedRecords.rules.ts";
@@ -11,45 +10,40 @@ import { counted, grouped } from "../../runtime/counted.rules.ts";
 import { ACCOUNT_OPTION } from "../accountOptions.ts";
 import { parseMode, parserOf } from "../arguments.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { OPERATOR, REASON } from "../command.ts";
+import { addChange } from "../command.ts";
 import type { Cli, Define } from "../command.ts";
 import { createPrinter, writeOut } from "../output/print.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { openInput, peek } from "../input/openInput.ts";
 import type { Input } from "../input/openInput.ts";
 import { readCsv } from "../input/readCsv.ts";
-import { readLines } from "../input/readLines.ts";
+import { readLines, splitLines } from "../input/readLines.ts";
 import { createProgressLine } from "../output/createProgressLine.ts";
 import { escapeUnsafe, printable } from "../output/printable.ts";
 
-/** Byte order marks, the zero bytes of UTF-16 and white space, which may precede the first line. */
-const SKIPPED: ReadonlySet<number> = new Set([...Buffer.from("\uFEFF \t\r\n\0"), 0xff, 0xfe]);
-const JSON_STARTS: ReadonlySet<number> = new Set(Buffer.from("{["));
 /** Of a ZIP archive, which a spreadsheet's own format is. */
-const ZIP_START = "PK\x03\x04";
-
-const showsFormat = (byte: number): boolean => !SKIPPED.has(byte);
+const ZIP_START = "PK\u0003\u0004";
 
 async function* readFiles(
   inputs: readonly Input[],
   options: ParseOptions,
 ): AsyncGenerator<ImportLine, void, void> {
-  for (const { name: file, bytes: input } of inputs) {
-    const { start, bytes } = await peek(input, (chunk) => chunk.some(showsFormat));
-    const first = start.find(showsFormat);
-    if (start.toString("latin1").startsWith(ZIP_START)) {
+  for (const { name: file, bytes } of inputs) {
+    const { start, all } = await peek(splitLines(bytes), ({ text }) => text?.trim() !== "");
+    const first = start.at(-1)?.text?.trim() ?? "";
+    if (first.startsWith(ZIP_START)) {
       throw invalidRequest(
         `${file} is a ZIP archive or a spreadsheet. Save the sheet as CSV, and import that file.`,
       );
     }
-    if (first === undefined || JSON_STARTS.has(first)) {
-      for await (const line of readLines(bytes)) {
+    if (first === "" || /^[{[]/u.test(first)) {
+      for await (const line of readLines(all)) {
         yield "problem" in line
           ? { file, text: null, ...line }
           : { file, ...line, ...parseJsonLine(line.text, options) };
       }
     } else {
-      for await (const row of readCsv(file, bytes, LINE_FIELDS)) {
+      for await (const row of readCsv(file, all, LINE_FIELDS)) {
         yield "problem" in row
           ? { file, ...row }
           : { file, number: row.number, ...parseCells(row.cells, options) };
@@ -166,10 +160,13 @@ standard error. umask 077 keeps other users of the machine from reading the file
   impact import history FILE --org ID --rejects > rejects.ndjson
   jq -r .text rejects.ndjson > corrected.ndjson`;
 
-const addCommand = (group: Command) =>
-  group
-    .command("history")
-    .description("Import registrations and donations that another system recorded and billed")
+export const addImportHistoryCommand: Define = (group, cli) => {
+  const { io, clock } = cli;
+  addChange(
+    group,
+    "history",
+    "Import registrations and donations that another system recorded and billed",
+  )
     .argument("<files...>", "paths of files, or - for standard input")
     .requiredOption(...ACCOUNT_OPTION)
     .option("--mode <live|test>", "mode of the records", parseMode, "live")
@@ -184,81 +181,58 @@ const addCommand = (group: Command) =>
         "compare the files with what was imported, and change nothing",
       ).conflicts(["dryRun", "orderPlanting"]),
     )
-    .option(...REASON)
-    .option(...OPERATOR)
-    .addHelpText("after", HISTORY_HELP);
-
-type ImportOptions = ReturnType<ReturnType<typeof addCommand>["opts"]>;
-
-const purposeOf = ({ verify, dryRun }: ImportOptions): Purpose => {
-  if (verify) {
-    return "verification";
-  }
-  return dryRun ? "dry run" : "import";
-};
-
-const runImport = async (
-  cli: Cli,
-  paths: readonly string[],
-  options: ImportOptions,
-): Promise<void> => {
-  const { io, clock } = cli;
-  const { mode } = options;
-  const purpose = purposeOf(options);
-  const isImport = purpose === "import";
-  // All files are found before the first is read, so that a misspelt name changes nothing.
-  const inputs = await Promise.all(paths.map((path) => openInput(path, io)));
-  const { account } = await cli.openAccount(options);
-  const { db, actor } = await cli.openChange(options);
-  const progress = createProgressLine(io);
-  const printsRejects = options.rejects === true;
-  if (isImport) {
-    await recordAction(db, actor, clock.now(), {
-      action: "import.history",
-      accountId: account.id,
-      details: { mode, files: paths.join(", "), ordersPlanting: options.orderPlanting === true },
-    });
-  }
-  const startedAtMs = performance.now();
-  const owner = { accountId: account.id, mode, isStore: account.type === "store" };
-  const summary = await importHistory(
-    { db: await cli.connections.bulkDatabase(), clock, actor },
-    owner,
-    readFiles(inputs, {
-      now: clock.now(),
-      fractionalCounting: account.fractionalCounting,
-      storeMode: owner.isStore ? mode : null,
-      kind: options.kind ?? null,
-      source: options.source ?? null,
-    }),
-    {
-      purpose,
-      ordersPlanting: options.orderPlanting === true,
-      charityProvider: account.charityProvider,
-    },
-    {
-      onRejected: reportRejected(cli, printsRejects, progress.clear),
-      onProgress: ({ lines }) => {
-        const rate = Math.round((lines / (performance.now() - startedAtMs)) * 1000);
-        progress.update(`${counted(lines, "line")}, ${grouped(rate)} a second`);
-      },
-    },
-  )
-    .catch((error: unknown) => {
+    .addHelpText("after", HISTORY_HELP)
+    .action(async (paths, options) => {
+      const { mode, rejects = false, orderPlanting: ordersPlanting = false } = options;
+      const purpose = options.verify ? "verification" : options.dryRun ? "dry run" : "import";
+      const isImport = purpose === "import";
+      // All files are found before the first is read, so that a misspelt name changes nothing.
+      const inputs = await Promise.all(paths.map((path) => openInput(path, io)));
+      const { account } = await cli.openAccount(options);
+      const { actor } = await cli.openChange(options);
+      const db = await cli.connections.bulkDatabase();
       if (isImport) {
-        progress.clear();
-        cli.say("The import stopped. Run it again to complete it; nothing is imported twice.");
+        await recordAction(db, actor, clock.now(), {
+          action: "import.history",
+          accountId: account.id,
+          details: { mode, files: paths.join(", "), ordersPlanting },
+        });
       }
-      throw error;
-    })
-    .finally(progress.clear);
-  const printer = printsRejects ? createPrinter({ ...io, stdout: io.stderr }) : cli;
-  printer.printResult({ dry_run: !isImport, ...summary }, () =>
-    printSummary(printer, summary, purpose),
-  );
-  requireSuccess(summary, purpose);
-};
-
-export const addImportHistoryCommand: Define = (group, cli) => {
-  addCommand(group).action((paths, options) => runImport(cli, paths, options));
+      const isStore = account.type === "store";
+      const lines = readFiles(inputs, {
+        now: clock.now(),
+        fractionalCounting: account.fractionalCounting,
+        storeMode: isStore ? mode : null,
+        kind: options.kind ?? null,
+        source: options.source ?? null,
+      });
+      const progress = createProgressLine(io);
+      const startedAtMs = performance.now();
+      const summary = await importHistory(
+        { db, clock, actor },
+        { accountId: account.id, mode, isStore },
+        lines,
+        { purpose, ordersPlanting, charityProvider: account.charityProvider },
+        {
+          onRejected: reportRejected(cli, rejects, progress.clear),
+          onProgress: (count) => {
+            const rate = Math.round((count / (performance.now() - startedAtMs)) * 1000);
+            progress.update(`${counted(count, "line")}, ${grouped(rate)} a second`);
+          },
+        },
+      )
+        .catch((error: unknown) => {
+          if (isImport) {
+            progress.clear();
+            cli.say("The import stopped. Run it again to complete it; nothing is imported twice.");
+          }
+          throw error;
+        })
+        .finally(progress.clear);
+      const printer = rejects ? createPrinter({ ...io, stdout: io.stderr }) : cli;
+      printer.printResult({ dry_run: !isImport, ...summary }, () =>
+        printSummary(printer, summary, purpose),
+      );
+      requireSuccess(summary, purpose);
+    });
 };

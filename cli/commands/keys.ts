@@ -3,7 +3,7 @@ import { issueKey, revokeKey } from "../../modules/accounts/manageKeys.ts";
 import { ACCOUNT_OPTION } from "../accountOptions.ts";
 import { MODE, addKeySettings, awaitCachedKeys, presentKey } from "../apiKeys.ts";
 import { parseId } from "../arguments.ts";
-import { OPERATOR, REASON } from "../command.ts";
+import { addChange } from "../command.ts";
 import type { Define } from "../command.ts";
 
 const LIST_HELP = `
@@ -25,11 +25,11 @@ export const addKeyCommands: Define = (group, cli) => {
       cli.printList((await listApiKeys(db, account.id)).map(presentKey));
     });
 
-  const issue = group
-    .command("issue")
-    .description("Issue another key to an organization or a store and print it, once")
-    .option(...REASON)
-    .option(...OPERATOR)
+  const issue = addChange(
+    group,
+    "issue",
+    "Issue another key to an organization or a store and print it, once",
+  )
     .requiredOption(...ACCOUNT_OPTION)
     .requiredOption(...MODE)
     .addHelpText("after", ISSUE_HELP);
@@ -44,11 +44,7 @@ export const addKeyCommands: Define = (group, cli) => {
     cli.say("Save this key now; it cannot be shown again. Older keys stay valid until revoked.");
   });
 
-  group
-    .command("revoke")
-    .description("Revoke a key permanently")
-    .option(...REASON)
-    .option(...OPERATOR)
+  addChange(group, "revoke", "Revoke a key permanently")
     .argument("<key-id>", "id of the key, from `key list`", parseId)
     .action(async (id, operator) => {
       const { key, wasLast } = await revokeKey(await cli.openChange(operator), id);

@@ -32,7 +32,6 @@ const parseSections = parserOf(
   `one or more of ${HIDEABLE_SECTIONS.join(", ")}, with commas between them`,
 );
 
-/** What an organization's public pages say about it. */
 export const PROFILE_SETTINGS = {
   displayName: [
     "--display-name <name|none>",
@@ -69,7 +68,6 @@ export const PROFILE_SETTINGS = {
   showsCarbon: ["--carbon <on|off>", "projected carbon on the public page", parseSwitch],
 } as const;
 
-/** A profile as programs read it. */
 export const presentProfile = ({ logo, ...profile }: Profile) => ({
   ...snakeCased(profile),
   logo: logo && { path: `/media/logos/${logo.hash}`, width: logo.width, height: logo.height },

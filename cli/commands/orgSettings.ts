@@ -19,7 +19,7 @@ import {
   parseSwitch,
   wholeNumber,
 } from "../arguments.ts";
-import { OPERATOR, REASON } from "../command.ts";
+import { addChange } from "../command.ts";
 import type { Cli, Define } from "../command.ts";
 import { snakeCased } from "../output/print.ts";
 import { describeError } from "../exitCodes.ts";
@@ -121,12 +121,11 @@ const UPDATE_SETTINGS = {
 } as const;
 
 export const addCreateCommand: Define = (org, cli) => {
-  const create = org
-    .command("create")
-    .description("Create an organization and print its two API keys, once")
-    .option(...REASON)
-    .option(...OPERATOR)
-    .requiredOption("--name <name>", "name of the organization", parseName);
+  const create = addChange(
+    org,
+    "create",
+    "Create an organization and print its two API keys, once",
+  ).requiredOption("--name <name>", "name of the organization", parseName);
   const readSettings = addSettings(create, CREATE_SETTINGS);
   create.action(async (options) => {
     const organization = { name: options.name, ...readSettings() };
@@ -144,11 +143,11 @@ export const addCreateCommand: Define = (org, cli) => {
 };
 
 export const addUpdateCommand: Define = (org, cli) => {
-  const update = org
-    .command("update")
-    .description("Change an organization's settings, public profile and limits")
-    .option(...REASON)
-    .option(...OPERATOR)
+  const update = addChange(
+    org,
+    "update",
+    "Change an organization's settings, public profile and limits",
+  )
     .argument(...ORGANIZATION)
     .option("--mode <live|test>", "mode of --count-per-day", parseMode, "live");
   const readSettings = addSettings(update, UPDATE_SETTINGS);

@@ -25,7 +25,6 @@ import { presentLimits } from "../settings.ts";
 import { presentProfile } from "./orgProfile.ts";
 import { addCreateCommand, addUpdateCommand } from "./orgSettings.ts";
 
-/** Returns an organization's donations in each mode, and its donation subscription. */
 export const readDonations = (context: BillingContext, accountId: string) =>
   Promise.all(
     MODES.map(async (mode) => {
@@ -52,16 +51,10 @@ const listProblems = (
   ...describeInvoiceProblems(invoiceProblems),
 ];
 
-const COLUMNS = [
-  "id",
-  "name",
-  "billing_day",
-  "stripe_customer_id",
-  "subscription_status",
-  "subscription_problems",
-  "subscription_policy",
-  "created_at",
-] as const;
+const COLUMNS =
+  "id name billing_day stripe_customer_id subscription_status subscription_problems subscription_policy created_at".split(
+    " ",
+  );
 
 const listAll = async ({ connections, printList }: Cli): Promise<void> => {
   const db = await connections.database();
@@ -84,7 +77,6 @@ const listAll = async ({ connections, printList }: Cli): Promise<void> => {
   printList(rows, only(rows, COLUMNS));
 };
 
-/** Reads an account's totals of each mode and kind. */
 const readAllTotals = (db: DatabasePool, accountId: string, now: Date) =>
   Promise.all(
     MODES.flatMap((mode) =>

@@ -13,26 +13,16 @@ import { listIssues, messageOfIssue } from "../../runtime/describeIssues.rules.t
 import { plantingOrderWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { ACCOUNT_OPTION, readAccountFilter } from "../accountOptions.ts";
 import { onlyGiven, parseCount, parseLimit, parseReason } from "../arguments.ts";
-import { OPERATOR, REASON } from "../command.ts";
+import { OPERATOR, addChange } from "../command.ts";
 import type { Cli, Define } from "../command.ts";
 import { only, snakeCased } from "../output/print.ts";
 import type { Fields } from "../output/print.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { readText } from "../input/openInput.ts";
 
-const ORDER_COLUMNS = [
-  "id",
-  "public_id",
-  "evidence_public_id",
-  "buyer",
-  "mode",
-  "partner",
-  "trees",
-  "stage",
-  "created_at",
-] as const;
+const ORDER_COLUMNS =
+  "id public_id evidence_public_id buyer mode partner trees stage created_at".split(" ");
 
-/** @param deployment the deployment's name in Temporal */
 const presentOrder = (deployment: string, order: PlantingOrder) => ({
   id: order.id,
   public_id: order.publicId,
@@ -58,16 +48,9 @@ const presentFact = ({ id, digest: _digest, ...fact }: StoredFact): Fields => ({
   ...snakeCased(fact),
 });
 
-const FACT_COLUMNS = [
-  "fact",
-  "stage",
-  "state",
-  "source",
-  "occurred_at",
-  "received_at",
-  "withdrawn_by",
-  "reason",
-];
+const FACT_COLUMNS = "fact stage state source occurred_at received_at withdrawn_by reason".split(
+  " ",
+);
 
 /** What a fact shows: its sites, photos and videos. */
 const proofsOf = ({ id, content }: StoredFact) => {
@@ -125,9 +108,8 @@ const addOrderCommand: Define = (evidence, cli) => {
         limit: limit + 1,
       });
       const deployment = await cli.connections.deploymentName();
-      const rows = found.slice(0, limit).map((order) => presentOrder(deployment, order));
-      cli.printList(rows, only(rows, ORDER_COLUMNS));
-      cli.sayIfMore(found.length, limit);
+      const rows = found.map((order) => presentOrder(deployment, order));
+      cli.printList(rows, only(rows, ORDER_COLUMNS), limit);
     });
 };
 
@@ -162,12 +144,8 @@ To undo it, record the fact again; \`evidence order show --json\` prints its con
 export const addEvidenceCommands: Define = (evidence, cli) => {
   addOrderCommand(evidence, cli);
 
-  evidence
-    .command("record")
-    .description("Record facts of a planting order from a JSON file")
+  addChange(evidence, "record", "Record facts of a planting order from a JSON file")
     .argument("<file>", "path of the file, or - for standard input")
-    .option(...REASON)
-    .option(...OPERATOR)
     .addHelpText("after", RECORD_HELP)
     .action(async (file, operator) => {
       const { order, facts } = parseReport(await readText(cli.io, file));

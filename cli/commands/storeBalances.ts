@@ -6,8 +6,8 @@ import { changeBalance } from "../../modules/stores/changeBalance.ts";
 import type { OperatorEntry } from "../../modules/stores/changeBalance.ts";
 import { balanceNote } from "../../modules/stores/stores.rules.ts";
 import { STORE, findNamedStore } from "../accountOptions.ts";
-import { nonBlank, parseReason, parserOf } from "../arguments.ts";
-import { OPERATOR, REASON } from "../command.ts";
+import { parseReason, parserOf, trimmed } from "../arguments.ts";
+import { OPERATOR, addChange } from "../command.ts";
 import type { ChangeOptions, Cli, Define } from "../command.ts";
 
 const DOLLARS_MUST_BE = "US dollars with at most two decimals, below a billion, such as 25 or 0.50";
@@ -33,13 +33,7 @@ const parseTopUpAmount = (given: string): number => {
 };
 
 /** Not empty: if a script's variable is unset, all entries would share one reference and only the first would count. */
-const parseReference = parserOf(
-  z
-    .string()
-    .transform((given) => given.trim())
-    .pipe(nonBlank(200)),
-  "1 to 200 characters",
-);
+const parseReference = trimmed(200);
 
 const parseNote = parserOf(balanceNote(), `at most ${LONG_TEXT_LENGTH} characters`);
 
@@ -83,9 +77,7 @@ const addEntry = async (
 };
 
 export const addBalanceCommands: Define = (store, cli) => {
-  store
-    .command("topup")
-    .description("Add a payment to a store's balance")
+  addChange(store, "topup", "Add a payment to a store's balance")
     .argument(...STORE)
     .requiredOption("--amount <dollars>", "amount of the payment", parseTopUpAmount)
     .option(
@@ -94,8 +86,6 @@ export const addBalanceCommands: Define = (store, cli) => {
       parseReference,
     )
     .option("--note <text>", "note to store with the ledger entry", parseNote)
-    .option(...REASON)
-    .option(...OPERATOR)
     .action(async (named, options) => {
       const replayed = await addEntry(cli, named, "topup", options);
       if (replayed && options.reference === undefined) {

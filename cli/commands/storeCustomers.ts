@@ -1,31 +1,19 @@
 import { Option } from "@commander-js/extra-typings";
 import type { Command } from "@commander-js/extra-typings";
 import { counted } from "../../runtime/counted.rules.ts";
-import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { identifyCustomer } from "../../modules/stores/customers.rules.ts";
 import type { CustomerIdentity } from "../../modules/stores/customers.rules.ts";
 import { exportCustomer, forgetCustomer } from "../../modules/stores/customerData.ts";
 import { STORE, findNamedStore } from "../accountOptions.ts";
-import { collect, nonBlank, parserOf } from "../arguments.ts";
+import { collect, parseSearchText } from "../arguments.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { OPERATOR, REASON } from "../command.ts";
+import { addChange } from "../command.ts";
 import type { Define } from "../command.ts";
 
-type CustomerOptions = {
-  readonly customerId?: readonly string[];
-  readonly customerEmail?: readonly string[];
-  readonly orderId?: readonly string[];
-};
+const parseIdentifiers = collect(parseSearchText);
 
-const parseIdentifiers = collect(
-  parserOf(nonBlank(SHORT_TEXT_LENGTH), `1 to ${SHORT_TEXT_LENGTH} characters`),
-);
-
-/** Returns a new command about a customer of a store. */
 const addCustomerCommand = (store: Command, name: string, description: string) =>
-  store
-    .command(name)
-    .description(description)
+  addChange(store, name, description)
     .argument(...STORE)
     .option(
       "--customer-id <id>",
@@ -40,7 +28,9 @@ const customerOf = ({
   customerId = [],
   customerEmail = [],
   orderId = [],
-}: CustomerOptions): CustomerIdentity => {
+}: Readonly<
+  Partial<Record<"customerId" | "customerEmail" | "orderId", readonly string[]>>
+>): CustomerIdentity => {
   if (customerId.length + customerEmail.length + orderId.length === 0) {
     throw invalidRequest("Name the customer: --customer-id, --customer-email or --order-id.");
   }
@@ -65,8 +55,6 @@ export const addPrivacyCommands: Define = (store, cli) => {
     "export-customer",
     "Print everything that a store's records say about a customer, as JSON",
   )
-    .option(...REASON)
-    .option(...OPERATOR)
     .addHelpText("after", CUSTOMER_HELP)
     .action(async (named, options) => {
       const customer = customerOf(options);
@@ -87,8 +75,6 @@ export const addPrivacyCommands: Define = (store, cli) => {
       ).conflicts(["customerId", "customerEmail", "orderId"]),
     )
     .option("--yes", "confirm --all-customers")
-    .option(...REASON)
-    .option(...OPERATOR)
     .addHelpText("after", FORGET_HELP)
     .action(async (named, options) => {
       const customer = options.allCustomers ? null : customerOf(options);

@@ -13,7 +13,7 @@ import { STORE, findNamedStore } from "../accountOptions.ts";
 import { awaitCachedKeys, presentKey } from "../apiKeys.ts";
 import { nonBlank, orNone, parseId, parseMode, parserOf, parseSwitch } from "../arguments.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
-import { OPERATOR, REASON } from "../command.ts";
+import { addChange } from "../command.ts";
 import type { Define } from "../command.ts";
 import { only, snakeCased } from "../output/print.ts";
 import { ACCOUNT_SETTINGS, addSettings, presentLimits } from "../settings.ts";
@@ -69,13 +69,9 @@ const CREATE_HELP = `
 Without prices, a tree costs ${formatCents(DEFAULT_PRICES.treePriceCents)} and a bottle ${formatCents(DEFAULT_PRICES.bottlePriceCents)}.`;
 
 const addCreateCommand: Define = (store, cli) => {
-  const create = store
-    .command("create")
-    .description("Create a store and print its two API keys, once")
+  const create = addChange(store, "create", "Create a store and print its two API keys, once")
     .requiredOption("--domain <domain>", "domain of the shop", parseDomain)
-    .addHelpText("after", CREATE_HELP)
-    .option(...REASON)
-    .option(...OPERATOR);
+    .addHelpText("after", CREATE_HELP);
   const readSettings = addSettings(create, CREATE_SETTINGS);
   create.action(async (options) => {
     const { id, domain, apiKeyProd, apiKeyTest } = await createStore(
@@ -113,13 +109,13 @@ const addListCommand: Define = (store, cli) => {
 };
 
 const addUpdateCommand: Define = (store, cli) => {
-  const update = store
-    .command("update")
-    .description("Change a store's settings and limits; new prices apply to later writes")
+  const update = addChange(
+    store,
+    "update",
+    "Change a store's settings and limits; new prices apply to later writes",
+  )
     .argument(...STORE)
-    .option("--mode <live|test>", "mode of --count-per-day", parseMode, "live")
-    .option(...REASON)
-    .option(...OPERATOR);
+    .option("--mode <live|test>", "mode of --count-per-day", parseMode, "live");
   const readSettings = addSettings(update, UPDATE_SETTINGS);
   update.action(async (named, options) => {
     const { countPerDay, ...changes } = readSettings();

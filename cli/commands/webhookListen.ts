@@ -11,8 +11,8 @@ import { formatSecret, WEBHOOK_TYPES_OF } from "../../modules/events/webhooks.ru
 import { mayReceiveKeys } from "../../runtime/loopback.rules.ts";
 import { signWebhook } from "../../modules/events/signWebhook.ts";
 import { namesFrom, parseCount, parsePath, parserOf } from "../arguments.ts";
-import { invalidRequest } from "../../runtime/errors.rules.ts";
-import type { Cli, Define } from "../command.ts";
+import { UnavailableError, invalidRequest } from "../../runtime/errors.rules.ts";
+import type { Define } from "../command.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { readSecret } from "../input/readSecret.ts";
 
@@ -20,28 +20,21 @@ const TYPES = WEBHOOK_TYPES_OF.organization;
 const POLL_INTERVAL_MS = 1000;
 const TIMEOUT_MS = 15_000;
 
-type ListenOptions = {
-  readonly forwardTo: string;
-  readonly keyFile?: string;
-  readonly url?: string;
-  readonly types?: readonly string[];
-  readonly limit?: number;
-};
-
 /** Returns the secret that requests are signed with: it stays the same for a key, and does not reveal it. */
 const secretFor = (apiKey: string): string =>
   formatSecret(createHmac("sha256", apiKey).update("webhook listen").digest());
 
-/** Returns the error of a call as that of the command: with the exit code `unreachable` if the API cannot respond now. */
+/** Returns the error of a call of the API, with the exit code `unreachable` if the API cannot respond now. */
 const commandErrorOf = (error: unknown, address: string): unknown => {
-  if (error instanceof ImpactApiError) {
-    const isTemporary = error.status === 429 || error.status >= 500;
-    const exitCode = isTemporary ? EXIT.unreachable : EXIT.failed;
-    return new CommandError(exitCode, `${address}/events: ${error.message}`, { cause: error });
-  }
   if (error instanceof ImpactConnectionError) {
-    const message = `No response from ${address}/events. Check that the API is running.`;
-    return new CommandError(EXIT.unreachable, message, { cause: error });
+    return new UnavailableError(
+      `No response from ${address}/events. Check that the API is running.`,
+    );
+  }
+  if (error instanceof ImpactApiError) {
+    const message = `${address}/events: ${error.message}`;
+    const isTemporary = error.status === 429 || error.status >= 500;
+    return isTemporary ? new UnavailableError(message) : new CommandError(EXIT.failed, message);
   }
   return error;
 };
@@ -86,45 +79,6 @@ const parseApiUrl = parserOf(
   "an https:// URL, unless its host is localhost or a loopback address",
 );
 
-const listen = async (
-  cli: Cli,
-  { forwardTo, limit, types = TYPES, keyFile, url }: ListenOptions,
-): Promise<void> => {
-  const apiKey = await readSecret(cli, keyFile);
-  if (apiKey === "") {
-    throw invalidRequest("Give the API key on standard input or in a file with --key-file.");
-  }
-  const baseUrl = url ?? (await cli.connections.publicBaseUrl());
-  if (!mayReceiveKeys(baseUrl)) {
-    throw invalidRequest(
-      `The key would be sent to ${baseUrl} in plain text. Pass --url with an https:// URL.`,
-    );
-  }
-  const api = createImpactClient({ baseUrl, apiKey, timeoutMs: TIMEOUT_MS });
-  const secret = secretFor(apiKey);
-  const query = { types: types.join(",") };
-  let last: string | undefined;
-  try {
-    for await (const { id } of api.listEvents(query, { maxRetries: 0 })) {
-      last = id;
-    }
-    cli.say(`Ready. Requests are signed with the secret ${secret} and sent to ${forwardTo}.`);
-    let forwarded = 0;
-    const after = last === undefined ? query : { ...query, starting_after: last };
-    const untilInterrupted = { pollIntervalMs: POLL_INTERVAL_MS, maxRetries: Infinity };
-    for await (const event of api.followEvents(after, untilInterrupted)) {
-      const outcome = await forward(event, forwardTo, secret, cli.clock.now());
-      cli.printText(`${event.timestamp} ${event.type} ${event.id}: ${outcome}`);
-      forwarded += 1;
-      if (forwarded === limit) {
-        return;
-      }
-    }
-  } catch (error) {
-    throw commandErrorOf(error, baseUrl);
-  }
-};
-
 export const addListenCommand: Define = (webhook, cli) => {
   webhook
     .command("listen")
@@ -147,5 +101,40 @@ export const addListenCommand: Define = (webhook, cli) => {
     .option("--types <list>", "only these types, with commas between them", namesFrom(TYPES))
     .option("--limit <n>", "number of events after which it ends", parseCount)
     .addHelpText("after", LISTEN_HELP)
-    .action((options) => listen(cli, options));
+    .action(async (options) => {
+      const { forwardTo, types = TYPES } = options;
+      const apiKey = await readSecret(cli, options.keyFile);
+      if (apiKey === "") {
+        throw invalidRequest("Give the API key on standard input or in a file with --key-file.");
+      }
+      const baseUrl = options.url ?? (await cli.connections.publicBaseUrl());
+      if (!mayReceiveKeys(baseUrl)) {
+        throw invalidRequest(
+          `The key would be sent to ${baseUrl} in plain text. Pass --url with an https:// URL.`,
+        );
+      }
+      const api = createImpactClient({ baseUrl, apiKey, timeoutMs: TIMEOUT_MS });
+      const secret = secretFor(apiKey);
+      const query = { types: types.join(",") };
+      let last: string | undefined;
+      try {
+        for await (const { id } of api.listEvents(query, { maxRetries: 0 })) {
+          last = id;
+        }
+        cli.say(`Ready. Requests are signed with the secret ${secret} and sent to ${forwardTo}.`);
+        let forwarded = 0;
+        const after = last === undefined ? query : { ...query, starting_after: last };
+        const untilInterrupted = { pollIntervalMs: POLL_INTERVAL_MS, maxRetries: Infinity };
+        for await (const event of api.followEvents(after, untilInterrupted)) {
+          const outcome = await forward(event, forwardTo, secret, cli.clock.now());
+          cli.printText(`${event.timestamp} ${event.type} ${event.id}: ${outcome}`);
+          forwarded += 1;
+          if (forwarded === options.limit) {
+            return;
+          }
+        }
+      } catch (error) {
+        throw commandErrorOf(error, baseUrl);
+      }
+    });
 };

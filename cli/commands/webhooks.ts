@@ -17,7 +17,7 @@ import { recoverWebhookEvents } from "../../modules/events/recoverWebhookEvents.
 import { listDeliveries } from "../../modules/events/deliveries.sql.ts";
 import { DELIVERY_STATES } from "../../modules/events/decideDelivery.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
-import { OPERATOR, REASON } from "../command.ts";
+import { addChange } from "../command.ts";
 import type { ChangeOptions, Cli, Define } from "../command.ts";
 import { only } from "../output/print.ts";
 import { SINCE } from "../timeRange.ts";
@@ -33,17 +33,9 @@ const jsonOf = (endpoint: WebhookEndpoint) => ({
   owner: endpoint.owner,
 });
 
-const COLUMNS = [
-  "id",
-  "owner",
-  "mode",
-  "url",
-  "types",
-  "status",
-  "disabled_reason",
-  "failing_since",
-  "last_error",
-] as const;
+const COLUMNS = "id owner mode url types status disabled_reason failing_since last_error".split(
+  " ",
+);
 
 const SAVE_SECRET = "Save this secret now; it cannot be shown again.";
 
@@ -57,34 +49,25 @@ const openWebhooks = async (cli: Cli, options: ChangeOptions) => ({
   webhookSettings: readWebhookSettings(cli.connections.config()),
 });
 
-/** Returns a new command that changes an endpoint. */
-const addChange = (webhook: Command, name: string, description: string) =>
-  webhook
-    .command(name)
-    .description(description)
-    .argument(...ENDPOINT)
-    .option(...REASON)
-    .option(...OPERATOR);
+const addEndpointChange = (webhook: Command, name: string, description: string) =>
+  addChange(webhook, name, description).argument(...ENDPOINT);
 
-/** Opens the database, and returns an endpoint with it. */
 const openEndpoint = async (cli: Cli, id: string, options: ChangeOptions) => {
   const deps = await openWebhooks(cli, options);
   return { deps, endpoint: await getWebhookEndpoint(deps.db, id) };
 };
 
 const addCreateCommand: Define = (webhook, cli) => {
-  webhook
-    .command("create")
-    .description(
-      "Create a webhook endpoint of an organization or a store, and print its secret once",
-    )
+  addChange(
+    webhook,
+    "create",
+    "Create a webhook endpoint of an organization or a store, and print its secret once",
+  )
     .requiredOption(...ACCOUNT_OPTION)
     .requiredOption("--mode <live|test>", "mode of the events", parseMode)
     .requiredOption("--url <url>", "where events are sent")
     .option(...TYPES_OPTION, parseTypes)
     .option("--description <text>", "note", "")
-    .option(...REASON)
-    .option(...OPERATOR)
     .action(async (options) => {
       const { mode, url, types = null, description } = options;
       const { account } = await cli.openAccount(options);
@@ -114,15 +97,13 @@ const addListCommand: Define = (webhook, cli) => {
         return;
       }
       const accountId = (await readAccountFilter(db, org)) ?? undefined;
-      const endpoints = await listEndpoints(db, { accountId, mode }, limit + 1);
-      const rows = endpoints.slice(0, limit).map(jsonOf);
-      cli.printList(rows, only(rows, COLUMNS));
-      cli.sayIfMore(endpoints.length, limit);
+      const rows = (await listEndpoints(db, { accountId, mode }, limit + 1)).map(jsonOf);
+      cli.printList(rows, only(rows, COLUMNS), limit);
     });
 };
 
 const addChangeCommands: Define = (webhook, cli) => {
-  addChange(webhook, "update", "Update a webhook endpoint, or enable or disable it")
+  addEndpointChange(webhook, "update", "Update a webhook endpoint, or enable or disable it")
     .option("--url <url>", "where events are sent")
     .addOption(new Option(...TYPES_OPTION).argParser(parseTypes).conflicts("allTypes"))
     .option("--all-types", "all types, including those of later releases")
@@ -138,7 +119,7 @@ const addChangeCommands: Define = (webhook, cli) => {
       const { deps, endpoint } = await openEndpoint(cli, id, options);
       cli.printDetails(jsonOf(await updateWebhookEndpoint(deps, endpoint, changes)));
     });
-  addChange(webhook, "delete", "Delete an endpoint and its deliveries").action(
+  addEndpointChange(webhook, "delete", "Delete an endpoint and its deliveries").action(
     async (id, options) => {
       const { deps, endpoint } = await openEndpoint(cli, id, options);
       await deleteWebhookEndpoint(deps, endpoint);
@@ -146,26 +127,30 @@ const addChangeCommands: Define = (webhook, cli) => {
       cli.say(`Deleted the endpoint ${endpoint.url}.`);
     },
   );
-  addChange(webhook, "rotate", "Replace an endpoint's secret and print the new one, once").action(
-    async (id, options) => {
-      const { deps, endpoint } = await openEndpoint(cli, id, options);
-      const { secret, previousValidUntil } = await rotateWebhookSecret(deps, endpoint);
-      cli.printDetails({ id, secret, previous_valid_until: previousValidUntil });
-      cli.say(
-        `${SAVE_SECRET} The previous one also signs for ${OLD_SECRET_HOURS} hours; if it has leaked, rotate again.`,
-      );
-    },
-  );
+  addEndpointChange(
+    webhook,
+    "rotate",
+    "Replace an endpoint's secret and print the new one, once",
+  ).action(async (id, options) => {
+    const { deps, endpoint } = await openEndpoint(cli, id, options);
+    const { secret, previousValidUntil } = await rotateWebhookSecret(deps, endpoint);
+    cli.printDetails({ id, secret, previous_valid_until: previousValidUntil });
+    cli.say(
+      `${SAVE_SECRET} The previous one also signs for ${OLD_SECRET_HOURS} hours; if it has leaked, rotate again.`,
+    );
+  });
 };
 
 const addDeliveryCommands: Define = (webhook, cli) => {
-  addChange(webhook, "ping", "Send an endpoint a test event").action(async (id, options) => {
-    const { deps, endpoint } = await openEndpoint(cli, id, options);
-    const eventId = await pingWebhookEndpoint(deps, endpoint);
-    cli.printResult({ id: eventId });
-    const command = `impact webhook deliveries ${id}`;
-    cli.say(`The ping ${eventId} is sent within seconds. See: ${command}`);
-  });
+  addEndpointChange(webhook, "ping", "Send an endpoint a test event").action(
+    async (id, options) => {
+      const { deps, endpoint } = await openEndpoint(cli, id, options);
+      const eventId = await pingWebhookEndpoint(deps, endpoint);
+      cli.printResult({ id: eventId });
+      const command = `impact webhook deliveries ${id}`;
+      cli.say(`The ping ${eventId} is sent within seconds. See: ${command}`);
+    },
+  );
 
   webhook
     .command("deliveries")
@@ -182,15 +167,14 @@ const addDeliveryCommands: Define = (webhook, cli) => {
       const db = await cli.connections.database();
       const endpoint = await getWebhookEndpoint(db, id);
       const found = await listDeliveries(db, endpoint.id, { state, limit: limit + 1 });
-      const rows = found.slice(0, limit).map(presentDelivery);
+      const rows = found.map(presentDelivery);
       const shown = rows.map(({ last_attempt: last, timestamp: _timestamp, ...row }) =>
         Object.assign(row, { last_result: last && (last.error ?? last.status) }),
       );
-      cli.printList(rows, shown);
-      cli.sayIfMore(found.length, limit);
+      cli.printList(rows, shown, limit);
     });
 
-  addChange(
+  addEndpointChange(
     webhook,
     "recover",
     "Send the events of the last 14 days that an endpoint has not received, or one event again",

@@ -50,7 +50,7 @@ type ListOptions = {
 };
 
 const listAll = async (
-  { connections, printList, sayIfMore }: Cli,
+  { connections, printList }: Cli,
   { type, status, limit }: ListOptions,
 ): Promise<void> => {
   const deployment = await connections.deploymentName();
@@ -73,9 +73,8 @@ const listAll = async (
       }
     }
   });
-  const rows = found.slice(0, limit).map(presentWorkflow);
-  printList(rows, only(rows, ["workflow_id", "type", "status", "started_at", "closed_at"]));
-  sayIfMore(found.length, limit);
+  const rows = found.map(presentWorkflow);
+  printList(rows, only(rows, ["workflow_id", "type", "status", "started_at", "closed_at"]), limit);
 };
 
 /** Returns how a closed run ended; neither for a run that is running or has continued as new. */

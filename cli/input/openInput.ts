@@ -4,39 +4,36 @@ import { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
+import { DomainError, codeOf, invalidRequest } from "../../runtime/errors.rules.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import type { Io } from "../output/print.ts";
 
-export const unreadableFileError = (path: string, error: unknown): CommandError =>
-  new CommandError(EXIT.usage, `${path} cannot be read: ${describeError(error)}.`, {
-    cause: error,
-  });
+export const unreadableFileError = (path: string, cause: unknown): DomainError =>
+  invalidRequest(`${path} cannot be read: ${describeError(cause)}.`, { cause });
 
-/**
- * Reads chunks until one of them shows the format, or they end.
- * @param showsFormat gets each chunk, and how many bytes were read with it
- * @returns what was read, and all bytes from the start
- */
-export const peek = async (
-  chunks: AsyncIterable<Buffer>,
-  showsFormat: (chunk: Buffer, bytesRead: number) => boolean,
-): Promise<{ readonly start: Buffer; readonly bytes: AsyncGenerator<Buffer, void, void> }> => {
-  const iterator = chunks[Symbol.asyncIterator]();
-  const read: Buffer[] = [];
-  let bytesRead = 0;
+/** Reads items until one shows the format, or they end. Returns these, and all items from the start. */
+export const peek = async <Item>(
+  items: AsyncIterable<Item>,
+  showsFormat: (item: Item, read: readonly Item[]) => boolean,
+): Promise<{ readonly start: readonly Item[]; readonly all: AsyncGenerator<Item, void, void> }> => {
+  const iterator = items[Symbol.asyncIterator]();
+  const start: Item[] = [];
   for (let next = await iterator.next(); next.done !== true; next = await iterator.next()) {
-    read.push(next.value);
-    bytesRead += next.value.length;
-    if (showsFormat(next.value, bytesRead)) {
+    start.push(next.value);
+    if (showsFormat(next.value, start)) {
       break;
     }
   }
-  const start = Buffer.concat(read);
-  const repeat = async function* repeat(): AsyncGenerator<Buffer, void, void> {
-    yield start;
+  const repeat = async function* repeat(): AsyncGenerator<Item, void, void> {
+    yield* start;
     yield* { [Symbol.asyncIterator]: () => iterator };
   };
-  return { start, bytes: repeat() };
+  return { start, all: repeat() };
+};
+
+export const peekBytes = async (chunks: AsyncIterable<Buffer>) => {
+  const { start, all } = await peek(chunks, (_, read) => Buffer.concat(read).length >= 2);
+  return { start: Buffer.concat(start).subarray(0, 2), all };
 };
 
 const CHUNK_BYTES = 256 * 1024;
@@ -56,34 +53,34 @@ const findSource = async (path: string, { stdin }: Io): Promise<() => AsyncItera
     // Not opened here: a writer of a named pipe would fail when it is closed.
     await access(path, constants.R_OK);
     if ((await stat(path)).isDirectory()) {
-      throw new CommandError(EXIT.usage, `${path} is a folder.`);
+      throw invalidRequest(`${path} is a folder.`);
     }
     return () => createReadStream(path, { highWaterMark: CHUNK_BYTES });
   } catch (error) {
-    throw error instanceof CommandError ? error : unreadableFileError(path, error);
+    throw error instanceof DomainError ? error : unreadableFileError(path, error);
   }
 };
 
-const isGzip = (start: Buffer): boolean => start[0] === 0x1f && start[1] === 0x8b;
+const GZIP_START = Buffer.from([0x1f, 0x8b]);
 
 async function* readBytes(
   name: string,
   open: () => AsyncIterable<Buffer>,
 ): AsyncGenerator<Buffer, void, void> {
   try {
-    const { start, bytes } = await peek(open(), (_, bytesRead) => bytesRead >= 2);
-    if (!isGzip(start)) {
-      yield* bytes;
+    const { start, all } = await peekBytes(open());
+    if (!start.equals(GZIP_START)) {
+      yield* all;
       return;
     }
     const gunzip = createGunzip({ chunkSize: CHUNK_BYTES });
-    const feeding = pipeline(Readable.from(bytes, { objectMode: false }), gunzip);
+    const feeding = pipeline(Readable.from(all, { objectMode: false }), gunzip);
     // The reader of the decompressed bytes receives the same error.
     feeding.catch(() => undefined);
     const decompressed: AsyncIterable<Buffer> = gunzip;
     yield* decompressed;
   } catch (error) {
-    const code = error instanceof Error && "code" in error ? String(error.code) : "";
+    const code = codeOf(error);
     if (!code.startsWith("Z_")) {
       throw unreadableFileError(name, error);
     }
@@ -103,6 +100,5 @@ export const openInput = async (path: string, io: Io): Promise<Input> => {
   return { name, bytes: readBytes(name, await findSource(path, io)) };
 };
 
-/** Reads a whole text from a file, or from standard input for `-`. */
 export const readText = async (io: Io, path: string): Promise<string> =>
   text((await openInput(path, io)).bytes);

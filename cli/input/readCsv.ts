@@ -2,7 +2,8 @@ import { counted } from "../../runtime/counted.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { printable } from "../output/printable.ts";
-import { MAXIMUM_LINE_LENGTH, NOT_WELL_FORMED, splitLines, withoutReturn } from "./readLines.ts";
+import { MAXIMUM_LINE_LENGTH, NOT_WELL_FORMED, withoutReturn } from "./readLines.ts";
+import type { Line } from "./readLines.ts";
 
 /** A row of a CSV file, without its empty cells, or why it is none. */
 type CsvRow = { readonly number: number } & (
@@ -70,8 +71,12 @@ type CsvRecord = { readonly number: number; readonly text: string };
  */
 async function* readRecords(
   name: string,
-  bytes: AsyncIterable<Buffer>,
-): AsyncGenerator<CsvRecord & { readonly format: Format }, void, void> {
+  lines: AsyncIterable<Line>,
+): AsyncGenerator<
+  CsvRecord & { readonly format: Format; readonly cells: readonly string[] | null },
+  void,
+  void
+> {
   let format: Format | null = null;
   let open: CsvRecord | null = null;
   const fail = (number: number, problem: string): CommandError =>
@@ -79,25 +84,25 @@ async function* readRecords(
       EXIT.failed,
       `${name}, line ${number}: ${problem}, so the end of the record is unknown. Earlier lines were processed. Correct the line and run the command again.`,
     );
-  for await (const line of splitLines(bytes)) {
+  for await (const line of lines) {
     const number: number = open?.number ?? line.number;
-    const text: string = open ? `${open.text}\n${line.text ?? ""}` : (line.text ?? "");
-    if (line.text === null || text.length > MAXIMUM_LINE_LENGTH) {
+    const all: string = open ? `${open.text}\n${line.text ?? ""}` : (line.text ?? "");
+    if (line.text === null || all.length > MAXIMUM_LINE_LENGTH) {
       throw fail(
         number,
         `the record is longer than ${MAXIMUM_LINE_LENGTH} characters, perhaps because a quote is not closed`,
       );
     }
-    if (open === null && text.trim() === "") {
+    if (open ? line.text.split('"').length % 2 === 1 : all.trim() === "") {
+      open &&= { number, text: all };
       continue;
     }
+    const text = withoutReturn(all);
     format ??= formatOf(text);
-    const isOpen: boolean = open
-      ? line.text.split('"').length % 2 === 1
-      : format.openCell.test(withoutReturn(text));
-    open = isOpen ? { number, text } : null;
-    if (!isOpen) {
-      yield { number, text: withoutReturn(text), format };
+    const cells = cellsOf(text, format);
+    open = !open && cells === null && format.openCell.test(text) ? { number, text: all } : null;
+    if (!open) {
+      yield { number, text, format, cells };
     }
   }
   if (open) {
@@ -127,12 +132,11 @@ const findProblem = (
  */
 export async function* readCsv(
   name: string,
-  bytes: AsyncIterable<Buffer>,
+  lines: AsyncIterable<Line>,
   known: ReadonlySet<string>,
 ): AsyncGenerator<CsvRow, void, void> {
   let columns: readonly string[] | null = null;
-  for await (const { number, text, format } of readRecords(name, bytes)) {
-    const cells = cellsOf(text, format);
+  for await (const { number, text, format, cells } of readRecords(name, lines)) {
     // Spreadsheets write rows of empty cells.
     if (cells?.every((cell) => cell.trim() === "") === true) {
       continue;

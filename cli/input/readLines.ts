@@ -1,4 +1,4 @@
-import { peek } from "./openInput.ts";
+import { peekBytes } from "./openInput.ts";
 
 /** Returns the encoding of a text by its byte order mark, or by the zero byte beside its first ASCII character. */
 const encodingOf = ([first, second]: Buffer): "utf-8" | "utf-16le" | "utf-16be" => {
@@ -10,9 +10,9 @@ const encodingOf = ([first, second]: Buffer): "utf-8" | "utf-16le" | "utf-16be" 
 
 /** Decodes UTF-8 or UTF-16. Invalid bytes become U+FFFD. A byte order mark is dropped. */
 async function* decodeText(input: AsyncIterable<Buffer>): AsyncGenerator<string, void, void> {
-  const { start, bytes } = await peek(input, (_, bytesRead) => bytesRead >= 2);
+  const { start, all } = await peekBytes(input);
   const decoder = new TextDecoder(encodingOf(start));
-  for await (const chunk of bytes) {
+  for await (const chunk of all) {
     yield decoder.decode(chunk, { stream: true });
   }
   yield decoder.decode();
@@ -22,6 +22,7 @@ async function* decodeText(input: AsyncIterable<Buffer>): AsyncGenerator<string,
 export const MAXIMUM_LINE_LENGTH = 1024 * 1024;
 
 export type Line = {
+  /** From 1. */
   readonly number: number;
   /** Null if it is too long to be held in memory. */
   readonly text: string | null;
@@ -50,7 +51,6 @@ export async function* splitLines(bytes: AsyncIterable<Buffer>): AsyncGenerator<
   }
 }
 
-/** Returns a line without the rest of a line break of Windows. */
 export const withoutReturn = (line: string): string =>
   line.endsWith("\r") ? line.slice(0, -1) : line;
 
@@ -69,15 +69,15 @@ export async function* readTextLines(
 /** Why a text with U+FFFD cannot be imported. */
 export const NOT_WELL_FORMED = "not well-formed UTF-8 or UTF-16";
 
-/** Yields the lines of a text that are not blank, numbered from 1, or why a line cannot be read. */
+/** Yields the lines that are not blank, or why a line cannot be read. */
 export async function* readLines(
-  bytes: AsyncIterable<Buffer>,
+  lines: AsyncIterable<Line>,
 ): AsyncGenerator<
   { readonly number: number } & ({ readonly text: string } | { readonly problem: string }),
   void,
   void
 > {
-  for await (const { number, text } of splitLines(bytes)) {
+  for await (const { number, text } of lines) {
     if (text === null) {
       yield { number, problem: `longer than ${MAXIMUM_LINE_LENGTH} characters` };
     } else if (text.includes("\uFFFD")) {

@@ -68,7 +68,6 @@ const flatten = (document: Fields, prefix = ""): readonly (readonly [string, unk
         : [[prefix + name, value] as const],
     );
 
-/** Creates what commands print with. */
 export const createPrinter = (io: Io) => {
   const { stdout, stderr, json } = io;
 
@@ -77,7 +76,6 @@ export const createPrinter = (io: Io) => {
     stderr.write(`${escapeUnsafeInLines(sentence)}\n`);
   };
 
-  /** Prints text, whose parts may come from other parties. */
   const printText = (text: string): void => {
     stdout.write(`${escapeUnsafeInLines(text)}\n`);
   };
@@ -96,16 +94,30 @@ export const createPrinter = (io: Io) => {
     stdout.write(formatRecord(Object.fromEntries(fields), stdout));
   };
 
-  /** Prints objects as a table whose headings are the names of their fields. */
   const printObjects = (objects: readonly Fields[]): void => {
     const names = Object.keys(objects[0] ?? {}).filter(isShown);
     const rows = objects.map((object) => names.map((name) => cellOf(name, object[name])));
     stdout.write(formatTable(names.map(labelOf), rows, stdout));
   };
 
-  /** Prints rows as JSON for `--json`, otherwise as a table of what people need of them. */
-  const printList = (rows: readonly Fields[], shown: readonly Fields[] = rows): void =>
-    printResult(rows, () => (shown.length === 0 ? say("None.") : printObjects(shown)));
+  /** Says that a list was cut. Commands read one row more than they show, to know whether there are more. */
+  const sayIfMore = (found: number, limit: number): void => {
+    if (found > limit) {
+      say(`Showing the first ${limit}. To see more, raise --limit.`);
+    }
+  };
+
+  /** Prints the first rows as JSON for `--json`, otherwise as a table of what people need of them. */
+  const printList = (
+    rows: readonly Fields[],
+    shown: readonly Fields[] = rows,
+    limit = Infinity,
+  ): void => {
+    printResult(rows.slice(0, limit), () =>
+      rows.length === 0 ? say("None.") : printObjects(shown.slice(0, limit)),
+    );
+    sayIfMore(rows.length, limit);
+  };
 
   /** Prints a record as JSON for `--json`, otherwise its fields, one a line, and a table of each of its lists of objects. */
   const printDetails = (document: Fields, shown = document): void =>
@@ -134,17 +146,11 @@ export const createPrinter = (io: Io) => {
     printObjects,
     printList,
     printDetails,
+    sayIfMore,
 
     /** Writes the message of a failed command: as a sentence, or for `--json` as one line of JSON. */
     sayError: (message: string, exitCode: number): void =>
       say(json ? JSON.stringify({ error: message, exit_code: exitCode }) : `impact: ${message}`),
-
-    /** Says that a list was cut. Commands read one row more than they show, to know whether there are more. */
-    sayIfMore: (found: number, limit: number): void => {
-      if (found > limit) {
-        say(`Showing the first ${limit}. To see more, raise --limit.`);
-      }
-    },
   };
 };
 

@@ -21,17 +21,16 @@ export type UnitField = (typeof UNIT_FIELDS)[Kind];
 export const PICTURE_TYPES = ["png", "jpeg", "webp"] as const;
 export type PictureType = (typeof PICTURE_TYPES)[number];
 
-export type PictureHeader = {
-  readonly type: PictureType;
-  readonly width: number;
-  readonly height: number;
-};
-
 /** A picture whose hash is in its URL, after the name of a cell. */
-type Logo = PictureHeader & { readonly hash: string };
+const logo = z.strictObject({
+  hash: z.string(),
+  type: z.enum(PICTURE_TYPES),
+  width: z.int(),
+  height: z.int(),
+});
+export type Logo = Readonly<z.output<typeof logo>>;
 
-/** A profile without its logo. */
-export const profileFields = z.strictObject({
+export const profileRow = z.strictObject({
   /** Null shows the account's name. */
   displayName: z.string().nullable(),
   /** As given, `#rrggbb`; pages use `brandColorsOf` it. Null is the default color. */
@@ -41,9 +40,10 @@ export const profileFields = z.strictObject({
   story: z.string().nullable(),
   hiddenSections: z.array(z.enum(HIDEABLE_SECTIONS)),
   showsCarbon: z.boolean(),
+  logo: logo.nullable(),
 });
 
-export type Profile = Readonly<z.output<typeof profileFields>> & { readonly logo: Logo | null };
+export type Profile = Readonly<z.output<typeof profileRow>>;
 
 /** Absent settings stay unchanged; null restores the default. */
 export type ProfileChanges = Partial<Omit<Profile, "logo">> & {

@@ -1,34 +1,20 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { DEFAULT_PROFILE, PICTURE_TYPES, profileFields } from "./profile.rules.ts";
-import type { Profile, ProfileChanges } from "./profile.rules.ts";
+import { DEFAULT_PROFILE, PICTURE_TYPES, profileRow } from "./profile.rules.ts";
+import type { ProfileChanges } from "./profile.rules.ts";
 import { assignmentsOf, columnsOf, sql } from "../../db/sql.ts";
 import { withCell } from "../records/cells.sql.ts";
 
-const storedProfile = profileFields.extend({
-  logoHash: z.string().nullable(),
-  logoType: z.enum(PICTURE_TYPES).nullable(),
-  logoWidth: z.int().nullable(),
-  logoHeight: z.int().nullable(),
-});
-
-const profileRow = storedProfile.transform(
-  ({
-    logoHash: hash,
-    logoType: type,
-    logoWidth: width,
-    logoHeight: height,
-    ...profile
-  }): Profile => ({
-    ...profile,
-    logo: hash && type && width && height ? { hash, type, width, height } : null,
-  }),
-);
+const LOGO = sql.fragment`
+  CASE WHEN logo_hash IS NOT NULL THEN
+    json_build_object('hash', logo_hash, 'type', logo_type, 'width', logo_width, 'height', logo_height)
+  END
+`;
 
 /** Returns an account's profile, which is the default one until an operator sets it. */
 export const findProfile = async (db: CommonQueryMethods, accountId: string) =>
   (await db.maybeOne(sql.prepared("find_profile", profileRow)`
-    SELECT ${columnsOf("profile", storedProfile)}
+    SELECT ${columnsOf("profile", profileRow, { logo: LOGO })}
     FROM profile
     WHERE account_id = ${accountId}
   `)) ?? DEFAULT_PROFILE;

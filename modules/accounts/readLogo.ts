@@ -1,14 +1,14 @@
 import { hash } from "node:crypto";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { PICTURE_TYPES } from "./profile.rules.ts";
-import type { PictureHeader, PictureType, ProfileChanges } from "./profile.rules.ts";
+import type { Logo, PictureType, ProfileChanges } from "./profile.rules.ts";
 
 export const MAXIMUM_LOGO_BYTES = 512 * 1024;
 /** A browser needs four bytes for each. */
 const MAXIMUM_PIXELS = 4_000_000;
 const LEAST_SIDE = 32;
 
-type Size = Pick<PictureHeader, "width" | "height">;
+type Size = Pick<Logo, "width" | "height">;
 
 const textIn = (file: Buffer, from: number, until?: number): string =>
   file.toString("latin1", from, until);
@@ -79,7 +79,7 @@ const LEAST_BYTES = 32;
  */
 const readPictureHeader = (
   file: Buffer,
-): (PictureHeader & { readonly isComplete: boolean }) | null => {
+): (Omit<Logo, "hash"> & { readonly isComplete: boolean }) | null => {
   const type = PICTURE_TYPES.find((candidate) => FORMATS[candidate].matches(file));
   if (type === undefined || file.length < LEAST_BYTES) {
     return null;

@@ -1,6 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
+import { donationCore } from "./donations.rules.ts";
 import type { ConfirmedDonation } from "./donations.rules.ts";
 import type { Metadata } from "../records/fields.rules.ts";
 import { asTotalError } from "../registrations/totals.sql.ts";
@@ -10,7 +11,6 @@ import { modeColumn } from "../records/columns.sql.ts";
 import { columnsOf, countRow, nothing, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { eventInserts } from "../events/events.sql.ts";
 import type { NewEvent } from "../events/events.sql.ts";
-import { donationCore } from "./donations.sql.ts";
 import { totalAdditions, totalSubtractions } from "./donationTotals.sql.ts";
 
 const insertedRow = z.strictObject({ ids: z.array(z.uuid()), count: safeInteger.nullable() });

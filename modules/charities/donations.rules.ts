@@ -1,29 +1,32 @@
 import { z } from "zod";
-import type { CharityProviderName } from "../accounts/accounts.rules.ts";
+import { CHARITY_PROVIDERS } from "../accounts/accounts.rules.ts";
 import { storedMetadata } from "../records/fields.rules.ts";
-import type { Metadata } from "../records/fields.rules.ts";
 import { shownIdOf } from "../records/recordIds.rules.ts";
 import { formatEin } from "./charities.rules.ts";
-import type { CharityIds, Ein } from "./charities.rules.ts";
+import type { CharityIds } from "./charities.rules.ts";
 
-/** A recorded donation; the amount is in whole US cents. */
-export type Donation = {
-  readonly id: string;
+/** The columns that every reader of a donation needs. The amount is in whole US cents. */
+export const donationCore = z.strictObject({
+  id: z.string(),
   /** The id in the system that the donation was imported from; null if it was recorded here. */
-  readonly importedId: string | null;
-  readonly amountCents: number;
-  readonly ein: Ein | null;
+  importedId: z.string().nullable(),
+  amountCents: z.coerce.number().pipe(z.int()),
+  ein: z.string().nullable(),
   /** The charity's id at the provider. */
-  readonly nonprofitId: string;
-  readonly charityProvider: CharityProviderName;
-  readonly charityName: string;
-  readonly createdAt: Date;
+  nonprofitId: z.string(),
+  charityName: z.string(),
+  createdAt: z.date(),
+  refunded: z.boolean(),
+});
+
+export const donationRow = donationCore.extend({
+  charityProvider: z.enum(CHARITY_PROVIDERS),
   /** Null if the client sent none. */
-  readonly idempotencyKey: string | null;
-  readonly attribution: string;
-  readonly metadata: Metadata;
-  readonly refunded: boolean;
-};
+  idempotencyKey: z.string().nullable(),
+  attribution: z.string(),
+  metadata: z.record(z.string(), z.unknown()),
+});
+export type Donation = Readonly<z.output<typeof donationRow>>;
 
 /** A donation to be recorded, with the charity's own name: a client may have given another one. */
 export type ConfirmedDonation = Omit<Donation, "createdAt"> & { readonly confirmedName: string };

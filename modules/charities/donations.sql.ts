@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
-import { CHARITY_PROVIDERS } from "../accounts/accounts.rules.ts";
+import { donationRow } from "./donations.rules.ts";
 import type { DonationFilter } from "./donations.rules.ts";
 import { knownKeys } from "../records/idempotencyKeys.sql.ts";
 import {
@@ -11,28 +11,9 @@ import {
   ownedWithId,
 } from "../records/ownedRecords.sql.ts";
 import { modeColumn } from "../records/columns.sql.ts";
-import { allOf, columnsOf, countRow, inRange, safeInteger, sql } from "../../db/sql.ts";
+import { allOf, columnsOf, countRow, inRange, sql } from "../../db/sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
-
-/** The columns that every reader of a donation needs. */
-export const donationCore = z.strictObject({
-  id: z.uuid(),
-  importedId: z.string().nullable(),
-  amountCents: safeInteger,
-  ein: z.string().nullable(),
-  nonprofitId: z.string(),
-  charityName: z.string(),
-  createdAt: z.date(),
-  refunded: z.boolean(),
-});
-
-const donationRow = donationCore.extend({
-  charityProvider: z.enum(CHARITY_PROVIDERS),
-  idempotencyKey: z.string().nullable(),
-  attribution: z.string(),
-  metadata: z.record(z.string(), z.unknown()),
-});
 
 const donationColumns = columnsOf("donation", donationRow);
 

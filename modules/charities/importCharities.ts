@@ -69,10 +69,12 @@ export const importCharities = async (
     }
   }
   if (number === 0) {
-    throw invalidRequest("the file is empty");
+    throw invalidRequest(`${file} cannot be imported: the file is empty`);
   }
   if (readLine === null) {
-    throw invalidRequest("the first line is not the header of a Business Master File");
+    throw invalidRequest(
+      `${file} cannot be imported: the first line is not the header of a Business Master File`,
+    );
   }
   await write(batch);
   return counts;

@@ -1,6 +1,8 @@
 import ipaddr from "ipaddr.js";
 import type { Config } from "../../runtime/config/config.ts";
+import { MAXIMUM_URL_LENGTH } from "./webhooks.rules.ts";
 import type { WebhookSettings } from "./webhooks.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { LOCALHOST } from "../../runtime/resolveAddresses.ts";
 
 export const readWebhookSettings = ({
@@ -46,11 +48,39 @@ export const isAllowedAddress = (given: string, networks: readonly string[]): bo
   );
 };
 
-/** Returns whether an address or `localhost` may be called. Other names are resolved and checked at each call. */
-export const isAllowedHost = (hostname: string, allowed: readonly string[]): boolean => {
-  const address = hostname.replaceAll(/[[\]]/gu, "");
-  if (LOCALHOST.test(address)) {
-    return isAllowedAddress("127.0.0.1", allowed);
+/**
+ * Returns the URL of an endpoint in its normal form. Only what needs no look-up is checked: a host name can change, so each
+ * delivery checks the address that it calls.
+ * @throws DomainError request_invalid
+ */
+export const requireUsableUrl = (
+  given: string,
+  { allowsHttp, allowedNetworks }: WebhookSettings,
+): string => {
+  const url = URL.parse(given);
+  // The normal form is stored. Escaped characters make it longer than what was given.
+  if (url === null || url.href.length > MAXIMUM_URL_LENGTH) {
+    throw invalidRequest(`url: must be a URL of at most ${MAXIMUM_URL_LENGTH} characters`);
   }
-  return ipaddr.isValid(address) ? isAllowedAddress(address, allowed) : true;
+  if (url.protocol !== "https:" && !(allowsHttp && url.protocol === "http:")) {
+    throw invalidRequest(
+      allowsHttp ? "url: must begin with https:// or http://" : "url: must begin with https://",
+    );
+  }
+  if (url.username !== "" || url.password !== "") {
+    throw invalidRequest(
+      "url: must not have a user name or a password; verify the signature instead",
+    );
+  }
+  if (url.hash !== "") {
+    throw invalidRequest("url: must not have a fragment");
+  }
+  const host = url.hostname.replaceAll(/[[\]]/gu, "");
+  const address = LOCALHOST.test(host) ? "127.0.0.1" : host;
+  if (ipaddr.isValid(address) && !isAllowedAddress(address, allowedNetworks)) {
+    throw invalidRequest(
+      "url: the host must have a public address; to receive events on your own machine, use `impact webhook listen`",
+    );
+  }
+  return url.href;
 };

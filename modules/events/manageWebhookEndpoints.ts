@@ -13,14 +13,9 @@ import { insertPing } from "./deliveries.sql.ts";
 import { DomainError, invalidRequest } from "../../runtime/errors.rules.ts";
 import type { Actor, AuditAction } from "../accounts/audit.rules.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import {
-  MAXIMUM_ENDPOINTS,
-  OLD_SECRET_HOURS,
-  parseEndpointUrl,
-  requireTypesOf,
-} from "./webhooks.rules.ts";
+import { MAXIMUM_ENDPOINTS, OLD_SECRET_HOURS, requireTypesOf } from "./webhooks.rules.ts";
 import type { WebhookSettings } from "./webhooks.rules.ts";
-import { isAllowedHost } from "./allowedAddresses.ts";
+import { requireUsableUrl } from "./allowedAddresses.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { Context } from "../../runtime/context.ts";
@@ -81,21 +76,6 @@ export const recordWebhookAction = async (
       details: { mode, origin: originOf(endpoint), ...details },
     });
   }
-};
-
-/**
- * Returns the URL of an endpoint in its normal form. Only what needs no look-up is checked: a host name can change, so each
- * delivery checks the address that it calls.
- * @throws DomainError request_invalid
- */
-const requireUsableUrl = (given: string, settings: WebhookSettings): string => {
-  const url = parseEndpointUrl(given, settings);
-  if (!isAllowedHost(new URL(url).hostname, settings.allowedNetworks)) {
-    throw invalidRequest(
-      "url: the host must have a public address; to receive events on your own machine, use `impact webhook listen`",
-    );
-  }
-  return url;
 };
 
 /**

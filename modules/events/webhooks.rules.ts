@@ -93,35 +93,6 @@ export type WebhookSettings = {
 export const MAXIMUM_URL_LENGTH = 2048;
 
 /**
- * Checks the URL of an endpoint and returns it in its normal form.
- * @throws DomainError request_invalid
- */
-export const parseEndpointUrl = (
-  given: string,
-  { allowsHttp }: { readonly allowsHttp: boolean },
-): string => {
-  const url = URL.parse(given);
-  // The normal form is stored. Escaped characters make it longer than what was given.
-  if (url === null || url.href.length > MAXIMUM_URL_LENGTH) {
-    throw invalidRequest(`url: must be a URL of at most ${MAXIMUM_URL_LENGTH} characters`);
-  }
-  if (url.protocol !== "https:" && !(allowsHttp && url.protocol === "http:")) {
-    throw invalidRequest(
-      allowsHttp ? "url: must begin with https:// or http://" : "url: must begin with https://",
-    );
-  }
-  if (url.username !== "" || url.password !== "") {
-    throw invalidRequest(
-      "url: must not have a user name or a password; verify the signature instead",
-    );
-  }
-  if (url.hash !== "") {
-    throw invalidRequest("url: must not have a fragment");
-  }
-  return url.href;
-};
-
-/**
  * @param types null for all
  * @throws DomainError request_invalid if an account of this type has no such events
  */

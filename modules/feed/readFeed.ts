@@ -2,7 +2,7 @@ import type { FeedEvent } from "./feed.sql.ts";
 import { readFeedPage } from "./feed.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
-import type { EventType, FeedPosition } from "../events/events.rules.ts";
+import type { EventType } from "../events/events.rules.ts";
 import {
   EVENT_DAYS,
   EVENT_TYPES,
@@ -16,14 +16,6 @@ import type { Context } from "../../runtime/context.ts";
 /** A page is held in memory. */
 const PAGE_BYTES = 768 * 1024;
 
-export type Feed = {
-  readonly events: readonly FeedEvent[];
-  /** Whether more events can be read immediately. */
-  readonly hasMore: boolean;
-  /** Since when events are recorded that are not shown yet, because an older transaction is open; null if there are none. */
-  readonly heldBackSince: Date | null;
-};
-
 const gone = (why: string): DomainError =>
   new DomainError(
     "event_gone",
@@ -35,19 +27,11 @@ const unknown = (): DomainError =>
     "the event is unknown; it was deleted because of its age, or lost when the database was restored",
   );
 
-/** @throws DomainError event_gone */
-const parsePosition = (startingAfter: string | null): FeedPosition | null => {
-  const position = startingAfter === null ? null : parseEventId(startingAfter);
-  if (startingAfter !== null && (position === null || position.transactionId === 0n)) {
-    throw unknown();
-  }
-  return position;
-};
-
 /**
  * Reads events of an account and mode, oldest first, each once. Those of a transaction are shown when all older
  * transactions have ended, so none can appear before one that was already read.
  * @param startingAfter the id of the last event that was read; null for the oldest event that is kept
+ * @returns `hasMore`: whether more events can be read immediately. `heldBackSince`: as `readFeedPage` returns it
  * @throws DomainError event_gone if it is unknown, or events that follow it may have been deleted
  */
 export const readFeed = async (
@@ -62,8 +46,11 @@ export const readFeed = async (
     readonly startingAfter: string | null;
     readonly limit: number;
   },
-): Promise<Feed> => {
-  const after = parsePosition(startingAfter);
+) => {
+  const after = startingAfter === null ? null : parseEventId(startingAfter);
+  if (startingAfter !== null && (after === null || after.transactionId === 0n)) {
+    throw unknown();
+  }
   const now = clock.now();
   const { isKnown, isFromElsewhere, ...feed } = await readFeedPage(db, {
     owner,

@@ -2,7 +2,8 @@ import { hash } from "node:crypto";
 import { z } from "zod";
 import { describeIssues, messageOfIssue, mustBe } from "../../runtime/describeIssues.rules.ts";
 import { text } from "../records/fields.rules.ts";
-import { findFactsProblem } from "./importedEvidence.rules.ts";
+import { requireAcceptable } from "./importedEvidence.rules.ts";
+import { reject } from "./importedRecords.rules.ts";
 import type { ImportedEvidence, ImportedTreeOrder } from "./importedEvidence.rules.ts";
 import { plantingFact } from "../planting/fact.rules.ts";
 import type { PlantingFact } from "../planting/fact.rules.ts";
@@ -145,6 +146,8 @@ export const evidenceLine = z.strictObject({
 });
 type Line = z.output<typeof evidenceLine>;
 
+type Completed = Exclude<Line["timeline"][number], { readonly event: "registered" }>;
+
 type Site = { readonly name: string };
 
 const siteOf = (site: Site, reference: string, { country, region, forest_type }: Line) => ({
@@ -183,7 +186,7 @@ const verificationOf = (evidence: z.output<typeof verified>, line: Line, source:
 
 /** Returns what a milestone proves, without the stage and its time. The schema of facts has not checked it yet. */
 const proofOf = (
-  reached: Exclude<Line["timeline"][number], { readonly event: "registered" }>,
+  reached: Completed,
   line: Line,
   source: string,
 ): Readonly<Record<string, unknown>> | undefined => {
@@ -229,69 +232,55 @@ const proofOf = (
   }
 };
 
-const orderOf = (line: Line): ImportedTreeOrder | string => {
+const orderOf = (line: Line): ImportedTreeOrder => {
   const proof = line.timeline.find((entry) => entry.event === "funds_distributed")?.evidence;
-  const orderId = proof?.order_id ?? line.provider_meta.order_id;
-  const publicId = proof?.order_public_id ?? line.provider_meta.public_id;
-  if (orderId === undefined || publicId === undefined) {
-    return "order_id and order_public_id: required once funds are distributed, in provider_meta or its evidence";
-  }
-  return {
-    orderId,
-    publicId,
-    treeOrderId: proof?.tree_order_id ?? null,
-    treeOrderPublicId: proof?.tree_order_public_id ?? null,
-    treeAmount: proof?.tree_amount ?? null,
-    buyerName: proof?.buyer_name ?? "",
-  };
+  const { order_id: orderId = line.provider_meta.order_id } = proof ?? {};
+  const { order_public_id: publicId = line.provider_meta.public_id } = proof ?? {};
+  return orderId === undefined || publicId === undefined
+    ? reject(
+        "order_id and order_public_id: required once funds are distributed, in provider_meta or its evidence",
+      )
+    : {
+        orderId,
+        publicId,
+        treeOrderId: proof?.tree_order_id ?? null,
+        treeOrderPublicId: proof?.tree_order_public_id ?? null,
+        treeAmount: proof?.tree_amount ?? null,
+        buyerName: proof?.buyer_name ?? "",
+      };
 };
 
-/** Returns the completed milestones as facts in the order of their stages, or what is wrong with them. */
-const factsOf = (line: Line, source: string): readonly PlantingFact[] | string => {
-  const facts: PlantingFact[] = [];
-  for (const reached of line.timeline) {
-    if (reached.status === "pending" || reached.event === "registered") {
-      continue;
-    }
-    if (reached.timestamp === undefined || reached.evidence === undefined) {
-      return `${reached.event}: a completed milestone needs its timestamp and its evidence`;
-    }
-    const { event: stage, timestamp: occurred_at } = reached;
-    const fact = { ...proofOf(reached, line, source), stage, occurred_at };
-    const parsed = plantingFact.safeParse(fact, { error: messageOfIssue });
-    if (!parsed.success) {
-      return `${reached.event}: ${describeIssues(parsed.error.issues, "field")}`;
-    }
-    facts.push(parsed.data);
+const factOf = (reached: Completed, line: Line, source: string): PlantingFact => {
+  const { event: stage, timestamp: occurred_at, evidence } = reached;
+  if (occurred_at === undefined || evidence === undefined) {
+    return reject(`${stage}: a completed milestone needs its timestamp and its evidence`);
   }
-  return PLANTING_STAGES.flatMap((stage) => facts.filter((fact) => fact.stage === stage));
+  const fact = { ...proofOf(reached, line, source), stage, occurred_at };
+  const parsed = plantingFact.safeParse(fact, { error: messageOfIssue });
+  return parsed.success
+    ? parsed.data
+    : reject(`${stage}: ${describeIssues(parsed.error.issues, "field")}`);
 };
 
-/** Returns the evidence of a line, or what is wrong with it. */
+/**
+ * Returns the evidence of a line.
+ * @throws DomainError request_invalid, which rejects the line
+ */
 export const evidenceOf = (
   line: Line,
-  { source, now }: { readonly source: string | null; readonly now: Date },
-): ImportedEvidence | string => {
-  if (source === null) {
-    return "evidence needs --source, the name of the system that has shown it";
-  }
-  const isOrdered = line.timeline.some(
-    ({ event, status }) => event !== "registered" && status === "completed",
-  );
-  const order = isOrdered ? orderOf(line) : null;
-  if (typeof order === "string") {
-    return order;
-  }
-  const facts = factsOf(line, source);
-  if (typeof facts === "string") {
-    return facts;
-  }
+  { source: given, now }: { readonly source: string | null; readonly now: Date },
+): ImportedEvidence => {
+  const source =
+    given ?? reject("evidence needs --source, the name of the system that has shown it");
+  const completed = line.timeline
+    .filter(({ status }) => status === "completed")
+    .filter((entry) => entry.event !== "registered");
+  const order = completed.length > 0 ? orderOf(line) : null;
+  const unsorted = completed.map((reached) => factOf(reached, line, source));
+  const facts = PLANTING_STAGES.flatMap((stage) => unsorted.filter((fact) => fact.stage === stage));
   const isVerifiedOnly = line.timeline.some(({ event }) => event === "planted_and_verified");
   const shape = isVerifiedOnly ? "sessions" : "allocations";
-  const problem = findFactsProblem(shape, facts, now);
-  if (problem !== null) {
-    return problem;
-  }
+  requireAcceptable(shape, facts, now);
   const names = line.timeline.flatMap(({ evidence }) =>
     typeof evidence === "object" && evidence !== null && "partner" in evidence
       ? [String(evidence.partner)]

@@ -12,7 +12,6 @@ import { recordAction } from "../accounts/recordAction.ts";
 import { newId } from "../../runtime/newId.ts";
 import type { OperatorContext } from "../accounts/context.ts";
 
-/** What is stored of a key: its SHA-256 and its first characters. */
 type DigestedKey = { readonly digest: string; readonly hint: string };
 
 /** @throws DomainError request_invalid if the key cannot be imported */

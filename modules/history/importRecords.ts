@@ -126,7 +126,6 @@ const applyFurtherRefunds = (
     return new Set(refunded.map(({ id }) => id));
   });
 
-/** Settles the entries whose ids or keys are known, and returns the others. */
 const settleKnown = async (
   context: ImportContext,
   table: RecordTable,

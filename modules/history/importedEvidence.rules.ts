@@ -1,5 +1,6 @@
 import { findFutureProblem } from "../planting/fact.rules.ts";
 import type { PlantingFact } from "../planting/fact.rules.ts";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { TimelineShape } from "../../runtime/config/partnerKinds.rules.ts";
 import { decideFacts } from "../planting/order.rules.ts";
 
@@ -12,7 +13,6 @@ export type ImportedEvidence = {
   readonly shape: TimelineShape;
   /** Null if the trees were not ordered yet. */
   readonly order: ImportedTreeOrder | null;
-  /** In the order of their stages. */
   readonly facts: readonly PlantingFact[];
 };
 
@@ -27,12 +27,12 @@ export type ImportedTreeOrder = {
   readonly buyerName: string;
 };
 
-/** Returns why the facts of a timeline cannot all be accepted, or null. */
-export const findFactsProblem = (
+/** @throws DomainError request_invalid if the facts of a timeline cannot all be accepted */
+export const requireAcceptable = (
   shape: TimelineShape,
   facts: readonly PlantingFact[],
   now: Date,
-): string | null => {
+): void => {
   const given = facts.map(({ stage, occurred_at: time }, id) => ({
     id,
     stage,
@@ -40,11 +40,14 @@ export const findFactsProblem = (
     state: "waiting" as const,
   }));
   const decided = decideFacts(shape, given);
-  const problems = facts.map((fact, id) => {
-    const { state, reason } = decided.get(id) ?? {};
-    return state === "waiting"
-      ? `${fact.stage}: is completed, but an earlier milestone is not`
-      : (findFutureProblem(fact, now) ?? reason ?? null);
-  });
-  return problems.find((problem) => problem !== null) ?? null;
+  for (const [id, fact] of facts.entries()) {
+    const { state, reason = null } = decided.get(id) ?? {};
+    const problem =
+      state === "waiting"
+        ? `${fact.stage}: is completed, but an earlier milestone is not`
+        : (findFutureProblem(fact, now) ?? reason);
+    if (problem !== null) {
+      throw invalidRequest(problem);
+    }
+  }
 };

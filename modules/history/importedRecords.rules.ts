@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { ein } from "../charities/charities.rules.ts";
 import { blankAsNull, count, metadata, shortText, text } from "../records/fields.rules.ts";
 import { MAXIMUM_CENTS, dollarsToCents } from "../records/money.rules.ts";
@@ -99,61 +100,53 @@ export type ParseOptions = {
   readonly source: string | null;
 };
 
-/** Returns how many units are refunded. A list of the contract says only whether any are; then it means all. */
-const refundedCountOf = ({
-  count: units,
-  refunded,
-  refunded_count: given = refunded === true ? units : 0,
-}: RegistrationLine): number | null => {
-  const contradicts = refunded !== undefined && refunded !== given > 0;
-  return given > units || contradicts ? null : given;
+export const reject = (problem: string): never => {
+  throw invalidRequest(problem);
 };
 
-/** Returns what a store paid for one unit, null for an organization, or what is wrong with the price. */
-const unitPriceOf = (given: number | undefined, storeMode: Mode | null): number | null | string => {
+/** Returns what a store paid for one unit; null for an organization. */
+const unitPriceOf = (given: number | undefined, storeMode: Mode | null): number | null => {
   switch (storeMode) {
     case null:
-      return given === undefined ? null : "unit_price_cents: only stores' records have a price";
+      return given === undefined
+        ? null
+        : reject("unit_price_cents: only stores' records have a price");
     case "test":
-      return (given ?? 0) === 0 ? 0 : "unit_price_cents: must be 0 in test mode";
+      return (given ?? 0) === 0 ? 0 : reject("unit_price_cents: must be 0 in test mode");
     case "live":
-      return given ?? "unit_price_cents: required, because a reversal returns it to the balance";
+      return (
+        given ?? reject("unit_price_cents: required, because a reversal returns it to the balance")
+      );
   }
 };
 
-const registrationOf = (line: RegistrationLine, options: ParseOptions) => {
-  const refundedCount = refundedCountOf(line);
-  if (refundedCount === null) {
-    return "refunded_count: must be at most count, and agree with refunded";
-  }
-  const unitPrice = unitPriceOf(line.unit_price_cents, options.storeMode);
-  if (typeof unitPrice === "string") {
-    return unitPrice;
-  }
-  const { id, refunded: _refunded, ...fields } = line;
-  return {
-    ...fields,
-    imported_id: id,
-    refunded_count: refundedCount,
-    fractional_count: fractionalCountOf(line.fractional_count, line.count, options),
-    unit_price_cents: unitPrice,
-  };
+/** A list of the contract says only whether any units are refunded; then it means all. */
+const registrationOf = ({ id, refunded, ...line }: RegistrationLine, options: ParseOptions) => {
+  const refundedCount = line.refunded_count ?? (refunded === true ? line.count : 0);
+  const contradicts = refunded !== undefined && refunded !== refundedCount > 0;
+  return refundedCount > line.count || contradicts
+    ? reject("refunded_count: must be at most count, and agree with refunded")
+    : {
+        ...line,
+        imported_id: id,
+        refunded_count: refundedCount,
+        fractional_count: fractionalCountOf(line.fractional_count, line.count, options),
+        unit_price_cents: unitPriceOf(line.unit_price_cents, options.storeMode),
+      };
 };
 
-const donationOf = ({ id, amount: dollars, currency: _currency, ...line }: DonationLine) => {
-  if (dollars !== undefined && dollarsToCents(dollars) !== line.amount_cents) {
-    return "amount: must be amount_cents in US dollars";
-  }
-  const nonprofitId = line.nonprofit_id ?? line.ein;
-  return nonprofitId === null
-    ? "ein or nonprofit_id is required"
-    : { ...line, imported_id: id, nonprofit_id: nonprofitId, refunded: line.refunded === true };
-};
+const donationOf = ({ id, amount: dollars, currency: _currency, ...line }: DonationLine) =>
+  dollars !== undefined && dollarsToCents(dollars) !== line.amount_cents
+    ? reject("amount: must be amount_cents in US dollars")
+    : {
+        ...line,
+        imported_id: id,
+        nonprofit_id: line.nonprofit_id ?? line.ein ?? reject("ein or nonprofit_id is required"),
+        refunded: line.refunded === true,
+      };
 
-export type ImportedRegistration = Readonly<Exclude<ReturnType<typeof registrationOf>, string>>;
-
-export type ImportedDonation = Readonly<Exclude<ReturnType<typeof donationOf>, string>>;
-
+export type ImportedRegistration = Readonly<ReturnType<typeof registrationOf>>;
+export type ImportedDonation = Readonly<ReturnType<typeof donationOf>>;
 export type ImportedRecord = ImportedRegistration | ImportedDonation;
 
 /** Fields that only the other type of account shows. An erasure would not find the customers that they name. */
@@ -165,21 +158,22 @@ const FOREIGN_FIELDS = {
 const isEmpty = (value: unknown): boolean =>
   value === null || value === "" || (typeof value === "object" && Object.keys(value).length === 0);
 
+/** @throws DomainError request_invalid, which rejects the line */
 export const recordOf = (
   line: RegistrationLine | DonationLine,
   options: ParseOptions,
-): ImportedRecord | string => {
+): ImportedRecord => {
   if (new Date(line.created_at) > options.now) {
-    return "created_at: must not be in the future";
+    return reject("created_at: must not be in the future");
   }
   if (line.id === null && line.idempotency_key === null) {
-    return "id: required, or an idempotency_key, so that the import can be repeated";
+    return reject("id: required, or an idempotency_key, so that the import can be repeated");
   }
   const owners = options.storeMode === null ? "organizations" : "stores";
   const fields: Readonly<Record<string, unknown>> = { notes: null, ...line };
   const foreign = FOREIGN_FIELDS[owners].find((name) => !isEmpty(fields[name]));
   if (foreign !== undefined) {
-    return `${foreign}: ${owners}' records have none; remove it from the line`;
+    return reject(`${foreign}: ${owners}' records have none; remove it from the line`);
   }
   return line.kind === "donation" ? donationOf(line) : registrationOf(line, options);
 };
@@ -187,7 +181,6 @@ export const recordOf = (
 const idIdentity = (kind: ImportedRecord["kind"], id: string): string =>
   JSON.stringify([kind, "id", id]);
 
-/** Returns the scoped id of a tree registration. */
 export const treeIdentity = (id: string): string => idIdentity(PLANTED_KIND, id);
 
 /** Returns the id and the idempotency key of a record, as far as it has them, with their scope. */

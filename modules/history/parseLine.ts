@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { describeIssues, messageOfIssue } from "../../runtime/describeIssues.rules.ts";
+import { DomainError } from "../../runtime/errors.rules.ts";
 import type { ImportedEvidence } from "./importedEvidence.rules.ts";
 import { donationLine, recordOf, registrationLine } from "./importedRecords.rules.ts";
 import type { ImportedRecord, ParseOptions } from "./importedRecords.rules.ts";
@@ -28,12 +29,16 @@ const parseFields = (value: unknown, options: ParseOptions): Parsed => {
     return { problem: describeIssues(parsed.error.issues, "field") };
   }
   const line = parsed.data;
-  if (line.kind === "evidence") {
-    const evidence = evidenceOf(line, options);
-    return typeof evidence === "string" ? { problem: evidence } : { evidence };
+  try {
+    return line.kind === "evidence"
+      ? { evidence: evidenceOf(line, options) }
+      : { record: recordOf(line, options) };
+  } catch (error) {
+    if (error instanceof DomainError) {
+      return { problem: error.message };
+    }
+    throw error;
   }
-  const record = recordOf(line, options);
-  return typeof record === "string" ? { problem: record } : { record };
 };
 
 export const parseJsonLine = (line: string, options: ParseOptions): Parsed => {

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { ReportedSite } from "./fact.rules.ts";
-import { identifiers, safeInteger, sql } from "../../db/sql.ts";
+import { columnsOf, identifiers, safeInteger, sql } from "../../db/sql.ts";
 
 const siteRow = z.strictObject({ reference: z.string(), id: z.int() });
 
@@ -99,18 +99,13 @@ export const listLatestMedia = (
   countsSimulated: boolean,
 ) =>
   db.any(sql.type(mediaRow)`
-    SELECT
-      latest.id,
-      latest.type,
-      latest.url,
-      latest.thumbnail_url AS "thumbnailUrl",
-      latest.occurred_at AS "takenAt",
-      planting_site.id AS "siteId",
-      planting_site.name AS "siteName",
-      planting_site.country,
-      latest.trees,
-      latest.stage = 'planted_and_verified' AS "isOfVerification",
-      coalesce(verification.content -> 'species', '[]') AS species
+    SELECT ${columnsOf("latest", mediaRow, {
+      takenAt: sql.fragment`latest.occurred_at`,
+      siteName: sql.fragment`planting_site.name`,
+      country: sql.fragment`planting_site.country`,
+      isOfVerification: sql.fragment`latest.stage = 'planted_and_verified'`,
+      species: sql.fragment`coalesce(verification.content -> 'species', '[]')`,
+    })}
     FROM (
       SELECT
         medium.*, planting_fact.id AS fact_id, order_id, stage, occurred_at, planting_fact.site_id, trees,

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { donationCore } from "../charities/donations.sql.ts";
+import { donationCore } from "../charities/donations.rules.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
 import {

@@ -1,3 +1,4 @@
+import { z } from "zod";
 import { findExcess } from "../accounts/limits.rules.ts";
 import type { LimitUse } from "../accounts/limits.rules.ts";
 import type { ConfirmedCharity } from "../charities/charities.rules.ts";
@@ -90,11 +91,14 @@ export type StoreResponse = {
 };
 
 /** The response that was stored for a key. What follows from the request is null once it was erased. */
-export type StoredResponse = {
-  readonly requestHash: string | null;
-  readonly responseBody: string | null;
-  readonly recordId: string | null;
-};
+export const storedResponse = z.strictObject({
+  /** SHA-256 in hexadecimal digits. */
+  requestHash: z.string().nullable(),
+  responseBody: z.string().nullable(),
+  /** Also null if the write recorded nothing, or if its record was imported. */
+  recordId: z.uuid().nullable(),
+});
+export type StoredResponse = Readonly<z.output<typeof storedResponse>>;
 
 /** Returns a string that identifies a write's key among the keys of all stores, modes and operations; null without a key. */
 export const keyOf = ({ accountId, mode, operation, idempotency }: StoreWrite): string | null =>

@@ -1,5 +1,4 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
-import { z } from "zod";
 import { totalAdditions as donationTotalAdditions } from "../charities/donationTotals.sql.ts";
 import { joinedOrders, treeOrderId } from "../planting/nextOrders.sql.ts";
 import { keyHash, scopeOfRow } from "../records/idempotencyKeys.sql.ts";
@@ -9,7 +8,7 @@ import { asTotalError, sumsOf, totalAdditions } from "../registrations/totals.sq
 import { jsonRows } from "../../db/jsonRows.ts";
 import { nothing, safeInteger, sql } from "../../db/sql.ts";
 import type { BalanceEntryKind } from "./stores.rules.ts";
-import { COUNT_FIELDS, findReplay, isRefund, keyOf } from "./storeWrites.rules.ts";
+import { COUNT_FIELDS, findReplay, isRefund, keyOf, storedResponse } from "./storeWrites.rules.ts";
 import type { AcceptedWrite, StoreWrite } from "./storeWrites.rules.ts";
 
 /** What is recorded of a write: its record, its entry in the ledger, its response and the balance after it. */
@@ -206,15 +205,7 @@ export const recordStoreWrites = async (
 
 const KEY = { accountId: "uuid", mode: "text", operation: "text", key: "text" } as const;
 
-const responseRow = z.strictObject({
-  place: safeInteger,
-  /** SHA-256 of the request in hexadecimal digits. Null if it was erased. */
-  requestHash: z.string().nullable(),
-  /** Null if it was erased. */
-  responseBody: z.string().nullable(),
-  /** The registration or donation that the write recorded. Null if it recorded none, or if it was imported. */
-  recordId: z.uuid().nullable(),
-});
+const responseRow = storedResponse.extend({ place: safeInteger });
 
 /** Returns the responses that are stored for the keys of writes, by `keyOf`. */
 export const readResponses = async (db: CommonQueryMethods, writes: readonly StoreWrite[]) => {

@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { normalizeCustomerId } from "../stores/customers.rules.ts";
 
-/** What a text was found to be. */
 export type FoundBy =
   | "id"
   | "imported_id"

@@ -234,14 +234,9 @@ export const parseConfig = (env: Readonly<Record<string, string | undefined>>): 
   return Object.freeze(result.data);
 };
 
-/** Returns the environment of a child process: ours without the variables that match `without`, and with these settings. */
-export const buildChildEnvironment = (
-  without: RegExp | null,
-  childSettings: Readonly<Record<string, string>>,
-): NodeJS.ProcessEnv => {
-  const inherited = Object.entries(process.env).filter(([name]) => without?.test(name) !== true);
-  return { ...Object.fromEntries(inherited), ...childSettings };
-};
+/** Returns the environment of this process, without the variables that match, for a child process. */
+export const inheritEnvironment = (without?: RegExp): NodeJS.ProcessEnv =>
+  Object.fromEntries(Object.entries(process.env).filter(([name]) => without?.test(name) !== true));
 
 /**
  * Parses the environment of this process.

@@ -2,7 +2,7 @@ import { startApiOf } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registerFor } from "../support/factories.ts";
-import { impactOf, runImpact } from "./runImpact.ts";
+import { impactOf } from "./runImpact.ts";
 
 const test = testWithDatabase();
 
@@ -99,27 +99,24 @@ test("a list that an account does not have is a usage error", async (t) => {
 test("progress is shown on a terminal only", async (t) => {
   const { db } = t.context;
   const { id } = await createTestOrganization(db);
-  const env = { DATABASE_URL: t.context.databaseUrl };
   await registerFor(db, id);
+  const args = ["export", "trees", "--org", id];
 
-  const shown = await runImpact(["export", "trees", "--org", id], { env, isTerminal: true });
+  const shown = await impactOf(t, { isTerminal: true }).ok(...args);
 
   t.regex(shown.stderr, /1 row\b/u);
   t.true(shown.stderr.endsWith("Exported 1 row.\n"));
-  t.is((await runImpact(["export", "trees", "--org", id], { env })).stderr, "Exported 1 row.\n");
+  t.is((await impactOf(t).ok(...args)).stderr, "Exported 1 row.\n");
 });
 
 test("what a terminal would obey is escaped on a terminal only", async (t) => {
   const { db } = t.context;
   const { id } = await createTestOrganization(db);
-  const env = { DATABASE_URL: t.context.databaseUrl };
   const attribution = "\u001B]52;c;aGk=\u0007 \u009B2J \u202Eevil";
   const escaped = String.raw`\u001B]52;c;aGk=\u0007 \u009B2J \u202Eevil`;
   await registerFor(db, id, { attribution });
-  const run = async (format: string, isTerminal: boolean) => {
-    const args = ["export", "trees", "--org", id, "--format", format];
-    return (await runImpact(args, { env, isTerminal })).stdout;
-  };
+  const run = async (format: string, isTerminal: boolean) =>
+    (await impactOf(t, { isTerminal })("export", "trees", "--org", id, "--format", format)).stdout;
 
   const csv = await run("csv", true);
   t.true(csv.includes(escaped), csv);

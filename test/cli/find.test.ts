@@ -234,17 +234,13 @@ test("a search that shows customers of stores adds an entry with counts for each
   await post("/app/api/charity/donate", first.live, donation);
   await post("/app/api/plant", second.live, { trees: 1, order_id: "1001" });
   const planted = await post("/app/api/plant", unnamed.live, { trees: 1 });
-  const list = async (store: { readonly id: string }) => {
-    const args = ["audit", "list", "--org", store.id, "--action", "find", "--json"];
-    return readJson(await impact(...args));
-  };
+  const list = (store: { readonly id: string }) =>
+    impact.json("audit", "list", "--org", store.id, "--action", "find");
 
   const options = ["--as", "Ada", "--reason", "ticket 12"];
-  const found = await impact("find", "#1001", ...options);
-  const other = await impact("find", planted.headers.get("Record-Id") ?? "");
+  await impact.ok("find", "#1001", ...options);
+  await impact.ok("find", planted.headers.get("Record-Id") ?? "");
 
-  t.is(found.exitCode, 0, found.stderr);
-  t.is(other.exitCode, 0, other.stderr);
   const entry = { action: "find", operator: "Ada", subject: null, reason: "ticket 12" };
   t.like(await list(first), [{ ...entry, details: { registrations: 2, donations: 1 } }]);
   t.like(await list(second), [{ ...entry, details: { registrations: 1, donations: 0 } }]);
@@ -252,50 +248,39 @@ test("a search that shows customers of stores adds an entry with counts for each
 });
 
 const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
-const BECAUSE = ["--reason", "ticket 12"] as const;
 
 test("what does not exist is named with the command that finds it", async (t) => {
-  const runs: readonly (readonly [args: readonly string[], message: string])[] = [
-    ...[
-      ["org", "show", ID],
-      ["usage", "list", "--org", ID],
-      ["audit", "list", "--org", ID],
-      ["statement", "--org", ID, "--period", "2026-05"],
-      ["export", "trees", "--org", ID],
-      ["evidence", "order", "list", "--org", ID],
-      ["org", "update", ID, "--name", "x"],
-      ["key", "list", "--org", ID],
-      ["key", "issue", "--org", ID, "--mode", "live"],
-      ["usage", "reconcile", "--org", ID],
-      ["import", "history", "-", "--org", ID],
-    ].map(
-      (args) =>
-        [
-          args,
-          `Organization or store ${ID} not found. See impact org list and impact store list.`,
-        ] as const,
-    ),
-    [["key", "revoke", ID, ...BECAUSE], `key ${ID} not found; see \`impact key list\``],
+  const account = `Organization or store ${ID} not found. See impact org list and impact store list.`;
+  for (const [line, message] of [
+    [`org show ${ID}`, account],
+    [`usage list --org ${ID}`, account],
+    [`audit list --org ${ID}`, account],
+    [`statement --org ${ID} --period 2026-05`, account],
+    [`export trees --org ${ID}`, account],
+    [`evidence order list --org ${ID}`, account],
+    [`org update ${ID} --name x`, account],
+    [`key list --org ${ID}`, account],
+    [`key issue --org ${ID} --mode live`, account],
+    [`usage reconcile --org ${ID}`, account],
+    [`import history - --org ${ID}`, account],
+    [`key revoke ${ID}`, `key ${ID} not found; see \`impact key list\``],
     [
-      ["usage", "explain", ID],
+      `usage explain ${ID}`,
       `no organization, registration or order is named ${ID}; search with \`impact find\``,
     ],
-    [["find", "no-such-thing"], 'Nothing found for "no-such-thing".'],
-    [["usage", "explain", "E9"], "E9 not found; see `impact usage list`"],
-    [["refund", ID, ...BECAUSE], `record ${ID} not found; search with \`impact find\``],
+    ["find no-such-thing", 'Nothing found for "no-such-thing".'],
+    ["usage explain E9", "E9 not found; see `impact usage list`"],
+    [`refund ${ID} --reason wrong`, `record ${ID} not found; search with \`impact find\``],
     [
-      ["evidence", "withdraw", "999", ...BECAUSE],
+      "evidence withdraw 999 --reason wrong",
       "fact 999 not found; see `impact evidence order show`",
     ],
     [
-      ["charity", "show", "99-9999999"],
+      "charity show 99-9999999",
       "EIN 99-9999999 not found in the catalogue. See impact charity search.",
     ],
-  ];
-  for (const [args, message] of runs) {
-    const { exitCode, stderr } = await impactOf(t)(...args);
-    t.is(exitCode, 3, args.join(" "));
-    t.is(stderr, `impact: ${message}\n`);
+  ] as const) {
+    t.is(await impactOf(t).fails(3, ...line.split(" ")), `impact: ${message}\n`);
   }
 });
 

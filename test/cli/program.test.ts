@@ -6,7 +6,6 @@ import { WriteStream } from "node:tty";
 import { promisify } from "node:util";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
-import { z } from "zod";
 import { formatRecord, formatTable } from "../../cli/output/formatTable.ts";
 import { copyDatabase, createEmptyDatabase, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -46,11 +45,12 @@ test("a command line loads its own command only, and none for the help of the pr
   }
 });
 
-test("impact help shows the help of a command, and of all", async (t) => {
+test("impact help shows the help of a command, and of all with the exit codes", async (t) => {
   const { stdout: ofOne } = await runImpact(["help", "org"]);
   t.regex(ofOne, /^Usage: impact org /u);
   t.regex((await runImpact(["help", "usage", "retry"])).stdout, /^Usage: impact usage retry /u);
   const { stdout: ofAll } = await runImpact(["help"]);
+  t.regex(ofAll, /Exit codes:\n {2}0 {2}success/u);
   t.true(program.commands.every((command) => ofAll.includes(`\n  ${command.name()} `)));
 });
 
@@ -81,27 +81,14 @@ for (const [line, words] of [
   test(`a shell completes ${line}`, async (t) => {
     const { stdout: script } = await runImpact(["completion", "bash"]);
     const typed = line.split(" ");
-    const { stdout } = await execute("bash", [
-      "-c",
-      `${script}
+    const completing = `${script}
       COMP_WORDS=(${line}) COMP_CWORD=${typed.length - 1}
       _impact impact ${typed.at(-1)}
-      printf '%s\\n' "\${COMPREPLY[@]}"`,
-    ]);
-    t.deepEqual(
-      stdout
-        .split("\n")
-        .filter((word) => word !== "")
-        .toSorted(),
-      words,
-    );
+      printf '%s\\n' "\${COMPREPLY[@]}"`;
+    const { stdout } = await execute("bash", ["-c", completing]);
+    t.deepEqual(stdout.match(/\S+/gu)?.toSorted() ?? [], words);
   });
 }
-
-test("the help lists the exit codes", async (t) => {
-  const { stdout } = await runImpact(["--help"]);
-  t.regex(stdout, /Exit codes:\n {2}0 {2}success/u);
-});
 
 const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
 
@@ -150,7 +137,7 @@ const USAGE_ERRORS: readonly (readonly [line: string, message: RegExp])[] = [
     (limit) =>
       [
         `org update ID --count-per-day=${limit}`,
-        /Must be a number from 1 to 9007199254740991, or none\./u,
+        /Must be a whole number from 1 to 9007199254740991\./u,
       ] as const,
   ),
   ["webhook recover ID x", /id of an event/u],
@@ -203,16 +190,13 @@ test("an unusable database is reported with its setting in one sentence without 
   const url = "postgres://impact:hunter2@127.0.0.1:1/impact";
   const other = new URL(t.context.databaseUrl);
   other.pathname = "/absent";
+  const refused = /127\.0\.0\.1:1\/impact cannot be used: .*ECONNREFUSED/u;
+  const absent = /absent cannot be used: .* does not exist/u;
   for (const [args, setting, value, reason] of [
-    [
-      ["org", "list"],
-      "DATABASE_URL",
-      url,
-      /127\.0\.0\.1:1\/impact cannot be used: .*ECONNREFUSED/u,
-    ],
-    [["migrate"], "DATABASE_URL", url, /127\.0\.0\.1:1\/impact cannot be used: .*ECONNREFUSED/u],
-    [["org", "list"], "DATABASE_URL", other.href, /absent cannot be used: .* does not exist/u],
-    [["migrate"], "DATABASE_OWNER_URL", other.href, /absent cannot be used: .* does not exist/u],
+    [["org", "list"], "DATABASE_URL", url, refused],
+    [["migrate"], "DATABASE_URL", url, refused],
+    [["org", "list"], "DATABASE_URL", other.href, absent],
+    [["migrate"], "DATABASE_OWNER_URL", other.href, absent],
   ] as const) {
     const { exitCode, stderr } = await runImpact([...args], {
       env: { DATABASE_URL: url, [setting]: value },
@@ -239,13 +223,11 @@ test("a malformed setting is a usage error that lists it", async (t) => {
   t.regex(stderr, /PORT must be a port number/u);
 });
 
-const organization = z.looseObject({ dashboard_url: z.string() });
-
 const linksTo = test.macro({
   exec: async (t, settings: Readonly<Record<string, string>>, url: string) => {
     const { id } = await createTestOrganization(t.context.db);
-    const run = await impactOf(t, { env: settings }).json("org", "show", id);
-    t.is(new URL(organization.parse(run).dashboard_url).origin, url);
+    const { stdout } = await impactOf(t, { env: settings }).ok("org", "show", id);
+    t.true(stdout.includes(` ${url}/dashboard/`), stdout);
   },
   title: (_, settings, url) => `with ${JSON.stringify(settings)} links start with ${String(url)}`,
 });
@@ -380,10 +362,9 @@ test("a value that begins with dashes and is no option is accepted", async (t) =
 const LAUNCHER = fileURLToPath(new URL("../../cli/impact.js", import.meta.url));
 
 test("the launcher runs the program and returns its exit code", async (t) => {
-  const run = promisify(execFile);
-  const { stdout } = await run(process.execPath, [LAUNCHER, "--version"]);
+  const { stdout } = await execute(process.execPath, [LAUNCHER, "--version"]);
   t.regex(stdout, /^\d+\.\d+\.\d+(-rc\.\d+)?\n$/u);
-  await t.throwsAsync(run(process.execPath, [LAUNCHER, "frob"]), { code: 2 });
+  await t.throwsAsync(execute(process.execPath, [LAUNCHER, "frob"]), { code: 2 });
 });
 
 test("a closed output pipe is not an error", async (t) => {
@@ -409,9 +390,8 @@ test("output that cannot be written is reported in one sentence", async (t) => {
       /^\{"error":"The output cannot be written: ENOSPC[^\n]*","exit_code":1\}\n$/u,
     ],
   ] as const) {
-    const child = spawn(process.execPath, [LAUNCHER, ...args], {
-      stdio: ["ignore", full.fd, "pipe"],
-    });
+    const stdio = ["ignore", full.fd, "pipe"] as const;
+    const child = spawn(process.execPath, [LAUNCHER, ...args], { stdio: [...stdio] });
     const [errors, [exitCode]] = await Promise.all([
       child.stderr?.setEncoding("utf8").toArray(),
       once(child, "exit"),

@@ -3,7 +3,7 @@ import { refundWorkflowId } from "../../runtime/temporalNames.rules.ts";
 import { refund } from "../../workflows/refund.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
-import { readJson, runImpact } from "./runImpact.ts";
+import { runImpact } from "./runImpact.ts";
 import { setUp } from "./workflowSetup.ts";
 
 const test = testWithDatabase();
@@ -23,8 +23,8 @@ test.serial("workflows are listed by type and status", async (t) => {
   const one = await startRefund(scene);
   const other = await startRefund(scene);
   const list = async (...filter: readonly string[]): Promise<readonly string[]> => {
-    const run = await impact.ok("workflow", "list", "--json", ...filter);
-    return listed.parse(readJson(run)).map(({ workflow_id: id }) => id);
+    const rows = listed.parse(await impact.json("workflow", "list", ...filter));
+    return rows.map(({ workflow_id: id }) => id);
   };
   // Temporal's list is eventually consistent.
   await eventually(async () => (await list()).length === 2);
@@ -60,13 +60,9 @@ test.serial("a workflow is shown with its outcome", async (t) => {
 
 test.serial("an unknown workflow exits with code 3 and says where to look", async (t) => {
   const scene = await setUp(t);
-  const { exitCode, stderr } = await scene.impact("workflow", "show", "refund-nothing");
-  t.is(exitCode, 3);
-  t.true(
-    stderr.includes(
-      `Temporal has no workflow ${scene.deployment}/refund-nothing: the id is wrong, or Temporal has deleted the workflow after its retention time. See impact workflow list.`,
-    ),
-    stderr,
+  t.is(
+    await scene.impact.fails(3, "workflow", "show", "refund-nothing"),
+    `impact: Temporal has no workflow ${scene.deployment}/refund-nothing: the id is wrong, or Temporal has deleted the workflow after its retention time. See impact workflow list.\n`,
   );
 });
 
@@ -92,15 +88,12 @@ test.serial("short ids are accepted, and others' workflows are not listed", asyn
   });
 
   for (const given of [short, workflowId]) {
-    t.like(await impact.json("workflow", "show", given), {
-      workflow_id: workflowId,
-    });
+    t.like(await impact.json("workflow", "show", given), { workflow_id: workflowId });
   }
-  await eventually(async () => {
-    return listed.parse(await impact.json("workflow", "list")).length > 0;
-  });
+  const list = async () => listed.parse(await impact.json("workflow", "list"));
+  await eventually(async () => (await list()).length > 0);
   t.deepEqual(
-    listed.parse(await impact.json("workflow", "list")).map((row) => row.workflow_id),
+    (await list()).map((row) => row.workflow_id),
     [workflowId],
   );
 });

@@ -174,15 +174,15 @@ type Lookups = Readonly<Record<string, (db: DatabasePool) => Promise<unknown>>>;
 
 /** Returns look-ups of an account's records, most of them of the one with this number, which is even. */
 const describeLookups = async (
-  db: DatabasePool,
+  pool: DatabasePool,
   accountId: string,
   number: number,
 ): Promise<Lookups> => {
   const donor = { accountId, mode: "live" } as const;
   const trees = { ...donor, kind: "tree" } as const;
   const importedId = `old-${number}`;
-  const [registrationId = ""] = await listRecordIds(db, "registration", importedId, accountId);
-  const [donationId = ""] = await listRecordIds(db, "donation", importedId, accountId);
+  const [registrationId = ""] = await listRecordIds(pool, "registration", importedId, accountId);
+  const [donationId = ""] = await listRecordIds(pool, "donation", importedId, accountId);
   const keys = [`key-${number}`, "key-3", "key-20001"];
   const email = `${number}@example.com`;
   const customer = { ids: [`customer-${number}`], emails: [email], orderIds: [String(number)] };
@@ -193,7 +193,6 @@ const describeLookups = async (
   const firstPage = {
     after: null,
     limits: { rows: 21, bytes: 1_000_000 },
-    separator: ",",
     now: new Date(),
   } as const;
   const [rangeStart, rangeEnd] = [
@@ -207,7 +206,7 @@ const describeLookups = async (
     keptSince: new Date("2026-11-01T00:00:00.000Z"),
     limits: { events: 20, bytes: 1_000_000 },
   } as const;
-  const positions = await db.any(sql.type(positionRow)`
+  const positions = await pool.any(sql.type(positionRow)`
     SELECT transaction_id::text AS "transactionId", id
     FROM registration
     WHERE account_id = ${accountId} AND usage_batch IS NOT NULL
@@ -220,7 +219,6 @@ const describeLookups = async (
     id: crypto.randomUUID(),
     registrationId,
     count: 1,
-    registeredAt: new Date(),
     reason: null,
     idempotencyKey: crypto.randomUUID(),
     createdAt: new Date().toISOString(),
@@ -229,91 +227,82 @@ const describeLookups = async (
     ({ ...donor, refunded: "tree", quantity: 20, filter }) as const;
   const anyTree = { id: null, until: null, projectPublicId: null, region: null };
   return {
-    "a page": (single) => readPage(single, trees, {}, firstPage),
-    "a page of an attribution": (single) =>
-      readPage(single, trees, { attribution: `campaign-${number}` }, firstPage),
-    "a page of a range": (single) =>
-      readPage(single, trees, { from: rangeStart, until: rangeEnd }, firstPage),
-    "a registration of the list": (single) =>
-      readPage(single, trees, { id: registrationId }, firstPage),
-    "a registration of the list, by its imported id": (single) =>
-      readPage(single, trees, { id: importedId }, firstPage),
-    "keys of registrations": (single) =>
+    "a page": (db) => readPage(db, trees, {}, firstPage),
+    "a page of an attribution": (db) =>
+      readPage(db, trees, { attribution: `campaign-${number}` }, firstPage),
+    "a page of a range": (db) =>
+      readPage(db, trees, { from: rangeStart, until: rangeEnd }, firstPage),
+    "a registration of the list": (db) => readPage(db, trees, { id: registrationId }, firstPage),
+    "a registration of the list, by its imported id": (db) =>
+      readPage(db, trees, { id: importedId }, firstPage),
+    "keys of registrations": (db) =>
       listKnownKeys(
-        single,
+        db,
         keys.map((idempotencyKey) => ({ ...trees, idempotencyKey })),
       ),
-    "registrations by keys": (single) => listByIdempotencyKeys(single, trees, keys),
-    "registrations by ids": (single) => listRegistrationsByIds(single, [registrationId]),
-    "a registration": (single) => findOwnRegistration(single, trees, registrationId),
-    "an imported registration": (single) => findOwnRegistration(single, trees, importedId),
-    "registrations to refund": (single) =>
-      single.transaction((transaction) =>
+    "registrations by keys": (db) => listByIdempotencyKeys(db, trees, keys),
+    "registrations by ids": (db) => listRegistrationsByIds(db, [registrationId]),
+    "a registration": (db) => findOwnRegistration(db, trees, registrationId),
+    "an imported registration": (db) => findOwnRegistration(db, trees, importedId),
+    "registrations to refund": (db) =>
+      db.transaction((transaction) =>
         lockRegistrations(transaction, [
           { ...trees, id: registrationId },
           { ...trees, id: importedId },
         ]),
       ),
-    "a refund": (single) =>
-      runAndRollBack(single, (transaction) =>
+    "a refund": (db) =>
+      runAndRollBack(db, (transaction) =>
         insertRefunds(transaction, [newRefund()], false, [], new Date()),
       ),
-    "a registration's id": (single) =>
-      listRecordIds(single, "registration", registrationId, accountId),
-    "an imported registration's id": (single) =>
-      listRecordIds(single, "registration", importedId, accountId),
-    "a position": (single) => findListPosition(single, trees, registrationId),
-    "a registration's usage": (single) => findRegistrationUsage(single, trees, registrationId),
-    "a tree's evidence": (single) => listEvidenceTrees(single, [{ ...donor, id: registrationId }]),
-    "the newest of a store": (single) => listStoreRecords(single, "registration", trees, {}, page),
-    "a store's, by email": (single) =>
-      listStoreRecords(single, "registration", trees, { email }, page),
-    "a store's, by customer": (single) =>
-      listStoreRecords(single, "registration", trees, { id: `customer-${number}` }, page),
-    "a store's, by order": (single) =>
-      listStoreRecords(single, "registration", trees, { orderId }, page),
-    "the sum of an order": (single) => sumStoreRecords(single, "registration", trees, { orderId }),
-    "the newest to reverse": (single) => listNewestUnits(single, [toReverse({})]),
-    "those of an order to reverse": (single) => listNewestUnits(single, [toReverse({ orderId })]),
-    "those of a customer to reverse": (single) => listNewestUnits(single, [toReverse({ email })]),
-    "the newest tree": (single) => findMatchingTreeId(single, donor, anyTree),
-    "a store's tree": (single) =>
-      findMatchingTreeId(single, donor, { ...anyTree, id: registrationId }),
-    "a donor and known keys": (single) => readDonor(single, donor, keys),
-    "donations by ids and keys": (single) =>
-      listDonationsOf(single, donor, { ids: [donationId], keys }),
-    "a donation": (single) => findOwnDonation(single, donor, donationId),
-    "an imported donation": (single) => findOwnDonation(single, donor, importedId),
-    "locked donations": (single) =>
-      single.transaction((transaction) => lockDonations(transaction, donor, [donationId, "old-4"])),
-    "a donation's id": (single) => listRecordIds(single, "donation", donationId, accountId),
-    "donations of a campaign": (single) =>
-      listDonations(single, donor, { attribution: `campaign-${number}` }, { offset: 0, limit: 20 }),
-    "a store's donations, by email": (single) =>
-      listStoreRecords(single, "donation", donor, { email }, page),
-    "the sum of an order's donations": (single) =>
-      sumStoreRecords(single, "donation", donor, { orderId }),
-    "the records of an order": (single) => listOrderRecords(single, donor, orderId),
-    "a store's donations, by order": (single) =>
-      listStoreRecords(single, "donation", donor, { orderId }, page),
-    "the next meter event": (single) => listNextEvents(single, [trees], new Date()),
-    "the first events": (single) => readFeedPage(single, firstEvents),
-    "the events after one": (single) => readFeedPage(single, { ...firstEvents, after: middle }),
-    "the events after the newest": (single) =>
-      readFeedPage(single, { ...firstEvents, after: newest }),
-    "the last usage": (single) => listRegistrationUsage(single, trees, [registrationId]),
-    "a customer's registrations": (single) =>
-      listPersonalRecords(single, "registration", accountId, unnamed, 20),
-    "a customer's registrations, with those that have only a name": (single) =>
-      listPersonalRecords(single, "registration", accountId, named, 20),
-    "a customer's donations": (single) =>
-      listPersonalRecords(single, "donation", accountId, unnamed, 20),
-    "what is known of a customer": (single) => readIdentities(single, accountId, customer),
-    "the addresses that only a customer has": (single) =>
-      listUnsharedEmails(single, accountId, customer, 10_000),
-    "a balance entry by reference": (single) =>
-      findBalanceEntryByReference(single, accountId, `invoice-${number}`),
-    "the last balance entries": (single) => listBalanceEntries(single, accountId, page),
+    "a registration's id": (db) => listRecordIds(db, "registration", registrationId, accountId),
+    "an imported registration's id": (db) =>
+      listRecordIds(db, "registration", importedId, accountId),
+    "a position": (db) => findListPosition(db, trees, registrationId),
+    "a registration's usage": (db) => findRegistrationUsage(db, trees, registrationId),
+    "a tree's evidence": (db) => listEvidenceTrees(db, [{ ...donor, id: registrationId }]),
+    "the newest of a store": (db) => listStoreRecords(db, "registration", trees, {}, page),
+    "a store's, by email": (db) => listStoreRecords(db, "registration", trees, { email }, page),
+    "a store's, by customer": (db) =>
+      listStoreRecords(db, "registration", trees, { id: `customer-${number}` }, page),
+    "a store's, by order": (db) => listStoreRecords(db, "registration", trees, { orderId }, page),
+    "the sum of an order": (db) => sumStoreRecords(db, "registration", trees, { orderId }),
+    "the newest to reverse": (db) => listNewestUnits(db, [toReverse({})]),
+    "those of an order to reverse": (db) => listNewestUnits(db, [toReverse({ orderId })]),
+    "those of a customer to reverse": (db) => listNewestUnits(db, [toReverse({ email })]),
+    "the newest tree": (db) => findMatchingTreeId(db, donor, anyTree),
+    "a store's tree": (db) => findMatchingTreeId(db, donor, { ...anyTree, id: registrationId }),
+    "a donor and known keys": (db) => readDonor(db, donor, keys),
+    "donations by ids and keys": (db) => listDonationsOf(db, donor, { ids: [donationId], keys }),
+    "a donation": (db) => findOwnDonation(db, donor, donationId),
+    "an imported donation": (db) => findOwnDonation(db, donor, importedId),
+    "locked donations": (db) =>
+      db.transaction((transaction) => lockDonations(transaction, donor, [donationId, "old-4"])),
+    "a donation's id": (db) => listRecordIds(db, "donation", donationId, accountId),
+    "donations of a campaign": (db) =>
+      listDonations(db, donor, { attribution: `campaign-${number}` }, { offset: 0, limit: 20 }),
+    "a store's donations, by email": (db) =>
+      listStoreRecords(db, "donation", donor, { email }, page),
+    "the sum of an order's donations": (db) => sumStoreRecords(db, "donation", donor, { orderId }),
+    "the records of an order": (db) => listOrderRecords(db, donor, orderId),
+    "a store's donations, by order": (db) =>
+      listStoreRecords(db, "donation", donor, { orderId }, page),
+    "the next meter event": (db) => listNextEvents(db, [trees], new Date()),
+    "the first events": (db) => readFeedPage(db, firstEvents),
+    "the events after one": (db) => readFeedPage(db, { ...firstEvents, after: middle }),
+    "the events after the newest": (db) => readFeedPage(db, { ...firstEvents, after: newest }),
+    "the last usage": (db) => listRegistrationUsage(db, trees, [registrationId]),
+    "a customer's registrations": (db) =>
+      listPersonalRecords(db, "registration", accountId, unnamed, 20),
+    "a customer's registrations, with those that have only a name": (db) =>
+      listPersonalRecords(db, "registration", accountId, named, 20),
+    "a customer's donations": (db) => listPersonalRecords(db, "donation", accountId, unnamed, 20),
+    "what is known of a customer": (db) => readIdentities(db, accountId, customer),
+    "the addresses that only a customer has": (db) =>
+      listUnsharedEmails(db, accountId, customer, 10_000),
+    "a balance entry by reference": (db) =>
+      findBalanceEntryByReference(db, accountId, `invoice-${number}`),
+    "the last balance entries": (db) => listBalanceEntries(db, accountId, page),
   };
 };
 
@@ -384,31 +373,29 @@ test("a look-up reads a few pages, whatever the statistics and the kept plans kn
   const customer = { ids: ["customer-10000"], emails: ["10000@example.com"], orderIds: ["10000"] };
   const named = { ...customer, names: NAMES };
   const unnamed = { ...customer, names: [] };
-  const erase = async (
-    transaction: DatabaseTransactionConnection,
+  const erase = (
+    pool: DatabasePool,
     selects: typeof isOfCustomer,
     table: "registration" | "donation",
     who: typeof named,
-  ) => {
-    const selection = { table, pageAfter: () => selects(table, unknown.id, who) };
-    return (await blankPage(transaction, unknown.id, selection, null)).blanked;
-  };
+  ) =>
+    pool.transaction(async (transaction) => {
+      const selection = { table, pageAfter: () => selects(table, unknown.id, who) };
+      return (await blankPage(transaction, unknown.id, selection, null)).blanked;
+    });
   // Each returns how many records it has changed.
-  const writes: Readonly<Record<string, (db: DatabasePool) => Promise<number>>> = {
-    "refunds of imported registrations": (single) =>
-      refundFurther(single, "registration", importedRegistrationId),
-    "refunds of imported donations": (single) =>
-      refundFurther(single, "donation", importedDonationId),
-    "the erasure of a customer's registrations": (single) =>
-      single.transaction((transaction) =>
-        erase(transaction, isOfCustomer, "registration", unnamed),
-      ),
-    "the erasure of registrations with only a name": (single) =>
-      single.transaction((transaction) => erase(transaction, hasOnlyName, "registration", named)),
-    "the erasure of donations with only a name": (single) =>
-      single.transaction((transaction) => erase(transaction, hasOnlyName, "donation", named)),
-    "the erasure of a customer's donations": (single) =>
-      single.transaction((transaction) => erase(transaction, isOfCustomer, "donation", unnamed)),
+  const writes: Readonly<Record<string, (pool: DatabasePool) => Promise<number>>> = {
+    "refunds of imported registrations": (pool) =>
+      refundFurther(pool, "registration", importedRegistrationId),
+    "refunds of imported donations": (pool) => refundFurther(pool, "donation", importedDonationId),
+    "the erasure of a customer's registrations": (pool) =>
+      erase(pool, isOfCustomer, "registration", unnamed),
+    "the erasure of registrations with only a name": (pool) =>
+      erase(pool, hasOnlyName, "registration", named),
+    "the erasure of donations with only a name": (pool) =>
+      erase(pool, hasOnlyName, "donation", named),
+    "the erasure of a customer's donations": (pool) =>
+      erase(pool, isOfCustomer, "donation", unnamed),
   };
   for (const [name, write] of Object.entries(writes)) {
     t.is(await readAtMost(MAXIMUM_PAGES_OF_WRITE, write, name), 1, name);

@@ -119,22 +119,6 @@ test("the pool has a connection for the service while clients wait for theirs", 
   t.is(db.state().waitingClients, 0);
 });
 
-test("a client with many queries leaves connections to another one", async (t) => {
-  const db = await openTestPool(t, t.context.databaseUrl, 6);
-  const gate = Promise.withResolvers<null>();
-  const held = Array.from({ length: 10 }, () =>
-    runForClient("busy", () => db.transaction(() => gate.promise)),
-  );
-
-  const found = await runForClient("other", () =>
-    db.exists(sql.typeAlias("void")`SELECT FROM account`),
-  );
-
-  t.is(typeof found, "boolean");
-  gate.resolve(null);
-  await Promise.all(held);
-});
-
 const CONTENT_ERRORS: Readonly<Record<string, FragmentSqlToken>> = {
   "a sum beyond the range of its type": sql.fragment`SELECT 9223372036854775807 + 1`,
   "a malformed value": sql.fragment`SELECT 'x'::integer`,

@@ -12,6 +12,16 @@ export const lineOf = (fields: Fields = {}): string =>
     ...fields,
   });
 
+/** The fields of a line of a donation. */
+export const DONATION: Fields = {
+  kind: "donation",
+  id: "d",
+  amount_cents: 700,
+  nonprofit_id: "n",
+  charity_name: "C",
+  created_at: "2024-06-01T00:00:00Z",
+};
+
 /** A line of one tree, as it is read from a file. */
 export const importedTree: ImportedRegistration = {
   kind: "tree",

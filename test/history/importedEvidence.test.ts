@@ -6,7 +6,6 @@ import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../runtime/clock.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import { withdrawPlantingFact } from "../../modules/planting/withdrawPlantingFact.ts";
-import { readJson } from "../cli/runImpact.ts";
 import { readEvents } from "../events/readEvents.ts";
 import { simulateAllocated } from "../../modules/planting/simulated/simulatedFacts.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -84,11 +83,9 @@ test("the old server's timeline is shown with its ids, dates and proofs, and mar
 
   t.like(summaryOf(await importEvidence(...lines)), { new: 0, known: 5 });
   const file = await writeTestFile(t, "all.ndjson", linesOf(...trees, ...lines));
-  const verify = () =>
-    impact("import", "history", "--verify", file, "--org", org, "--source", "old.example");
-  t.is((await verify()).exitCode, 0);
-  const orders = await impact("evidence", "order", "list", "--org", org, "--json");
-  t.is(z.array(z.unknown()).parse(readJson(orders)).length, 3, orders.stdout);
+  await impact.ok("import", "history", "--verify", file, "--org", org, "--source", "old.example");
+  const orders = await impact.json("evidence", "order", "list", "--org", org);
+  t.is(z.array(z.unknown()).parse(orders).length, 3);
 });
 
 test("planted trees of imported evidence count on the dashboard, without those refunded", async (t) => {
@@ -112,8 +109,8 @@ test("a tree follows evidence that has gone further, and nothing else", async (t
   // An older export changes nothing.
   t.like(summaryOf(await importEvidence(allocatedRecord("a", 31))), { known: 1 });
   t.like(summaryOf(await importEvidence(plantedRecord("b", 31))), { new: 1 });
-  const orders = await impact("evidence", "order", "list", "--org", id, "--json");
-  t.is(z.array(z.unknown()).parse(readJson(orders)).length, 1, orders.stdout);
+  const orders = await impact.json("evidence", "order", "list", "--org", id);
+  t.is(z.array(z.unknown()).parse(orders).length, 1);
 
   const other = await importEvidence(plantedRecord("a", 32));
   t.is(other.exitCode, 1);
@@ -129,11 +126,8 @@ test("a withdrawn fact of imported evidence is gone, and recording it again show
   const facts = await listFacts(db, order?.id ?? 0);
   const fact = facts.find(({ stage }) => stage === "planted");
   t.like(fact, { source: "import", state: "accepted" });
-  const deps = {
-    db,
-    clock: systemClock,
-    actor: { kind: "operator", name: "ann", reason: null },
-  } as const;
+  const actor = { kind: "operator", name: "ann", reason: null } as const;
+  const deps = { db, clock: systemClock, actor };
   await withdrawPlantingFact(deps, fact?.id ?? 0, "wrong photos");
   t.like(await read("a"), { status: "allocated", provider_meta: { allocation_id: 31 } });
   t.deepEqual(await listPlantedSites(db, id, false), []);
@@ -205,14 +199,11 @@ test("operators, events and evidence name an imported order by the ids that its 
     evidence_order_id: shownIds.order_id,
     evidence_public_id: shownIds.public_id,
   };
-  const listed = await impact("evidence", "order", "list", "--org", accountId, "--json");
-  t.like(readJson(listed), [ids]);
+  t.like(await impact.json("evidence", "order", "list", "--org", accountId), [ids]);
   const table = await impact("evidence", "order", "list", "--org", accountId);
   t.regex(table.stdout, /ORD-90000108/u);
   for (const given of [String(order.id), order.publicId]) {
-    const shown = await impact("evidence", "order", "show", given, "--json");
-    t.is(shown.exitCode, 0, shown.stderr);
-    t.like(readJson(shown), ids);
+    t.like(await impact.json("evidence", "order", "show", given), ids);
   }
 
   const allocation = simulateAllocated(order, new Date("2024-05-10T08:00:00.000Z"));

@@ -24,7 +24,7 @@ const IDS = [
   "x".repeat(64),
 ];
 
-const foundRecords = z.object({ records: z.array(z.record(z.string(), z.unknown())) });
+const fields = z.record(z.string(), z.unknown());
 
 const HISTORY = IDS.flatMap((id, index) =>
   (["tree", "bottle"] as const).map((kind) => ({
@@ -42,12 +42,7 @@ const HISTORY = IDS.flatMap((id, index) =>
   })),
 );
 
-const refundedOf = (index: number): number => {
-  if (index === 4) {
-    return 6;
-  }
-  return index === 5 ? 3 : 0;
-};
+const refundedOf = (index: number): number => [0, 0, 0, 0, 6, 3][index] ?? 0;
 
 const TOTAL = IDS.reduce((sum, _id, index) => sum + index + 2 - refundedOf(index), 0);
 
@@ -168,21 +163,18 @@ test("operators name an imported registration by either id", async (t) => {
   await scene.importText(
     linesOf({ kind: "tree", id: "t-77", count: 3, created_at: "2024-05-01T09:30:00Z" }),
   );
-  const found = await scene.impact("find", "t-77", "--json");
-  t.is(found.exitCode, 0, found.stderr);
-  const { records } = foundRecords.parse(readJson(found));
-  const [record] = records;
+  const found = fields.parse(await scene.impact.json("find", "t-77"));
+  const [record] = rowsIn(found, "records");
   t.like(record, { record: "registration", id: "t-77", billing: "not_billed" });
   t.deepEqual(record?.["found_by"], ["imported_id"]);
   const internalId = String(record?.["internal_id"]);
   for (const given of ["t-77", internalId]) {
     const usage = await scene.impact("usage", "explain", given, "--json");
     t.like(readJson(usage), { registration_id: "t-77", billing: "not_billed" });
-    const refund = await scene.impact("refund", given, "--reason", "test");
-    t.is(refund.exitCode, 1);
-    t.regex(refund.stderr, /no usage record on file/u);
+    const refused = await scene.impact.fails(1, "refund", given, "--reason", "test");
+    t.regex(refused, /no usage record on file/u);
   }
-  t.is((await scene.impact("usage", "explain", "t-78")).exitCode, 3);
+  await scene.impact.fails(3, "usage", "explain", "t-78");
 });
 
 test("a record and its copy in another organization are told apart by --org", async (t) => {
@@ -196,24 +188,19 @@ test("a record and its copy in another organization are told apart by --org", as
     ["usage", "explain"],
     ["refund", "--reason", "test"],
   ]) {
-    const ambiguous = await original.impact(...command, id);
-    t.is(ambiguous.exitCode, 2);
-    t.regex(
-      ambiguous.stderr,
-      new RegExp(`2 (?:registration|record)s have the id ${id}; add --org`, "u"),
-    );
+    const ambiguous = await original.impact.fails(2, ...command, id);
+    t.regex(ambiguous, new RegExp(`2 (?:registration|record)s have the id ${id}; add --org`, "u"));
   }
 
   for (const owner of [original, copy]) {
-    const shown = await original.impact("usage", "explain", id, "--org", owner.id, "--json");
-    t.like(readJson(shown), { registration_id: id, account_id: owner.id });
+    const shown = await original.impact.json("usage", "explain", id, "--org", owner.id);
+    t.like(shown, { registration_id: id, account_id: owner.id });
   }
   const refund = ["refund", id, "--reason", "test", "--org"] as const;
   t.regex((await original.impact(...refund, copy.id)).stderr, /no usage record on file/u);
-  const refunded = await original.impact(...refund, original.id);
-  t.is(refunded.exitCode, 0, refunded.stderr);
+  await original.impact.ok(...refund, original.id);
   const { id: stranger } = await createTestOrganization(t.context.db);
-  t.is((await original.impact("usage", "explain", id, "--org", stranger)).exitCode, 3);
+  await original.impact.fails(3, "usage", "explain", id, "--org", stranger);
 });
 
 test("importing an export of the same organization again changes nothing", async (t) => {
@@ -226,8 +213,6 @@ test("importing an export of the same organization again changes nothing", async
   t.like(summaryOf(run), { lines: 2, new: 0, known: 2, conflict: 0, bad: 0 }, run.stderr);
   t.like(await readSums(), { registrations: 2, total: 5n });
 });
-
-const fields = z.record(z.string(), z.unknown());
 
 /** None is a part of a random domain, which `impact find` would find as well. */
 const DONATION_IDS = ["donation-1", "don/ation?2", "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"];
@@ -279,15 +264,13 @@ test("lists, repeated keys and refunds find every imported donation by the id th
 
   for (const id of DONATION_IDS) {
     for (const text of [id, `refund-${id}`]) {
-      const found = await impact("find", text, "--json");
-      t.is(found.exitCode, 0, found.stderr);
-      t.like(readJson(found), { records: [{ record: "donation", id, found_by: ["imported_id"] }] });
+      const records = [{ record: "donation", id, found_by: ["imported_id"] }];
+      t.like(await impact.json("find", text), { records });
     }
   }
   const [refundedHere, refundedBefore] = await Promise.all(
     DONATION_IDS.slice(1, 3).map(async (id) => {
-      const found = fields.parse(readJson(await impact("find", id, "--json")));
-      return rowsIn(found, "records")[0];
+      return rowsIn(fields.parse(await impact.json("find", id)), "records")[0];
     }),
   );
   t.like(refundedHere, { refunded: true });

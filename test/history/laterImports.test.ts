@@ -4,7 +4,7 @@ import { readJson } from "../cli/runImpact.ts";
 import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { registerFor } from "../support/factories.ts";
-import { lineOf } from "./importLine.ts";
+import { DONATION, lineOf } from "./importLine.ts";
 import {
   importForStore,
   linesOf,
@@ -19,20 +19,11 @@ import type { DatabaseTest } from "../support/database.ts";
 
 const test = testWithDatabase();
 
-const DONATION = {
-  kind: "donation",
-  id: "d",
-  amount_cents: 700,
-  nonprofit_id: "n",
-  charity_name: "C",
-  created_at: "2024-06-01T00:00:00Z",
-};
-
 test("what the old server refunded since is subtracted once, and the audit log names it", async (t) => {
   const { db } = t.context;
   const { id, get, importText, readSums } = await serveImport(t);
   await importText(
-    linesOf(lineOf({ id: "1", count: 5, refunded_count: 1 }), lineOf({ id: "2" }), { ...DONATION }),
+    linesOf(lineOf({ id: "1", count: 5, refunded_count: 1 }), lineOf({ id: "2" }), DONATION),
   );
   const later = linesOf(
     lineOf({ id: "1", count: 5, refunded_count: 2 }),
@@ -47,11 +38,8 @@ test("what the old server refunded since is subtracted once, and the audit log n
   t.like(await readSums(), { refunded: 1n, total: 5n });
   t.like(summaryOf(await importText(later)), expected);
   t.like(await readSums(), { refunded: 5n, total: 1n, facts: 0 });
-  const may = new Date("2024-05-15");
-  t.deepEqual(await readTotals(db, { accountId: id, mode: "live", kind: "tree" }, may), {
-    all: 1,
-    month: 1,
-  });
+  const owner = { accountId: id, mode: "live", kind: "tree" } as const;
+  t.deepEqual(await readTotals(db, owner, new Date("2024-05-15")), { all: 1, month: 1 });
   const donations = await get("/charities/donations");
   t.like(donations.body["donations"], [{ id: "d", refunded: true }]);
 
@@ -78,15 +66,9 @@ test("what the old server refunded since is subtracted once, and the audit log n
 test("a refund of a record that was created here is a conflict", async (t) => {
   const { db } = t.context;
   const { id, importText, readSums } = await setUpImport(t);
-  const registration = await registerFor(db, id, { count: 3 });
-  const run = await importText(
-    lineOf({
-      id: registration.id,
-      count: 3,
-      refunded_count: 1,
-      created_at: registration.createdAt,
-    }),
-  );
+  const { id: registrationId, createdAt } = await registerFor(db, id, { count: 3 });
+  const line = { id: registrationId, count: 3, refunded_count: 1, created_at: createdAt };
+  const run = await importText(lineOf(line));
   t.like(summaryOf(run), { refunded: 0, conflict: 1 });
   t.like(await readSums(), { refunded: 0n, total: 3n, usage: 3n });
 });
@@ -207,17 +189,12 @@ const setUp = async (t: DatabaseTest) => {
   };
 };
 
-const tree = (id: string, created_at: string) => ({
-  kind: "tree",
-  id,
-  count: 1,
-  created_at,
-  unit_price_cents: 50,
-});
+const tree = (id: string, created_at: string) => lineOf({ id, created_at, unit_price_cents: 50 });
 
 test("imported records of a store with equal times become unique in the order of the file, whenever it is imported", async (t) => {
   const { store, readTrees } = await setUp(t);
-  const lines = Array.from({ length: SAME_TIME }, (_, index) => tree(`t-${index}`, AT));
+  const ids = Array.from({ length: SAME_TIME }, (_, index) => `t-${index}`);
+  const lines = ids.map((id) => tree(id, AT));
   const others = [
     tree("later", "2024-05-01T08:00:00.001Z"),
     tree("exact", "2024-05-01T08:00:01.000007Z"),
@@ -236,7 +213,7 @@ test("imported records of a store with equal times become unique in the order of
   t.is(new Set(trees.map(({ createdAt }) => createdAt)).size, all.length);
   t.deepEqual(
     trees.slice(0, SAME_TIME).map(({ id }) => id),
-    lines.map(({ id }) => id),
+    ids,
   );
   t.is(trees[1]?.createdAt, "2024-05-01T08:00:00.000001Z");
   t.is(trees[SAME_TIME - 1]?.createdAt, "2024-05-01T08:00:00.001202Z");

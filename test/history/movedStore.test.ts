@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { runImpact } from "../cli/runImpact.ts";
+import { impactOf, readJson } from "../cli/runImpact.ts";
 import type { StoreApi, TestStore } from "../stores/startStoreApi.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
@@ -30,18 +30,13 @@ const LISTS = [
 ] as const;
 
 /** A deployment: its commands and its API. */
-type Deployment = { readonly api: StoreApi; readonly run: (...args: string[]) => Promise<string> };
+type Deployment = { readonly api: StoreApi; readonly run: ReturnType<typeof impactOf>["ok"] };
 
 const openDeployment = async (t: DatabaseTest, databaseUrl: string): Promise<Deployment> => {
   const db = await openTestPool(t, databaseUrl, 4);
   return {
     api: await startStoreApi(t, { db }),
-    run: async (...args) => {
-      const env = { DATABASE_URL: databaseUrl };
-      const { exitCode, stdout, stderr } = await runImpact(args, { env });
-      t.is(exitCode, 0, stderr);
-      return stdout;
-    },
+    run: impactOf(t, { env: { DATABASE_URL: databaseUrl } }).ok,
   };
 };
 
@@ -54,10 +49,8 @@ const readSums = async ({ api }: Deployment, headers: TestStore["live"]) => ({
 const setUpOld = async (t: DatabaseTest) => {
   const { db, databaseUrl } = t.context;
   const old = await openDeployment(t, databaseUrl);
-  const store = await createTestStore(db, {
-    treePriceCents: TREE_CENTS,
-    bottlePriceCents: BOTTLE_CENTS,
-  });
+  const prices = { treePriceCents: TREE_CENTS, bottlePriceCents: BOTTLE_CENTS };
+  const store = await createTestStore(db, prices);
   const { domain } = store;
   const write = async (path: string, body: Fields) => {
     const { status, text } = await old.api.post(path, store.live, body);
@@ -84,7 +77,7 @@ test("a store moves to another deployment with its records and its opening balan
   const prices = ["--tree-price=0.45", "--bottle-price=0.09"];
   const created = z
     .looseObject({ api_key_prod: z.string() })
-    .parse(JSON.parse(await moved.run("store", "create", "--domain", domain, ...prices, "--json")));
+    .parse(readJson(await moved.run("store", "create", "--domain", domain, ...prices, "--json")));
   const headers = { api_key: created.api_key_prod, shop_name: domain };
   const records: Fields[] = [];
   for (const list of LISTS) {
@@ -115,7 +108,14 @@ for (const format of ["csv", "ndjson"]) {
     const { old, store } = await setUpOld(t);
     const other = await createTestStore(t.context.db);
     const { domain } = store;
-    const exported = await old.run("export", "donations", "--org", domain, "--format", format);
+    const { stdout: exported } = await old.run(
+      "export",
+      "donations",
+      "--org",
+      domain,
+      "--format",
+      format,
+    );
     const file = await writeTestFile(t, `donations.${format}`, exported);
 
     const from = [file, "--org", other.domain, "--kind", "donation"];

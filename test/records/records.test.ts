@@ -86,20 +86,10 @@ test("floating-point noise under a thousandth of a cent is rounded", (t) => {
 });
 
 test("amounts are formatted with their sign, groups of three digits and both digits of the cents", (t) => {
-  t.deepEqual(
-    [0, 5, 50, 123, -7, -12_345, 99_999, 123_456, 9_007_199_254_740_991, -123_456].map(formatCents),
-    [
-      "$0.00",
-      "$0.05",
-      "$0.50",
-      "$1.23",
-      "-$0.07",
-      "-$123.45",
-      "$999.99",
-      "$1,234.56",
-      "$90,071,992,547,409.91",
-      "-$1,234.56",
-    ],
+  const cents = [0, 5, 50, 123, -7, -12_345, 99_999, 123_456, 9_007_199_254_740_991, -123_456];
+  t.is(
+    cents.map(formatCents).join(" "),
+    "$0.00 $0.05 $0.50 $1.23 -$0.07 -$123.45 $999.99 $1,234.56 $90,071,992,547,409.91 -$1,234.56",
   );
 });
 

@@ -23,8 +23,15 @@ test("ids are different UUIDs of version 7 that ascend and begin with the time",
   t.true(timeOf(ids.at(-1)) <= Date.now());
 });
 
-const createWriter = ({ db }: DatabaseContext) =>
-  createRegistrationWriter({ db, clock: systemClock });
+/** @param batches gets the size of each batch that is written */
+const createWriter = ({ db }: DatabaseContext, batches: number[] = []) =>
+  createRegistrationWriter({
+    db,
+    clock: systemClock,
+    observeBatch: (size) => batches.push(size),
+  });
+
+const ONE_TO_TWENTY = Array.from({ length: 20 }, (_, index) => index + 1);
 
 const createOrganizations = async ({ db }: DatabaseContext) =>
   [await createTestOrganization(db), await createTestOrganization(db)] as const;
@@ -103,17 +110,16 @@ test("a row that the database rejects fails alone; the rest of its batch is reco
   t.is(rejected.length, 1);
   t.true(rejected[0]?.reason instanceof DomainError);
   t.regex(String(rejected[0]?.reason), /count/u);
-  t.deepEqual(
-    results.flatMap((result) => (result.status === "fulfilled" ? [result.value.totals.all] : [])),
-    Array.from({ length: 20 }, (_, index) => index + 1),
+  const totals = results.flatMap((result) =>
+    result.status === "fulfilled" ? [result.value.totals.all] : [],
   );
+  t.deepEqual(totals, ONE_TO_TWENTY);
   t.is((await readAccountSums(t.context.db, full.id)).total, BigInt(Number.MAX_SAFE_INTEGER));
 });
 
 test("refused entries are not in the batches of other owners, and replays are not refused", async (t) => {
   const batches: number[] = [];
-  const observeBatch = (size: number) => batches.push(size);
-  const writer = createRegistrationWriter({ db: t.context.db, clock: systemClock, observeBatch });
+  const writer = createWriter(t.context, batches);
   const [suspended, other] = await createOrganizations(t.context);
   const write = (idempotencyKey: string | null, refusal: DomainError | null) =>
     writer.register(registrationOf(suspended.id, { idempotencyKey, refusal }));
@@ -136,11 +142,7 @@ test("refused entries are not in the batches of other owners, and replays are no
 
 test("entries of an owner at its limit do not split the batches of other owners", async (t) => {
   const batches: number[] = [];
-  const writer = createRegistrationWriter({
-    db: t.context.db,
-    clock: systemClock,
-    observeBatch: (size) => batches.push(size),
-  });
+  const writer = createWriter(t.context, batches);
   const [full, other] = await createOrganizations(t.context);
   await writer.register(
     registrationOf(full.id, { count: Number.MAX_SAFE_INTEGER, idempotencyKey: "all" }),
@@ -166,10 +168,7 @@ test("entries of an owner at its limit do not split the batches of other owners"
       t.regex(String(result.reason), /count/u);
     }
   }
-  t.deepEqual(
-    totals,
-    Array.from({ length: 20 }, (_, index) => index + 1),
-  );
+  t.deepEqual(totals, ONE_TO_TWENTY);
   t.is((await readAccountSums(t.context.db, full.id)).total, BigInt(Number.MAX_SAFE_INTEGER));
   t.deepEqual(batches, [20, 1]);
   t.true(replayed.replayed);

@@ -9,21 +9,26 @@ import { prepareCall } from "./routes.ts";
 import type { Prepared } from "./routes.ts";
 import type { State } from "./state.ts";
 
-/** What the double observed, besides its state at Stripe. */
-export type Observations = {
-  readonly calls: {
-    readonly method: string;
-    readonly path: string;
-    readonly form: string;
-    readonly idempotencyKey: string | null;
-  }[];
-  readonly problems: string[];
-  /** The calls that a `hold` keeps: each function continues one. */
-  readonly held: Set<() => void>;
-  /** The calls that a `hang` leaves without a response, while their clients stay connected. */
-  readonly hanging: Set<ServerResponse>;
-  overlaps: number;
+type ObservedCall = Readonly<Record<"method" | "path" | "form", string>> & {
+  readonly idempotencyKey: string | null;
 };
+
+/** Creates what the double observes, besides its state at Stripe. */
+export const createObservations = () => {
+  const calls: ObservedCall[] = [];
+  const problems: string[] = [];
+  return {
+    calls,
+    problems,
+    /** The calls that a `hold` keeps: each function continues one. */
+    held: new Set<() => void>(),
+    /** The calls that a `hang` leaves without a response, while their clients stay connected. */
+    hanging: new Set<ServerResponse>(),
+    overlaps: 0,
+  };
+};
+
+export type Observations = ReturnType<typeof createObservations>;
 
 const LOST = new Set<Fault["kind"]>(["drop", "hang", "truncate"]);
 
@@ -43,7 +48,7 @@ export const createCallHandler = ({
   readonly secretKey: string;
 }) => {
   const executeOnce = createIdempotency(state.clock);
-  const locks = new Set<string>();
+  const locks = new Set<string | symbol>();
 
   const untilReleased = async (): Promise<void> => {
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -57,21 +62,18 @@ export const createCallHandler = ({
     { lockKey, execute }: Prepared,
     fault: Fault | null,
   ): Promise<HttpResponse> => {
-    const lock = lockKey?.();
-    if (lock !== undefined && locks.has(lock)) {
+    // Only calls that need a lock can wait for each other.
+    const lock = lockKey?.() ?? Symbol("no lock");
+    if (locks.has(lock)) {
       observations.overlaps += 1;
-      throw new ErrorResponse(409, `Another request for ${lock} is in progress.`);
+      throw new ErrorResponse(409, `Another request for ${String(lock)} is in progress.`);
     }
-    if (lock !== undefined) {
-      locks.add(lock);
-    }
+    locks.add(lock);
     try {
       await (fault?.kind === "hold" ? untilReleased() : delay(state.settings.latencyMs));
       return jsonResponse(200, execute());
     } finally {
-      if (lock !== undefined) {
-        locks.delete(lock);
-      }
+      locks.delete(lock);
     }
   };
 

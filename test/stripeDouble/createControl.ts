@@ -26,6 +26,7 @@ type UsageEntry = {
 
 type OfSubscription = { readonly subscriptionId: string };
 type Interval = "month" | "year";
+type End = "now_with_invoice" | "now_without_invoice" | "at_period_end";
 type OfCustomer = { readonly customerId: string };
 
 /** How a test controls and inspects the double. Every function has one parameter, an object, so that it works over HTTP too. */
@@ -108,7 +109,7 @@ export const createControl = (state: State, faults: Faults, observations: Observ
       updateSubscription(state, subscriptionId, { items: [{ price }] });
     },
     /** Returns the prices of a subscription's items. */
-    pricesOf: ({ subscriptionId }: OfSubscription): readonly string[] =>
+    pricesOf: ({ subscriptionId }: OfSubscription): string[] =>
       getSubscription(state, subscriptionId).items.map(({ price }) => price.id),
     setMeterStatus: ({ meterId, status }: { meterId: string; status: Meter["status"] }): void => {
       findBy(state.meters, "meter", meterId, 404).status = status;
@@ -120,12 +121,7 @@ export const createControl = (state: State, faults: Faults, observations: Observ
     beginTrial: ({ subscriptionId, trialEnd }: OfSubscription & { trialEnd: number }): void =>
       beginTrial(state, getSubscription(state, subscriptionId), trialEnd),
     /** Ends a subscription: now, with or without an invoice of its open usage, or at the end of its period. */
-    cancel: ({
-      subscriptionId,
-      when,
-    }: OfSubscription & {
-      readonly when: "now_with_invoice" | "now_without_invoice" | "at_period_end";
-    }): void => {
+    cancel: ({ subscriptionId, when }: OfSubscription & { readonly when: End }): void => {
       const subscription = getSubscription(state, subscriptionId);
       if (when === "at_period_end") {
         subscription.endsAtPeriodEnd = true;
@@ -134,14 +130,10 @@ export const createControl = (state: State, faults: Faults, observations: Observ
       }
     },
     /** Changes a subscription as its owner or Stripe does: its status, or the prices that it has. */
-    changeSubscription: ({
-      subscriptionId,
-      status,
-      removePrices = [],
-    }: OfSubscription & {
-      readonly status?: StoredSubscription["status"];
-      readonly removePrices?: readonly string[];
-    }): void => {
+    changeSubscription: (
+      given: OfSubscription & { status?: StoredSubscription["status"]; removePrices?: string[] },
+    ): void => {
+      const { subscriptionId, status, removePrices = [] } = given;
       const subscription = getSubscription(state, subscriptionId);
       if (status === "canceled") {
         cancelNow(state, subscription, { invoiceNow: false });

@@ -180,21 +180,14 @@ export const createErrorReports = (
       type: `v1.billing.meter.${meterId === null ? "no_meter_found" : "error_report_triggered"}`,
       created: new Date(state.clock.now() * 1000).toISOString(),
       livemode: false,
-      related_object:
-        meterId === null
-          ? null
-          : { id: meterId, type: "billing.meter", url: `/v1/billing/meters/${meterId}` },
+      related_object: meterId === null ? null : { id: meterId, type: "billing.meter" },
       data: {
-        developer_message_summary: `There were ${events.length} invalid events.`,
         reason: {
-          error_count: events.length,
           error_types: [...byCode].map(([code, some]) => ({
             code,
-            error_count: some.length,
             sample_errors: some.map((event) => presentSample(event, sampleForm)),
           })),
         },
-        validation_start: new Date(Math.min(...received) * 1000).toISOString(),
         validation_end: new Date((Math.max(...received) + 10) * 1000).toISOString(),
       },
     };

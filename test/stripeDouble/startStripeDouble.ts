@@ -8,8 +8,7 @@ import { createBilling } from "../../modules/billing/createBilling.ts";
 import type { Billing } from "../../modules/billing/createBilling.ts";
 import { connectStripe } from "../../modules/billing/stripe/createStripeProcessor.ts";
 import { listen } from "../support/server.ts";
-import { createCallHandler } from "./createCallHandler.ts";
-import type { Observations } from "./createCallHandler.ts";
+import { createCallHandler, createObservations } from "./createCallHandler.ts";
 import { createControl } from "./createControl.ts";
 import { createFaults } from "./faults.ts";
 import { jsonResponse } from "./responses.ts";
@@ -41,13 +40,7 @@ export const startStripeDouble = async (
     ...settings,
   });
   const faults = createFaults();
-  const observations: Observations = {
-    calls: [],
-    problems: [],
-    held: new Set(),
-    hanging: new Set(),
-    overlaps: 0,
-  };
+  const observations = createObservations();
   const control = createControl(state, faults, observations);
   const actions = new Map<string, (argument: never) => unknown>(Object.entries(control));
   const handleCall = createCallHandler({ state, faults, observations, secretKey });

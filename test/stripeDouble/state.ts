@@ -2,22 +2,16 @@ import { randomBytes } from "node:crypto";
 import type { Stripe } from "stripe";
 
 /** The double's time in whole unix seconds: the machine's own plus an offset, or a fixed time. */
-export type Clock = {
-  readonly now: () => number;
-  readonly advance: (seconds: number) => void;
-  /** Stops the clock at a unix second; `advance` still moves it. */
-  readonly hold: (second: number) => void;
-};
-
-const createClock = (): Clock => {
+const createClock = () => {
   let heldAt: number | null = null;
   let offset = 0;
   return {
     now: () => Math.floor((heldAt ?? Date.now() / 1000) + offset),
-    advance: (seconds) => {
+    advance: (seconds: number): void => {
       offset += seconds;
     },
-    hold: (second) => {
+    /** Stops the clock at a unix second; `advance` still moves it. */
+    hold: (second: number): void => {
       heldAt = second;
       offset = 0;
     },
@@ -133,45 +127,33 @@ export type Settings = {
   accountId: string;
 };
 
-export type State = {
-  readonly clock: Clock;
-  readonly settings: Settings;
-  readonly nextId: (prefix: string) => string;
-  readonly meters: Map<string, Meter>;
-  readonly events: AcceptedEvent[];
-  /** When each identifier was last accepted. */
-  readonly identifiers: Map<string, number>;
-  readonly customers: Map<string, { readonly id: string; readonly object: "customer" }>;
-  /** Customers whose payments fail. */
-  readonly declining: Set<string>;
-  readonly prices: Map<string, Price>;
-  readonly subscriptions: Map<string, StoredSubscription>;
-  readonly invoices: Map<string, StoredInvoice>;
-  readonly checkouts: Map<string, StoredCheckout>;
-  /** The events of API v2, by id. Their notifications lack `data`. */
-  readonly thinEvents: Map<string, { readonly id: string; readonly data: object }>;
-};
-
-export const createState = (settings: Settings): State => {
+export const createState = (settings: Settings) => {
   // As at Stripe, no two accounts share an id.
   const double = randomBytes(4).toString("hex");
+  const events: AcceptedEvent[] = [];
   let lastId = 0;
   return {
     clock: createClock(),
     settings,
-    nextId: (prefix) => {
+    nextId: (prefix: string): string => {
       lastId += 1;
       return `${prefix}_${double}${String(lastId).padStart(8, "0")}`;
     },
-    meters: new Map(),
-    events: [],
-    identifiers: new Map(),
-    customers: new Map(),
-    declining: new Set(),
-    prices: new Map(),
-    subscriptions: new Map(),
-    invoices: new Map(),
-    checkouts: new Map(),
-    thinEvents: new Map(),
+    meters: new Map<string, Meter>(),
+    events,
+    /** When each identifier was last accepted. */
+    identifiers: new Map<string, number>(),
+    customers: new Map<string, { readonly id: string; readonly object: "customer" }>(),
+    /** Customers whose payments fail. */
+    declining: new Set<string>(),
+    prices: new Map<string, Price>(),
+    subscriptions: new Map<string, StoredSubscription>(),
+    invoices: new Map<string, StoredInvoice>(),
+    checkouts: new Map<string, StoredCheckout>(),
+    /** The events of API v2, by id. Their notifications lack `data`. */
+    thinEvents: new Map<string, { readonly id: string; readonly data: object }>(),
   };
 };
+
+export type State = ReturnType<typeof createState>;
+export type Clock = State["clock"];

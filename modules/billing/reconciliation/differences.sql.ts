@@ -14,7 +14,7 @@ export type FoundUnits = Pick<StoredMeterEvent, "accountId" | "second"> & {
   readonly units: number;
 };
 
-const DIFFERENCE = { ...STREAM, second: "int8", units: "int8", reason: "text" } as const;
+const DIFFERENCE = { ...STREAM, second: "int8", units: "int8", note: "text" } as const;
 
 /**
  * Replaces the open differences of a customer in a span by the events that correct those that were found. One that is found
@@ -38,10 +38,10 @@ export const replaceOpenDifferences = async (
         "int8",
       )})
   `);
-  const rows = found.map(({ units, ...each }) => {
+  const rows = found.map(({ units, ...event }) => {
     const had = `${counted(Math.abs(units), "unit")} ${units > 0 ? "more" : "less"}`;
-    const reason = `Stripe had ${had} of ${customerId} than was delivered`;
-    return Object.assign(each, { mode: "live", kind, units, reason });
+    const note = `Stripe had ${had} of ${customerId} than was delivered`;
+    return { ...event, mode: "live", kind, units, note };
   });
   await transaction.query(sql.typeAlias("void")`
     INSERT INTO meter_event
@@ -51,7 +51,7 @@ export const replaceOpenDifferences = async (
       )
     SELECT
       account_id, mode, kind, second, sequence, -units, ${identifierOfSealing}, 'stripe', ${customerId}, 'failed',
-      'difference', reason, ${timestamp(now)}
+      'difference', note, ${timestamp(now)}
     FROM (
       SELECT found.*, ${nextSequence("found", "place")} AS sequence FROM (${jsonRows(DIFFERENCE, rows)}) AS found
     ) AS sealing

@@ -19,7 +19,7 @@ const LARGE_QUANTITY = sql.fragment`100000000`;
 const unsealedRow = z.strictObject({
   place: safeInteger,
   second: safeInteger,
-  factIds: z.array(z.string()),
+  ids: z.array(z.string()),
   quantity: safeInteger,
   waitsFor: z.string().nullable(),
   isUsageClosed: z.boolean(),
@@ -136,7 +136,7 @@ export const listOldestUnsealedFacts = async (
     SELECT
       place,
       second,
-      array_agg(id::text) AS "factIds",
+      array_agg(id::text) AS ids,
       sum(quantity)::bigint AS quantity,
       waits_for AS "waitsFor",
       is_usage_closed AS "isUsageClosed",

@@ -21,10 +21,10 @@ const withoutCode = (error: unknown): Error => {
 };
 
 /**
- * Removes keys from the text of an error response. Stripe quotes parts of a key that it refuses, and several properties
- * of the SDK's errors carry its text into logs, the database and Temporal's histories.
+ * The keys in the text of an error response. Stripe quotes parts of a key that it refuses, and several properties of the SDK's
+ * errors carry its text into logs, the database and Temporal's histories.
  */
-const redactKeys = (text: string): string => text.replaceAll(/\b[rs]k_[\w*]+/gu, "(key)");
+const KEYS = /\b[rs]k_[\w*]+/gu;
 
 /** Makes a call, and reads its response to the end. The other side decides how much it sends, so there is a limit. */
 const call = async (
@@ -69,7 +69,7 @@ const presentResponse = (
     toStream: () => {
       throw new Error("The transport does not stream responses.");
     },
-    toJSON: async () => JSON.parse(statusCode < 300 ? text : redactKeys(text)),
+    toJSON: async () => JSON.parse(statusCode < 300 ? text : text.replaceAll(KEYS, "(key)")),
   };
 };
 

@@ -67,14 +67,6 @@ const listSubscriptions = async (
   return read;
 };
 
-const listLines = async (
-  stripe: Stripe,
-  { id, lines }: Stripe.Invoice,
-): Promise<readonly Stripe.InvoiceLineItem[]> =>
-  lines.has_more
-    ? stripe.invoices.listLineItems(id, { limit: 100 }).autoPagingToArray({ limit: 10_000 })
-    : lines.data;
-
 /** Reads the lines of an invoice whose prices are on our meters. The tiers of a price are lines, which are added up. */
 const readLines = async (
   stripe: Stripe,
@@ -84,8 +76,14 @@ const readLines = async (
 ): Promise<readonly InvoiceLine[]> => {
   const { finalized_at: finalizedAt, ...abandoned } = invoice.status_transitions;
   const subscription = invoice.parent?.subscription_details?.subscription;
+  const { data, has_more: hasMore } = invoice.lines;
+  const lines = hasMore
+    ? await stripe.invoices
+        .listLineItems(invoice.id, { limit: 100 })
+        .autoPagingToArray({ limit: 10_000 })
+    : data;
   const found = new Map<string, InvoiceLine>();
-  for (const line of await listLines(stripe, invoice)) {
+  for (const line of lines) {
     const price = line.pricing?.price_details?.price;
     // The first invoice of a subscription has a line of 0 units for the period that it begins.
     if (!subscription || price === undefined || line.period.end > invoice.created + 60) {
@@ -125,10 +123,7 @@ export const readInvoices = async (
   meters: Meters,
   customerId: string,
   since: number,
-): Promise<{
-  readonly subscriptions: readonly BilledSubscription[];
-  readonly lines: readonly InvoiceLine[];
-}> => {
+) => {
   const read = await unlessMissing(listSubscriptions(stripe, customerId));
   if (read === null) {
     return { subscriptions: [], lines: [] };

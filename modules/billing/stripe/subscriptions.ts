@@ -26,24 +26,18 @@ const oneMonthBefore = (end: number, anchorDay: number): number => {
   return secondOf(start) + timeOfDay;
 };
 
-export type ReadSubscription = {
-  readonly subscription: Stripe.Subscription;
-  readonly items: readonly Stripe.SubscriptionItem[];
-};
-
 /** The subscription object contains only its first ten items. */
 const listItems = (stripe: Stripe, subscriptionId: string): Promise<Stripe.SubscriptionItem[]> =>
   stripe.subscriptionItems
     .list({ subscription: subscriptionId, limit: 100 })
     .autoPagingToArray({ limit: 10_000 });
 
-export const withItems = async (
-  stripe: Stripe,
-  subscription: Stripe.Subscription,
-): Promise<ReadSubscription> => {
+export const withItems = async (stripe: Stripe, subscription: Stripe.Subscription) => {
   const { data, has_more: hasMore } = subscription.items;
   return { subscription, items: hasMore ? await listItems(stripe, subscription.id) : data };
 };
+
+export type ReadSubscription = Awaited<ReturnType<typeof withItems>>;
 
 /**
  * Returns when the current period of an item began, in unix seconds. At Stripe, the period of an item that was added later
@@ -152,19 +146,6 @@ export const readSubscriptionState = async (
   };
 };
 
-const findMissing = async (
-  stripe: Stripe,
-  subscriptionId: string,
-  { flat, metered }: DonationPrices,
-): Promise<readonly Stripe.SubscriptionUpdateParams.Item[]> => {
-  const items = await listItems(stripe, subscriptionId);
-  const existing = new Set(items.map(({ price }) => price.id));
-  // Stripe accepts no quantity for a metered item.
-  return [{ price: flat, quantity: 1 }, { price: metered }].filter(
-    ({ price }) => !existing.has(price),
-  );
-};
-
 /**
  * Adds the missing items of donations in one update of the subscription, which applies to all of them or to none. Stripe
  * refuses a price that a subscription has already, so concurrent updates add them once. An update that fails may have been
@@ -183,18 +164,26 @@ export const provisionDonations = async (
   if (!isActiveSubscription(status)) {
     throw new Error(`Stripe's subscription ${subscriptionId} is ${status}.`);
   }
-  const missing = await findMissing(stripe, subscriptionId, prices);
-  if (missing.length === 0) {
+  const findMissing = async () => {
+    const existing = new Set(
+      (await listItems(stripe, subscriptionId)).map(({ price }) => price.id),
+    );
+    // Stripe accepts no quantity for a metered item.
+    const items = [{ price: prices.flat, quantity: 1 }, { price: prices.metered }];
+    return items.filter(({ price }) => !existing.has(price));
+  };
+  const items = await findMissing();
+  if (items.length === 0) {
     return;
   }
   try {
     await stripe.subscriptions.update(subscriptionId, {
-      items: [...missing],
+      items,
       proration_behavior: "none",
       payment_behavior: "error_if_incomplete",
     });
   } catch (cause) {
-    if ((await findMissing(stripe, subscriptionId, prices)).length > 0) {
+    if ((await findMissing()).length > 0) {
       throw new Error("Stripe did not add the donation items.", { cause });
     }
   }

@@ -231,16 +231,13 @@ test("billing statuses have pages across trees and bottles, and end where both w
   t.is(whole.length, 6);
 
   for (const [limit, lengths] of [
-    [1, [1, 1, 1, 1, 1, 1]],
-    [2, [2, 2, 2]],
-    [4, [4, 2]],
+    [1, "1 1 1 1 1 1"],
+    [2, "2 2 2"],
+    [4, "4 2"],
   ] as const) {
     const pages = (await readPages(`/usage?limit=${limit}`)).map(usageOf);
     t.deepEqual(pages.flat(), whole);
-    t.deepEqual(
-      pages.map(({ length }) => length),
-      lengths,
-    );
+    t.is(pages.map(({ length }) => length).join(" "), lengths);
   }
   const impact = createImpactClient({ baseUrl: url, apiKey: key });
   const read: unknown[] = [];

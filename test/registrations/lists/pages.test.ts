@@ -121,18 +121,16 @@ test("a page has the registrations that match, up to its limits", async (t) => {
     });
     t.is(page?.last.id, read.at(-1)?.id);
     t.is(page?.isLast ?? true, read.length === following.length && read.length < limits.rows);
-    const matching = read.filter(
-      (row) =>
-        (attribution === undefined || row.attribution === attribution) &&
-        (metadata === undefined || row.parity === metadata["parity"]),
-    );
-    const registrations = [...(page?.registrations ?? [])];
-    const shownIds = registrations.map((each) => each.id);
-    t.deepEqual(
-      shownIds,
-      Array.from(matching, (row) => row.id),
-    );
-    shown += registrations.length;
+    const matching = read
+      .filter(
+        (row) =>
+          (attribution === undefined || row.attribution === attribution) &&
+          (metadata === undefined || row.parity === metadata["parity"]),
+      )
+      .map(({ id: rowId }) => rowId);
+    const shownIds = Array.from(page?.registrations ?? [], (each) => each.id);
+    t.deepEqual(shownIds, matching);
+    shown += shownIds.length;
   }
   t.true(shown > PAGES / 4);
 });

@@ -56,20 +56,13 @@ forBothKinds(
       idempotent_replayed: false,
       body: { [refunded]: 4, [total]: 11, refund_details: after(4), refund_id: `refund-${id}` },
     });
-    t.deepEqual(
-      results.map(({ idempotent_replayed: replayed, body }) => [
-        replayed,
-        body[refunded],
-        body[total],
-      ]),
-      [
-        [false, 4, 11],
-        [false, 5, 6],
-        [false, 1, 5],
-        [true, 4, 5],
-        [false, 5, 0],
-      ],
-    );
+    t.is(results.length, 5);
+    t.like(results.slice(1), [
+      { idempotent_replayed: false, body: { [refunded]: 5, [total]: 6 } },
+      { idempotent_replayed: false, body: { [refunded]: 1, [total]: 5 } },
+      { idempotent_replayed: true, body: { [refunded]: 4, [total]: 5 } },
+      { idempotent_replayed: false, body: { [refunded]: 5, [total]: 0 } },
+    ]);
     t.deepEqual(results[4]?.body["refund_details"], after(10));
     t.like(await readAccountSums(t.context.db, accountId), {
       registered: 15n,

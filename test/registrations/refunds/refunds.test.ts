@@ -5,7 +5,6 @@ import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn, statusesOf } from "../../api/contract.ts";
 import { runImpact } from "../../cli/runImpact.ts";
 import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";
-import type { Call } from "../../api/startStandaloneApi.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
@@ -20,11 +19,13 @@ import type { RefundableRegistration } from "../../../modules/registrations/deci
 const test = testWithDatabase();
 const forBothKinds = eachKind(test);
 
+type Post = Awaited<ReturnType<typeof startApiOf>>["post"];
+
 const REPLAYED = "Idempotent-Replayed";
 const TAKEN = { error: "idempotency_key: belongs to the refund of another registration" };
 
-const plant = async (call: Call, key: string, count: number): Promise<string> =>
-  idIn((await call("POST", "/plant/trees", { key, body: { count } })).body, "tree");
+const plant = async (post: Post, count: number): Promise<string> =>
+  idIn((await post("/plant/trees", { count })).body, "tree");
 
 /** Returns the refunds of a registration and the usage that they take back. */
 const readRefunds = ({ db }: DatabaseContext, registrationId: string) =>
@@ -70,8 +71,8 @@ forBothKinds("a repeated key returns its refund and refunds nothing", async (t, 
 });
 
 test("one key for several registrations refunds one of them, also concurrently", async (t) => {
-  const { call, key, get, post } = await startApiOf(t);
-  const ids = await Promise.all(Array.from({ length: 8 }, () => plant(call, key, 2)));
+  const { get, post } = await startApiOf(t);
+  const ids = await Promise.all(Array.from({ length: 8 }, () => plant(post, 2)));
   const refund = (id: string) => post("/refund/trees", { id, idempotency_key: "mixed" });
 
   const responses = await Promise.all(ids.map(refund));
@@ -87,8 +88,8 @@ test("one key for several registrations refunds one of them, also concurrently",
 });
 
 test("a rejected refund leaves its key free, and an empty key is none", async (t) => {
-  const { call, key, post } = await startApiOf(t);
-  const id = await plant(call, key, 3);
+  const { post } = await startApiOf(t);
+  const id = await plant(post, 3);
   const refund = (count: number, idempotencyKey: string) =>
     post("/refund/trees", { id, count, idempotency_key: idempotencyKey });
 
@@ -103,8 +104,8 @@ test("a rejected refund leaves its key free, and an empty key is none", async (t
 test("a replay needs neither the billing cycle nor the processor", async (t) => {
   const clock = createMovableClock("2026-03-14T23:59:59.999Z");
   const organization = { billingDay: 15 };
-  const { call, id: accountId, key, post } = await startApiOf(t, { organization, clock });
-  const id = await plant(call, key, 3);
+  const { id: accountId, key, post } = await startApiOf(t, { organization, clock });
+  const id = await plant(post, 3);
   const body = { id, count: 1, idempotency_key: "late" };
   await post("/refund/trees", body);
   clock.set("2026-03-15T00:00:00.000Z");
