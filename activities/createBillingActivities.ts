@@ -3,10 +3,9 @@ import type { StreamReport } from "../modules/billing/reconciliation/reconcileUs
 import { reconcileUsage } from "../modules/billing/reconciliation/reconcileUsage.ts";
 import { requestSubscriptionReads } from "../modules/billing/processorEvents/processorEvents.sql.ts";
 import { compareInvoices } from "../modules/billing/invoices/compareInvoices.ts";
-import type { ComparedInvoices } from "../modules/billing/invoices/compareInvoices.ts";
 import { creditTopUps } from "../modules/stores/creditTopUps.ts";
 import { readRefundState } from "../modules/billing/registrationFacts.sql.ts";
-import type { BillingContext, BulkContext } from "../modules/billing/context.ts";
+import type { BillingContext } from "../modules/billing/context.ts";
 import { HOUR_MS } from "../runtime/durations.rules.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
@@ -18,9 +17,7 @@ export type BillingObservers = {
 };
 
 /** The activities of billing. Each is idempotent: its progress is stored in the database. */
-export const createBillingActivities = (
-  context: BillingContext & BillingObservers & BulkContext,
-) => ({
+export const createBillingActivities = (context: BillingContext & BillingObservers) => ({
   /** Fails, so that Temporal retries, until all refunds of the registration are settled, by an operator if one has failed. */
   confirmRefund: async (registrationId: string): Promise<void> => {
     const state = await readRefundState(context.db, registrationId);
@@ -50,7 +47,7 @@ export const createBillingActivities = (
   },
 
   /** Compares the invoices of the customers that were not compared since a time, in milliseconds of the Unix epoch. */
-  compareInvoices: (readBeforeMs: number): Promise<ComparedInvoices> =>
+  compareInvoices: (readBeforeMs: number) =>
     withHeartbeat((signal) =>
       compareInvoices(context, {
         readBefore: new Date(readBeforeMs),
@@ -60,8 +57,7 @@ export const createBillingActivities = (
     ),
 
   /** Credits stores' payments of the last days that are missing in their balances. */
-  creditTopUps: (): ReturnType<typeof creditTopUps> =>
-    withHeartbeat((signal) => creditTopUps(context, signal)),
+  creditTopUps: () => withHeartbeat((signal) => creditTopUps(context, signal)),
 });
 
 export type BillingActivities = ReturnType<typeof createBillingActivities>;

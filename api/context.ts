@@ -5,7 +5,7 @@ import { readServerStatus } from "../db/connections/serverStatus.ts";
 import { takePermit } from "../db/rateLimits.ts";
 import type { TakePermit } from "../db/rateLimits.ts";
 import { systemClock } from "../runtime/clock.ts";
-import { addPoolMetrics, addHealthMetrics } from "../runtime/gauges.ts";
+import { addProcessMetrics } from "../runtime/gauges.ts";
 import { openDatabase, openHealthConnection, openLists, openReads } from "../db/openDatabase.ts";
 import { browsableUrl } from "../runtime/loopback.rules.ts";
 import type { RunningServer } from "../runtime/server/startServer.ts";
@@ -67,8 +67,7 @@ export const openApiContext = async (config: Config, logger: Logger) => {
     logger,
     needsTemporal: false,
   });
-  addHealthMetrics(metrics.registry, health.read);
-  addPoolMetrics(metrics.registry, { main: db, reads, lists });
+  addProcessMetrics(metrics.registry, health.read, { main: db, reads, lists });
   const writer = createRegistrationWriter({ ...context, observeBatch: metrics.observeBatch });
   const storeWriter = createStoreWriter({ ...context, observeBatch: metrics.observeBatch });
   const noteUse = noteKeyUses({

@@ -52,10 +52,9 @@ const listen = async (
       presentError: presentStoreError,
     }),
   };
-  const metricsServer = await serveMetrics(config, "METRICS_PORT", {
-    contentType: metrics.registry.contentType,
-    read: () => metrics.registry.metrics(),
-  });
+  const metricsServer = await serveMetrics(config, "METRICS_PORT", () =>
+    metrics.registry.metrics(),
+  );
   if (metricsServer === null) {
     return urls;
   }

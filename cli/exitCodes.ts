@@ -1,6 +1,12 @@
 import { ConfigError } from "../runtime/config/config.ts";
 import type { ErrorCode } from "../runtime/errors.rules.ts";
-import { DomainError, UnavailableError, StartupError, codeOf } from "../runtime/errors.rules.ts";
+import {
+  DomainError,
+  SchemaError,
+  StartupError,
+  UnavailableError,
+  codeOf,
+} from "../runtime/errors.rules.ts";
 
 export const EXIT = { ok: 0, failed: 1, usage: 2, notFound: 3, unreachable: 4 } as const;
 
@@ -62,7 +68,7 @@ const UNREACHABLE_ERRORS = new Set([
 ]);
 
 const isUnreachable = (error: Error): boolean =>
-  error instanceof StartupError ||
+  (error instanceof StartupError && !(error instanceof SchemaError)) ||
   error instanceof UnavailableError ||
   UNREACHABLE_CODES.has(codeOf(error)) ||
   [error.constructor.name, error.name, "type" in error ? String(error.type) : ""].some((name) =>

@@ -1,21 +1,14 @@
 import type { CommonQueryMethods } from "slonik";
-import type { Account } from "../modules/accounts/accounts.sql.ts";
 import { listOpenUsage } from "../modules/billing/meterEventReports.sql.ts";
 import type { OpenUsageFilter } from "../modules/billing/meterEventReports.sql.ts";
 import { findMeterEvent } from "../modules/billing/meterEvents.sql.ts";
-import type { StoredMeterEvent } from "../modules/billing/meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../modules/billing/meterEvents.rules.ts";
 import { listRecordIds } from "../modules/records/ownedRecords.sql.ts";
 import { requireOneRecord } from "../modules/records/recordIds.rules.ts";
 import { parseLookup } from "../modules/support/lookup.rules.ts";
 import { listFoundRegistrations } from "../modules/support/recordLookups.sql.ts";
 import { DomainError } from "../runtime/errors.rules.ts";
 import { findNamedAccount, requireOrganization } from "./accountOptions.ts";
-
-/** What a command line names: an event, an organization, or registrations by an id or their order. */
-export type UsageName =
-  | { readonly kind: "event"; readonly id: bigint }
-  | { readonly kind: "organization"; readonly account: Account }
-  | { readonly kind: "registrations"; readonly ids: readonly [string, ...string[]] };
 
 /** The help of an argument that names usage. */
 export const USAGE_NAME =
@@ -41,7 +34,7 @@ const listRegistrations = async (
 };
 
 /**
- * Finds what an operator names.
+ * Finds what an operator names: an event, an organization, or registrations by an id or their order.
  * @param accountId the organization or store that has the registrations; null for any
  * @throws DomainError record_not_found if there is nothing; request_invalid if several records have the name
  */
@@ -49,28 +42,26 @@ export const findUsageName = async (
   db: CommonQueryMethods,
   text: string,
   accountId: string | null = null,
-): Promise<UsageName> => {
+) => {
   const { id } = EVENT.exec(text)?.groups ?? {};
   if (id !== undefined) {
-    return { kind: "event", id: BigInt(id) };
+    return { kind: "event", id: BigInt(id) } as const;
   }
   const account = await findNamedAccount(db, text);
   if (account) {
-    return { kind: "organization", account: requireOrganization(account) };
+    return { kind: "organization", account: requireOrganization(account) } as const;
   }
-  const [first, ...others] = await listRegistrations(db, text, accountId);
-  if (first === undefined) {
+  const ids = await listRegistrations(db, text, accountId);
+  if (ids.length === 0) {
     throw new DomainError(
       "record_not_found",
       `no organization, registration or order is named ${text}; search with \`impact find\``,
     );
   }
-  return { kind: "registrations", ids: [first, ...others] };
+  return { kind: "registrations", ids } as const;
 };
 
-type Filter = Pick<OpenUsageFilter, "kind" | "span">;
-
-const matches = ({ kind, second }: StoredMeterEvent, filter: Filter): boolean => {
+const matches = ({ kind, second }: StoredMeterEvent, filter: OpenUsageFilter): boolean => {
   const { start, end } = filter.span ?? { start: second, end: second + 1 };
   return (filter.kind ?? kind) === kind && start <= second && second < end;
 };
@@ -84,7 +75,7 @@ export const selectUsage = async (
   db: CommonQueryMethods,
   names: readonly string[],
   causes: readonly string[],
-  filter: Filter = {},
+  filter: OpenUsageFilter = {},
 ): Promise<readonly bigint[]> => {
   const ids: bigint[] = [];
   for (const text of names) {

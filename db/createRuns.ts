@@ -15,7 +15,6 @@ const RECORD_INTERVAL_MS = 4000;
 const CONTINUED_WITHIN_MS = 3000;
 
 type LoopControl = {
-  /** Whether another step may begin. */
   readonly mayBegin: () => boolean;
   /** Begins another loop of the same item, unless it has the most already. */
   readonly startAnother: () => void;

@@ -1,8 +1,16 @@
 import { codeOf, DomainError, UnavailableError } from "../runtime/errors.rules.ts";
 
-/** Returns whether a statement has violated a constraint. */
 export const violates = (error: unknown, constraint: string): boolean =>
   error instanceof Error && "constraint" in error && error.constraint === constraint;
+
+/** The codes, of PostgreSQL and of Node, of a connection that an administrator, a time limit or the network has ended. */
+const LOST = new Set(["57P01", "25P03", "ECONNRESET"]);
+
+export const isConnectionLost = (error: unknown): error is Error =>
+  error instanceof Error &&
+  (/connection terminated/iu.test(error.message) ||
+    LOST.has(codeOf(error)) ||
+    isConnectionLost(error.cause));
 
 /** Classes of SQLSTATE: data exceptions, such as a sum that exceeds the range of its type, and violated constraints. */
 const OF_CONTENT = /^2[23]/u;

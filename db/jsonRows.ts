@@ -1,4 +1,3 @@
-import type { FragmentSqlToken } from "slonik";
 import { columnName, sql } from "./sql.ts";
 
 export type ColumnType =
@@ -20,7 +19,7 @@ export type ColumnType =
 export const jsonRows = <Types extends Readonly<Record<string, ColumnType>>>(
   types: Types,
   objects: readonly Readonly<Partial<Record<keyof Types & string, unknown>>>[],
-): FragmentSqlToken => {
+) => {
   const columns = Object.entries(types).map(
     ([property, type]) => [property, columnName(property), type] as const,
   );

@@ -3,6 +3,7 @@ import type { Client } from "pg";
 import { codeOf, SchemaError } from "../runtime/errors.rules.ts";
 import { createConnect, unusableDatabaseError } from "./connections/connect.ts";
 import type { Connection, DatabaseSetting } from "./connections/connect.ts";
+import { isConnectionLost } from "./databaseErrors.ts";
 import { grantPrivileges } from "./grantPrivileges.ts";
 import { readMigrations } from "./readMigrations.ts";
 import type { Migration } from "./readMigrations.ts";
@@ -25,7 +26,7 @@ export type Migrator = {
   readonly reason: string | null;
 } | null;
 
-/** @throws StartupError if the database of a setting cannot be reached */
+/** @throws StartupError if the database of a setting cannot be reached, or the connection is lost */
 const withConnection = async <Result>(
   databaseUrl: string,
   setting: DatabaseSetting,
@@ -42,6 +43,8 @@ const withConnection = async <Result>(
   });
   try {
     return await work(connection);
+  } catch (error) {
+    throw isConnectionLost(error) ? unusableDatabaseError(databaseUrl, setting, error) : error;
   } finally {
     await connection.client.end();
   }
@@ -132,7 +135,10 @@ const applyMigration = async (
       return;
     } catch (error) {
       if (!isLockError(error)) {
-        throw new Error(`Migration ${name} failed and was rolled back.`, { cause: error });
+        const reason = isConnectionLost(error)
+          ? `the connection was lost during migration ${name}: ${error.message}`
+          : `Migration ${name} failed and was rolled back.`;
+        throw new Error(reason, { cause: error });
       }
       if (attempt === maximumAttempts) {
         throw new SchemaError(
@@ -195,7 +201,7 @@ const becomeOnlyMigrator = async (
  * @param options.appUrl its role receives its privileges, even if no migration is applied
  * @param options.folder of the migrations, this release's own by default
  * @param options.migrator is recorded in the audit log with each migration, in its transaction
- * @throws StartupError if the database cannot be reached
+ * @throws StartupError if the database cannot be reached, or the connection is lost
  * @throws SchemaError when a newer release or another version has migrated the database, the role of `ownerUrl` may not change
  *   the schema or its URL is a pooler's, the other role is missing, or another session holds a lock for too long
  */

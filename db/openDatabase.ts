@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Config } from "../runtime/config/config.ts";
 import { unusableDatabaseError } from "./connections/connect.ts";
 import { requireCurrentSchema } from "./migrate.ts";
-import { SchemaError, StartupError } from "../runtime/errors.rules.ts";
+import { StartupError } from "../runtime/errors.rules.ts";
 import { openPool } from "./pools/pool.ts";
 import { sql } from "./sql.ts";
 
@@ -81,7 +81,7 @@ export const openDatabase = async (
     }
     return db;
   } catch (error) {
-    throw error instanceof SchemaError || error instanceof StartupError
+    throw error instanceof StartupError
       ? error
       : unusableDatabaseError(databaseUrl, "DATABASE_URL", error);
   }

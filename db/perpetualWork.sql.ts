@@ -5,13 +5,12 @@ import type { PerpetualKind } from "../runtime/perpetualWork.rules.ts";
 import { sql, values } from "./sql.ts";
 
 /** Records that a worker looks for work of a kind. */
-export const recordPass = async (db: CommonQueryMethods, kind: PerpetualKind): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
+export const recordPass = (db: CommonQueryMethods, kind: PerpetualKind) =>
+  db.query(sql.typeAlias("void")`
     INSERT INTO perpetual_work (kind, last_pass_at)
     VALUES (${kind}, now())
     ON CONFLICT (kind) DO UPDATE SET last_pass_at = excluded.last_pass_at
   `);
-};
 
 const passRow = z.strictObject({
   kind: z.enum(PERPETUAL_KINDS),
@@ -23,9 +22,7 @@ const passRow = z.strictObject({
  * Lists how long ago a worker last looked for work of each kind, by PostgreSQL's clock, and whether one ever has. Until then,
  * the age is that of the installation.
  */
-export const listLastPasses = (
-  db: CommonQueryMethods,
-): Promise<readonly Readonly<z.output<typeof passRow>>[]> =>
+export const listLastPasses = (db: CommonQueryMethods) =>
   db.any(sql.type(passRow)`
     SELECT
       given.kind,

@@ -18,7 +18,7 @@ export const takePermit = async (
   db: CommonQueryMethods,
   bucket: string,
   { requests, windowMs }: RateLimit,
-): Promise<boolean> => {
+) => {
   const permitted = await db.maybeOne(sql.prepared("take_permit", permitRow)`
     INSERT INTO rate_limit AS known (bucket, permitted_at)
     VALUES (${bucket}, ARRAY[clock_timestamp()])

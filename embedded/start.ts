@@ -1,7 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Client } from "pg";
@@ -15,7 +14,6 @@ import { browsableUrl } from "../runtime/loopback.rules.ts";
 import { writeRunFile } from "../runtime/runFile.ts";
 import { findFreePort } from "../runtime/server/ports.ts";
 import { serverUrl } from "../runtime/server/startServer.ts";
-import { findTemporalCli } from "./findTemporalCli.ts";
 import { startPostgres } from "./startPostgres.ts";
 import { startTemporalServer } from "./startTemporalServer.ts";
 import { startRole } from "./supervisor.ts";
@@ -46,16 +44,12 @@ const startTemporal = async (config: Config, context: StartContext) => {
   if (config.TEMPORAL_ADDRESS !== undefined) {
     return { address: config.TEMPORAL_ADDRESS, namespace, uiUrl: null };
   }
-  const cli = await findTemporalCli({ setting: config.TEMPORAL_CLI, context });
-  const folder = join(config.DATA_DIR, "temporal");
-  await mkdir(folder, { recursive: true, mode: 0o700 });
   const { address, uiUrl } = await startTemporalServer({
-    cli,
-    databaseFile: join(folder, `temporal-${cli.version}.db`),
+    setting: config.TEMPORAL_CLI,
+    folder: join(config.DATA_DIR, "temporal"),
     namespace,
     port: config.EMBEDDED_TEMPORAL_PORT,
     uiPort: config.EMBEDDED_TEMPORAL_UI_PORT,
-    logFile: join(folder, "temporal.log"),
     context,
   });
   return { address, namespace, uiUrl };

@@ -1,11 +1,12 @@
 import { execFile } from "node:child_process";
-import { basename, dirname, resolve } from "node:path";
+import { mkdir } from "node:fs/promises";
+import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { buildChildEnvironment } from "../runtime/config/config.ts";
 import { choosePort } from "../runtime/server/ports.ts";
+import { findTemporalCli } from "./findTemporalCli.ts";
 import { startServer } from "./supervisor.ts";
 import type { StartContext } from "./supervisor.ts";
-import type { TemporalCli } from "./findTemporalCli.ts";
 
 const run = promisify(execFile);
 
@@ -34,29 +35,31 @@ const PERSISTENCE = ["--sqlite-pragma=journal_mode=wal", "--sqlite-pragma=synchr
 
 /**
  * Starts Temporal's development server on the loopback interface and waits until it responds.
- * @param databaseFile stores its state; null for in memory. The server does not migrate an existing file, so the name
- *   must contain the version
+ * @param setting where its program is, if not where `findTemporalCli` looks
+ * @param folder has its log and, unless it is in memory, its state
  * @param port 0 for any free port
  * @param uiPort 0 for any free port, null for no web UI
  * @throws StartupError if the server does not start
  */
 export const startTemporalServer = async ({
-  cli,
-  databaseFile,
+  setting,
+  folder,
+  isInMemory = false,
   namespace,
   port,
   uiPort,
-  logFile,
   context,
 }: {
-  readonly cli: TemporalCli;
-  readonly databaseFile: string | null;
+  readonly setting: string | undefined;
+  readonly folder: string;
+  readonly isInMemory?: boolean;
   readonly namespace: string;
   readonly port: number;
   readonly uiPort: number | null;
-  readonly logFile: string;
   readonly context: StartContext;
 }) => {
+  const cli = await findTemporalCli(setting, context);
+  await mkdir(folder, { recursive: true, mode: 0o700 });
   const actualPort = await choosePort(HOST, port, "EMBEDDED_TEMPORAL_PORT");
   const actualUiPort =
     uiPort === null ? null : await choosePort(HOST, uiPort, "EMBEDDED_TEMPORAL_UI_PORT");
@@ -80,16 +83,15 @@ export const startTemporalServer = async ({
         ...(actualUiPort === null
           ? ["--headless"]
           : [`--ui-ip=${HOST}`, `--ui-port=${actualUiPort}`]),
-        ...(databaseFile === null
-          ? []
-          : [`--db-filename=${basename(databaseFile)}`, ...PERSISTENCE]),
+        // The server does not migrate the file of an earlier version.
+        ...(isInMemory ? [] : [`--db-filename=temporal-${cli.version}.db`, ...PERSISTENCE]),
         ...DYNAMIC_CONFIG,
       ],
       // The server takes the name for a part of a URI, in which characters of a path such as # have a meaning.
-      ...(databaseFile === null ? {} : { cwd: dirname(databaseFile) }),
+      cwd: folder,
       // Go collects its garbage when the heap has grown by these percent: 100 by default. A server that tests share may grow.
-      env: buildChildEnvironment(null, { GOGC: databaseFile === null ? "400" : "40" }),
-      logFile,
+      env: buildChildEnvironment(null, { GOGC: isInMemory ? "400" : "40" }),
+      logFile: join(folder, "temporal.log"),
       signal: "TERM",
       stopMs: 10_000,
       readyMs: READY_TIMEOUT_MS,

@@ -15,16 +15,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { StartupError, errorDetails } from "../runtime/errors.rules.ts";
 import { awaitReady } from "../runtime/readyMessage.ts";
 
-/** A child process that the supervisor stops. It leads a process group. */
-export type ManagedProcess = {
-  readonly name: string;
-  readonly pid: number;
-  /** Null if its output is printed. */
-  readonly logFile: string | null;
-  readonly isRunning: () => boolean;
-  readonly stop: () => Promise<void>;
-};
-
 /** Opens the named pipe of a folder without waiting for the other end. */
 const openPipe = (folder: string, access: number): number => {
   const path = join(folder, "running");
@@ -63,14 +53,17 @@ export const awaitLeftovers = async (folder: string, onProgress: OnProgress): Pr
 
 /** @param folder has the pipe that tells whether a process still runs */
 export const createSupervisor = (folder: string, onProgress: OnProgress) => {
-  const processes: ManagedProcess[] = [];
+  /** What stops the processes, in the order in which they were started. */
+  const stops: (() => Promise<void>)[] = [];
   const stopping = new AbortController();
-  const firstExit = Promise.withResolvers<
-    Pick<ManagedProcess, "name" | "logFile"> & { readonly how: string }
-  >();
+  const firstExit = Promise.withResolvers<{
+    readonly name: string;
+    readonly how: string;
+    readonly logFile: string | null;
+  }>();
 
   /**
-   * Registers a child process that was just spawned with `pipe`.
+   * Registers a child process that was just spawned with `pipe`, and leads a process group.
    * @param ask asks it to stop; its process group is killed if it has not ended after `waitMs`
    * @param logFile has its output; null if that is printed
    * @throws StartupError if it could not be spawned
@@ -80,7 +73,7 @@ export const createSupervisor = (folder: string, onProgress: OnProgress) => {
     child: ChildProcess,
     { ask, waitMs }: { readonly ask: () => void; readonly waitMs: number },
     logFile: string | null = null,
-  ): Promise<ManagedProcess> => {
+  ) => {
     child.once("exit", (code, signal) => {
       if (!stopping.signal.aborted) {
         const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
@@ -101,9 +94,8 @@ export const createSupervisor = (folder: string, onProgress: OnProgress) => {
         clearTimeout(timer);
       }
     };
-    const managed = { name, pid, logFile, isRunning, stop };
-    processes.push(managed);
-    return managed;
+    stops.push(stop);
+    return { pid, isRunning, stop };
   };
 
   return {
@@ -120,8 +112,8 @@ export const createSupervisor = (folder: string, onProgress: OnProgress) => {
     /** Stops all processes one after the other, the last started first. */
     stopAll: async (): Promise<void> => {
       stopping.abort();
-      for (const child of processes.toReversed()) {
-        await child.stop();
+      for (const stop of stops.toReversed()) {
+        await stop();
       }
     },
   };
@@ -190,7 +182,7 @@ export const startServer = async <Ready>(
     readonly attempt: () => Promise<Ready | null>;
   },
   context: StartContext,
-): Promise<{ readonly server: ManagedProcess; readonly ready: Ready }> => {
+) => {
   context.signal.throwIfAborted();
   try {
     renameSync(logFile, `${logFile}.previous`);
@@ -223,6 +215,8 @@ export const startServer = async <Ready>(
 
 /** A young generation of 4 MB instead of 16 saves a process that has been busy 30 MB. */
 const EXEC_ARGS = ["--max-semi-space-size=4"];
+/** glibc returns memory to the system when it is freed, which saves a worker 25 to 50 MB. */
+const ENVIRONMENT = { MALLOC_TRIM_THRESHOLD_: "131072" };
 
 /**
  * Starts a program of the service and waits until it reports over IPC that it is ready. If this process dies, the program
@@ -239,7 +233,7 @@ export const startRole = async (
 ): Promise<Readonly<Record<string, string>>> => {
   context.signal.throwIfAborted();
   const child = fork(module, args, {
-    env,
+    env: { ...env, ...ENVIRONMENT },
     execArgv: [...process.execArgv, ...EXEC_ARGS],
     detached: true,
     stdio: ["ignore", "inherit", "inherit", "ipc", context.pipe],

@@ -2,8 +2,8 @@ import { constants, fstatSync, openSync, writeSync } from "node:fs";
 import { pino } from "pino";
 import type { DestinationStream, Logger } from "pino";
 import { prettyFactory } from "pino-pretty";
-import { z } from "zod";
 import type { Config } from "./config/config.ts";
+import { activeSpanFields } from "./tracing.ts";
 
 /** One write; fewer lines wait for the interval. */
 const CHUNK_LENGTH = 8192;
@@ -108,46 +108,24 @@ const serializeError = (error: unknown): object => {
   };
 };
 
-const requestLine = z.object({
-  level: z.int(),
-  time: z.int(),
-  msg: z.literal("request"),
-  method: z.string(),
-  route: z.string(),
-  status: z.int(),
-  durationMs: z.number(),
-  reason: z.string().optional(),
-});
-
 /** Returns a log of readable lines. That of a request has only what a person looks at. */
 const makeReadable = (log: DestinationStream): DestinationStream => {
-  const prettify = prettyFactory({
-    colorize: process.stdout.isTTY,
-    ignore: "pid,hostname",
-    translateTime: "HH:MM:ss",
-    singleLine: true,
+  const options = { colorize: process.stdout.isTTY, translateTime: "HH:MM:ss", singleLine: true };
+  const prettify = prettyFactory({ ...options, ignore: "pid,hostname" });
+  const prettifyRequest = prettyFactory({
+    ...options,
+    include: "level,time,reason",
+    messageFormat: "{method} {route} {status} {durationMs} ms",
   });
-  const write = (line: string): void => {
-    const { data } = requestLine.safeParse(JSON.parse(line));
-    if (data === undefined) {
-      log.write(prettify(line));
-      return;
-    }
-    const { level, time, method, route, status, durationMs, reason } = data;
-    const msg = `${method} ${route} ${status} ${durationMs} ms`;
-    log.write(prettify({ level, time, msg, ...(reason !== undefined && { reason }) }));
-  };
+  const write = (line: string): void =>
+    log.write((line.includes('"msg":"request"') ? prettifyRequest : prettify)(line));
   return { ...log, write };
 };
 
-/**
- * Creates the logger of a process: JSON on stdout, or readable lines if stdout is a terminal.
- * @param readFields returns what each line has besides
- */
+/** Creates the logger of a process: JSON on stdout, or readable lines if stdout is a terminal. */
 export const createLogger = (
   { LOG_LEVEL, LOG_FORMAT }: Pick<Config, "LOG_LEVEL" | "LOG_FORMAT">,
   program: string,
-  readFields?: () => Readonly<Record<string, string>>,
 ): Logger => {
   // Where stdout is not opened again, opening process.stdout makes it non-blocking.
   const automatic = process.stdout.isTTY ? "pretty" : "json";
@@ -157,7 +135,7 @@ export const createLogger = (
     {
       level: LOG_LEVEL,
       base: { program, pid: process.pid },
-      ...(readFields === undefined ? {} : { mixin: readFields }),
+      mixin: activeSpanFields,
       serializers: {
         err: serializeError,
         // Temporal's SDK logs its errors under this name, and strings from its core.

@@ -74,14 +74,14 @@ export class BatchRejectedError extends Error {
   }
 }
 
-/** The database's schema is not this release's, or cannot be migrated as the database is; the message says what to do. */
-export class SchemaError extends Error {
-  override readonly name = "SchemaError";
-}
-
 /** Something that a program needs to start is missing; the message says what to do. */
 export class StartupError extends Error {
-  override readonly name = "StartupError";
+  override readonly name: string = "StartupError";
+}
+
+/** The database's schema is not this release's, or cannot be migrated as the database is. */
+export class SchemaError extends StartupError {
+  override readonly name = "SchemaError";
 }
 
 /** Returns the code of an error of PostgreSQL, or of Node; empty if it has none. */

@@ -3,12 +3,6 @@ import type { Registry } from "prom-client";
 import type { Readiness } from "./server/watchHealth.ts";
 import type { DatabasePool } from "slonik";
 
-/** By default, the lag of the event loop is measured 100 times a second, which is most of what an idle process does. */
-const LAG_INTERVAL_MS = 100;
-
-export const collectProcessMetrics = (register: Registry): void =>
-  collectDefaultMetrics({ register, eventLoopMonitoringPrecision: LAG_INTERVAL_MS });
-
 /** Registers a gauge that is set whenever the metrics are read. */
 export const addGauge = (
   registry: Registry,
@@ -26,26 +20,30 @@ export const addGauge = (
   });
 };
 
-/** Registers what the process knows about the services that it depends on. A scrape reads the latest checks. */
-export const addHealthMetrics = (registry: Registry, readReadiness: () => Readiness): void => {
-  for (const [name, help, part] of [
-    ["impact_database_up", "1 while PostgreSQL responds to this process; otherwise 0.", "database"],
-    ["impact_temporal_up", "1 while Temporal responds to this process; otherwise 0.", "temporal"],
-  ] as const) {
-    addGauge(registry, { name, help }, (gauge) =>
-      gauge.set(readReadiness()[part] === "ok" ? 1 : 0),
-    );
-  }
-};
+/** By default, the lag of the event loop is measured 100 times a second, which is most of what an idle process does. */
+const LAG_INTERVAL_MS = 100;
 
 /**
- * Registers the use of a process's connections to PostgreSQL.
+ * Registers the metrics that every process has: Node's, what it knows about the services that it depends on, of which a scrape
+ * reads the latest checks, and the use of its connections to PostgreSQL.
  * @param pools by the name that the metrics have for them
  */
-export const addPoolMetrics = (
+export const addProcessMetrics = (
   registry: Registry,
+  readReadiness: () => Readiness,
   pools: Readonly<Record<string, DatabasePool>>,
 ): void => {
+  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LAG_INTERVAL_MS });
+  for (const [part, service] of [
+    ["database", "PostgreSQL"],
+    ["temporal", "Temporal"],
+  ] as const) {
+    const name = `impact_${part}_up`;
+    const help = `1 while ${service} responds to this process; otherwise 0.`;
+    addGauge(registry, { name, help }, (gauge) =>
+      gauge.set(Number(readReadiness()[part] === "ok")),
+    );
+  }
   addGauge(
     registry,
     {

@@ -1,7 +1,5 @@
 import dns from "node:dns";
 import { Resolver } from "node:dns/promises";
-import { isIP } from "node:net";
-import type { LookupFunction } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 
 export type Resolve = (hostname: string) => Promise<readonly string[]>;
@@ -37,26 +35,4 @@ export const resolveAddresses: Resolve = async (hostname) => {
   } finally {
     resolver.cancel();
   }
-};
-
-/** Returns a look-up for connections over the addresses that `find` returns. */
-export const lookUpWith = (find: Resolve): LookupFunction => {
-  const lookUp = async (
-    hostname: string,
-    { all }: Parameters<LookupFunction>[1],
-    callback: Parameters<LookupFunction>[2],
-  ): Promise<void> => {
-    const [result] = await Promise.allSettled([find(hostname)]);
-    if (result.status === "rejected") {
-      callback(result.reason, []);
-      return;
-    }
-    const addresses = result.value.map((address) => ({ address, family: isIP(address) }));
-    if (all) {
-      callback(null, addresses);
-    } else {
-      callback(null, addresses[0]?.address ?? "", addresses[0]?.family);
-    }
-  };
-  return (hostname, options, callback) => void lookUp(hostname, options, callback);
 };

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { readConfig } from "./config/config.ts";
 import type { Config } from "./config/config.ts";
-import { SchemaError, StartupError } from "./errors.rules.ts";
+import { StartupError } from "./errors.rules.ts";
 import { configureOutgoing } from "./outgoing.ts";
 import { createLogger } from "./createLogger.ts";
 import { reportReady } from "./readyMessage.ts";
@@ -45,12 +45,11 @@ export const runProgram = async (
   try {
     const config = readConfig();
     configureOutgoing();
-    const tracing =
+    const logger = createLogger(config, name);
+    const stopTracing =
       config.OTEL_EXPORTER_OTLP_ENDPOINT === undefined
         ? undefined
-        : (await import("./startTracing.ts")).startTracing(config, name);
-    const logger = createLogger(config, name, tracing?.logFields);
-    tracing?.logTo(logger);
+        : (await import("./startTracing.ts")).startTracing(config, name, logger);
     const shutdown = shutdownRequested();
     const { urls, failed, drain, stop } = await start(config, logger);
     if (!reportReady(urls)) {
@@ -66,10 +65,10 @@ export const runProgram = async (
       process.exit(1);
     }, shutdownTimeoutMs).unref();
     await stop();
-    await tracing?.stop();
+    await stopTracing?.();
     logger.info("stopped");
   } catch (error) {
-    if (!(error instanceof StartupError || error instanceof SchemaError)) {
+    if (!(error instanceof StartupError)) {
       throw error;
     }
     process.stderr.write(`${error.message}\n`);

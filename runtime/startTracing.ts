@@ -22,8 +22,11 @@ import type { Config } from "./config/config.ts";
 /** The collector gets the last spans in this time, or they are lost. */
 const SHUTDOWN_TIMEOUT_MS = 2000;
 
-/** Starts OpenTelemetry's SDK, which exports to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names. */
-export const startTracing = (config: Config, program: string) => {
+/**
+ * Starts OpenTelemetry's SDK, which exports to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names, and reports faults of
+ * the export to the log. Returns a function that exports what is left.
+ */
+export const startTracing = (config: Config, program: string, logger: Logger) => {
   const ours = resourceFromAttributes({
     "service.name": `impact-${program}`,
     "service.namespace": "impact-tracking-service",
@@ -45,31 +48,16 @@ export const startTracing = (config: Config, program: string) => {
   });
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
   trace.setGlobalTracerProvider(provider);
-  return {
-    /** Returns the ids of the active span, for lines of the log. */
-    logFields: (): Readonly<Record<string, string>> => {
-      const active = trace.getActiveSpan()?.spanContext();
-      return active === undefined ? {} : { trace_id: active.traceId, span_id: active.spanId };
-    },
-    /** Reports faults of the export to the log. */
-    logTo: (logger: Logger): void => {
-      const log = logger.child({ component: "OpenTelemetry" });
-      diag.setLogger(
-        {
-          error: (message) => log.warn(message),
-          warn: (message) => log.warn(message),
-          info: (message) => log.debug(message),
-          debug: (message) => log.debug(message),
-          verbose: (message) => log.trace(message),
-        },
-        { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
-      );
-    },
-    /** Exports what is left. */
-    stop: (): Promise<unknown> =>
-      Promise.race([
-        provider.shutdown().catch((error: unknown) => diag.warn(String(error))),
-        sleep(SHUTDOWN_TIMEOUT_MS, undefined, { ref: false }),
-      ]),
-  };
+  const log = logger.child({ component: "OpenTelemetry" });
+  // By its level, it gets nothing else.
+  const warn = (message: string): void => log.warn(message);
+  diag.setLogger(
+    { error: warn, warn, info: warn, debug: warn, verbose: warn },
+    { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
+  );
+  return (): Promise<unknown> =>
+    Promise.race([
+      provider.shutdown().catch((error: unknown) => diag.warn(String(error))),
+      sleep(SHUTDOWN_TIMEOUT_MS, undefined, { ref: false }),
+    ]);
 };

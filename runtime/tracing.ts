@@ -31,6 +31,12 @@ export const activeSpan = (): Span | undefined => {
   return active?.isRecording() === true ? active : undefined;
 };
 
+/** Returns the ids of the active span, for lines of the log. */
+export const activeSpanFields = (): Readonly<Record<string, string>> => {
+  const active = trace.getActiveSpan()?.spanContext();
+  return active === undefined ? {} : { trace_id: active.traceId, span_id: active.spanId };
+};
+
 /** Returns the active span for another process; undefined as `activeSpan`. */
 export const activeTraceParent = (): TraceParent | undefined => {
   const active = activeSpan()?.spanContext();

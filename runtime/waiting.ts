@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** Waits, but not after the signal is aborted. An aborted pause is no error. */
-export const pause = (durationMs: number, signal: AbortSignal): Promise<void> =>
-  sleep(durationMs, undefined, { signal }).catch(() => undefined);
+/** Waits, but not after the signal is aborted. Returns false if it is. */
+export const pause = (durationMs: number, signal: AbortSignal): Promise<boolean> =>
+  sleep(durationMs, true, { signal }).catch(() => false);
 
 /** Resolves with the reason when the next signal arrives, or the parent process exits that has forked this one. */
 export const shutdownRequested = (): Promise<string> =>

@@ -9,7 +9,6 @@ import { needsAttention } from "../modules/billing/sending/decideNextStep.rules.
 import type { DeliveryContext } from "../modules/events/createDeliveryRuns.ts";
 import type { LastAttempt } from "../modules/events/decideDelivery.rules.ts";
 import type { Context } from "../runtime/context.ts";
-import { collectProcessMetrics } from "../runtime/gauges.ts";
 import { addDatabaseMetrics } from "./addDatabaseMetrics.ts";
 import { createOutageLog, createRepeatedLog } from "./repeatedCalls.ts";
 
@@ -114,7 +113,6 @@ export const createWorkerMetrics = ({
   logger,
 }: Context & { readonly logger: Logger }) => {
   const registry = new Registry();
-  collectProcessMetrics(registry);
   const refresh = addDatabaseMetrics(registry, { db, clock });
   const logOutage = createOutageLog(logger, "metrics of the database cannot be read");
   return {

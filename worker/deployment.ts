@@ -31,12 +31,10 @@ export const watchHold = async (
     }
   };
   const watch = async (): Promise<void> => {
-    await pause(HOLD_INTERVAL_MS, signal);
-    while (!signal.aborted) {
+    while (await pause(HOLD_INTERVAL_MS, signal)) {
       await check().catch((error: unknown) => {
         logger.warn({ err: error }, "the hold of usage could not be checked; retrying");
       });
-      await pause(HOLD_INTERVAL_MS, signal);
     }
   };
   await check();

@@ -1,4 +1,4 @@
-import type { Client, ScheduleOptions, WorkflowStartOptions } from "@temporalio/client";
+import type { Client, ScheduleOptions } from "@temporalio/client";
 import { ScheduleAlreadyRunning, ScheduleOverlapPolicy } from "@temporalio/client";
 import type { Logger } from "pino";
 import { HOUR_MS, MINUTE_MS } from "../runtime/durations.rules.ts";
@@ -102,34 +102,27 @@ const ensureSchedule = async (
   }
 };
 
-/** Starts a workflow unless it runs: Temporal runs one workflow of an id at a time. */
-const ensureRunning = async <Arguments extends unknown[]>(
-  temporal: Client,
-  deployment: string,
-  workflow: (...args: Arguments) => Promise<void>,
-  options: Pick<WorkflowStartOptions, "workflowId" | "workflowRunTimeout"> & {
-    readonly args: Arguments;
-  },
-): Promise<void> => {
-  await callTemporal(temporal, () =>
-    temporal.workflow.start<(...args: Arguments) => Promise<void>>(workflow, {
-      ...options,
-      workflowIdConflictPolicy: "USE_EXISTING",
-      taskQueue: backgroundQueue(deployment),
-    }),
-  );
-};
+/** The options with which a workflow starts unless it runs: Temporal runs one workflow of an id at a time. */
+const unlessItRuns = (deployment: string) =>
+  ({
+    workflowIdConflictPolicy: "USE_EXISTING",
+    taskQueue: backgroundQueue(deployment),
+  }) as const;
 
 /** Starts the workflow of an order, unless it runs. One that was terminated starts again. */
-export const startPlantingOrder = (
+export const startPlantingOrder = async (
   temporal: Client,
   deployment: string,
   orderId: number,
-): Promise<void> =>
-  ensureRunning(temporal, deployment, plantingOrder, {
-    workflowId: plantingOrderWorkflowId(deployment, orderId),
-    args: [orderId],
-  });
+): Promise<void> => {
+  await callTemporal(temporal, () =>
+    temporal.workflow.start(plantingOrder, {
+      ...unlessItRuns(deployment),
+      workflowId: plantingOrderWorkflowId(deployment, orderId),
+      args: [orderId],
+    }),
+  );
+};
 
 /**
  * Creates the schedules of the periodic workflows and recreates those that disappear, and keeps the perpetual workflows
@@ -166,11 +159,14 @@ export const ensureWorkflows = async (
     let pauseMs = checkIntervalMs;
     try {
       for (const kind of PERPETUAL_KINDS) {
-        await ensureRunning(temporal, deployment, perpetualWork, {
-          workflowId: inDeployment(deployment, kind),
-          workflowRunTimeout: PERPETUAL_RUN_TIMEOUT,
-          args: [kind],
-        });
+        await callTemporal(temporal, () =>
+          temporal.workflow.start(perpetualWork, {
+            ...unlessItRuns(deployment),
+            workflowId: inDeployment(deployment, kind),
+            workflowRunTimeout: PERPETUAL_RUN_TIMEOUT,
+            args: [kind],
+          }),
+        );
       }
       for (const schedule of schedules) {
         await callTemporal(temporal, () => ensureSchedule(temporal, schedule, known.has(schedule)));

@@ -2,12 +2,8 @@ import type { Logger } from "pino";
 import type { Config } from "../runtime/config/config.ts";
 import { createDonationActivities } from "../activities/createDonationActivities.ts";
 import { createPerpetualActivities } from "../activities/createPerpetualActivities.ts";
-import { readServerStatus } from "../db/connections/serverStatus.ts";
 import { runProgram } from "../runtime/runProgram.ts";
 import type { RunningPart } from "../runtime/runProgram.ts";
-import { serveMetrics } from "../runtime/server/serveMetrics.ts";
-import { addHealthMetrics, addPoolMetrics } from "../runtime/gauges.ts";
-import { watchHealth } from "../runtime/server/watchHealth.ts";
 import { createWebhookSender } from "../modules/events/createWebhookSender.ts";
 import { plantingOrderIntervalMs, createPlanting } from "../modules/planting/createPlanting.ts";
 import { readWebhookSettings } from "../modules/events/allowedAddresses.ts";
@@ -54,34 +50,7 @@ const createBackgroundActivities = (
  */
 const SHUTDOWN_TIMEOUT_MS = 18_000;
 
-/** Watches the health of the process, and serves it with the metrics unless their port is off. */
-const startWatching = async (
-  config: Config,
-  { db, webhookDb, healthConnection, clock, temporal, logger, metrics }: WorkerContext,
-) => {
-  installTemporalRuntime(logger);
-  const health = await watchHealth({
-    readDatabaseTime: async () => (await readServerStatus(healthConnection)).now,
-    temporal,
-    clock,
-    logger,
-    needsTemporal: true,
-  });
-  addHealthMetrics(metrics.registry, health.read);
-  addPoolMetrics(metrics.registry, { main: db, webhooks: webhookDb });
-  const server = await serveMetrics(
-    config,
-    "WORKER_METRICS_PORT",
-    { contentType: metrics.registry.contentType, read: metrics.read },
-    health.read,
-  );
-  return { health, server };
-};
-
-const createAllRuns = (
-  config: Config,
-  context: WorkerContext,
-): Readonly<Record<PerpetualKind, Runs>> => {
+const createAllRuns = (config: Config, context: WorkerContext) => {
   const { billing, deliveries } = context.metrics;
   return {
     "usage-sender": createReportingRuns(context, {
@@ -96,7 +65,7 @@ const createAllRuns = (
       ...deliveries,
     }),
     dispatcher: createDispatcherRuns({ ...context, ...billing }),
-  };
+  } satisfies Record<PerpetualKind, Runs>;
 };
 
 /**
@@ -108,12 +77,12 @@ const MAX_CONCURRENT_WORKFLOW_TASKS = 40;
 const forever = (): Promise<never> => new Promise(() => undefined);
 
 const startWorker = async (config: Config, logger: Logger): Promise<RunningPart> => {
+  installTemporalRuntime(logger);
+  // Before anything that waits for other services, so that the worker can be watched while it waits.
   const context = await openWorkerContext(config, logger);
   const shutdown = new AbortController();
   const stopping = shutdown.signal;
   const guard = await watchHold(context, stopping);
-  // Before anything that waits for other services, so that the worker can be watched while it waits.
-  const { health, server } = await startWatching(config, context);
   const deployment = awaitDeploymentName(context, stopping);
   const workflowBundle = bundleWorkflows();
   const run = createRunWorker({ logger, workflowBundle }, stopping);
@@ -173,15 +142,13 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
   );
 
   return {
-    urls: server ? { metrics: server.url } : {},
+    urls: context.urls,
     failed: Promise.race([failed, backgroundWorker.then(forever)]),
     stop: async () => {
-      health.startStopping();
+      context.health.startStopping();
       shutdown.abort();
       await Promise.all([interactiveWorker, backgroundWorker, ensuring, guard.ended]);
       await Promise.all(Object.values(runs).map((each) => each.end()));
-      health.end();
-      await server?.close(1000);
       await context.end();
     },
   };

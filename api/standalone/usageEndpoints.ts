@@ -24,7 +24,7 @@ const oneQuery = queryObject({
   }),
 });
 
-const readEndpoint = ({ db, billing }: StandaloneContext): Endpoint =>
+const readEndpoint = (context: StandaloneContext): Endpoint =>
   keyEndpoint({
     method: "get",
     path: "/usage/:registration_id",
@@ -41,7 +41,7 @@ const readEndpoint = ({ db, billing }: StandaloneContext): Endpoint =>
     schemas: { query: oneQuery, response: usageJson },
     handle: ({ ctx, caller: { accountId, mode }, query }) =>
       readUsageReport(
-        { db, billing },
+        context,
         { accountId, mode },
         pathParameter(ctx, "registration_id"),
         query.kind === undefined ? KINDS : [query.kind],
@@ -122,7 +122,7 @@ const statementQuery = queryObject({
 });
 
 /** The statement of the key's organization: the same as `impact statement`, without the processor's own sums. */
-const statementEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint =>
+const statementEndpoint = (context: StandaloneContext): Endpoint =>
   keyEndpoint({
     method: "get",
     path: "/statement",
@@ -135,11 +135,12 @@ const statementEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint 
         "billing periods of trees and bottles can differ. Test mode is never invoiced.",
     },
     schemas: { query: statementQuery, response: statementJson },
-    handle: async ({ caller, query: { period } }) => {
-      const month = period === CURRENT ? null : monthlyCycle(1, new Date(`${period}-01T00:00:00Z`));
-      return presentStatement(
-        await readStatement({ db, clock, billing }, accountModeOf(caller), month),
-      );
+    handle: async ({ caller, query }) => {
+      const period =
+        query.period === CURRENT
+          ? CURRENT
+          : monthlyCycle(1, new Date(`${query.period}-01T00:00:00Z`));
+      return presentStatement(await readStatement(context, accountModeOf(caller), period));
     },
   });
 

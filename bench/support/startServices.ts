@@ -8,7 +8,6 @@ import { migrate } from "../../db/migrate.ts";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 import type { StartContext } from "../../embedded/supervisor.ts";
 import { startPostgres } from "../../embedded/startPostgres.ts";
-import { findTemporalCli } from "../../embedded/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 import { awaitReady } from "../../runtime/readyMessage.ts";
 import { query } from "./query.ts";
@@ -113,12 +112,11 @@ export const startServices = async (): Promise<Services> => {
   let temporal: Promise<string> | null = null;
   const startTemporal = async (): Promise<string> => {
     const { address } = await startTemporalServer({
-      cli: await findTemporalCli({ setting: process.env["TEMPORAL_CLI"], context }),
-      databaseFile: join(folder, "temporal.db"),
+      setting: process.env["TEMPORAL_CLI"],
+      folder,
       namespace: "default",
       port: 0,
       uiPort: null,
-      logFile: join(folder, "temporal.log"),
       context,
     });
     return address;

@@ -23,29 +23,31 @@ const WEBHOOK_DESTINATIONS = 2;
 
 const MINIMUM_GRACE_HOURS = 24;
 
+const okUnless = (problems: readonly string[], detail: string): Result =>
+  problems.length === 0 ? ok(detail) : wrong(problems.join(" "));
+
 const SET_CUSTOMER = "`impact org update ID --stripe-customer cus_… --stripe-subscription sub_…`";
 
 const checkCustomers = async ({ db }: DatabaseContext): Promise<Result> => {
   const without = await listOrganizationsWithoutCustomer(db);
-  const rejected = without.filter(({ hasLiveUsage }) => hasLiveUsage);
-  const describe = (organizations: typeof without, which: string): string =>
-    `${counted(organizations.length, "organization")}${which} ${organizations.length === 1 ? "has" : "have"} no Stripe customer, such as ${organizations[0]?.name}`;
-  if (rejected.length > 0) {
-    const what = describe(rejected, " with live usage");
-    return wrong(`${what}. It is rejected until ${SET_CUSTOMER} sets one.`);
+  if (without.length === 0) {
+    return ok("every organization has one");
   }
-  const advice = `Before a client uses a production key, set one: ${SET_CUSTOMER}`;
-  return without.length > 0
-    ? warning(`${describe(without, "")}. ${advice}`)
-    : ok("every organization has one");
+  const rejected = without.filter(({ hasLiveUsage }) => hasLiveUsage);
+  const isRejected = rejected.length > 0;
+  const { length, 0: first } = isRejected ? rejected : without;
+  const which = isRejected ? " with live usage" : "";
+  const have = counted(length, `organization${which} has`, `organizations${which} have`);
+  const what = `${have} no Stripe customer, such as ${first?.name}`;
+  return isRejected
+    ? wrong(`${what}. It is rejected until ${SET_CUSTOMER} sets one.`)
+    : warning(`${what}. Before a client uses a production key, set one: ${SET_CUSTOMER}`);
 };
 
 /** Without the right to read something, webhooks, refunds or comparisons fail when they first need it. */
 const checkRights = async ({ connections }: Cli): Promise<Result> => {
   const problems = (await (await connections.stripe())?.inspectRights()) ?? [];
-  return problems.length === 0
-    ? ok("the key may read all that is needed")
-    : wrong(problems.join(" "));
+  return okUnless(problems, "the key may read all that is needed");
 };
 
 const checkWebhooks = ({ connections }: Cli): Result => {
@@ -88,9 +90,7 @@ export const checkStripe = async ({ connections }: Cli): Promise<Result> => {
   if (stripe !== null) {
     const cell = db === null ? (connections.config().CELL ?? null) : await readCell(db);
     const problems = await stripe.inspectMeters(cell);
-    return problems.length === 0
-      ? ok("the key is accepted, and both meters are set up")
-      : wrong(problems.join(" "));
+    return okUnless(problems, "the key is accepted, and both meters are set up");
   }
   const missing = "STRIPE_SECRET_KEY is not set here";
   if (db === null) {
@@ -103,13 +103,11 @@ export const checkStripe = async ({ connections }: Cli): Promise<Result> => {
   }
   // A copy has the customers of the original, which bills them.
   const { separatedAt } = await readDeployment(db);
+  const have = counted(waiting, "organization has", "organizations have");
+  const waits = `live usage of ${counted(waiting, "organization")} with a Stripe customer waits`;
   return separatedAt === null
-    ? wrong(
-        `${missing}, and ${counted(waiting, "organization has", "organizations have")} a Stripe customer. Set it, or their live usage is not sent`,
-      )
-    : skipped(
-        `${missing}; in this copy, live usage of ${counted(waiting, "organization")} with a Stripe customer waits`,
-      );
+    ? wrong(`${missing}, and ${have} a Stripe customer. Set it, or their live usage is not sent`)
+    : skipped(`${missing}; in this copy, ${waits}`);
 };
 
 const PROBLEMS_SHOWN = 10;
@@ -129,16 +127,13 @@ const checkInvoicing = async ({ db }: DatabaseContext): Promise<Result> => {
     describeInvoiceProblems([usage]).map((text) => `${usage.accountNames}: ${text}.`),
   );
   const problems = [...ofSubscriptions, ...ofInvoices];
-  const hidden = problems.length - PROBLEMS_SHOWN;
-  const text = [
-    ...problems.slice(0, PROBLEMS_SHOWN),
-    ...(hidden > 0 ? [`And ${hidden} more.`] : []),
-    "See `impact usage reconcile`",
-  ].join(" ");
   if (problems.length === 0) {
     const read = counted(watched.length, "subscription was", "subscriptions were");
     return ok(`${read} read; all delivered usage is on one invoice, or waits for one`);
   }
+  const hidden = problems.splice(PROBLEMS_SHOWN).length;
+  const rest = hidden > 0 ? ` And ${hidden} more.` : "";
+  const text = `${problems.join(" ")}${rest} See \`impact usage reconcile\``;
   return ofSubscriptions.length > 0 || invoiced.some(needsAttention) ? wrong(text) : warning(text);
 };
 

@@ -5,7 +5,7 @@ import { countEndpointStates } from "../../modules/events/endpoints.sql.ts";
 import {
   HOLD_ADVICE,
   UNDECIDED_COPY,
-  decideProcessor,
+  findProcessorProblem,
   deploymentNameOf,
   describeAccount,
   describeHold,
@@ -104,14 +104,15 @@ const checkDeployment = async ({ db }: DatabaseContext): Promise<Result> => {
 const checkProcessor = async (context: DatabaseContext): Promise<Result> => {
   const { db } = context;
   const { processor, originalStripeAccountId } = await readDeployment(db);
-  const decision = decideProcessor(processor, await context.connections.configured(), {
+  const configured = await context.connections.configured();
+  const problem = findProcessorProblem(processor, configured, {
     ledgerHasLiveUsage: await hasLiveLedgerUsage(db),
     originalStripeAccountId,
   });
-  if (decision.kind === "mismatch") {
-    return wrong(decision.problem);
+  if (problem !== null) {
+    return wrong(problem);
   }
-  if (processor === null || decision.kind === "record") {
+  if (processor?.name !== configured.name) {
     return ok("the next worker that starts records its own");
   }
   return ok(

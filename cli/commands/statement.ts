@@ -10,12 +10,12 @@ import {
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import { requireOrganization, ORGANIZATION_OPTION } from "../accountOptions.ts";
 import { parseMode } from "../arguments.ts";
-import type { Cli, Define } from "../command.ts";
+import type { Define } from "../command.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { presentMeterEvent } from "../output/printUsage.ts";
 import { escapeUnsafeInLines } from "../output/printable.ts";
-import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
+import { parsePeriodOrCurrent } from "../timeRange.ts";
 
 /** Returns a statement as clients see it, with the differences that operators decide about. */
 export const presentForOperators = (read: Statement) => {
@@ -48,24 +48,11 @@ export const describeBilling = ({
   }),
 ];
 
-/** Prints the sums of each kind, those of its days first. */
-export const printSums = (
-  { io, printObjects }: Cli,
-  statements: readonly KindStatement[],
-  { isCsv = false }: { readonly isCsv?: boolean } = {},
-): void => {
-  const rows = statements.flatMap(({ kind, days, total }) =>
+/** Returns the sums of each kind for a table, those of its days first. */
+export const listSums = (statements: readonly KindStatement[]) =>
+  statements.flatMap(({ kind, days, total }) =>
     [...days, { day: "total", ...total }].map((sums) => Object.assign({ meter: kind }, sums)),
   );
-  if (!isCsv) {
-    printObjects(rows);
-    return;
-  }
-  const headings = ["meter", "day", ...Object.keys(statements[0]?.total ?? {})];
-  for (const row of [headings, ...rows.map((each) => Object.values<string | number>(each))]) {
-    io.stdout.write(formatCsvLine(row, escapeUnsafeInLines));
-  }
-};
 
 /** @throws CommandError if Stripe's sums or invoices did not confirm the statements when they were last compared */
 const requireConfirmed = (statements: readonly KindStatement[]): void => {
@@ -108,16 +95,21 @@ export const defineStatementCommand: Define = (command, cli) => {
     .action(async ({ org, period, mode, csv }) => {
       const { account } = await cli.openAccount({ org });
       requireOrganization(account);
-      const read = await readStatement(
-        await cli.openBilling(),
-        { accountId: account.id, mode },
-        period === CURRENT ? null : period,
-      );
+      const owner = { accountId: account.id, mode };
+      const read = await readStatement(await cli.openBilling(), owner, period);
       const { statements, subscription } = read;
       if (cli.io.json) {
         cli.printJson(presentForOperators(read));
       } else {
-        printSums(cli, statements, { isCsv: csv === true });
+        const rows = listSums(statements);
+        const lines = [Object.keys(rows[0] ?? {}), ...rows.map((row) => Object.values(row))];
+        if (csv) {
+          cli.io.stdout.write(
+            lines.map((line) => formatCsvLine(line, escapeUnsafeInLines)).join(""),
+          );
+        } else {
+          cli.printObjects(rows);
+        }
         for (const statement of statements) {
           const { start, end } = statement.period;
           cli.say(`${statement.kind}: from ${formatTime(start)} to ${formatTime(end)}.`);

@@ -1,5 +1,4 @@
 import { Option } from "@commander-js/extra-typings";
-import { findAccount } from "../../modules/accounts/accounts.sql.ts";
 import type { Account } from "../../modules/accounts/accounts.sql.ts";
 import type { Period } from "../../modules/billing/usage.rules.ts";
 import { readDeployment } from "../../modules/billing/deployment.sql.ts";
@@ -7,23 +6,22 @@ import {
   listMeterEventsOf,
   listUsageAttention,
 } from "../../modules/billing/meterEventReports.sql.ts";
-import type { ListedMeterEvent } from "../../modules/billing/meterEventReports.sql.ts";
-import { retryUsage, usageNotFound } from "../../modules/billing/reconciliation/repairUsage.ts";
-import { nameOf } from "../../modules/billing/meterEvents.rules.ts";
-import { ProcessorUnavailableError } from "../../modules/billing/processor.ts";
+import type {
+  ListedMeterEvent,
+  UsageAttention,
+} from "../../modules/billing/meterEventReports.sql.ts";
+import { usageNotFound } from "../../modules/billing/reconciliation/repairUsage.ts";
 import { readStatement } from "../../modules/billing/readStatement.ts";
 import { recordNotFound, shownIdOf } from "../../modules/records/recordIds.rules.ts";
 import { readUsageReport } from "../../modules/registrations/readUsageReports.ts";
 import { findRegistration } from "../../modules/registrations/registrations.sql.ts";
 import { parseLookup } from "../../modules/support/lookup.rules.ts";
 import { listFoundRegistrations } from "../../modules/support/recordLookups.sql.ts";
-import { counted } from "../../runtime/counted.rules.ts";
-import { DomainError } from "../../runtime/errors.rules.ts";
 import { ACCOUNT_OPTION, readAccountFilter } from "../accountOptions.ts";
 import { parseSearchText } from "../arguments.ts";
 import {
-  closingCommand,
-  mendingCommand,
+  SENT_BY_WORKERS,
+  adviseOn,
   presentAttention,
   presentMeterEvent,
   printAttention,
@@ -33,7 +31,7 @@ import type { Cli, Define } from "../command.ts";
 import type { Fields } from "../output/print.ts";
 import { CURRENT, parsePeriodOrCurrent } from "../timeRange.ts";
 import { findUsageName, USAGE_NAME } from "../usageNames.ts";
-import { describeBilling, presentForOperators, printSums } from "./statement.ts";
+import { describeBilling, listSums, presentForOperators } from "./statement.ts";
 
 const explainOrganization = async (
   cli: Cli,
@@ -42,7 +40,7 @@ const explainOrganization = async (
 ): Promise<void> => {
   const deps = await cli.openBilling();
   const owner = { accountId: id, mode: "live" } as const;
-  const read = await readStatement(deps, owner, period === CURRENT ? null : period);
+  const read = await readStatement(deps, owner, period);
   const attention = await listUsageAttention(deps.db, id);
   const { hold } = await readDeployment(deps.db);
   const fields = {
@@ -53,7 +51,7 @@ const explainOrganization = async (
   cli.printResult({ ...presentForOperators(read), ...fields, attention: shown }, () => {
     cli.printFields({ organization: `${name} (${id})`, ...fields });
     cli.io.stdout.write("\n");
-    printSums(cli, read.statements);
+    cli.printObjects(listSums(read.statements));
     for (const line of read.statements.flatMap(describeBilling)) {
       cli.printText(line);
     }
@@ -66,73 +64,19 @@ const explainOrganization = async (
   });
 };
 
-const closingSteps = (event: ListedMeterEvent): readonly string[] => [
-  `If a document ${event.quantity > 0 ? "bills" : "returns"} it: ${closingCommand(nameOf(event), event.quantity)}`,
-  `If nothing does: impact usage close ${nameOf(event)} --never-bill --reason TEXT`,
-];
-
-/** Returns what settles a failed event: what a retry would do, or why it is refused, and what else. Stripe is read for a difference. */
-const planFailed = async (cli: Cli, event: ListedMeterEvent): Promise<readonly string[]> => {
-  const { accountId, failure, quantity: units } = event;
-  const retrying = `impact usage retry ${nameOf(event)}`;
-  const deps = await cli.openBillingChange({});
-  const retry = await retryUsage(deps, event.id, { isDryRun: true }).then(
-    (planned) => planned.retry,
-    (error: unknown) => {
-      if (error instanceof DomainError || error instanceof ProcessorUnavailableError) {
-        return error;
-      }
-      throw error;
-    },
-  );
-  if (retry instanceof Error) {
-    return [`A retry is refused: ${retry.message}.`];
-  }
-  if (retry === "ask") {
-    return [
-      `Have Stripe asked whether it has it; what it lacks is sent: ${retrying}`,
-      `If it stays unclear, look at Stripe, and answer: ${retrying} --delivered, or --absent`,
-    ];
-  }
-  if (retry === "wait") {
-    return [`Have it sent as soon as Stripe has its usage: ${retrying}`];
-  }
-  if (retry === "too_old") {
-    return ["It is older than Stripe accepts, so it cannot be sent.", ...closingSteps(event)];
-  }
-  const customerId = (await findAccount(deps.db, accountId))?.stripeCustomerId;
-  if (failure === "refused" && units < 0 && event.customerId !== customerId) {
-    const refused = `Stripe refused to take it back from ${event.customerId}, an earlier customer.`;
-    return [refused, ...closingSteps(event)];
-  }
-  const mend =
-    failure === "difference"
-      ? null
-      : (mendingCommand(accountId, event.lastError) ?? "see the reason");
-  const sent = counted(Math.abs(units), "unit");
-  return [
-    ...(mend === null ? [] : [`Remove the cause: ${mend}`]),
-    `${units > 0 ? `Send ${sent} to Stripe` : `Take ${sent} back at Stripe`}: ${retrying}`,
-    ...closingSteps(event),
-  ];
-};
-
+/** Returns what settles an event, in steps. */
 const planEvent = (
-  cli: Cli,
-  event: ListedMeterEvent,
-): Promise<readonly string[]> | readonly string[] => {
-  if (event.isLate) {
-    return ["No invoice at Stripe contains it.", ...closingSteps(event)];
+  { state, mayBeDelivered, waitsFor }: ListedMeterEvent,
+  attention: UsageAttention | undefined,
+): readonly string[] => {
+  if (attention) {
+    const isAsked = state === "failed" && mayBeDelivered;
+    return adviseOn(isAsked ? { ...attention, cause: "unclear" } : attention).plan;
   }
-  switch (event.state) {
-    case "failed":
-      return planFailed(cli, event);
-    case "pending":
-      return ["Nothing to do: the workers send it, or ask Stripe first whether it has it."];
-    case "delivered":
-    case "closed":
-      return ["Nothing to do."];
+  if (waitsFor !== null) {
+    return [`It waits for its usage: impact usage explain E${waitsFor}`];
   }
+  return [state === "pending" ? SENT_BY_WORKERS : "Nothing to do."];
 };
 
 /** Prints an event or a registration, with the events that belong to it, and what to do. */
@@ -170,8 +114,8 @@ const explainEvent = async (cli: Cli, id: bigint): Promise<void> => {
   const lookup = parseLookup({ text: `E${id}`, accountId: null, limit: REGISTRATIONS_SHOWN });
   const ids = (await listFoundRegistrations(db, lookup, ["meter_event"])).map(shownIdOf);
   const registrations = cli.io.json ? ids : ids.join(" ") || null;
-  const fields = { ...presentMeterEvent(event), registrations };
-  printExplained(cli, fields, await planEvent(cli, event));
+  const [attention] = await listUsageAttention(db, event.accountId, id);
+  printExplained(cli, { ...presentMeterEvent(event), registrations }, planEvent(event, attention));
 };
 
 /** Explains what was sent of a registration's usage, and which invoice has it. */

@@ -45,11 +45,8 @@ const listSteps = (
 
 const describeResumption = (
   { hold, doubtedUntil, copy }: ResumedUsage,
-  {
-    dryRun,
-    nothingWasLost,
-    isLedger,
-  }: { readonly dryRun?: true; readonly nothingWasLost?: true; readonly isLedger: boolean },
+  { dryRun, nothingWasLost }: { readonly dryRun?: true; readonly nothingWasLost?: true },
+  isLedger: boolean,
 ): string => {
   if (hold === null) {
     return "Usage is not held.";
@@ -119,9 +116,9 @@ export const addHoldCommands: Define = (usage, cli) => {
     .option(...OPERATOR)
     .addHelpText("after", RESUME_HELP)
     .action(async (options) => {
+      const { nothingWasLost, afterRestore, asCopy } = options;
       const isDryRun = options.dryRun === true;
       const deps = await cli.openChange(options);
-      const { nothingWasLost, afterRestore, asCopy } = options;
       const history = nothingWasLost
         ? "nothing_lost"
         : afterRestore
@@ -145,7 +142,7 @@ export const addHoldCommands: Define = (usage, cli) => {
         steps,
       };
       cli.printResult(result, () => {
-        cli.printText(describeResumption(resumed, { ...options, isLedger }));
+        cli.printText(describeResumption(resumed, options, isLedger));
         for (const { state, text } of steps) {
           cli.printText(`${`[${state}]`.padEnd(7)} ${text}`);
         }

@@ -1,6 +1,6 @@
 import { ACCOUNT_OPTION, readAccountFilter } from "../accountOptions.ts";
 import type { Cli, Define } from "../command.ts";
-import { snakeCased } from "../output/print.ts";
+import { only, snakeCased } from "../output/print.ts";
 import { CommandError, EXIT, describeError } from "../exitCodes.ts";
 import { formatTime } from "../output/formatTable.ts";
 import { presentMeterEvent, printEvents } from "../output/printUsage.ts";
@@ -11,10 +11,12 @@ import {
   describeInvoiceProblem,
   needsAttention,
 } from "../../modules/billing/invoices/invoiceReports.rules.ts";
+import type { InvoicedUsage } from "../../modules/billing/invoices/invoiceReports.rules.ts";
 import { listInvoicedUsage } from "../../modules/billing/invoices/invoicedUsage.sql.ts";
 import { readDatabaseTime } from "../../modules/billing/readDatabaseTime.ts";
 import { reconcileUsage } from "../../modules/billing/reconciliation/reconcileUsage.ts";
 import { listMeterEvents } from "../../modules/billing/meterEventReports.sql.ts";
+import type { ListedMeterEvent } from "../../modules/billing/meterEventReports.sql.ts";
 import { timeOf } from "../../modules/billing/usage.rules.ts";
 import type { Span } from "../../modules/billing/usage.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
@@ -26,50 +28,22 @@ const TIMEOUT_MS = 6 * HOUR_MS;
 /** The most differences that are shown; `usage list` has more. */
 const MAXIMUM_SHOWN = 100;
 
-const compare = async (
-  { clock, connections, openBilling, say }: Cli,
-  { org }: { readonly org?: string },
-) => {
-  const db = await connections.database();
-  const accountId = await readAccountFilter(db, org);
-  const startedAt = await readDatabaseTime(db, clock);
-  const deps = { ...(await openBilling()), bulkDb: await connections.bulkDatabase() };
-  if ((await readDeployment(db)).processor?.name === "stripe") {
-    // A wrong key is not recorded as a comparison that failed.
-    await requireProcessor(db, await connections.configured());
-  }
-  const signal = AbortSignal.timeout(TIMEOUT_MS);
-  const { span, streams, drifting } = await reconcileUsage(deps, { accountId }, signal);
-  const onFailure = (id: string, error: unknown): void =>
-    say(`The invoices of ${id} could not be read: ${describeError(error)}`);
-  const [invoices] = await Promise.allSettled([
-    compareInvoices(deps, { accountId, readBefore: startedAt, signal, onFailure }),
-  ]);
-  return {
-    span,
-    streams,
-    drifting,
-    invoices,
-    problems: await listInvoicedUsage(db, accountId, { onlyProblems: true }),
-    differences: await listMeterEvents(db, {
-      state: "difference",
-      accountId,
-      limit: MAXIMUM_SHOWN,
-    }),
-  };
-};
-
-type Comparison = Awaited<ReturnType<typeof compare>>;
-
 const formatSpan = ({ start, end }: Span): string =>
   `from ${formatTime(timeOf(start))} to ${formatTime(timeOf(end))}`;
 
-const print = (cli: Cli, compared: Comparison) => {
-  const { span, streams, problems, differences } = compared;
+type Reconciliation = Awaited<ReturnType<typeof reconcileUsage>>;
+
+const print = (
+  cli: Cli,
+  { span, streams }: Reconciliation,
+  problems: readonly InvoicedUsage[],
+  differences: readonly ListedMeterEvent[],
+): void => {
+  const sums = streams.map(({ differences: _minutes, ...stream }) => snakeCased(stream));
   const result = {
     from: timeOf(span.start),
     to: timeOf(span.end),
-    streams: streams.map(({ differences: _minutes, ...stream }) => snakeCased(stream)),
+    streams: sums,
     differences: differences.map(presentMeterEvent),
     invoice_problems: problems.map((usage) => ({
       ...snakeCased(usage),
@@ -80,13 +54,7 @@ const print = (cli: Cli, compared: Comparison) => {
   };
   cli.printResult(result, () => {
     cli.printObjects(
-      streams.map((stream) => ({
-        organization: stream.accountName,
-        meter: stream.kind,
-        customer: stream.customerId,
-        delivered: stream.delivered,
-        at_stripe: stream.processorQuantity ?? "?",
-      })),
+      only(sums, ["account_name", "kind", "customer_id", "delivered", "processor_quantity"]),
     );
     if (differences.length > 0) {
       cli.io.stdout.write("\n");
@@ -112,32 +80,29 @@ const print = (cli: Cli, compared: Comparison) => {
   cli.say(`Compared ${formatSpan(span)}; later usage is not compared yet.`);
 };
 
-/** @throws CommandError unless all is equal; "unreachable" only if there is no other problem */
-const requireEqual = ({ drifting, ...compared }: Comparison): void => {
-  const { streams, invoices, problems } = compared;
+/** @throws CommandError if streams differ or were not compared; "unreachable" only if none differs */
+const requireEqualSums = ({ streams, drifting }: Reconciliation): void => {
+  const differing = drifting.filter(({ error }) => error === null).length;
   if (drifting.length > 0) {
-    const differing = drifting.filter(({ error }) => error === null).length;
     throw new CommandError(
       differing === 0 ? EXIT.unreachable : EXIT.failed,
       `Of ${counted(streams.length, "stream")}, ${differing} ${differing === 1 ? "differs" : "differ"} at Stripe, and ${drifting.length - differing} could not be compared. See impact usage.`,
     );
   }
-  if (invoices.status === "rejected") {
-    throw invoices.reason;
-  }
-  const unread = invoices.value.failed;
-  if (unread > 0) {
-    const what = `The invoices of ${counted(unread, "customer")} could not be read.`;
-    throw new CommandError(EXIT.failed, what);
-  }
+};
+
+/** @throws CommandError if a customer's invoices could not be read, or usage is not invoiced exactly once */
+const requireInvoiced = (unread: number, problems: readonly InvoicedUsage[]): void => {
   const { length: spans } = problems.filter(needsAttention);
-  if (spans > 0) {
-    const others = problems.length - spans;
-    const rest =
-      others > 0 ? `; ${counted(others, "other")} in a trial or without a subscription` : "";
+  const others = problems.length - spans;
+  const rest =
+    others > 0 ? `; ${counted(others, "other")} in a trial or without a subscription` : "";
+  if (unread + spans > 0) {
     throw new CommandError(
       EXIT.failed,
-      `${counted(spans, "span")} of usage ${spans === 1 ? "is" : "are"} not invoiced exactly once${rest}.`,
+      unread > 0
+        ? `The invoices of ${counted(unread, "customer")} could not be read.`
+        : `${counted(spans, "span")} of usage ${spans === 1 ? "is" : "are"} not invoiced exactly once${rest}.`,
     );
   }
 };
@@ -155,10 +120,31 @@ export const addReconcileCommand: Define = (usage, cli) => {
     .description("Compare Stripe's usage, and its invoices, with what was delivered")
     .option(...ACCOUNT_OPTION)
     .addHelpText("after", RECONCILE_HELP)
-    .action(async (options) => {
-      const compared = await compare(cli, options);
-      print(cli, compared);
-      requireEqual(compared);
-      cli.say("Nothing differs.");
+    .action(async ({ org }) => {
+      const { clock, connections, say } = cli;
+      const db = await connections.database();
+      const accountId = await readAccountFilter(db, org);
+      const readBefore = await readDatabaseTime(db, clock);
+      const deps = { ...(await cli.openBilling()), bulkDb: await connections.bulkDatabase() };
+      if ((await readDeployment(db)).processor?.name === "stripe") {
+        // A wrong key is not recorded as a comparison that failed.
+        await requireProcessor(db, await connections.configured());
+      }
+      const signal = AbortSignal.timeout(TIMEOUT_MS);
+      const compared = await reconcileUsage(deps, { accountId }, signal);
+      const onFailure = (id: string, error: unknown): void =>
+        say(`The invoices of ${id} could not be read: ${describeError(error)}`);
+      const [invoices] = await Promise.allSettled([
+        compareInvoices(deps, { accountId, readBefore, signal, onFailure }),
+      ]);
+      const problems = await listInvoicedUsage(db, accountId, { onlyProblems: true });
+      const open = { state: "difference", accountId, limit: MAXIMUM_SHOWN } as const;
+      print(cli, compared, problems, await listMeterEvents(db, open));
+      requireEqualSums(compared);
+      if (invoices.status === "rejected") {
+        throw invoices.reason;
+      }
+      requireInvoiced(invoices.value.failed, problems);
+      say("Nothing differs.");
     });
 };

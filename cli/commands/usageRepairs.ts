@@ -29,15 +29,14 @@ import { USAGE_NAME, selectUsage } from "../usageNames.ts";
 
 /** @throws CommandError if something was refused; "not found" only if nothing was found */
 const requireSuccess = (retried: readonly RetriedItem[]): void => {
-  const codes = retried.flatMap(({ retry }) =>
-    typeof retry === "string" ? [] : exitCodeOf(retry),
+  const codes = retried.map(({ retry }) =>
+    typeof retry === "string" ? EXIT.ok : exitCodeOf(retry),
   );
-  if (codes.length > 0) {
-    const areUnknown =
-      codes.length === retried.length && codes.every((code) => code === EXIT.notFound);
+  const { length: refused } = codes.filter((code) => code !== EXIT.ok);
+  if (refused > 0) {
     throw new CommandError(
-      areUnknown ? EXIT.notFound : EXIT.failed,
-      `${codes.length} of ${retried.length} could not be retried.`,
+      codes.every((code) => code === EXIT.notFound) ? EXIT.notFound : EXIT.failed,
+      `${refused} of ${retried.length} could not be retried.`,
     );
   }
 };
@@ -47,13 +46,10 @@ const EVENT_NAME = /^[Ee]\d+$/u;
 /** Returns what the operator answers for Stripe; null if it is to be asked. */
 const readAnswer = (
   names: readonly string[],
-  {
-    all,
-    delivered,
-    absent,
-  }: { readonly all?: true; readonly delivered?: true; readonly absent?: true },
+  options: { readonly all?: true; readonly delivered?: true; readonly absent?: true },
 ): OperatorAnswer | null => {
-  if (names.length > 0 === (all === true)) {
+  const { all = false, delivered, absent } = options;
+  if (names.length > 0 === all) {
     throw invalidRequest("Name what to retry, or pass --all.");
   }
   const answer = delivered ? "delivered" : absent ? "absent" : null;
@@ -130,17 +126,13 @@ export const addRetryCommand: Define = (usage, cli) => {
 };
 
 /** Returns the document that an operator names; null: the usage is never billed. Commander accepts only one of the options. */
-const readDocument = ({
-  invoiceItem,
-  creditNote,
-  neverBill,
-}: {
-  readonly invoiceItem?: string;
-  readonly creditNote?: string;
-  readonly neverBill?: true;
-}): BillingDocument | null => {
+const readDocument = (
+  invoiceItem: string | undefined,
+  creditNote: string | undefined,
+  isNeverBilled: boolean,
+): BillingDocument | null => {
   const reference = invoiceItem ?? creditNote;
-  if (reference === undefined && !neverBill) {
+  if (reference === undefined && !isNeverBilled) {
     throw invalidRequest(
       "Say how the usage is billed: --invoice-item, --credit-note or --never-bill.",
     );
@@ -195,7 +187,9 @@ export const addCloseCommand: Define = (usage, cli) => {
     .option("--dry-run", "show what would be closed")
     .addHelpText("after", CLOSE_HELP)
     .action(async (names, options) => {
-      const document = readDocument(options);
+      const { invoiceItem, creditNote, neverBill = false, units: expectedUnits = null } = options;
+      const document = readDocument(invoiceItem, creditNote, neverBill);
+      const isDryRun = options.dryRun === true;
       const deps = await cli.openBillingChange(options);
       const filter = { kind: options.meter ?? null, span: spanOf(options.period) };
       const selected = await selectUsage(deps.db, names, CLOSED_CAUSES, filter);
@@ -214,13 +208,8 @@ export const addCloseCommand: Define = (usage, cli) => {
           `These are ${selected.length} events, and at most ${MAXIMUM_CLOSED} are closed at once. Close them in parts, with --period.`,
         );
       }
-      const isDryRun = options.dryRun === true;
-      const expectedUnits = options.units ?? null;
-      const { events, units } = await closeUsage(deps, selected, {
-        document,
-        expectedUnits,
-        isDryRun,
-      });
+      const closing = { document, expectedUnits, isDryRun };
+      const { events, units } = await closeUsage(deps, selected, closing);
       const shown = events.map((event) => ({
         item: nameOf(event),
         state: event.state,
@@ -229,17 +218,13 @@ export const addCloseCommand: Define = (usage, cli) => {
         customer: event.customerId,
         units: event.quantity,
       }));
-      const printed = {
-        dry_run: isDryRun,
-        document: document?.kind ?? null,
-        document_reference: document?.reference ?? null,
-        units,
-        items: shown,
-      };
-      cli.printResult(printed, () => {
+      const { kind = null, reference = null } = document ?? {};
+      const named = { dry_run: isDryRun, document: kind, document_reference: reference };
+      cli.printResult({ ...named, units, items: shown }, () => {
         cli.printObjects(shown);
-        const how = document && `${units < 0 ? "returned" : "billed"} by ${document.reference}`;
-        const what = `${counted(Math.abs(units), "unit")} ${how ?? `never ${units < 0 ? "returned" : "billed"}`}.`;
+        const billed = units < 0 ? "returned" : "billed";
+        const how = reference === null ? `never ${billed}` : `${billed} by ${reference}`;
+        const what = `${counted(Math.abs(units), "unit")} ${how}.`;
         cli.say(
           isDryRun ? `This would be closed: ${what} Nothing was changed.` : `Closed: ${what}`,
         );

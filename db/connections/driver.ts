@@ -3,6 +3,7 @@ import type { Client, ClientConfig } from "pg";
 import { BackendTerminatedError, createDriverFactory } from "slonik";
 import type { DriverClient, DriverFactory } from "slonik";
 import { codeOf } from "../../runtime/errors.rules.ts";
+import { isConnectionLost } from "../databaseErrors.ts";
 import { createConnect } from "./connect.ts";
 
 /** `int8` is read as a bigint, `timestamptz` as a Date, and `numeric` as text. */
@@ -50,14 +51,9 @@ const NO_RESPONSE = "Query read timeout";
 /** PostgreSQL's code for a write in a session that accepts none. */
 const READ_ONLY = "25006";
 
-/** PostgreSQL's codes for a session that an administrator or a time limit has ended. */
-const ENDED = new Set(["57P01", "25P03"]);
-
 /** Returns slonik's error for a lost connection, which it then closes, and PostgreSQL's own error otherwise. */
 const asSlonikError = (error: Error): Error =>
-  error.message === NO_RESPONSE ||
-  /connection terminated/iu.test(error.message) ||
-  ENDED.has(codeOf(error))
+  error.message === NO_RESPONSE || isConnectionLost(error)
     ? new BackendTerminatedError(error)
     : error;
 

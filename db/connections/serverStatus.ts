@@ -9,9 +9,7 @@ const statusRow = z.strictObject({
 });
 
 /** Returns the database server's version, the time of its clock, and whether new transactions may write. */
-export const readServerStatus = (
-  db: CommonQueryMethods,
-): Promise<Readonly<z.output<typeof statusRow>>> =>
+export const readServerStatus = (db: CommonQueryMethods) =>
   db.one(sql.type(statusRow)`
     SELECT
       current_setting('server_version') AS version,
@@ -22,7 +20,7 @@ export const readServerStatus = (
 const roleRow = z.strictObject({ name: z.string(), mayChangeSchema: z.boolean() });
 
 /** Returns the role of this connection, and whether it may change tables: as their owner, as a member of it, or as a superuser. */
-export const readRole = (db: CommonQueryMethods): Promise<Readonly<z.output<typeof roleRow>>> =>
+export const readRole = (db: CommonQueryMethods) =>
   db.one(sql.type(roleRow)`
     SELECT current_user AS name, pg_has_role(relowner, 'MEMBER') AS "mayChangeSchema"
     FROM pg_class

@@ -152,7 +152,7 @@ WHERE kind = 'tree' AND period = 'all';
 CREATE TABLE refund (
   id uuid PRIMARY KEY,
   registration_id uuid NOT NULL REFERENCES registration,
-  -- That of the registration, so that the dispatcher finds what waits of each account.
+  -- That of the registration.
   account_id uuid NOT NULL,
   count bigint NOT NULL CONSTRAINT refund_count CHECK (count >= 1),
   reason text,
@@ -162,6 +162,6 @@ CREATE TABLE refund (
 );
 
 CREATE INDEX refund_registration ON refund (registration_id);
-CREATE INDEX refund_waiting ON refund (account_id, created_at) WHERE dispatched_at IS NULL;
+CREATE INDEX refund_waiting ON refund (created_at) WHERE dispatched_at IS NULL;
 -- For erasing the reason of a reversal, which each of its refunds has.
 CREATE INDEX refund_reason ON refund (account_id, created_at) WHERE reason IS NOT NULL;

@@ -6,16 +6,13 @@ import type { LimitUse, NewLimit } from "./limits.rules.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { modeColumn } from "../records/columns.sql.ts";
-import { safeInteger, columnsOf, sql, timestamp, literals } from "../../db/sql.ts";
+import { columnsOf, countRow, literals, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { isImported } from "../records/ownedRecords.sql.ts";
 
 const limitRow = z.strictObject({ mode: modeColumn, countPerDay: safeInteger });
 
 /** Lists what operators have set for an account; modes without a row have no limit. */
-export const listAccountLimits = (
-  db: CommonQueryMethods,
-  accountId: string,
-): Promise<readonly Readonly<z.output<typeof limitRow>>[]> =>
+export const listAccountLimits = (db: CommonQueryMethods, accountId: string) =>
   db.any(sql.type(limitRow)`
     SELECT ${columnsOf("account_limit", limitRow)}
     FROM account_limit
@@ -24,12 +21,12 @@ export const listAccountLimits = (
   `);
 
 /** Sets the limit of an account in a mode, or removes it. */
-export const setAccountLimit = async (
+export const setAccountLimit = (
   db: CommonQueryMethods,
   accountId: string,
   { mode, countPerDay }: NewLimit,
-): Promise<void> => {
-  await db.query(
+) =>
+  db.query(
     countPerDay === null
       ? sql.typeAlias("void")`
           DELETE FROM account_limit WHERE account_id = ${accountId} AND mode = ${mode}
@@ -41,26 +38,19 @@ export const setAccountLimit = async (
           SET count_per_day = excluded.count_per_day, changed_at = now(), counted_day = NULL
         `,
   );
-};
 
 /** The limit of an account in a mode, which is locked. */
 export type LockedLimit = AccountMode & LimitUse;
 
 const lockedRow = limitRow.extend({ accountId: z.uuid(), countedUnits: safeInteger.nullable() });
 
-const unitsRow = z.strictObject({ units: safeInteger });
-
 const startOfDay = (time: Date): Date => new Date(Math.floor(time.getTime() / DAY_MS) * DAY_MS);
 
 /** Counts the units that an account registered on the day of a time, UTC. Refunded ones count, imported ones do not. */
-const countUnitsOfDay = (
-  db: CommonQueryMethods,
-  { accountId, mode }: AccountMode,
-  time: Date,
-): Promise<number> => {
+const countUnitsOfDay = (db: CommonQueryMethods, { accountId, mode }: AccountMode, time: Date) => {
   const from = startOfDay(time);
-  return db.oneFirst(sql.type(unitsRow)`
-    SELECT least(coalesce(sum(count), 0), ${Number.MAX_SAFE_INTEGER})::bigint AS units
+  return db.oneFirst(sql.type(countRow)`
+    SELECT least(coalesce(sum(count), 0), ${Number.MAX_SAFE_INTEGER})::bigint AS count
     FROM registration
     WHERE account_id = ${accountId}
       AND mode = ${mode}
@@ -79,7 +69,7 @@ export const lockAccountLimits = async (
   transaction: DatabaseTransactionConnection,
   accounts: readonly AccountMode[],
   now: Date,
-): Promise<readonly LockedLimit[]> => {
+) => {
   const rows = await transaction.any(sql.type(lockedRow)`
     SELECT
       ${columnsOf("account_limit", lockedRow.omit({ countedUnits: true }))},
@@ -102,16 +92,15 @@ export const lockAccountLimits = async (
 };
 
 /** Stores the units of the day of accounts whose limits are locked. */
-export const updateCountedUnits = async (
+export const updateCountedUnits = (
   transaction: DatabaseTransactionConnection,
   limits: readonly (AccountMode & Pick<LimitUse, "countToday">)[],
   now: Date,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+) =>
+  transaction.query(sql.typeAlias("void")`
     UPDATE account_limit
     SET counted_day = ${startOfDay(now).toISOString()}::date, counted_units = counted.count_today
     FROM (${jsonRows({ accountId: "uuid", mode: "text", countToday: "int8" }, limits)}) AS counted
     WHERE account_limit.account_id = counted.account_id
       AND account_limit.mode = counted.mode
   `);
-};

@@ -22,7 +22,7 @@ export type Account = Readonly<z.output<typeof accountRow>>;
 
 export const accountColumns = columnsOf("account", accountRow);
 
-export const findAccount = (db: CommonQueryMethods, id: string): Promise<Account | null> =>
+export const findAccount = (db: CommonQueryMethods, id: string) =>
   db.maybeOne(sql.prepared("find_account", accountRow)`
     SELECT ${accountColumns}
     FROM account
@@ -35,10 +35,7 @@ const stripeCustomerRow = z.strictObject({
 });
 
 /** Returns the accounts' Stripe customers; null for an account without one. */
-export const listStripeCustomerIds = async (
-  db: CommonQueryMethods,
-  ids: readonly string[],
-): Promise<ReadonlyMap<string, string | null>> => {
+export const listStripeCustomerIds = async (db: CommonQueryMethods, ids: readonly string[]) => {
   const rows = await db.any(sql.type(stripeCustomerRow)`
     SELECT id, stripe_customer_id AS "stripeCustomerId"
     FROM account
@@ -47,7 +44,7 @@ export const listStripeCustomerIds = async (
   return new Map(rows.map(({ id, stripeCustomerId }) => [id, stripeCustomerId]));
 };
 
-export const listOrganizations = (db: CommonQueryMethods): Promise<readonly Account[]> =>
+export const listOrganizations = (db: CommonQueryMethods) =>
   db.any(sql.type(accountRow)`
     SELECT ${accountColumns}
     FROM account
@@ -59,10 +56,7 @@ export const listOrganizations = (db: CommonQueryMethods): Promise<readonly Acco
  * Lists the accounts that have one of the names, whatever the case of its letters, or that have had a Stripe customer with
  * it. The name of a store is its domain.
  */
-export const listAccountsNamed = (
-  db: CommonQueryMethods,
-  names: readonly string[],
-): Promise<readonly Account[]> =>
+export const listAccountsNamed = (db: CommonQueryMethods, names: readonly string[]) =>
   db.any(sql.type(accountRow)`
     SELECT ${accountColumns}
     FROM account
@@ -73,15 +67,14 @@ export const listAccountsNamed = (
   `);
 
 /** Inserts an account, which has the default settings until they are changed. */
-export const insertAccount = async (
+export const insertAccount = (
   db: CommonQueryMethods,
   { id, type, name, createdAt }: Pick<Account, "id" | "type" | "name" | "createdAt">,
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
+) =>
+  db.query(sql.typeAlias("void")`
     INSERT INTO account (id, type, name, created_at)
     VALUES (${id}, ${type}, ${name}, ${timestamp(createdAt)})
   `);
-};
 
 /** The settings of an account that an operator can change; absent ones stay. */
 export type AccountChanges = Partial<Omit<Account, "id" | "type" | "createdAt">>;
@@ -91,7 +84,7 @@ export const updateAccount = async (
   db: CommonQueryMethods,
   id: string,
   changes: AccountChanges,
-): Promise<void> => {
+) => {
   const { stripeCustomerId } = changes;
   const assignments = assignmentsOf({
     ...changes,

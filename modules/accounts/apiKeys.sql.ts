@@ -9,7 +9,7 @@ import { columnsOf, sql, timestamp } from "../../db/sql.ts";
 /** Returns what is stored of a key: its SHA-256 in hexadecimal digits. */
 export const digestOf = (key: string): string => hash("sha256", key, "hex");
 
-export const storedKey = z.strictObject({
+export const apiKeyRow = z.strictObject({
   id: z.uuid(),
   accountId: z.uuid(),
   name: z.string(),
@@ -21,14 +21,13 @@ export const storedKey = z.strictObject({
   /** The start of the hour of the last use; null if the key has never been used. */
   lastUsedAt: z.date().nullable(),
   revokedAt: z.date().nullable(),
+  digest: z.string(),
 });
-const apiKeyRow = storedKey.extend({ digest: z.string() });
 export type ApiKey = Readonly<z.output<typeof apiKeyRow>>;
 
-const columns = sql.fragment`
-  ${columnsOf("api_key", storedKey)},
-  encode(api_key.hash, 'hex') AS digest
-`;
+const columns = columnsOf("api_key", apiKeyRow, {
+  digest: sql.fragment`encode(api_key.hash, 'hex')`,
+});
 
 const callerRow = z.strictObject({
   keyId: z.uuid(),
@@ -54,10 +53,7 @@ const hashedCallerRow = callerRow.extend({ digest: z.string() });
  * Finds the callers of keys that are not revoked, which may have expired.
  * @param digests of the keys; the result is by them
  */
-export const listCallers = async (
-  db: CommonQueryMethods,
-  digests: readonly string[],
-): Promise<ReadonlyMap<string, Caller>> => {
+export const listCallers = async (db: CommonQueryMethods, digests: readonly string[]) => {
   // Of a JSON array the planner expects the same number of elements whatever it has, so it keeps one plan. Planning took
   // most of the statement's time.
   const rows = await db.any(sql.prepared("list_callers", hashedCallerRow)`
@@ -97,20 +93,16 @@ export const listCallers = async (
 /** A key to insert. The key itself is not stored, only its digest and a hint. */
 type NewApiKey = Omit<ApiKey, "lastUsedAt" | "revokedAt">;
 
-export const insertApiKey = async (db: CommonQueryMethods, key: NewApiKey): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
+export const insertApiKey = (db: CommonQueryMethods, key: NewApiKey) =>
+  db.query(sql.typeAlias("void")`
     INSERT INTO api_key (id, account_id, mode, hash, hint, name, scope, created_at, expires_at)
     VALUES (
       ${key.id}, ${key.accountId}, ${key.mode}, decode(${key.digest}, 'hex'), ${key.hint}, ${key.name}, ${key.scope},
       ${timestamp(key.createdAt)}, ${timestamp(key.expiresAt)}
     )
   `);
-};
 
-export const listApiKeys = (
-  db: CommonQueryMethods,
-  accountId: string,
-): Promise<readonly ApiKey[]> =>
+export const listApiKeys = (db: CommonQueryMethods, accountId: string) =>
   db.any(sql.type(apiKeyRow)`
     SELECT ${columns}
     FROM api_key
@@ -118,17 +110,14 @@ export const listApiKeys = (
     ORDER BY created_at, id
   `);
 
-export const findApiKeyByDigest = (
-  db: CommonQueryMethods,
-  digest: string,
-): Promise<ApiKey | null> =>
+export const findApiKeyByDigest = (db: CommonQueryMethods, digest: string) =>
   db.maybeOne(sql.type(apiKeyRow)`
     SELECT ${columns}
     FROM api_key
     WHERE hash = decode(${digest}, 'hex')
   `);
 
-export const findApiKey = (db: CommonQueryMethods, id: string): Promise<ApiKey | null> =>
+export const findApiKey = (db: CommonQueryMethods, id: string) =>
   db.maybeOne(sql.type(apiKeyRow)`
     SELECT ${columns}
     FROM api_key
@@ -139,11 +128,7 @@ export const findApiKey = (db: CommonQueryMethods, id: string): Promise<ApiKey |
  * Revokes a key.
  * @returns false if it is unknown or was revoked before
  */
-export const revokeApiKey = async (
-  db: CommonQueryMethods,
-  id: string,
-  revokedAt: Date,
-): Promise<boolean> => {
+export const revokeApiKey = async (db: CommonQueryMethods, id: string, revokedAt: Date) => {
   const { rowCount } = await db.query(sql.typeAlias("void")`
     UPDATE api_key
     SET revoked_at = ${timestamp(revokedAt)}
@@ -157,11 +142,8 @@ export const revokeApiKey = async (
  * Stores the hours in which keys were used, unless a later hour is stored.
  * @param uses the start of the hour by the key's id
  */
-export const updateLastUses = async (
-  db: CommonQueryMethods,
-  uses: ReadonlyMap<string, Date>,
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
+export const updateLastUses = (db: CommonQueryMethods, uses: ReadonlyMap<string, Date>) =>
+  db.query(sql.typeAlias("void")`
     WITH used AS (
       SELECT api_key.id, key_use.hour
       FROM api_key
@@ -179,7 +161,6 @@ export const updateLastUses = async (
     FROM used
     WHERE api_key.id = used.id
   `);
-};
 
 const expiringKeyRow = z.strictObject({
   id: z.uuid(),
@@ -189,17 +170,9 @@ const expiringKeyRow = z.strictObject({
 });
 
 /** Lists the keys that are valid now and expire before a time, soonest first. */
-export const listExpiringKeys = (
-  db: CommonQueryMethods,
-  now: Date,
-  until: Date,
-): Promise<readonly z.output<typeof expiringKeyRow>[]> =>
+export const listExpiringKeys = (db: CommonQueryMethods, now: Date, until: Date) =>
   db.any(sql.type(expiringKeyRow)`
-    SELECT
-      api_key.id,
-      api_key.mode,
-      account.name AS "accountName",
-      api_key.expires_at AS "expiresAt"
+    SELECT ${columnsOf("api_key", expiringKeyRow, { accountName: sql.fragment`account.name` })}
     FROM api_key
     JOIN account ON account.id = api_key.account_id
     WHERE api_key.expires_at > ${timestamp(now)}

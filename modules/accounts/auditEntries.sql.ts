@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { ACTORS, withSnakeCaseNames } from "./audit.rules.ts";
 import type { Actor, AuditAction } from "./audit.rules.ts";
-import { columnsOf, safeInteger, inRange, sql, timestamp } from "../../db/sql.ts";
+import { allOf, columnsOf, safeInteger, inRange, sql, timestamp } from "../../db/sql.ts";
 import { newestOf } from "../records/ownedRecords.sql.ts";
 
 const auditEntryRow = z.strictObject({
@@ -34,7 +34,7 @@ export const insertAuditEntry = async (
   actor: Actor,
   { action, accountId = null, subject = null, details = {} }: Action,
   createdAt: Date,
-): Promise<void> => {
+) => {
   const { name: operator, reason } =
     actor.kind === "operator" ? actor : { name: null, reason: null };
   await db.query(sql.typeAlias("void")`
@@ -53,11 +53,7 @@ const platformRequestRow = z.strictObject({
 });
 
 /** Returns when a platform's request to an account was first processed, and whether the store was reinstalled since. */
-export const readPlatformRequest = (
-  db: CommonQueryMethods,
-  accountId: string,
-  signature: string,
-): Promise<Readonly<z.output<typeof platformRequestRow>>> =>
+export const readPlatformRequest = (db: CommonQueryMethods, accountId: string, signature: string) =>
   db.one(sql.type(platformRequestRow)`
     SELECT
       min(created_at) AS "firstProcessedAt",
@@ -83,23 +79,21 @@ type AuditFilter = {
   readonly before?: number | undefined;
 };
 
-/** Lists entries, newest first. */
 export const listAuditEntries = (
   db: CommonQueryMethods,
   { accountId = null, action, operator, since, until, before }: AuditFilter,
   limit: number,
-): Promise<readonly AuditEntry[]> => {
+) => {
   const newest = newestOf(accountId, before === undefined ? null : String(before));
-  const conditions = [
-    newest.condition,
-    ...(action ? [sql.fragment`(action = ${action} OR starts_with(action, ${`${action}.`}))`] : []),
-    ...(operator ? [sql.fragment`operator = ${operator}`] : []),
-    ...inRange(sql.fragment`created_at`, { from: since, until }),
-  ];
   return db.any(sql.type(auditEntryRow)`
     SELECT ${columnsOf("audit_entry", auditEntryRow)}
     FROM audit_entry
-    WHERE ${sql.join(conditions, sql.fragment` AND `)}
+    WHERE ${allOf(
+      newest.condition,
+      action && sql.fragment`(action = ${action} OR starts_with(action, ${`${action}.`}))`,
+      operator && sql.fragment`operator = ${operator}`,
+      ...inRange(sql.fragment`created_at`, { from: since, until }),
+    )}
     ${newest.order}
     LIMIT ${limit}
   `);

@@ -26,7 +26,7 @@ const profileRow = storedProfile.transform(
 );
 
 /** Returns an account's profile, which is the default one until an operator sets it. */
-export const findProfile = async (db: CommonQueryMethods, accountId: string): Promise<Profile> =>
+export const findProfile = async (db: CommonQueryMethods, accountId: string) =>
   (await db.maybeOne(sql.prepared("find_profile", profileRow)`
     SELECT ${columnsOf("profile", storedProfile)}
     FROM profile
@@ -38,7 +38,7 @@ export const updateProfile = async (
   transaction: DatabaseTransactionConnection,
   accountId: string,
   { hiddenSections, logo, ...changes }: ProfileChanges,
-): Promise<void> => {
+) => {
   const assignments = assignmentsOf({
     ...changes,
     hiddenSections: hiddenSections && sql.array([...hiddenSections], "text"),
@@ -71,10 +71,7 @@ const logoRow = z.strictObject({
 });
 
 /** Returns the files of logos by their hashes. Unknown ones are absent. */
-export const findLogoFiles = async (
-  db: CommonQueryMethods,
-  hashes: readonly string[],
-): Promise<ReadonlyMap<string, Readonly<z.output<typeof logoRow>>>> => {
+export const findLogoFiles = async (db: CommonQueryMethods, hashes: readonly string[]) => {
   const rows = await db.any(sql.type(logoRow)`
     SELECT DISTINCT ON (logo_hash) logo_hash AS hash, logo_type AS type, logo AS file
     FROM profile

@@ -6,12 +6,6 @@ import { kindColumn } from "../records/columns.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
 import { sql, timestamp } from "../../db/sql.ts";
 
-export type Subscription = {
-  readonly accountId: string;
-  readonly subscriptionId: string;
-  readonly kind: Kind;
-};
-
 const payerRow = z.strictObject({
   accountId: z.uuid(),
   kind: kindColumn,
@@ -27,7 +21,7 @@ const payerRow = z.strictObject({
 export const listPayers = (
   db: CommonQueryMethods,
   streams: readonly { readonly accountId: string; readonly kind: Kind }[],
-): Promise<readonly Readonly<z.output<typeof payerRow>>[]> =>
+) =>
   db.any(sql.prepared("list_payers", payerRow)`
     SELECT
       account.id AS "accountId",
@@ -49,10 +43,7 @@ export const listPayers = (
 const accountPeriodRow = z.strictObject({ kind: kindColumn, start: z.date(), end: z.date() });
 
 /** Lists the billing periods that Stripe has returned for an account, also of earlier subscriptions, newest first. */
-export const listBillingPeriods = (
-  db: CommonQueryMethods,
-  accountId: string,
-): Promise<readonly Readonly<z.output<typeof accountPeriodRow>>[]> =>
+export const listBillingPeriods = (db: CommonQueryMethods, accountId: string) =>
   db.any(sql.prepared("list_billing_periods", accountPeriodRow)`
     SELECT kind, starts_at AS start, ends_at AS "end"
     FROM billing_period
@@ -60,28 +51,30 @@ export const listBillingPeriods = (
     ORDER BY starts_at DESC
   `);
 
-/** Stores a period. Earlier periods stay; one that a change of the billing day has cut short ends where the new one starts. */
+/**
+ * Stores a period. Earlier periods stay; one that a change of the billing day has cut short ends where the new one starts. The
+ * subscription's state must be stored before: that makes the transactions of an account wait for each other.
+ */
 export const saveBillingPeriod = async (
   transaction: DatabaseTransactionConnection,
-  { accountId, subscriptionId, kind }: Subscription,
-  { start, end }: Period,
-  readAt: Date,
+  accountId: string,
+  subscriptionId: string,
+  kind: Kind,
+  { start, end, readAt }: Period & { readonly readAt: Date },
 ): Promise<void> => {
-  const [startsAt, endsAt] = [timestamp(start), timestamp(end)];
+  const startsAt = timestamp(start);
   const own = sql.fragment`account_id = ${accountId} AND kind = ${kind} AND subscription_id = ${subscriptionId}`;
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM billing_period
-    WHERE ${own} AND starts_at > ${startsAt}
+    WHERE ${own} AND starts_at >= ${startsAt}
   `);
   await transaction.query(sql.typeAlias("void")`
     UPDATE billing_period
     SET ends_at = ${startsAt}
-    WHERE ${own} AND starts_at < ${startsAt} AND ends_at > ${startsAt}
+    WHERE ${own} AND ends_at > ${startsAt}
   `);
   await transaction.query(sql.typeAlias("void")`
     INSERT INTO billing_period (account_id, kind, subscription_id, starts_at, ends_at, read_at)
-    VALUES (${accountId}, ${kind}, ${subscriptionId}, ${startsAt}, ${endsAt}, ${timestamp(readAt)})
-    ON CONFLICT (account_id, kind, subscription_id, starts_at) DO UPDATE
-    SET ends_at = excluded.ends_at, read_at = excluded.read_at
+    VALUES (${accountId}, ${kind}, ${subscriptionId}, ${startsAt}, ${timestamp(end)}, ${timestamp(readAt)})
   `);
 };

@@ -3,15 +3,7 @@ import { UNINVOICED_REASONS } from "./invoices/invoices.rules.ts";
 import { METER_EVENT_STATES } from "./meterEvents.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
 
-/**
- * How far the billing of a registration, with its refunds, has come.
- * - `pending`: usage is still to be reported.
- * - `reported`: the processor has the usage.
- * - `corrected`: refunds took usage back, and the processor has what remains.
- * - `failed`: usage needs an operator.
- * - `closed`: an operator decided that usage is never sent, or a document bills it.
- * - `not_billed`: there is no usage. A store paid from its balance, or another system billed it.
- */
+/** How far the billing of a registration, with its refunds, has come; `usageJson` describes each state. */
 const USAGE_REPORT_STATES = [
   "pending",
   "reported",

@@ -6,9 +6,6 @@ export type BillingContext = Context & {
   readonly billing: Billing;
   /** Milliseconds of the monotonic clock; by default, of the process's. */
   readonly monotonicMs?: () => number;
-};
-
-export type BulkContext = {
-  /** The pool of work that reads much, which yields to recording; by default that of the context. */
+  /** The pool of work that reads much, which yields to recording; by default `db`. */
   readonly bulkDb?: DatabasePool;
 };

@@ -11,19 +11,12 @@ export type LiveProcessor =
 export const describeAccount = ({ id, isLive }: StripeAccount): string =>
   `the Stripe account ${id} (${isLive ? "live" : "test"} mode)`;
 
-type Decision =
-  | { readonly kind: "same" | "record" }
-  | { readonly kind: "mismatch"; readonly problem: string };
-
-const mismatch = (problem: string): Decision => ({ kind: "mismatch", problem });
-
 /**
- * Decides whether a process may bill with its configured processor: `same` as recorded, `record` it, or the problem, in a
- * sentence that says what to do. Usage that one processor has must not be billed by another, so a recorded processor
- * changes by an operator's decision only. A copy of a database never bills through the live account of the original, which
- * has the same customers and usage.
+ * Returns why a process may not bill with its configured processor, in a sentence that says what to do, or null. Usage that one
+ * processor has must not be billed by another, so a recorded processor changes by an operator's decision only. A copy of a
+ * database never bills through the live account of the original, which has the same customers and usage.
  */
-export const decideProcessor = (
+export const findProcessorProblem = (
   recorded: LiveProcessor | null,
   configured: LiveProcessor,
   {
@@ -34,30 +27,24 @@ export const decideProcessor = (
     /** The account, in live mode, of the deployment from which this one was copied; null if there is none. */
     readonly originalStripeAccountId: string | null;
   },
-): Decision => {
+): string | null => {
   const account = configured.name === "stripe" ? configured.account : null;
   if (account?.isLive && account.id === originalStripeAccountId) {
-    return mismatch(
-      `This deployment is a copy of one that bills through ${describeAccount(account)}, and STRIPE_SECRET_KEY belongs to that account. Unset it, or set it to a key in test mode.`,
-    );
+    return `This deployment is a copy of one that bills through ${describeAccount(account)}, and STRIPE_SECRET_KEY belongs to that account. Unset it, or set it to a key in test mode.`;
+  }
+  if (recorded?.name === "ledger" && account !== null && ledgerHasLiveUsage) {
+    return 'The built-in ledger bills this deployment\'s live usage, but STRIPE_SECRET_KEY is set. Unset the key, or see "From the ledger to Stripe" in docs/operations.md.';
   }
   if (recorded?.name !== "stripe") {
-    if (recorded !== null && account !== null && ledgerHasLiveUsage) {
-      return mismatch(
-        'The built-in ledger bills this deployment\'s live usage, but STRIPE_SECRET_KEY is set. Unset the key, or see "From the ledger to Stripe" in docs/operations.md.',
-      );
-    }
-    return { kind: recorded !== null && account === null ? "same" : "record" };
+    return null;
   }
   const bills = `This deployment bills through ${describeAccount(recorded.account)}, but STRIPE_SECRET_KEY`;
   if (account === null) {
-    return mismatch(`${bills} is not set. Set it to a key of that account.`);
+    return `${bills} is not set. Set it to a key of that account.`;
   }
   return account.id === recorded.account.id && account.isLive === recorded.account.isLive
-    ? { kind: "same" }
-    : mismatch(
-        `${bills} belongs to ${describeAccount(account)}. Set it to a key of the former, or use another database.`,
-      );
+    ? null
+    : `${bills} belongs to ${describeAccount(account)}. Set it to a key of the former, or use another database.`;
 };
 
 /** Returns the problem of a process that seals live usage for another processor than the deployment's, or null. */

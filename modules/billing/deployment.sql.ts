@@ -155,9 +155,7 @@ const askedRow = z.strictObject({
  * Counts the events about which the processor is asked before they are sent, and the facts that become such events. Returns
  * the latest times at which the events may have been sent, and at which they are attempted next.
  */
-export const countAskedUsage = (
-  db: CommonQueryMethods,
-): Promise<Readonly<z.output<typeof askedRow>>> =>
+export const countAskedUsage = (db: CommonQueryMethods) =>
   db.one(sql.type(askedRow)`
     SELECT
       count(*) AS events,

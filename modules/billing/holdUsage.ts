@@ -106,16 +106,10 @@ const separateCopy = async (
 ) => {
   const id = await identifyDeployment(transaction);
   await changeDeployment(transaction, { separatedAt: now, processor: null });
-  const disabled = await updateEndpoints(
-    transaction,
-    { areEnabled: true },
-    { disabledAt: now, disabledReason: "requested" },
-  );
-  return {
-    name: deploymentNameOf({ id }),
-    originalName: deploymentNameOf(original),
-    disabledEndpoints: disabled.length,
-  };
+  const disabling = { disabledAt: now, disabledReason: "requested" } as const;
+  const { length } = await updateEndpoints(transaction, { areEnabled: true }, disabling);
+  const [name, originalName] = [deploymentNameOf({ id }), deploymentNameOf(original)];
+  return { name, originalName, disabledEndpoints: length };
 };
 
 /**
@@ -146,26 +140,26 @@ export const resumeUsage = (
     if (history === "copy") {
       await requireUnusedCopy(transaction, hold);
     }
+    if (!hold && history === "restored") {
+      throw invalidRequest(
+        "usage is not held, so nothing would be asked about; hold it first: impact usage hold",
+      );
+    }
     if (!hold) {
-      if (history === "restored") {
-        throw invalidRequest(
-          "usage is not held, so nothing would be asked about; hold it first: impact usage hold",
-        );
-      }
       return { hold, doubtedUntil: null, copy: null };
     }
     const now = await readDatabaseTime(transaction, clock);
-    const heldAt = hold.at;
+    const { at } = hold;
     // A hold after a restore begins with the doubt; an operator's later one does not renew it.
-    const noticedAt = heldAt && doubtedUntil && doubtedUntil >= heldAt ? doubtedUntil : null;
-    const restoredAt = heldAt === null ? now : history === "restored" ? heldAt : null;
-    const isKnown = history === "nothing_lost" || history === "copy";
-    const until = isKnown ? null : (noticedAt ?? restoredAt);
+    const noticedAt = at && doubtedUntil && doubtedUntil >= at ? doubtedUntil : null;
+    const restoredAt = history === "restored" ? at : null;
+    const lostUntil = at === null ? now : (noticedAt ?? restoredAt);
+    const until = history === "nothing_lost" || history === "copy" ? null : lostUntil;
     if (isDryRun) {
       return { hold, doubtedUntil: until, copy: null };
     }
     const copy = history === "copy" ? await separateCopy(transaction, deployment, now) : null;
-    const isNew = heldAt === null || until !== noticedAt;
+    const isNew = at === null || until !== noticedAt;
     await changeDeployment(transaction, { hold: null, ...(isNew && { doubtedUntil: until }) });
     if (until !== null) {
       await askAboutUnsent(transaction, until);
@@ -187,7 +181,7 @@ export const resumeUsage = (
 export type ResumedUsage = Awaited<ReturnType<typeof resumeUsage>>;
 
 /** Returns what the last restore or promotion has left to do; null if there was none, or nothing was lost in it. */
-export const readRestoreProgress = async ({ db }: Pick<Context, "db">) => {
+export const readRestoreProgress = async ({ db }: Context) => {
   const { doubtedUntil, processor, hold } = await readDeployment(db);
   if (doubtedUntil === null || processor?.name === "ledger") {
     return null;
@@ -230,11 +224,7 @@ export const getDeploymentName = async (context: Context): Promise<string> => {
 /** Returns a function that returns the deployment's name. A known name stays when a standby is promoted meanwhile. */
 export const createDeploymentName = async (context: Context): Promise<() => Promise<string>> => {
   let known = await findDeploymentName(context);
-  return async () => {
-    const name = known ?? (await getDeploymentName(context));
-    known = name;
-    return name;
-  };
+  return async () => (known ??= await getDeploymentName(context));
 };
 
 export const workerIdentity = ({ currentServer }: Deployment): string =>

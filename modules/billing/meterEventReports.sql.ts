@@ -1,13 +1,14 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { sql, safeInteger } from "../../db/sql.ts";
+import { sql, safeInteger, values } from "../../db/sql.ts";
 import type { UsageState } from "./meterEvents.rules.ts";
-import { meterEventColumns, meterEventRow } from "./meterEvents.sql.ts";
+import { meterEventRow, ATTENTION_CAUSES, WAITS } from "./meterEvents.rules.ts";
+import { meterEventColumns } from "./meterEvents.sql.ts";
 import { factsOfRegistration } from "./registrationFacts.sql.ts";
 import { inSpan } from "./streams.sql.ts";
 import type { Span } from "./usage.rules.ts";
-import { ATTENTION_CAUSES, WAITS } from "./meterEvents.rules.ts";
 import { kindColumn } from "../records/columns.sql.ts";
+import { KINDS, MODES } from "../records/owner.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
 
 const listedRow = meterEventRow.extend({ accountName: z.string() });
@@ -34,7 +35,30 @@ const selectListed = (events: FragmentSqlToken): FragmentSqlToken => sql.fragmen
   JOIN account ON account.id = meter_event.account_id
 `;
 
-/** Lists meter events, the latest sealed first. */
+/**
+ * The events with the latest seconds of each of an account's streams, as a table. There is no index of an account's events by
+ * their ids: in that order, all later events of the other accounts would be read.
+ */
+const latestOf = (
+  accountId: string,
+  condition: FragmentSqlToken,
+  limit: number,
+): FragmentSqlToken => sql.fragment`
+  (
+    SELECT latest.*
+    FROM ${values(MODES)} AS mode
+    CROSS JOIN ${values(KINDS)} AS kind
+    CROSS JOIN LATERAL (
+      SELECT *
+      FROM meter_event
+      WHERE account_id = ${accountId} AND meter_event.mode = mode.mode AND meter_event.kind = kind.kind AND ${condition}
+      ORDER BY second DESC, sequence DESC
+      LIMIT ${limit}
+    ) AS latest
+  )
+`;
+
+/** Lists meter events, the latest sealed first; those of an account in states without an index, the latest usage first. */
 export const listMeterEvents = (
   db: CommonQueryMethods,
   {
@@ -48,15 +72,25 @@ export const listMeterEvents = (
     readonly span?: Span | null;
     readonly limit: number;
   },
-): Promise<readonly ListedMeterEvent[]> =>
-  db.any(sql.type(listedRow)`
-    ${selectListed(sql.fragment`meter_event`)}
-    WHERE ${state === null ? sql.fragment`true` : IN_STATE[state]}
-      AND ${inSpan(sql.fragment`meter_event.second`, span)}
-      AND ${accountId === null ? sql.fragment`true` : sql.fragment`meter_event.account_id = ${accountId}`}
-    ORDER BY meter_event.id DESC
-    LIMIT ${limit}
-  `);
+): Promise<readonly ListedMeterEvent[]> => {
+  const inState = state === null ? sql.fragment`true` : IN_STATE[state];
+  const condition = sql.fragment`${inState} AND ${inSpan("meter_event", span)}`;
+  const isIndexed = state !== null && state !== "delivered" && state !== "closed";
+  return db.any(
+    accountId === null || isIndexed
+      ? sql.type(listedRow)`
+          ${selectListed(sql.fragment`meter_event`)}
+          WHERE ${condition} AND ${ofAccount(accountId)}
+          ORDER BY meter_event.id DESC
+          LIMIT ${limit}
+        `
+      : sql.type(listedRow)`
+          ${selectListed(latestOf(accountId, condition, limit))}
+          ORDER BY second DESC, meter_event.id DESC
+          LIMIT ${limit}
+        `,
+  );
+};
 
 /** The ids of the events that have facts of registrations, as a query. */
 const eventsOfRegistrations = (ids: readonly string[]): FragmentSqlToken => sql.fragment`
@@ -100,7 +134,6 @@ export type UsageAttention = Readonly<z.output<typeof attentionRow>>;
 const attended = sql.fragment`
   (
     SELECT
-      CASE meter_event.failure WHEN 'difference' THEN 'D' ELSE 'E' END AS letter,
       meter_event.id, meter_event.account_id, meter_event.kind, meter_event.second, meter_event.quantity AS units,
       CASE
         WHEN meter_event.failure = 'refused' AND meter_event.quantity < 0 AND NOT meter_event.may_be_delivered
@@ -115,23 +148,22 @@ const attended = sql.fragment`
     LEFT JOIN meter_event AS usage ON usage.id = meter_event.waits_for
     WHERE meter_event.state = 'failed'
     UNION ALL
-    SELECT 'E', id, account_id, kind, second, quantity, 'late', last_error
+    SELECT id, account_id, kind, second, quantity, 'late', last_error
     FROM meter_event
     WHERE is_late
     UNION ALL
     SELECT
-      'E', id, account_id, kind, second, quantity,
-      CASE WHEN asking_since IS NULL THEN 'trouble' ELSE 'asking' END,
-      last_error
+      id, account_id, kind, second, quantity, CASE WHEN asking_since IS NULL THEN 'trouble' ELSE 'asking' END, last_error
     FROM meter_event
     WHERE state = 'pending' AND (asking_since IS NOT NULL OR last_error IS NOT NULL)
   )
 `;
 
-/** Lists what has an operator's attention by organization, kind and cause, the oldest usage first. */
+/** Lists what has an operator's attention by organization, kind and cause, the oldest usage first; null: of all. */
 export const listUsageAttention = (
   db: CommonQueryMethods,
   accountId: string | null,
+  eventId: bigint | null = null,
 ): Promise<readonly UsageAttention[]> =>
   db.any(sql.type(attentionRow)`
     SELECT
@@ -142,11 +174,13 @@ export const listUsageAttention = (
       count(*)::integer AS items,
       sum(units)::bigint AS units,
       min(second) AS "oldestSecond",
-      (array_agg(letter || attended.id ORDER BY attended.id))[1:5] AS "firstIds",
+      (array_agg(CASE cause WHEN 'difference' THEN 'D' ELSE 'E' END || attended.id ORDER BY attended.id))[1:5] AS "firstIds",
       (array_agg(reason ORDER BY attended.id DESC))[1] AS reason
     FROM ${attended} AS attended
     JOIN account ON account.id = attended.account_id
-    WHERE cause <> ${WAITS} AND ${ofAccount(accountId)}
+    WHERE cause <> ${WAITS}
+      AND ${ofAccount(accountId)}
+      AND ${eventId === null ? sql.fragment`true` : sql.fragment`attended.id = ${eventId}`}
     GROUP BY account_id, account.name, attended.kind, cause
     ORDER BY min(second), account.name
   `);
@@ -158,9 +192,7 @@ const countRow = z.strictObject({
 });
 
 /** Counts the items of each cause that occurs, and their units without signs. */
-export const countUsageAttention = (
-  db: CommonQueryMethods,
-): Promise<readonly Readonly<z.output<typeof countRow>>[]> =>
+export const countUsageAttention = (db: CommonQueryMethods) =>
   db.any(sql.type(countRow)`
     SELECT cause, count(*)::integer AS items, sum(abs(units))::bigint AS units
     FROM ${attended} AS attended
@@ -183,20 +215,18 @@ export const listOpenUsage = (
   db: CommonQueryMethods,
   causes: readonly string[],
   { accountId = null, registrationIds = null, kind = null, span = null }: OpenUsageFilter = {},
-): Promise<readonly bigint[]> => {
-  const conditions = [
-    sql.fragment`cause = ANY(${sql.array([...causes], "text")})`,
-    inSpan(sql.fragment`second`, span),
-    ofAccount(accountId),
-    ...(kind === null ? [] : [sql.fragment`kind = ${kind}`]),
-    ...(registrationIds === null
-      ? []
-      : [sql.fragment`id = ANY(ARRAY(${eventsOfRegistrations(registrationIds)}))`]),
-  ];
-  return db.anyFirst(sql.type(idRow)`
+): Promise<readonly bigint[]> =>
+  db.anyFirst(sql.type(idRow)`
     SELECT id
     FROM ${attended} AS attended
-    WHERE ${sql.join(conditions, sql.fragment` AND `)}
+    WHERE cause = ANY(${sql.array([...causes], "text")})
+      AND ${ofAccount(accountId)}
+      AND ${inSpan("attended", span)}
+      AND ${kind === null ? sql.fragment`true` : sql.fragment`kind = ${kind}`}
+      AND ${
+        registrationIds === null
+          ? sql.fragment`true`
+          : sql.fragment`id = ANY(ARRAY(${eventsOfRegistrations(registrationIds)}))`
+      }
     ORDER BY second, id
   `);
-};

@@ -1,4 +1,7 @@
+import { z } from "zod";
 import { counted } from "../../runtime/counted.rules.ts";
+import { KINDS, MODES } from "../records/owner.rules.ts";
+import { PROCESSORS } from "./usage.rules.ts";
 
 /**
  * The states of a meter event.
@@ -36,6 +39,40 @@ export const usageEventOf = (
 };
 
 export const DOCUMENT_KINDS = ["invoice_item", "credit_note"] as const;
+
+const integer = z.bigint().transform(Number);
+
+/** A meter event as it is stored. The migration says what its columns mean. */
+export const meterEventRow = z.strictObject({
+  id: z.bigint(),
+  accountId: z.uuid(),
+  mode: z.enum(MODES),
+  kind: z.enum(KINDS),
+  second: integer,
+  quantity: integer,
+  generation: z.int(),
+  identifier: z.string(),
+  processor: z.enum(PROCESSORS),
+  customerId: z.string().nullable(),
+  keyGeneration: z.int(),
+  state: z.enum(METER_EVENT_STATES),
+  failure: z.enum(FAILURES).nullable(),
+  waitsFor: z.bigint().nullable(),
+  attempts: z.int(),
+  firstAttemptAt: z.date().nullable(),
+  leasedUntil: z.date().nullable(),
+  retryAt: z.date().nullable(),
+  mayBeDelivered: z.boolean(),
+  askingSince: z.date().nullable(),
+  lastError: z.string().nullable(),
+  isLate: z.boolean(),
+  documentKind: z.enum([...DOCUMENT_KINDS, "none"]).nullable(),
+  documentReference: z.string().nullable(),
+  sealedAt: z.date(),
+  settledAt: z.date().nullable(),
+});
+
+export type StoredMeterEvent = Readonly<z.output<typeof meterEventRow>>;
 
 /** A document at the processor that bills usage, or returns it, in place of a meter event. */
 export type BillingDocument = {

@@ -1,67 +1,56 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
-import { z } from "zod";
-import { PROCESSORS } from "./usage.rules.ts";
-import { DOCUMENT_KINDS, FAILURES, METER_EVENT_STATES } from "./meterEvents.rules.ts";
-import type { BillingDocument } from "./meterEvents.rules.ts";
-import { ownerColumns } from "../records/columns.sql.ts";
-import { assignments, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
-import { shareRegistrations } from "./registrationFacts.sql.ts";
+import { meterEventRow } from "./meterEvents.rules.ts";
+import type { BillingDocument, StoredMeterEvent } from "./meterEvents.rules.ts";
+import { assignments, columnsOf, identifiers, sql, timestamp } from "../../db/sql.ts";
+import { refundedFacts } from "./registrationFacts.sql.ts";
 import type { BillingTarget } from "./usage.rules.ts";
-
-export const meterEventRow = z.strictObject({
-  id: z.bigint(),
-  ...ownerColumns,
-  second: safeInteger,
-  quantity: safeInteger,
-  generation: z.int(),
-  identifier: z.string(),
-  processor: z.enum(PROCESSORS),
-  customerId: z.string().nullable(),
-  keyGeneration: z.int(),
-  state: z.enum(METER_EVENT_STATES),
-  failure: z.enum(FAILURES).nullable(),
-  waitsFor: z.bigint().nullable(),
-  attempts: z.int(),
-  firstAttemptAt: z.date().nullable(),
-  leasedUntil: z.date().nullable(),
-  retryAt: z.date().nullable(),
-  mayBeDelivered: z.boolean(),
-  askingSince: z.date().nullable(),
-  lastError: z.string().nullable(),
-  isLate: z.boolean(),
-  documentKind: z.enum([...DOCUMENT_KINDS, "none"]).nullable(),
-  documentReference: z.string().nullable(),
-  sealedAt: z.date(),
-  settledAt: z.date().nullable(),
-});
-
-export type StoredMeterEvent = Readonly<z.output<typeof meterEventRow>>;
 
 export const meterEventColumns = columnsOf("meter_event", meterEventRow);
 
-const eventsWithIds = (ids: readonly bigint[]): FragmentSqlToken => sql.fragment`
-  SELECT ${meterEventColumns}
-  FROM meter_event
-  WHERE id = ANY(${sql.array([...ids], "int8")})
-  ORDER BY id
-`;
+/** The sequence number of a sealing of the query: it follows those of the second that are stored, and those before it. */
+export const nextSequence = (sealing: string, order: string): FragmentSqlToken => {
+  const second = identifiers(["account_id", "mode", "kind", "second"], sealing);
+  return sql.fragment`
+    (
+      SELECT coalesce(max(sequence), 0)
+      FROM meter_event AS sealed
+      WHERE (sealed.account_id, sealed.mode, sealed.kind, sealed.second) = (${second})
+    ) + row_number() OVER (PARTITION BY ${second} ORDER BY ${sql.identifier([sealing, order])})
+  `;
+};
+
+/** The identifier of a sealing of the query. */
+export const identifierOfSealing = sql.fragment`concat_ws(':', 'u1', account_id, mode, kind, second, sequence)`;
+
+/** Selects the events for which a condition holds, the first sealed first. */
+export const selectMeterEvents = (condition: FragmentSqlToken, lock = sql.fragment``) =>
+  sql.type(meterEventRow)`
+    SELECT ${meterEventColumns}
+    FROM meter_event
+    WHERE ${condition}
+    ORDER BY id
+    ${lock}
+  `;
+
+const isAmong = (ids: readonly bigint[]): FragmentSqlToken =>
+  sql.fragment`id = ANY(${sql.array([...ids], "int8")})`;
 
 export const listMeterEventsById = (
   db: CommonQueryMethods,
   ids: readonly bigint[],
-): Promise<readonly StoredMeterEvent[]> => db.any(sql.type(meterEventRow)`${eventsWithIds(ids)}`);
+): Promise<readonly StoredMeterEvent[]> => db.any(selectMeterEvents(isAmong(ids)));
 
-export const findMeterEvent = async (
+export const findMeterEvent = (
   db: CommonQueryMethods,
   id: bigint,
-): Promise<StoredMeterEvent | null> => (await listMeterEventsById(db, [id]))[0] ?? null;
+): Promise<StoredMeterEvent | null> => db.maybeOne(selectMeterEvents(isAmong([id])));
 
 /** Locks meter events until the transaction ends, and returns them in the order of their ids. */
 export const lockMeterEvents = (
   transaction: DatabaseTransactionConnection,
   ids: readonly bigint[],
 ): Promise<readonly StoredMeterEvent[]> =>
-  transaction.any(sql.type(meterEventRow)`${eventsWithIds(ids)} FOR NO KEY UPDATE`);
+  transaction.any(selectMeterEvents(isAmong(ids), sql.fragment`FOR NO KEY UPDATE`));
 
 /**
  * Locks the event of the usage that a refund takes back, so that its delivery is recorded before or after what is decided about the
@@ -74,12 +63,7 @@ export const lockRefundedUsage = (
   transaction.maybeOne(sql.type(meterEventRow)`
     SELECT ${meterEventColumns}
     FROM usage_fact AS fact
-    CROSS JOIN LATERAL (
-      SELECT meter_event_id
-      FROM usage_fact AS original
-      WHERE ${shareRegistrations("original", "fact")} AND original.refund_id IS NULL
-      OFFSET 0
-    ) AS original
+    CROSS JOIN LATERAL ${refundedFacts} AS original
     JOIN meter_event ON meter_event.id = original.meter_event_id
     WHERE fact.meter_event_id = ${refundEventId} AND fact.refund_id IS NOT NULL AND meter_event.id <> ${refundEventId}
     ORDER BY meter_event.state = 'delivered', meter_event.id
@@ -90,17 +74,13 @@ export const lockRefundedUsage = (
 /** Lists Stripe's events with these identifiers; unknown ones are left out. */
 export const listMeterEventsByIdentifier = (
   db: CommonQueryMethods,
-  identifiers: readonly string[],
+  names: readonly string[],
 ): Promise<readonly StoredMeterEvent[]> =>
-  db.any(sql.type(meterEventRow)`
-    SELECT ${meterEventColumns}
-    FROM meter_event
-    WHERE identifier = ANY(${sql.array([...identifiers], "text")}) AND processor = 'stripe'
-    ORDER BY id
-  `);
-
-const isAmong = (ids: readonly bigint[]): FragmentSqlToken =>
-  sql.fragment`id = ANY(${sql.array([...ids], "int8")})`;
+  db.any(
+    selectMeterEvents(sql.fragment`
+      identifier = ANY(${sql.array([...names], "text")}) AND processor = 'stripe'
+    `),
+  );
 
 /** What every decision about an event ends: its failure, and what the sender or the question waits for. */
 const DECIDED = {

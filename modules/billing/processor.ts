@@ -1,20 +1,15 @@
 import { UnavailableError } from "../../runtime/errors.rules.ts";
-import type { Kind } from "../records/owner.rules.ts";
+import type { StoredMeterEvent } from "./meterEvents.rules.ts";
 import type { AttemptOutcome } from "./sending/decideNextStep.rules.ts";
 
-/** A sealed meter event to send. Only `keyGeneration` may differ between two attempts. */
-export type MeterEvent = {
-  readonly identifier: string;
-  /** Stripe's customer (`cus_…`). */
-  readonly customerId: string | null;
-  readonly kind: Kind;
-  /** Whole units, never 0, at most 15 digits; negative for a refund. */
-  readonly quantity: number;
-  /** Unix seconds of the registrations that the event covers. */
-  readonly second: number;
-  /** Part of the request's idempotency key. It increases after an error that was saved under that key. */
-  readonly keyGeneration: number;
-};
+/**
+ * A sealed meter event to send. Only `keyGeneration` may differ between two attempts: it is part of the request's idempotency key,
+ * and increases after an error that was saved under that key.
+ */
+export type MeterEvent = Pick<
+  StoredMeterEvent,
+  "identifier" | "customerId" | "kind" | "quantity" | "second" | "keyGeneration"
+>;
 
 /** What `send` returns if it may not call. */
 export const NOT_CALLED: AttemptOutcome = {
@@ -35,19 +30,6 @@ export type NewCheckout = {
   readonly cancelUrl: string;
   /** Requests with the same key get the same page. */
   readonly idempotencyKey: string | null;
-};
-
-/** A Checkout session at the processor, of this deployment or of any other program. */
-export type CheckoutSession = {
-  readonly id: string;
-  /** The deployment that created it; null if it was another program. */
-  readonly deploymentId: string | null;
-  readonly storeId: string | null;
-  readonly isPaid: boolean;
-  /** What was paid, in the currency's smallest unit. */
-  readonly amountCents: number | null;
-  readonly currency: string | null;
-  readonly paymentId: string | null;
 };
 
 /** The processor does not know the customer whose usage is asked for, such as a deleted one. Repeating the call does not help. */

@@ -18,14 +18,13 @@ import type { BillingContext } from "./context.ts";
 const MAXIMUM_DIFFERENCES = 100;
 
 /**
- * Reads what an organization registered in a period, by day and kind, and how far it was billed.
- * @param period null for the current billing cycle
+ * Reads what an organization registered in a period or its current billing cycle, by day and kind, and how far it was billed.
  * @throws DomainError record_not_found if there is no such organization; request_invalid if it has no current billing cycle
  */
 export const readStatement = async (
   context: BillingContext,
   owner: AccountMode,
-  period: Period | null,
+  period: Period | "current",
 ) => {
   const { db } = context;
   const { accountId, mode } = owner;
@@ -34,7 +33,8 @@ export const readStatement = async (
   const allInvoiced = isLive ? await listInvoicedUsage(db, accountId) : [];
   const readKind = async (kind: Kind) => {
     const stream = { ...owner, kind };
-    const kindPeriod = period ?? (await resolveBillingCycle(context, stream)).cycle;
+    const kindPeriod =
+      period === "current" ? (await resolveBillingCycle(context, stream)).cycle : period;
     if (kindPeriod === null) {
       throw invalidRequest(
         "The organization's subscription has ended, so it has no current billing cycle. Pass a month as the period.",

@@ -1,6 +1,5 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import type { StoredMeterEvent } from "./meterEvents.sql.ts";
-import type { MeterEventState } from "./meterEvents.rules.ts";
+import type { StoredMeterEvent, MeterEventState } from "./meterEvents.rules.ts";
 import { usageEventOf } from "./meterEvents.rules.ts";
 import { timeOf } from "./usage.rules.ts";
 import { recordEvent } from "../events/recordEvent.ts";

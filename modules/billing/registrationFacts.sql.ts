@@ -12,12 +12,25 @@ import { MAXIMUM_QUANTITY } from "./usage.rules.ts";
 export const maximumQuantity = sql.fragment`${sql.literalValue(String(MAXIMUM_QUANTITY))}::bigint`;
 
 /** The condition that two usage facts are of registrations that were recorded together. */
-export const shareRegistrations = (one: string, other: string): FragmentSqlToken => {
+const shareRegistrations = (one: string, other: string): FragmentSqlToken => {
   const columns = ["usage_batch", "account_id", "mode", "kind", "second"].map(
     (column) => sql.fragment`${sql.identifier([one, column])} = ${sql.identifier([other, column])}`,
   );
   return sql.fragment`(${sql.join(columns, sql.fragment` AND `)})`;
 };
+
+/**
+ * The facts of the usage that a refund's `fact` of the query takes back, as a table. Without the OFFSET, the planner reads all
+ * sealed facts for each refund where the statistics know of none.
+ */
+export const refundedFacts = sql.fragment`
+  (
+    SELECT *
+    FROM usage_fact AS original
+    WHERE ${shareRegistrations("original", "fact")} AND original.refund_id IS NULL
+    OFFSET 0
+  )
+`;
 
 /** The condition that a usage fact or meter event is of the stream and second of a registration of the query. */
 const isOfSecond = (table: "usage_fact" | "meter_event"): FragmentSqlToken => {

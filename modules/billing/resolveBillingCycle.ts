@@ -1,12 +1,12 @@
-import type { CommonQueryMethods } from "slonik";
 import { getAccount } from "../accounts/getAccount.ts";
-import { ownerKey } from "../records/owner.rules.ts";
+import { MODES, ownerKey } from "../records/owner.rules.ts";
 import type { Owner } from "../records/owner.rules.ts";
 import { listPayers } from "./billingPeriods.sql.ts";
 import { readSubscription } from "./processorEvents/readSubscription.ts";
 import { hasEnded } from "./subscriptions.rules.ts";
 import { ACCEPTED_AGE_MS, isWithin, monthlyCycle } from "./usage.rules.ts";
 import type { BillingCycle } from "./usage.rules.ts";
+import type { InTransaction } from "../../runtime/context.ts";
 import { HOUR_MS } from "../../runtime/durations.rules.ts";
 import { UnavailableError } from "../../runtime/errors.rules.ts";
 import { askForClient } from "./processor.ts";
@@ -16,36 +16,31 @@ import type { BillingContext } from "./context.ts";
 const MIRROR_MAXIMUM_AGE_MS = HOUR_MS;
 
 /**
- * Returns the current billing cycles of different streams, by `ownerKey`, without those that need a call to Stripe: the
+ * Returns the current billing cycles of streams, by `ownerKey`, in both modes, without those that need a call to Stripe: the
  * period of the account's subscription, or, without one, the month from its billing day.
  */
 export const findBillingCycles = async (
-  { db, clock, billing }: Pick<BillingContext, "clock" | "billing"> & { db: CommonQueryMethods },
+  { db, clock, billing }: InTransaction<BillingContext>,
   streams: readonly Owner[],
 ): Promise<ReadonlyMap<string, BillingCycle>> => {
-  const payers = new Map(
-    (await listPayers(db, streams)).map((payer) => [`${payer.accountId}/${payer.kind}`, payer]),
-  );
   const now = clock.now();
   const found = new Map<string, BillingCycle>();
-  for (const stream of streams) {
-    const { accountId, mode, kind } = stream;
-    const payer = payers.get(`${accountId}/${kind}`);
-    if (!payer) {
-      // A bug: accounts are never deleted.
-      throw new Error(`Account ${accountId} does not exist.`);
-    }
+  for (const payer of await listPayers(db, streams)) {
     const { billingDay, stripeSubscriptionId, period } = payer;
-    const processor = billing.processorFor(payer, mode);
-    const acceptedAgeMs = ACCEPTED_AGE_MS[processor];
-    if (processor === "ledger" || stripeSubscriptionId === null) {
-      found.set(ownerKey(stream), { cycle: monthlyCycle(billingDay, now), acceptedAgeMs });
-    } else if (
+    const isCurrent =
       period !== null &&
       isWithin(period, now) &&
-      now.getTime() - period.readAt.getTime() < MIRROR_MAXIMUM_AGE_MS
-    ) {
-      found.set(ownerKey(stream), { cycle: period, acceptedAgeMs });
+      now.getTime() - period.readAt.getTime() < MIRROR_MAXIMUM_AGE_MS;
+    for (const mode of MODES) {
+      const { processor } = billing.targetFor(payer, mode);
+      const isMonthly = processor === "ledger" || stripeSubscriptionId === null;
+      const cycle = isMonthly ? monthlyCycle(billingDay, now) : period;
+      if (isMonthly || isCurrent) {
+        found.set(ownerKey({ ...payer, mode }), {
+          cycle,
+          acceptedAgeMs: ACCEPTED_AGE_MS[processor],
+        });
+      }
     }
   }
   return found;

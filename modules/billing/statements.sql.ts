@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import type { Span } from "./usage.rules.ts";
 import { sql } from "../../db/sql.ts";
-import { inSpan, ofStream } from "./streams.sql.ts";
+import { inSpan } from "./streams.sql.ts";
 
 const sum = z.bigint().transform(Number);
 
@@ -11,7 +11,8 @@ const sum = z.bigint().transform(Number);
  * Registered minus refunded units are the sum of the others. `documented` ones are billed or returned by a document, also
  * if they were delivered late.
  */
-const usageSums = z.strictObject({
+const usageRow = z.strictObject({
+  day: z.string().nullable(),
   registered: sum,
   refunded: sum,
   reported: sum,
@@ -22,7 +23,13 @@ const usageSums = z.strictObject({
   pending: sum,
 });
 
-const usageRow = usageSums.extend({ day: z.string().nullable() });
+/** The condition that a row is of a stream in a span. */
+const isIn = (table: string, { accountId, mode, kind }: Owner, span: Span): FragmentSqlToken => {
+  const row = sql.identifier([table]);
+  return sql.fragment`
+    ${row}.account_id = ${accountId} AND ${row}.mode = ${mode} AND ${row}.kind = ${kind} AND ${inSpan(table, span)}
+  `;
+};
 
 /** A query of the usage of a stream in a period, with the states of its events: usage facts, and events without, of differences. */
 const factsWithStates = (stream: Owner, span: Span): FragmentSqlToken => sql.fragment`
@@ -35,14 +42,12 @@ const factsWithStates = (stream: Owner, span: Span): FragmentSqlToken => sql.fra
     meter_event.is_late
   FROM meter_event
   LEFT JOIN usage_fact ON usage_fact.meter_event_id = meter_event.id
-  WHERE ${ofStream("meter_event", stream)}
-    AND ${inSpan(sql.fragment`meter_event.second`, span)}
+  WHERE ${isIn("meter_event", stream, span)}
     AND meter_event.failure IS DISTINCT FROM 'difference'
   UNION ALL
   SELECT second, quantity, false, NULL, 'pending', false
   FROM usage_fact
-  WHERE ${ofStream("usage_fact", stream)}
-    AND ${inSpan(sql.fragment`second`, span)}
+  WHERE ${isIn("usage_fact", stream, span)}
     AND meter_event_id IS NULL
 `;
 

@@ -2,22 +2,16 @@ import type { DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
-import { safeInteger, nothing, sql } from "../../db/sql.ts";
+import { safeInteger, nothing, sql, values } from "../../db/sql.ts";
 import type { Span } from "./usage.rules.ts";
 
-export const ofStream = (
-  table: "meter_event" | "usage_fact",
-  { accountId, mode, kind }: Owner,
-): FragmentSqlToken => {
-  const row = sql.identifier([table]);
-  return sql.fragment`${row}.account_id = ${accountId} AND ${row}.mode = ${mode} AND ${row}.kind = ${kind}`;
-};
-
-/** The condition that a unix second is in a span; null stands for all times. */
-export const inSpan = (second: FragmentSqlToken, span: Span | null): FragmentSqlToken =>
-  span === null
+/** The condition that the second of a table's row is in a span; null stands for all times. */
+export const inSpan = (table: string, span: Span | null): FragmentSqlToken => {
+  const second = sql.identifier([table, "second"]);
+  return span === null
     ? sql.fragment`true`
     : sql.fragment`${second} >= ${span.start} AND ${second} < ${span.end}`;
+};
 
 export const STREAM = { accountId: "uuid", mode: "text", kind: "text" } as const;
 
@@ -57,11 +51,13 @@ export const lockMinutes = async (
   transaction: DatabaseTransactionConnection,
   keys: readonly string[],
 ): Promise<void> => {
-  for (const key of [...new Set(keys)].toSorted()) {
-    await transaction.query(sql.typeAlias("void")`
-      SELECT FROM (SELECT pg_advisory_xact_lock(hashtextextended(${`usage-minute/${key}`}, 0))) AS locked
-    `);
-  }
+  await transaction.query(sql.typeAlias("void")`
+    SELECT
+    FROM (
+      SELECT pg_advisory_xact_lock(hashtextextended('usage-minute/' || minute.key, 0))
+      FROM (SELECT key FROM ${values(keys)} AS key ORDER BY key) AS minute
+    ) AS locked
+  `);
 };
 
 const placeRow = z.strictObject({ place: safeInteger });

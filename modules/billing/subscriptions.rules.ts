@@ -1,28 +1,35 @@
+import { z } from "zod";
 import { isActiveSubscription } from "../accounts/accounts.rules.ts";
 import type { SubscriptionStatus } from "../accounts/accounts.rules.ts";
+import { KINDS } from "../records/owner.rules.ts";
 import type { Kind } from "../records/owner.rules.ts";
 import type { Period } from "./usage.rules.ts";
 
 /** What a unit costs, as a decimal number of the currency's smallest unit, such as "45" cents. */
-export type UnitPrice = { readonly amount: string; readonly currency: string };
+const unitPrice = z.strictObject({ amount: z.string(), currency: z.string() });
+export type UnitPrice = z.output<typeof unitPrice>;
 
-export type SubscriptionState = {
+/** What is stored of a subscription, as JSON. */
+export const storedSubscription = z.strictObject({
+  /** The processor's own word, such as `active` or `past_due`; `missing` if it does not know the subscription. */
+  status: z.string(),
+  /** How collection is paused, in the processor's own word; null if it is not. */
+  pausedBy: z.string().nullable(),
+  /** The present or latest trial. */
+  trial: z.strictObject({ start: z.coerce.date(), end: z.coerce.date() }).nullable(),
+  /** The kinds whose meter the subscription has a price for. */
+  meteredKinds: z.array(z.enum(KINDS)),
+  /** The price of each kind; null without one, or if it is not the same for each unit. */
+  unitPrices: z.record(z.enum(KINDS), unitPrice.nullable()),
+  /** Whether it has the items of donations; null if their prices are not configured. */
+  hasDonationItems: z.boolean().nullable(),
+});
+
+export type SubscriptionState = z.output<typeof storedSubscription> & {
   /** The processor's customer that it bills; null if the processor does not know the subscription. */
   readonly customerId: string | null;
-  /** The processor's own word, such as `active` or `past_due`; `missing` if it does not know the subscription. */
-  readonly status: string;
-  /** How collection is paused, in the processor's own word; null if it is not. */
-  readonly pausedBy: string | null;
-  /** The present or latest trial. */
-  readonly trial: Period | null;
-  /** The kinds whose meter the subscription has a price for. */
-  readonly meteredKinds: readonly Kind[];
-  /** The price of each kind; null without one, or if it is not the same for each unit. */
-  readonly unitPrices: Readonly<Record<Kind, UnitPrice | null>>;
   /** The current period of each kind; null without a price for it, or if its prices have different periods. */
   readonly periods: Readonly<Record<Kind, Period | null>>;
-  /** Whether it has the items of donations; null if their prices are not configured. */
-  readonly hasDonationItems: boolean | null;
 };
 
 /** The status of a subscription that the processor does not know, for example because its customer was deleted. */

@@ -1,4 +1,3 @@
-import type { Owner } from "../records/owner.rules.ts";
 import { secondOf, DAY_MS } from "../../runtime/durations.rules.ts";
 
 /**
@@ -17,12 +16,6 @@ const SETTLING_SECONDS = 2;
 
 /** Returns the last second that may be sealed: it has ended, and so has the time for late commits. */
 export const lastSealableSecond = (now: Date): number => secondOf(now) - 1 - SETTLING_SECONDS;
-
-/** Returns the prefix of the identifiers of a second's meter events. The sequence number of the sealing follows it. */
-export const meterEventIdentifierStem = (
-  { accountId, mode, kind }: Owner,
-  second: number,
-): string => `u1:${accountId}:${mode}:${kind}:${second}:`;
 
 export const PROCESSORS = ["stripe", "ledger"] as const;
 export type ProcessorName = (typeof PROCESSORS)[number];

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, ListSqlToken } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { MASTER_FILE_COLUMNS } from "./businessMasterFile.rules.ts";
 import type { MasterFileRecord } from "./businessMasterFile.rules.ts";
@@ -25,10 +25,7 @@ const charityColumns = columnsOf("charity", charityRow);
  * Returns the charities that have the given EINs and are eligible for donations. The planner does not see the EINs, so that
  * it keeps its plan for any number of them.
  */
-export const listEligibleCharities = (
-  db: CommonQueryMethods,
-  eins: readonly Ein[],
-): Promise<readonly CatalogueCharity[]> =>
+export const listEligibleCharities = (db: CommonQueryMethods, eins: readonly Ein[]) =>
   db.any(sql.prepared("list_eligible_charities", charityRow)`
     SELECT ${charityColumns}
     FROM charity
@@ -94,7 +91,7 @@ export const searchCatalogue = (
   db: CommonQueryMethods,
   query: CatalogueQuery,
   { offset, limit }: { readonly offset: number; readonly limit: number },
-): Promise<Readonly<z.output<typeof foundRow>>> => {
+) => {
   const { condition, distance } = comparisonOf(query);
   const { name, ein, match } = query;
   const isClose =
@@ -139,28 +136,24 @@ export const searchCatalogue = (
       });
 };
 
-const listedColumns = charityRow.extend({
+const recordRow = charityRow.extend({
   eligible: z.boolean(),
   listed: z.boolean(),
   subsection: z.string(),
   deductibility: z.string(),
+  extractedOn: z.string().nullable(),
 });
-const recordRow = listedColumns.extend({ extractedOn: z.string().nullable() });
 
 /** Returns the catalogue's whole record of an EIN, eligible for donations or not. */
-export const findCharityRecord = (
-  db: CommonQueryMethods,
-  ein: Ein,
-): Promise<Readonly<z.output<typeof recordRow>> | null> =>
+export const findCharityRecord = (db: CommonQueryMethods, ein: Ein) =>
   db.maybeOne(sql.type(recordRow)`
-    SELECT ${columnsOf("charity", listedColumns)}, charity.extracted_on::text AS "extractedOn"
+    SELECT ${columnsOf("charity", recordRow, { extractedOn: sql.fragment`charity.extracted_on::text` })}
     FROM charity
     WHERE charity.ein = ${ein}
   `);
 
 /** The columns of `charity` that an extract has. */
-const extractColumns = (...table: readonly string[]): ListSqlToken =>
-  identifiers(MASTER_FILE_COLUMNS, ...table);
+const extractColumns = (...table: readonly string[]) => identifiers(MASTER_FILE_COLUMNS, ...table);
 
 /**
  * Inserts or updates the records of an extract; a row from a newer extract stays unchanged.
@@ -170,7 +163,7 @@ export const upsertCharities = async (
   db: CommonQueryMethods,
   records: readonly MasterFileRecord[],
   extractedOn: string,
-): Promise<number> => {
+) => {
   const { rowCount } = await db.query(sql.typeAlias("void")`
     INSERT INTO charity AS known (${extractColumns()}, extracted_on)
     SELECT DISTINCT ON (ein) ${extractColumns()}, ${extractedOn}::date
@@ -186,10 +179,7 @@ export const upsertCharities = async (
 };
 
 /** Marks the charities that no extract of the date or a later one lists. Returns how many were marked. */
-export const markUnlisted = async (
-  db: CommonQueryMethods,
-  extractedOn: string,
-): Promise<number> => {
+export const markUnlisted = async (db: CommonQueryMethods, extractedOn: string) => {
   const { rowCount } = await db.query(sql.typeAlias("void")`
     UPDATE charity
     SET listed = false

@@ -7,7 +7,7 @@ import { asTotalError } from "../registrations/totals.sql.ts";
 import { claimedKeys, knownKeys, scopeOf } from "../records/idempotencyKeys.sql.ts";
 import { namedIds } from "../records/ownedRecords.sql.ts";
 import { modeColumn } from "../records/columns.sql.ts";
-import { columnsOf, nothing, safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { columnsOf, countRow, nothing, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { eventInserts } from "../events/events.sql.ts";
 import type { NewEvent } from "../events/events.sql.ts";
 import { donationCore } from "./donations.sql.ts";
@@ -29,7 +29,7 @@ export const insertDonations = async (
   donations: readonly ConfirmedDonation[],
   createdAt: Date,
   events: readonly NewEvent[],
-): Promise<Readonly<z.output<typeof insertedRow>>> => {
+) => {
   const isInserted = sql.fragment`(value -> 2 ->> 'donation_id')::uuid IN (SELECT id FROM inserted)`;
   try {
     return await db.one(sql.prepared("insert_donations", insertedRow)`
@@ -78,7 +78,7 @@ export const lockDonations = async (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
   ids: readonly string[],
-): Promise<ReadonlyMap<string, LockedDonation>> => {
+) => {
   const named = ids.map((id) => Object.assign({ id }, owner));
   const rows = await transaction.any(sql.prepared("lock_donations", lockedRow)`
     SELECT ${columnsOf("donation", lockedRow)}
@@ -110,7 +110,7 @@ export const claimRefundKeys = async (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
   donationIds: ReadonlyMap<string, string>,
-): Promise<ReadonlyMap<string, string>> => {
+) => {
   if (donationIds.size === 0) {
     return new Map();
   }
@@ -128,8 +128,6 @@ export const claimRefundKeys = async (
   `);
   return new Map(rows.map(({ key, donationId }) => [key, donationId]));
 };
-
-const countRow = z.strictObject({ count: safeInteger });
 
 export type NewDonationRefund = {
   readonly donation: { readonly id: string };
@@ -149,7 +147,7 @@ export const insertDonationRefunds = async (
   refunds: readonly NewDonationRefund[],
   createdAt: Date | string,
   events: readonly NewEvent[],
-): Promise<number> => {
+) => {
   const given = refunds.map(({ donation: { id }, request }) => Object.assign({}, request, { id }));
   return transaction.oneFirst(sql.prepared("insert_donation_refunds", countRow)`
     WITH given AS MATERIALIZED (

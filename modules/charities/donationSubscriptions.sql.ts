@@ -30,11 +30,7 @@ export type Carrier = {
 };
 
 /** Returns an account with what decides whether it may make donations with idempotency keys. */
-export const readDonor = (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  keys: readonly string[],
-): Promise<Donor> =>
+export const readDonor = (db: CommonQueryMethods, owner: AccountMode, keys: readonly string[]) =>
   db.one(sql.prepared("read_donor", donorRow)`
     SELECT
       ${accountColumns},
@@ -66,7 +62,7 @@ export const recordProvisioning = async (
   { accountId, mode }: AccountMode,
   { processor, subscriptionId }: Carrier,
   verifiedAt: Date,
-): Promise<void> => {
+) => {
   const verified = timestamp(verifiedAt);
   await db.query(sql.typeAlias("void")`
     INSERT INTO donor AS known (account_id, mode, processor, subscription_id, active_since, verified_at)

@@ -1,21 +1,21 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
-import type { DonationTotals } from "./donations.rules.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
 
 const totalsRow = z.strictObject({ count: safeInteger, amountCents: safeInteger });
 
+/** Returns the number and sum of the donations that are not refunded. */
 export const readDonationTotals = async (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,
-): Promise<DonationTotals> =>
+) =>
   (await db.maybeOne(sql.prepared("read_donation_totals", totalsRow)`
     SELECT count, amount_cents AS "amountCents" FROM donor WHERE account_id = ${accountId} AND mode = ${mode}
   `)) ?? { count: 0, amountCents: 0 };
 
 /** Defines the query `new_donor`, which adds a table of donations to the totals of their owners, and has those after it. */
-export const totalAdditions = (donations: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+export const totalAdditions = (donations: FragmentSqlToken) => sql.fragment`
     new_donor AS (
       INSERT INTO donor (account_id, mode, count, amount_cents)
       SELECT account_id, mode, count(*), sum(amount_cents)::bigint
@@ -30,7 +30,7 @@ export const totalAdditions = (donations: FragmentSqlToken): FragmentSqlToken =>
   `;
 
 /** The same for donations that are subtracted. */
-export const totalSubtractions = (donations: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+export const totalSubtractions = (donations: FragmentSqlToken) => sql.fragment`
     locked_donor AS MATERIALIZED (
       SELECT donor.account_id, donor.mode, uncounted.count, uncounted.amount_cents
       FROM (

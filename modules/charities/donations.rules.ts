@@ -37,9 +37,6 @@ export type DonationRequest = Pick<
   readonly charityName: string | null;
 };
 
-/** Donations that are not refunded. */
-export type DonationTotals = { readonly count: number; readonly amountCents: number };
-
 /** Which of an owner's donations to list; all conditions must hold. */
 export type DonationFilter = {
   readonly attribution?: string | undefined;

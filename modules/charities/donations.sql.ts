@@ -1,8 +1,8 @@
-import type { CommonQueryMethods, ListSqlToken } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { CHARITY_PROVIDERS } from "../accounts/accounts.rules.ts";
-import type { Donation, DonationFilter } from "./donations.rules.ts";
+import type { DonationFilter } from "./donations.rules.ts";
 import { knownKeys } from "../records/idempotencyKeys.sql.ts";
 import {
   attributionCondition,
@@ -11,7 +11,7 @@ import {
   ownedWithId,
 } from "../records/ownedRecords.sql.ts";
 import { modeColumn } from "../records/columns.sql.ts";
-import { columnsOf, safeInteger, inRange, sql } from "../../db/sql.ts";
+import { allOf, columnsOf, countRow, inRange, safeInteger, sql } from "../../db/sql.ts";
 import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
 
@@ -37,11 +37,7 @@ const donationRow = donationCore.extend({
 const donationColumns = columnsOf("donation", donationRow);
 
 /** Returns a donation, by an id that it may have been imported with; null if the owner has none. */
-export const findOwnDonation = (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  id: string,
-): Promise<Donation | null> =>
+export const findOwnDonation = (db: CommonQueryMethods, owner: AccountMode, id: string) =>
   db.maybeOne(sql.prepared("find_own_donation", donationRow)`
     SELECT ${donationColumns}
     FROM donation
@@ -51,18 +47,15 @@ export const findOwnDonation = (
 const conditions = (
   owner: AccountMode,
   { attribution, metadataKey, metadataValue, ...range }: DonationFilter,
-): ListSqlToken =>
-  sql.join(
-    [
-      ownedBy("donation", owner),
-      attribution === undefined ? [] : attributionCondition("donation", attribution),
-      metadataKey === undefined ? [] : sql.fragment`donation.metadata ? ${metadataKey}`,
-      metadataKey === undefined || metadataValue === undefined
-        ? []
-        : sql.fragment`donation.metadata ->> ${metadataKey} = ${metadataValue}`,
-      inRange(sql.identifier(["donation", "created_at"]), range),
-    ].flat(),
-    sql.fragment` AND `,
+) =>
+  allOf(
+    ownedBy("donation", owner),
+    attribution !== undefined && attributionCondition("donation", attribution),
+    metadataKey !== undefined && sql.fragment`donation.metadata ? ${metadataKey}`,
+    metadataKey !== undefined &&
+      metadataValue !== undefined &&
+      sql.fragment`donation.metadata ->> ${metadataKey} = ${metadataValue}`,
+    ...inRange(sql.identifier(["donation", "created_at"]), range),
   );
 
 const listedRow = donationRow.extend({ position: z.string() });
@@ -83,7 +76,7 @@ export const listDonations = (
     readonly offset?: number;
     readonly limit: number;
   },
-): Promise<readonly ListedDonation[]> =>
+) =>
   db.any(sql.type(listedRow)`
     SELECT ${donationColumns}, ${positionColumn("donation")}
     FROM (
@@ -99,13 +92,11 @@ export const listDonations = (
     ORDER BY donation.created_at DESC, donation.id DESC
   `);
 
-const countRow = z.strictObject({ count: safeInteger });
-
 export const countDonations = (
   db: CommonQueryMethods,
   owner: AccountMode,
   filter: DonationFilter,
-): Promise<number> =>
+) =>
   db.oneFirst(sql.type(countRow)`
     SELECT count(*) AS count
     FROM donation
@@ -114,10 +105,7 @@ export const countDonations = (
 
 const detailsRow = donationRow.extend({ accountId: z.uuid(), mode: modeColumn });
 
-export const findDonationDetails = (
-  db: CommonQueryMethods,
-  id: string,
-): Promise<Readonly<z.output<typeof detailsRow>> | null> =>
+export const findDonationDetails = (db: CommonQueryMethods, id: string) =>
   db.maybeOne(sql.type(detailsRow)`
     SELECT ${columnsOf("donation", detailsRow)}
     FROM donation
@@ -129,7 +117,7 @@ export const listDonationsOf = (
   db: CommonQueryMethods,
   owner: AccountMode,
   { ids, keys }: { readonly ids: readonly string[]; readonly keys: readonly string[] },
-): Promise<readonly Donation[]> =>
+) =>
   db.any(sql.prepared("list_donations_of", donationRow)`
     SELECT ${donationColumns}
     FROM donation

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
-import { positionOf } from "../records/listPositions.sql.ts";
 import { readWholeList } from "../records/readWholeList.ts";
+import type { ListPosition } from "../records/listPositions.sql.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { listDonations, listDonationsOf } from "./donations.sql.ts";
 import type { ListedDonation } from "./donations.sql.ts";
@@ -15,7 +15,11 @@ export const listAllDonations = (
   owner: AccountMode,
   filter: DonationFilter,
 ): AsyncGenerator<readonly ListedDonation[], void, void> =>
-  readWholeList((part) => listDonations(db, owner, filter, part), positionOf, { rows: ROWS });
+  readWholeList<ListedDonation, ListPosition>(
+    (part) => listDonations(db, owner, filter, part),
+    (last) => last,
+    { rows: ROWS },
+  );
 
 /** A donation that a write has recorded or found. */
 export type WrittenDonation = {

@@ -18,7 +18,7 @@ const outage = (cause: unknown): OutageError =>
  * @throws OutageError if Stripe bills it and is not configured
  */
 const carrierOf = ({ billing }: BillingContext, account: Account, mode: Mode): Carrier => {
-  const processor = billing.processorFor(account, mode);
+  const { processor } = billing.targetFor(account, mode);
   if (processor === "ledger") {
     return { processor, subscriptionId: null };
   }
@@ -71,7 +71,7 @@ export const subscriptionStateOf = (
     return null;
   }
   const hasCarrier =
-    processor === billing.processorFor(donor, mode) &&
+    processor === billing.targetFor(donor, mode).processor &&
     (processor === "ledger" || subscriptionId === donor.stripeSubscriptionId);
   return hasCarrier && !hasEnded ? "active" : "ended";
 };

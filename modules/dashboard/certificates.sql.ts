@@ -7,7 +7,7 @@ import { KINDS } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { isFiltered } from "../stores/customers.sql.ts";
 import { MAXIMUM_CERTIFIED_RECORDS } from "./certificate.rules.ts";
-import { columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { columnsOf, idRow, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { withCell } from "../records/cells.sql.ts";
 
 const tokenRow = z.strictObject({ token: z.string() });
@@ -18,7 +18,7 @@ export const findCertificate = (
   db: CommonQueryMethods,
   recordIds: readonly string[],
   isOfOrder: boolean,
-): Promise<Readonly<z.output<typeof foundRow>> | null> =>
+) =>
   db.maybeOne(sql.prepared("find_certificate", foundRow)`
     SELECT token, record_id || further_record_ids AS "recordIds"
     FROM certificate
@@ -47,7 +47,7 @@ export const storeCertificate = (
     readonly isOfOrder: boolean;
     readonly createdAt: Date;
   },
-): Promise<string> =>
+) =>
   db.oneFirst(sql.type(tokenRow)`
     INSERT INTO certificate (token, account_id, record_id, further_record_ids, is_of_order, created_at)
     VALUES (${withCell(token)}, ${accountId}, ${first}, ${sql.array(further, "uuid")}, ${isOfOrder}, ${timestamp(createdAt)})
@@ -57,17 +57,11 @@ export const storeCertificate = (
     RETURNING token
   `);
 
-const orderRecordRow = z.strictObject({ id: z.uuid() });
-
 const firstRecords = sql.fragment`ORDER BY created_at, id LIMIT ${MAXIMUM_CERTIFIED_RECORDS + 1}`;
 
 /** Lists the ids of a store's records of an order, oldest first; at most one more than a certificate may have. */
-export const listOrderRecords = (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  orderId: string,
-): Promise<readonly string[]> =>
-  db.anyFirst(sql.prepared("list_order_records", orderRecordRow)`
+export const listOrderRecords = (db: CommonQueryMethods, owner: AccountMode, orderId: string) =>
+  db.anyFirst(sql.prepared("list_order_records", idRow)`
     SELECT id
     FROM (
       ${sql.join(
@@ -98,7 +92,7 @@ export const revokeCertificate = (
   transaction: DatabaseTransactionConnection,
   token: string,
   revokedAt: Date,
-): Promise<Readonly<z.output<typeof revokedRow>> | null> =>
+) =>
   transaction.maybeOne(sql.type(revokedRow)`
     UPDATE certificate
     SET revoked_at = ${timestamp(revokedAt)}
@@ -118,19 +112,15 @@ const certificateRow = z.strictObject({
 });
 export type Certificate = Readonly<z.output<typeof certificateRow>>;
 
-const registrationColumns = z.strictObject({
+const registrationRow = z.strictObject({
   id: z.uuid(),
   kind: kindColumn,
   mode: modeColumn,
   count: safeInteger,
   refundedCount: safeInteger,
   createdAt: z.date(),
-});
-const orderColumns = z.strictObject({
   partner: z.string().nullable(),
   partnerName: z.string().nullable(),
-});
-const registrationRow = registrationColumns.extend(orderColumns.shape).extend({
   isOrderedElsewhere: z.boolean(),
   facts: acceptedFacts,
 });
@@ -159,54 +149,42 @@ export type Certified = Omit<Certificate, "recordIds"> & {
   readonly items: readonly CertifiedItem[];
 };
 
-const listRegistrations = (
-  db: CommonQueryMethods,
-  ids: readonly string[],
-): Promise<readonly CertifiedRegistration[]> =>
+const listRegistrations = (db: CommonQueryMethods, ids: readonly string[]) =>
   db.any(sql.type(registrationRow)`
-    SELECT
-      ${columnsOf("registration", registrationColumns)}, ${columnsOf("planting_order", orderColumns)},
-      registration.planting_order_id IS NULL AS "isOrderedElsewhere",
-      ${factsOfOrder} AS facts
+    SELECT ${columnsOf("registration", registrationRow, {
+      partner: sql.fragment`planting_order.partner`,
+      partnerName: sql.fragment`planting_order.partner_name`,
+      isOrderedElsewhere: sql.fragment`registration.planting_order_id IS NULL`,
+      facts: factsOfOrder,
+    })}
     FROM registration
     LEFT JOIN planting_order ON ${isOrderOfTree}
     WHERE registration.id = ANY(${sql.array(ids, "uuid")})
   `);
 
-const listDonations = (
-  db: CommonQueryMethods,
-  ids: readonly string[],
-): Promise<readonly CertifiedDonation[]> =>
+const listDonations = (db: CommonQueryMethods, ids: readonly string[]) =>
   db.any(sql.type(donationRow)`
-    SELECT
-      donation.id,
-      'donation' AS kind,
-      donation.mode,
-      donation.amount_cents AS "amountCents",
-      coalesce(donation.confirmed_name, donation.charity_name) AS "charityName",
-      donation.confirmed_name IS NOT NULL AS "isCharityConfirmed",
-      donation.ein,
-      donation.created_at AS "createdAt",
-      donation.refunded AS "isRefunded",
-      donation_refund.created_at AS "refundedAt"
+    SELECT ${columnsOf("donation", donationRow, {
+      kind: sql.fragment`'donation'`,
+      charityName: sql.fragment`coalesce(donation.confirmed_name, donation.charity_name)`,
+      isCharityConfirmed: sql.fragment`donation.confirmed_name IS NOT NULL`,
+      isRefunded: sql.fragment`donation.refunded`,
+      refundedAt: sql.fragment`donation_refund.created_at`,
+    })}
     FROM donation
     LEFT JOIN donation_refund ON donation_refund.donation_id = donation.id
     WHERE donation.id = ANY(${sql.array(ids, "uuid")})
   `);
 
 /** Returns certificates by their tokens. Unknown and revoked ones are absent. */
-export const findCertificates = async (
-  db: CommonQueryMethods,
-  tokens: readonly string[],
-): Promise<ReadonlyMap<string, Certificate>> => {
+export const findCertificates = async (db: CommonQueryMethods, tokens: readonly string[]) => {
   const rows = await db.any(sql.type(certificateRow)`
-    SELECT
-      certificate.token,
-      certificate.record_id || certificate.further_record_ids AS "recordIds",
-      certificate.created_at AS "createdAt",
-      owner.id AS "ownerId",
-      owner.name AS "ownerName",
-      dashboard.slug
+    SELECT ${columnsOf("certificate", certificateRow, {
+      recordIds: sql.fragment`certificate.record_id || certificate.further_record_ids`,
+      ownerId: sql.fragment`owner.id`,
+      ownerName: sql.fragment`owner.name`,
+      slug: sql.fragment`dashboard.slug`,
+    })}
     FROM certificate
     LEFT JOIN store ON store.account_id = certificate.account_id
     JOIN account AS owner ON owner.id = coalesce(store.organization_id, certificate.account_id)
@@ -220,7 +198,7 @@ export const findCertificates = async (
 export const readCertified = async (
   db: CommonQueryMethods,
   { recordIds, ...certificate }: Certificate,
-): Promise<Certified | null> => {
+) => {
   const items = [
     ...(await listRegistrations(db, recordIds)),
     ...(await listDonations(db, recordIds)),

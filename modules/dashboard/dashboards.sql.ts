@@ -5,10 +5,7 @@ import { withCell } from "../records/cells.sql.ts";
 
 const slugRow = z.strictObject({ slug: z.string() });
 
-export const findDashboardSlug = (
-  db: CommonQueryMethods,
-  accountId: string,
-): Promise<string | null> =>
+export const findDashboardSlug = (db: CommonQueryMethods, accountId: string) =>
   db.maybeOneFirst(sql.prepared("find_dashboard_slug", slugRow)`
     SELECT slug
     FROM dashboard
@@ -18,10 +15,7 @@ export const findDashboardSlug = (
 type NewSlug = { readonly accountId: string; readonly slug: string; readonly createdAt: Date };
 
 /** @returns the account's own slug, which is an existing one if it had any */
-export const insertDashboard = (
-  db: CommonQueryMethods,
-  { accountId, slug, createdAt }: NewSlug,
-): Promise<string> =>
+export const insertDashboard = (db: CommonQueryMethods, { accountId, slug, createdAt }: NewSlug) =>
   db.oneFirst(sql.type(slugRow)`
     INSERT INTO dashboard (account_id, slug, created_at)
     VALUES (${accountId}, ${withCell(slug)}, ${timestamp(createdAt)})
@@ -33,7 +27,7 @@ export const insertDashboard = (
 export const insertAlias = async (
   db: CommonQueryMethods,
   { accountId, slug, createdAt }: NewSlug,
-): Promise<boolean> => {
+) => {
   const { rowCount } = await db.query(sql.typeAlias("void")`
     INSERT INTO dashboard (account_id, slug, is_alias, created_at)
     VALUES (${accountId}, ${slug}, true, ${timestamp(createdAt)})
@@ -52,10 +46,7 @@ const foundRow = z.strictObject({
 export type FoundDashboard = Readonly<z.output<typeof foundRow>>;
 
 /** Returns the account that each slug belongs to, as its own or as an alias. Unknown slugs are absent. */
-export const findDashboards = async (
-  db: CommonQueryMethods,
-  slugs: readonly string[],
-): Promise<ReadonlyMap<string, FoundDashboard>> => {
+export const findDashboards = async (db: CommonQueryMethods, slugs: readonly string[]) => {
   const rows = await db.any(sql.prepared("find_dashboards", foundRow)`
     SELECT dashboard.slug, account.id AS "accountId", account.name, own.slug AS "ownSlug"
     FROM dashboard
@@ -87,7 +78,7 @@ export const listVerifications = (
   db: CommonQueryMethods,
   accountId: string,
   countsSimulated: boolean,
-): Promise<readonly VerifiedTrees[]> =>
+) =>
   db.any(sql.prepared("list_verifications", verifiedRow)`
     SELECT
       fact.content ->> 'verifier' AS verifier,

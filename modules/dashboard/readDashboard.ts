@@ -54,10 +54,11 @@ export const readDashboard = async (
   { accountId, name }: Pick<FoundDashboard, "accountId" | "name">,
 ) => {
   const now = clock.now();
+  const shownMonths = lastMonths(now);
   const isPartnerSimulated = isSimulatedPartner(planting.partnerFor("live").kind);
   const [profile, periods, planted, donations] = await Promise.all([
     findProfile(db, accountId),
-    listPeriodTotals(db, accountId, MONTHS_SHOWN),
+    listPeriodTotals(db, accountId, ["all", ...shownMonths]),
     listPlantedSites(db, accountId, isPartnerSimulated),
     readDonationTotals(db, { accountId, mode: "live" }),
   ]);
@@ -76,7 +77,7 @@ export const readDashboard = async (
     return { month: period, trees: tree, bottles: isShown("bottles") ? bottle : 0 };
   };
   const [all, current] = [of("all"), of(monthOf(now))];
-  const months = lastMonths(now).map(of);
+  const months = shownMonths.map(of);
   const hasMonths = isShown("months") && months.some(({ trees, bottles }) => trees + bottles > 0);
   const trees = {
     total: all.trees,

@@ -48,7 +48,6 @@ export const statisticsJson = z
     net_cents: count("Only of donations.").optional(),
   })
   .meta({ id: "StatisticsRow" });
-export type StatisticsJson = z.output<typeof statisticsJson>;
 
 /** Bounds the time of a query and the length of its result. */
 const MAXIMUM_DAYS: Readonly<Record<Interval, number>> = { day: 366, month: 1830 };

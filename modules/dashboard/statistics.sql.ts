@@ -1,5 +1,5 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
-import type { StatisticsJson, StatisticsQuery } from "./statistics.rules.ts";
+import type { StatisticsQuery } from "./statistics.rules.ts";
 import {
   MAXIMUM_GROUP_LENGTH,
   MAXIMUM_GROUPS,
@@ -8,7 +8,7 @@ import {
 } from "./statistics.rules.ts";
 import { sql } from "../../db/sql.ts";
 
-const groupOf = (groupBy: string | null): FragmentSqlToken => {
+const groupOf = (groupBy: string | null) => {
   if (groupBy === null) {
     return sql.fragment`NULL::text`;
   }
@@ -18,7 +18,7 @@ const groupOf = (groupBy: string | null): FragmentSqlToken => {
 };
 
 /** Returns a sum that JSON, and this type, carry exactly. */
-const sumOf = (column: FragmentSqlToken): FragmentSqlToken =>
+const sumOf = (column: FragmentSqlToken) =>
   sql.fragment`least(coalesce(sum(${column}), 0), ${Number.MAX_SAFE_INTEGER})::float8`;
 
 const CENTS = sql.fragment`
@@ -28,7 +28,7 @@ const CENTS = sql.fragment`
 `;
 
 /** The intervals with their records. Without groups, intervals without records are rows, too. */
-const intervalsOf = ({ range, interval, groupBy }: StatisticsQuery): FragmentSqlToken =>
+const intervalsOf = ({ range, interval, groupBy }: StatisticsQuery) =>
   groupBy === null
     ? sql.fragment`
       (
@@ -44,7 +44,7 @@ const intervalsOf = ({ range, interval, groupBy }: StatisticsQuery): FragmentSql
     : sql.fragment`placed`;
 
 /** Returns the account's records with what is counted of each. */
-const recordsOf = ({ accountId, mode, kind }: StatisticsQuery): FragmentSqlToken =>
+const recordsOf = ({ accountId, mode, kind }: StatisticsQuery) =>
   kind === "donation"
     ? sql.fragment`
       SELECT
@@ -68,10 +68,7 @@ const recordsOf = ({ accountId, mode, kind }: StatisticsQuery): FragmentSqlToken
     `;
 
 /** Counts an account's records by the interval in which they were created. Without groups, each interval has a row. */
-export const listStatistics = (
-  db: CommonQueryMethods,
-  query: StatisticsQuery,
-): Promise<readonly StatisticsJson[]> => {
+export const listStatistics = (db: CommonQueryMethods, query: StatisticsQuery) => {
   const { kind, range, interval, groupBy } = query;
   return db.any(sql.type(statisticsJson)`
     WITH counted AS MATERIALIZED (

@@ -3,17 +3,14 @@ import { z } from "zod";
 import { LEASE_MS } from "./decideDelivery.rules.ts";
 import type { DeliveryDecision, LastAttempt } from "./decideDelivery.rules.ts";
 import type { WebhookMessage } from "./webhooks.rules.ts";
-import { sql, timestamp } from "../../db/sql.ts";
+import { idRow, sql, timestamp } from "../../db/sql.ts";
 
-const dueRow = z.strictObject({ id: z.uuid() });
-
-/** The condition of a delivery whose attempt is due. */
-const isDue = (now: Date): FragmentSqlToken => sql.fragment`
+const isDue = (now: Date) => sql.fragment`
   webhook_delivery.state = 'pending' AND webhook_delivery.due_at <= ${timestamp(now)}
 `;
 
 /** Returns the query of the next endpoint that has pending deliveries and meets a condition. */
-const nextWaiting = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+const nextWaiting = (condition: FragmentSqlToken) => sql.fragment`
   SELECT endpoint_id
   FROM webhook_delivery
   WHERE state = 'pending' AND ${condition}
@@ -34,8 +31,8 @@ export const listDueEndpoints = (
     now,
     limit,
   }: { readonly after: string | null; readonly now: Date; readonly limit: number },
-): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(dueRow)`
+) =>
+  db.anyFirst(sql.type(idRow)`
     WITH RECURSIVE waiting AS (
       (${nextWaiting(after === null ? sql.fragment`true` : sql.fragment`endpoint_id > ${after}`)})
       UNION ALL
@@ -88,7 +85,7 @@ export const claimDeliveries = (
   db: CommonQueryMethods,
   endpointIds: readonly string[],
   now: Date,
-): Promise<readonly ClaimedDelivery[]> =>
+) =>
   db.any(sql.type(claimedRow)`
     WITH receiver AS MATERIALIZED (
       SELECT webhook_endpoint.*, given.places
@@ -157,10 +154,7 @@ export type EndedAttempt = {
  * Records attempts: what follows them, and what they say about the server of their endpoint. A failure of a delivery is not
  * recorded if the lease has ended and another worker has made an attempt. A success always is, because the receiver has the event.
  */
-export const recordAttempts = async (
-  db: CommonQueryMethods,
-  attempts: readonly EndedAttempt[],
-): Promise<void> => {
+export const recordAttempts = async (db: CommonQueryMethods, attempts: readonly EndedAttempt[]) => {
   const rows = attempts.map(({ delivery, endedAt, attempt, decision }) => ({
     endpoint_id: delivery.endpointId,
     event_id: delivery.id,

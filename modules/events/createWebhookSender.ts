@@ -1,13 +1,16 @@
 import { request as requestHttp, Agent as HttpAgent } from "node:http";
 import type { IncomingMessage } from "node:http";
 import { request as requestHttps, Agent as HttpsAgent } from "node:https";
+import type { LookupAddress } from "node:dns";
 import { isIP } from "node:net";
 import type { LookupFunction } from "node:net";
+import { callbackify } from "node:util";
 import type { AttemptResult } from "./decideDelivery.rules.ts";
 import { parseRetryAfter } from "./decideDelivery.rules.ts";
 import type { WebhookSettings } from "./webhooks.rules.ts";
 import { isAllowedAddress } from "./allowedAddresses.ts";
-import { lookUpWith, resolveAddresses } from "../../runtime/resolveAddresses.ts";
+import { codeOf } from "../../runtime/errors.rules.ts";
+import { resolveAddresses } from "../../runtime/resolveAddresses.ts";
 import type { Resolve } from "../../runtime/resolveAddresses.ts";
 
 /** For the whole exchange. Receivers should respond first and work afterwards. */
@@ -44,8 +47,8 @@ const CONNECTION_CLOSED = "the connection was closed before a response";
 const createLookup = (
   resolve: Resolve,
   allowedNetworks: WebhookSettings["allowedNetworks"],
-): LookupFunction =>
-  lookUpWith(async (hostname) => {
+): LookupFunction => {
+  const lookUp = async (hostname: string): Promise<LookupAddress[]> => {
     const addresses = await resolve(hostname);
     const allowed = addresses.filter((address) => isAllowedAddress(address, allowedNetworks));
     if (allowed.length === 0) {
@@ -53,8 +56,10 @@ const createLookup = (
         addresses.length === 0 ? "the host name cannot be resolved" : ADDRESS_NOT_ALLOWED,
       );
     }
-    return allowed;
-  });
+    return allowed.map((address) => ({ address, family: isIP(address) }));
+  };
+  return (hostname, _options, callback) => callbackify(lookUp)(hostname, callback);
+};
 
 const errorOfStatus = (status: number): string | null => {
   if (status >= 200 && status < 300) {
@@ -79,7 +84,7 @@ const describeFailure = (error: unknown): string => {
   }
   // If a host has several addresses that all fail, the error has those of the attempts.
   const first: unknown = error instanceof AggregateError ? error.errors[0] : error;
-  const code = first instanceof Error && "code" in first ? String(first.code) : "";
+  const code = codeOf(first);
   return MESSAGES[code] ?? `the request failed: ${code === "" ? String(first) : code}`;
 };
 

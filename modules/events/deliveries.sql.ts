@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
 import { DELIVERY_STATES, lastAttempt } from "./decideDelivery.rules.ts";
@@ -6,7 +6,7 @@ import type { DeliveryState } from "./decideDelivery.rules.ts";
 import { WEBHOOK_TYPES, PING } from "./webhooks.rules.ts";
 import type { FeedPosition } from "./events.rules.ts";
 import type { WebhookEndpoint } from "./endpoints.sql.ts";
-import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { allOf, columnsOf, countRow, sql, timestamp } from "../../db/sql.ts";
 
 const deliveryRow = z.strictObject({
   transactionId: z.string().transform(BigInt),
@@ -33,34 +33,28 @@ export const listDeliveries = (
   db: CommonQueryMethods,
   endpointId: string,
   { state, limit }: { readonly state?: DeliveryState | undefined; readonly limit: number },
-): Promise<readonly Delivery[]> => {
-  const conditions = [
-    sql.fragment`endpoint_id = ${endpointId}`,
-    ...(state === "failed" ? [sql.fragment`state <> 'delivered' AND attempts > 0`] : []),
-    ...(state === undefined || state === "failed" ? [] : [sql.fragment`state = ${state}`]),
-  ];
-  return db.any(sql.type(deliveryRow)`
-    SELECT
-      page.transaction_id::text AS "transactionId",
-      page.event_id AS id,
-      event.type,
-      event.created_at AS "occurredAt",
-      page.state,
-      page.attempts,
-      page.last_attempt AS "lastAttempt",
-      page.created_at AS "createdAt",
-      page.due_at AS "dueAt"
+) =>
+  db.any(sql.type(deliveryRow)`
+    SELECT ${columnsOf("page", deliveryRow, {
+      transactionId: sql.fragment`page.transaction_id::text`,
+      id: sql.fragment`page.event_id`,
+      type: sql.fragment`event.type`,
+      occurredAt: sql.fragment`event.created_at`,
+    })}
     FROM (
       SELECT *
       FROM webhook_delivery
-      WHERE ${sql.join(conditions, sql.fragment` AND `)}
+      WHERE ${allOf(
+        sql.fragment`endpoint_id = ${endpointId}`,
+        state === "failed" && sql.fragment`state <> 'delivered' AND attempts > 0`,
+        state !== undefined && state !== "failed" && sql.fragment`state = ${state}`,
+      )}
       ORDER BY created_at DESC, event_id DESC
       LIMIT ${limit}
     ) AS page
     CROSS JOIN LATERAL (SELECT type, created_at FROM event WHERE id = page.event_id OFFSET 0) AS event
     ORDER BY page.created_at DESC, page.event_id DESC
   `);
-};
 
 const positionRow = z.strictObject({ transactionId: z.string().transform(BigInt), id: z.uuid() });
 
@@ -70,7 +64,7 @@ export const insertPing = (
   { id: endpointId, accountId, mode }: Pick<WebhookEndpoint, "id"> & AccountMode,
   id: string,
   now: Date,
-): Promise<FeedPosition> => {
+) => {
   const time = timestamp(now);
   const data = JSON.stringify({ endpoint_id: endpointId });
   return db.one(sql.type(positionRow)`
@@ -84,10 +78,8 @@ export const insertPing = (
   `);
 };
 
-const recoveredRow = z.strictObject({ found: safeInteger });
-
 /** The events that an endpoint wants and that are neither delivered to it nor due. */
-const missedSince = ({ id, types }: WebhookEndpoint, since: Date, now: Date): FragmentSqlToken =>
+const missedSince = ({ id, types }: WebhookEndpoint, since: Date, now: Date) =>
   sql.fragment`
     event.created_at >= ${timestamp(since)}
     AND event.type = ANY(${sql.array([...(types ?? WEBHOOK_TYPES)], "text")})
@@ -120,13 +112,13 @@ export const recoverDeliveries = (
     readonly limit: number;
     readonly now: Date;
   },
-): Promise<number> => {
+) => {
   const { id, accountId, mode } = endpoint;
   const time = timestamp(now);
   const isChosen = event
     ? sql.fragment`event.id = ${event.id} AND event.transaction_id = ${String(event.transactionId)}::xid8`
     : missedSince(endpoint, since, now);
-  return transaction.oneFirst(sql.type(recoveredRow)`
+  return transaction.oneFirst(sql.type(countRow)`
     WITH recovered AS MATERIALIZED (
       SELECT event.id, event.transaction_id, event.created_at
       FROM event
@@ -144,6 +136,6 @@ export const recoverDeliveries = (
       SET state = 'pending', due_at = excluded.due_at, attempts = 0
       WHERE ${event !== undefined} OR webhook_delivery.state <> 'delivered'
     )
-    SELECT count(*) AS found FROM recovered
+    SELECT count(*) AS count FROM recovered
   `);
 };

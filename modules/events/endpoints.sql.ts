@@ -4,9 +4,17 @@ import type { AccountMode, Mode } from "../records/owner.rules.ts";
 import { DISABLED_REASONS } from "./events.rules.ts";
 import { isUuid } from "../records/fields.rules.ts";
 import { accountTypeColumn, modeColumn } from "../records/columns.sql.ts";
-import { assignmentsOf, columnName, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
+import {
+  allOf,
+  assignmentsOf,
+  columnName,
+  columnsOf,
+  safeInteger,
+  sql,
+  timestamp,
+} from "../../db/sql.ts";
 
-const columns = z.strictObject({
+const endpointRow = z.strictObject({
   id: z.uuid(),
   accountId: z.uuid(),
   mode: modeColumn,
@@ -28,9 +36,6 @@ const columns = z.strictObject({
   lastError: z.string().nullable(),
   disabledAt: z.date().nullable(),
   disabledReason: z.enum(DISABLED_REASONS).nullable(),
-});
-
-const endpointRow = columns.extend({
   accountType: accountTypeColumn,
   /** The name of its organization, or the domain of its store. */
   owner: z.string(),
@@ -38,27 +43,26 @@ const endpointRow = columns.extend({
 export type WebhookEndpoint = Readonly<z.output<typeof endpointRow>>;
 
 /** Selects the endpoints that are in a table or a query. */
-const selectFrom = (rows: FragmentSqlToken): FragmentSqlToken => sql.fragment`
-  SELECT
-    ${columnsOf("endpoint", columns)},
-    account.type AS "accountType",
-    coalesce(store.domain, account.name) AS owner
+const selectFrom = (rows: FragmentSqlToken) => sql.fragment`
+  SELECT ${columnsOf("endpoint", endpointRow, {
+    accountType: sql.fragment`account.type`,
+    owner: sql.fragment`coalesce(store.domain, account.name)`,
+  })}
   FROM ${rows} AS endpoint
   JOIN account ON account.id = endpoint.account_id
   LEFT JOIN store ON store.account_id = account.id
 `;
 
 /** Lets one transaction at a time add an endpoint of an owner, or change one. */
-export const lockEndpointsOf = async (
+export const lockEndpointsOf = (
   transaction: DatabaseTransactionConnection,
   { accountId, mode }: AccountMode,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+) =>
+  transaction.query(sql.typeAlias("void")`
     SELECT FROM pg_advisory_xact_lock(
       hashtextextended(${`webhook_endpoint/${accountId}/${mode}`}, 0)
     )
   `);
-};
 
 /** Lists endpoints that meet all conditions: those that fail or are disabled first, the longest first, then the oldest. */
 export const listEndpoints = (
@@ -69,7 +73,7 @@ export const listEndpoints = (
     readonly mode?: Mode | undefined;
   },
   limit: number | null = null,
-): Promise<readonly WebhookEndpoint[]> => {
+) => {
   const conditions = Object.entries(filter).flatMap(([name, value]) =>
     value === undefined
       ? []
@@ -77,7 +81,7 @@ export const listEndpoints = (
   );
   return db.any(sql.type(endpointRow)`
     ${selectFrom(sql.fragment`webhook_endpoint`)}
-    WHERE ${sql.join([sql.fragment`true`, ...conditions], sql.fragment` AND `)}
+    WHERE ${allOf(...conditions)}
     ORDER BY coalesce(endpoint.failing_since, endpoint.disabled_at), endpoint.created_at, endpoint.id
     LIMIT ${limit}
   `);
@@ -91,7 +95,7 @@ export const findEndpoint = async (
   db: CommonQueryMethods,
   id: string,
   owner: AccountMode | null = null,
-): Promise<WebhookEndpoint | null> => {
+) => {
   const { accountId, mode } = owner ?? {};
   const [found] = isUuid(id) ? await listEndpoints(db, { id, accountId, mode }) : [];
   return found ?? null;
@@ -107,7 +111,7 @@ export const insertEndpoint = (
     types,
     ...endpoint
   }: EndpointSettings & Pick<WebhookEndpoint, "id" | "secret" | "idempotencyKey" | "createdAt">,
-): Promise<WebhookEndpoint> =>
+) =>
   transaction.one(sql.type(endpointRow)`
     WITH inserted AS (
       INSERT INTO webhook_endpoint (
@@ -146,12 +150,12 @@ export const updateEndpoints = (
     types,
     ...changes
   }: Changes<
-    Omit<z.output<typeof columns>, "id" | "accountId" | "mode" | "createdAt"> & {
+    Omit<WebhookEndpoint, "id" | "accountId" | "mode" | "createdAt" | "accountType" | "owner"> & {
       readonly previousSecret: string | null;
       readonly previousSecretUntil: Date | null;
     }
   >,
-): Promise<readonly WebhookEndpoint[]> =>
+) =>
   db.any(sql.type(endpointRow)`
     WITH updated AS (
       UPDATE webhook_endpoint
@@ -167,22 +171,15 @@ export const updateEndpoints = (
   `);
 
 /** Deletes an endpoint. Its deliveries are no longer made, and leave with their events. */
-export const deleteEndpoint = async (
-  transaction: DatabaseTransactionConnection,
-  id: string,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`DELETE FROM webhook_endpoint WHERE id = ${id}`);
-};
+export const deleteEndpoint = (transaction: DatabaseTransactionConnection, id: string) =>
+  transaction.query(sql.typeAlias("void")`DELETE FROM webhook_endpoint WHERE id = ${id}`);
 
 const stateRow = z.strictObject({ state: z.string(), count: safeInteger });
 
 /** The states of endpoints that are counted: enabled ones, and why the others are disabled. */
 export const ENDPOINT_STATES = ["enabled", "failing", "requested", "gone", "failing_for_days"];
 
-/** Counts the deployment's endpoints by state. */
-export const countEndpointStates = async (
-  db: CommonQueryMethods,
-): Promise<ReadonlyMap<string, number>> => {
+export const countEndpointStates = async (db: CommonQueryMethods) => {
   const rows = await db.any(sql.type(stateRow)`
     SELECT
       CASE

@@ -1,11 +1,9 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
 import type { AccountMode } from "../records/owner.rules.ts";
 import type { StoredEventContent } from "./events.rules.ts";
-import { countDeleted, deletedRow, startOf } from "../../db/batching/deleteInBatches.ts";
-import type { Deleted, DeletedSpan } from "../../db/batching/deleteInBatches.ts";
-import { nothing, sql, timestamp } from "../../db/sql.ts";
+import { nothing, safeInteger, sql, timestamp } from "../../db/sql.ts";
 
-/** An event to insert. */
 export type NewEvent = AccountMode & StoredEventContent & { readonly id: string };
 
 /**
@@ -17,7 +15,7 @@ export const eventInserts = (
   events: readonly NewEvent[],
   createdAt: Date | string,
   condition: FragmentSqlToken,
-): FragmentSqlToken => {
+) => {
   const time = timestamp(createdAt);
   const input = JSON.stringify(
     events.map(({ id, accountId, mode, type, data }) => [id, type, data, accountId, mode]),
@@ -56,7 +54,7 @@ export const insertEvents = async (
   transaction: CommonQueryMethods,
   events: readonly NewEvent[],
   createdAt: Date,
-): Promise<void> => {
+) => {
   if (events.length > 0) {
     await transaction.query(sql.prepared("insert_events", nothing)`
       WITH ${eventInserts(events, createdAt, sql.fragment`true`)}
@@ -65,24 +63,27 @@ export const insertEvents = async (
   }
 };
 
+const deletedRow = z.strictObject({ deleted: safeInteger, last: z.date().nullable() });
+
+/** Short statements, so that neither locks nor replication wait for one of them. */
+const DELETED_ROWS = 1000;
+
 /**
- * Deletes events that are older than a time with their deliveries, oldest first. The newest of them of each account, mode and
+ * Deletes the oldest events before a time with their deliveries, some at a time. The newest of them of each account, mode and
  * type stays, because it shows whether a reader has missed any.
+ * @param from the time of the last event that was deleted before, without its microseconds. To begin earlier would read again
+ *   what stays, and what was deleted, as long as a vacuum or an open snapshot keeps the index entries
  * @returns how many were deleted, and the time of the last one
  */
-export const deleteEventsBefore = (
-  db: CommonQueryMethods,
-  span: DeletedSpan,
-  limit: number,
-): Promise<Deleted> =>
+export const deleteEvents = (db: CommonQueryMethods, before: Date, from: Date | null) =>
   db.one(sql.type(deletedRow)`
     WITH deleted AS (
       DELETE FROM event
       WHERE ctid = ANY(ARRAY(
         SELECT old.ctid
         FROM event AS old
-        WHERE old.created_at >= ${startOf(span)}
-          AND old.created_at <= ${timestamp(span.before)}
+        WHERE old.created_at >= coalesce(${timestamp(from)}, '-infinity')
+          AND old.created_at <= ${timestamp(before)}
           -- A search for each event. A join would read the whole table for each batch.
           AND (
             SELECT newer.created_at
@@ -91,11 +92,11 @@ export const deleteEventsBefore = (
               AND (newer.transaction_id, newer.id) > (old.transaction_id, old.id)
             ORDER BY newer.transaction_id, newer.id
             LIMIT 1
-          ) <= ${timestamp(span.before)}
+          ) <= ${timestamp(before)}
         ORDER BY old.created_at
-        LIMIT ${limit}
+        LIMIT ${DELETED_ROWS}
       ))
-      RETURNING created_at AS time
+      RETURNING created_at
     )
-    ${countDeleted}
+    SELECT count(*) AS deleted, max(created_at) AS last FROM deleted
   `);

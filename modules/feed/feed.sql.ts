@@ -39,7 +39,7 @@ const OVERLAPPING_TRANSACTIONS = 1_000_000;
 const transactionBefore = (
   { accountId, mode }: AccountMode,
   time: FragmentSqlToken,
-): FragmentSqlToken => sql.fragment`
+) => sql.fragment`
   SELECT greatest(first.transaction_id::text::bigint - ${sql.literalValue(String(OVERLAPPING_TRANSACTIONS))}, 1)::text::xid8
   FROM ${values(KINDS)} AS searched (kind)
   CROSS JOIN LATERAL (
@@ -59,7 +59,7 @@ const transactionBefore = (
  * What a statement asks for, as a table of one row. The planner sees no value, so one plan is right for every account,
  * position and limit, and PostgreSQL can keep it. Records with the transaction 0 were copied from another server.
  */
-const asked = ({ owner, types, after, keptSince, limits }: FeedQuery): FragmentSqlToken => {
+const asked = ({ owner, types, after, keptSince, limits }: FeedQuery) => {
   const { transactionId, id } = after ?? { transactionId: 1n, id: FIRST_ID };
   return sql.fragment`
     (
@@ -89,7 +89,7 @@ const asked = ({ owner, types, after, keptSince, limits }: FeedQuery): FragmentS
  * The events that are asked for, and one more, oldest first, with those that are held back after all others. Each part of the
  * union reads an index in its order and stops at the limit. With the literal limits, other plans never seem cheaper.
  */
-const followingEvents = (): FragmentSqlToken => {
+const followingEvents = () => {
   const literalLimit = sql.literalValue(String(MAXIMUM_EVENTS + 1));
   return sql.fragment`
     SELECT candidate.*
@@ -205,10 +205,7 @@ const pageRow = z.strictObject({
  * and not shown, because an older transaction is still open. `isFromElsewhere`: events that are held back are of transactions
  * that this server has not reached yet, so they were copied from another server.
  */
-export const readFeedPage = (
-  db: CommonQueryMethods,
-  query: FeedQuery,
-): Promise<Readonly<z.output<typeof pageRow>>> =>
+export const readFeedPage = (db: CommonQueryMethods, query: FeedQuery) =>
   db.one(sql.prepared("read_feed", pageRow)`
     SELECT ${HAS_GIVEN_EVENT} AS "isKnown", page.*
     FROM ${asked(query)}
@@ -247,9 +244,7 @@ export const readFeedPage = (
 const horizonRow = z.strictObject({ transactionId: z.string(), isOpen: z.boolean() });
 
 /** Returns the oldest transaction that has not ended and writes; if there is none, the next one. */
-export const readFeedHorizon = (
-  db: CommonQueryMethods,
-): Promise<Readonly<z.output<typeof horizonRow>>> =>
+export const readFeedHorizon = (db: CommonQueryMethods) =>
   db.one(sql.type(horizonRow)`
     SELECT
       pg_snapshot_xmin(snapshot)::text AS "transactionId",

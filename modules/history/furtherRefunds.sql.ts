@@ -6,27 +6,25 @@ import { sumsOf, totalSubtractions } from "../registrations/totals.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
 import { sql } from "../../db/sql.ts";
 
-/** Locks records until the transaction ends. */
-export const lockRecords = async (
+export const lockRecords = (
   transaction: DatabaseTransactionConnection,
   table: RecordTable,
   ids: readonly string[],
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+) =>
+  transaction.query(sql.typeAlias("void")`
     SELECT
     FROM ${sql.identifier([table])}
     WHERE id = ANY(${sql.array(ids, "uuid")})
     ORDER BY id
     FOR UPDATE
   `);
-};
 
 /** Refunds more of locked records, and subtracts it from the totals. A donation is refunded as a whole. */
 export const raiseRefunds = async (
   transaction: DatabaseTransactionConnection,
   table: RecordTable,
   refunded: readonly { readonly id: string; readonly count: number }[],
-): Promise<void> => {
+) => {
   const given = jsonRows({ id: "uuid", count: "int8" }, refunded);
   const raised = sql.fragment`raised`;
   await transaction.query(

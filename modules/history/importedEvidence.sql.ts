@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { AccountMode } from "../records/owner.rules.ts";
@@ -7,7 +7,7 @@ import { IMPORTED_PARTNER } from "../planting/order.rules.ts";
 import type { PlantingOrder } from "../planting/orders.sql.ts";
 import { lockNextOrdersOf } from "../planting/nextOrders.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
-import { safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { idRow, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { importedRecord, importScopeOf } from "../records/ownedRecords.sql.ts";
 
 const importedTreeRow = z.strictObject({
@@ -26,7 +26,7 @@ const importedTreeRow = z.strictObject({
 /** An imported tree registration, and what is recorded about its planting. */
 export type ImportedTree = Readonly<z.output<typeof importedTreeRow>>;
 
-const isImportedTree = (owner: AccountMode, treeIds: readonly string[]): FragmentSqlToken =>
+const isImportedTree = (owner: AccountMode, treeIds: readonly string[]) =>
   sql.fragment`registration.id = ANY(ARRAY(
     SELECT ${importedRecord("registration", importScopeOf("registration", { ...owner, kind: PLANTED_KIND }), sql.fragment`given`)}
     FROM unnest(${sql.array([...treeIds], "text")}) AS given
@@ -36,7 +36,7 @@ export const listImportedTrees = (
   db: CommonQueryMethods,
   owner: AccountMode,
   treeIds: readonly string[],
-): Promise<readonly ImportedTree[]> =>
+) =>
   db.any(sql.type(importedTreeRow)`
     SELECT
       registration.id,
@@ -63,8 +63,6 @@ export const listImportedTrees = (
     WHERE ${isImportedTree(owner, treeIds)}
   `);
 
-const treeIdRow = importedTreeRow.pick({ id: true });
-
 /**
  * Locks these registrations until the transaction ends, and lists them. Separate statements wait for the locks, because
  * a statement that has waited still sees the orders as they were when it began.
@@ -73,8 +71,8 @@ export const lockImportedTrees = async (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
   treeIds: readonly string[],
-): Promise<readonly ImportedTree[]> => {
-  const ids = await transaction.anyFirst(sql.type(treeIdRow)`
+) => {
+  const ids = await transaction.anyFirst(sql.type(idRow)`
     SELECT registration.id
     FROM registration
     WHERE ${isImportedTree(owner, treeIds)}
@@ -103,7 +101,7 @@ const orderRow = z.strictObject({ id: z.int(), isNew: z.boolean() });
 export const getOrInsertImportedOrder = (
   transaction: DatabaseTransactionConnection,
   order: NewImportedOrder,
-): Promise<Readonly<z.output<typeof orderRow>>> =>
+) =>
   transaction.one(sql.type(orderRow)`
     INSERT INTO planting_order (
       public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, refunded_count, created_at,
@@ -121,16 +119,15 @@ export const getOrInsertImportedOrder = (
   `);
 
 /** Stores how many trees an order has after some joined or left it. */
-export const updateOrderSize = async (
+export const updateOrderSize = (
   transaction: DatabaseTransactionConnection,
   { id, treeCount, refundedCount }: Pick<PlantingOrder, "id" | "treeCount" | "refundedCount">,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+) =>
+  transaction.query(sql.typeAlias("void")`
     UPDATE planting_order
     SET tree_count = ${treeCount}, refunded_count = ${refundedCount}
     WHERE id = ${id}
   `);
-};
 
 const ORDERED_TREE = {
   id: "uuid",
@@ -140,14 +137,14 @@ const ORDERED_TREE = {
 } as const;
 
 /** Puts registrations into an order, with the ids and the amount that another system has shown, if it has. */
-export const assignToOrder = async (
+export const assignToOrder = (
   transaction: DatabaseTransactionConnection,
   orderId: number,
   trees: readonly (Pick<ImportedTreeOrder, "treeOrderId" | "treeOrderPublicId" | "treeAmount"> & {
     readonly id: string;
   })[],
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+) =>
+  transaction.query(sql.typeAlias("void")`
     UPDATE registration
     SET
       planting_order_id = ${orderId},
@@ -157,4 +154,3 @@ export const assignToOrder = async (
     FROM (${jsonRows(ORDERED_TREE, trees)}) AS given
     WHERE registration.id = given.id
   `);
-};

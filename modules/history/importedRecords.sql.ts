@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { CharityProviderName } from "../accounts/accounts.rules.ts";
 import { totalAdditions as donationTotalAdditions } from "../charities/donationTotals.sql.ts";
@@ -9,6 +9,7 @@ import {
   keyHash,
   recordOfKey,
   registerOperation,
+  scopeOf,
 } from "../records/idempotencyKeys.sql.ts";
 import {
   importedRecord,
@@ -27,6 +28,7 @@ import type { ColumnType } from "../../db/jsonRows.ts";
 import {
   afterLookup,
   identifiers,
+  idRow,
   inMicroseconds,
   literals,
   safeInteger,
@@ -81,7 +83,7 @@ const NOT_COMPARED = new Set([
 ]);
 
 /** The rows of a batch, with their places, their keys, and the id of the record that they may be an export of. */
-const entryRows = (table: RecordTable, batch: readonly ImportedEntry[]): FragmentSqlToken =>
+const entryRows = (table: RecordTable, batch: readonly ImportedEntry[]) =>
   jsonRows(
     { ...COLUMNS[table], own_id: "uuid", idempotency_key: "text" },
     batch.map(({ id, record }) => ({
@@ -97,16 +99,10 @@ const entryRows = (table: RecordTable, batch: readonly ImportedEntry[]): Fragmen
     })),
   );
 
-const keyScopeOf = (table: RecordTable, { accountId, mode }: AccountMode) => ({
-  accountId: sql.fragment`${accountId}::uuid`,
-  mode: sql.fragment`${mode}::text`,
-  operation:
-    table === "donation"
-      ? sql.fragment`'donate'::text`
-      : registerOperation(sql.identifier(["entry", "kind"])),
+const keyScopeOf = (table: RecordTable, owner: AccountMode) => ({
+  ...scopeOf(owner, "donate"),
+  ...(table === "registration" && { operation: registerOperation(sql.fragment`entry.kind`) }),
 });
-
-const idRow = z.strictObject({ id: z.uuid() });
 
 export type InsertOptions = {
   /** Whether the planting partner plants the imported trees. */
@@ -168,7 +164,7 @@ export const insertImported = async (
   owner: ImportOwner,
   batch: readonly ImportedEntry[],
   options: InsertOptions,
-): Promise<readonly string[]> => {
+) => {
   const { furtherColumns, values, orders, joinKeys, join, order, totals } = furtherParts(
     table,
     owner,
@@ -208,7 +204,7 @@ export const listTakenTimes = (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,
   times: readonly string[],
-): Promise<readonly string[]> => {
+) => {
   const isTaken = sql.fragment`
     account_id = ${accountId} AND mode = ${mode} AND created_at = ANY(${sql.array([...times], "timestamptz")})
   `;
@@ -226,7 +222,7 @@ export const listTakenTimes = (
  * The fields of an entry in which a record differs. A record without personal data may have been erased, so the data of the
  * entry are no difference.
  */
-const differences = (table: RecordTable, { isStore }: ImportOwner): FragmentSqlToken => {
+const differences = (table: RecordTable, { isStore }: ImportOwner) => {
   const fields = (arePersonal: boolean) =>
     sql.array(
       Object.keys(COLUMNS[table]).filter(
@@ -264,7 +260,7 @@ export const listKnown = (
   table: RecordTable,
   owner: ImportOwner,
   batch: readonly ImportedEntry[],
-): Promise<readonly KnownRecord[]> => {
+) => {
   const name = sql.identifier([table]);
   const ofKind = table === "donation" ? {} : { kind: sql.fragment`entry.kind` };
   const isOfKind = afterLookup(

@@ -5,15 +5,11 @@ import { jsonRows } from "../../db/jsonRows.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
 
 /** Locks all claims of a partner until the transaction ends: what is left of a record depends on all orders. */
-export const lockClaims = async (
-  transaction: DatabaseTransactionConnection,
-  partner: string,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+export const lockClaims = (transaction: DatabaseTransactionConnection, partner: string) =>
+  transaction.query(sql.typeAlias("void")`
     SELECT
     FROM pg_advisory_xact_lock(hashtext('planting_claim'), hashtext(${partner}))
   `);
-};
 
 const treesRow = z.strictObject({ reference: z.string(), trees: safeInteger });
 
@@ -31,7 +27,7 @@ export const creditOrder = (
   transaction: DatabaseTransactionConnection,
   { id, partner, treeCount }: Pick<PlantingOrder, "id" | "partner" | "treeCount">,
   records: readonly RecordedTrees[],
-): Promise<readonly RecordedTrees[]> =>
+) =>
   transaction.any(sql.type(treesRow)`
     WITH record AS MATERIALIZED (${jsonRows({ reference: "text", trees: "int8" }, records)}),
     kept AS MATERIALIZED (

@@ -5,7 +5,7 @@ import { plantingFact } from "./fact.rules.ts";
 import type { PlantingFact } from "./fact.rules.ts";
 import { columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 
-const factColumns = z.strictObject({
+const factRow = z.strictObject({
   id: safeInteger,
   stage: z.enum(PLANTING_STAGES),
   state: z.enum(["accepted", "waiting", "contradiction", "withdrawn"]),
@@ -16,20 +16,16 @@ const factColumns = z.strictObject({
   receivedAt: z.date(),
   withdrawnAt: z.date().nullable(),
   withdrawnBy: z.string().nullable(),
+  digest: z.string(),
 });
-const factRow = factColumns.extend({ digest: z.string() });
 
 export type StoredFact = Readonly<z.output<typeof factRow>>;
 
 export type FactSource = StoredFact["source"];
 
-/** Lists the facts of an order as they were received. */
-export const listFacts = (
-  db: CommonQueryMethods,
-  orderId: number,
-): Promise<readonly StoredFact[]> =>
+export const listFacts = (db: CommonQueryMethods, orderId: number) =>
   db.any(sql.type(factRow)`
-    SELECT ${columnsOf("planting_fact", factColumns)}, encode(digest, 'hex') AS digest
+    SELECT ${columnsOf("planting_fact", factRow, { digest: sql.fragment`encode(digest, 'hex')` })}
     FROM planting_fact
     WHERE order_id = ${orderId}
     ORDER BY id
@@ -47,7 +43,7 @@ export const insertFact = (
     readonly source: FactSource;
     readonly now: Date;
   },
-): Promise<number | null> =>
+) =>
   transaction.maybeOneFirst(sql.type(idRow)`
     INSERT INTO planting_fact (order_id, stage, state, source, occurred_at, content, digest, received_at)
     VALUES (
@@ -61,21 +57,20 @@ export const insertFact = (
   `);
 
 /** @param siteId the site that the photos and videos of the fact show; null if it has none */
-export const storeDecision = async (
+export const storeDecision = (
   transaction: DatabaseTransactionConnection,
   { id, state, reason }: Pick<StoredFact, "id" | "state" | "reason">,
   siteId: number | null,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+) =>
+  transaction.query(sql.typeAlias("void")`
     UPDATE planting_fact
     SET state = ${state}, reason = ${reason}, site_id = ${siteId}::integer
     WHERE id = ${id}
       AND (state, reason, site_id) IS DISTINCT FROM (${state}, ${reason}, ${siteId}::integer)
   `);
-};
 
 /** Marks a fact as withdrawn, unless it is already. Its content and its proof stay. */
-export const withdrawFact = async (
+export const withdrawFact = (
   transaction: DatabaseTransactionConnection,
   given: {
     readonly id: number;
@@ -83,10 +78,9 @@ export const withdrawFact = async (
     readonly operator: string;
     readonly at: Date;
   },
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+) =>
+  transaction.query(sql.typeAlias("void")`
     UPDATE planting_fact
     SET state = 'withdrawn', reason = ${given.reason}, withdrawn_by = ${given.operator}, withdrawn_at = ${timestamp(given.at)}
     WHERE id = ${given.id} AND state <> 'withdrawn'
   `);
-};

@@ -1,9 +1,9 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { PlantingOrder } from "./orders.sql.ts";
 import { modeColumn } from "../records/columns.sql.ts";
-import { nothing, sql, timestamp } from "../../db/sql.ts";
+import { columnsOf, nothing, sql, timestamp } from "../../db/sql.ts";
 
 /*
  * Orders that are not created yet. Registered trees join their account's open one in the statement that inserts them, so
@@ -26,7 +26,7 @@ import { nothing, sql, timestamp } from "../../db/sql.ts";
  * Orders are opened sorted and before anything is inserted, and a transaction has one such statement, so that two cannot
  * deadlock.
  */
-export const joinedOrders = (query: string): FragmentSqlToken => sql.fragment`
+export const joinedOrders = (query: string) => sql.fragment`
   planted_owner AS MATERIALIZED (
     SELECT DISTINCT account_id, mode, kind
     FROM ${sql.identifier([query])}
@@ -74,23 +74,18 @@ const nextOrderRow = z.strictObject({
 export type NextOrder = Readonly<z.output<typeof nextOrderRow>>;
 
 /** Lists the orders that are not created yet, those first that were opened first. */
-export const listNextOrders = (db: CommonQueryMethods): Promise<readonly NextOrder[]> =>
+export const listNextOrders = (db: CommonQueryMethods) =>
   db.any(sql.type(nextOrderRow)`
-    SELECT
-      next_planting_order.id,
-      next_planting_order.account_id AS "accountId",
-      next_planting_order.mode,
-      account.name AS "buyerName"
+    SELECT ${columnsOf("next_planting_order", nextOrderRow, { buyerName: sql.fragment`account.name` })}
     FROM next_planting_order
     JOIN account ON account.id = next_planting_order.account_id
     ORDER BY next_planting_order.id
   `);
 
-export const closeNextOrder = async (db: CommonQueryMethods, id: number): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
+export const closeNextOrder = (db: CommonQueryMethods, id: number) =>
+  db.query(sql.typeAlias("void")`
     UPDATE next_planting_order SET is_open = false WHERE id = ${id}
   `);
-};
 
 const idRow = z.strictObject({ id: z.int() });
 
@@ -98,10 +93,7 @@ const idRow = z.strictObject({ id: z.int() });
  * Waits for the transactions that change the trees of a closed order, and makes others wait until this one ends.
  * @returns whether the order is not created yet
  */
-export const lockNextOrder = async (
-  transaction: DatabaseTransactionConnection,
-  id: number,
-): Promise<boolean> =>
+export const lockNextOrder = async (transaction: DatabaseTransactionConnection, id: number) =>
   (await transaction.maybeOneFirst(sql.type(idRow)`
     SELECT id FROM next_planting_order WHERE id = ${id} FOR UPDATE
   `)) !== null;
@@ -111,7 +103,7 @@ export const insertPlantingOrder = async (
   transaction: DatabaseTransactionConnection,
   { id, accountId, mode, buyerName }: NextOrder,
   order: Pick<PlantingOrder, "publicId" | "partner" | "partnerName" | "timeline" | "createdAt">,
-): Promise<boolean> => {
+) => {
   const inserted = await transaction.maybeOneFirst(sql.type(idRow)`
     WITH deleted AS (
       DELETE FROM next_planting_order WHERE id = ${id}
@@ -131,11 +123,11 @@ export const insertPlantingOrder = async (
 };
 
 /** Locks the orders of registrations that are not created yet, so that none is before the transaction ends. */
-export const lockNextOrdersOf = async (
+export const lockNextOrdersOf = (
   transaction: DatabaseTransactionConnection,
   registrationIds: readonly string[],
-): Promise<void> => {
-  await transaction.query(sql.prepared("lock_next_orders_of", nothing)`
+) =>
+  transaction.query(sql.prepared("lock_next_orders_of", nothing)`
     SELECT
     FROM next_planting_order
     WHERE id = ANY(ARRAY(
@@ -143,4 +135,3 @@ export const lockNextOrdersOf = async (
     ))
     FOR KEY SHARE
   `);
-};

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { ORDER_STAGES } from "./order.rules.ts";
 import type { OrderStage } from "./order.rules.ts";
@@ -6,10 +6,10 @@ import { TIMELINE_SHAPES } from "../../runtime/config/partnerKinds.rules.ts";
 import { siteShare } from "./tally.rules.ts";
 import { modeColumn } from "../records/columns.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
-import { columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
+import { allOf, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { newestOf } from "../records/ownedRecords.sql.ts";
 
-const storedOrder = z.strictObject({
+const orderRow = z.strictObject({
   id: z.int(),
   /** The id that partners and operators use. */
   publicId: z.string(),
@@ -29,14 +29,13 @@ const storedOrder = z.strictObject({
   createdAt: z.date(),
   plantedAt: z.date().nullable(),
   verifiedAt: z.date().nullable(),
+  /** The ids that clients see in evidence and events: of an imported order, those of the other system. */
+  shownId: safeInteger,
+  shownPublicId: z.string(),
 });
-
-/** With the ids that clients see in evidence and events: of an imported order, those of the other system. */
-const orderRow = storedOrder.extend({ shownId: safeInteger, shownPublicId: z.string() });
 
 export type PlantingOrder = Readonly<z.output<typeof orderRow>>;
 
-/** The ids by which clients know an order: those of the system that it was imported from, if it was. */
 export const shownOrderId = sql.fragment`coalesce(planting_order.imported_order_id, planting_order.id)`;
 export const shownOrderPublicId = sql.fragment`coalesce(planting_order.imported_public_id, planting_order.public_id)`;
 
@@ -68,37 +67,29 @@ export const keptOrderedCount = sql.fragment`
   END
 `;
 
-const columns = sql.fragment`
-  ${columnsOf("planting_order", storedOrder)},
-  ${shownOrderId} AS "shownId",
-  ${shownOrderPublicId} AS "shownPublicId"
-`;
+const columns = columnsOf("planting_order", orderRow, {
+  shownId: shownOrderId,
+  shownPublicId: shownOrderPublicId,
+});
 
 /** The number of an order, its public id, or one of its facts. */
 type OrderName = number | string | { readonly factId: number };
 
-const isNamed = (name: OrderName): FragmentSqlToken => {
+const isNamed = (name: OrderName) => {
   if (typeof name === "object") {
     return sql.fragment`id = (SELECT order_id FROM planting_fact WHERE planting_fact.id = ${name.factId})`;
   }
   return typeof name === "number" ? sql.fragment`id = ${name}` : sql.fragment`public_id = ${name}`;
 };
 
-export const findPlantingOrder = (
-  db: CommonQueryMethods,
-  name: OrderName,
-): Promise<PlantingOrder | null> =>
+export const findPlantingOrder = (db: CommonQueryMethods, name: OrderName) =>
   db.maybeOne(sql.type(orderRow)`SELECT ${columns} FROM planting_order WHERE ${isNamed(name)}`);
 
-export const lockPlantingOrder = (
-  transaction: DatabaseTransactionConnection,
-  name: OrderName,
-): Promise<PlantingOrder | null> =>
+export const lockPlantingOrder = (transaction: DatabaseTransactionConnection, name: OrderName) =>
   transaction.maybeOne(sql.type(orderRow)`
     SELECT ${columns} FROM planting_order WHERE ${isNamed(name)} FOR UPDATE
   `);
 
-/** Refunded trees of one registration. */
 export type RefundedTrees = { readonly registrationId: string; readonly count: number };
 
 const refundedOrderRow = orderRow
@@ -112,7 +103,7 @@ const refundedOrderRow = orderRow
 export const addRefundedToPlantingOrders = (
   transaction: DatabaseTransactionConnection,
   refunded: readonly RefundedTrees[],
-): Promise<readonly { readonly order: PlantingOrder; readonly count: number }[]> =>
+) =>
   transaction.any(sql.prepared("add_refunded_to_planting_orders", refundedOrderRow)`
     WITH given AS MATERIALIZED (
       ${jsonRows({ registrationId: "uuid", count: "int8" }, refunded)}
@@ -141,11 +132,11 @@ export const addRefundedToPlantingOrders = (
   `);
 
 /** Stores what facts have changed of an order. */
-export const updatePlantingOrderProgress = async (
+export const updatePlantingOrderProgress = (
   transaction: DatabaseTransactionConnection,
   order: PlantingOrder,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+) =>
+  transaction.query(sql.typeAlias("void")`
     UPDATE planting_order
     SET
       stage = ${order.stage},
@@ -155,7 +146,6 @@ export const updatePlantingOrderProgress = async (
       verified_at = ${timestamp(order.verifiedAt)}
     WHERE id = ${order.id}
   `);
-};
 
 type PlantingOrderFilter = {
   readonly accountId?: string;
@@ -164,39 +154,31 @@ type PlantingOrderFilter = {
   readonly limit: number;
 };
 
-export const listPlantingOrders = (
-  db: CommonQueryMethods,
-  filter: PlantingOrderFilter,
-): Promise<readonly PlantingOrder[]> => {
+export const listPlantingOrders = (db: CommonQueryMethods, filter: PlantingOrderFilter) => {
   const newest = newestOf(filter.accountId ?? null, null);
   return db.any(sql.type(orderRow)`
     SELECT ${columns}
     FROM planting_order
-    WHERE ${newest.condition}
-      ${filter.stage === undefined ? sql.fragment`` : sql.fragment`AND stage = ${filter.stage}`}
-      ${
-        filter.contradicted === true
-          ? sql.fragment`AND EXISTS (
-              SELECT FROM planting_fact
-              WHERE planting_fact.order_id = planting_order.id AND planting_fact.state = 'contradiction'
-            )`
-          : sql.fragment``
-      }
+    WHERE ${allOf(
+      newest.condition,
+      filter.stage !== undefined && sql.fragment`stage = ${filter.stage}`,
+      filter.contradicted === true &&
+        sql.fragment`EXISTS (
+          SELECT FROM planting_fact
+          WHERE planting_fact.order_id = planting_order.id AND planting_fact.state = 'contradiction'
+        )`,
+    )}
     ${newest.order}
     LIMIT ${filter.limit}
   `);
 };
 
 /** Deletes an order without registrations, with everything that was reported about it. */
-export const deletePlantingOrder = async (
-  transaction: DatabaseTransactionConnection,
-  id: number,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+export const deletePlantingOrder = (transaction: DatabaseTransactionConnection, id: number) =>
+  transaction.query(sql.typeAlias("void")`
     WITH deleted AS (DELETE FROM planting_fact WHERE order_id = ${id})
     DELETE FROM planting_order WHERE id = ${id}
   `);
-};
 
 const idRow = z.strictObject({ id: z.int() });
 
@@ -204,11 +186,7 @@ const idRow = z.strictObject({ id: z.int() });
  * Lists the orders whose workflow was never started, and then unfinished ones whose workflow must be lost.
  * @param lostSince a workflow that was started or has polled since then is not lost
  */
-export const listPlantingOrdersToStart = (
-  db: CommonQueryMethods,
-  lostSince: Date,
-  limit: number,
-): Promise<readonly number[]> =>
+export const listPlantingOrdersToStart = (db: CommonQueryMethods, lostSince: Date, limit: number) =>
   db.anyFirst(sql.type(idRow)`
     SELECT id
     FROM planting_order
@@ -217,17 +195,16 @@ export const listPlantingOrdersToStart = (
     LIMIT ${limit}
   `);
 
-export const markPlantingOrdersStarted = async (
+export const markPlantingOrdersStarted = (
   db: CommonQueryMethods,
   ids: readonly number[],
   startedAt: Date,
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
+) =>
+  db.query(sql.typeAlias("void")`
     UPDATE planting_order
     SET polled_at = ${timestamp(startedAt)}
     WHERE id = ANY(${sql.array(ids, "int4")})
   `);
-};
 
 const isFinishedRow = z.strictObject({ isFinished: z.boolean() });
 
@@ -237,7 +214,7 @@ export const markPlantingOrderPolled = (
   id: number,
   polledAt: Date,
   finalStages: readonly OrderStage[],
-): Promise<boolean> =>
+) =>
   db.oneFirst(sql.type(isFinishedRow)`
     UPDATE planting_order
     SET
@@ -254,13 +231,9 @@ export const markPlantingOrderPolled = (
  * Lets a finished order be polled again, unless it was imported. Its workflow has ended, so the order counts as one whose
  * workflow was never started: otherwise it would first have to miss polls.
  */
-export const reopenPlantingOrder = async (
-  transaction: DatabaseTransactionConnection,
-  id: number,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+export const reopenPlantingOrder = (transaction: DatabaseTransactionConnection, id: number) =>
+  transaction.query(sql.typeAlias("void")`
     UPDATE planting_order
     SET finished_at = NULL, polled_at = '-infinity'
     WHERE id = ${id} AND finished_at IS NOT NULL AND imported_from IS NULL
   `);
-};

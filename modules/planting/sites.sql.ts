@@ -27,7 +27,7 @@ export const storeSites = async (
   transaction: DatabaseTransactionConnection,
   partner: string,
   sites: readonly ReportedSite[],
-): Promise<void> => {
+) => {
   if (sites.length === 0) {
     return;
   }
@@ -44,12 +44,11 @@ export const storeSites = async (
   `);
 };
 
-/** Returns the ids of a partner's sites by their references. */
 export const listSiteIds = async (
   db: CommonQueryMethods,
   partner: string,
   references: readonly string[],
-): Promise<ReadonlyMap<string, number>> => {
+) => {
   const stored = await db.any(sql.type(siteRow)`
     SELECT reference, id
     FROM planting_site
@@ -88,7 +87,6 @@ const mediaRow = z.strictObject({
   /** Empty until an assessor has reported them. */
   species: z.array(z.string()),
 });
-export type ShownMedia = Readonly<z.output<typeof mediaRow>>;
 
 /** The latest orders among whose photos each site gets its share, so that a busy site does not hide the others. */
 const LATEST_ORDERS = 50;
@@ -99,7 +97,7 @@ export const listLatestMedia = (
   accountId: string,
   limit: number,
   countsSimulated: boolean,
-): Promise<readonly ShownMedia[]> =>
+) =>
   db.any(sql.type(mediaRow)`
     SELECT
       latest.id,

@@ -30,12 +30,11 @@ export type Summary = Readonly<z.output<typeof summary>>;
 export type SummarizedTrees = { readonly mode: Mode; readonly isSimulated: boolean };
 
 /** Locks the summaries until the transaction ends, so that one of earlier facts is not stored afterwards. */
-export const lockSummary = async (transaction: DatabaseTransactionConnection): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+export const lockSummary = (transaction: DatabaseTransactionConnection) =>
+  transaction.query(sql.typeAlias("void")`
     SELECT
     FROM pg_advisory_xact_lock(hashtext('evidence_summary'))
   `);
-};
 
 const summaryRow = summary.extend({ registeredTrees: safeInteger });
 
@@ -45,31 +44,30 @@ export const findSummary = (
   db: CommonQueryMethods,
   { mode, isSimulated: simulated }: SummarizedTrees,
   now: Date,
-): Promise<Summary | null> =>
+) =>
   db.maybeOneFirst(sql.type(contentRow)`
     SELECT content
     FROM evidence_summary
     WHERE mode = ${mode} AND is_simulated = ${simulated} AND expires_at > ${timestamp(now)}
   `);
 
-export const storeSummary = async (
+export const storeSummary = (
   transaction: DatabaseTransactionConnection,
   { mode, isSimulated: simulated }: SummarizedTrees,
   content: Summary,
   expiresAt: Date,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+) =>
+  transaction.query(sql.typeAlias("void")`
     INSERT INTO evidence_summary (mode, is_simulated, content, expires_at)
     VALUES (${mode}, ${simulated}, ${JSON.stringify(content)}::jsonb, ${timestamp(expiresAt)})
     ON CONFLICT (mode, is_simulated) DO UPDATE SET content = excluded.content, expires_at = excluded.expires_at
   `);
-};
 
 /** Deletes the summary that an order changes, or all. To avoid deadlocks, lock planting orders before. */
 export const deleteSummaries = async (
   transaction: DatabaseTransactionConnection,
   order: Pick<PlantingOrder, "mode" | "partner"> | null,
-): Promise<void> => {
+) => {
   await lockSummary(transaction);
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM evidence_summary
@@ -92,7 +90,7 @@ const MEDIA_PER_SITE = 6;
 export const readSummary = (
   db: CommonQueryMethods,
   { mode, isSimulated: simulated }: SummarizedTrees,
-): Promise<Summary> =>
+) =>
   db.one(sql.type(summaryRow)`
     WITH
       -- The table has rows of every account, so it is read once.

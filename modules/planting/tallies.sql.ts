@@ -7,7 +7,7 @@ import { columnsOf, safeInteger, sql } from "../../db/sql.ts";
 export const addToTallies = async (
   transaction: DatabaseTransactionConnection,
   changes: readonly TallyEntry[],
-): Promise<void> => {
+) => {
   for (const { accountId, mode, siteId, factorId, planted, verified } of changes) {
     const { rowCount } = await transaction.query(sql.typeAlias("void")`
       UPDATE planting_tally
@@ -49,7 +49,7 @@ export const listPlantedSites = (
   db: CommonQueryMethods,
   accountId: string,
   countsSimulated: boolean,
-): Promise<readonly PlantedSite[]> =>
+) =>
   db.any(sql.prepared("list_planted_sites", plantedSiteRow)`
     SELECT ${columnsOf("planting_tally", tallyColumns)}, ${columnsOf("planting_site", siteColumns)}
     FROM planting_tally

@@ -49,14 +49,14 @@ const treeRow = z.strictObject({
   facts: acceptedFacts,
 });
 
-/** A tree registration with its order and the facts in effect. */
-export type EvidenceTree = Readonly<z.output<typeof treeRow>>;
-
-/** Finds the registrations that exist of those that are named, each by primary keys only, however many there are. */
+/**
+ * Finds the tree registrations that exist of those that are named, with their orders and the facts in effect, each by primary
+ * keys only, however many there are.
+ */
 export const listEvidenceTrees = (
   db: CommonQueryMethods,
   named: readonly (AccountMode & { readonly id: string })[],
-): Promise<readonly EvidenceTree[]> =>
+) =>
   db.any(sql.prepared("list_evidence_trees", treeRow)`
     SELECT
       named.place,

@@ -19,10 +19,7 @@ type KeyScope = {
   readonly operation: Expression;
 };
 
-export const keyHash = (
-  { accountId, mode, operation }: KeyScope,
-  key: Expression,
-): FragmentSqlToken => sql.fragment`
+export const keyHash = ({ accountId, mode, operation }: KeyScope, key: Expression) => sql.fragment`
   idempotency_key_hash((SELECT idempotency_secret FROM deployment), ${accountId}, ${mode}, ${operation}, ${key})
 `;
 
@@ -38,7 +35,7 @@ export const scopeOfRow = (table: string): KeyScope => ({
   operation: sql.identifier([table, "operation"]),
 });
 
-export const registerOperation = (kind: Expression): FragmentSqlToken => sql.fragment`
+export const registerOperation = (kind: Expression) => sql.fragment`
   CASE ${kind} ${sql.join(
     KINDS.map(
       (name) =>
@@ -49,7 +46,7 @@ export const registerOperation = (kind: Expression): FragmentSqlToken => sql.fra
 `;
 
 /** The id of the record that a key belongs to; null if the key is unknown or belongs to none. */
-export const recordOfKey = (hash: Expression): FragmentSqlToken =>
+export const recordOfKey = (hash: Expression) =>
   sql.fragment`(SELECT record_id FROM idempotency_key WHERE key_hash = ${hash})`;
 
 /** Those of the keys that are known, as a table `known` with the columns `key` and `record_id`. */
@@ -57,7 +54,7 @@ export const knownKeys = (
   owner: AccountMode,
   operation: Operation,
   keys: readonly string[],
-): FragmentSqlToken => sql.fragment`(
+) => sql.fragment`(
   SELECT given.key, idempotency_key.record_id
   FROM unnest((SELECT ${sql.array([...keys], "text")})) AS given (key)
   JOIN idempotency_key ON idempotency_key.key_hash = ${keyHash(scopeOf(owner, operation), sql.identifier(["given", "key"]))}
@@ -71,7 +68,7 @@ export const knownKeys = (
 export const claimedKeys = (
   scope: KeyScope,
   join: FragmentSqlToken = sql.fragment``,
-): FragmentSqlToken => sql.fragment`
+) => sql.fragment`
   claimed AS (
     INSERT INTO idempotency_key (key_hash, account_id, mode, operation, record_id)
     SELECT

@@ -1,11 +1,10 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
-import { z } from "zod";
 import { KINDS, MODES } from "./owner.rules.ts";
 import type { AccountMode, Kind } from "./owner.rules.ts";
 import { isUuid } from "./fields.rules.ts";
 import { isRecordId } from "./recordIds.rules.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
-import { afterLookup, sql, values } from "../../db/sql.ts";
+import { afterLookup, idRow, sql, values } from "../../db/sql.ts";
 
 /*
  * The planner has no statistics of an account that is newer than they are, and takes it for one without records. To read
@@ -22,7 +21,7 @@ const belongsTo = (
   table: RecordTable,
   { accountId, mode, kind }: RecordOwner,
   value: (text: string, type: "uuid" | "text") => FragmentSqlToken,
-): FragmentSqlToken => {
+) => {
   const column = (name: string) => sql.identifier([table, name]);
   const ofMode = sql.fragment`
     ${column("account_id")} = ${value(accountId, "uuid")} AND ${column("mode")} = ${value(mode, "text")}
@@ -33,23 +32,22 @@ const belongsTo = (
 };
 
 /** A value that the planner does not see. It expects an average one. */
-const hidden = (text: string, type: "uuid" | "text"): FragmentSqlToken =>
+const hidden = (text: string, type: "uuid" | "text") =>
   sql.fragment`(SELECT ${text}::${sql.identifier([type])})`;
 
 /** The condition that a record belongs to an owner. For lists, of which the planner must know how long they are. */
-export const ownedBy = (table: RecordTable, owner: RecordOwner): FragmentSqlToken =>
+export const ownedBy = (table: RecordTable, owner: RecordOwner) =>
   belongsTo(table, owner, (text) => sql.fragment`${text}`);
 
 /** The condition that a record belongs to an owner, for searches of an index that has the owner and more. */
-export const isOwn = (table: RecordTable, owner: RecordOwner): FragmentSqlToken =>
-  belongsTo(table, owner, hidden);
+export const isOwn = (table: RecordTable, owner: RecordOwner) => belongsTo(table, owner, hidden);
 
 /** The condition that a record, which another condition finds by its id, belongs to an owner. */
-export const isFoundOwn = (table: RecordTable, owner: RecordOwner): FragmentSqlToken =>
+export const isFoundOwn = (table: RecordTable, owner: RecordOwner) =>
   afterLookup(ownedBy(table, owner));
 
 /** An account's id as a value that the planner does not see. It expects an average account. */
-export const anyAccount = (accountId: string): FragmentSqlToken => hidden(accountId, "uuid");
+export const anyAccount = (accountId: string) => hidden(accountId, "uuid");
 
 /** The highest value of a `bigint`. No row has it as its id. */
 const AFTER_LAST_ID = "9223372036854775807";
@@ -76,17 +74,16 @@ export const newestOf = (
 };
 
 /** The condition that a record was imported. The ids of imported records are UUIDs of version 8; see `entryOf`. */
-export const isImported = (id: FragmentSqlToken): FragmentSqlToken =>
-  sql.fragment`substr(${id}::text, 15, 1) = '8'`;
+export const isImported = (id: FragmentSqlToken) => sql.fragment`substr(${id}::text, 15, 1) = '8'`;
 
 /** The condition that a record has an attribution that is not empty, in the form that its index serves. */
-export const hasAttribution = (table: RecordTable, attribution: string): FragmentSqlToken => {
+export const hasAttribution = (table: RecordTable, attribution: string) => {
   const column = sql.identifier([table, "attribution"]);
   return sql.fragment`text_digest(${column}) = text_digest(${attribution}) AND ${column} <> ''`;
 };
 
 /** The condition of a list by attribution; an empty one selects the records without any. */
-export const attributionCondition = (table: RecordTable, attribution: string): FragmentSqlToken =>
+export const attributionCondition = (table: RecordTable, attribution: string) =>
   attribution === ""
     ? sql.fragment`${sql.identifier([table, "attribution"])} = ''`
     : hasAttribution(table, attribution);
@@ -120,7 +117,7 @@ export const importedRecord = (
   table: RecordTable,
   { accountId, mode, kind }: ImportScope,
   id: FragmentSqlToken,
-): FragmentSqlToken => sql.fragment`(
+) => sql.fragment`(
   SELECT imported.id
   FROM ${sql.identifier([table])} AS imported
   WHERE imported.imported_id IS NOT NULL
@@ -131,11 +128,7 @@ export const importedRecord = (
 )`;
 
 /** The condition that a record of the owner has an id: its own, or the one that it was imported with. */
-export const ownedWithId = (
-  table: RecordTable,
-  owner: RecordOwner,
-  id: string,
-): FragmentSqlToken => {
+export const ownedWithId = (table: RecordTable, owner: RecordOwner, id: string) => {
   const imported = sql.fragment`${isRecordId(id) ? id : null}::text`;
   return sql.fragment`
     ${sql.identifier([table, "id"])} = ANY(ARRAY[
@@ -164,7 +157,7 @@ const NAMED = {
 } as const;
 
 /** A query of the records that exist of those that are named, with their ids and their indexes in the list as `place`. */
-export const namedIds = (table: RecordTable, named: readonly NamedRecord[]): FragmentSqlToken => {
+export const namedIds = (table: RecordTable, named: readonly NamedRecord[]) => {
   const given = named.map(({ accountId, mode, kind, id }) => ({
     accountId,
     mode,
@@ -192,8 +185,6 @@ export const namedIds = (table: RecordTable, named: readonly NamedRecord[]): Fra
   `;
 };
 
-const idRow = z.strictObject({ id: z.uuid() });
-
 /**
  * Lists the ids of the records with an id of their own or of their import, in all modes of an account, or of all (null).
  * Costs an index search per account, mode and kind.
@@ -203,7 +194,7 @@ export const listRecordIds = (
   table: RecordTable,
   given: string,
   accountId: string | null,
-): Promise<readonly string[]> => {
+) => {
   const isInAccount = (column: FragmentSqlToken) =>
     accountId === null ? sql.fragment`TRUE` : sql.fragment`${column} = ${accountId}`;
   return db.anyFirst(sql.type(idRow)`

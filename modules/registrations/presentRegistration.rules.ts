@@ -61,7 +61,7 @@ export const registrationCreated = (
 };
 
 /** The longest JSON of a registration in a list, in bytes, without its imported id, key, attribution and metadata. */
-const FIXED_JSON_BYTES = 250;
+export const FIXED_JSON_BYTES = 250;
 
 /** PostgreSQL writes a number without an exponent: 1e300 as 301 digits, 5e-324 as 326 characters. */
 const LONGEST_NUMBER_BYTES = 330;

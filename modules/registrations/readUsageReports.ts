@@ -54,7 +54,7 @@ const presentUsage = (
 ): UsageReport => {
   const { createdAt, states, isLate } = usage;
   const state = usageStateOf(usage, states);
-  const processor = usage.processor ?? billing.processorFor(accountBilling.account, mode);
+  const processor = usage.processor ?? billing.targetFor(accountBilling.account, mode).processor;
   const period =
     state === "not_billed" ? null : periodOf(accountBilling, processor, kind, createdAt);
   const { invoiceNumber, uninvoicedReason } =

@@ -12,7 +12,6 @@ import { maximumQuantity } from "../billing/registrationFacts.sql.ts";
 import { keptOrderedCount } from "../planting/orders.sql.ts";
 import { hasUsage } from "../billing/registrationFacts.sql.ts";
 import { lockedRegistration } from "./decideRefund.rules.ts";
-import type { LockedRegistration } from "./decideRefund.rules.ts";
 import { namedIds } from "../records/ownedRecords.sql.ts";
 import type { NamedRecord } from "../records/ownedRecords.sql.ts";
 import { REFUND_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
@@ -60,7 +59,7 @@ export const insertRefunds = async (
   byOperator: boolean,
   events: readonly NewEvent[],
   now: Date,
-): Promise<{ readonly totals: ReadonlyMap<string, number>; readonly keys: number }> => {
+) => {
   const given = refunds.map((refund) => ({
     ...refund,
     operation: operationOf(refund, byOperator),
@@ -132,7 +131,7 @@ export const lockRegistrations = async (
   transaction: DatabaseTransactionConnection,
   named: readonly NamedRecord[],
   { skipsLocked = false } = {},
-): Promise<ReadonlyMap<number, LockedRegistration | null>> => {
+) => {
   const rows = await transaction.any(sql.prepared(
     `lock_registrations_${skipsLocked ? "skip" : "wait"}`,
     lockedRow,
@@ -175,7 +174,7 @@ export const listRefundsByKeys = async (
   db: CommonQueryMethods,
   keys: readonly (Owner & { readonly idempotencyKey: string | null })[],
   byOperator: boolean,
-): Promise<ReadonlyMap<number, { readonly registrationId: string; readonly count: number }>> => {
+) => {
   const wanted = keys.map((key) => ({ ...key, operation: operationOf(key, byOperator) }));
   const rows = await db.any(sql.prepared("list_refunds_by_keys", keyedRow)`
     SELECT (given.place - 1)::integer AS place, refund.registration_id AS "registrationId", refund.count
@@ -191,7 +190,6 @@ export const listRefundsByKeys = async (
 };
 
 const waitingRefundsRow = z.strictObject({
-  accountId: z.uuid(),
   registrationId: z.uuid(),
   ids: z.array(z.uuid()),
 });
@@ -199,39 +197,22 @@ const waitingRefundsRow = z.strictObject({
 /** Refunds of a registration that wait for their workflow, which is one for all of them. */
 export type WaitingRefunds = Readonly<z.output<typeof waitingRefundsRow>>;
 
-/**
- * Lists registrations with refunds whose workflow has not been started yet, account by account, the oldest refunds of each
- * first.
- * @param limit of refunds
- * @param after the last account of the page before, whose other refunds wait for its next turn; null for the first page
- */
-export const listWaitingRefunds = (
-  db: CommonQueryMethods,
-  limit: number,
-  after: string | null = null,
-): Promise<readonly WaitingRefunds[]> =>
+/** Lists the oldest refunds whose workflow has not been started yet, by their registrations. */
+export const listWaitingRefunds = (db: CommonQueryMethods, limit: number) =>
   db.any(sql.type(waitingRefundsRow)`
-    SELECT account_id AS "accountId", registration_id AS "registrationId", array_agg(id) AS ids
+    SELECT registration_id AS "registrationId", array_agg(id) AS ids
     FROM (
-      SELECT id, account_id, registration_id
-      FROM refund
-      WHERE dispatched_at IS NULL
-        ${after === null ? sql.fragment`` : sql.fragment`AND account_id > ${after}`}
-      -- With the second column, only the index of waiting refunds is in this order.
-      ORDER BY account_id, created_at
-      LIMIT ${limit}
+      SELECT id, registration_id FROM refund WHERE dispatched_at IS NULL ORDER BY created_at LIMIT ${limit}
     ) AS waiting
-    GROUP BY account_id, registration_id
-    ORDER BY account_id
+    GROUP BY registration_id
   `);
 
 /** @param ids those that were listed before the workflow started. It may have missed one that was recorded since */
-export const markRefundsDispatched = async (
+export const markRefundsDispatched = (
   db: CommonQueryMethods,
   ids: readonly string[],
   dispatchedAt: Date,
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
+) =>
+  db.query(sql.typeAlias("void")`
     UPDATE refund SET dispatched_at = ${timestamp(dispatchedAt)} WHERE id = ANY(${sql.array(ids, "uuid")})
   `);
-};

@@ -1,4 +1,3 @@
-import type { FragmentSqlToken } from "slonik";
 import { registrationRow } from "./registrations.rules.ts";
 import type { Registration } from "./registrations.rules.ts";
 import { columnName, columnsOf, sql } from "../../db/sql.ts";
@@ -8,11 +7,11 @@ const FIELDS = Object.keys(registrationRow.shape);
 /** Selects a registration, as `registrationRow` reads it. */
 export const registrationColumns = columnsOf("registration", registrationRow);
 
-const valueOf = (table: string, field: string): FragmentSqlToken =>
+const valueOf = (table: string, field: string) =>
   sql.fragment`${sql.identifier([table, columnName(field)])}`;
 
 /** Selects a registration as a JSON object, as `registrationRow` reads it. */
-export const registrationObject = (table: string): FragmentSqlToken =>
+export const registrationObject = (table: string) =>
   sql.fragment`json_build_object(${sql.join(
     FIELDS.flatMap((field) => [sql.literalValue(field), valueOf(table, field)]),
     sql.fragment`, `,
@@ -22,7 +21,7 @@ export const registrationObject = (table: string): FragmentSqlToken =>
  * Selects a registration as the text of a JSON array, as `readRegistrationValues` reads it. For a long list, that takes
  * PostgreSQL half as long as objects.
  */
-export const registrationValues = (table: string): FragmentSqlToken =>
+export const registrationValues = (table: string) =>
   sql.fragment`json_build_array(${sql.join(
     FIELDS.map((field) => valueOf(table, field)),
     sql.fragment`, `,

@@ -1,12 +1,12 @@
-import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import type { Metadata } from "../records/fields.rules.ts";
 import type { RegistrationFilter, Registration, Totals } from "./registrations.rules.ts";
 import { attributionCondition, ownedWithId } from "../records/ownedRecords.sql.ts";
-import { olderThan, positionColumn, positionOf } from "../records/listPositions.sql.ts";
+import { olderThan, positionColumn } from "../records/listPositions.sql.ts";
 import type { ListPosition } from "../records/listPositions.sql.ts";
-import { inRange, sql, timestamp } from "../../db/sql.ts";
+import { allOf, inRange, sql, timestamp } from "../../db/sql.ts";
 import { readRegistrationValues, registrationValues } from "./registrationColumns.sql.ts";
 import { FIRST_ID } from "../records/recordIds.rules.ts";
 import { totalColumns, totalsOf } from "./totals.sql.ts";
@@ -15,7 +15,7 @@ import { totalColumns, totalsOf } from "./totals.sql.ts";
  * Each pair must be equal. Containment decides that for all pairs with one look at the stored metadata, but it also
  * accepts objects and arrays that contain more, so what it accepts is compared as well.
  */
-const metadataCondition = (metadata: Metadata): FragmentSqlToken => {
+const metadataCondition = (metadata: Metadata) => {
   const pairs = sql.fragment`${JSON.stringify(metadata)}::jsonb`;
   return sql.fragment`
     registration.metadata @> ${pairs}
@@ -25,24 +25,18 @@ const metadataCondition = (metadata: Metadata): FragmentSqlToken => {
 
 const positionRow = z.strictObject({ position: z.string(), id: z.uuid() });
 
-export const findListPosition = async (
-  db: CommonQueryMethods,
-  owner: Owner,
-  id: string,
-): Promise<ListPosition | null> => {
-  const row = await db.maybeOne(sql.prepared("find_list_position", positionRow)`
+export const findListPosition = (db: CommonQueryMethods, owner: Owner, id: string) =>
+  db.maybeOne(sql.prepared("find_list_position", positionRow)`
     SELECT ${positionColumn("registration")}, registration.id
     FROM registration
     WHERE ${ownedWithId("registration", owner, id)}
   `);
-  return row && positionOf(row);
-};
 
-export type ListPage = {
+type ListPage = {
   /** Those that match. They are read one by one as they are needed; until then the page holds their text. */
   readonly registrations: Iterable<Registration>;
   /** The last registration that the page has read, shown or not. */
-  readonly last: ListPosition & { readonly id: string };
+  readonly last: ListPosition;
   /** Whether it has read fewer registrations than it could, so that nothing follows. */
   readonly isLast: boolean;
 };
@@ -68,33 +62,22 @@ function* readLines(lines: string): Generator<Registration, void, void> {
 const newestFirst = sql.fragment`ORDER BY registration.created_at DESC, registration.id DESC`;
 
 /** Returns the position before which a page begins: that of the previous page's end, or the end of the range. */
-const upperBound = (
-  { until }: RegistrationFilter,
-  after: ListPosition | null,
-): { readonly createdAt: Date | string; readonly id: string } =>
-  after !== null && (until === undefined || new Date(after.createdAt) < until)
-    ? { createdAt: after.createdAt, id: after.id ?? FIRST_ID }
-    : { createdAt: until ?? "infinity", id: FIRST_ID };
+const upperBound = ({ until }: RegistrationFilter, after: ListPosition | null): ListPosition =>
+  after !== null && (until === undefined || new Date(after.position) < until)
+    ? after
+    : { position: until?.toISOString() ?? "infinity", id: FIRST_ID };
 
 /**
  * The registrations of a page, from the listing or from that of an attribution. The planner sees no value and expects a
  * large part of the table, of which the literal limit leaves little. So it reads the index in its order, whatever it
  * knows about the account, and needs to plan that only once.
  */
-const inOrderOfIndex = (
-  owner: Owner,
-  filter: RegistrationFilter,
-  after: ListPosition | null,
-): FragmentSqlToken => {
-  const { createdAt, id } = upperBound(filter, after);
+const inOrderOfIndex = (owner: Owner, filter: RegistrationFilter, after: ListPosition | null) => {
+  const { position, id } = upperBound(filter, after);
+  const none = sql.fragment``;
   const of =
     filter.attribution === undefined || filter.attribution === ""
-      ? {
-          column: sql.fragment``,
-          value: sql.fragment``,
-          order: sql.fragment``,
-          condition: sql.fragment``,
-        }
+      ? { column: none, value: none, order: none, condition: none }
       : {
           column: sql.fragment`, text_digest(attribution)`,
           value: sql.fragment`, (SELECT text_digest(${filter.attribution}))`,
@@ -108,7 +91,7 @@ const inOrderOfIndex = (
     SELECT *
     FROM registration
     WHERE (account_id, mode, kind ${of.column}, created_at, id) < (
-        ${values}, (SELECT ${timestamp(createdAt)}), (SELECT ${id}::uuid)
+        ${values}, (SELECT ${timestamp(position)}), (SELECT ${id}::uuid)
       )
       AND (account_id, mode, kind ${of.column}, created_at) >= (
         ${values}, (SELECT ${timestamp(filter.from ?? "-infinity")})
@@ -123,16 +106,13 @@ const withId = (
   owner: Owner,
   filter: RegistrationFilter & { readonly id: string },
   after: ListPosition | null,
-): FragmentSqlToken => sql.fragment`
+) => sql.fragment`
   SELECT registration.*
   FROM registration
-  WHERE ${sql.join(
-    [
-      ownedWithId("registration", owner, filter.id),
-      olderThan("registration", after),
-      ...inRange(sql.identifier(["registration", "created_at"]), filter),
-    ],
-    sql.fragment` AND `,
+  WHERE ${allOf(
+    ownedWithId("registration", owner, filter.id),
+    olderThan("registration", after),
+    ...inRange(sql.identifier(["registration", "created_at"]), filter),
   )}
   ${newestFirst}
 `;
@@ -141,17 +121,13 @@ const withId = (
  * The condition of the filters that no index serves (ADR 7). They are applied to the rows of a page, which so takes
  * milliseconds however few registrations match.
  */
-const matches = ({ id, attribution, metadata }: RegistrationFilter): FragmentSqlToken =>
-  sql.fragment`${sql.join(
-    [
-      sql.fragment`TRUE`,
-      ...(metadata === undefined ? [] : [metadataCondition(metadata)]),
-      ...(attribution !== undefined && (attribution === "" || id !== undefined)
-        ? [attributionCondition("registration", attribution)]
-        : []),
-    ],
-    sql.fragment` AND `,
-  )}`;
+const matches = ({ id, attribution, metadata }: RegistrationFilter) =>
+  allOf(
+    metadata !== undefined && metadataCondition(metadata),
+    attribution !== undefined &&
+      (attribution === "" || id !== undefined) &&
+      attributionCondition("registration", attribution),
+  );
 
 /** Returns the name of a page's statement, with what its text depends on; null if that is more than what is named. */
 const statementName = (
@@ -174,7 +150,7 @@ const statementName = (
 const pageRow = z.strictObject({
   ...totalColumns,
   /** Of the last registration; null, like its id, if nothing follows. */
-  createdAt: z.string().nullable(),
+  position: z.string().nullable(),
   id: z.uuid().nullable(),
   isLast: z.boolean(),
   /** A line for each registration that matches; null if none does. */
@@ -201,12 +177,12 @@ export const readPage = async (
       : withId(owner, { ...filter, id: givenId }, after);
   const name = statementName(filter, after);
   const statement = name === null ? sql.type(pageRow) : sql.prepared(name, pageRow);
-  const { all, month, createdAt, id, isLast, lines } = await db.one(statement`
+  const { all, month, position, id, isLast, lines } = await db.one(statement`
     SELECT totals."all", totals.month, page.*
     FROM ${totalsOf(owner, now)}
     CROSS JOIN (
       SELECT
-        (min(scanned.created_at) FILTER (WHERE scanned.scan_fits))::text AS "createdAt",
+        (min(scanned.created_at) FILTER (WHERE scanned.scan_fits))::text AS position,
         (array_agg(scanned.id) FILTER (WHERE scanned.scan_fits))[count(*) FILTER (WHERE scanned.scan_fits)] AS id,
         coalesce(bool_and(scanned.scan_fits), TRUE) AND count(*) < ${limits.rows} AS "isLast",
         string_agg(${registrationValues("scanned")} || chr(10), '')
@@ -228,11 +204,11 @@ export const readPage = async (
   return {
     totals: { all, month },
     page:
-      createdAt === null || id === null
+      position === null || id === null
         ? null
         : {
             registrations: { [Symbol.iterator]: () => readLines(lines ?? "") },
-            last: { createdAt, id },
+            last: { position, id },
             isLast,
           },
   };

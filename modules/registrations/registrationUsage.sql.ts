@@ -19,12 +19,8 @@ const usageRow = coreRow.extend({
 export type RegistrationUsage = Readonly<z.output<typeof usageRow>>;
 
 /** Selects the registrations for which a condition holds, with their usage, newest first. */
-const usageOf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
-  SELECT
-    ${columnsOf("registration", coreRow)},
-    usage.states,
-    usage.is_late AS "isLate",
-    usage.processor
+const usageOf = (condition: FragmentSqlToken) => sql.fragment`
+  SELECT ${columnsOf("registration", coreRow)}, usage.states, usage.is_late AS "isLate", usage.processor
   FROM registration
   CROSS JOIN LATERAL ${countedRefunds} AS refunds
   CROSS JOIN LATERAL (
@@ -38,11 +34,7 @@ const usageOf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   ORDER BY registration.created_at DESC, registration.id DESC
 `;
 
-export const findRegistrationUsage = (
-  db: CommonQueryMethods,
-  owner: Owner,
-  id: string,
-): Promise<RegistrationUsage | null> =>
+export const findRegistrationUsage = (db: CommonQueryMethods, owner: Owner, id: string) =>
   db.maybeOne(sql.prepared("find_registration_usage", usageRow)`
     ${usageOf(ownedWithId("registration", owner, id))}
   `);
@@ -52,7 +44,7 @@ export const listRegistrationUsage = (
   db: CommonQueryMethods,
   owner: Owner,
   ids: readonly string[],
-): Promise<readonly RegistrationUsage[]> =>
+) =>
   db.any(sql.prepared("list_registration_usage", usageRow)`
     ${usageOf(sql.fragment`
       registration.id = ANY(ARRAY(SELECT unnest((SELECT ${sql.array([...ids], "uuid")}))))

@@ -1,8 +1,8 @@
-import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../records/owner.rules.ts";
 import { coreRow, monthOf, registrationRow } from "./registrations.rules.ts";
-import type { NewRegistration, Registration } from "./registrations.rules.ts";
+import type { NewRegistration } from "./registrations.rules.ts";
 import { secondOf } from "../../runtime/durations.rules.ts";
 import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import {
@@ -11,6 +11,7 @@ import {
   knownKeys,
   recordOfKey,
   registerOperation,
+  scopeOfRow,
 } from "../records/idempotencyKeys.sql.ts";
 import { ownedWithId } from "../records/ownedRecords.sql.ts";
 import { accountTypeColumn, ownerColumns } from "../records/columns.sql.ts";
@@ -37,12 +38,11 @@ const insertedRow = z.strictObject({
 
 /** The scope of the idempotency key of an entry of the query. */
 const ENTRY_SCOPE = {
-  accountId: sql.fragment`entry.account_id`,
-  mode: sql.fragment`entry.mode`,
+  ...scopeOfRow("entry"),
   operation: registerOperation(sql.fragment`entry.kind`),
 };
 
-const entryRows = (entries: readonly RegistrationEntry[]): FragmentSqlToken => {
+const entryRows = (entries: readonly RegistrationEntry[]) => {
   const input = JSON.stringify(
     entries.map((entry) => [
       entry.id,
@@ -160,7 +160,7 @@ const KEY = { accountId: "uuid", mode: "text", kind: "text", idempotencyKey: "te
 export const listKnownKeys = async (
   db: CommonQueryMethods,
   entries: readonly (Owner & { readonly idempotencyKey: string | null })[],
-): Promise<readonly Readonly<z.output<typeof keyRow>>[]> => {
+) => {
   const keyed = entries.filter(({ idempotencyKey }) => idempotencyKey !== null);
   return keyed.length === 0
     ? []
@@ -175,7 +175,7 @@ export const listByIdempotencyKeys = (
   db: CommonQueryMethods,
   owner: Owner,
   idempotencyKeys: readonly string[],
-): Promise<readonly Registration[]> =>
+) =>
   db.any(sql.prepared("list_by_idempotency_keys", registrationRow)`
     SELECT ${registrationColumns}
     FROM registration
@@ -185,10 +185,7 @@ export const listByIdempotencyKeys = (
   `);
 
 /** Returns the registrations with these ids, of any owner. */
-export const listRegistrationsByIds = (
-  db: CommonQueryMethods,
-  ids: readonly string[],
-): Promise<readonly Registration[]> =>
+export const listRegistrationsByIds = (db: CommonQueryMethods, ids: readonly string[]) =>
   db.any(sql.prepared("list_registrations_by_ids", registrationRow)`
     SELECT ${registrationColumns}
     FROM registration
@@ -203,29 +200,19 @@ const accountRegistrationRow = coreRow.extend({
 });
 
 /** Looks a registration up for an operator, in all accounts and modes. */
-export const findRegistration = (
-  db: CommonQueryMethods,
-  id: string,
-): Promise<Readonly<z.output<typeof accountRegistrationRow>> | null> =>
+export const findRegistration = (db: CommonQueryMethods, id: string) =>
   db.maybeOne(sql.type(accountRegistrationRow)`
-    SELECT
-      ${columnsOf("registration", coreRow)},
-      registration.account_id AS "accountId",
-      account.name AS "accountName",
-      account.type AS "accountType",
-      registration.mode,
-      registration.kind,
-      registration.unit_price_cents IS NOT NULL AS "isPrepaid"
+    SELECT ${columnsOf("registration", accountRegistrationRow, {
+      accountName: sql.fragment`account.name`,
+      accountType: sql.fragment`account.type`,
+      isPrepaid: sql.fragment`registration.unit_price_cents IS NOT NULL`,
+    })}
     FROM registration
     JOIN account ON account.id = registration.account_id
     WHERE registration.id = ${id}
   `);
 
-export const findOwnRegistration = (
-  db: CommonQueryMethods,
-  owner: Owner,
-  id: string,
-): Promise<Registration | null> =>
+export const findOwnRegistration = (db: CommonQueryMethods, owner: Owner, id: string) =>
   db.maybeOne(sql.prepared("find_own_registration", registrationRow)`
     SELECT ${registrationColumns}
     FROM registration

@@ -4,7 +4,6 @@ import { KINDS } from "../records/owner.rules.ts";
 import type { Kind, Owner } from "../records/owner.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import type { DomainError } from "../../runtime/errors.rules.ts";
-import type { Totals } from "./registrations.rules.ts";
 import { monthOf } from "./registrations.rules.ts";
 import { violates } from "../../db/databaseErrors.ts";
 import { safeInteger, sql } from "../../db/sql.ts";
@@ -26,7 +25,7 @@ export const asTotalError = (
 export const totalColumns = { all: safeInteger, month: safeInteger };
 
 /** The owner's all-time total and that of the time's month, as a table of one row. */
-export const totalsOf = (owner: Owner, time: Date): FragmentSqlToken => sql.fragment`
+export const totalsOf = (owner: Owner, time: Date) => sql.fragment`
   (
     SELECT
       coalesce(max(total) FILTER (WHERE period = 'all'), 0)::bigint AS "all",
@@ -41,7 +40,7 @@ export const totalsOf = (owner: Owner, time: Date): FragmentSqlToken => sql.frag
 
 const totalsRow = z.strictObject(totalColumns);
 
-export const readTotals = (db: CommonQueryMethods, owner: Owner, time: Date): Promise<Totals> =>
+export const readTotals = (db: CommonQueryMethods, owner: Owner, time: Date) =>
   db.one(sql.prepared("read_totals", totalsRow)`
     SELECT totals."all", totals.month FROM ${totalsOf(owner, time)}
   `);
@@ -50,7 +49,7 @@ export const readTotals = (db: CommonQueryMethods, owner: Owner, time: Date): Pr
  * A query of the sums of units by their owners, for all time and for the month of each.
  * @param units a table with `account_id`, `mode`, `kind`, `count` and `created_at`, that of the registration
  */
-export const sumsOf = (units: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+export const sumsOf = (units: FragmentSqlToken) => sql.fragment`
   SELECT account_id, mode, kind, period, sum(count)::bigint AS count
   FROM ${units}
   CROSS JOIN LATERAL (VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))) AS span (period)
@@ -58,7 +57,7 @@ export const sumsOf = (units: FragmentSqlToken): FragmentSqlToken => sql.fragmen
 `;
 
 /** Defines the query `new_total`, which adds sums to the totals of their owners, and has these afterwards. */
-export const totalAdditions = (sums: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+export const totalAdditions = (sums: FragmentSqlToken) => sql.fragment`
   new_total AS (
     INSERT INTO impact_total (account_id, mode, kind, period, total)
     ${sums}
@@ -73,7 +72,7 @@ export const totalAdditions = (sums: FragmentSqlToken): FragmentSqlToken => sql.
  * The same for refunded units. It comes last in a transaction: registrations of these owners, and in a batch those of
  * others, wait for these rows.
  */
-export const totalSubtractions = (sums: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+export const totalSubtractions = (sums: FragmentSqlToken) => sql.fragment`
   locked_total AS MATERIALIZED (
     SELECT impact_total.account_id, impact_total.mode, impact_total.kind, impact_total.period, refunded.count
     FROM (${sums}) AS refunded
@@ -95,15 +94,12 @@ const kindTotals = { tree: safeInteger, bottle: safeInteger } satisfies Record<K
 
 const periodRow = z.strictObject({ period: z.string(), ...kindTotals });
 
-/** The units of each kind of an account's production keys in a period: a month in UTC, `YYYY-MM`, or `all`. */
-type PeriodTotals = Readonly<z.output<typeof periodRow>>;
-
-/** Lists the all-time totals and those of the latest months that have any, newest first. */
+/** Lists the totals of those of the periods that have any. */
 export const listPeriodTotals = (
   db: CommonQueryMethods,
   accountId: string,
-  months: number,
-): Promise<readonly PeriodTotals[]> =>
+  periods: readonly string[],
+) =>
   db.any(sql.prepared("list_period_totals", periodRow)`
     SELECT
       period,
@@ -116,8 +112,6 @@ export const listPeriodTotals = (
         sql.fragment`, `,
       )}
     FROM impact_total
-    WHERE account_id = ${accountId} AND mode = 'live'
+    WHERE account_id = ${accountId} AND mode = 'live' AND period = ANY(${sql.array([...periods], "text")})
     GROUP BY period
-    ORDER BY period DESC
-    LIMIT ${months + 1}
   `);

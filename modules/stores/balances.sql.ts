@@ -4,8 +4,6 @@ import { balanceEntryJson } from "./storeRecords.rules.ts";
 import { inMicroseconds, sql } from "../../db/sql.ts";
 import { anyAccount, newestOf } from "../records/ownedRecords.sql.ts";
 
-type BalanceEntry = Readonly<z.output<typeof balanceEntryJson>>;
-
 const jsonRow = z.strictObject({ entry: balanceEntryJson });
 
 /** An entry of a ledger as clients see it, a `BalanceEntry`. A payment has the time of its record. */
@@ -51,7 +49,7 @@ export const listBalanceEntries = (
   db: CommonQueryMethods,
   accountId: string,
   { after, limit }: { readonly after: string | null; readonly limit: number },
-): Promise<readonly BalanceEntry[]> => {
+) => {
   const newest = newestOf(accountId, after);
   return db.anyFirst(sql.type(jsonRow)`
     ${selectEntries}
@@ -65,7 +63,7 @@ export const findBalanceEntryByReference = (
   db: CommonQueryMethods,
   accountId: string,
   reference: string,
-): Promise<BalanceEntry | null> =>
+) =>
   db.maybeOneFirst(sql.type(jsonRow)`
     ${selectEntries}
     WHERE account_id = ${anyAccount(accountId)} AND reference = ${reference}
@@ -74,7 +72,7 @@ export const findBalanceEntryByReference = (
 const existsRow = z.strictObject({ exists: z.boolean() });
 
 /** Returns whether any store's ledger has an entry with a reference. */
-export const isReferenceUsed = (db: CommonQueryMethods, reference: string): Promise<boolean> =>
+export const isReferenceUsed = (db: CommonQueryMethods, reference: string) =>
   db.oneFirst(sql.type(existsRow)`
     SELECT EXISTS (
       SELECT

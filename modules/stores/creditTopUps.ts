@@ -2,7 +2,7 @@ import { SERVICE } from "../accounts/audit.rules.ts";
 import type { BillingContext } from "../billing/context.ts";
 import { readDeployment } from "../billing/deployment.sql.ts";
 import { ProcessorEventUnreadableError } from "../billing/processor.ts";
-import type { CheckoutSession } from "../billing/processor.ts";
+import type { CheckoutSession } from "../billing/stripe/checkouts.ts";
 import { isUuid } from "../records/fields.rules.ts";
 import { counted } from "../../runtime/counted.rules.ts";
 import type { Context } from "../../runtime/context.ts";

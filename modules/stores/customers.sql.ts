@@ -1,7 +1,7 @@
 import type { FragmentSqlToken, IdentifierSqlToken } from "slonik";
 import { anyAccount, isOwn, ownedBy } from "../records/ownedRecords.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
-import { sql, inRange, literals } from "../../db/sql.ts";
+import { allOf, sql, inRange, literals } from "../../db/sql.ts";
 import { normalizeCustomerId } from "./customers.rules.ts";
 import type { ImpactFilter, KnownCustomer, RefundFilter } from "./customers.rules.ts";
 import { KINDS } from "../records/owner.rules.ts";
@@ -9,39 +9,37 @@ import { KINDS } from "../records/owner.rules.ts";
 const column = (table: RecordTable, name: string): IdentifierSqlToken =>
   sql.identifier([table, name]);
 
-/** Escapes the characters that have a meaning in LIKE patterns. */
 const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/gu, String.raw`\$&`);
 
 /*
  * Conditions that a record has a customer or an order, each in the form that its index serves.
  */
 
-export const hasNameWith = (table: RecordTable, part: string): FragmentSqlToken =>
+export const hasNameWith = (table: RecordTable, part: string) =>
   sql.fragment`folded_text(${column(table, "customer_name")}) LIKE folded_text(${`%${escapeLike(part.trim())}%`})`;
 
 /** A text, or SQL for it. */
 type Text = string | FragmentSqlToken | IdentifierSqlToken;
 
 /** The index has folded names, and the planner's statistics have their digests. */
-const hasName = (table: RecordTable, name: Text): FragmentSqlToken => sql.fragment`(
+const hasName = (table: RecordTable, name: Text) => sql.fragment`(
   folded_text(${column(table, "customer_name")}) = folded_text(${name})
   AND text_digest(folded_text(${column(table, "customer_name")})) = text_digest(folded_text(${name}))
 )`;
 
-export const hasEmail = (table: RecordTable, email: Text): FragmentSqlToken =>
+export const hasEmail = (table: RecordTable, email: Text) =>
   sql.fragment`text_digest(folded_text(${column(table, "customer_email")})) = text_digest(folded_text(${email}))`;
 
-export const hasCustomerId = (table: RecordTable, id: Text): FragmentSqlToken =>
+export const hasCustomerId = (table: RecordTable, id: Text) =>
   sql.fragment`text_digest(trimmed_text(${column(table, "customer_id")})) = text_digest(trimmed_text(${id}))`;
 
-export const hasOrder = (table: RecordTable, orderId: Text): FragmentSqlToken =>
+export const hasOrder = (table: RecordTable, orderId: Text) =>
   sql.fragment`order_digest(${column(table, "order_id")}) = order_digest(${orderId})`;
 
-const hasAny = (table: RecordTable, text: string): FragmentSqlToken => sql.fragment`(
+const hasAny = (table: RecordTable, text: string) => sql.fragment`(
   ${hasNameWith(table, text)} OR ${hasEmail(table, text)} OR ${hasCustomerId(table, normalizeCustomerId(text))}
 )`;
 
-/** The conditions of refunds. */
 export const REFUND_CONDITIONS = {
   wholeName: hasName,
   email: hasEmail,
@@ -60,33 +58,28 @@ const CONDITIONS = [
 ] as const;
 
 /** The condition that a record is its owner's and is selected by a filter. */
-export const isFiltered = (
-  table: RecordTable,
-  owner: RecordOwner,
-  filter: ImpactFilter,
-): FragmentSqlToken => {
+export const isFiltered = (table: RecordTable, owner: RecordOwner, filter: ImpactFilter) => {
   const given = CONDITIONS.flatMap(({ name, has, isLookup }) => {
     const text = filter[name];
     return text === undefined ? [] : [{ isLookup, condition: has(table, text) }];
   });
   const isOfOwner = given.some(({ isLookup }) => isLookup) ? isOwn : ownedBy;
-  const conditions = [
+  return allOf(
     isOfOwner(table, owner),
     ...given.map(({ condition }) => condition),
     ...inRange(column(table, "created_at"), filter),
-  ];
-  return sql.fragment`${sql.join(conditions, sql.fragment` AND `)}`;
+  );
 };
 
 /* Which registrations and donations of a store belong to a customer, whatever identifies the customer. */
 
 /** The digests of texts. `digest` makes one of each `given`. */
-const anyOf = (values: readonly string[], digest: FragmentSqlToken): FragmentSqlToken =>
+const anyOf = (values: readonly string[], digest: FragmentSqlToken) =>
   sql.fragment`ANY(ARRAY(SELECT ${digest} FROM unnest(${sql.array([...values], "text")}) AS given))`;
 
 const FOLDED = sql.fragment`text_digest(folded_text(given))`;
 
-const onlyName = (table: RecordTable, names: readonly string[]): FragmentSqlToken => sql.fragment`(
+const onlyName = (table: RecordTable, names: readonly string[]) => sql.fragment`(
   text_digest(folded_text(${column(table, "customer_name")})) = ${anyOf(names, FOLDED)}
   AND ${column(table, "customer_name")} IS NOT NULL
   AND ${column(table, "customer_id")} IS NULL
@@ -97,7 +90,7 @@ const onlyName = (table: RecordTable, names: readonly string[]): FragmentSqlToke
  * The condition that a record belongs to a store, in either mode and of any kind. It names them all, because the indexes
  * of records have the mode and the kind between the account and what they are searched by.
  */
-export const ofStore = (table: RecordTable, account: FragmentSqlToken): FragmentSqlToken => {
+export const ofStore = (table: RecordTable, account: FragmentSqlToken) => {
   const kinds =
     table === "registration" ? sql.fragment`AND kind IN (${literals(KINDS)})` : sql.fragment``;
   return sql.fragment`${column(table, "account_id")} = ${account} AND mode IN ('live', 'test') ${kinds}`;
@@ -111,7 +104,7 @@ export const hasOnlyName = (
   table: RecordTable,
   accountId: string,
   { names }: KnownCustomer,
-): FragmentSqlToken => sql.fragment`
+) => sql.fragment`
   ${ofStore(table, anyAccount(accountId))}
   AND ${onlyName(table, names)}
 `;
@@ -121,7 +114,7 @@ export const isOfCustomer = (
   table: RecordTable,
   accountId: string,
   { ids, emails, orderIds, names }: KnownCustomer,
-): FragmentSqlToken => sql.fragment`
+) => sql.fragment`
   ${ofStore(table, anyAccount(accountId))}
   AND (
     text_digest(trimmed_text(${column(table, "customer_id")})) = ${anyOf(ids, sql.fragment`text_digest(trimmed_text(given))`)}

@@ -2,8 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToke
 import { z } from "zod";
 import { REGISTER_OPERATIONS } from "../records/idempotencyKeys.rules.ts";
 import type { CustomerIdentity, KnownCustomer } from "./customers.rules.ts";
-import { afterLookup, assignments, literals, safeInteger, sql } from "../../db/sql.ts";
-import { newerThan } from "../records/listPositions.sql.ts";
+import { afterLookup, assignments, literals, safeInteger, sql, timestamp } from "../../db/sql.ts";
 import { hasOnlyName, isOfCustomer, ofStore } from "./customers.sql.ts";
 import { anyAccount, ownedBy } from "../records/ownedRecords.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
@@ -17,7 +16,7 @@ import { KINDS, MODES } from "../records/owner.rules.ts";
 const customersOf = (
   condition: (table: RecordTable) => FragmentSqlToken,
   limit = sql.fragment``,
-): FragmentSqlToken => sql.fragment`(
+) => sql.fragment`(
   SELECT customer_id, customer_email, customer_name
   FROM registration
   WHERE ${condition("registration")}
@@ -39,7 +38,7 @@ export const readIdentities = (
   db: CommonQueryMethods,
   accountId: string,
   identity: CustomerIdentity,
-): Promise<Readonly<z.output<typeof identityRow>>> =>
+) =>
   db.one(sql.type(identityRow)`
     SELECT
       coalesce(array_agg(DISTINCT trimmed_text(customer_id)) FILTER (WHERE customer_id IS NOT NULL), '{}') AS ids,
@@ -59,8 +58,8 @@ export const listUnsharedEmails = (
   accountId: string,
   { ids, emails }: Pick<CustomerIdentity, "ids" | "emails">,
   maximumRecords: number,
-): Promise<readonly string[]> => {
-  const hasEmail = (table: RecordTable): FragmentSqlToken => sql.fragment`
+) => {
+  const hasEmail = (table: RecordTable) => sql.fragment`
     ${ofStore(table, anyAccount(accountId))} AND text_digest(folded_text(customer_email)) = text_digest(given.email)
   `;
   return db.anyFirst(sql.type(emailRow)`
@@ -91,7 +90,7 @@ const ofOwner = (table: RecordTable, owner: RecordOwner): Selection => ({
   table,
   pageAfter: (after) => sql.fragment`
     ${ownedBy(table, owner)}
-    AND ${newerThan(table, after === null ? null : { createdAt: after, id: null })}
+    AND created_at > ${timestamp(after ?? "-infinity")}
     ORDER BY created_at
   `,
 });
@@ -123,7 +122,7 @@ export const PERSONAL_COLUMNS: Readonly<Record<RecordTable, readonly string[]>> 
   donation: ["customer_name", "customer_email", "customer_id", "order_id"],
 };
 
-export const namesCustomer = (table: RecordTable, alias: string = table): FragmentSqlToken =>
+export const namesCustomer = (table: RecordTable, alias: string = table) =>
   sql.fragment`(${sql.join(
     PERSONAL_COLUMNS[table].map(
       (column) => sql.fragment`${sql.identifier([alias, column])} IS NOT NULL`,
@@ -149,7 +148,7 @@ export const blankPage = (
   accountId: string,
   { table, pageAfter }: Selection,
   after: string | null,
-): Promise<Blanked> => {
+) => {
   const record = sql.identifier([table]);
   const refund = sql.identifier([REFUNDS[table].table]);
   const isOfWrite = sql.fragment`created_at = ANY(ARRAY(SELECT created_at FROM write))`;

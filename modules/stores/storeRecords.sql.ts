@@ -1,10 +1,18 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { donationCore } from "../charities/donations.sql.ts";
-import { olderThan } from "../records/listPositions.sql.ts";
 import type { RecordOwner, RecordTable } from "../records/ownedRecords.sql.ts";
 import { jsonRows } from "../../db/jsonRows.ts";
-import { columnName, columnsOf, inMicroseconds, safeInteger, sql } from "../../db/sql.ts";
+import {
+  allOf,
+  columnName,
+  columnsOf,
+  countRow,
+  inMicroseconds,
+  safeInteger,
+  sql,
+  timestamp,
+} from "../../db/sql.ts";
 import { conditionsOf } from "./customers.rules.ts";
 import type { ImpactFilter, KnownCustomer, RefundFilter } from "./customers.rules.ts";
 import { isFiltered, isOfCustomer, REFUND_CONDITIONS } from "./customers.sql.ts";
@@ -62,19 +70,17 @@ export const listStoreRecords = async <Table extends RecordTable>(
   owner: RecordOwner,
   filter: ImpactFilter,
   { after, limit }: { readonly after: string | null; readonly limit: number },
-): Promise<readonly z.output<(typeof SCHEMAS)[Table]>[]> => {
+) => {
   const records = await db.anyFirst(sql.type(jsonRow)`
     SELECT json_build_object(${RECORD_JSON[table]}) AS record
     FROM ${sql.identifier([table])}
     WHERE ${isFiltered(table, owner, filter)}
-      AND ${olderThan(table, after === null ? null : { createdAt: after, id: null })}
+      AND created_at < ${timestamp(after ?? "infinity")}
     ${newestFirst}
     LIMIT ${limit}
   `);
   return z.array(SCHEMAS[table]).parse(records);
 };
-
-const sumRow = z.strictObject({ sum: safeInteger });
 
 /** Returns the units of the matching registrations, or the cents of the donations, less what was refunded. */
 export const sumStoreRecords = (
@@ -82,13 +88,13 @@ export const sumStoreRecords = (
   table: RecordTable,
   owner: RecordOwner,
   filter: ImpactFilter,
-): Promise<number> => {
+) => {
   const left =
     table === "registration"
       ? sql.fragment`count - refunded_count`
       : sql.fragment`CASE WHEN refunded THEN 0 ELSE amount_cents END`;
-  return db.oneFirst(sql.type(sumRow)`
-    SELECT coalesce(sum(${left}), 0)::bigint AS sum
+  return db.oneFirst(sql.type(countRow)`
+    SELECT coalesce(sum(${left}), 0)::bigint AS count
     FROM ${sql.identifier([table])}
     WHERE ${isFiltered(table, owner, filter)}
   `);
@@ -130,7 +136,7 @@ const newestOf = (
   columns: FragmentSqlToken,
   isLeft: FragmentSqlToken,
   lock = sql.fragment``,
-): FragmentSqlToken => {
+) => {
   const [first] = selections;
   const filter = first?.filter ?? {};
   const rows = selections.map((selection) => ({ ...selection, ...selection.filter }));
@@ -146,7 +152,7 @@ const newestOf = (
       SELECT given.place, ${columns}
       FROM ${sql.identifier([table])}
       WHERE account_id = ${given("accountId")} AND mode = ${given("mode")} AND ${isOfKind}
-        AND ${sql.join([isLeft, ...conditions], sql.fragment` AND `)}
+        AND ${allOf(isLeft, ...conditions)}
       ${newestFirst}
       LIMIT least(${given("quantity")}, ${MAXIMUM_RECORDS})
       ${lock}
@@ -163,7 +169,7 @@ const newestOf = (
 const listByGroups = async <Selected extends Selection, Row extends { readonly place: number }>(
   selections: readonly Selected[],
   list: (group: readonly Selected[], conditions: string) => Promise<readonly Row[]>,
-): Promise<ReadonlyMap<Selected, readonly Row[]>> => {
+) => {
   const groups = Map.groupBy(selections, (selection) =>
     isByName(selection.filter) ? selection : conditionsOf(selection.filter).join("_"),
   );
@@ -240,7 +246,7 @@ export const listPersonalRecords = (
   accountId: string,
   customer: KnownCustomer,
   limit: number,
-): Promise<readonly unknown[]> => {
+) => {
   const { table: refunds, record } = REFUNDS[table];
   return db.anyFirst(sql.type(jsonRow)`
     SELECT json_build_object(

@@ -1,6 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { z } from "zod";
-import { sql, timestamp } from "../../db/sql.ts";
+import { idRow, sql, timestamp } from "../../db/sql.ts";
 import { shownOrderPublicId } from "../planting/orders.sql.ts";
 import { PLANTED_KIND } from "../records/owner.rules.ts";
 import type { AccountMode, Owner } from "../records/owner.rules.ts";
@@ -16,8 +15,6 @@ export type EvidenceSelection = {
   readonly region: string | null;
 };
 
-const idRow = z.strictObject({ id: z.uuid() });
-
 /**
  * Returns the id of the newest tree registration of the owner that matches, or null. One that was refunded in full is
  * found only by its id.
@@ -26,7 +23,7 @@ export const findMatchingTreeId = (
   db: CommonQueryMethods,
   owner: AccountMode,
   { id, until, projectPublicId, region }: EvidenceSelection,
-): Promise<string | null> => {
+) => {
   const trees: Owner = { ...owner, kind: PLANTED_KIND };
   const isInTime =
     until === null

@@ -10,12 +10,7 @@ import { jsonRows } from "../../db/jsonRows.ts";
 import { nothing, safeInteger, sql } from "../../db/sql.ts";
 import type { BalanceEntryKind } from "./stores.rules.ts";
 import { COUNT_FIELDS, findReplay, isRefund, keyOf } from "./storeWrites.rules.ts";
-import type {
-  AcceptedWrite,
-  StoredResponse,
-  StoreResponse,
-  StoreWrite,
-} from "./storeWrites.rules.ts";
+import type { AcceptedWrite, StoreWrite } from "./storeWrites.rules.ts";
 
 /** What is recorded of a write: its record, its entry in the ledger, its response and the balance after it. */
 const WRITTEN = {
@@ -171,7 +166,7 @@ export type NewBalanceEntry = {
 export const recordStoreWrites = async (
   transaction: DatabaseTransactionConnection,
   written: readonly (AcceptedWrite | NewBalanceEntry)[],
-): Promise<void> => {
+) => {
   const rows = written.map((each) => ("write" in each ? rowOf(each) : each));
   if (rows.length === 0) {
     return;
@@ -222,10 +217,7 @@ const responseRow = z.strictObject({
 });
 
 /** Returns the responses that are stored for the keys of writes, by `keyOf`. */
-export const readResponses = async (
-  db: CommonQueryMethods,
-  writes: readonly StoreWrite[],
-): Promise<Map<string, StoredResponse>> => {
+export const readResponses = async (db: CommonQueryMethods, writes: readonly StoreWrite[]) => {
   const wanted = writes.flatMap((write) =>
     write.idempotency === null ? [] : [{ ...write, key: write.idempotency.key }],
   );
@@ -259,8 +251,5 @@ export const readResponses = async (
  * Returns the stored response to an earlier request with the write's key, or null.
  * @throws DomainError request_invalid if the key was used for another request
  */
-export const findEarlierResponse = async (
-  db: CommonQueryMethods,
-  write: StoreWrite,
-): Promise<StoreResponse | null> =>
+export const findEarlierResponse = async (db: CommonQueryMethods, write: StoreWrite) =>
   findReplay(write, { responses: await readResponses(db, [write]) });

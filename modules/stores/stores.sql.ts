@@ -2,14 +2,22 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, QuerySqlToken }
 import { z } from "zod";
 import type { Kind } from "../records/owner.rules.ts";
 import { violates } from "../../db/databaseErrors.ts";
-import { assignmentsOf, columnName, columnsOf, safeInteger, sql, timestamp } from "../../db/sql.ts";
+import {
+  assignmentsOf,
+  columnName,
+  columnsOf,
+  countRow,
+  safeInteger,
+  sql,
+  timestamp,
+} from "../../db/sql.ts";
 import { CHARITY_PROVIDERS } from "../accounts/accounts.rules.ts";
 import { DEFAULT_PRICES } from "./stores.rules.ts";
 import type { Feature } from "./stores.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 
-/** The columns of `store` that are read, besides its id. */
-const storeColumns = z.strictObject({
+const storeRow = z.strictObject({
+  id: z.uuid(),
   domain: z.string(),
   userId: z.string(),
   organizationId: z.uuid().nullable(),
@@ -21,10 +29,6 @@ const storeColumns = z.strictObject({
   plasticRemoval: z.boolean(),
   donations: z.boolean(),
   uninstalledAt: z.date().nullable(),
-});
-
-const storeRow = storeColumns.extend({
-  id: z.uuid(),
   charityProvider: z.enum(CHARITY_PROVIDERS),
   createdAt: z.date(),
   /** Whether the balance has not covered a write since it last rose. */
@@ -37,18 +41,18 @@ const storeRow = storeColumns.extend({
 export type Store = Readonly<z.output<typeof storeRow>>;
 
 const selectStore = sql.fragment`
-  SELECT
-    store.account_id AS id,
-    ${columnsOf("store", storeColumns)},
-    account.charity_provider AS "charityProvider",
-    account.created_at AS "createdAt",
-    store.depleted_at IS NOT NULL AS "isDepleted",
-    (extract(epoch FROM greatest(store.last_record_at, 'epoch')) * 1000000)::bigint AS "lastRecordUs"
+  SELECT ${columnsOf("store", storeRow, {
+    id: sql.fragment`store.account_id`,
+    charityProvider: sql.fragment`account.charity_provider`,
+    createdAt: sql.fragment`account.created_at`,
+    isDepleted: sql.fragment`store.depleted_at IS NOT NULL`,
+    lastRecordUs: sql.fragment`(extract(epoch FROM greatest(store.last_record_at, 'epoch')) * 1000000)::bigint`,
+  })}
   FROM store
   JOIN account ON account.id = store.account_id
 `;
 
-export const findStore = (db: CommonQueryMethods, id: string): Promise<Store | null> =>
+export const findStore = (db: CommonQueryMethods, id: string) =>
   db.maybeOne(sql.prepared("find_store", storeRow)`
     ${selectStore}
     WHERE store.account_id = ${id}
@@ -62,7 +66,7 @@ export const listStoresNamed = async (
   db: CommonQueryMethods,
   property: "domain" | "userId",
   names: readonly string[],
-): Promise<ReadonlyMap<string, Store>> => {
+) => {
   // Of a JSON array the planner expects the same number of elements whatever it has, so it keeps one plan. OFFSET 0 keeps
   // this a look-up for each name.
   const stores = await db.any(sql.prepared(`list_stores_by_${property}`, storeRow)`
@@ -75,7 +79,7 @@ export const listStoresNamed = async (
   return new Map(stores.map((store) => [store[property], store]));
 };
 
-export const listStores = (db: CommonQueryMethods): Promise<readonly Store[]> =>
+export const listStores = (db: CommonQueryMethods) =>
   db.any(sql.type(storeRow)`
     ${selectStore}
     ORDER BY account.created_at, store.account_id
@@ -90,7 +94,7 @@ export const lockBalances = (
   transaction: DatabaseTransactionConnection,
   ids: readonly string[],
   { skipsLocked = false }: { readonly skipsLocked?: boolean } = {},
-): Promise<readonly Store[]> =>
+) =>
   transaction.any(sql.prepared(`lock_balances${skipsLocked ? "_skip" : ""}`, storeRow)`
     ${selectStore}
     WHERE store.account_id = ANY(${sql.array(ids, "uuid")})
@@ -110,40 +114,33 @@ export const isLockTimeout = (error: unknown): boolean =>
  * Limits how long each later statement of the transaction waits for a lock.
  * @param timeoutMs 0 for no limit
  */
-export const limitLockWait = async (
-  transaction: DatabaseTransactionConnection,
-  timeoutMs: number,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+export const limitLockWait = (transaction: DatabaseTransactionConnection, timeoutMs: number) =>
+  transaction.query(sql.typeAlias("void")`
     SELECT FROM set_config('lock_timeout', ${String(timeoutMs)}, true)
   `);
-};
 
 /** Makes later records of a store whose balance is locked be later than imported ones, too. */
-export const raiseLastRecordTime = async (
+export const raiseLastRecordTime = (
   transaction: DatabaseTransactionConnection,
   accountId: string,
   times: readonly string[],
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+) =>
+  transaction.query(sql.typeAlias("void")`
     UPDATE store
     SET last_record_at = greatest(last_record_at, ${timestamp(times.toSorted().at(-1) ?? null)})
     WHERE account_id = ${accountId}
   `);
-};
-
-const countRow = z.strictObject({ stores: safeInteger });
 
 /** Counts the installed stores whose balance is low, by the rule of `isBalanceLow`. */
-export const countLowBalances = (db: CommonQueryMethods): Promise<number> =>
+export const countLowBalances = (db: CommonQueryMethods) =>
   db.oneFirst(sql.type(countRow)`
-    SELECT count(*) AS stores
+    SELECT count(*) AS count
     FROM store
     WHERE uninstalled_at IS NULL AND balance_cents < low_balance_cents
   `);
 
 /** Runs a statement. Converts a violated unique constraint into the error for the caller. */
-const writeStore = async (db: CommonQueryMethods, statement: QuerySqlToken): Promise<void> => {
+const writeStore = async (db: CommonQueryMethods, statement: QuerySqlToken) => {
   try {
     await db.query(statement);
   } catch (error) {
@@ -158,10 +155,7 @@ const writeStore = async (db: CommonQueryMethods, statement: QuerySqlToken): Pro
  * Inserts a store, which has the default settings until they are changed. Its user id is its own id.
  * @throws DomainError request_invalid if another store has the domain
  */
-export const insertStore = (
-  db: CommonQueryMethods,
-  { id, domain }: Pick<Store, "id" | "domain">,
-): Promise<void> =>
+export const insertStore = (db: CommonQueryMethods, { id, domain }: Pick<Store, "id" | "domain">) =>
   writeStore(
     db,
     sql.typeAlias("void")`
@@ -182,7 +176,7 @@ export const updateStore = async (
   db: CommonQueryMethods,
   id: string,
   changes: StoreSettings & { readonly uninstalledAt?: Date | null; readonly depletedAt?: Date },
-): Promise<void> => {
+) => {
   const assignments = assignmentsOf(changes);
   if (assignments !== null) {
     await writeStore(

@@ -1,6 +1,6 @@
-import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { storedKey } from "../accounts/apiKeys.sql.ts";
+import { apiKeyRow } from "../accounts/apiKeys.sql.ts";
 import { accountTypeColumn } from "../records/columns.sql.ts";
 import { columnsOf, sql } from "../../db/sql.ts";
 import type { Lookup } from "./lookup.rules.ts";
@@ -17,12 +17,12 @@ export const accountColumns = sql.fragment`
   account.type AS "accountType"
 `;
 
-export const inAccount = (accountId: string | null): FragmentSqlToken =>
+export const inAccount = (accountId: string | null) =>
   accountId === null ? sql.fragment`true` : sql.fragment`account.id = ${accountId}`;
 
 const eventRow = z.strictObject({ id: z.bigint() });
 
-export const isMeterEvent = (event: NonNullable<Lookup["meterEvent"]>): FragmentSqlToken =>
+export const isMeterEvent = (event: NonNullable<Lookup["meterEvent"]>) =>
   "id" in event
     ? sql.fragment`meter_event.id = ${event.id}::bigint`
     : sql.fragment`meter_event.identifier = ${event.identifier}`;
@@ -31,7 +31,7 @@ export const findMeterEventId = (
   db: CommonQueryMethods,
   event: NonNullable<Lookup["meterEvent"]>,
   accountId: string | null,
-): Promise<bigint | null> =>
+) =>
   db.maybeOneFirst(sql.type(eventRow)`
     SELECT meter_event.id
     FROM meter_event
@@ -44,13 +44,12 @@ const accountRow = z.strictObject({
   foundBy: z.string(),
   stripeCustomerId: z.string().nullable(),
 });
-type FoundAccount = Readonly<z.output<typeof accountRow>>;
 
 /** Finds accounts by their ids, Stripe customers, names or domains, or parts of these. There are few enough to read them all. */
 export const listFoundAccounts = (
   db: CommonQueryMethods,
   { text, accountId, limit, mayBeName, id }: Lookup,
-): Promise<readonly FoundAccount[]> =>
+) =>
   db.any(sql.type(accountRow)`
     SELECT ${accountColumns}, found.by AS "foundBy", account.stripe_customer_id AS "stripeCustomerId"
     FROM account
@@ -71,15 +70,11 @@ export const listFoundAccounts = (
 /** So many characters of a key tell it from most others. Of an imported key, fewer are stored. */
 const KEY_CHARACTERS = 8;
 
-const keyColumns = storedKey.omit({ accountId: true });
+const keyColumns = apiKeyRow.omit({ accountId: true, digest: true });
 const keyRow = z.strictObject({ ...accountFields, foundBy: z.string(), ...keyColumns.shape });
-type FoundKey = Readonly<z.output<typeof keyRow>>;
 
 /** Finds API keys by their ids, or by the characters with which they begin. */
-export const listFoundKeys = (
-  db: CommonQueryMethods,
-  { text, accountId, limit, id }: Lookup,
-): Promise<readonly FoundKey[]> =>
+export const listFoundKeys = (db: CommonQueryMethods, { text, accountId, limit, id }: Lookup) =>
   db.any(sql.type(keyRow)`
     SELECT ${accountColumns}, found.by AS "foundBy", ${columnsOf("api_key", keyColumns)}
     FROM api_key

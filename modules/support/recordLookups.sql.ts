@@ -185,7 +185,7 @@ const metadataValues = (text: string): readonly string[] => {
   return /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/u.test(number) ? [...texts, number] : texts;
 };
 
-const hasMetadata = (text: string): FragmentSqlToken =>
+const hasMetadata = (text: string) =>
   sql.fragment`metadata <> '{}' AND (${sql.join(
     metadataValues(text).map((value) => sql.fragment`metadata_values(metadata) @> ${value}::jsonb`),
     sql.fragment` OR `,
@@ -194,16 +194,13 @@ const hasMetadata = (text: string): FragmentSqlToken =>
 /** Customers and orders are fields of stores' records only; an organization has an order in the metadata. */
 const STORES = sql.fragment`account.type = 'store'`;
 
-const registrationsOf = (
-  event: NonNullable<Lookup["meterEvent"]>,
-): FragmentSqlToken => sql.fragment`
+const registrationsOf = (event: NonNullable<Lookup["meterEvent"]>) => sql.fragment`
   SELECT counted.id
   FROM meter_event
   CROSS JOIN LATERAL (${registrationsOfEvent}) AS counted
   WHERE ${isMeterEvent(event)}
 `;
 
-/** All searches for what a text may mean. */
 const listSearches = (table: RecordTable, lookup: Lookup): readonly Search[] => {
   const { text, id, refundedId, mayBeName, meterEvent } = lookup;
   const { inEach, anywhere, byKey, importedAs } = createSearches(table, lookup);
@@ -232,11 +229,7 @@ const listSearches = (table: RecordTable, lookup: Lookup): readonly Search[] => 
  * A query of the records that a text may mean, the newest first. A test asks PostgreSQL for its plan.
  * @param meanings what the text may be; by default, all that is searched for
  */
-export const lookupQuery = (
-  table: RecordTable,
-  lookup: Lookup,
-  meanings?: readonly FoundBy[],
-): FragmentSqlToken => {
+export const lookupQuery = (table: RecordTable, lookup: Lookup, meanings?: readonly FoundBy[]) => {
   const record = sql.identifier([table]);
   const { limit } = lookup;
   const { columns, join } = TABLES[table];
@@ -271,11 +264,7 @@ export const listFoundRegistrations = (
   db: CommonQueryMethods,
   lookup: Lookup,
   meanings?: readonly FoundBy[],
-): Promise<readonly FoundRegistration[]> =>
-  db.any(sql.type(registrationRow)`${lookupQuery("registration", lookup, meanings)}`);
+) => db.any(sql.type(registrationRow)`${lookupQuery("registration", lookup, meanings)}`);
 
-export const listFoundDonations = (
-  db: CommonQueryMethods,
-  lookup: Lookup,
-): Promise<readonly FoundDonation[]> =>
+export const listFoundDonations = (db: CommonQueryMethods, lookup: Lookup) =>
   db.any(sql.type(donationRow)`${lookupQuery("donation", lookup)}`);

@@ -1,5 +1,4 @@
 import { existsSync, readFileSync } from "node:fs";
-import { isIP } from "node:net";
 import { parseEnv } from "node:util";
 import { z } from "zod";
 import { completeDatabaseUrl, LIBPQ_VARIABLES, readDatabaseUrl } from "./databaseUrl.ts";
@@ -9,11 +8,11 @@ import { mayReceiveKeys } from "../loopback.rules.ts";
 import { CELL_NAME } from "../cell.rules.ts";
 import { PARTNER_KINDS, TIMELINE_SHAPES } from "./partnerKinds.rules.ts";
 
+const matching = (pattern: RegExp, what: string) => z.string().regex(pattern, `must be ${what}`);
+
 /** A whole number; the largest has nine digits. */
 const integer = (minimum: number, maximum = 999_999_999) =>
-  z
-    .string()
-    .regex(/^\d{1,9}$/u, "must be a whole number")
+  matching(/^\d{1,9}$/u, "a whole number")
     .transform(Number)
     .refine((value) => value >= minimum, `must be at least ${minimum}`)
     .refine((value) => value <= maximum, `must be at most ${maximum}`);
@@ -21,23 +20,18 @@ const integer = (minimum: number, maximum = 999_999_999) =>
 /** A day. Timers of Node and of PostgreSQL end after 24 days: Node's run out at once, PostgreSQL's are refused. */
 const MAXIMUM_TIMER_SECONDS = 86_400;
 
-const PORT_MUST_BE = "must be a port number from 0 to 65535";
+const PORT = "a port number from 0 to 65535";
 
 const port = (fallback: number) =>
-  z
-    .string()
-    .regex(/^\d{1,5}$/u, `${PORT_MUST_BE} (0 for any free port)`)
+  matching(/^\d{1,5}$/u, `${PORT} (0 for any free port)`)
     .transform(Number)
-    .refine((value) => value <= 65_535, PORT_MUST_BE)
+    .refine((value) => value <= 65_535, `must be ${PORT}`)
     .default(fallback);
 
 const metricsPort = (fallback: number) =>
-  z.union([z.literal("off"), port(fallback)], { error: `${PORT_MUST_BE}, or off` });
+  z.union([z.literal("off"), port(fallback)], { error: `must be ${PORT}, or off` });
 
-const listenAddress = z
-  .string()
-  .min(1, "must be a host name or an IP address")
-  .default("127.0.0.1");
+const listenAddress = z.string().default("127.0.0.1");
 
 const webUrl = z
   .url({ protocol: /^https?$/u, error: "must be an http:// or https:// URL" })
@@ -47,21 +41,17 @@ const apiBase = webUrl.refine(mayReceiveKeys, {
   error: "must be an https:// URL, unless its host is localhost or a loopback address",
 });
 
-const isNetwork = (given: string): boolean => {
-  const { address = "", bits = "" } =
-    /^(?<address>[^/]+)\/(?<bits>\d{1,3})$/u.exec(given)?.groups ?? {};
-  const family = isIP(address);
-  return family !== 0 && Number(bits) <= (family === 4 ? 32 : 128);
-};
+const network = z.union([z.cidrv4(), z.cidrv6()]);
 
 const networks = z
   .string()
   .refine(
-    (given) => given.split(",").every((network) => isNetwork(network.trim().replace(/^!/u, ""))),
+    (given) =>
+      given.split(",").every((each) => network.safeParse(each.trim().replace(/^!/u, "")).success),
     "must be networks such as 10.1.0.0/16 or !203.0.113.0/24, separated by commas",
   );
 
-const stripePrice = z.string().regex(/^price_\w+$/u, "must be the id of a Stripe price (price_…)");
+const stripePrice = matching(/^price_\w+$/u, "the id of a Stripe price (price_…)");
 
 /** A setting whose value may be in a file instead, which a setting with the suffix `_FILE` names. */
 const secret = (schema: z.ZodString) => schema.optional().meta({ isSecret: true });
@@ -74,23 +64,19 @@ const databaseUrl = z.string().superRefine((url, context) => {
   }
 });
 
-const apiKey = z.string().regex(/^[\u0021-\u007E]+$/u, "must be a key without spaces");
+const apiKey = matching(/^[\u0021-\u007E]+$/u, "a key without spaces");
 
 // Four: the destinations of snapshot and thin events have a secret each, and two each during a rotation.
-const webhookSecrets = z
-  .string()
-  .regex(
-    /^whsec_[^\s,]+(?:,whsec_[^\s,]+){0,3}$/u,
-    "must be one to four signing secrets (whsec_…), separated by commas",
-  );
+const webhookSecrets = matching(
+  /^whsec_[^\s,]+(?:,whsec_[^\s,]+){0,3}$/u,
+  "one to four signing secrets (whsec_…), separated by commas",
+);
 
 // Two, so that a secret can be replaced.
-const sharedSecrets = z
-  .string()
-  .regex(
-    /^[^\s,]{32,200}(?:,[^\s,]{32,200})?$/u,
-    "must be one or two secrets of at least 32 characters, separated by a comma",
-  );
+const sharedSecrets = matching(
+  /^[^\s,]{32,200}(?:,[^\s,]{32,200})?$/u,
+  "one or two secrets of at least 32 characters, separated by a comma",
+);
 
 const settings = z.object({
   HOST: listenAddress,
@@ -102,22 +88,19 @@ const settings = z.object({
   DRAIN_SECONDS: integer(0, MAXIMUM_TIMER_SECONDS).default(5),
   TRUSTED_PROXIES: integer(0).default(0),
   PUBLIC_BASE_URL: webUrl.optional(),
-  CELL: z
-    .string()
-    .regex(CELL_NAME, "must be one to eight lower-case letters and digits, a letter first")
-    .optional(),
-  DATA_DIR: z.string().min(1, "must be a folder").default("./.data"),
+  CELL: matching(
+    CELL_NAME,
+    "one to eight lower-case letters and digits, a letter first",
+  ).optional(),
+  DATA_DIR: z.string().default("./.data"),
   DATABASE_URL: secret(databaseUrl),
   DATABASE_OWNER_URL: secret(databaseUrl),
   DATABASE_POOL_SIZE: integer(2).default(10),
-  TEMPORAL_ADDRESS: z
-    .string()
-    .regex(/^[^\s:/]+:\d{1,5}$/u, "must be host:port")
-    .optional(),
-  TEMPORAL_NAMESPACE: z.string().min(1, "must be a namespace").optional(),
-  TEMPORAL_CLI: z.string().min(1, "must be the path of the temporal program").optional(),
+  TEMPORAL_ADDRESS: matching(/^[^\s:/]+:\d{1,5}$/u, "host:port").optional(),
+  TEMPORAL_NAMESPACE: z.string().optional(),
+  TEMPORAL_CLI: z.string().optional(),
   STRIPE_SECRET_KEY: secret(
-    z.string().regex(/^(sk|rk)_\S+$/u, "must be a Stripe secret or restricted key (sk_… or rk_…)"),
+    matching(/^(sk|rk)_\S+$/u, "a Stripe secret or restricted key (sk_… or rk_…)"),
   ),
   STRIPE_API_BASE: apiBase.default("https://api.stripe.com"),
   STRIPE_WEBHOOK_SECRET: secret(webhookSecrets),
@@ -131,7 +114,7 @@ const settings = z.object({
   PLEDGE_API_KEY: secret(apiKey),
   CHARITY_API_BASE: apiBase.optional(),
   PLANTING_PARTNER: oneOf(PARTNER_KINDS).default("simulated"),
-  PLANTING_PARTNER_NAME: z.string().min(1).max(200, "must be a name").optional(),
+  PLANTING_PARTNER_NAME: z.string().max(200, "must be a name").optional(),
   PLANTING_ORDER_INTERVAL_SECONDS: integer(1).optional(),
   PLANTING_TIMELINE: oneOf(TIMELINE_SHAPES).default("allocations"),
   STORE_PLATFORM_SECRET: secret(sharedSecrets),
@@ -139,9 +122,7 @@ const settings = z.object({
   WEBHOOK_ALLOW_HTTP: z.enum(["on", "off"], { error: "must be on or off" }).default("off"),
   WEBHOOK_ALLOWED_NETWORKS: networks.optional(),
   SIMULATED_PLANTING_SECONDS: integer(0).default(60),
-  TREEMAPPER_API_KEY: secret(
-    z.string().regex(/^tm_\S+$/u, "must be a TreeMapper project key (tm_…)"),
-  ),
+  TREEMAPPER_API_KEY: secret(matching(/^tm_\S+$/u, "a TreeMapper project key (tm_…)")),
   TREEMAPPER_API_BASE: apiBase.default("https://dash.treemapper.app/api/v1/public"),
   EMBEDDED_POSTGRES_PORT: port(54_329),
   EMBEDDED_TEMPORAL_PORT: port(7243),
@@ -153,9 +134,7 @@ const settings = z.object({
 
 /** Variables of OpenTelemetry, with their usual meaning. */
 const tracingVariables = z.object({
-  OTEL_TRACES_SAMPLER_ARG: z
-    .string()
-    .regex(/^(?:0(?:\.\d{1,9})?|1(?:\.0{1,9})?)$/u, "must be a number from 0 to 1")
+  OTEL_TRACES_SAMPLER_ARG: matching(/^(?:0(?:\.\d{1,9})?|1(?:\.0{1,9})?)$/u, "a number from 0 to 1")
     .transform(Number)
     .default(1),
   OTEL_BSP_SCHEDULE_DELAY: integer(1).default(5000),
@@ -234,10 +213,9 @@ const readSecretFiles = (given: Given, faults: string[]): Given => {
  */
 export const parseConfig = (env: Readonly<Record<string, string | undefined>>): Config => {
   const faults: string[] = [];
-  const variables = Object.entries(env).flatMap(([name, value]) =>
-    value === undefined || value === "" ? [] : [[name, value] as const],
+  const inEnvironment = Object.fromEntries(
+    Object.entries(env).flatMap(([name, value]) => (value ? [[name, value]] : [])),
   );
-  const inEnvironment = Object.fromEntries(variables);
   const given: Record<string, string> = {
     ...inEnvironment,
     ...readSecretFiles(inEnvironment, faults),

@@ -7,6 +7,7 @@ import { X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
 import type { ConnectionOptions } from "node:tls";
 import { parse, toClientConfig } from "pg-connection-string";
+import { errorDetails } from "../errors.rules.ts";
 import { isLoopback } from "../loopback.rules.ts";
 
 /** How a connection is encrypted, and what is verified of the server's certificate. */
@@ -60,22 +61,19 @@ const isOnThisMachine = (host: string): boolean =>
 
 /** @throws Error if the mode is unknown, or would send plain text over a network without being told to */
 const decideSslMode = (given: string | null, isLocal: boolean): SslMode => {
-  if (given === null) {
-    return isLocal ? "disable" : "require";
+  const isOptional = given === null || given === "prefer" || given === "allow";
+  if (isOptional && isLocal) {
+    return "disable";
   }
-  const mode = SSL_MODES.find((known) => known === given);
-  if (mode !== undefined) {
-    return mode;
-  }
-  if (given !== "prefer" && given !== "allow") {
-    throw new Error(`has an unknown sslmode; supported: ${SSL_MODES.join(", ")}`);
-  }
-  if (!isLocal) {
+  const mode = given === null ? "require" : SSL_MODES.find((known) => known === given);
+  if (mode === undefined) {
     throw new Error(
-      `has sslmode=${given}, which may send everything in plain text; set require, verify-ca or verify-full, or disable for plain text`,
+      isOptional
+        ? `has sslmode=${given}, which may send everything in plain text; set require, verify-ca or verify-full, or disable for plain text`
+        : `has an unknown sslmode; supported: ${SSL_MODES.join(", ")}`,
     );
   }
-  return "disable";
+  return mode;
 };
 
 const decideWrites = (given: string | null, hosts: number): boolean => {
@@ -106,9 +104,8 @@ const readServer = (name: string, url: string, sslMode: SslMode): DatabaseServer
     }
     return { name, sslMode, tls, config: { ...config, ssl: tls ?? false } };
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
     throw new Error(
-      `has sslrootcert, sslcert or sslkey, which must be PEM files that can be read, and the key of the certificate: ${reason}`,
+      `has sslrootcert, sslcert or sslkey, which must be PEM files that can be read, and the key of the certificate: ${errorDetails(error).message}`,
       { cause: error },
     );
   }

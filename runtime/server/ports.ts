@@ -13,22 +13,15 @@ const listen = async (server: Server, host: string, port: number): Promise<numbe
   return address.port;
 };
 
-const close = async (server: Server): Promise<void> => {
-  server.close();
-  await once(server, "close");
-};
-
 /**
  * Returns a free port of the loopback interface. The server side of a connection to it is closed first. So on Linux the
  * system gives the port to no other socket that asks for any port for a minute, and a server can listen on it at once.
  */
 export const findFreePort = async (): Promise<number> => {
   const host = "127.0.0.1";
-  const server = createServer((socket) => socket.end());
+  await using server = createServer((socket) => socket.end());
   const port = await listen(server, host, 0);
-  const client = connect(port, host).resume();
-  await once(client, "close");
-  await close(server);
+  await once(connect(port, host).resume(), "close");
   return port;
 };
 
@@ -42,10 +35,8 @@ export const choosePort = async (host: string, port: number, setting: string): P
     return findFreePort();
   }
   try {
-    const server = createServer();
-    await listen(server, host, port);
-    await close(server);
-    return port;
+    await using server = createServer();
+    return await listen(server, host, port);
   } catch (error) {
     const { code, message } = errorDetails(error);
     const problem = code === "EADDRINUSE" ? "is in use" : `cannot be used (${message})`;

@@ -1,3 +1,4 @@
+import { Registry } from "prom-client";
 import type { Config } from "../config/config.ts";
 import type { RunningServer } from "./startServer.ts";
 import { startServer } from "./startServer.ts";
@@ -21,7 +22,7 @@ const json = (status: number, body: object): Page => ({
 export const serveMetrics = async (
   config: Pick<Config, "METRICS_HOST" | "METRICS_PORT" | "WORKER_METRICS_PORT">,
   setting: "METRICS_PORT" | "WORKER_METRICS_PORT",
-  { contentType, read }: { readonly contentType: string; readonly read: () => Promise<string> },
+  readMetrics: () => Promise<string>,
   readReadiness?: () => Readiness,
 ): Promise<RunningServer | null> => {
   const port = config[setting];
@@ -29,7 +30,11 @@ export const serveMetrics = async (
     return null;
   }
   const pages: Readonly<Record<string, () => Page | Promise<Page>>> = {
-    "/metrics": async () => ({ status: 200, type: contentType, body: await read() }),
+    "/metrics": async () => ({
+      status: 200,
+      type: Registry.PROMETHEUS_CONTENT_TYPE,
+      body: await readMetrics(),
+    }),
     ...(readReadiness && {
       "/healthz": () => json(200, { status: "ok" }),
       "/readyz": () => {

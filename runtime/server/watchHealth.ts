@@ -87,11 +87,7 @@ export const watchHealth = async ({
     temporalHealth = await checkTemporal(temporal);
   };
   const repeat = async (update: () => Promise<void>, intervalMs: number): Promise<void> => {
-    for (;;) {
-      await pause(intervalMs, ended.signal);
-      if (ended.signal.aborted) {
-        return;
-      }
+    while (await pause(intervalMs, ended.signal)) {
       await update();
     }
   };

@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { findMeterEvent } from "../../modules/billing/meterEvents.sql.ts";
-import type { StoredMeterEvent } from "../../modules/billing/meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../../modules/billing/meterEvents.rules.ts";
 import { sql } from "../../db/sql.ts";
 import type { Mode, Owner } from "../../modules/records/owner.rules.ts";
 import type { OperatorContext } from "../../modules/accounts/context.ts";

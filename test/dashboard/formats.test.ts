@@ -66,6 +66,26 @@ test.serial("months with nothing but hidden bottles are not shown", async (t) =>
   t.false((await readPage(await serveAgain())).includes("Month by month"));
 });
 
+test.serial(
+  "the oldest month is shown while a process whose clock is ahead is in the next one",
+  async (t) => {
+    const { clock, deps, organization, register } = await openDashboard(t);
+    for (let month = 0; month <= 12; month += 1) {
+      clock.set(new Date(Date.UTC(2025, 6 + month, 1)).toISOString());
+      await register(1 + month);
+    }
+    clock.set("2026-06-30T23:59:59.999Z");
+
+    const { months } = await readDashboard(deps, { accountId: organization.id, name: "" });
+
+    const expected = Array.from({ length: 12 }, (_, month) => 1 + month);
+    t.deepEqual(
+      months.map(({ trees }) => trees),
+      expected,
+    );
+  },
+);
+
 test.serial("badge and card may be embedded anywhere, the page in no frame", async (t) => {
   const { page: url } = await openDashboard(t);
   const badge = await fetch(`${url}/badge.svg`);

@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { findRegistrationUsage } from "../../modules/registrations/registrationUsage.sql.ts";
 import { listRefundsByKeys } from "../../modules/registrations/refunds.sql.ts";
-import { sql } from "../../db/sql.ts";
+import { idRow, sql } from "../../db/sql.ts";
 import { openPageCount } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -51,7 +51,7 @@ test("the usage of a refunded registration is found by its refunds where statist
     FROM new_refund
     JOIN registration ON registration.id = registration_id
   `);
-  const id = await db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+  const id = await db.oneFirst(sql.type(idRow)`
     SELECT id FROM registration WHERE account_id = ${accountId} LIMIT 1
   `);
   const owner = { accountId, mode: "live", kind: "tree" } as const;
@@ -99,7 +99,7 @@ test("a thousand keys of refunds, of which one is known, read one refund", async
   t.is(found.size, 1);
 });
 
-const LISTED_TABLES = ["balance_entry", "audit_entry", "planting_order"];
+const LISTED_TABLES = ["balance_entry", "audit_entry", "planting_order", "meter_event"];
 
 /** Inserts rows of accounts in turn into each of the tables. */
 const insertRows = async (filler: DatabasePool, accountIds: readonly string[], rows: number) => {
@@ -120,6 +120,12 @@ const insertRows = async (filler: DatabasePool, accountIds: readonly string[], r
       (public_id, mode, partner, partner_name, buyer_name, timeline, tree_count, created_at, account_id)
     SELECT gen_random_uuid(), 'live', 'simulated', 'Partner', 'Buyer', 'allocations', 1, now(), ${values}
   `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO meter_event
+      (mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at, account_id)
+    SELECT 'live', 'tree', number, 1, 1, gen_random_uuid(), 'ledger', 'delivered', now(), ${values}
+    ON CONFLICT DO NOTHING
+  `);
 };
 
 test("the newest rows of an account are found beside any number of newer ones of other accounts", async (t) => {
@@ -138,6 +144,8 @@ test("the newest rows of an account are found beside any number of newer ones of
     "the newest audit entries": (single) => listAuditEntries(single, { accountId: quietId }, 20),
     "the newest planting orders": (single) =>
       listPlantingOrders(single, { accountId: quietId, limit: 20 }),
+    "the latest meter events": (single) =>
+      listMeterEvents(single, { state: null, accountId: quietId, limit: 20 }),
   };
   for (const [name, list] of Object.entries(lists)) {
     t.is((await readAtMost(MAXIMUM_PAGES, list, name)).length, 20, name);

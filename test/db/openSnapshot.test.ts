@@ -1,6 +1,5 @@
-import { z } from "zod";
 import { listOldestUnsealedFacts } from "../../modules/billing/sending/sealMeterEvents.sql.ts";
-import { sql } from "../../db/sql.ts";
+import { idRow, sql } from "../../db/sql.ts";
 import { openPageCount } from "../support/countPages.ts";
 import { openClient, testWithDatabase } from "../support/database.ts";
 
@@ -17,7 +16,7 @@ test("sealing reads no facts that were sealed before while a snapshot is open, u
     ["usage_fact"],
   );
   const snapshot = await openClient(t, t.context.databaseUrl);
-  const accountIds = await filler.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+  const accountIds = await filler.anyFirst(sql.type(idRow)`
       INSERT INTO account (id, type, name, created_at)
       SELECT gen_random_uuid(), 'organization', number::text, now()
       FROM generate_series(1, ${ACCOUNTS}::integer) AS number

@@ -15,7 +15,6 @@ import { createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
 import { isContentError } from "../../db/databaseErrors.ts";
-import { joinCalls } from "../../db/batching/joinCalls.ts";
 
 const test = testWithDatabase();
 
@@ -134,33 +133,6 @@ test("a client with many queries leaves connections to another one", async (t) =
   t.is(typeof found, "boolean");
   gate.resolve(null);
   await Promise.all(held);
-});
-
-test("calls of the same time are written together, each with its own result", async (t) => {
-  const groups: (readonly number[])[] = [];
-  const double = joinCalls(async (items: readonly number[]) => {
-    groups.push(items);
-    return items.map((item) => item * 2);
-  });
-
-  t.deepEqual(await Promise.all([double(1), double(2), double(3)]), [2, 4, 6]);
-  t.is(await double(4), 8);
-  t.deepEqual(groups, [[1, 2, 3], [4]]);
-});
-
-test("any other error fails all items of its group and none of the next", async (t) => {
-  let fails = true;
-  const write = joinCalls(async (items: readonly number[]) => {
-    if (fails) {
-      throw new Error("the connection was lost");
-    }
-    return items;
-  });
-
-  const results = await Promise.allSettled([write(1), write(2)]);
-  t.true(results.every(({ status }) => status === "rejected"));
-  fails = false;
-  t.is(await write(3), 3);
 });
 
 const CONTENT_ERRORS: Readonly<Record<string, FragmentSqlToken>> = {

@@ -108,8 +108,8 @@ test("a migrator that loses its connection while it waits for another one fails 
   await other.query("SELECT pg_advisory_lock(hashtext('schema_migration'))");
 
   const failed = t.throwsAsync(upgrade(SECOND), {
-    code: "57P01",
-    message: /administrator command/u,
+    name: "StartupError",
+    message: /cannot be used: .*administrator command\. Check DATABASE_URL\./u,
   });
   const terminate = (): Promise<{ rowCount: number | null }> =>
     client.query(`
@@ -127,12 +127,11 @@ test("a migrator that loses its connection while it waits for another one fails 
 test("a migration that loses its connection is named with the server's reason", async (t) => {
   const { upgrade } = await setUp(t);
 
-  const error = await t.throwsAsync(
-    upgrade({ "0001_last": "SELECT pg_terminate_backend(pg_backend_pid());" }),
-    { message: "Migration 0001_last failed and was rolled back." },
-  );
-
-  t.like(error.cause, { code: "57P01" });
+  await t.throwsAsync(upgrade({ "0001_last": "SELECT pg_terminate_backend(pg_backend_pid());" }), {
+    name: "StartupError",
+    message:
+      /^The database at .* cannot be used: the connection was lost during migration 0001_last: .*administrator command\. Check DATABASE_URL\./u,
+  });
 });
 
 test("who applied a migration is recorded with it, also if a later one fails", async (t) => {

@@ -1,7 +1,7 @@
 import type { IContainer } from "kubernetes-models/v1/Container";
 import type { IPodSpec } from "kubernetes-models/v1/PodSpec";
 import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtempDisposable, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -62,9 +62,9 @@ export const renderChart = async (example: Example | null, values: Values = {}) 
 export const checkManifests = async (manifests: readonly Manifest[]): Promise<string> => {
   const cache = fromRoot("node_modules/.cache");
   await mkdir(cache, { recursive: true });
-  const folder = await mkdtemp(join(cache, "manifests-"));
+  await using folder = await mkdtempDisposable(join(cache, "manifests-"));
   try {
-    const file = join(folder, "manifests.ts");
+    const file = join(folder.path, "manifests.ts");
     const literals = manifests.map((manifest) => `  ${JSON.stringify(manifest)},\n`).join("");
     const type = fromRoot("test/deploy/manifest.ts");
     await writeFile(
@@ -85,8 +85,6 @@ export const checkManifests = async (manifests: readonly Manifest[]): Promise<st
       return String(error.stdout);
     }
     throw error;
-  } finally {
-    await rm(folder, { recursive: true, force: true });
   }
 };
 

@@ -9,7 +9,7 @@ import { createApiMetrics } from "../../api/http/createApiMetrics.ts";
 import { EVENT_DATA, STORE_EVENT_DATA } from "../../modules/events/events.rules.ts";
 import { PING, WEBHOOK_TYPES } from "../../modules/events/webhooks.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
-import { addHealthMetrics, addPoolMetrics } from "../../runtime/gauges.ts";
+import { addProcessMetrics } from "../../runtime/gauges.ts";
 import { addDatabaseMetrics } from "../../worker/addDatabaseMetrics.ts";
 import { createWorkerMetrics } from "../../worker/createWorkerMetrics.ts";
 import { READY } from "../api/testContext.ts";
@@ -211,8 +211,7 @@ const listExported = async (t: DatabaseTest) => {
   const api = createApiMetrics({ openLists: () => 0, queueLength: () => 0 });
   const logger = pino({ level: "silent" });
   const worker = createWorkerMetrics({ db: t.context.db, clock: systemClock, logger });
-  addHealthMetrics(worker.registry, () => READY);
-  addPoolMetrics(worker.registry, { main: t.context.db });
+  addProcessMetrics(worker.registry, () => READY, { main: t.context.db });
   // Metrics of the database are exported once they have been read.
   const database = new Registry();
   await addDatabaseMetrics(database, { db: t.context.db, clock: systemClock })();

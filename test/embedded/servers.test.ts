@@ -21,7 +21,7 @@ test("the server's state is in its folder, whatever characters the folder's path
   const { context, stopAll } = createSupervisor(root, t.log);
   t.teardown(stopAll);
   await startTemporal(folder, context);
-  t.true((await readdir(folder)).includes("temporal.db"));
+  t.regex((await readdir(folder)).join(" "), /^temporal-\S+\.db /u);
 });
 
 const { signal } = new AbortController();
@@ -40,7 +40,7 @@ test("a configured CLI is used unless its server is too old", async (t) => {
   const findWith = async (version: string, serverVersion: string) => {
     const script = `#!/bin/sh\necho 'temporal version ${version} (Server ${serverVersion}, UI 2.0.0)'\n`;
     await writeFile(path, script, { mode: 0o755 });
-    return findTemporalCli({ setting: path, context: { onProgress: t.log, signal } });
+    return findTemporalCli(path, { onProgress: t.log, signal });
   };
   t.deepEqual(await findWith("9.9.9", "2.0.0"), { path, version: "9.9.9", serverVersion: "2.0.0" });
   await t.throwsAsync(findWith("1.3.0", "1.30.9"), {

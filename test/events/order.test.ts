@@ -1,8 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { sql } from "../../db/sql.ts";
-import { deleteBefore } from "../../db/batching/deleteInBatches.ts";
-import { deletedBefore } from "../../modules/events/events.rules.ts";
-import { deleteEventsBefore } from "../../modules/events/events.sql.ts";
+import { deleteOldData } from "../../modules/support/deleteOldData.ts";
 import { openClient, openTestPool, testWithDatabase } from "../support/database.ts";
 import { setTimeout as delay } from "node:timers/promises";
 import { v7 as newId } from "uuid";
@@ -209,8 +207,7 @@ test.serial("events are deleted after 30 days; who may miss one gets event_gone"
   const clock = createMovableClock("2031-01-01T00:00:00.000Z");
   const read = async (startingAfter: string | null, types: readonly EventType[] = EVENT_TYPES) =>
     (await readEvents({ db, clock }, owner, { types, startingAfter })).map(eventIdOf);
-  const deleteOld = () =>
-    deleteBefore(deleteEventsBefore, { db, before: deletedBefore(clock.now()) }, NEVER);
+  const deleteOld = async () => (await deleteOldData({ db, clock }, NEVER)).events;
 
   await recordEvent(db, owner, clock.now(), failed);
   await recordEvent(db, owner, clock.now(), refunded("1"));

@@ -1,6 +1,6 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtempDisposable } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
 import { z } from "zod";
 import { readRunFile } from "../../runtime/runFile.ts";
+import { buildEnvironment, START } from "../embedded/runStart.ts";
 import { installPythonPackages } from "../support/installPythonPackages.ts";
 
 /*
@@ -31,23 +32,9 @@ const { values } = parseArgs({
 
 const run = promisify(execFile);
 
-const SETTINGS = {
-  PORT: "0",
-  STORE_PORT: "0",
-  METRICS_PORT: "off",
-  WORKER_METRICS_PORT: "off",
-  EMBEDDED_POSTGRES_PORT: "0",
-  EMBEDDED_TEMPORAL_PORT: "0",
-  EMBEDDED_TEMPORAL_UI_PORT: "0",
-  LOG_LEVEL: "error",
-};
-
 const startService = async (dataDir: string) => {
-  const env = { ...process.env, ...SETTINGS, DATA_DIR: dataDir };
-  const service = spawn(process.execPath, [join(ROOT, "embedded/main.ts")], {
-    env,
-    stdio: ["ignore", "pipe", "inherit"],
-  });
+  const env = buildEnvironment(dataDir, { LOG_LEVEL: "error" });
+  const service = spawn(process.execPath, [START], { env, stdio: ["ignore", "pipe", "inherit"] });
   const ended = once(service, "exit");
   for await (const line of createInterface({ input: service.stdout })) {
     if (line === "ready") {
@@ -69,7 +56,7 @@ const startService = async (dataDir: string) => {
       );
       return JSON.parse(stdout);
     },
-    stop: async (): Promise<void> => {
+    [Symbol.asyncDispose]: async (): Promise<void> => {
       service.kill("SIGTERM");
       await ended;
     },
@@ -115,32 +102,24 @@ const keys = z.looseObject({ api_key_test: z.string() });
 
 const main = async (): Promise<void> => {
   const program = join(await installPythonPackages("fuzz", HERE), "schemathesis");
-  const folder = await mkdtemp(join(tmpdir(), "impact-fuzz-"));
-  try {
-    const service = await startService(join(folder, "data"));
-    try {
-      const organization = keys.parse(await service.impact(["org", "create", "--name", "Fuzz"]));
-      const store = keys.parse(await service.impact(["store", "create", "--domain", STORE_DOMAIN]));
-      const { apiUrl, storeUrl } = service.urls;
-      const results = await Promise.all([
-        fuzz(program, join(folder, "standalone"), apiUrl, {
-          Authorization: organization.api_key_test,
-        }),
-        fuzz(program, join(folder, "store"), storeUrl, {
-          api_key: store.api_key_test,
-          shop_name: STORE_DOMAIN,
-        }),
-      ]);
-      for (const { report } of results) {
-        console.log(report);
-      }
-      process.exitCode = results.every(({ isGood }) => isGood) ? 0 : 1;
-    } finally {
-      await service.stop();
-    }
-  } finally {
-    await rm(folder, { recursive: true, force: true });
+  await using folder = await mkdtempDisposable(join(tmpdir(), "impact-fuzz-"));
+  await using service = await startService(join(folder.path, "data"));
+  const organization = keys.parse(await service.impact(["org", "create", "--name", "Fuzz"]));
+  const store = keys.parse(await service.impact(["store", "create", "--domain", STORE_DOMAIN]));
+  const { apiUrl, storeUrl } = service.urls;
+  const results = await Promise.all([
+    fuzz(program, join(folder.path, "standalone"), apiUrl, {
+      Authorization: organization.api_key_test,
+    }),
+    fuzz(program, join(folder.path, "store"), storeUrl, {
+      api_key: store.api_key_test,
+      shop_name: STORE_DOMAIN,
+    }),
+  ]);
+  for (const { report } of results) {
+    console.log(report);
   }
+  process.exitCode = results.every(({ isGood }) => isGood) ? 0 : 1;
 };
 
 await main();

@@ -51,11 +51,13 @@ const named = (spans: readonly ReceivedSpan[], name: string): ReceivedSpan | und
 
 const traceOf = (index: number): string => index.toString(16).padStart(32, "a");
 
-test("a POST's trace leads to its batch, and its usage has a trace to Stripe", async (t) => {
+test("a POST's trace leads to its batch, its usage has a trace to Stripe, and a trace that the client does not sample is not exported", async (t) => {
   const { spans, post, startWorker } = await deploy(t);
   await startWorker();
+  const unsampled = traceOf(0xff);
 
   const response = await post("/plant/trees", { count: 3 }, { traceparent: TRACEPARENT });
+  await post("/plant/trees", { count: 1 }, { traceparent: `00-${unsampled}-${CLIENT_SPAN_ID}-00` });
 
   t.is(response.status, 200);
   await eventually(() => named(spans, "call stripe") !== undefined);
@@ -71,6 +73,7 @@ test("a POST's trace leads to its batch, and its usage has a trace to Stripe", a
   const call = named(spans, "call stripe");
   t.deepEqual(call && pathTo(spans, call), ["send usage", "call stripe"]);
   t.is(call?.service, "impact-worker");
+  t.false(spans.some(({ traceId }) => traceId === unsampled));
 });
 
 test("a batch of several requests has links to them, and they to it", async (t) => {
@@ -155,18 +158,6 @@ test("spans contain no key, and nothing that the client sent", async (t) => {
   const text = JSON.stringify(spans);
   t.notRegex(text, /secret-|ann@|654321/u);
   t.false(text.includes(key));
-});
-
-test("a trace that the client does not sample is not exported", async (t) => {
-  const { spans, post } = await deploy(t);
-  const unsampled = traceOf(0xff);
-
-  await post("/plant/trees", { count: 1 }, { traceparent: `00-${unsampled}-${CLIENT_SPAN_ID}-00` });
-  await post("/plant/trees", { count: 1 });
-
-  await eventually(() => spans.some(({ name }) => name === "POST /plant/trees"));
-  await eventually(() => spans.some(({ name }) => name === "write batch"));
-  t.false(spans.some(({ traceId }) => traceId === unsampled));
 });
 
 const logLine = z.looseObject({

@@ -56,7 +56,7 @@ export const setLimits = (
   accountId: string,
   { countPerDay }: Pick<NewLimit, "countPerDay">,
   mode: Mode = "live",
-): Promise<void> => setAccountLimit(db, accountId, { mode, countPerDay });
+) => setAccountLimit(db, accountId, { mode, countPerDay });
 
 let lastEin = 400_000_000;
 

@@ -103,7 +103,7 @@ const main = async (): Promise<number> => {
     const [database, temporal] = await Promise.all([
       process.env["TEST_DATABASE_URL"] ?? startDatabase(await createDataFolder(folder), context),
       process.env["TEST_TEMPORAL_ADDRESS"] ??
-        startTemporal(folder, context, { databaseFile: null }).then(({ address }) => address),
+        startTemporal(folder, context, { isInMemory: true }).then(({ address }) => address),
     ]);
     for (const signal of SIGNALS) {
       process.off(signal, stop);

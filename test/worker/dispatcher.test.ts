@@ -169,38 +169,3 @@ test("one signal is sent for all waiting refunds of a registration", async (t) =
   const { events } = await temporal.workflow.getHandle(workflowId).fetchHistory();
   t.is(events?.filter((event) => event.workflowExecutionSignaledEventAttributes).length, 1);
 });
-
-test("refunds that stay waiting do not keep those of other accounts from being started", async (t) => {
-  const { db, owner } = t.context;
-  const { client: temporal } = await openNamespace(t);
-  // As many as a pass starts workflows of. Their ids are before those of new accounts.
-  await owner.query(sql.typeAlias("void")`
-      WITH number AS (
-        SELECT lpad(number::text, 12, '0') AS digits FROM generate_series(1, 500) AS number
-      ),
-      registered AS (
-        INSERT INTO registration (id, account_id, mode, kind, count, created_at, attribution, usage_batch)
-        SELECT
-          gen_random_uuid(), ('00000000-0000-7000-8000-' || digits)::uuid, 'live', 'tree', 1, now(), '', 0
-        FROM number
-        RETURNING id, account_id
-      )
-      INSERT INTO refund (id, registration_id, account_id, count, created_at)
-      SELECT gen_random_uuid(), id, account_id, 1, now() FROM registered
-    `);
-  await owner.query(sql.typeAlias("void")`
-      CREATE FUNCTION stay_waiting() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$
-    `);
-  await owner.query(sql.typeAlias("void")`
-      CREATE TRIGGER stay_waiting BEFORE UPDATE ON refund FOR EACH ROW
-      WHEN (new.account_id < '00000000-0000-7000-8000-000000001000') EXECUTE FUNCTION stay_waiting()
-    `);
-  const refund = await refundTrees(db);
-
-  await startDispatcher(t, { db, temporal });
-
-  await eventually(() => isStarted(temporal, refund));
-  // It is marked only after its workflow has started.
-  await eventually(async () => (await listAllWaitingRefunds(db)).length <= 500);
-  t.is((await listAllWaitingRefunds(db)).length, 500);
-});

@@ -1,5 +1,4 @@
 import { once } from "node:events";
-import type { ChildProcess } from "node:child_process";
 import type { ExecutionContext } from "ava";
 import { backgroundQueue, interactiveQueue } from "../../runtime/temporalNames.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
@@ -23,16 +22,19 @@ import { createTestOrganization, registerFor } from "../support/factories.ts";
 const base = testWithDatabase();
 const test = base.serial;
 
-const startWorker = async (t: DatabaseTest, settings: Readonly<Record<string, string>>) => {
-  const { process: worker } = await startProgram(t, "worker/main.ts", {
+const startWorker = (t: DatabaseTest, settings: Readonly<Record<string, string>>) =>
+  startProgram(t, "worker/main.ts", {
     DATABASE_URL: t.context.databaseUrl,
     LOG_LEVEL: "fatal",
     ...settings,
   });
-  return worker;
-};
 
-const stopsGracefully = async (t: ExecutionContext, worker: ChildProcess): Promise<void> => {
+type Program = Awaited<ReturnType<typeof startProgram>>;
+
+const stopsGracefully = async (
+  t: ExecutionContext,
+  { process: worker }: Program,
+): Promise<void> => {
   const exit = once(worker, "exit");
   worker.kill("SIGTERM");
   t.deepEqual(await exit, [0, null]);
@@ -55,12 +57,11 @@ test("a worker that is stopped while connecting to Temporal stops gracefully", a
 });
 
 test("a worker that is stopped while Temporal is down stops gracefully", async (t) => {
-  const { process: worker, lines } = await startProgram(t, "worker/main.ts", {
-    DATABASE_URL: t.context.databaseUrl,
+  const worker = await startWorker(t, {
     TEMPORAL_ADDRESS: `127.0.0.1:${await findFreePort()}`,
     LOG_LEVEL: "warn",
   });
-  await eventually(() => lines.some((line) => line.includes("cannot connect to Temporal")));
+  await eventually(() => worker.lines.some((line) => line.includes("cannot connect to Temporal")));
 
   await stopsGracefully(t, worker);
 });
@@ -89,7 +90,7 @@ for (const [state, interrupt] of [
     const { namespace, client } = await openNamespace(t);
     const database = await startRelay(t, t.context.databaseUrl);
     const temporal = await startRelay(t, `tcp://${TEMPORAL_ADDRESS}`);
-    const worker = await startWorker(t, {
+    const { process: worker } = await startWorker(t, {
       DATABASE_URL: database.url,
       TEMPORAL_NAMESPACE: namespace,
       TEMPORAL_ADDRESS: new URL(temporal.url).host,
@@ -114,7 +115,7 @@ for (const [state, interrupt] of [
 test("a worker without its database is alive, not ready, and reports its last metrics", async (t) => {
   const { namespace } = await openNamespace(t);
   const relay = await startRelay(t, t.context.databaseUrl);
-  const { urls } = await startProgram(t, "worker/main.ts", {
+  const { urls } = await startWorker(t, {
     DATABASE_URL: relay.url,
     TEMPORAL_NAMESPACE: namespace,
     WORKER_METRICS_PORT: "0",
@@ -148,10 +149,9 @@ test("a worker without its database is alive, not ready, and reports its last me
 });
 
 test("a worker waits for its namespace, which it logs, and works when it appears", async (t) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const namespace = `test-${crypto.randomUUID()}`;
-  const program = await startProgram(t, "worker/main.ts", {
-    DATABASE_URL: databaseUrl,
+  const program = await startWorker(t, {
     TEMPORAL_NAMESPACE: namespace,
     WORKER_METRICS_PORT: "0",
     LOG_LEVEL: "warn",

@@ -184,7 +184,7 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
     run: runDonation,
   },
   retention: {
-    activities: { deleteOldData: inOrder(() => ({ events: 5, reconciliations: 0 })) },
+    activities: { deleteOldData: inOrder(() => ({ events: 5 })) },
     run: complete(retention, "retention-recorded"),
   },
   "reconciliation-succeeded": {

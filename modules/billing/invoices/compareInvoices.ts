@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { secondOf } from "../../../runtime/durations.rules.ts";
 import { requireStripe } from "../createBilling.ts";
-import type { BillingContext, BulkContext } from "../context.ts";
+import type { BillingContext } from "../context.ts";
 import { readDeployment } from "../deployment.sql.ts";
 import { correctClock } from "../readDatabaseTime.ts";
 import { ProcessorUnavailableError } from "../processor.ts";
@@ -15,9 +15,6 @@ const INTERVAL_MS = 100;
 
 /** An outage: each further call may take as long as its timeout. */
 const MAXIMUM_UNAVAILABLE_IN_A_ROW = 3;
-
-/** How many customers' invoices were read, and how many could not be. */
-export type ComparedInvoices = { readonly read: number; readonly failed: number };
 
 const compareCustomer = async (
   { db, clock, billing }: BillingContext,
@@ -45,12 +42,13 @@ const compareCustomer = async (
 /**
  * Compares the finalized invoices of every customer of Stripe with what was delivered to it, and stores what differs and what
  * usage no invoice has. What was compared is stored, so a repeated call continues.
+ * @returns how many customers' invoices were read, and how many could not be
  * @param options.readBefore customers that were compared since then are skipped
  * @param options.onFailure called for each customer that cannot be read; the others follow
  * @throws ProcessorUnavailableError if Stripe is down
  */
 export const compareInvoices = async (
-  { bulkDb, ...given }: BillingContext & BulkContext,
+  { bulkDb, ...given }: BillingContext,
   {
     accountId = null,
     readBefore,
@@ -64,7 +62,7 @@ export const compareInvoices = async (
     readonly onFailure: (customerId: string, error: unknown) => void;
     readonly intervalMs?: number;
   },
-): Promise<ComparedInvoices> => {
+) => {
   if (given.billing.stripe === null) {
     return { read: 0, failed: 0 };
   }

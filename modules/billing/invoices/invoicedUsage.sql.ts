@@ -1,5 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import { jsonRows } from "../../../db/jsonRows.ts";
 import { columnsOf, safeInteger, sql, timestamp } from "../../../db/sql.ts";
 import { KINDS } from "../../records/owner.rules.ts";
 import { explainProblem, invoicedUsageRow, needsAttention } from "./invoiceReports.rules.ts";
@@ -16,7 +17,7 @@ const comparedCustomerRow = z.strictObject({ customerId: z.string(), since: safe
 export const listComparedCustomers = (
   db: CommonQueryMethods,
   { accountId, readBefore }: { readonly accountId: string | null; readonly readBefore: Date },
-): Promise<readonly Readonly<z.output<typeof comparedCustomerRow>>[]> =>
+) =>
   db.any(sql.type(comparedCustomerRow)`
     WITH compared AS MATERIALIZED (
       SELECT
@@ -55,6 +56,9 @@ export const listComparedCustomers = (
     ORDER BY compared.customer_id
   `);
 
+/** Spans of usage of a kind, and the second by which an invoice has what is delivered; null without one. */
+const SPAN = { kind: "text", start: "int8", end: "int8", settledBy: "int8" } as const;
+
 const deliveredRow = z.strictObject({
   delivered: safeInteger,
   lateAdded: safeInteger,
@@ -72,7 +76,7 @@ export const sumDelivered = (
   customerId: string,
   explanations: readonly Explanation[],
   since: Date | null,
-): Promise<readonly Readonly<z.output<typeof deliveredRow>>[]> =>
+) =>
   db.any(sql.type(deliveredRow)`
     SELECT
       coalesce(sum(quantity), 0)::bigint AS delivered,
@@ -83,23 +87,17 @@ export const sumDelivered = (
         (SELECT array_agg(id) FROM account WHERE stripe_customer_id = ${customerId}),
         '{}'
       ) AS "accountIds"
-    FROM ${sql.unnest(
-      explanations.map(({ kind, start, end, line }, place) => [
-        place,
-        kind,
-        start,
-        end,
-        line?.finalizedAt ?? null,
-      ]),
-      ["int4", "text", "int8", "int8", "int8"],
-    )} AS span (place, kind, start_second, end_second, finalized_at)
+    FROM (${jsonRows(
+      SPAN,
+      explanations.map((each) => ({ ...each, settledBy: each.line?.finalizedAt })),
+    )}) AS span
     LEFT JOIN LATERAL (
-      SELECT account_id, quantity, settled_at > to_timestamp(span.finalized_at) AS is_late
+      SELECT account_id, quantity, settled_at > to_timestamp(span.settled_by) AS is_late
       FROM meter_event
       WHERE customer_id = ${customerId}
         AND kind = span.kind
-        AND second >= span.start_second
-        AND second < span.end_second
+        AND second >= span.start
+        AND second < span.end
         AND second >= coalesce(extract(epoch FROM ${timestamp(since)})::bigint, 0)
         AND state = 'delivered'
         AND document_kind IS NULL
@@ -145,26 +143,26 @@ export const replaceInvoicedUsage = async (
     )
   `);
   const late = rows.flatMap((usage) => {
-    const { kind, start, end, problem, finalizedAt } = usage;
+    const { problem, finalizedAt } = usage;
+    const settledBy = problem === "late" ? finalizedAt : 0;
     return isUninvoiced(problem) && needsAttention(usage)
-      ? [[kind, start, end, problem === "late" ? finalizedAt : 0, explainProblem(problem, usage)]]
+      ? [{ ...usage, settledBy, reason: explainProblem(problem, usage) }]
       : [];
   });
   await transaction.query(sql.typeAlias("void")`
     WITH late AS (
       SELECT event.id, span.reason
-      FROM ${sql.unnest(late, ["text", "int8", "int8", "int8", "text"])}
-        AS span (kind, start_second, end_second, delivered_after, reason)
+      FROM (${jsonRows({ ...SPAN, reason: "text" }, late)}) AS span
       CROSS JOIN LATERAL (
         SELECT id, second
         FROM meter_event
         WHERE customer_id = ${customerId}
           AND kind = span.kind
-          AND second >= greatest(span.start_second, ${since})
-          AND second < span.end_second
+          AND second >= greatest(span.start, ${since})
+          AND second < span.end
           AND state = 'delivered'
           AND document_kind IS NULL
-          AND settled_at > to_timestamp(span.delivered_after)
+          AND settled_at > to_timestamp(span.settled_by)
         ORDER BY second, id
         LIMIT ${MAXIMUM_LATE}
       ) AS event

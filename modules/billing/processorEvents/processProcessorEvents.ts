@@ -8,7 +8,7 @@ import {
 } from "../meterEvents.sql.ts";
 import { namesOf } from "../meterEvents.rules.ts";
 import { ProcessorEventUnreadableError } from "../processor.ts";
-import type { CheckoutSession } from "../processor.ts";
+import type { CheckoutSession } from "../stripe/checkouts.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { lockStreams } from "../streams.sql.ts";
@@ -21,7 +21,7 @@ import type { StoredProcessorEvent } from "./processorEvents.sql.ts";
 import { decideLateRefusal, isGivenUp, subjectOf } from "./processorEvents.rules.ts";
 import type { ProcessorEvent, RefusalReport } from "./processorEvents.rules.ts";
 import { refreshSubscription } from "./readSubscription.ts";
-import { listAccountsOfStripeObject } from "./stripeSubscriptions.sql.ts";
+import { listAccountsOfStripe } from "./stripeSubscriptions.sql.ts";
 
 /** Stores an event that a webhook has announced, for a worker to process; `ignored` if nothing depends on events of its type. */
 export const receiveProcessorEvent = async (
@@ -57,7 +57,7 @@ export const applyRefusalReport = async (
     // They may have been delivered, or sent again under other identifiers, since they were listed.
     const decided = (await lockMeterEvents(transaction, ids)).flatMap((event) => {
       const reason = reasons.get(event.identifier);
-      const decision = decideLateRefusal(event, { windowEnd });
+      const decision = decideLateRefusal(event, windowEnd);
       return reason === undefined ? [] : [{ event, decision, reason }];
     });
     const waiting = decided.filter(({ decision }) => decision === "wait");
@@ -84,9 +84,7 @@ const CALL_TIMEOUT_MS = 20_000;
 const BUDGET_MS = 2000;
 
 /** An event that could not be processed. */
-export type FailedProcessorEvent = {
-  readonly id: string;
-  readonly type: string;
+export type FailedProcessorEvent = Pick<ProcessorEvent, "id" | "type"> & {
   readonly reason: string;
 };
 
@@ -112,7 +110,7 @@ const apply = async (
   const subject = subjectOf(type);
   if (subject === "subscription") {
     // The event is only the reason to read the current state, so the order of events does not matter.
-    for (const accountId of await listAccountsOfStripeObject(context.db, objectId ?? "")) {
+    for (const accountId of await listAccountsOfStripe(context.db, [objectId ?? ""])) {
       await refreshSubscription(context, accountId, limit);
     }
     return;
@@ -123,41 +121,33 @@ const apply = async (
     : applyRefusalReport(context, id, await stripe.readRefusalReport(id, limit)));
 };
 
-const processOne = async (
-  context: EventContext,
-  event: StoredProcessorEvent,
-  signal: AbortSignal,
-): Promise<void> => {
-  const { db, clock } = context;
-  const { id, type, receivedAt } = event;
-  try {
-    await apply(context, event, signal);
-    await deleteProcessorEvent(db, id);
-  } catch (error) {
-    // A worker that stops says nothing about the event.
-    signal.throwIfAborted();
-    const failed = { id, type, reason: error instanceof Error ? error.message : String(error) };
-    if (error instanceof ProcessorEventUnreadableError || isGivenUp(receivedAt, clock.now())) {
-      context.observeFailedEvent(failed);
-      await deleteProcessorEvent(db, id);
-    } else {
-      context.observeDelayedEvent(failed);
-    }
-  }
-};
-
 /** Processes the due events of the processor once, as far as the time budget allows. Every effect is idempotent. */
 export const processProcessorEvents = async (
   context: EventContext,
   signal: AbortSignal,
 ): Promise<void> => {
+  const { db, clock } = context;
   const startedAtMs = performance.now();
   while (performance.now() - startedAtMs <= BUDGET_MS) {
     signal.throwIfAborted();
-    const event = await beginProcessing(context.db, context.clock.now());
+    const event = await beginProcessing(db, clock.now());
     if (event === null) {
       return;
     }
-    await processOne(context, event, signal);
+    const { id, type, receivedAt } = event;
+    try {
+      await apply(context, event, signal);
+      await deleteProcessorEvent(db, id);
+    } catch (error) {
+      // A worker that stops says nothing about the event.
+      signal.throwIfAborted();
+      const failed = { id, type, reason: error instanceof Error ? error.message : String(error) };
+      if (error instanceof ProcessorEventUnreadableError || isGivenUp(receivedAt, clock.now())) {
+        context.observeFailedEvent(failed);
+        await deleteProcessorEvent(db, id);
+      } else {
+        context.observeDelayedEvent(failed);
+      }
+    }
   }
 };

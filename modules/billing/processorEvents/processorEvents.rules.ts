@@ -1,5 +1,5 @@
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../runtime/durations.rules.ts";
-import type { MeterEventState } from "../meterEvents.rules.ts";
+import type { StoredMeterEvent } from "../meterEvents.rules.ts";
 
 /** An event at the processor that a webhook has announced. What happened is read from the processor later. */
 export type ProcessorEvent = {
@@ -42,20 +42,13 @@ export const identifierOf = (identifierOrKey: string): string =>
 /** Stripe accepts timestamps that far ahead of its clock, so the clocks may differ by it. */
 const CLOCK_DIFFERENCE_MS = 5 * MINUTE_MS;
 
-/** A meter event, as far as a report of refused usage concerns it. */
-type ReportedEvent = {
-  readonly state: MeterEventState;
-  readonly firstAttemptAt: Date | null;
-  readonly documentReference: string | null;
-};
-
 /**
  * Decides what a late refusal leads to: the state of the event, `wait` while it is still being sent, or null if it changes
  * nothing, as a repeated report. After a restore, an event may have the identifier of one that was refused in the lost history.
  */
 export const decideLateRefusal = (
-  { state, firstAttemptAt, documentReference }: ReportedEvent,
-  { windowEnd }: Pick<RefusalReport, "windowEnd">,
+  { state, firstAttemptAt, documentReference }: StoredMeterEvent,
+  windowEnd: Date,
 ): "failed" | "closed" | "wait" | null => {
   if (state === "pending") {
     return "wait";

@@ -26,7 +26,10 @@ export const readSubscription = async (
     for (const kind of KINDS) {
       const period = periods[kind];
       if (isStored && period !== null) {
-        await saveBillingPeriod(transaction, { accountId, subscriptionId, kind }, period, readAt);
+        await saveBillingPeriod(transaction, accountId, subscriptionId, kind, {
+          ...period,
+          readAt,
+        });
       }
     }
   });

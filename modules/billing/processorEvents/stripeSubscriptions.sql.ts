@@ -2,7 +2,7 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { SUBSCRIPTION_POLICIES } from "../../accounts/accounts.rules.ts";
 import { KINDS } from "../../records/owner.rules.ts";
-import type { SubscriptionState } from "../subscriptions.rules.ts";
+import { storedSubscription } from "../subscriptions.rules.ts";
 import { kindColumn } from "../../records/columns.sql.ts";
 import { sql, timestamp, values } from "../../../db/sql.ts";
 
@@ -15,7 +15,7 @@ import { sql, timestamp, values } from "../../../db/sql.ts";
 export const saveSubscriptionState = async (
   db: CommonQueryMethods,
   { accountId, subscriptionId }: { readonly accountId: string; readonly subscriptionId: string },
-  state: Omit<SubscriptionState, "customerId" | "periods">,
+  state: z.output<typeof storedSubscription>,
   readAt: Date,
 ): Promise<boolean> => {
   const { rowCount } = await db.query(sql.typeAlias("void")`
@@ -38,8 +38,6 @@ export const saveSubscriptionState = async (
   `);
   return rowCount > 0;
 };
-
-const unitPrice = z.strictObject({ amount: z.string(), currency: z.string() }).nullable();
 
 /** The kinds that meet a condition on `used.kind`, and for which an account has live usage. */
 const usedKindsIf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
@@ -64,30 +62,15 @@ const usedKindsIf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragm
   )
 `;
 
-const usedKinds = usedKindsIf(sql.fragment`true`);
-
 const unbilledRow = z.strictObject({ name: z.string(), hasLiveUsage: z.boolean() });
 
-export const listOrganizationsWithoutCustomer = (
-  db: CommonQueryMethods,
-): Promise<readonly Readonly<z.output<typeof unbilledRow>>[]> =>
+export const listOrganizationsWithoutCustomer = (db: CommonQueryMethods) =>
   db.any(sql.type(unbilledRow)`
-    SELECT name, cardinality(${usedKinds}) > 0 AS "hasLiveUsage"
+    SELECT name, cardinality(${usedKindsIf(sql.fragment`true`)}) > 0 AS "hasLiveUsage"
     FROM account
     WHERE type = 'organization' AND stripe_customer_id IS NULL
     ORDER BY created_at, id
   `);
-
-const date = z.coerce.date();
-
-const storedState = z.strictObject({
-  status: z.string(),
-  pausedBy: z.string().nullable(),
-  trial: z.strictObject({ start: date, end: date }).nullable(),
-  meteredKinds: z.array(z.enum(KINDS)),
-  unitPrices: z.strictObject({ tree: unitPrice, bottle: unitPrice }),
-  hasDonationItems: z.boolean().nullable(),
-});
 
 const knownRow = z
   .strictObject({
@@ -95,7 +78,7 @@ const knownRow = z
     accountName: z.string(),
     readAt: z.date(),
     policy: z.enum(SUBSCRIPTION_POLICIES),
-    state: storedState,
+    state: storedSubscription,
     /** The kinds without a price for which the organization has live usage. */
     usedKinds: z.array(kindColumn),
     /** Whether the organization subscribed to donations with this subscription, and their items are gone. */
@@ -147,17 +130,13 @@ export const findKnownSubscription = async (
 
 const idRow = z.strictObject({ id: z.uuid() });
 
-/** Lists the accounts that have a subscription or a customer of Stripe. */
-export const listAccountsOfStripeObject = (
+/** Lists the accounts that have one of Stripe's subscriptions or customers now. */
+export const listAccountsOfStripe = (
   db: CommonQueryMethods,
-  objectId: string,
-): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(idRow)`
-    SELECT id
-    FROM account
-    WHERE stripe_subscription_id = ${objectId}
-    UNION
-    SELECT id
-    FROM account
-    WHERE stripe_customer_id = ${objectId}
+  objectIds: readonly string[],
+): Promise<readonly string[]> => {
+  const ids = sql.array([...objectIds], "text");
+  return db.anyFirst(sql.type(idRow)`
+    SELECT id FROM account WHERE stripe_subscription_id = ANY(${ids}) OR stripe_customer_id = ANY(${ids})
   `);
+};

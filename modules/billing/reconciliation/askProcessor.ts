@@ -1,8 +1,8 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
-import { findAccount } from "../../accounts/accounts.sql.ts";
+import { getAccount } from "../../accounts/getAccount.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
 import type { BillingContext } from "../context.ts";
-import { currentTarget, requireStripe } from "../createBilling.ts";
+import { requireStripe } from "../createBilling.ts";
 import {
   findMeterEvent,
   letWait,
@@ -13,36 +13,38 @@ import {
   releaseRefunds,
   sendAgain,
 } from "../meterEvents.sql.ts";
-import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../meterEvents.rules.ts";
 import { UsageUnreadableError } from "../processor.ts";
+import { listAccountsOfStripe } from "../processorEvents/stripeSubscriptions.sql.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { early, isTooOldToSend, TOO_OLD } from "../sending/decideNextStep.rules.ts";
 import type { SendResult } from "../sending/decideNextStep.rules.ts";
 import { lockMinutes, lockStreams } from "../streams.sql.ts";
 import { minuteOf } from "../usage.rules.ts";
-import type { BillingTarget, Span } from "../usage.rules.ts";
+import type { Span } from "../usage.rules.ts";
 import { decideMinute, findObstacle, isAskedAbout } from "./minutes.rules.ts";
 import type { Answer, CustomerMinute, Obstacle } from "./minutes.rules.ts";
-import { listAccountsWithCustomers, listEventsOfSpan, listOtherCustomers } from "./minutes.sql.ts";
+import { listEventsOfSpan, listOtherCustomers } from "./minutes.sql.ts";
 import type { CustomerStream } from "./minutes.sql.ts";
 import { sendDifference } from "./differences.sql.ts";
 
-/** A customer that may have usage of a minute, and the accounts whose usage that is. */
-type Place = CustomerStream & { readonly accountIds: readonly string[] };
-
-type PlaceInMinute = Place & { readonly events: readonly StoredMeterEvent[] };
+/** A customer that may have usage of a minute, the accounts whose usage that is, and its events. */
+type Place = CustomerStream & {
+  readonly accountIds: readonly string[];
+  readonly events: readonly StoredMeterEvent[];
+};
 
 /** Reads our side of a minute: the customer that is asked first, then others that may have usage of its accounts instead. */
 const readPlaces = async (
   db: CommonQueryMethods,
   { kind, customerId, accountId }: CustomerStream,
   minute: Span,
-): Promise<readonly [PlaceInMinute, ...PlaceInMinute[]]> => {
+): Promise<readonly [Place, ...Place[]]> => {
   const stream = { kind, customerId, accountId };
   const events = await listEventsOfSpan(db, stream, minute);
   const accountIds = [...new Set(events.filter(isAskedAbout).map((event) => event.accountId))];
-  const others: PlaceInMinute[] = [];
+  const others: Place[] = [];
   for (const customer of await listOtherCustomers(db, accountIds, customerId)) {
     const other = { ...stream, ...customer };
     others.push({ ...other, events: await listEventsOfSpan(db, other, minute) });
@@ -53,33 +55,33 @@ const readPlaces = async (
 /** Adds the processor's sum of the minute. Without a customer, nothing was ever sent. */
 const withTheirs = async (
   { billing }: BillingContext,
-  place: PlaceInMinute,
+  place: Place,
   minute: Span,
   signal: AbortSignal,
-): Promise<PlaceInMinute & CustomerMinute> => {
+): Promise<Place & CustomerMinute> => {
   const { kind, customerId } = place;
   if (customerId === null) {
     return { ...place, theirs: 0 };
   }
-  const theirs = await requireStripe(billing)
-    .sumUsage(customerId, kind, minute, signal)
-    .catch((error: unknown) => {
-      if (error instanceof UsageUnreadableError) {
-        return { unreadable: error.message };
-      }
-      throw error;
-    });
-  return { ...place, theirs };
+  try {
+    const theirs = await requireStripe(billing).sumUsage(customerId, kind, minute, signal);
+    return { ...place, theirs };
+  } catch (error) {
+    if (error instanceof UsageUnreadableError) {
+      return { ...place, theirs: { unreadable: error.message } };
+    }
+    throw error;
+  }
 };
 
 /** Locks what sends usage of the minute, in the order of all transactions: streams, then minutes. */
 export const lockMinute = async (
   transaction: DatabaseTransactionConnection,
-  places: readonly Place[],
+  places: readonly Omit<Place, "events">[],
   minute: Span,
 ): Promise<void> => {
   const customerIds = places.flatMap(({ customerId }) => customerId ?? []);
-  const holders = await listAccountsWithCustomers(transaction, customerIds);
+  const holders = await listAccountsOfStripe(transaction, customerIds);
   await lockStreams(
     transaction,
     places.flatMap(({ kind, accountIds }) =>
@@ -94,40 +96,27 @@ export const lockMinute = async (
   );
 };
 
-/** Where an event that the processor does not have is sent, and the usage that a refund has to wait for before. */
-type Target = BillingTarget & { readonly waitsFor: bigint | null };
-
 /**
- * Returns where usage that the processor does not have is sent: usage to where the account is billed now, a refund to its usage,
- * and a correction to the customer whose sum differs.
+ * Decides what happens to an event that the processor does not have, and where it is sent: usage to where the account is billed
+ * now, a refund to its usage, for which it may have to wait, and a correction to the customer whose sum differs.
  */
-export const findTarget = async (
+export const decideAbsent = async (
   { billing }: BillingContext,
   transaction: DatabaseTransactionConnection,
-  { id, accountId, mode, quantity, failure, processor, customerId }: StoredMeterEvent,
-): Promise<Target> => {
-  if (failure !== "difference" && quantity > 0) {
-    const account = await findAccount(transaction, accountId);
-    return {
-      ...currentTarget(billing, account?.stripeCustomerId ?? null, mode),
-      waitsFor: null,
-    };
-  }
-  const usage = failure === "difference" ? null : await lockRefundedUsage(transaction, id);
-  const isUndelivered = usage?.state === "pending" || usage?.state === "failed";
-  return {
-    ...(usage ?? { processor, customerId }),
-    waitsFor: isUndelivered ? usage.id : null,
-  };
-};
-
-/** Decides what happens to an event that the processor does not have. */
-export const decideAbsent = (
-  { second }: StoredMeterEvent,
-  { waitsFor }: Target,
+  event: StoredMeterEvent,
   now: Date,
-): "send" | "wait" | "too_old" =>
-  waitsFor === null ? (isTooOldToSend(second, now) ? "too_old" : "send") : "wait";
+) => {
+  const { id, accountId, mode, quantity, failure, second } = event;
+  const isRefund = quantity < 0 && failure !== "difference";
+  const usage = isRefund ? await lockRefundedUsage(transaction, id) : null;
+  const { processor, customerId } =
+    isRefund || failure === "difference"
+      ? (usage ?? event)
+      : billing.targetFor(await getAccount(transaction, accountId), mode);
+  const waitsFor = usage?.state === "pending" || usage?.state === "failed" ? usage.id : null;
+  const absent = isTooOldToSend(second, now) ? "too_old" : "send";
+  return { processor, customerId, waitsFor, retry: waitsFor === null ? absent : "wait" } as const;
+};
 
 /** Records what was found out about an event. Must run under the locks of its stream and minute. */
 export const applyAnswer = async (
@@ -156,16 +145,15 @@ export const applyAnswer = async (
       break;
     }
     case "absent": {
-      const target = await findTarget(context, transaction, event);
-      const isTooOld = decideAbsent(event, target, now) === "too_old";
-      if (target.waitsFor !== null) {
-        await letWait(transaction, id, target.waitsFor);
-      } else if (isTooOld) {
-        await recordFailure(transaction, id, { failure: "too_old", reason: TOO_OLD, now });
+      const { retry, waitsFor, ...target } = await decideAbsent(context, transaction, event, now);
+      if (waitsFor !== null) {
+        await letWait(transaction, id, waitsFor);
+      } else if (retry === "too_old") {
+        await recordFailure(transaction, id, { failure: retry, reason: TOO_OLD, now });
       } else {
         await sendAgain(transaction, id, target);
       }
-      await recordUsageEvent(transaction, event, isTooOld ? "failed" : "pending", now);
+      await recordUsageEvent(transaction, event, retry === "too_old" ? "failed" : "pending", now);
       break;
     }
     case "unclear":
@@ -185,7 +173,7 @@ const concernsFailed = ({ failure }: StoredMeterEvent, answer: Answer): boolean 
   (failure === "waits_for_usage" && answer.kind === "absent");
 
 /** Returns what a decision about a minute depends on, for comparison. */
-const keyOf = (places: readonly PlaceInMinute[]): string =>
+const keyOf = (places: readonly Place[]): string =>
   JSON.stringify(
     places.map(({ events }) =>
       events.map(({ id, state, attempts, quantity, generation }) =>

@@ -1,10 +1,12 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { Kind } from "../../records/owner.rules.ts";
+import { jsonRows } from "../../../db/jsonRows.ts";
 import { sql, timestamp } from "../../../db/sql.ts";
 import { describeDifference } from "../meterEvents.rules.ts";
-import { sendAgain } from "../meterEvents.sql.ts";
-import { meterEventIdentifierStem, minuteOf } from "../usage.rules.ts";
+import { identifierOfSealing, nextSequence, sendAgain } from "../meterEvents.sql.ts";
+import { inSpan, STREAM } from "../streams.sql.ts";
+import { minuteOf } from "../usage.rules.ts";
 import type { Span } from "../usage.rules.ts";
 
 /** Units that the processor has in a minute beyond what was delivered; negative ones are missing there. */
@@ -18,27 +20,35 @@ export type FoundUnits = {
 
 const idRow = z.strictObject({ id: z.bigint() });
 
-/** Stores the event that corrects a difference, or replaces the open one of its minute. Must run under the stream's lock. */
-const storeDifference = (
+const DIFFERENCE = {
+  ...STREAM,
+  second: "int8",
+  customerId: "text",
+  units: "int8",
+  note: "text",
+} as const;
+
+/** Stores the events that correct differences, or replaces the open ones of their minutes. Must run under the streams' locks. */
+const storeDifferences = (
   transaction: DatabaseTransactionConnection,
-  { accountId, kind, customerId, second, units }: FoundUnits,
+  found: readonly FoundUnits[],
   now: Date,
-): Promise<bigint> => {
-  const stem = meterEventIdentifierStem({ accountId, mode: "live", kind }, second);
-  return transaction.oneFirst(sql.type(idRow)`
+): Promise<readonly bigint[]> => {
+  const rows = found.map((each) =>
+    Object.assign({ mode: "live", note: describeDifference(each.units, each.customerId) }, each),
+  );
+  return transaction.anyFirst(sql.type(idRow)`
     INSERT INTO meter_event
       (
         account_id, mode, kind, second, sequence, quantity, identifier, processor, customer_id, state, failure, last_error,
         sealed_at
       )
     SELECT
-      ${accountId}, 'live', ${kind}, ${second}, next.sequence, ${-units}, ${stem} || next.sequence, 'stripe', ${customerId},
-      'failed', 'difference', ${describeDifference(units, customerId)}, ${timestamp(now)}
+      account_id, mode, kind, second, sequence, -units, ${identifierOfSealing}, 'stripe', customer_id, 'failed',
+      'difference', note, ${timestamp(now)}
     FROM (
-      SELECT coalesce(max(sequence), 0) + 1 AS sequence
-      FROM meter_event
-      WHERE account_id = ${accountId} AND mode = 'live' AND kind = ${kind} AND second = ${second}
-    ) AS next
+      SELECT found.*, ${nextSequence("found", "place")} AS sequence FROM (${jsonRows(DIFFERENCE, rows)}) AS found
+    ) AS sealing
     ON CONFLICT (customer_id, kind, (second - second % 60)) WHERE failure = 'difference'
     DO UPDATE SET
       account_id = excluded.account_id, second = excluded.second, sequence = excluded.sequence,
@@ -52,7 +62,7 @@ const storeDifference = (
 export const replaceOpenDifferences = async (
   transaction: DatabaseTransactionConnection,
   { customerId, kind }: Pick<FoundUnits, "customerId" | "kind">,
-  { start, end }: Span,
+  span: Span,
   found: readonly FoundUnits[],
   now: Date,
 ): Promise<void> => {
@@ -60,17 +70,14 @@ export const replaceOpenDifferences = async (
     DELETE FROM meter_event
     WHERE customer_id = ${customerId}
       AND kind = ${kind}
-      AND second >= ${start}
-      AND second < ${end}
+      AND ${inSpan("meter_event", span)}
       AND failure = 'difference'
       AND second - second % 60 <> ALL(${sql.array(
         found.map(({ second }) => minuteOf(second).start),
         "int8",
       )})
   `);
-  for (const each of found) {
-    await storeDifference(transaction, each, now);
-  }
+  await storeDifferences(transaction, found, now);
 };
 
 /**
@@ -89,16 +96,7 @@ export const decideDifferences = async (
         settled_at
       )
     SELECT
-      account_id, mode, kind, second,
-      (
-        SELECT max(sequence)
-        FROM meter_event AS other
-        WHERE other.account_id = difference.account_id
-          AND other.mode = difference.mode
-          AND other.kind = difference.kind
-          AND other.second = difference.second
-      ) + row_number() OVER (PARTITION BY account_id, mode, kind, second ORDER BY id),
-      -quantity, 'difference:' || id, processor, customer_id, 'delivered', last_error || '; see E' || id,
+      account_id, mode, kind, second, ${nextSequence("difference", "id")}, -quantity, 'difference:' || id, processor, customer_id, 'delivered', last_error || '; see E' || id,
       ${timestamp(now)},
       -- Not now: the processor's sums contain it.
       to_timestamp(second)
@@ -113,7 +111,7 @@ export const sendDifference = async (
   found: FoundUnits,
   now: Date,
 ): Promise<void> => {
-  const id = await storeDifference(transaction, found, now);
+  const [id = 0n] = await storeDifferences(transaction, [found], now);
   await decideDifferences(transaction, [id], now);
   await sendAgain(transaction, id, { processor: "stripe", customerId: found.customerId });
 };

@@ -1,5 +1,5 @@
 import { counted } from "../../../runtime/counted.rules.ts";
-import type { Failure, MeterEventState } from "../meterEvents.rules.ts";
+import type { StoredMeterEvent } from "../meterEvents.rules.ts";
 import { LONGEST_USAGE_LAG_MS } from "../usage.rules.ts";
 
 /*
@@ -8,26 +8,11 @@ import { LONGEST_USAGE_LAG_MS } from "../usage.rules.ts";
  * has, and the rest is sent.
  */
 
-/** An event of a minute, as far as decisions depend on it. */
-export type MinuteEvent = {
-  readonly id: bigint;
-  readonly accountId: string;
-  readonly customerId: string | null;
-  readonly second: number;
-  readonly quantity: number;
-  readonly state: MeterEventState;
-  readonly failure: Failure | null;
-  readonly mayBeDelivered: boolean;
-  readonly firstAttemptAt: Date | null;
-  readonly askingSince: Date | null;
-  readonly settledAt: Date | null;
-};
-
 /** Returns whether the processor's sums decide about an event. */
-export const isAskedAbout = ({ state, askingSince, mayBeDelivered }: MinuteEvent): boolean =>
+export const isAskedAbout = ({ state, askingSince, mayBeDelivered }: StoredMeterEvent): boolean =>
   state === "pending" ? askingSince !== null : state === "failed" && mayBeDelivered;
 
-const isBeingSent = ({ state, firstAttemptAt, askingSince }: MinuteEvent): boolean =>
+const isBeingSent = ({ state, firstAttemptAt, askingSince }: StoredMeterEvent): boolean =>
   state === "pending" && firstAttemptAt !== null && askingSince === null;
 
 /** Why a minute's sum proves nothing yet, and when to ask again. */
@@ -40,7 +25,7 @@ const ASK_AGAIN_MS = 15_000;
  * have it. Later the sum lags.
  * @param events all events of the minute at the customers that are asked
  */
-export const findObstacle = (events: readonly MinuteEvent[], now: Date): Obstacle | null => {
+export const findObstacle = (events: readonly StoredMeterEvent[], now: Date): Obstacle | null => {
   if (events.some(isBeingSent)) {
     return { reason: "another event of that minute is being sent", afterMs: ASK_AGAIN_MS };
   }
@@ -70,12 +55,12 @@ export type Answer =
 /** A customer's events of a minute, and the processor's units in it, or why it does not report them. */
 export type CustomerMinute = {
   readonly customerId: string | null;
-  readonly events: readonly MinuteEvent[];
+  readonly events: readonly StoredMeterEvent[];
   readonly theirs: number | { readonly unreadable: string };
 };
 
 /** Usage before refunds, and the first events first. */
-const inOrder = (a: MinuteEvent, b: MinuteEvent): number =>
+const inOrder = (a: StoredMeterEvent, b: StoredMeterEvent): number =>
   Math.sign(b.quantity) - Math.sign(a.quantity) || Number(a.id - b.id);
 
 /** Returns the part of a quantity that units can be: those of the same sign, up to the quantity. */
@@ -84,15 +69,11 @@ const shareOf = (quantity: number, units: number): number =>
     ? Math.sign(quantity) * Math.min(Math.abs(quantity), Math.abs(units))
     : 0;
 
-const sumDelivered = (events: readonly MinuteEvent[]): number =>
+const sumDelivered = (events: readonly StoredMeterEvent[]): number =>
   events.reduce((sum, { state, quantity }) => (state === "delivered" ? sum + quantity : sum), 0);
 
 /** Compares the processor's units of a minute with the events: by how many they differ, and what may still explain that. */
-export const compareMinute = <Event extends MinuteEvent>(
-  events: readonly Event[],
-  theirs: number,
-  now: Date,
-) => ({
+export const compareMinute = (events: readonly StoredMeterEvent[], theirs: number, now: Date) => ({
   units: theirs - sumDelivered(events),
   obstacle: findObstacle(events, now),
   asked: events.filter(isAskedAbout),
@@ -117,7 +98,7 @@ const allot = ({ events, theirs }: CustomerMinute) => {
  * usage can be at another customer: a refund goes to the customer of its usage.
  */
 const answerOf = (
-  { quantity, customerId }: MinuteEvent,
+  { quantity, customerId }: StoredMeterEvent,
   share: number,
   others: readonly { readonly customerId: string | null; readonly rest: number }[],
 ): Answer => {

@@ -1,8 +1,9 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { sql, values } from "../../../db/sql.ts";
-import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
-import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../meterEvents.rules.ts";
+import { selectMeterEvents } from "../meterEvents.sql.ts";
+import { inSpan } from "../streams.sql.ts";
 import type { Span } from "../usage.rules.ts";
 import { kindColumn } from "../../records/columns.sql.ts";
 import { KINDS } from "../../records/owner.rules.ts";
@@ -15,31 +16,26 @@ export type CustomerStream = {
   readonly accountId: string;
 };
 
-/** The condition that an event is of a stream. Through the customer's index, or else the account's. */
-const isOfStream = ({ kind, customerId, accountId }: CustomerStream): FragmentSqlToken =>
+/** The condition that an event is of a stream in a span. Through the customer's index, or else the account's. */
+const isIn = ({ kind, customerId, accountId }: CustomerStream, span: Span): FragmentSqlToken =>
   sql.fragment`
-    meter_event.processor = 'stripe'
-    AND meter_event.mode = 'live'
-    AND meter_event.kind = ${kind}
+    processor = 'stripe'
+    AND mode = 'live'
+    AND kind = ${kind}
     AND ${
       customerId === null
-        ? sql.fragment`meter_event.account_id = ${accountId} AND meter_event.customer_id IS NULL`
-        : sql.fragment`meter_event.customer_id = ${customerId}`
+        ? sql.fragment`account_id = ${accountId} AND customer_id IS NULL`
+        : sql.fragment`customer_id = ${customerId}`
     }
+    AND ${inSpan("meter_event", span)}
   `;
 
 /** Lists all events of a stream in a span, whichever account they belong to. */
 export const listEventsOfSpan = (
   db: CommonQueryMethods,
   stream: CustomerStream,
-  { start, end }: Span,
-): Promise<readonly StoredMeterEvent[]> =>
-  db.any(sql.type(meterEventRow)`
-    SELECT ${meterEventColumns}
-    FROM meter_event
-    WHERE ${isOfStream(stream)} AND meter_event.second >= ${start} AND meter_event.second < ${end}
-    ORDER BY meter_event.id
-  `);
+  span: Span,
+): Promise<readonly StoredMeterEvent[]> => db.any(selectMeterEvents(isIn(stream, span)));
 
 const customerRow = z.strictObject({ customerId: z.string(), accountIds: z.array(z.uuid()) });
 
@@ -48,7 +44,7 @@ export const listOtherCustomers = (
   db: CommonQueryMethods,
   accountIds: readonly string[],
   customerId: string | null,
-): Promise<readonly Readonly<z.output<typeof customerRow>>[]> =>
+) =>
   db.any(sql.type(customerRow)`
     SELECT customer.id AS "customerId", array_agg(account.id) AS "accountIds"
     FROM account
@@ -56,17 +52,6 @@ export const listOtherCustomers = (
     WHERE account.id = ANY(${sql.array([...accountIds], "uuid")}) AND customer.id IS DISTINCT FROM ${customerId}::text
     GROUP BY customer.id
     ORDER BY customer.id
-  `);
-
-const idRow = z.strictObject({ id: z.uuid() });
-
-/** Lists the accounts that have one of some customers now. */
-export const listAccountsWithCustomers = (
-  db: CommonQueryMethods,
-  customerIds: readonly string[],
-): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(idRow)`
-    SELECT id FROM account WHERE stripe_customer_id = ANY(${sql.array([...customerIds], "text")})
   `);
 
 const reportedStreamRow = z
@@ -111,13 +96,10 @@ const unitsRow = z.strictObject({ units: z.bigint().transform(Number) });
 export const sumDeliveredUnits = (
   db: CommonQueryMethods,
   stream: CustomerStream,
-  { start, end }: Span,
+  span: Span,
 ): Promise<number> =>
   db.oneFirst(sql.type(unitsRow)`
     SELECT coalesce(sum(quantity), 0)::bigint AS units
     FROM meter_event
-    WHERE ${isOfStream(stream)}
-      AND meter_event.second >= ${start}
-      AND meter_event.second < ${end}
-      AND meter_event.state = 'delivered'
+    WHERE ${isIn(stream, span)} AND state = 'delivered'
   `);

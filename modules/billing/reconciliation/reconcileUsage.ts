@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { counted } from "../../../runtime/counted.rules.ts";
 import { secondOf } from "../../../runtime/durations.rules.ts";
 import { runConcurrently } from "../../../runtime/runConcurrently.ts";
-import type { BillingContext, BulkContext } from "../context.ts";
+import type { BillingContext } from "../context.ts";
 import { requireStripe } from "../createBilling.ts";
 import { readDeployment } from "../deployment.sql.ts";
 import { UsageUnreadableError } from "../processor.ts";
@@ -67,16 +67,13 @@ async function* findDifferingMinutes(
 }
 
 /** What was delivered of a stream in a span, and what Stripe has of it. */
-type StreamSums = ReportedStream & {
+export type StreamReport = ReportedStream & {
   readonly delivered: number;
   /** Null if it could not be read; `error` has the reason. */
   readonly processorQuantity: number | null;
   readonly error: string | null;
   /** Whether reading it may succeed later. */
   readonly isErrorTemporary: boolean;
-};
-
-export type StreamReport = StreamSums & {
   /** What no event explains in the first minutes that differ, at most MAXIMUM_DIFFERENCES. */
   readonly differences: readonly FoundUnits[];
   /** How many of these minutes may lag, or may be explained by an event of which it is not known yet whether Stripe has it. */
@@ -108,13 +105,11 @@ const compareStream = async (
   stream: ReportedStream,
   span: Span,
   signal: AbortSignal,
-): Promise<{ readonly sums: StreamSums; readonly minutes: readonly Sums[] }> => {
-  const readTheirs = async ({ start, end }: Span): Promise<number> =>
-    start < end
-      ? requireStripe(billing).sumUsage(stream.customerId, stream.kind, { start, end }, signal)
-      : 0;
-  const delivered = await sumOurs(db, stream, span);
-  const sums = { ...stream, delivered, error: null, isErrorTemporary: false } as const;
+): Promise<Omit<StreamReport, "differences" | "skipped"> & { readonly minutes: Sums[] }> => {
+  const { customerId, kind } = stream;
+  const readTheirs = async (part: Span): Promise<number> =>
+    part.start < part.end ? requireStripe(billing).sumUsage(customerId, kind, part, signal) : 0;
+  const sums = { ...stream, delivered: await sumOurs(db, stream, span) };
   const minutes: Sums[] = [];
   try {
     const processorQuantity = await readTheirs(span);
@@ -123,7 +118,7 @@ const compareStream = async (
       ours: await sumOurs(db, stream, part),
       theirs: await readTheirs(part),
     }));
-    if (processorQuantity !== delivered) {
+    if (processorQuantity !== sums.delivered) {
       for await (const minute of differing) {
         minutes.push(minute);
         if (minutes.length === MAXIMUM_DIFFERENCES) {
@@ -131,21 +126,18 @@ const compareStream = async (
         }
       }
     }
-    return { sums: { ...sums, processorQuantity }, minutes };
+    return { ...sums, processorQuantity, error: null, isErrorTemporary: false, minutes };
   } catch (cause) {
     signal.throwIfAborted();
     // One customer that Stripe does not know must not hide the differences of the others.
-    const failed = {
-      processorQuantity: null,
-      error: cause instanceof Error ? cause.message : String(cause),
-      isErrorTemporary: !(cause instanceof UsageUnreadableError),
-    };
-    return { sums: { ...sums, ...failed }, minutes: [] };
+    const error = cause instanceof Error ? cause.message : String(cause);
+    const isErrorTemporary = !(cause instanceof UsageUnreadableError);
+    return { ...sums, processorQuantity: null, error, isErrorTemporary, minutes: [] };
   }
 };
 
 /**
- * Returns the units of a differing minute that a decision has to explain, or null: its sum may lag, also because it has changed
+ * Returns the units of a differing minute that a decision has to explain, if any: its sum may lag, also because it has changed
  * since Stripe was asked, or events that are asked about may explain it. Must run under the locks of the stream.
  */
 const findUnexplained = async (
@@ -153,16 +145,16 @@ const findUnexplained = async (
   { kind, customerId, accountId }: ReportedStream,
   { part, ours, theirs }: Sums,
   now: Date,
-): Promise<FoundUnits | null> => {
+): Promise<readonly FoundUnits[]> => {
   const events = await listEventsOfSpan(db, { kind, customerId, accountId }, part);
   const { units, obstacle, asked } = compareMinute(events, theirs, now);
   if (obstacle !== null || asked.length > 0 || units !== theirs - ours) {
-    return null;
+    return [];
   }
   // Stripe may have lost one event. Then its second and account are known.
   const lost = events.find(({ state, quantity }) => state === "delivered" && quantity === -units);
   const { accountId: of, second } = lost ?? { accountId, second: part.start };
-  return { kind, customerId, accountId: of, second, units };
+  return [{ kind, customerId, accountId: of, second, units }];
 };
 
 /**
@@ -178,14 +170,6 @@ export const listStreamsNeedingAttention = (
       : stream.isErrorTemporary,
   );
 
-const failureOf = (drifting: readonly StreamReport[]): string | null => {
-  const unread = drifting.filter(({ error }) => error !== null);
-  const [first] = unread;
-  return first
-    ? `${counted(unread.length, "stream")} could not be read, such as ${first.accountName}: ${first.error}`
-    : null;
-};
-
 /**
  * Compares Stripe's usage with what was delivered, stream by stream, and stores what no event explains as open differences. The
  * built-in ledger is our own table, so there is nothing to compare. Differences that add up to zero in the span are not found.
@@ -196,7 +180,7 @@ const failureOf = (drifting: readonly StreamReport[]): string | null => {
  *   in that is stored
  */
 export const reconcileUsage = async (
-  { bulkDb, ...given }: BillingContext & BulkContext,
+  { bulkDb, ...given }: BillingContext,
   {
     accountId = null,
     span: givenSpan = null,
@@ -217,20 +201,18 @@ export const reconcileUsage = async (
     { concurrency: CONCURRENT_READS, signal },
   );
   return given.db.transaction(async (transaction) => {
+    const differing = compared.filter(({ minutes }) => minutes.length > 0);
     await lockStreams(
       transaction,
-      compared.flatMap(({ sums: { accountIds, kind }, minutes }) =>
-        minutes.length === 0
-          ? []
-          : accountIds.map((id) => ({ accountId: id, mode: "live" as const, kind })),
+      differing.flatMap(({ accountIds, kind }) =>
+        accountIds.map((id) => ({ accountId: id, mode: "live" as const, kind })),
       ),
     );
     const streams: StreamReport[] = [];
-    for (const { sums, minutes } of compared) {
+    for (const { minutes, ...sums } of compared) {
       const differences: FoundUnits[] = [];
       for (const minute of minutes) {
-        const found = await findUnexplained(transaction, sums, minute, clock.now());
-        differences.push(...(found === null ? [] : [found]));
+        differences.push(...(await findUnexplained(transaction, sums, minute, clock.now())));
       }
       if (sums.error === null) {
         // With very many differences, a stream was compared up to the last one that was found.
@@ -241,7 +223,10 @@ export const reconcileUsage = async (
       streams.push({ ...sums, differences, skipped: minutes.length - differences.length });
     }
     const drifting = listStreamsNeedingAttention(streams);
-    const failure = failureOf(drifting);
+    const [first, ...others] = drifting.filter(({ error }) => error !== null);
+    const failure = first
+      ? `${counted(others.length + 1, "stream")} could not be read, such as ${first.accountName}: ${first.error}`
+      : null;
     if (accountId === null && givenSpan === null) {
       await insertReconciliation(transaction, {
         startedAt,

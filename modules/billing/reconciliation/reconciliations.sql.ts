@@ -25,17 +25,6 @@ export const insertReconciliation = async (
   `);
 };
 
-/** Deletes the reconciliations that were started before a time. Returns how many. */
-export const deleteOldReconciliations = async (
-  db: CommonQueryMethods,
-  before: Date,
-): Promise<number> => {
-  const { rowCount } = await db.query(sql.typeAlias("void")`
-    DELETE FROM reconciliation WHERE started_at < ${timestamp(before)}
-  `);
-  return rowCount;
-};
-
 /** Returns the reconciliation that started last; null if there was none. */
 export const findLastReconciliation = (
   db: CommonQueryMethods,
@@ -47,9 +36,7 @@ export const findLastReconciliation = (
 const successRow = z.strictObject({ lastSuccessAt: z.date().nullable(), installedAt: z.date() });
 
 /** Returns what metrics and `doctor` report. */
-export const readLastSuccess = (
-  db: CommonQueryMethods,
-): Promise<Readonly<z.output<typeof successRow>>> =>
+export const readLastSuccess = (db: CommonQueryMethods) =>
   db.one(sql.type(successRow)`
     SELECT
       (SELECT ended_at FROM reconciliation WHERE error IS NULL ORDER BY started_at DESC LIMIT 1) AS "lastSuccessAt",

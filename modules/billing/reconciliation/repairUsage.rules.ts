@@ -1,23 +1,7 @@
 import { counted } from "../../../runtime/counted.rules.ts";
 import { invalidRequest } from "../../../runtime/errors.rules.ts";
-import type { Kind } from "../../records/owner.rules.ts";
 import { documentFor, nameOf } from "../meterEvents.rules.ts";
-import type { BillingDocument, Failure, MeterEventState } from "../meterEvents.rules.ts";
-
-/** A meter event, as far as an operator's decisions depend on it. */
-type DecidedEvent = {
-  readonly id: bigint;
-  readonly accountId: string;
-  readonly kind: Kind;
-  /** What a document bills, or returns if negative. */
-  readonly quantity: number;
-  readonly state: MeterEventState;
-  readonly failure: Failure | null;
-  readonly mayBeDelivered: boolean;
-  readonly isLate: boolean;
-  readonly documentKind: BillingDocument["kind"] | "none" | null;
-  readonly documentReference: string | null;
-};
+import type { BillingDocument, StoredMeterEvent } from "../meterEvents.rules.ts";
 
 /** What an operator has found out about an event that is unclear. */
 export type OperatorAnswer = "delivered" | "absent";
@@ -34,8 +18,8 @@ export type Retry = "send" | "wait" | "ask" | "record" | "too_old";
  * @throws DomainError request_invalid if a retry cannot settle the event, with what can
  */
 export const decideRetry = (
-  event: Pick<DecidedEvent, "id" | "state" | "failure" | "mayBeDelivered">,
-  usage: Pick<DecidedEvent, "id" | "documentReference"> | null,
+  event: StoredMeterEvent,
+  usage: StoredMeterEvent | null,
   answer: OperatorAnswer | null,
 ): Retry => {
   const { state, failure, mayBeDelivered } = event;
@@ -73,7 +57,7 @@ export const decideRetry = (
  * @throws DomainError request_invalid if there is nothing to close, or it was closed with another one
  */
 export const isClosedAlready = (
-  event: Omit<DecidedEvent, "mayBeDelivered">,
+  event: StoredMeterEvent,
   document: BillingDocument | null,
 ): boolean => {
   const { state, isLate, documentKind, documentReference } = event;
@@ -94,7 +78,7 @@ export const isClosedAlready = (
  * @throws DomainError request_invalid
  */
 export const requireDocument = (
-  events: readonly DecidedEvent[],
+  events: readonly StoredMeterEvent[],
   document: BillingDocument | null,
   expectedUnits: number | null,
 ): number => {

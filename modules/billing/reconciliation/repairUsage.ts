@@ -6,7 +6,7 @@ import { requireStripe } from "../createBilling.ts";
 import { describeHold } from "../deployment.rules.ts";
 import { lockDeployment } from "../deployment.sql.ts";
 import { nameOf, namesOf } from "../meterEvents.rules.ts";
-import type { BillingDocument } from "../meterEvents.rules.ts";
+import type { BillingDocument, StoredMeterEvent } from "../meterEvents.rules.ts";
 import {
   askAgain,
   closeEvents,
@@ -14,7 +14,6 @@ import {
   listMeterEventsById,
   lockMeterEvents,
 } from "../meterEvents.sql.ts";
-import type { StoredMeterEvent } from "../meterEvents.sql.ts";
 import { UsageUnreadableError } from "../processor.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
@@ -23,7 +22,7 @@ import { lockStreams } from "../streams.sql.ts";
 import { minuteOf } from "../usage.rules.ts";
 import { counted } from "../../../runtime/counted.rules.ts";
 import { DomainError, invalidRequest } from "../../../runtime/errors.rules.ts";
-import { applyAnswer, decideAbsent, findTarget, lockMinute } from "./askProcessor.ts";
+import { applyAnswer, decideAbsent, lockMinute } from "./askProcessor.ts";
 import { decideDifferences } from "./differences.sql.ts";
 import { compareMinute } from "./minutes.rules.ts";
 import type { Answer } from "./minutes.rules.ts";
@@ -151,10 +150,10 @@ export const retryUsage = async (
     if (failure === "difference") {
       await requireUnchanged(transaction, event, theirs ?? Number.NaN, now);
     }
-    const target = decided === "ask" ? null : await findTarget(context, transaction, event);
-    const retry = decided === "send" && target ? decideAbsent(event, target, now) : decided;
-    const customerId = (retry === "record" ? event.customerId : null) ?? target?.customerId ?? null;
-    if (customerId === null && (retry === "record" || target?.processor === "stripe")) {
+    const absent = decided === "ask" ? null : await decideAbsent(context, transaction, event, now);
+    const retry = decided === "send" && absent ? absent.retry : decided;
+    const customerId = (retry === "record" ? event.customerId : null) ?? absent?.customerId ?? null;
+    if (customerId === null && (retry === "record" || absent?.processor === "stripe")) {
       throw invalidRequest(
         `the organization of ${nameOf(event)} has no Stripe customer; set one with \`impact org update\`, and retry`,
       );
@@ -181,11 +180,11 @@ export const retryUsage = async (
   });
 };
 
+/** The result of a retry. The error says why it cannot settle the event. */
 export type RetriedItem = {
   readonly id: bigint;
   readonly name: string;
   readonly units: number;
-  /** The error says why a retry cannot settle it. */
   readonly retry: Retry | DomainError;
 };
 
@@ -198,13 +197,14 @@ export const retryEach = async (
   const retried: RetriedItem[] = [];
   for (const id of ids) {
     const name = nameOf((await findMeterEvent(context.db, id)) ?? { id });
-    const result = await retryUsage(context, id, options).catch((error: unknown) => {
+    try {
+      retried.push({ id, name, ...(await retryUsage(context, id, options)) });
+    } catch (error) {
       if (!(error instanceof DomainError)) {
         throw error;
       }
-      return { units: 0, retry: error };
-    });
-    retried.push({ id, name, ...result });
+      retried.push({ id, name, units: 0, retry: error });
+    }
   }
   return retried;
 };

@@ -2,8 +2,9 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { jsonRows } from "../../../db/jsonRows.ts";
 import { afterLookup, sql, timestamp } from "../../../db/sql.ts";
-import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
-import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import { meterEventRow } from "../meterEvents.rules.ts";
+import { meterEventColumns } from "../meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../meterEvents.rules.ts";
 import type { SendResult } from "./decideNextStep.rules.ts";
 import { isResumable, leaseEnd } from "./waitingStreams.sql.ts";
 

@@ -1,6 +1,6 @@
 import { LRUCache } from "lru-cache";
 import { createRuns } from "../../../db/createRuns.ts";
-import type { RunOptions, Runs, Work } from "../../../db/createRuns.ts";
+import type { Runs, Work } from "../../../db/createRuns.ts";
 import { createScan } from "../../../db/createScan.ts";
 import type { Scan } from "../../../db/createScan.ts";
 import { joinCalls } from "../../../db/batching/joinCalls.ts";
@@ -10,7 +10,7 @@ import type { Owner } from "../../records/owner.rules.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
 import type { Context } from "../../../runtime/context.ts";
 import type { BillingContext } from "../context.ts";
-import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../meterEvents.rules.ts";
 import { createCallRate } from "./createCallRate.ts";
 import { afterError } from "./decideNextStep.rules.ts";
 import type { SendResult } from "./decideNextStep.rules.ts";
@@ -64,6 +64,7 @@ const createSteps = (
   lowerRate: () => void,
 ) => {
   const sending = { ...context, record: createOutcomeRecords(context, gatherMs) };
+  /** The steps of live and of test usage are joined apart, so that live usage never waits behind test usage. */
   const createBeginning = () =>
     joinCalls(
       async (streams: readonly UnsentStream[]) => {
@@ -73,7 +74,6 @@ const createSteps = (
       },
       { collectMs: gatherMs },
     );
-  /** Apart, so that live usage never waits behind test usage. */
   const begin = { live: createBeginning(), test: createBeginning() };
   const paused = new LRUCache<string, true>({ max: MAXIMUM_PAUSED, ttl: PAUSE_MS });
 
@@ -207,10 +207,7 @@ export const createStreamScan = (
 /** Creates the runs that report usage. */
 export const createReportingRuns = (
   context: BillingContext,
-  {
-    runMs,
-    ...options
-  }: SendObservers & Pick<RunOptions<never>, "runMs"> & Pick<SenderOptions, "callsPerSecond">,
+  { runMs, ...options }: Omit<SenderOptions, "scan"> & { readonly runMs?: number },
 ): Runs => {
   const work = createUsageWork(context, { ...options, scan: createStreamScan(context) });
   return createRuns(context, { kind: "usage-sender", work, runMs });

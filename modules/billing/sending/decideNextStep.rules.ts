@@ -1,5 +1,5 @@
 import { HOUR_MS } from "../../../runtime/durations.rules.ts";
-import type { Failure, MeterEventState } from "../meterEvents.rules.ts";
+import type { Failure, MeterEventState, StoredMeterEvent } from "../meterEvents.rules.ts";
 import { ACCEPTED_AGE_MS, CALL_TIMEOUT_MS } from "../usage.rules.ts";
 import type { ProcessorName } from "../usage.rules.ts";
 
@@ -14,9 +14,9 @@ import type { ProcessorName } from "../usage.rules.ts";
  * @param part.isUsageClosed whether that usage is never billed, so that there is nothing to take back
  */
 export const stateAtSealing = (part: {
-  readonly quantity: bigint;
+  readonly quantity: number;
   readonly processor: ProcessorName;
-  readonly waitsFor: bigint | null;
+  readonly waitsFor: string | null;
   readonly isUsageClosed: boolean;
 }): { readonly state: MeterEventState; readonly failure: Failure | null } => {
   if (part.isUsageClosed) {
@@ -25,7 +25,7 @@ export const stateAtSealing = (part: {
   if (part.waitsFor !== null) {
     return { state: "failed", failure: "waits_for_usage" };
   }
-  const isSent = part.quantity !== 0n && part.processor !== "ledger";
+  const isSent = part.quantity !== 0 && part.processor !== "ledger";
   return { state: isSent ? "pending" : "delivered", failure: null };
 };
 
@@ -56,8 +56,8 @@ export type Delay = {
   readonly cause: "retry" | "rate_limited" | "misconfigured" | "early" | "asking";
   readonly reason: string;
   readonly afterMs: number;
-  readonly outcomeUnknown: boolean;
-  readonly newKey: boolean;
+  readonly outcomeUnknown?: boolean;
+  readonly newKey?: boolean;
 };
 
 export type Settlement = {
@@ -106,76 +106,57 @@ const MAXIMUM_RETRY_DELAY_MS = 60 * 1000;
 export const MAXIMUM_DELAY_MS = MISCONFIGURED_DELAY_MS;
 
 /** Returns the delay before an event is sent again. It doubles with each of the event's own attempts. */
-const retryDelayMs = ({ attempts }: SendingEvent): number =>
+const retryDelayMs = ({ attempts }: StoredMeterEvent): number =>
   Math.min(FIRST_RETRY_DELAY_MS * 2 ** (attempts - 1), MAXIMUM_RETRY_DELAY_MS);
 
 const delayed = (
   cause: Delay["cause"],
   reason: string,
-  changes: Pick<Delay, "afterMs"> & Partial<Pick<Delay, "outcomeUnknown" | "newKey">>,
-): Delay => ({
-  kind: "delayed",
-  cause,
-  reason,
-  outcomeUnknown: false,
-  newKey: false,
-  ...changes,
-});
+  afterMs: number,
+  changes: Pick<Delay, "outcomeUnknown"> = {},
+): Delay => ({ kind: "delayed", cause, reason, afterMs, ...changes });
 
-const DELIVERED: Settlement = {
-  kind: "settled",
-  state: "delivered",
-  failure: null,
-  reason: null,
-};
+const UNKNOWN = { outcomeUnknown: true } as const;
 
-const failed = (failure: NonNullable<Settlement["failure"]>, reason: string): Settlement => ({
-  kind: "settled",
+const DELIVERED: Settlement = { kind: "settled", state: "delivered", failure: null, reason: null };
+
+const failed = (failure: Failure, reason: string): Settlement => ({
+  ...DELIVERED,
   state: "failed",
   failure,
   reason,
 });
 
 /** From now on the processor's sums decide: they must first show everything that was sent until now. */
-const asking = (reason: string): Delay =>
-  delayed("asking", reason, { afterMs: ASKING_DELAY_MS, outcomeUnknown: true });
+const asking = (reason: string): Delay => delayed("asking", reason, ASKING_DELAY_MS, UNKNOWN);
 
 /** The step if the processor's sums may still change, or another event of the minute is being sent. */
 export const early = (reason: string, afterMs: number): Delay =>
-  delayed("early", reason, { afterMs: Math.min(afterMs, MAXIMUM_DELAY_MS) });
+  delayed("early", reason, Math.min(afterMs, MAXIMUM_DELAY_MS));
 
 /** The step after an error of ours. The next attempt would probably end in it, too. */
 export const afterError = (error: unknown): Delay =>
-  delayed("retry", error instanceof Error ? error.message : String(error), {
-    afterMs: MAXIMUM_RETRY_DELAY_MS,
-    outcomeUnknown: true,
-  });
+  delayed(
+    "retry",
+    error instanceof Error ? error.message : String(error),
+    MAXIMUM_RETRY_DELAY_MS,
+    UNKNOWN,
+  );
 
 export const STRIPE_MISSING = "the usage is for Stripe, but Stripe is not configured";
 
 /** The step if this process is not set up for the usage: an operator has to fix that. */
 export const misconfigured = (problem: string): Delay =>
-  delayed("misconfigured", problem, { afterMs: MISCONFIGURED_DELAY_MS });
-
-/** A meter event whose attempt has begun, as it was before that attempt's outcome. */
-export type SendingEvent = {
-  readonly second: number;
-  /** The attempts so far, this one included. */
-  readonly attempts: number;
-  readonly firstAttemptAt: Date | null;
-  /** Whether an earlier attempt may have been accepted. */
-  readonly mayBeDelivered: boolean;
-  /** Since when the identifier is not sent again, because the processor may have another quantity under it. */
-  readonly askingSince: Date | null;
-};
+  delayed("misconfigured", problem, MISCONFIGURED_DELAY_MS);
 
 export const isTooOldToSend = (second: number, now: Date): boolean =>
   now.getTime() - second * 1000 > ACCEPTED_AGE_MS.stripe;
 
 export const TOO_OLD = "older than the processor accepts";
 
+/** Decides about an event whose attempt has begun, and is counted. */
 export const decideNextStep = (
-  { second, attempts, firstAttemptAt, mayBeDelivered, askingSince }: SendingEvent,
+  { second, attempts, firstAttemptAt, mayBeDelivered, askingSince }: StoredMeterEvent,
   now: Date,
 ): NextStep => {
   if (askingSince !== null) {
@@ -195,11 +176,12 @@ export const decideNextStep = (
   }
   // The other usage of the stream waits behind it, so it does not wait for long.
   return attempts <= PATIENT_ATTEMPTS
-    ? delayed("early", AHEAD, { afterMs: AHEAD_DELAY_MS })
+    ? delayed("early", AHEAD, AHEAD_DELAY_MS)
     : failed("refused", AHEAD);
 };
 
-export const decideResult = (event: SendingEvent, outcome: AttemptOutcome): SendResult => {
+/** Returns what the outcome of an attempt means for its event, which is as it was before that outcome. */
+export const decideResult = (event: StoredMeterEvent, outcome: AttemptOutcome): SendResult => {
   switch (outcome.kind) {
     case "delivered":
       return DELIVERED;
@@ -212,9 +194,9 @@ export const decideResult = (event: SendingEvent, outcome: AttemptOutcome): Send
     case "rate_limited":
     case "misconfigured": {
       // The identifier prevents a second acceptance, also with a new key.
-      const { kind, reason, ...changes } = outcome;
-      const afterMs = kind === "misconfigured" ? MISCONFIGURED_DELAY_MS : retryDelayMs(event);
-      return delayed(kind, reason, { ...changes, afterMs });
+      const { kind: cause, ...attempted } = outcome;
+      const afterMs = cause === "misconfigured" ? MISCONFIGURED_DELAY_MS : retryDelayMs(event);
+      return { kind: "delayed", cause, ...attempted, afterMs };
     }
     case "rejected":
       return failed("refused", outcome.reason);

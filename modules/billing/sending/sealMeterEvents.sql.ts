@@ -1,14 +1,14 @@
 import type { DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../../records/owner.rules.ts";
-import { PROCESSORS, meterEventIdentifierStem } from "../usage.rules.ts";
+import { PROCESSORS } from "../usage.rules.ts";
 import { jsonRows } from "../../../db/jsonRows.ts";
 import { safeInteger, sql, timestamp } from "../../../db/sql.ts";
-import { meterEventColumns, meterEventRow } from "../meterEvents.sql.ts";
-import type { StoredMeterEvent } from "../meterEvents.sql.ts";
-import { shareRegistrations } from "../registrationFacts.sql.ts";
+import { meterEventRow } from "../meterEvents.rules.ts";
+import { identifierOfSealing, meterEventColumns, nextSequence } from "../meterEvents.sql.ts";
+import type { StoredMeterEvent, Failure, MeterEventState } from "../meterEvents.rules.ts";
+import { refundedFacts } from "../registrationFacts.sql.ts";
 import type { BillingTarget } from "../usage.rules.ts";
-import type { Failure, MeterEventState } from "../meterEvents.rules.ts";
 import { STREAM } from "../streams.sql.ts";
 import { leaseEnd } from "./waitingStreams.sql.ts";
 import type { UnsentStream } from "./waitingStreams.sql.ts";
@@ -19,9 +19,9 @@ const LARGE_QUANTITY = sql.fragment`100000000`;
 const unsealedRow = z.strictObject({
   place: safeInteger,
   second: safeInteger,
-  ids: z.array(z.string()),
-  quantity: z.bigint(),
-  waitsFor: z.bigint().nullable(),
+  factIds: z.array(z.string()),
+  quantity: safeInteger,
+  waitsFor: z.string().nullable(),
   isUsageClosed: z.boolean(),
   isDoubted: z.boolean(),
   processor: z.enum(PROCESSORS),
@@ -31,18 +31,11 @@ const unsealedRow = z.strictObject({
 /** The summed facts of one future meter event. */
 export type UnsealedPart = Omit<Readonly<z.output<typeof unsealedRow>>, "place">;
 
-/**
- * Joins, for a fact of a refund, the event of the usage that it takes back: of several, the first that the processor does
- * not have. Without the OFFSET, the planner reads all sealed facts for each refund where the statistics know of none.
- */
+/** Joins, for a fact of a refund, the event of the usage that it takes back: of several, the first that the processor does not have. */
 const joinUsage = sql.fragment`
   LEFT JOIN LATERAL (
     SELECT meter_event.id, meter_event.state, meter_event.document_reference, meter_event.processor, meter_event.customer_id
-    FROM (
-      SELECT * FROM usage_fact AS original
-      WHERE ${shareRegistrations("original", "fact")} AND original.refund_id IS NULL
-      OFFSET 0
-    ) AS original
+    FROM ${refundedFacts} AS original
     JOIN meter_event ON meter_event.id = original.meter_event_id
     WHERE fact.refund_id IS NOT NULL
     ORDER BY meter_event.state = 'delivered', original.id
@@ -129,7 +122,7 @@ export const listOldestUnsealedFacts = async (
         CASE WHEN abs(fact.quantity) > ${LARGE_QUANTITY} THEN fact.id END AS large_id,
         doubt.is_doubted,
         CASE WHEN doubt.is_doubted THEN sign(fact.quantity) END AS sign,
-        CASE WHEN usage.state <> 'delivered' THEN usage.id END AS waits_for,
+        CASE WHEN usage.state <> 'delivered' THEN usage.id::text END AS waits_for,
         coalesce(usage.state = 'closed' AND usage.document_reference IS NULL, false) AS is_usage_closed,
         coalesce(usage.processor, stream.processor) AS processor,
         CASE WHEN usage.id IS NULL THEN stream.customer_id ELSE usage.customer_id END AS customer_id
@@ -143,7 +136,7 @@ export const listOldestUnsealedFacts = async (
     SELECT
       place,
       second,
-      array_agg(id::text) AS ids,
+      array_agg(id::text) AS "factIds",
       sum(quantity)::bigint AS quantity,
       waits_for AS "waitsFor",
       is_usage_closed AS "isUsageClosed",
@@ -162,21 +155,19 @@ export const listOldestUnsealedFacts = async (
   return parts;
 };
 
-export type SealedEvent = Omit<UnsealedPart, "ids" | "isUsageClosed" | "isDoubted"> & {
-  readonly stream: Owner;
-  readonly factIds: readonly string[];
-  readonly state: MeterEventState;
-  readonly failure: Failure | null;
-  /** Since when the processor may have it, if it may have been sent in a lost history: it is asked first. */
-  readonly askingSince: Date | null;
-};
+export type SealedEvent = Owner &
+  UnsealedPart & {
+    readonly state: MeterEventState;
+    readonly failure: Failure | null;
+    /** Since when the processor may have it, if it may have been sent in a lost history: it is asked first. */
+    readonly askingSince: Date | null;
+  };
 
 const SEALED = {
   ...STREAM,
   factIds: "_int8",
   second: "int8",
   quantity: "int8",
-  stem: "text",
   processor: "text",
   customerId: "text",
   state: "text",
@@ -184,18 +175,6 @@ const SEALED = {
   waitsFor: "int8",
   askingSince: "timestamptz",
 } as const;
-
-const sealedRows = (events: readonly SealedEvent[]): FragmentSqlToken =>
-  jsonRows(
-    SEALED,
-    events.map(({ stream, quantity, waitsFor, ...event }) => ({
-      ...stream,
-      ...event,
-      quantity: String(quantity),
-      waitsFor: waitsFor === null ? null : String(waitsFor),
-      stem: meterEventIdentifierStem(stream, event.second),
-    })),
-  );
 
 /**
  * Inserts the next sealings of seconds, and leases an event to send to its first attempt. Must run under the streams'
@@ -210,14 +189,8 @@ export const insertMeterEvents = async (
     ? []
     : transaction.any(sql.type(meterEventRow)`
     WITH sealing AS (
-      SELECT
-        event.*,
-        (
-          SELECT coalesce(max(sequence), 0)
-          FROM meter_event
-          WHERE (account_id, mode, kind, second) = (event.account_id, event.mode, event.kind, event.second)
-        ) + row_number() OVER (PARTITION BY account_id, mode, kind, second ORDER BY place) AS sequence
-      FROM (${sealedRows(events)}) AS event
+      SELECT event.*, ${nextSequence("event", "place")} AS sequence
+      FROM (${jsonRows(SEALED, events)}) AS event
     ),
     inserted AS (
       INSERT INTO meter_event
@@ -226,7 +199,7 @@ export const insertMeterEvents = async (
           waits_for, asking_since, may_be_delivered, sealed_at, settled_at, attempts, first_attempt_at, leased_until
         )
       SELECT
-        account_id, mode, kind, second, sequence, quantity, stem || sequence, processor, customer_id, state, failure,
+        account_id, mode, kind, second, sequence, quantity, ${identifierOfSealing}, processor, customer_id, state, failure,
         waits_for,
         CASE WHEN state = 'pending' THEN asking_since END,
         asking_since IS NOT NULL AND state IN ('pending', 'failed'),
@@ -244,7 +217,7 @@ export const insertMeterEvents = async (
     assignment AS MATERIALIZED (
       SELECT unnest(sealing.fact_ids) AS fact_id, inserted.id AS meter_event_id
       FROM sealing
-      JOIN inserted ON inserted.identifier = sealing.stem || sealing.sequence
+      JOIN inserted USING (account_id, mode, kind, second, sequence)
     ),
     assigned AS (
       UPDATE usage_fact
@@ -256,6 +229,6 @@ export const insertMeterEvents = async (
     )
     SELECT ${meterEventColumns}
     FROM inserted AS meter_event
-    JOIN sealing ON meter_event.identifier = sealing.stem || sealing.sequence
+    JOIN sealing USING (account_id, mode, kind, second, sequence)
     ORDER BY sealing.place
   `);

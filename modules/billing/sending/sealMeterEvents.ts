@@ -1,6 +1,6 @@
 import { ownerKey } from "../../records/owner.rules.ts";
 import { listStripeCustomerIds } from "../../accounts/accounts.sql.ts";
-import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../meterEvents.rules.ts";
 import type { BilledStream, SealedEvent, UnsealedPart } from "./sealMeterEvents.sql.ts";
 import { insertMeterEvents, listOldestUnsealedFacts } from "./sealMeterEvents.sql.ts";
 import { tryLockStreams } from "../streams.sql.ts";
@@ -13,7 +13,6 @@ import { misconfigured, stateAtSealing, STRIPE_MISSING } from "./decideNextStep.
 import type { Delay } from "./decideNextStep.rules.ts";
 import type { ProcessorName } from "../usage.rules.ts";
 import { lastSealableSecond } from "../usage.rules.ts";
-import { currentTarget } from "../createBilling.ts";
 import type { Billing } from "../createBilling.ts";
 import type { BillingContext } from "../context.ts";
 
@@ -47,21 +46,19 @@ const decideEvents = (
   doubtedUntil: Date | null,
 ): { readonly events: readonly SealedEvent[]; readonly sealing: Sealing } => {
   const events: SealedEvent[] = [];
-  for (const { ids, isUsageClosed, isDoubted, ...part } of parts) {
-    const sealed = stateAtSealing({ ...part, isUsageClosed });
+  for (const part of parts) {
+    const sealed = stateAtSealing(part);
     if (sealed.state === "pending" && lacksStripe(billing, part.processor)) {
       return { events, sealing: WITHOUT_STRIPE };
     }
-    const { accountId, mode, kind } = stream;
     events.push({
+      ...stream,
       ...part,
       ...sealed,
       waitsFor: sealed.failure === null ? null : part.waitsFor,
-      stream: { accountId, mode, kind },
-      factIds: ids,
-      askingSince: isDoubted ? doubtedUntil : null,
+      askingSince: part.isDoubted ? doubtedUntil : null,
     });
-    if (sealed.state === "pending" && !isDoubted) {
+    if (sealed.state === "pending" && !part.isDoubted) {
       return { events, sealing: NONE };
     }
   }
@@ -112,7 +109,7 @@ export const sealMeterEvents = (
       } else if (stream.mode === "live" && problem !== null && stripeCustomerId === null) {
         results.set(key, { kind: "waits", delay: misconfigured(problem) });
       } else {
-        const current = currentTarget(billing, stripeCustomerId, stream.mode);
+        const current = billing.targetFor({ stripeCustomerId }, stream.mode);
         fresh.push({ ...stream, current });
       }
     }

@@ -3,7 +3,7 @@ import { joinCalls } from "../../../db/batching/joinCalls.ts";
 import { inSpan } from "../../../runtime/tracing.ts";
 import type { BillingContext } from "../context.ts";
 import { releaseRefunds } from "../meterEvents.sql.ts";
-import type { StoredMeterEvent } from "../meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../meterEvents.rules.ts";
 import { askAboutEvent } from "../reconciliation/askProcessor.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { CALL_TIMEOUT_MS } from "../usage.rules.ts";
@@ -18,16 +18,13 @@ import {
 } from "./decideNextStep.rules.ts";
 import type { SendResult } from "./decideNextStep.rules.ts";
 
-/** When an attempt's lease began, by two clocks: setting one moves it, and the other may stop with the machine. */
-export type LeaseStart = { readonly at: Date; readonly monotonicMs: number };
-
-export const startLease = ({
-  clock,
-  monotonicMs = () => performance.now(),
-}: Pick<BillingContext, "clock" | "monotonicMs">): LeaseStart => ({
+/** Returns when a lease begins, by two clocks: setting one moves it, and the other may stop with the machine. */
+export const startLease = ({ clock, monotonicMs = () => performance.now() }: BillingContext) => ({
   at: clock.now(),
   monotonicMs: monotonicMs(),
 });
+
+export type LeaseStart = ReturnType<typeof startLease>;
 
 /** Returns whether a call that begins now could outlast the lease. */
 const isTooLate = (start: LeaseStart, context: BillingContext): boolean => {
@@ -45,23 +42,23 @@ type AttemptOptions = { readonly started: LeaseStart; readonly signal: AbortSign
 const makeAttempt = async (
   context: BillingContext,
   event: StoredMeterEvent,
-  options: AttemptOptions,
+  { started, signal }: AttemptOptions,
 ): Promise<SendResult> => {
   const { stripe } = context.billing;
   if (stripe === null) {
     return misconfigured(STRIPE_MISSING);
   }
-  const step = decideNextStep(event, options.started.at);
+  const step = decideNextStep(event, started.at);
   switch (step.kind) {
     case "send":
       return decideResult(
         event,
         await inSpan("call stripe", { kind: SpanKind.CLIENT }, () =>
-          stripe.send(event, options.signal, () => !isTooLate(options.started, context)),
+          stripe.send(event, signal, () => !isTooLate(started, context)),
         ),
       );
     case "ask":
-      return askAboutEvent(context, event, options.signal);
+      return askAboutEvent(context, event, signal);
     case "settled":
     case "delayed":
       return step;
@@ -70,17 +67,11 @@ const makeAttempt = async (
 
 type Outcome = RecordedOutcome & { readonly event: StoredMeterEvent };
 
-/** Records an outcome together with others, unless another attempt has begun. */
-export type RecordOutcome = (outcome: Outcome) => Promise<void>;
-
 /**
- * Creates the records of attempts: those of the same time are made in one statement. A failure is an event for clients, and
- * refunds of usage that was sent again may be sent.
+ * Creates the records of attempts, unless other ones have begun: those of the same time are made in one statement. A failure is
+ * an event for clients, and refunds of usage that was sent again may be sent.
  */
-export const createOutcomeRecords = (
-  { db }: Pick<BillingContext, "db">,
-  collectMs?: () => number,
-): RecordOutcome =>
+export const createOutcomeRecords = ({ db }: BillingContext, collectMs?: () => number) =>
   joinCalls(async (outcomes: readonly Outcome[]) => {
     await db.transaction(async (transaction) => {
       const recorded = new Set(await recordOutcomes(transaction, outcomes));
@@ -91,10 +82,9 @@ export const createOutcomeRecords = (
         }
       }
       // Nothing waits for usage that has never failed.
-      const sentAgain = current.filter(({ event }) => event.generation > 0);
+      const sentAgain = current.flatMap(({ event }) => (event.generation > 0 ? event.id : []));
       if (sentAgain.length > 0) {
-        const ids = sentAgain.map(({ event }) => event.id);
-        await releaseRefunds(transaction, ids);
+        await releaseRefunds(transaction, sentAgain);
       }
     });
     return outcomes.map(() => undefined);
@@ -102,7 +92,7 @@ export const createOutcomeRecords = (
 
 /** Makes an attempt that has begun, and records its outcome. */
 export const finishSending = async (
-  context: BillingContext & { readonly record: RecordOutcome },
+  context: BillingContext & { readonly record: ReturnType<typeof createOutcomeRecords> },
   event: StoredMeterEvent,
   options: AttemptOptions,
 ): Promise<SendResult> => {

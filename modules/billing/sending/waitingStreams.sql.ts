@@ -9,58 +9,54 @@ import { LEASE_MS, MAXIMUM_DELAY_MS } from "./decideNextStep.rules.ts";
 
 const waitingRow = z.strictObject({ ...ownerColumns, second: safeInteger, attempts: z.int() });
 
-/**
- * Defines a query of streams, each with its first row. It steps through an index from stream to stream, so its cost grows
- * with the number of streams, not with their rows.
- * @param rows the rows, as the tail of a SELECT that ends with a condition
- * @param start a condition that only the first stream has to meet
- * @param columns beside those of the stream, in the order of the index
- */
-const defineStreams = (
-  name: string,
-  rows: FragmentSqlToken,
-  start: FragmentSqlToken,
-  columns: FragmentSqlToken = sql.fragment``,
-): FragmentSqlToken => {
-  const query = sql.identifier([name]);
-  const selected = sql.fragment`account_id, mode, kind ${columns}`;
-  return sql.fragment`
-    ${query} AS (
-      (SELECT ${selected} ${rows} AND ${start} ORDER BY ${selected} LIMIT 1)
-      UNION ALL
-      SELECT following.*
-      FROM ${query}
-      CROSS JOIN LATERAL (
-        SELECT ${selected}
-        ${rows} AND (account_id, mode, kind) > (${query}.account_id, ${query}.mode, ${query}.kind)
-        ORDER BY ${selected}
-        LIMIT 1
-      ) AS following
-    )`;
+/** The rows of an index whose columns begin with those of a stream, and the next one of them. */
+const UNSEALED = {
+  rows: sql.fragment`FROM usage_fact WHERE meter_event_id IS NULL`,
+  columns: sql.fragment`account_id, mode, kind, second`,
+};
+const PENDING = {
+  rows: sql.fragment`FROM meter_event WHERE state = 'pending'`,
+  columns: sql.fragment`account_id, mode, kind, id`,
 };
 
-/** Defines the query `unsealed`: each stream with facts that are not sealed, and the oldest one's second. */
-const unsealedStreams = (start: FragmentSqlToken): FragmentSqlToken =>
-  defineStreams(
-    "unsealed",
-    sql.fragment`FROM usage_fact WHERE meter_event_id IS NULL`,
-    start,
-    sql.fragment`, second`,
-  );
+/** The condition of the streams that follow one in the order of their keys; null: of all. */
+const isAfter = (stream: Owner | null): FragmentSqlToken =>
+  stream === null
+    ? sql.fragment`true`
+    : sql.fragment`(account_id, mode, kind) > (${stream.accountId}::uuid, ${stream.mode}, ${stream.kind})`;
+
+/**
+ * Defines the recursive query `stream`: each stream after one, with the first of its rows. It steps through an index from
+ * stream to stream, so its cost grows with the number of streams, not with their rows.
+ */
+const defineStreams = (
+  { rows, columns }: typeof UNSEALED,
+  after: Owner | null,
+): FragmentSqlToken => sql.fragment`
+  RECURSIVE stream AS (
+    (SELECT ${columns} ${rows} AND ${isAfter(after)} ORDER BY ${columns} LIMIT 1)
+    UNION ALL
+    SELECT following.*
+    FROM stream
+    CROSS JOIN LATERAL (
+      SELECT ${columns}
+      ${rows} AND (account_id, mode, kind) > (stream.account_id, stream.mode, stream.kind)
+      ORDER BY ${columns}
+      LIMIT 1
+    ) AS following
+  )
+`;
 
 /**
  * Lists the streams with unreported usage, and the attempts of their pending event, the one with the oldest second first.
  * @param askedSince leaves out the events that the processor cannot be asked about yet: they may have been sent since then
  */
-export const listWaitingStreams = (
-  db: CommonQueryMethods,
-  askedSince: Date | null = null,
-): Promise<readonly Readonly<z.output<typeof waitingRow>>[]> =>
+export const listWaitingStreams = (db: CommonQueryMethods, askedSince: Date | null = null) =>
   db.any(sql.type(waitingRow)`
-    WITH RECURSIVE ${unsealedStreams(sql.fragment`true`)}
+    WITH ${defineStreams(UNSEALED, null)}
     SELECT account_id AS "accountId", mode, kind, min(second) AS second, max(attempts) AS attempts
     FROM (
-      SELECT account_id, mode, kind, second, 0 AS attempts FROM unsealed
+      SELECT account_id, mode, kind, second, 0 AS attempts FROM stream
       UNION ALL
       SELECT account_id, mode, kind, second, attempts
       FROM meter_event
@@ -116,11 +112,7 @@ const nextRow = z.strictObject({
 });
 
 /** Returns the next events of the streams that have one, and whether the sender may attempt them. */
-export const listNextEvents = (
-  db: CommonQueryMethods,
-  streams: readonly Owner[],
-  now: Date,
-): Promise<readonly Readonly<z.output<typeof nextRow>>[]> =>
+export const listNextEvents = (db: CommonQueryMethods, streams: readonly Owner[], now: Date) =>
   db.any(sql.type(nextRow)`
     SELECT
       meter_event.account_id AS "accountId", meter_event.mode, meter_event.kind, meter_event.id, meter_event.processor,
@@ -128,12 +120,6 @@ export const listNextEvents = (
     FROM ${streamsTable(streams)}
     CROSS JOIN LATERAL ${nextEvent(now)} AS meter_event
   `);
-
-/** The condition of the streams that follow one in the order of their keys; null: of all. */
-const isAfter = (stream: Owner | null): FragmentSqlToken =>
-  stream === null
-    ? sql.fragment`true`
-    : sql.fragment`(account_id, mode, kind) > (${stream.accountId}::uuid, ${stream.mode}, ${stream.kind})`;
 
 /** While usage is held, nothing is sealed or sent. */
 const isNotHeld = sql.fragment`(SELECT held_at IS NULL FROM deployment)`;
@@ -156,15 +142,15 @@ export const listReadyStreams = (
   page: { readonly after: Owner | null; readonly lastSecond: number; readonly limit: number },
 ): Promise<readonly UnsentStream[]> =>
   db.any(sql.type(unsentRow)`
-    WITH RECURSIVE ${unsealedStreams(isAfter(page.after))}
+    WITH ${defineStreams(UNSEALED, page.after)}
     SELECT account_id AS "accountId", mode, kind, second AS "firstSecond"
-    FROM unsealed
+    FROM stream
     WHERE second <= ${page.lastSecond}
       AND ${isNotHeld}
       AND NOT EXISTS (
         SELECT
         FROM meter_event
-        WHERE (account_id, mode, kind) = (unsealed.account_id, unsealed.mode, unsealed.kind)
+        WHERE (account_id, mode, kind) = (stream.account_id, stream.mode, stream.kind)
           AND state = 'pending'
           AND asking_since IS NULL
         -- Keeps this a look-up for each stream, so that the scan can stop at the limit.
@@ -182,7 +168,7 @@ export const listResumableStreams = (
   page: { readonly after: Owner | null; readonly now: Date; readonly limit: number },
 ): Promise<readonly UnsentStream[]> =>
   db.any(sql.type(unsentRow)`
-    WITH RECURSIVE ${defineStreams("stream", sql.fragment`FROM meter_event WHERE state = 'pending'`, isAfter(page.after))}
+    WITH ${defineStreams(PENDING, page.after)}
     SELECT stream.account_id AS "accountId", stream.mode, stream.kind, 0::bigint AS "firstSecond"
     FROM stream
     CROSS JOIN LATERAL ${nextEvent(page.now)} AS meter_event

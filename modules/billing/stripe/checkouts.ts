@@ -1,7 +1,7 @@
 import { Stripe } from "stripe";
 import { invalidRequest } from "../../../runtime/errors.rules.ts";
 import { ProcessorEventUnreadableError } from "../processor.ts";
-import type { CheckoutSession, NewCheckout } from "../processor.ts";
+import type { NewCheckout } from "../processor.ts";
 import { idOf, unlessMissing } from "./subscriptions.ts";
 
 /** The key of the metadata that tells our sessions from those of other programs. Its value is the deployment's id. */
@@ -72,15 +72,20 @@ export const createCheckout = async (
   }
 };
 
-const presentSession = (session: Stripe.Checkout.Session): CheckoutSession => ({
+const presentSession = (session: Stripe.Checkout.Session) => ({
   id: session.id,
+  /** The deployment that created it; null if it was another program. */
   deploymentId: session.metadata?.[DEPLOYMENT_KEY] ?? null,
   storeId: session.client_reference_id,
   isPaid: session.payment_status === "paid",
+  /** What was paid, in the currency's smallest unit. */
   amountCents: session.amount_total,
   currency: session.currency,
   paymentId: session.payment_intent && idOf(session.payment_intent),
 });
+
+/** A Checkout session, of this deployment or of any other program. */
+export type CheckoutSession = Readonly<ReturnType<typeof presentSession>>;
 
 /** @throws ProcessorEventUnreadableError if Stripe has no such session */
 export const readCheckout = async (stripe: Stripe, sessionId: string): Promise<CheckoutSession> => {

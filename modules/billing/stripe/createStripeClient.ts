@@ -150,10 +150,14 @@ const LIVE_KEY = /^[rs]k_live_/u;
 /** Stripe's refusal of a restricted key names the account that the key belongs to. */
 const ACCOUNT_ID = /\bacct_\w+/u;
 
-const readAccountId = async (stripe: Stripe): Promise<string> => {
+export const readStripeAccount = async (
+  stripe: Stripe,
+  secretKey: string,
+): Promise<StripeAccount> => {
+  const isLive = LIVE_KEY.test(secretKey);
   try {
     const { id } = await stripe.accounts.retrieveCurrent();
-    return id;
+    return { id, isLive };
   } catch (error) {
     if (!(error instanceof Stripe.errors.StripePermissionError)) {
       throw error;
@@ -165,14 +169,6 @@ const readAccountId = async (stripe: Stripe): Promise<string> => {
         { cause: error },
       );
     }
-    return id;
+    return { id, isLive };
   }
 };
-
-export const readStripeAccount = async (
-  stripe: Stripe,
-  secretKey: string,
-): Promise<StripeAccount> => ({
-  id: await readAccountId(stripe),
-  isLive: LIVE_KEY.test(secretKey),
-});

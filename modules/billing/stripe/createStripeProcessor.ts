@@ -34,25 +34,22 @@ export type StripeOptions = StripeClientOptions & {
   readonly donationPrices?: DonationPrices | null;
 };
 
-type Deployment = {
-  /** Called with the key's account before the first call that depends on it, until it resolves. */
-  readonly requireAccount: (account: StripeAccount) => Promise<void>;
-  /** Returns the cell whose meters are used. */
-  readonly readCell: () => Promise<string | null>;
-};
+/**
+ * Called with the key's account before the first call that depends on it, until it resolves: with the cell whose meters are
+ * used.
+ */
+type RequireAccount = (account: StripeAccount) => Promise<string | null>;
 
 /** Creates our meters, which are checked once for all calls. */
 const createMeterCheck = (
   stripe: Stripe,
-  options: StripeOptions,
-  deployment: Deployment | undefined,
+  { secretKey }: StripeOptions,
+  requireAccount: RequireAccount,
 ) => {
   let meters: Promise<Record<Kind, FoundMeter>> | null = null;
-  const check = async (): Promise<Record<Kind, FoundMeter>> => {
-    // First, because missing meters are created.
-    await deployment?.requireAccount(await readStripeAccount(stripe, options.secretKey));
-    return findOrCreateMeters(stripe, (await deployment?.readCell()) ?? null);
-  };
+  // First, because missing meters are created.
+  const check = async (): Promise<Record<Kind, FoundMeter>> =>
+    findOrCreateMeters(stripe, await requireAccount(await readStripeAccount(stripe, secretKey)));
   const forget = (): void => {
     meters = null;
   };
@@ -105,10 +102,13 @@ const post = async (
  * Creates the processor that bills usage at Stripe. Time spans are half-open and in unix seconds; quantities are whole
  * units. A read throws a ProcessorUnavailableError if Stripe does not answer.
  */
-export const createStripeProcessor = (options: StripeOptions, deployment?: Deployment) => {
+export const createStripeProcessor = (
+  options: StripeOptions,
+  requireAccount: RequireAccount = () => Promise.resolve(null),
+) => {
   const { donationPrices = null } = options;
   const { stripe, boundTo } = createStripeClient(options);
-  const meters = createMeterCheck(stripe, options, deployment);
+  const meters = createMeterCheck(stripe, options, requireAccount);
 
   const call = <Result>(signal: AbortSignal, work: () => Promise<Result>): Promise<Result> =>
     boundTo(signal, work).catch((error: unknown) => {
@@ -183,7 +183,8 @@ export const createStripeProcessor = (options: StripeOptions, deployment?: Deplo
 export type BillingProcessor = ReturnType<typeof createStripeProcessor>;
 
 export const connectStripe = (options: StripeOptions) => ({
-  createProcessor: (deployment: Deployment) => createStripeProcessor(options, deployment),
+  createProcessor: (requireAccount: RequireAccount) =>
+    createStripeProcessor(options, requireAccount),
   ...createStripeInspector(options),
 });
 

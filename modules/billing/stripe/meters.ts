@@ -15,42 +15,26 @@ export const METERS = {
 } as const satisfies Record<Kind, { eventName: string; displayName: string }>;
 
 /** Returns the names of the meter of a cell; null is the default one. Cells may share customers, so each has its own meters. */
-export const namesOfMeter = (
-  kind: Kind,
-  cell: string | null,
-): { eventName: string; displayName: string } => {
+export const namesOfMeter = (kind: Kind, cell: string | null) => {
   const { eventName, displayName } = METERS[kind];
   return cell === null
-    ? { eventName, displayName }
+    ? METERS[kind]
     : { eventName: `${eventName}_${cell}`, displayName: `${displayName} (${cell})` };
 };
 
-type Meter = Stripe.Billing.Meter;
-
-const listMeters = (stripe: Stripe): Promise<Meter[]> =>
-  stripe.billing.meters.list({ limit: 100 }).autoPagingToArray({ limit: 10_000 });
-
-/** At most one meter with an event name is active. If there is one, inactive ones do not matter. */
-const findMeter = (meters: readonly Meter[], eventName: string): Meter | undefined => {
-  const named = meters.filter((meter) => meter.event_name === eventName);
-  return named.find(({ status }) => status === "active") ?? named[0];
-};
-
 /** Returns why a meter cannot be used, or null. Stripe allows only its display name to be changed. */
-const findProblem = (meter: Meter): string | null => {
+const findProblem = (meter: Stripe.Billing.Meter): string | null => {
   const { status, event_time_window: window } = meter;
   const { formula } = meter.default_aggregation;
   const { event_payload_key: customerKey } = meter.customer_mapping;
   const { event_payload_key: valueKey } = meter.value_settings;
   const differences = [
-    ...(status === "active" ? [] : [`it is ${status}`]),
-    ...(formula === "sum" ? [] : [`it aggregates by ${formula}, not sum`]),
-    ...(window === null ? [] : [`its event time window is "${window}", not empty`]),
-    ...(customerKey === CUSTOMER_KEY
-      ? []
-      : [`its customer key is "${customerKey}", not "${CUSTOMER_KEY}"`]),
-    ...(valueKey === VALUE_KEY ? [] : [`its value key is "${valueKey}", not "${VALUE_KEY}"`]),
-  ];
+    status !== "active" && `it is ${status}`,
+    formula !== "sum" && `it aggregates by ${formula}, not sum`,
+    window !== null && `its event time window is "${window}", not empty`,
+    customerKey !== CUSTOMER_KEY && `its customer key is "${customerKey}", not "${CUSTOMER_KEY}"`,
+    valueKey !== VALUE_KEY && `its value key is "${valueKey}", not "${VALUE_KEY}"`,
+  ].filter((difference) => difference !== false);
   return differences.length === 0
     ? null
     : `Stripe's meter ${meter.id} (${meter.event_name}) cannot be used: ${differences.join("; ")}.`;
@@ -68,10 +52,14 @@ export const findMeters = async (
   stripe: Stripe,
   cell: string | null,
 ): Promise<Record<Kind, FoundMeter | null>> => {
-  const existing = await listMeters(stripe);
+  const existing = await stripe.billing.meters
+    .list({ limit: 100 })
+    .autoPagingToArray({ limit: 10_000 });
   const find = (kind: Kind): FoundMeter | null => {
     const { eventName } = namesOfMeter(kind, cell);
-    const meter = findMeter(existing, eventName);
+    const named = existing.filter((meter) => meter.event_name === eventName);
+    // At most one is active. If there is one, inactive ones do not matter.
+    const meter = named.find(({ status }) => status === "active") ?? named[0];
     return meter ? { id: meter.id, eventName, problem: findProblem(meter) } : null;
   };
   return { tree: find("tree"), bottle: find("bottle") };
@@ -124,8 +112,6 @@ export const inspectMeters = async (
   }).filter((problem) => problem !== null);
 };
 
-const MINUTE_SECONDS = 60;
-
 /**
  * Returns Stripe's sum of a customer's usage in a half-open span of whole minutes. It lags behind what was sent.
  * @throws UsageUnreadableError if Stripe does not know the customer, such as a deleted one
@@ -136,9 +122,6 @@ export const sumUsage = async (
   customerId: string,
   { start, end }: Span,
 ): Promise<number> => {
-  if (start % MINUTE_SECONDS !== 0 || end % MINUTE_SECONDS !== 0) {
-    throw new Error(`The span ${start} to ${end} does not consist of whole minutes.`);
-  }
   // Without a grouping window Stripe returns one sum. More pages are not expected, but would be added.
   const summaries = await stripe.billing.meters
     .listEventSummaries(meterId, {

@@ -6,24 +6,16 @@ import type { AttemptOutcome } from "../sending/decideNextStep.rules.ts";
 const ALREADY_EXISTS = /^An event already exists with identifier /u;
 const NO_METER = /^No active meter found /u;
 
-/** Returns why a connection failed, which the SDK's message leaves out. */
-const connectionError = (detail: unknown): string[] => {
-  const cause = detail instanceof Error ? (detail.cause ?? detail) : null;
-  return cause instanceof Error ? [cause.message] : [];
-};
-
-/** Returns Stripe's message, and the request id that finds the call in Stripe's logs. */
-const reasonOf = ({
-  message,
-  statusCode,
-  requestId,
-  detail,
-}: Stripe.errors.StripeError): string => {
-  const text = message || "no message";
-  const status = statusCode === undefined ? [] : [`status ${statusCode}`];
-  const request = requestId ? [`request ${requestId}`] : [];
-  const details = [...connectionError(detail), ...status, ...request].join(", ");
-  return details ? `${text} (${details})` : text;
+/** Returns Stripe's message, why the connection failed, and the request id that finds the call in Stripe's logs. */
+const reasonOf = (error: Stripe.errors.StripeError): string => {
+  const { message, statusCode, requestId, detail } = error;
+  const cause: unknown = detail instanceof Error ? (detail.cause ?? detail) : null;
+  const details = [
+    cause instanceof Error && cause.message,
+    statusCode !== undefined && `status ${statusCode}`,
+    requestId !== undefined && `request ${requestId}`,
+  ].filter((each) => each !== false);
+  return `${message || "no message"}${details.length > 0 ? ` (${details.join(", ")})` : ""}`;
 };
 
 /** Returns whether the response was saved under the idempotency key by an earlier attempt. */
@@ -47,11 +39,45 @@ export const outcomeOfResponse = (
     : { kind: "delivered" };
 };
 
-/** Not every error that Stripe calls an invalid request is final. Stripe saves it under the idempotency key. */
-const outcomeOfInvalidRequest = (
-  { code, message }: Stripe.errors.StripeError,
-  reason: string,
-): AttemptOutcome => {
+/** Every outcome but that of an accepted event says why. */
+type FailedAttempt = Exclude<AttemptOutcome, { readonly kind: "delivered" }>;
+
+/**
+ * Returns what an error means for an attempt to report usage. A response that cannot be read has no status, not even a 200.
+ *
+ * Stripe's documentation says to treat a 500 as indeterminate, so its outcome is unknown like that of a lost connection.
+ * What Stripe decides before it looks up the idempotency key, such as 401 and 429, is not saved under it.
+ */
+export const outcomeOfError = (error: unknown): FailedAttempt => {
+  if (!(error instanceof Stripe.errors.StripeError)) {
+    // The SDK fails like this if the response is JSON but not Stripe's, such as `null`.
+    const reason = error instanceof Error ? error.message : String(error);
+    return { kind: "retry", reason, outcomeUnknown: true };
+  }
+  const { type, code, message, headers, statusCode: status = 500 } = error;
+  const reason = reasonOf(error);
+  const newKey = isReplayed(headers);
+  if (type === "StripeIdempotencyError") {
+    // Another request was made with the key. It may have been accepted with another quantity.
+    return { kind: "conflict", reason };
+  }
+  if (code === "lock_timeout" || status === 409) {
+    return { kind: "retry", reason, outcomeUnknown: false, newKey };
+  }
+  if (code === "rate_limit" || status === 429) {
+    // A replay says nothing about the present rate.
+    return newKey
+      ? { kind: "retry", reason, outcomeUnknown: false, newKey }
+      : { kind: "rate_limited", reason };
+  }
+  if (status >= 500) {
+    const isSaved = newKey || headers?.["stripe-should-retry"] === "false";
+    return { kind: "retry", reason, outcomeUnknown: true, newKey: isSaved };
+  }
+  if (status === 401 || status === 403) {
+    return { kind: "misconfigured", reason, newKey };
+  }
+  // Not every error that Stripe calls an invalid request is final. Stripe saves these under the idempotency key.
   if (code === "duplicate_meter_event" || ALREADY_EXISTS.test(message)) {
     return { kind: "duplicate", reason };
   }
@@ -66,71 +92,17 @@ const outcomeOfInvalidRequest = (
   return { kind: "rejected", reason };
 };
 
-/**
- * Returns what an error means for an attempt to report usage. It goes by `error.type`, which the SDK derives from the
- * HTTP status: every 409 is a `StripeAPIError`, and so is an unreadable body, without a status, even with a 200.
- *
- * Stripe's documentation says to treat a 500 as indeterminate, so its outcome is unknown like that of a lost connection.
- * What Stripe decides before it looks up the idempotency key, such as 401 and 429, is not saved under it.
- */
-export const outcomeOfError = (error: unknown): AttemptOutcome => {
-  if (!(error instanceof Stripe.errors.StripeError)) {
-    // The SDK fails like this if the response is JSON but not Stripe's, such as `null`.
-    const reason = error instanceof Error ? error.message : String(error);
-    return { kind: "retry", reason, outcomeUnknown: true };
-  }
-  const reason = reasonOf(error);
-  const newKey = isReplayed(error.headers);
-  const retry = (outcomeUnknown: boolean): AttemptOutcome => ({
-    kind: "retry",
-    reason,
-    outcomeUnknown,
-    newKey,
-  });
-  if (error.code === "lock_timeout") {
-    return retry(false);
-  }
-  switch (error.type) {
-    case "StripeInvalidRequestError":
-      return outcomeOfInvalidRequest(error, reason);
-    case "StripeIdempotencyError":
-      // Another request was made with the key. It may have been accepted with another quantity.
-      return { kind: "conflict", reason };
-    case "StripeConnectionError":
-      return retry(true);
-    case "StripeRateLimitError":
-    case "RateLimitError":
-      // A replay says nothing about the present rate.
-      return newKey ? retry(false) : { kind: "rate_limited", reason };
-    case "StripeAuthenticationError":
-    case "StripePermissionError":
-      return { kind: "misconfigured", reason, newKey };
-    case "StripeAPIError":
-      if (error.statusCode === undefined) {
-        return retry(true);
-      }
-      if (error.statusCode >= 500) {
-        return error.headers?.["stripe-should-retry"] === "false"
-          ? { kind: "retry", reason, outcomeUnknown: true, newKey: true }
-          : retry(true);
-      }
-      return error.statusCode === 409 ? retry(false) : { kind: "rejected", reason };
-    default:
-      return { kind: "rejected", reason };
-  }
-};
-
 /** Returns what a failed check of the meters means for the attempt that waited for it, which was not made. */
 export const outcomeOfFailedCheck = (error: unknown): AttemptOutcome => {
   if (error instanceof ProcessorMismatchError) {
     return { kind: "misconfigured", reason: error.message };
   }
-  const outcome = outcomeOfError(error);
-  return outcome.kind === "misconfigured" || !("reason" in outcome)
-    ? outcome
+  const { kind, reason } = outcomeOfError(error);
+  return kind === "misconfigured"
+    ? { kind, reason }
     : {
         kind: "retry",
-        reason: `The meters could not be checked: ${outcome.reason}`,
+        reason: `The meters could not be checked: ${reason}`,
         outcomeUnknown: false,
       };
 };

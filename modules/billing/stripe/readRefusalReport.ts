@@ -1,8 +1,9 @@
-import { Stripe } from "stripe";
+import type { Stripe } from "stripe";
 import { z } from "zod";
 import { identifierOf } from "../processorEvents/processorEvents.rules.ts";
 import type { RefusalReport } from "../processorEvents/processorEvents.rules.ts";
 import { ProcessorEventUnreadableError } from "../processor.ts";
+import { unlessMissing } from "./subscriptions.ts";
 
 const time = z.iso.datetime({ offset: true }).transform((text) => new Date(text));
 
@@ -26,8 +27,6 @@ const reportData = z.object({
   }),
 });
 
-const NOT_FOUND = 404;
-
 /**
  * Reads what Stripe refused after it had accepted it. A sample's identifier may be the idempotency key of the request.
  * @throws ProcessorEventUnreadableError if Stripe does not have the event, or it is no such report
@@ -36,13 +35,10 @@ export const readRefusalReport = async (
   stripe: Stripe,
   eventId: string,
 ): Promise<RefusalReport> => {
-  const event = await stripe.v2.core.events.retrieve(eventId).catch((error: unknown) => {
-    throw error instanceof Stripe.errors.StripeError && error.statusCode === NOT_FOUND
-      ? new ProcessorEventUnreadableError(`Stripe does not have the event ${eventId}.`, {
-          cause: error,
-        })
-      : error;
-  });
+  const event = await unlessMissing(stripe.v2.core.events.retrieve(eventId));
+  if (event === null) {
+    throw new ProcessorEventUnreadableError(`Stripe does not have the event ${eventId}.`);
+  }
   const report = reportData.safeParse("data" in event ? event.data : null);
   if (!report.success) {
     throw new ProcessorEventUnreadableError(

@@ -106,13 +106,13 @@ export const periodOf = (subscription: Stripe.Subscription, items: Items): Perio
 export const trialOf = ({ trial_start: start, trial_end: end }: Stripe.Subscription): Span | null =>
   start === null || end === null ? null : { start, end };
 
-/** Returns what a call returns; null if Stripe does not have what it names. */
+const NOT_FOUND = 404;
+
+/** Returns what a call returns; null if Stripe does not have what it names. A list of what it names is a 400 then. */
 export const unlessMissing = <Found>(call: Promise<Found>): Promise<Found | null> =>
   call.catch((error: unknown) => {
-    if (
-      error instanceof Stripe.errors.StripeInvalidRequestError &&
-      error.code === "resource_missing"
-    ) {
+    const { statusCode, code } = error instanceof Stripe.errors.StripeError ? error : {};
+    if (statusCode === NOT_FOUND || code === "resource_missing") {
       return null;
     }
     throw error;

@@ -1,5 +1,4 @@
 import { holdUsage, resumeUsage } from "../../../modules/billing/holdUsage.ts";
-import { meterEventIdentifierStem } from "../../../modules/billing/usage.rules.ts";
 import { REFUSED } from "../../stripeDouble/faults.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import type { Random } from "../../support/random.ts";
@@ -123,7 +122,7 @@ export const createOperations = (world: World, random: Random) => {
     if (customerId === null) {
       return false;
     }
-    const stem = meterEventIdentifierStem({ accountId, mode: "live", kind }, second);
+    const stem = `u1:${accountId}:live:${kind}:${second}:`;
     const usage = { kind, second, units: 1 + random.below(12) };
     return world.sendElsewhere(usage, customerId, `${stem}${random.pick([1, 1, 2])}`);
   };

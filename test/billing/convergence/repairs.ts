@@ -1,5 +1,5 @@
 import { documentFor } from "../../../modules/billing/meterEvents.rules.ts";
-import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.rules.ts";
 import { closeUsage, retryUsage } from "../../../modules/billing/reconciliation/repairUsage.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import type { Random } from "../../support/random.ts";

@@ -8,10 +8,16 @@ import { updateOrganization } from "../../../modules/accounts/manageOrganization
 import { createBilling } from "../../../modules/billing/createBilling.ts";
 import { guardUsage } from "../../../modules/billing/holdUsage.ts";
 import { listMeterEvents, listOpenUsage } from "../../../modules/billing/meterEventReports.sql.ts";
-import { meterEventColumns, meterEventRow } from "../../../modules/billing/meterEvents.sql.ts";
-import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
-import { METER_EVENT_STATES, RETRIED_CAUSES } from "../../../modules/billing/meterEvents.rules.ts";
-import type { MeterEventState } from "../../../modules/billing/meterEvents.rules.ts";
+import {
+  meterEventRow,
+  METER_EVENT_STATES,
+  RETRIED_CAUSES,
+} from "../../../modules/billing/meterEvents.rules.ts";
+import { meterEventColumns } from "../../../modules/billing/meterEvents.sql.ts";
+import type {
+  StoredMeterEvent,
+  MeterEventState,
+} from "../../../modules/billing/meterEvents.rules.ts";
 import { retryEach } from "../../../modules/billing/reconciliation/repairUsage.ts";
 import type { RetriedItem } from "../../../modules/billing/reconciliation/repairUsage.ts";
 import { defaultSpan } from "../../../modules/billing/reconciliation/reconcileUsage.ts";

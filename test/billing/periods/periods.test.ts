@@ -125,7 +125,7 @@ test("after a subscription has ended, a refund is outside the billing cycle, and
 
   await t.throwsAsync(refund(id, 1), OUTSIDE_CYCLE);
   t.is((await readAccountSums(deps.db, stream.accountId)).refunded, 1n);
-  await t.throwsAsync(readStatement(deps, stream, null), {
+  await t.throwsAsync(readStatement(deps, stream, "current"), {
     message: /has ended, so it has no current billing cycle/u,
   });
 });

@@ -1,6 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { documentFor } from "../../../modules/billing/meterEvents.rules.ts";
-import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
+import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.rules.ts";
 import { closeUsage, retryUsage } from "../../../modules/billing/reconciliation/repairUsage.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";
 import { resumeUsage } from "../../../modules/billing/holdUsage.ts";

@@ -1,6 +1,8 @@
 import type { ExecutionContext } from "ava";
-import type { BillingDocument } from "../../../modules/billing/meterEvents.rules.ts";
-import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.sql.ts";
+import type {
+  BillingDocument,
+  StoredMeterEvent,
+} from "../../../modules/billing/meterEvents.rules.ts";
 import { closeUsage, retryUsage } from "../../../modules/billing/reconciliation/repairUsage.ts";
 import type { OperatorAnswer } from "../../../modules/billing/reconciliation/repairUsage.rules.ts";
 import { reconcileUsage } from "../../../modules/billing/reconciliation/reconcileUsage.ts";

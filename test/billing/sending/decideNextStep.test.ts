@@ -11,6 +11,7 @@ import type {
   NextStep,
   Settlement,
 } from "../../../modules/billing/sending/decideNextStep.rules.ts";
+import { SEALED } from "../meterEvent.ts";
 
 const SECOND = 1_800_000_000;
 const MINUTE_MS = 60 * 1000;
@@ -39,6 +40,7 @@ const eventOf = ({
 }: Case) => {
   const nowMs = SECOND * 1000 + ageMs;
   return {
+    ...SEALED,
     second: SECOND,
     attempts,
     firstAttemptAt: attemptedMs === null ? null : new Date(nowMs - attemptedMs),
@@ -55,8 +57,6 @@ const ASK: NextStep = { kind: "ask" };
 const delayed = (fields: Pick<Delay, "cause" | "reason"> & Partial<Delay>): Delay => ({
   kind: "delayed",
   afterMs: 1000,
-  outcomeUnknown: false,
-  newKey: false,
   ...fields,
 });
 const DELIVERED: Settlement = { kind: "settled", state: "delivered", failure: null, reason: null };

@@ -66,7 +66,7 @@ test("the largest count is registered, listed, refunded in part and billed exact
   await refund(again, REFUNDED);
   await drain();
   t.is((await readAccountSums(deps.db, stream.accountId)).usage, BigInt(MOST - REFUNDED));
-  const { statements } = await readStatement(deps, stream, null);
+  const { statements } = await readStatement(deps, stream, "current");
   t.like(statements[0]?.days[0], {
     registered: 2 * MOST,
     refunded: MOST + REFUNDED,

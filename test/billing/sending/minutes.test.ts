@@ -1,4 +1,5 @@
 import test from "ava";
+import type { StoredMeterEvent } from "../../../modules/billing/meterEvents.rules.ts";
 import {
   decideMinute,
   findObstacle,
@@ -7,8 +8,8 @@ import {
 import type {
   Answer,
   CustomerMinute,
-  MinuteEvent,
 } from "../../../modules/billing/reconciliation/minutes.rules.ts";
+import { SEALED } from "../meterEvent.ts";
 
 const NOW = new Date("2026-05-15T12:00:00Z");
 const LAG_MS = 15 * 60 * 1000;
@@ -16,20 +17,14 @@ const LAG_MS = 15 * 60 * 1000;
 /** The time at which something was sent whose usage is visible only in `ms` milliseconds. */
 const visibleIn = (ms: number): Date => new Date(NOW.getTime() - LAG_MS + ms);
 
-const DELIVERED: MinuteEvent = {
-  id: 1n,
-  accountId: "a",
-  customerId: "cus_1",
-  second: 0,
+const DELIVERED: StoredMeterEvent = {
+  ...SEALED,
   quantity: 20,
   state: "delivered",
-  failure: null,
-  mayBeDelivered: false,
   firstAttemptAt: visibleIn(0),
-  askingSince: null,
   settledAt: visibleIn(0),
 };
-const ASKED: MinuteEvent = {
+const ASKED: StoredMeterEvent = {
   ...DELIVERED,
   id: 2n,
   quantity: 5,
@@ -38,8 +33,8 @@ const ASKED: MinuteEvent = {
   askingSince: visibleIn(0),
   settledAt: null,
 };
-const SENT: MinuteEvent = { ...ASKED, mayBeDelivered: false, askingSince: null };
-const FAILED: MinuteEvent = {
+const SENT: StoredMeterEvent = { ...ASKED, mayBeDelivered: false, askingSince: null };
+const FAILED: StoredMeterEvent = {
   ...ASKED,
   state: "failed",
   failure: "refused",
@@ -87,7 +82,7 @@ for (const [title, event, expected] of [
 }
 
 const decide = (
-  events: readonly MinuteEvent[],
+  events: readonly StoredMeterEvent[],
   theirs: CustomerMinute["theirs"],
   others: Parameters<typeof decideMinute>[1] = [],
 ): readonly Answer[] => {

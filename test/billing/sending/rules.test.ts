@@ -17,12 +17,9 @@ import { decideLateRefusal } from "../../../modules/billing/processorEvents/proc
 import { DomainError } from "../../../runtime/errors.rules.ts";
 import { FAILURES, METER_EVENT_STATES } from "../../../modules/billing/meterEvents.rules.ts";
 import type { MeterEventState } from "../../../modules/billing/meterEvents.rules.ts";
-import {
-  lastSealableSecond,
-  meterEventIdentifierStem,
-  PROCESSORS,
-} from "../../../modules/billing/usage.rules.ts";
+import { lastSealableSecond, PROCESSORS } from "../../../modules/billing/usage.rules.ts";
 import { createCallRate } from "../../../modules/billing/sending/createCallRate.ts";
+import { SEALED } from "../meterEvent.ts";
 
 const NOW = new Date("2026-05-15T12:00:00Z");
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -41,9 +38,9 @@ const OUTCOMES: readonly AttemptOutcome[] = [
 const BOOLEANS = [false, true];
 
 const statesAtSealing = (): readonly MeterEventState[] =>
-  [0n, 5n].flatMap((quantity) =>
+  [0, 5].flatMap((quantity) =>
     PROCESSORS.flatMap((processor) =>
-      [null, 1n].flatMap((waitsFor) =>
+      [null, "1"].flatMap((waitsFor) =>
         BOOLEANS.map(
           (isUsageClosed) => stateAtSealing({ quantity, processor, waitsFor, isUsageClosed }).state,
         ),
@@ -60,6 +57,7 @@ const statesAfterAttempts = (): readonly MeterEventState[] =>
     [null, NOW].flatMap((askingSince) =>
       [0, 40 * DAY_MS].flatMap((ageMs) => {
         const event = {
+          ...SEALED,
           second: before(ageMs).getTime() / 1000,
           attempts: 1,
           firstAttemptAt: before(DAY_MS),
@@ -93,7 +91,7 @@ const statesAfterRetry = (state: MeterEventState): readonly MeterEventState[] =>
       ([null, "delivered", "absent"] as const)
         .flatMap((answer) =>
           unlessRefused(() =>
-            decideRetry({ id: 1n, state, failure, mayBeDelivered }, null, answer),
+            decideRetry({ ...SEALED, state, failure, mayBeDelivered }, null, answer),
           ),
         )
         .map((retry) => (retry === "record" ? "delivered" : "pending")),
@@ -104,25 +102,15 @@ const statesAfterRetry = (state: MeterEventState): readonly MeterEventState[] =>
 const statesAfterLateRefusal = (state: MeterEventState): readonly MeterEventState[] =>
   [null, "ii_1"]
     .map((documentReference) =>
-      decideLateRefusal({ state, firstAttemptAt: NOW, documentReference }, { windowEnd: NOW }),
+      decideLateRefusal({ ...SEALED, state, firstAttemptAt: NOW, documentReference }, NOW),
     )
     .filter((next) => next !== null && next !== "wait");
 
 /** The state that closing moves an event to. Late usage stays delivered. */
-const statesAfterClosing = (state: MeterEventState): readonly MeterEventState[] => {
-  const event = {
-    id: 1n,
-    accountId: "a",
-    kind: "tree",
-    quantity: 1,
-    failure: null,
-    state,
-  } as const;
-  const open = { ...event, isLate: false, documentKind: null, documentReference: null };
-  return unlessRefused(() => isClosedAlready(open, null)).flatMap((isClosed) =>
+const statesAfterClosing = (state: MeterEventState): readonly MeterEventState[] =>
+  unlessRefused(() => isClosedAlready({ ...SEALED, state }, null)).flatMap((isClosed) =>
     isClosed ? [] : (["closed"] as const),
   );
-};
 
 const transitionsOfTheCode = (): ReadonlySet<string> =>
   new Set([
@@ -175,10 +163,7 @@ test("the state diagram in docs/billing.md has exactly the transitions of the co
 
 test("a late refusal of a history that was lost does not concern an event that was sent later", (t) => {
   const decide = (firstAttemptAt: Date) =>
-    decideLateRefusal(
-      { state: "delivered", firstAttemptAt, documentReference: null },
-      { windowEnd: NOW },
-    );
+    decideLateRefusal({ ...SEALED, state: "delivered", firstAttemptAt }, NOW);
 
   t.is(decide(new Date(NOW.getTime() + 5 * 60_000)), "failed");
   t.is(decide(new Date(NOW.getTime() + 5 * 60_000 + 1)), null);
@@ -191,20 +176,6 @@ test("a second may be sealed two seconds after its end, not a millisecond earlie
   t.is(lastSealableSecond(new Date(SECOND * 1000)), SECOND - 3);
   t.is(lastSealableSecond(new Date(SECOND * 1000 + 999)), SECOND - 3);
   t.is(lastSealableSecond(new Date(SECOND * 1000 + 1000)), SECOND - 2);
-});
-
-test("identifiers of different streams and seconds are unique", (t) => {
-  const stream = { accountId: "a", mode: "live", kind: "tree" } as const;
-  const stems = [
-    meterEventIdentifierStem(stream, 1),
-    meterEventIdentifierStem(stream, 11),
-    meterEventIdentifierStem({ ...stream, accountId: "b" }, 1),
-    meterEventIdentifierStem({ ...stream, mode: "test" }, 1),
-    meterEventIdentifierStem({ ...stream, kind: "bottle" }, 1),
-  ];
-  t.is(stems[0], "u1:a:live:tree:1:");
-  const identifiers = stems.flatMap((stem) => [`${stem}1`, `${stem}11`]);
-  t.is(new Set(identifiers).size, identifiers.length);
 });
 
 /** A rate whose clock the test advances, in seconds. */

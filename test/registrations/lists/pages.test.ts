@@ -6,7 +6,10 @@ import {
   readPage,
 } from "../../../modules/registrations/registrationPages.sql.ts";
 import { sql } from "../../../db/sql.ts";
-import type { RegistrationFilter } from "../../../modules/registrations/registrations.rules.ts";
+import type {
+  Registration,
+  RegistrationFilter,
+} from "../../../modules/registrations/registrations.rules.ts";
 import { registrationsIn } from "../../api/contract.ts";
 import { startApiOf } from "../../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -14,7 +17,10 @@ import { createTestOrganization, registrationOf } from "../../support/factories.
 import { createRandom } from "../../support/random.ts";
 import { insertRegistrations } from "../../../modules/registrations/registrations.sql.ts";
 import { systemClock } from "../../../runtime/clock.ts";
-import { presentRegistration } from "../../../modules/registrations/presentRegistration.rules.ts";
+import {
+  FIXED_JSON_BYTES,
+  presentRegistration,
+} from "../../../modules/registrations/presentRegistration.rules.ts";
 import { listRegistrations } from "../../../modules/registrations/listRegistrations.ts";
 import type { Metadata } from "../../../modules/records/fields.rules.ts";
 import { countCalls } from "../../support/countCalls.ts";
@@ -235,6 +241,23 @@ test("no registration's JSON in a list is longer than its stored maximum", async
     ({ page } = await readPage(db, owner, {}, { ...ONE_ROW, after: page.last }));
   }
   t.is(pages, entries.length);
+});
+
+test("the fixed part of that maximum is what the other fields of a registration need at most", (t) => {
+  const extreme: Registration = {
+    id: randomUUID(),
+    importedId: null,
+    count: Number.MAX_SAFE_INTEGER,
+    refundedCount: Number.MAX_SAFE_INTEGER,
+    createdAt: new Date("9999-12-31T23:59:59.999Z"),
+    // No other number of at least 0 has more digits in JSON.
+    fractionalCount: 0.000_001_234_567_890_123_456_7,
+    idempotencyKey: "",
+    attribution: "",
+    metadata: {},
+  };
+  const withEmpty = Buffer.byteLength(JSON.stringify(presentRegistration(extreme)));
+  t.is(withEmpty - '""""{}'.length, FIXED_JSON_BYTES);
 });
 
 test("a list is read in steps, of which the first does not yield to recording", async (t) => {

@@ -1,0 +1,31 @@
+import type { StoredMeterEvent } from "../../modules/billing/meterEvents.rules.ts";
+
+/** A sealed meter event that no one has attempted, of which tests of the rules change what matters. */
+export const SEALED: StoredMeterEvent = {
+  id: 1n,
+  accountId: "a",
+  mode: "live",
+  kind: "tree",
+  second: 0,
+  quantity: 1,
+  generation: 0,
+  identifier: "u1:a:live:tree:0:1",
+  processor: "stripe",
+  customerId: "cus_1",
+  keyGeneration: 0,
+  state: "pending",
+  failure: null,
+  waitsFor: null,
+  attempts: 0,
+  firstAttemptAt: null,
+  leasedUntil: null,
+  retryAt: null,
+  mayBeDelivered: false,
+  askingSince: null,
+  lastError: null,
+  isLate: false,
+  documentKind: null,
+  documentReference: null,
+  sealedAt: new Date("2026-05-15T12:00:00Z"),
+  settledAt: null,
+};
