@@ -72,22 +72,24 @@ const csvValue = (row: object, column: string): CsvValue => {
     : JSON.stringify(value);
 };
 
-export const formatHead = (format: ExportFormat, columns: readonly string[]): string =>
-  format === "ndjson"
-    ? ""
-    : `${EXPORT_FORMATS[format].mark}${formatCsvLine(columns.map((column) => column.replaceAll(".", "_")))}`;
-
 /**
- * Formats one row.
+ * Yields the pages of a list as the lines of a file.
  * @param columns the fields that CSV has, with a dot in the path of a field within a field; NDJSON has all
  */
-export const formatRow = (format: ExportFormat, columns: readonly string[], row: object): string =>
-  format === "ndjson"
-    ? `${JSON.stringify(row)}\n`
-    : formatCsvLine(columns.map((column) => csvValue(row, column)));
-
-export const formatRows = (
+export async function* formatPages(
   format: ExportFormat,
   columns: readonly string[],
-  rows: Iterable<object>,
-): Iterable<string> => Iterator.from(rows).map((row) => formatRow(format, columns, row));
+  pages: AsyncIterable<Iterable<object>>,
+): AsyncGenerator<Iterable<string>, void, void> {
+  if (format !== "ndjson") {
+    const head = formatCsvLine(columns.map((column) => column.replaceAll(".", "_")));
+    yield [`${EXPORT_FORMATS[format].mark}${head}`];
+  }
+  for await (const page of pages) {
+    yield Iterator.from(page).map((row) =>
+      format === "ndjson"
+        ? `${JSON.stringify(row)}\n`
+        : formatCsvLine(columns.map((column) => csvValue(row, column))),
+    );
+  }
+}

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { EXPORT_FORMATS, formatHead, formatRows } from "../../runtime/formatRows.ts";
+import { EXPORT_FORMATS, formatPages } from "../../runtime/formatRows.ts";
 import type { ExportFormat } from "../../runtime/formatRows.ts";
 import { inChunks } from "../../runtime/inChunks.ts";
 import { Gate } from "../../runtime/gate.ts";
@@ -55,7 +55,7 @@ type ListExport = {
 };
 
 /** Yields the pages of an export. An error before the first chunk is an error response, which has none of its headers. */
-async function* formatPages(
+async function* exportPages(
   ctx: RequestContext,
   format: ExportFormat,
   { name, columns }: ListExport,
@@ -66,10 +66,7 @@ async function* formatPages(
     "Content-Disposition",
     `attachment; filename="${name}.${EXPORT_FORMATS[format].extension}"`,
   );
-  yield [formatHead(format, columns)];
-  for await (const page of pages) {
-    yield formatRows(format, columns, page);
-  }
+  yield* formatPages(format, columns, pages);
 }
 
 /** A list in a response: as a JSON document with a page of it, or as a JSON text that may be long; and as a file. */
@@ -134,7 +131,7 @@ export const listEndpoint = <Query extends z.ZodType, ResponseBody extends z.Zod
         return null;
       }
       const { json, rows } = handle(request);
-      const pieces = format === null ? json() : formatPages(ctx, format, exported, rows());
+      const pieces = format === null ? json() : exportPages(ctx, format, exported, rows());
       if (!isText(pieces)) {
         return pieces;
       }

@@ -9,8 +9,7 @@ import {
   REGISTRATION_COLUMNS,
   presentRegistration,
 } from "../../modules/registrations/presentRegistration.rules.ts";
-import { formatHead, formatRow } from "../../runtime/formatRows.ts";
-import type { ExportFormat } from "../../runtime/formatRows.ts";
+import { formatPages } from "../../runtime/formatRows.ts";
 import { inChunks } from "../../runtime/inChunks.ts";
 import { presentPages, rowsOf } from "../../runtime/presentPages.ts";
 import type { BillingContext } from "../../modules/billing/context.ts";
@@ -102,22 +101,6 @@ const READERS: Readonly<Record<AccountType, Readonly<Partial<Record<List, ReadRo
   },
 };
 
-async function* formatPages(
-  { columns, pages }: Rows,
-  format: ExportFormat,
-  onRows: (rows: number) => void,
-): AsyncGenerator<Iterable<string>, void, void> {
-  yield [formatHead(format, columns)];
-  let rows = 0;
-  for await (const page of pages) {
-    yield Iterator.from(page).map((row) => {
-      rows += 1;
-      return formatRow(format, columns, row);
-    });
-    onRows(rows);
-  }
-}
-
 /** Escapes what a terminal would obey. Each chunk is of whole rows, so none ends within a character or a line's end. */
 async function* escapeForTerminal(
   chunks: AsyncIterable<string>,
@@ -181,16 +164,16 @@ export const defineExportCommand: Define = (command, { io, connections, clock, .
       }
       const progress = createProgressLine(io);
       let exported = 0;
-      const formatted = inChunks(
-        formatPages(rows, format, (count) => {
-          exported = count;
-          progress.update(counted(count, "row"));
-        }),
-      );
+      const counting = presentPages(rows.pages, (row) => {
+        exported += 1;
+        return row;
+      });
+      const formatted = inChunks(formatPages(format, rows.columns, counting));
       const chunks = io.stdout.isTTY === true ? escapeForTerminal(formatted) : formatted;
       try {
         for await (const chunk of chunks) {
           await writeOut(io, chunk);
+          progress.update(counted(exported, "row"));
         }
       } finally {
         progress.clear();

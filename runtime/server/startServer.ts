@@ -1,6 +1,7 @@
 import { createServer, STATUS_CODES } from "node:http";
 import type { Server, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { setImmediate as afterReading } from "node:timers/promises";
 import { ERROR_STATUS } from "../errorStatus.ts";
 import type { HttpErrorCode, PresentError } from "../errorStatus.ts";
 import { createRequestGate, openDoor } from "./openDoor.ts";
@@ -133,11 +134,6 @@ const listen = (
       );
     });
     server.listen({ host, port, backlog: BACKLOG }, resolve);
-  });
-
-const afterReading = (): Promise<void> =>
-  new Promise((resolve) => {
-    setImmediate(resolve);
   });
 
 const closeServer = async (server: Server, deadlineMs: number): Promise<void> => {
