@@ -5,12 +5,11 @@ import { sql } from "../../../db/sql.ts";
 import type { DatabaseTest } from "../../support/database.ts";
 import { testWithDatabase, openTestPool } from "../../support/database.ts";
 import { planting, SITE, startTreeMapperPlanting } from "./startTreeMapperPlanting.ts";
-import { AsyncLocalStorage } from "node:async_hooks";
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { creditOrder, lockClaims } from "../../../modules/planting/claims.sql.ts";
 import { claimTrees } from "../../../modules/planting/pollPlantingOrder.ts";
 import { eventually } from "../../support/programs.ts";
-import { runBehindLocks } from "../../support/lockWaits.ts";
+import { runBehindLocks, whileOpen } from "../../support/lockWaits.ts";
 
 const test = testWithDatabase().serial;
 
@@ -250,21 +249,21 @@ const countWaiting = (db: CommonQueryMethods): Promise<bigint> =>
     WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted
   `);
 
+const lockAllClaims = (transaction: DatabaseTransactionConnection) =>
+  lockClaims(transaction, "treemapper");
+
 test("polls that wait for each other hold one connection", async (t) => {
   const db = await openTestPool(t, t.context.databaseUrl, 2);
   const { state, setup, order, pollNow } = await startTreeMapperPlanting(t, { db });
   const ids = [await order(10), await order(10), await order(10)];
   setup.clock.set("2026-07-10T10:00:00.000Z");
   state.interventions = [planting("enough", "2026-07-05", [30])];
-  // Slonik rejects other connections within a transaction.
-  const outside = AsyncLocalStorage.snapshot();
-  const { polls } = await t.context.db.transaction(async (transaction) => {
-    await lockClaims(transaction, "treemapper");
-    const started = outside(() => ids.map(pollNow));
+  const { polls } = await whileOpen(t.context.db, lockAllClaims, async (transaction) => {
+    const started = ids.map(pollNow);
     await eventually(async () => (await countWaiting(transaction)) === 1n);
     // Enough turns for all polls to get to their claims.
     for (let turn = 0; turn < 100; turn += 1) {
-      await outside(() => db.query(sql.typeAlias("void")`SELECT`));
+      await db.query(sql.typeAlias("void")`SELECT`);
     }
     t.is(await countWaiting(transaction), 1n);
     return { polls: started };
@@ -287,7 +286,7 @@ test("claims of several processes credit no tree to two orders", async (t) => {
   const [claimed] = await runBehindLocks<readonly Awaited<ReturnType<typeof claimTrees>>[]>(
     db,
     async (transaction) => {
-      await lockClaims(transaction, "treemapper");
+      await lockAllClaims(transaction);
       await creditOrder(transaction, elsewhere, records);
     },
     () => claimTrees(t.context, here, records, NEVER),
