@@ -199,8 +199,7 @@ test("waiting refunds are listed by registration, and the accounts take turns", 
   const lateId = await insertRefunded(filler, late, 1);
   await vacuum();
 
-  const first = await readAtMost(MAXIMUM_PAGES, (db) => listSixty(db, null));
-  t.deepEqual(first, [
+  t.deepEqual(await readAtMost(MAXIMUM_PAGES, (db) => listSixty(db, null)), [
     [busy, busyId, 20],
     [bulk, bulkId, 40],
   ]);

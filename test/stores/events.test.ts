@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { sql } from "../../db/sql.ts";
 import { updateStore as updateStoreRow } from "../../modules/stores/stores.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
@@ -11,15 +10,9 @@ import { runBehindLocks } from "../support/lockWaits.ts";
 import { startReceiver } from "../events/startReceiver.ts";
 import { verify, LOOPBACK, createDeliveriesTo, deliveryContext } from "../events/webhookScene.ts";
 import { changeTestBalance, createTestStore, startStoreApiOf } from "./startStoreApi.ts";
-import { EIN } from "./storeState.ts";
+import { EIN, listBalanceEvents } from "./storeState.ts";
 
 const test = testWithDatabase();
-
-const eventRow = z.strictObject({
-  type: z.string(),
-  mode: z.string(),
-  data: z.record(z.string(), z.unknown()),
-});
 
 /** Serves a store where a tree costs 50 cents, with what the tests do to its balance. */
 const setUpBalance = async (
@@ -41,12 +34,7 @@ const setUpBalance = async (
     setThreshold: (lowBalanceCents: number) => updateStore(operator, store.id, { lowBalanceCents }),
     /** The store's events so far, each with the amounts that it names. */
     events: async () => {
-      const rows = await db.any(sql.type(eventRow)`
-        SELECT type, mode, data
-        FROM event
-        WHERE account_id = ${store.id} AND type LIKE 'balance.%'
-        ORDER BY transaction_id, id
-      `);
+      const rows = await listBalanceEvents(db, store.id);
       t.true(rows.every(({ mode, data }) => mode === "live" && data["currency"] === "USD"));
       t.true(rows.every(({ data }) => data["shop_domain"] === store.domain));
       return rows.map(({ type, data }) => [
@@ -152,8 +140,7 @@ test("a store's server receives its low and its depleted balance and its refunds
   await post("/app/api/plant", store.live, { trees: 2 });
   await post("/app/api/plant", store.live, { trees: 2 });
   await post("/app/api/refund", store.live, { type: "tree", quantity: 1, reason: "PERSONAL" });
-  const deliver = createDeliveriesTo(deliveryContext(db), id);
-  await deliver();
+  await createDeliveriesTo(deliveryContext(db), id)();
 
   const messages = receiver.received.map((request) => {
     const { type, data } = verify(request, secret);

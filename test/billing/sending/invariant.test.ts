@@ -22,8 +22,7 @@ const FAULTS: readonly Fault[] = [
 
 const keepsInvariant = test.macro({
   exec: async (t, seed: number) => {
-    const setup = await setUpSending(t, 5);
-    const { organizations, deps, pass, reportOnce, reportAll, double } = setup;
+    const { organizations, deps, pass, reportOnce, reportAll, double } = await setUpSending(t, 5);
     const { next, below } = createRandom(seed);
     const registered: { id: string; refund: (id: string) => Promise<unknown> }[] = [];
     for (let step = 0; step < 40; step += 1) {

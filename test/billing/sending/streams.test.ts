@@ -102,8 +102,7 @@ test("a stream whose usage the database rejects is reported, and delays none", a
 });
 
 test("an operator who works on a stream delays no other", async (t) => {
-  const setup = await setUpSending(t, 3);
-  const { first: locked, billedUnits, deps, registerAll, reportOnce } = setup;
+  const { first: locked, billedUnits, deps, registerAll, reportOnce } = await setUpSending(t, 3);
   await registerAll();
 
   const lock = (transaction: DatabaseTransactionConnection) =>

@@ -220,8 +220,7 @@ const allocatedIn = (order: PlantingOrder, name: string): PlantingFactOf<"alloca
 };
 
 test("a site has the details of the last fact that took effect and named it", async (t) => {
-  const db = await openOwnDatabase(t);
-  const { setup, placed } = await placeOrders(db, 2);
+  const { setup, placed } = await placeOrders(await openOwnDatabase(t), 2);
   const [first = t.fail(), second = t.fail()] = placed;
   const regions = async () =>
     (await readSharedSummary(setup.deps, "live")).regions.map(({ region }) => region);
