@@ -165,11 +165,8 @@ test("a batch validates each new charity once and at most 20, and its repetition
 
   const { errors } = rejectionIn(await send());
 
-  const late = [20, 21, 22].flatMap((place) => [place, place + NEW_CHARITIES]);
-  t.deepEqual(
-    errors.map(({ index }) => index),
-    late.toSorted((one, two) => one - two),
-  );
+  const late = errors.map(({ index }) => index);
+  t.deepEqual(late, [20, 21, 22, 43, 44, 45]);
   const limit = /at most 20 new charities; try again/u;
   t.true(errors.every(({ status, error }) => status === 503 && limit.test(error)));
   t.deepEqual(await ledger(), NOTHING_RECORDED);
