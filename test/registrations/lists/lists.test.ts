@@ -1,38 +1,23 @@
 import { finished } from "node:stream/promises";
 import { setTimeout as delay } from "node:timers/promises";
-import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { openReads } from "../../../db/openDatabase.ts";
 import { sql } from "../../../db/sql.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestOrganization } from "../../support/factories.ts";
 import { lockTable } from "../../support/lockWaits.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { eventually } from "../../support/programs.ts";
 import { eachKind, KIND_NAMES, registrationsIn } from "../../api/contract.ts";
-import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";
-import type { Api } from "../../api/startStandaloneApi.ts";
+import { startApiOf } from "../../api/startStandaloneApi.ts";
 import { fillTrees, openList, watchPages } from "./listSetup.ts";
 
 const test = testWithDatabase();
 const forBothKinds = eachKind(test);
 
-const attributionsOf = async (
-  { call }: Api,
-  kind: "bottle" | "tree",
-  key: string,
-  query: Readonly<Record<string, string>>,
-): Promise<readonly unknown[]> => {
-  const search = new URLSearchParams(query).toString();
-  const { body } = await call("GET", `${KIND_NAMES[kind].path}?${search}`, { key });
-  return registrationsIn(body, kind).map((each) => each["attribution"]);
-};
-
 forBothKinds("a range includes both of its days in UTC, to the millisecond", async (t, kind) => {
   const { path, total } = KIND_NAMES[kind];
   const clock = createMovableClock("2026-02-27T23:59:59.999Z");
-  const api = await startStandaloneApi(t, { db: t.context.db, clock });
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { get, post } = await startApiOf(t, { clock });
   for (const time of [
     "2026-02-27T23:59:59.999Z",
     "2026-02-28T00:00:00.000Z",
@@ -40,18 +25,19 @@ forBothKinds("a range includes both of its days in UTC, to the millisecond", asy
     "2026-03-01T00:00:00.000Z",
   ]) {
     clock.set(time);
-    await api.call("POST", path, { key, body: { count: 1, attribution: time } });
+    await post(path, { count: 1, attribution: time });
   }
-  const list = (query: Readonly<Record<string, string>>) => attributionsOf(api, kind, key, query);
+  const list = async (query: string) =>
+    registrationsIn((await get(`${path}?${query}`)).body, kind).map((each) => each["attribution"]);
 
-  t.deepEqual(await list({ created_at: "2026-02-28", end_at: "2026-02-28" }), [
+  t.deepEqual(await list("created_at=2026-02-28&end_at=2026-02-28"), [
     "2026-02-28T23:59:59.999Z",
     "2026-02-28T00:00:00.000Z",
   ]);
-  t.deepEqual(await list({ created_at: "2026-03-01" }), ["2026-03-01T00:00:00.000Z"]);
-  t.deepEqual(await list({ end_at: "2026-02-27" }), ["2026-02-27T23:59:59.999Z"]);
-  t.is((await list({ created_at: "0001-01-01", end_at: "9999-12-31" })).length, 4);
-  const filtered = await api.call("GET", `${path}?created_at=2026-03-01`, { key });
+  t.deepEqual(await list("created_at=2026-03-01"), ["2026-03-01T00:00:00.000Z"]);
+  t.deepEqual(await list("end_at=2026-02-27"), ["2026-02-27T23:59:59.999Z"]);
+  t.is((await list("created_at=0001-01-01&end_at=9999-12-31")).length, 4);
+  const filtered = await get(`${path}?created_at=2026-03-01`);
   t.is(filtered.body[total], 4);
 });
 
@@ -130,11 +116,6 @@ test("a client that stops reading stops the queries, and one that disconnects en
   t.like(last, { route: "/plant/trees", aborted: true });
 });
 
-const fiveListed = async (t: ExecutionContext, { call }: Api, key: string): Promise<void> => {
-  const { body } = await call("GET", "/plant/trees", { key });
-  t.is(registrationsIn(body, "tree").length, 5);
-};
-
 const failSecond = (page: number): void => {
   if (page === 2) {
     throw new Error("broken");
@@ -169,14 +150,13 @@ const endConnections = (owner: DatabasePool, state: "active" | "idle"): Promise<
     .then(({ rowCount }) => rowCount);
 
 test.serial("a list that takes too long is a 503 that says what to do", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const { apiKeyProd: key } = await createTestOrganization(db);
+  const { databaseUrl } = t.context;
   const reads = await openReads({ DATABASE_URL: databaseUrl }, 100);
   t.teardown(() => reads.end());
-  const { call, logged } = await startStandaloneApi(t, { db, reads });
+  const { get, logged } = await startApiOf(t, { reads });
   const lock = await lockTable(t, databaseUrl, "registration");
 
-  const { status, body, headers } = await call("GET", "/plant/trees", { key });
+  const { status, body, headers } = await get("/plant/trees");
 
   await lock.release();
   t.is(status, 503);
@@ -190,19 +170,21 @@ test.serial("a list that takes too long is a 503 that says what to do", async (t
 
 test.serial("lists work again after the database ends idle or active connections", async (t) => {
   const { db, databaseUrl, owner } = t.context;
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const { id, get } = await startApiOf(t);
   await fillTrees(db, id, 5);
-  const api = await startStandaloneApi(t, t.context);
-  await fiveListed(t, api, key);
+  const expectFive = async (): Promise<void> => {
+    t.is(registrationsIn((await get("/plant/trees")).body, "tree").length, 5);
+  };
+  await expectFive();
 
   t.true((await endConnections(owner, "idle")) > 0);
 
-  await fiveListed(t, api, key);
+  await expectFive();
   const lock = await lockTable(t, databaseUrl, "registration");
-  const list = api.call("GET", "/plant/trees", { key });
+  const list = get("/plant/trees");
   await eventually(async () => (await endConnections(owner, "active")) > 0);
   const { status } = await list;
   t.is(status, 500);
   await lock.release();
-  await fiveListed(t, api, key);
+  await expectFive();
 });
