@@ -170,14 +170,12 @@ const positionRow = z.strictObject({ transactionId: z.string().transform(BigInt)
 /** One record has only a name. */
 const NAMES = Array.from({ length: 500 }, (_, index) => hash("md5", String(index)));
 
-type Lookups = Readonly<Record<string, (db: DatabasePool) => Promise<unknown>>>;
-
 /** Returns look-ups of an account's records, most of them of the one with this number, which is even. */
 const describeLookups = async (
   db: DatabasePool,
   accountId: string,
   number: number,
-): Promise<Lookups> => {
+): Promise<Readonly<Record<string, () => Promise<unknown>>>> => {
   const donor = { accountId, mode: "live" } as const;
   const trees = { ...donor, kind: "tree" } as const;
   const importedId = `old-${number}`;
@@ -229,91 +227,80 @@ const describeLookups = async (
     ({ ...donor, refunded: "tree", quantity: 20, filter }) as const;
   const anyTree = { id: null, until: null, projectPublicId: null, region: null };
   return {
-    "a page": (single) => readPage(single, trees, {}, firstPage),
-    "a page of an attribution": (single) =>
-      readPage(single, trees, { attribution: `campaign-${number}` }, firstPage),
-    "a page of a range": (single) =>
-      readPage(single, trees, { from: rangeStart, until: rangeEnd }, firstPage),
-    "a registration of the list": (single) =>
-      readPage(single, trees, { id: registrationId }, firstPage),
-    "a registration of the list, by its imported id": (single) =>
-      readPage(single, trees, { id: importedId }, firstPage),
-    "keys of registrations": (single) =>
+    "a page": () => readPage(db, trees, {}, firstPage),
+    "a page of an attribution": () =>
+      readPage(db, trees, { attribution: `campaign-${number}` }, firstPage),
+    "a page of a range": () =>
+      readPage(db, trees, { from: rangeStart, until: rangeEnd }, firstPage),
+    "a registration of the list": () => readPage(db, trees, { id: registrationId }, firstPage),
+    "a registration of the list, by its imported id": () =>
+      readPage(db, trees, { id: importedId }, firstPage),
+    "keys of registrations": () =>
       listKnownKeys(
-        single,
+        db,
         keys.map((idempotencyKey) => ({ ...trees, idempotencyKey })),
       ),
-    "registrations by keys": (single) => listByIdempotencyKeys(single, trees, keys),
-    "registrations by ids": (single) => listRegistrationsByIds(single, [registrationId]),
-    "a registration": (single) => findOwnRegistration(single, trees, registrationId),
-    "an imported registration": (single) => findOwnRegistration(single, trees, importedId),
-    "registrations to refund": (single) =>
-      single.transaction((transaction) =>
+    "registrations by keys": () => listByIdempotencyKeys(db, trees, keys),
+    "registrations by ids": () => listRegistrationsByIds(db, [registrationId]),
+    "a registration": () => findOwnRegistration(db, trees, registrationId),
+    "an imported registration": () => findOwnRegistration(db, trees, importedId),
+    "registrations to refund": () =>
+      db.transaction((transaction) =>
         lockRegistrations(transaction, [
           { ...trees, id: registrationId },
           { ...trees, id: importedId },
         ]),
       ),
-    "a refund": (single) =>
-      runAndRollBack(single, (transaction) =>
+    "a refund": () =>
+      runAndRollBack(db, (transaction) =>
         insertRefunds(transaction, [newRefund()], false, [], new Date()),
       ),
-    "a registration's id": (single) =>
-      listRecordIds(single, "registration", registrationId, accountId),
-    "an imported registration's id": (single) =>
-      listRecordIds(single, "registration", importedId, accountId),
-    "a position": (single) => findListPosition(single, trees, registrationId),
-    "a registration's usage": (single) => findRegistrationUsage(single, trees, registrationId),
-    "a tree's evidence": (single) => listEvidenceTrees(single, [{ ...donor, id: registrationId }]),
-    "the newest of a store": (single) => listStoreRecords(single, "registration", trees, {}, page),
-    "a store's, by email": (single) =>
-      listStoreRecords(single, "registration", trees, { email }, page),
-    "a store's, by customer": (single) =>
-      listStoreRecords(single, "registration", trees, { id: `customer-${number}` }, page),
-    "a store's, by order": (single) =>
-      listStoreRecords(single, "registration", trees, { orderId }, page),
-    "the sum of an order": (single) => sumStoreRecords(single, "registration", trees, { orderId }),
-    "the newest to reverse": (single) => listNewestUnits(single, [toReverse({})]),
-    "those of an order to reverse": (single) => listNewestUnits(single, [toReverse({ orderId })]),
-    "those of a customer to reverse": (single) => listNewestUnits(single, [toReverse({ email })]),
-    "the newest tree": (single) => findMatchingTreeId(single, donor, anyTree),
-    "a store's tree": (single) =>
-      findMatchingTreeId(single, donor, { ...anyTree, id: registrationId }),
-    "a donor and known keys": (single) => readDonor(single, donor, keys),
-    "donations by ids and keys": (single) =>
-      listDonationsOf(single, donor, { ids: [donationId], keys }),
-    "a donation": (single) => findOwnDonation(single, donor, donationId),
-    "an imported donation": (single) => findOwnDonation(single, donor, importedId),
-    "locked donations": (single) =>
-      single.transaction((transaction) => lockDonations(transaction, donor, [donationId, "old-4"])),
-    "a donation's id": (single) => listRecordIds(single, "donation", donationId, accountId),
-    "donations of a campaign": (single) =>
-      listDonations(single, donor, { attribution: `campaign-${number}` }, { offset: 0, limit: 20 }),
-    "a store's donations, by email": (single) =>
-      listStoreRecords(single, "donation", donor, { email }, page),
-    "the sum of an order's donations": (single) =>
-      sumStoreRecords(single, "donation", donor, { orderId }),
-    "the records of an order": (single) => listOrderRecords(single, donor, orderId),
-    "a store's donations, by order": (single) =>
-      listStoreRecords(single, "donation", donor, { orderId }, page),
-    "the next meter event": (single) => listNextEvents(single, [trees], new Date()),
-    "the first events": (single) => readFeedPage(single, firstEvents),
-    "the events after one": (single) => readFeedPage(single, { ...firstEvents, after: middle }),
-    "the events after the newest": (single) =>
-      readFeedPage(single, { ...firstEvents, after: newest }),
-    "the last usage": (single) => listRegistrationUsage(single, trees, [registrationId]),
-    "a customer's registrations": (single) =>
-      listPersonalRecords(single, "registration", accountId, unnamed, 20),
-    "a customer's registrations, with those that have only a name": (single) =>
-      listPersonalRecords(single, "registration", accountId, named, 20),
-    "a customer's donations": (single) =>
-      listPersonalRecords(single, "donation", accountId, unnamed, 20),
-    "what is known of a customer": (single) => readIdentities(single, accountId, customer),
-    "the addresses that only a customer has": (single) =>
-      listUnsharedEmails(single, accountId, customer, 10_000),
-    "a balance entry by reference": (single) =>
-      findBalanceEntryByReference(single, accountId, `invoice-${number}`),
-    "the last balance entries": (single) => listBalanceEntries(single, accountId, page),
+    "a registration's id": () => listRecordIds(db, "registration", registrationId, accountId),
+    "an imported registration's id": () => listRecordIds(db, "registration", importedId, accountId),
+    "a position": () => findListPosition(db, trees, registrationId),
+    "a registration's usage": () => findRegistrationUsage(db, trees, registrationId),
+    "a tree's evidence": () => listEvidenceTrees(db, [{ ...donor, id: registrationId }]),
+    "the newest of a store": () => listStoreRecords(db, "registration", trees, {}, page),
+    "a store's, by email": () => listStoreRecords(db, "registration", trees, { email }, page),
+    "a store's, by customer": () =>
+      listStoreRecords(db, "registration", trees, { id: `customer-${number}` }, page),
+    "a store's, by order": () => listStoreRecords(db, "registration", trees, { orderId }, page),
+    "the sum of an order": () => sumStoreRecords(db, "registration", trees, { orderId }),
+    "the newest to reverse": () => listNewestUnits(db, [toReverse({})]),
+    "those of an order to reverse": () => listNewestUnits(db, [toReverse({ orderId })]),
+    "those of a customer to reverse": () => listNewestUnits(db, [toReverse({ email })]),
+    "the newest tree": () => findMatchingTreeId(db, donor, anyTree),
+    "a store's tree": () => findMatchingTreeId(db, donor, { ...anyTree, id: registrationId }),
+    "a donor and known keys": () => readDonor(db, donor, keys),
+    "donations by ids and keys": () => listDonationsOf(db, donor, { ids: [donationId], keys }),
+    "a donation": () => findOwnDonation(db, donor, donationId),
+    "an imported donation": () => findOwnDonation(db, donor, importedId),
+    "locked donations": () =>
+      db.transaction((transaction) => lockDonations(transaction, donor, [donationId, "old-4"])),
+    "a donation's id": () => listRecordIds(db, "donation", donationId, accountId),
+    "donations of a campaign": () =>
+      listDonations(db, donor, { attribution: `campaign-${number}` }, { offset: 0, limit: 20 }),
+    "a store's donations, by email": () => listStoreRecords(db, "donation", donor, { email }, page),
+    "the sum of an order's donations": () => sumStoreRecords(db, "donation", donor, { orderId }),
+    "the records of an order": () => listOrderRecords(db, donor, orderId),
+    "a store's donations, by order": () =>
+      listStoreRecords(db, "donation", donor, { orderId }, page),
+    "the next meter event": () => listNextEvents(db, [trees], new Date()),
+    "the first events": () => readFeedPage(db, firstEvents),
+    "the events after one": () => readFeedPage(db, { ...firstEvents, after: middle }),
+    "the events after the newest": () => readFeedPage(db, { ...firstEvents, after: newest }),
+    "the last usage": () => listRegistrationUsage(db, trees, [registrationId]),
+    "a customer's registrations": () =>
+      listPersonalRecords(db, "registration", accountId, unnamed, 20),
+    "a customer's registrations, with those that have only a name": () =>
+      listPersonalRecords(db, "registration", accountId, named, 20),
+    "a customer's donations": () => listPersonalRecords(db, "donation", accountId, unnamed, 20),
+    "what is known of a customer": () => readIdentities(db, accountId, customer),
+    "the addresses that only a customer has": () =>
+      listUnsharedEmails(db, accountId, customer, 10_000),
+    "a balance entry by reference": () =>
+      findBalanceEntryByReference(db, accountId, `invoice-${number}`),
+    "the last balance entries": () => listBalanceEntries(db, accountId, page),
   };
 };
 
@@ -354,7 +341,7 @@ test("a look-up reads a few pages, whatever the statistics and the kept plans kn
   // So that PostgreSQL keeps their plans, which read the few pages of the tables.
   for (const lookup of Object.values(await describeLookups(db, known.id, 2))) {
     for (let execution = 0; execution < EXECUTIONS; execution += 1) {
-      await lookup(db);
+      await lookup();
     }
   }
   const planned = await db.anyFirst(sql.type(nameRow)`
@@ -374,41 +361,30 @@ test("a look-up reads a few pages, whatever the statistics and the kept plans kn
     await readAtMost(MAXIMUM_PAGES, lookup, name);
   }
 
-  const [importedRegistrationId = ""] = await listRecordIds(
-    db,
-    "registration",
-    "old-2",
-    unknown.id,
-  );
-  const [importedDonationId = ""] = await listRecordIds(db, "donation", "old-2", unknown.id);
+  const idOf = async (table: "registration" | "donation") =>
+    (await listRecordIds(db, table, "old-2", unknown.id))[0] ?? "";
+  const [registrationId, donationId] = [await idOf("registration"), await idOf("donation")];
   const customer = { ids: ["customer-10000"], emails: ["10000@example.com"], orderIds: ["10000"] };
   const named = { ...customer, names: NAMES };
   const unnamed = { ...customer, names: [] };
-  const erase = async (
-    transaction: DatabaseTransactionConnection,
+  const erase = (
     selects: typeof isOfCustomer,
     table: "registration" | "donation",
     who: typeof named,
-  ) => {
-    const selection = { table, pageAfter: () => selects(table, unknown.id, who) };
-    return (await blankPage(transaction, unknown.id, selection, null)).blanked;
-  };
+  ) =>
+    db.transaction(async (transaction) => {
+      const selection = { table, pageAfter: () => selects(table, unknown.id, who) };
+      return (await blankPage(transaction, unknown.id, selection, null)).blanked;
+    });
   // Each returns how many records it has changed.
-  const writes: Readonly<Record<string, (db: DatabasePool) => Promise<number>>> = {
-    "refunds of imported registrations": (single) =>
-      refundFurther(single, "registration", importedRegistrationId),
-    "refunds of imported donations": (single) =>
-      refundFurther(single, "donation", importedDonationId),
-    "the erasure of a customer's registrations": (single) =>
-      single.transaction((transaction) =>
-        erase(transaction, isOfCustomer, "registration", unnamed),
-      ),
-    "the erasure of registrations with only a name": (single) =>
-      single.transaction((transaction) => erase(transaction, hasOnlyName, "registration", named)),
-    "the erasure of donations with only a name": (single) =>
-      single.transaction((transaction) => erase(transaction, hasOnlyName, "donation", named)),
-    "the erasure of a customer's donations": (single) =>
-      single.transaction((transaction) => erase(transaction, isOfCustomer, "donation", unnamed)),
+  const writes: Readonly<Record<string, () => Promise<number>>> = {
+    "refunds of imported registrations": () => refundFurther(db, "registration", registrationId),
+    "refunds of imported donations": () => refundFurther(db, "donation", donationId),
+    "the erasure of a customer's registrations": () => erase(isOfCustomer, "registration", unnamed),
+    "the erasure of registrations with only a name": () =>
+      erase(hasOnlyName, "registration", named),
+    "the erasure of donations with only a name": () => erase(hasOnlyName, "donation", named),
+    "the erasure of a customer's donations": () => erase(isOfCustomer, "donation", unnamed),
   };
   for (const [name, write] of Object.entries(writes)) {
     t.is(await readAtMost(MAXIMUM_PAGES_OF_WRITE, write, name), 1, name);
@@ -430,20 +406,18 @@ test("a plan that was made while no account had a next order is not kept when ma
     filler.query(sql.typeAlias("void")`
       INSERT INTO next_planting_order (account_id, mode) SELECT id, 'live' FROM account WHERE id <> ${accountId}
     `);
-  const register = (single: DatabasePool) =>
-    insertRegistrations(
-      single,
-      [{ ...registrationOf(accountId), id: crypto.randomUUID() }],
-      new Date(),
-    );
+  const register = () => {
+    const entry = { ...registrationOf(accountId), id: crypto.randomUUID() };
+    return insertRegistrations(db, [entry], new Date());
+  };
   await openOrders();
   await filler.query(sql.typeAlias("void")`SELECT FROM pg_stat_force_next_flush()`);
   // The table was as large before, so its growth renews no plan.
-  await register(db);
+  await register();
   await filler.query(sql.typeAlias("void")`DELETE FROM next_planting_order`);
   await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE) next_planting_order`);
   for (let execution = 0; execution < EXECUTIONS; execution += 1) {
-    await register(db);
+    await register();
   }
   await openOrders();
 
