@@ -247,8 +247,7 @@ test("a charity without an icon gets a general one, a picture without scripts", 
 });
 
 test("the icon of a remote provider is passed on, and a charity without one gets the general one", async (t) => {
-  const double = await startProviderDouble();
-  t.teardown(double.close);
+  const double = await startProviderDouble(t);
   const { db } = t.context;
   const icon = "https://icons.example/1.png";
   double.responses.set("/everyorg/search/tree", {

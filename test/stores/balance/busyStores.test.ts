@@ -2,6 +2,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { testWithDatabase } from "../../support/database.ts";
+import type { DatabaseTest } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
 import { createTestStore, startStoreApiOf, startTwoStoreApis } from "../startStoreApi.ts";
 import type { TestStore } from "../startStoreApi.ts";
@@ -61,6 +62,17 @@ const refundOf = (accountId: string, quantity: number): StoreRefundWrite => ({
   filter: {},
   reason: null,
 });
+
+/** A process that writes for stores. */
+const stageWrites = ({ context: { db } }: DatabaseTest) => {
+  const writer = createStoreWriter({ db, clock: systemClock });
+  return {
+    db,
+    writer,
+    plant: ({ id }: TestStore, given: Parameters<typeof plantingOf>[1] = {}) =>
+      writer.write(plantingOf(id, given)),
+  };
+};
 
 const RECORDS = 10_000;
 const ORDERS = 4;
@@ -156,22 +168,20 @@ test("while a store refunds 10,000 ordered trees, twenty others plant in two pro
 });
 
 test("a locked store's writes are done in their order once the lock is free", async (t) => {
-  const { db } = t.context;
-  const writer = createStoreWriter({ db, clock: systemClock });
+  const { db, writer, plant } = stageWrites(t);
   const store = await createTestStore(db, { balanceCents: 10_000 });
   const release = await lockRows(t, t.context.databaseUrl, "store", "account_id", store.id);
-  const plant = (count: number) => writer.write(plantingOf(store.id, { count }));
 
   const repeated = plantingOf(store.id, { count: 2, key: "a" });
   const writes = [
-    plant(1),
+    plant(store, { count: 1 }),
     writer.write(repeated),
     writer.write(refundOf(store.id, 3)),
-    plant(4),
-    plant(1000),
+    plant(store, { count: 4 }),
+    plant(store, { count: 1000 }),
     writer.write(refundOf(store.id, 5)),
     writer.write(repeated),
-    plant(6),
+    plant(store, { count: 6 }),
   ];
   await eventually(async () => (await countLockWaits(db, "store")) > 0);
   await release();
@@ -186,18 +196,17 @@ test("a locked store's writes are done in their order once the lock is free", as
 });
 
 test("a store's burst of reversals is not before another store's planting", async (t) => {
-  const { db } = t.context;
-  const writer = createStoreWriter({ db, clock: systemClock });
+  const { db, writer, plant } = stageWrites(t);
   const store = await createTestStore(db, { balanceCents: 10_000 });
   const other = await createTestStore(db, { balanceCents: 10_000 });
-  await writer.write(plantingOf(store.id, { count: 100 }));
+  await plant(store, { count: 100 });
   const settled: string[] = [];
 
   const burst = Array.from({ length: 100 }, async () => {
     await writer.write(refundOf(store.id, 1));
     settled.push("refund");
   });
-  const planted = writer.write(plantingOf(other.id)).then(() => settled.push("plant"));
+  const planted = plant(other).then(() => settled.push("plant"));
   await Promise.all([...burst, planted]);
 
   t.true(settled.indexOf("plant") <= 20, String(settled.indexOf("plant")));
@@ -205,8 +214,7 @@ test("a store's burst of reversals is not before another store's planting", asyn
 });
 
 test("reversals of several stores that wait together select by what each one names", async (t) => {
-  const { db } = t.context;
-  const writer = createStoreWriter({ db, clock: systemClock });
+  const { db, writer, plant } = stageWrites(t);
   const stores: TestStore[] = [];
   for (let index = 0; index < 7; index += 1) {
     const store = await createTestStore(db, { balanceCents: 10_000 });
@@ -216,7 +224,7 @@ test("reversals of several stores that wait together select by what each one nam
       [4, "#1"],
     ] as const) {
       const customer = { customerEmail: `${index}@shop`, customerName: `Customer ${index}` };
-      await writer.write(plantingOf(store.id, { count, orderId, ...customer }));
+      await plant(store, { count, orderId, ...customer });
     }
     stores.push(store);
   }
@@ -264,10 +272,7 @@ test("concurrent donations and reversals of one store are all recorded, beside t
 });
 
 test("of the stores in a batch, only the one that its balance does not cover has writes rejected, in their order", async (t) => {
-  const { db } = t.context;
-  const writer = createStoreWriter({ db, clock: systemClock });
-  const plant = ({ id }: TestStore, given: Parameters<typeof plantingOf>[1] = {}) =>
-    writer.write(plantingOf(id, given));
+  const { db, plant } = stageWrites(t);
   const poor = await createTestStore(db, { balanceCents: 120 });
   const rich = await createTestStore(db, { balanceCents: 10_000 });
   const other = await createTestStore(db, { balanceCents: 100 });
@@ -292,10 +297,7 @@ test("of the stores in a batch, only the one that its balance does not cover has
 });
 
 test("a batch of which the database rejects a repeated write has its other writes recorded once", async (t) => {
-  const { db } = t.context;
-  const writer = createStoreWriter({ db, clock: systemClock });
-  const plant = ({ id }: TestStore, given: Parameters<typeof plantingOf>[1] = {}) =>
-    writer.write(plantingOf(id, given));
+  const { db, plant } = stageWrites(t);
   const full = await createTestStore(db, { treePriceCents: 0 });
   const other = await createTestStore(db, { balanceCents: 1000 });
   await plant(full, { count: Number.MAX_SAFE_INTEGER });
