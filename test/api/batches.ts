@@ -17,8 +17,24 @@ const rejected = z.strictObject({
   errors: z.array(z.strictObject({ index: z.number(), status: z.number(), error: z.string() })),
 });
 
+type Batch = z.output<typeof batch>;
+
 /** Returns the results in the response to a batch. */
-export const batchIn = ({ body }: ApiResponse): z.output<typeof batch> => batch.parse(body);
+export const batchIn = ({ body }: ApiResponse): Batch => batch.parse(body);
+
+/** Returns what became of each item: the status of one that was rejected. */
+export const outcomesOf = (results: Batch["results"]): readonly (number | "new" | "replayed")[] =>
+  results.map(({ status, idempotent_replayed: isReplay }) =>
+    status === 200 ? (isReplay === true ? "replayed" : "new") : status,
+  );
+
+/** Returns a field of the body of each item. */
+export const fieldsOf = (results: Batch["results"], name: string): readonly unknown[] =>
+  results.map(({ body }) => body[name]);
 
 /** Returns the errors in the response to a batch of which nothing was recorded. */
 export const rejectionIn = ({ body }: ApiResponse) => rejected.parse(body);
+
+/** Returns the status of each item that was rejected in such a response, by its index. */
+export const rejectedIn = (response: ApiResponse): Readonly<Record<number, number>> =>
+  Object.fromEntries(rejectionIn(response).errors.map(({ index, status }) => [index, status]));

@@ -29,8 +29,7 @@ const startApi = async (
 
 test("the worker validates a remote provider's charity for the API", async (t) => {
   const { db, databaseUrl } = t.context;
-  const provider = await startProviderDouble();
-  t.teardown(provider.close);
+  const provider = await startProviderDouble(t);
   const { namespace } = await openNamespace(t);
   const { id, apiKeyTest: key } = await createTestOrganization(db);
   await updateAccount(db, id, { charityProvider: "everyorg" });

@@ -51,8 +51,7 @@ test("a rejected request is not counted", async (t) => {
 
 test("an account that has used its share of a charity provider gets a 503, and another account a 200", async (t) => {
   const { db } = t.context;
-  const double = await startProviderDouble();
-  t.teardown(double.close);
+  const double = await startProviderDouble(t);
   const eins = Array.from({ length: 3 }, freshEin);
   for (const ein of eins) {
     addEveryOrgCharity(double, `charity-${ein}`, ein);

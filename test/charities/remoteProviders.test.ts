@@ -25,8 +25,7 @@ const stage = async (
   // No attempt times out unless its test says so, so a busy machine does not look like a silent provider.
   startTimeout = () => never,
 ) => {
-  const double = await startProviderDouble();
-  t.teardown(double.close);
+  const double = await startProviderDouble(t);
   const clock = createMovableClock("2026-03-10T12:00:00.000Z");
   const config = configOf(double);
   const charities = createCharities({ db: t.context.db, clock, config, startTimeout });

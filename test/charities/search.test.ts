@@ -170,8 +170,6 @@ const FOUND: readonly (readonly [string, Record<string, string>, readonly string
   ],
   ["nothing if much of the search is lost", { name: "numbat xqzwvjkq" }, []],
   ["an EIN of any prefix", { ein: "06-0000001" }, ["LEADING WOMBAT"]],
-  ["an EIN with a typographic hyphen", { ein: "53\u20110196605" }, RED_CROSS],
-  ["an EIN that is named one", { ein: "EIN: 53-0196605" }, RED_CROSS],
   ["an EIN whose leading zero is lost", { ein: "60000001" }, ["LEADING WOMBAT"]],
   ["such an EIN in the parameter name", { name: "60000001" }, ["LEADING WOMBAT"]],
   ["an EIN in the parameter name", { name: "53-0196605" }, RED_CROSS],
@@ -247,8 +245,7 @@ test("a charity without an icon gets a general one, a picture without scripts", 
 });
 
 test("the icon of a remote provider is passed on, and a charity without one gets the general one", async (t) => {
-  const double = await startProviderDouble();
-  t.teardown(double.close);
+  const double = await startProviderDouble(t);
   const { db } = t.context;
   const icon = "https://icons.example/1.png";
   double.responses.set("/everyorg/search/tree", {

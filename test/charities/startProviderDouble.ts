@@ -1,6 +1,7 @@
-import { once } from "node:events";
 import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { ExecutionContext } from "ava";
+import { listen } from "../support/server.ts";
 
 /** A call as the provider received it. */
 type ReceivedCall = {
@@ -23,11 +24,12 @@ export type ProviderDouble = {
   /** What happens to the next calls, whatever they request. */
   readonly faults: Fault[];
   readonly calls: ReceivedCall[];
-  readonly close: () => Promise<void>;
 };
 
 /** A double of the remote providers: it serves the given paths, responds 404 to others, and injects faults. */
-export const startProviderDouble = async (): Promise<ProviderDouble> => {
+export const startProviderDouble = async (
+  t: Pick<ExecutionContext, "teardown">,
+): Promise<ProviderDouble> => {
   const responses = new Map<string, unknown>();
   const faults: Fault[] = [];
   const calls: ReceivedCall[] = [];
@@ -78,22 +80,10 @@ export const startProviderDouble = async (): Promise<ProviderDouble> => {
   };
 
   const server = createServer((request, response) => void handle(request, response));
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  if (address === null || typeof address === "string") {
-    throw new Error("The double has no port.");
-  }
   return {
-    url: `http://127.0.0.1:${address.port}`,
+    url: `http://127.0.0.1:${await listen(t, server)}`,
     responses,
     faults,
     calls,
-    close: async () => {
-      const closed = once(server, "close");
-      server.close();
-      server.closeAllConnections();
-      await closed;
-    },
   };
 };

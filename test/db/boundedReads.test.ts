@@ -56,9 +56,8 @@ test("the usage of a refunded registration is found by its refunds where statist
   `);
   const owner = { accountId, mode: "live", kind: "tree" } as const;
 
-  const usage = await readAtMost(MAXIMUM_USAGE_PAGES, (single) =>
-    findRegistrationUsage(single, owner, id),
-  );
+  const find = () => findRegistrationUsage(db, owner, id);
+  const usage = await readAtMost(MAXIMUM_USAGE_PAGES, find);
   t.deepEqual(usage?.states, ["unsealed"]);
 });
 
@@ -93,9 +92,8 @@ test("a thousand keys of refunds, of which one is known, read one refund", async
   const owner = { accountId, mode: "live", kind: "tree" } as const;
 
   const named = keys.map((idempotencyKey) => Object.assign({ idempotencyKey }, owner));
-  const found = await readAtMost(MAXIMUM_REFUND_PAGES, (single) =>
-    listRefundsByKeys(single, named, false),
-  );
+  const list = () => listRefundsByKeys(db, named, false);
+  const found = await readAtMost(MAXIMUM_REFUND_PAGES, list);
   t.is(found.size, 1);
 });
 
@@ -130,22 +128,19 @@ const insertRows = async (filler: DatabasePool, accountIds: readonly string[], r
 
 test("the newest rows of an account are found beside any number of newer ones of other accounts", async (t) => {
   const { filler, db, vacuum, readAtMost } = await openPageCount(t, LISTED_TABLES);
-  const { id: quietId } = await createTestOrganization(db);
+  const { id: accountId } = await createTestOrganization(db);
   const otherIds = [(await createTestOrganization(db)).id, (await createTestOrganization(db)).id];
-  await insertRows(filler, [quietId, ...otherIds, ...otherIds, ...otherIds], 20_000);
+  await insertRows(filler, [accountId, ...otherIds, ...otherIds, ...otherIds], 20_000);
   await vacuum();
   await insertRows(filler, otherIds, 20_000);
 
-  const lists: Readonly<Record<string, (db: DatabasePool) => Promise<readonly unknown[]>>> = {
-    "the newest balance entries": (single) =>
-      listBalanceEntries(single, quietId, { after: null, limit: 20 }),
-    "balance entries before one": (single) =>
-      listBalanceEntries(single, quietId, { after: "15000", limit: 20 }),
-    "the newest audit entries": (single) => listAuditEntries(single, { accountId: quietId }, 20),
-    "the newest planting orders": (single) =>
-      listPlantingOrders(single, { accountId: quietId, limit: 20 }),
-    "the latest meter events": (single) =>
-      listMeterEvents(single, { state: null, accountId: quietId, limit: 20 }),
+  const limit = 20;
+  const lists: Readonly<Record<string, () => Promise<readonly unknown[]>>> = {
+    "the newest balance entries": () => listBalanceEntries(db, accountId, { after: null, limit }),
+    "entries before one": () => listBalanceEntries(db, accountId, { after: "15000", limit }),
+    "the newest audit entries": () => listAuditEntries(db, { accountId }, limit),
+    "the newest planting orders": () => listPlantingOrders(db, { accountId, limit }),
+    "the latest meter events": () => listMeterEvents(db, { state: null, accountId, limit }),
   };
   for (const [name, list] of Object.entries(lists)) {
     t.is((await readAtMost(MAXIMUM_PAGES, list, name)).length, 20, name);

@@ -170,19 +170,17 @@ const positionRow = z.strictObject({ transactionId: z.string().transform(BigInt)
 /** One record has only a name. */
 const NAMES = Array.from({ length: 500 }, (_, index) => hash("md5", String(index)));
 
-type Lookups = Readonly<Record<string, (db: DatabasePool) => Promise<unknown>>>;
-
 /** Returns look-ups of an account's records, most of them of the one with this number, which is even. */
 const describeLookups = async (
-  pool: DatabasePool,
+  db: DatabasePool,
   accountId: string,
   number: number,
-): Promise<Lookups> => {
+): Promise<Readonly<Record<string, () => Promise<unknown>>>> => {
   const donor = { accountId, mode: "live" } as const;
   const trees = { ...donor, kind: "tree" } as const;
   const importedId = `old-${number}`;
-  const [registrationId = ""] = await listRecordIds(pool, "registration", importedId, accountId);
-  const [donationId = ""] = await listRecordIds(pool, "donation", importedId, accountId);
+  const [registrationId = ""] = await listRecordIds(db, "registration", importedId, accountId);
+  const [donationId = ""] = await listRecordIds(db, "donation", importedId, accountId);
   const keys = [`key-${number}`, "key-3", "key-20001"];
   const email = `${number}@example.com`;
   const customer = { ids: [`customer-${number}`], emails: [email], orderIds: [String(number)] };
@@ -206,7 +204,7 @@ const describeLookups = async (
     keptSince: new Date("2026-11-01T00:00:00.000Z"),
     limits: { events: 20, bytes: 1_000_000 },
   } as const;
-  const positions = await pool.any(sql.type(positionRow)`
+  const positions = await db.any(sql.type(positionRow)`
     SELECT transaction_id::text AS "transactionId", id
     FROM registration
     WHERE account_id = ${accountId} AND usage_batch IS NOT NULL
@@ -227,82 +225,80 @@ const describeLookups = async (
     ({ ...donor, refunded: "tree", quantity: 20, filter }) as const;
   const anyTree = { id: null, until: null, projectPublicId: null, region: null };
   return {
-    "a page": (db) => readPage(db, trees, {}, firstPage),
-    "a page of an attribution": (db) =>
+    "a page": () => readPage(db, trees, {}, firstPage),
+    "a page of an attribution": () =>
       readPage(db, trees, { attribution: `campaign-${number}` }, firstPage),
-    "a page of a range": (db) =>
+    "a page of a range": () =>
       readPage(db, trees, { from: rangeStart, until: rangeEnd }, firstPage),
-    "a registration of the list": (db) => readPage(db, trees, { id: registrationId }, firstPage),
-    "a registration of the list, by its imported id": (db) =>
+    "a registration of the list": () => readPage(db, trees, { id: registrationId }, firstPage),
+    "a registration of the list, by its imported id": () =>
       readPage(db, trees, { id: importedId }, firstPage),
-    "keys of registrations": (db) =>
+    "keys of registrations": () =>
       listKnownKeys(
         db,
         keys.map((idempotencyKey) => ({ ...trees, idempotencyKey })),
       ),
-    "registrations by keys": (db) => listByIdempotencyKeys(db, trees, keys),
-    "registrations by ids": (db) => listRegistrationsByIds(db, [registrationId]),
-    "a registration": (db) => findOwnRegistration(db, trees, registrationId),
-    "an imported registration": (db) => findOwnRegistration(db, trees, importedId),
-    "registrations to refund": (db) =>
+    "registrations by keys": () => listByIdempotencyKeys(db, trees, keys),
+    "registrations by ids": () => listRegistrationsByIds(db, [registrationId]),
+    "a registration": () => findOwnRegistration(db, trees, registrationId),
+    "an imported registration": () => findOwnRegistration(db, trees, importedId),
+    "registrations to refund": () =>
       db.transaction((transaction) =>
         lockRegistrations(transaction, [
           { ...trees, id: registrationId },
           { ...trees, id: importedId },
         ]),
       ),
-    "a refund": (db) =>
+    "a refund": () =>
       runAndRollBack(db, (transaction) =>
         insertRefunds(transaction, [newRefund()], false, [], new Date()),
       ),
-    "a registration's id": (db) => listRecordIds(db, "registration", registrationId, accountId),
-    "an imported registration's id": (db) =>
-      listRecordIds(db, "registration", importedId, accountId),
-    "a position": (db) => findListPosition(db, trees, registrationId),
-    "a registration's usage": (db) => findRegistrationUsage(db, trees, registrationId),
-    "a tree's evidence": (db) => listEvidenceTrees(db, [{ ...donor, id: registrationId }]),
-    "the newest of a store": (db) => listStoreRecords(db, "registration", trees, {}, page),
-    "a store's, by email": (db) => listStoreRecords(db, "registration", trees, { email }, page),
-    "a store's, by customer": (db) =>
+    "a registration's id": () => listRecordIds(db, "registration", registrationId, accountId),
+    "an imported registration's id": () => listRecordIds(db, "registration", importedId, accountId),
+    "a position": () => findListPosition(db, trees, registrationId),
+    "a registration's usage": () => findRegistrationUsage(db, trees, registrationId),
+    "a tree's evidence": () => listEvidenceTrees(db, [{ ...donor, id: registrationId }]),
+    "the newest of a store": () => listStoreRecords(db, "registration", trees, {}, page),
+    "a store's, by email": () => listStoreRecords(db, "registration", trees, { email }, page),
+    "a store's, by customer": () =>
       listStoreRecords(db, "registration", trees, { id: `customer-${number}` }, page),
-    "a store's, by order": (db) => listStoreRecords(db, "registration", trees, { orderId }, page),
-    "the sum of an order": (db) => sumStoreRecords(db, "registration", trees, { orderId }),
-    "the newest to reverse": (db) => listNewestUnits(db, [toReverse({})]),
-    "those of an order to reverse": (db) => listNewestUnits(db, [toReverse({ orderId })]),
-    "those of a customer to reverse": (db) => listNewestUnits(db, [toReverse({ email })]),
-    "the newest tree": (db) => findMatchingTreeId(db, donor, anyTree),
-    "a store's tree": (db) => findMatchingTreeId(db, donor, { ...anyTree, id: registrationId }),
-    "a donor and known keys": (db) => readDonor(db, donor, keys),
-    "donations by ids and keys": (db) => listDonationsOf(db, donor, { ids: [donationId], keys }),
-    "a donation": (db) => findOwnDonation(db, donor, donationId),
-    "an imported donation": (db) => findOwnDonation(db, donor, importedId),
-    "locked donations": (db) =>
+    "a store's, by order": () => listStoreRecords(db, "registration", trees, { orderId }, page),
+    "the sum of an order": () => sumStoreRecords(db, "registration", trees, { orderId }),
+    "the newest to reverse": () => listNewestUnits(db, [toReverse({})]),
+    "those of an order to reverse": () => listNewestUnits(db, [toReverse({ orderId })]),
+    "those of a customer to reverse": () => listNewestUnits(db, [toReverse({ email })]),
+    "the newest tree": () => findMatchingTreeId(db, donor, anyTree),
+    "a store's tree": () => findMatchingTreeId(db, donor, { ...anyTree, id: registrationId }),
+    "a donor and known keys": () => readDonor(db, donor, keys),
+    "donations by ids and keys": () => listDonationsOf(db, donor, { ids: [donationId], keys }),
+    "a donation": () => findOwnDonation(db, donor, donationId),
+    "an imported donation": () => findOwnDonation(db, donor, importedId),
+    "locked donations": () =>
       db.transaction((transaction) => lockDonations(transaction, donor, [donationId, "old-4"])),
-    "a donation's id": (db) => listRecordIds(db, "donation", donationId, accountId),
-    "donations of a campaign": (db) =>
+    "a donation's id": () => listRecordIds(db, "donation", donationId, accountId),
+    "donations of a campaign": () =>
       listDonations(db, donor, { attribution: `campaign-${number}` }, { offset: 0, limit: 20 }),
-    "a store's donations, by email": (db) =>
-      listStoreRecords(db, "donation", donor, { email }, page),
-    "the sum of an order's donations": (db) => sumStoreRecords(db, "donation", donor, { orderId }),
-    "the records of an order": (db) => listOrderRecords(db, donor, orderId),
-    "a store's donations, by order": (db) =>
+    "a store's donations, by email": () => listStoreRecords(db, "donation", donor, { email }, page),
+    "the sum of an order's donations": () => sumStoreRecords(db, "donation", donor, { orderId }),
+    "the records of an order": () => listOrderRecords(db, donor, orderId),
+    "a store's donations, by order": () =>
       listStoreRecords(db, "donation", donor, { orderId }, page),
-    "the next meter event": (db) => listNextEvents(db, [trees], new Date()),
-    "the first events": (db) => readFeedPage(db, firstEvents),
-    "the events after one": (db) => readFeedPage(db, { ...firstEvents, after: middle }),
-    "the events after the newest": (db) => readFeedPage(db, { ...firstEvents, after: newest }),
-    "the last usage": (db) => listRegistrationUsage(db, trees, [registrationId]),
-    "a customer's registrations": (db) =>
+    "the next meter event": () => listNextEvents(db, [trees], new Date()),
+    "the first events": () => readFeedPage(db, firstEvents),
+    "the events after one": () => readFeedPage(db, { ...firstEvents, after: middle }),
+    "the events after the newest": () => readFeedPage(db, { ...firstEvents, after: newest }),
+    "the last usage": () => listRegistrationUsage(db, trees, [registrationId]),
+    "a customer's registrations": () =>
       listPersonalRecords(db, "registration", accountId, unnamed, 20),
-    "a customer's registrations, with those that have only a name": (db) =>
+    "a customer's registrations, with those that have only a name": () =>
       listPersonalRecords(db, "registration", accountId, named, 20),
-    "a customer's donations": (db) => listPersonalRecords(db, "donation", accountId, unnamed, 20),
-    "what is known of a customer": (db) => readIdentities(db, accountId, customer),
-    "the addresses that only a customer has": (db) =>
+    "a customer's donations": () => listPersonalRecords(db, "donation", accountId, unnamed, 20),
+    "what is known of a customer": () => readIdentities(db, accountId, customer),
+    "the addresses that only a customer has": () =>
       listUnsharedEmails(db, accountId, customer, 10_000),
-    "a balance entry by reference": (db) =>
+    "a balance entry by reference": () =>
       findBalanceEntryByReference(db, accountId, `invoice-${number}`),
-    "the last balance entries": (db) => listBalanceEntries(db, accountId, page),
+    "the last balance entries": () => listBalanceEntries(db, accountId, page),
   };
 };
 
@@ -343,7 +339,7 @@ test("a look-up reads a few pages, whatever the statistics and the kept plans kn
   // So that PostgreSQL keeps their plans, which read the few pages of the tables.
   for (const lookup of Object.values(await describeLookups(db, known.id, 2))) {
     for (let execution = 0; execution < EXECUTIONS; execution += 1) {
-      await lookup(db);
+      await lookup();
     }
   }
   const planned = await db.anyFirst(sql.type(nameRow)`
@@ -363,39 +359,30 @@ test("a look-up reads a few pages, whatever the statistics and the kept plans kn
     await readAtMost(MAXIMUM_PAGES, lookup, name);
   }
 
-  const [importedRegistrationId = ""] = await listRecordIds(
-    db,
-    "registration",
-    "old-2",
-    unknown.id,
-  );
-  const [importedDonationId = ""] = await listRecordIds(db, "donation", "old-2", unknown.id);
+  const idOf = async (table: "registration" | "donation") =>
+    (await listRecordIds(db, table, "old-2", unknown.id))[0] ?? "";
+  const [registrationId, donationId] = [await idOf("registration"), await idOf("donation")];
   const customer = { ids: ["customer-10000"], emails: ["10000@example.com"], orderIds: ["10000"] };
   const named = { ...customer, names: NAMES };
   const unnamed = { ...customer, names: [] };
   const erase = (
-    pool: DatabasePool,
     selects: typeof isOfCustomer,
     table: "registration" | "donation",
     who: typeof named,
   ) =>
-    pool.transaction(async (transaction) => {
+    db.transaction(async (transaction) => {
       const selection = { table, pageAfter: () => selects(table, unknown.id, who) };
       return (await blankPage(transaction, unknown.id, selection, null)).blanked;
     });
   // Each returns how many records it has changed.
-  const writes: Readonly<Record<string, (pool: DatabasePool) => Promise<number>>> = {
-    "refunds of imported registrations": (pool) =>
-      refundFurther(pool, "registration", importedRegistrationId),
-    "refunds of imported donations": (pool) => refundFurther(pool, "donation", importedDonationId),
-    "the erasure of a customer's registrations": (pool) =>
-      erase(pool, isOfCustomer, "registration", unnamed),
-    "the erasure of registrations with only a name": (pool) =>
-      erase(pool, hasOnlyName, "registration", named),
-    "the erasure of donations with only a name": (pool) =>
-      erase(pool, hasOnlyName, "donation", named),
-    "the erasure of a customer's donations": (pool) =>
-      erase(pool, isOfCustomer, "donation", unnamed),
+  const writes: Readonly<Record<string, () => Promise<number>>> = {
+    "refunds of imported registrations": () => refundFurther(db, "registration", registrationId),
+    "refunds of imported donations": () => refundFurther(db, "donation", donationId),
+    "the erasure of a customer's registrations": () => erase(isOfCustomer, "registration", unnamed),
+    "the erasure of registrations with only a name": () =>
+      erase(hasOnlyName, "registration", named),
+    "the erasure of donations with only a name": () => erase(hasOnlyName, "donation", named),
+    "the erasure of a customer's donations": () => erase(isOfCustomer, "donation", unnamed),
   };
   for (const [name, write] of Object.entries(writes)) {
     t.is(await readAtMost(MAXIMUM_PAGES_OF_WRITE, write, name), 1, name);
@@ -417,20 +404,18 @@ test("a plan that was made while no account had a next order is not kept when ma
     filler.query(sql.typeAlias("void")`
       INSERT INTO next_planting_order (account_id, mode) SELECT id, 'live' FROM account WHERE id <> ${accountId}
     `);
-  const register = (single: DatabasePool) =>
-    insertRegistrations(
-      single,
-      [{ ...registrationOf(accountId), id: crypto.randomUUID() }],
-      new Date(),
-    );
+  const register = () => {
+    const entry = { ...registrationOf(accountId), id: crypto.randomUUID() };
+    return insertRegistrations(db, [entry], new Date());
+  };
   await openOrders();
   await filler.query(sql.typeAlias("void")`SELECT FROM pg_stat_force_next_flush()`);
   // The table was as large before, so its growth renews no plan.
-  await register(db);
+  await register();
   await filler.query(sql.typeAlias("void")`DELETE FROM next_planting_order`);
   await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE) next_planting_order`);
   for (let execution = 0; execution < EXECUTIONS; execution += 1) {
-    await register(db);
+    await register();
   }
   await openOrders();
 

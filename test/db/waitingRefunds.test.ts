@@ -118,7 +118,7 @@ const insertRefundedTogether = async (
   `);
 
 test("the state of a registration's refunds, and of its usage, is found without reading all of them", async (t) => {
-  const { filler, db: single, vacuum, readAtMost } = await openPageCount(t, TABLES);
+  const { filler, db, vacuum, readAtMost } = await openPageCount(t, TABLES);
   const { id: accountId } = await createTestOrganization(filler);
   const given = [
     ["delivered", "settled", "corrected"],
@@ -140,11 +140,11 @@ test("the state of a registration's refunds, and of its usage, is found without 
   await vacuum();
 
   const owner = { accountId, mode: "live" } as const;
-  const billing = createBilling({ db: single, stripe: null });
+  const billing = createBilling({ db, stripe: null });
   for (const [index, [, state, usage]] of given.entries()) {
     const id = ids[index] ?? "";
-    t.is(await readAtMost(MAXIMUM_PAGES, (db) => readRefundState(db, id), state), state);
-    const read = (db: DatabasePool) => readUsageReport({ db, billing }, owner, id, ["tree"]);
+    t.is(await readAtMost(MAXIMUM_PAGES, () => readRefundState(db, id), state), state);
+    const read = () => readUsageReport({ db, billing }, owner, id, ["tree"]);
     t.is((await readAtMost(MAXIMUM_PAGES, read, usage)).state, usage);
   }
 });

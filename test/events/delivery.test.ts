@@ -13,8 +13,7 @@ import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { answer, startReceiver } from "./startReceiver.ts";
 import { setUpWebhooks, verify, createDeliveriesTo } from "./webhookScene.ts";
-import { z } from "zod";
-import { sql } from "../../db/sql.ts";
+import { listAuditEntries } from "../../modules/accounts/auditEntries.sql.ts";
 import { findEndpoint } from "../../modules/events/endpoints.sql.ts";
 
 const test = testWithDatabase();
@@ -244,21 +243,8 @@ test("a ping arrives whatever types the endpoint has, and is no event of the fee
   t.deepEqual(await readEvents(deps, { accountId, mode: "live" }), []);
 });
 
-const auditRow = z.strictObject({ action: z.string(), actor: z.string(), subject: z.string() });
-
 test("a 410 disables the endpoint, and its owner learns of it by an event in the feed and at other endpoints", async (t) => {
-  const {
-    deps,
-    owner,
-    endpoint,
-    record,
-    deliver,
-    receiver,
-    deliveries,
-    disabled,
-    setStatus,
-    pass,
-  } = await setUpWebhooks(t);
+  const { deps, owner, endpoint, record, deliver, receiver, ...scene } = await setUpWebhooks(t);
   const elsewhere = await startReceiver(t);
   const given = { url: elsewhere.url, types: ["webhook_endpoint.disabled"], description: "" };
   const { endpoint: other } = await createWebhookEndpoint(deps, owner, given);
@@ -270,17 +256,14 @@ test("a 410 disables the endpoint, and its owner learns of it by an event in the
   await deliver();
   const gone = { disabledReason: "gone", lastError: "status 410" };
   t.like(await findEndpoint(deps.db, endpoint.id), gone);
-  t.is(disabled.length, 1);
+  t.is(scene.disabled.length, 1);
   await record("third");
   await deliver();
   const nothing = "a disabled endpoint receives nothing, and nothing is recorded for it";
   t.is(receiver.received.length, 2, nothing);
-  const { rows } = await deps.db.query(sql.type(auditRow)`
-    SELECT action, actor, subject
-    FROM audit_entry
-    WHERE account_id = ${endpoint.accountId} AND action = 'webhook.disable'
-  `);
-  t.deepEqual(rows, [{ action: "webhook.disable", actor: "service", subject: endpoint.id }]);
+  const { accountId } = endpoint;
+  const entries = await listAuditEntries(deps.db, { accountId, action: "webhook.disable" }, 10);
+  t.like(entries, { 0: { actor: "service", subject: endpoint.id }, length: 1 });
 
   const shown = { disabled_reason: "gone", last_error: "status 410" };
   const url_origin = new URL(endpoint.url).origin;
@@ -291,11 +274,11 @@ test("a 410 disables the endpoint, and its owner learns of it by an event in the
   const [request = t.fail()] = elsewhere.received;
   t.like(verify(request, other.secret), { type: "webhook_endpoint.disabled", data });
 
-  t.like(await setStatus("enabled"), { disabledReason: null, failingSince: null });
+  t.like(await scene.setStatus("enabled"), { disabledReason: null, failingSince: null });
   receiver.respond(answer(204));
-  pass(5 * SECOND_MS);
+  scene.pass(5 * SECOND_MS);
   await deliver();
-  const states = (await deliveries()).map(({ state }) => state);
+  const states = (await scene.deliveries()).map(({ state }) => state);
   t.deepEqual(states, ["delivered", "failed"], "what was pending is sent when it is enabled");
 });
 

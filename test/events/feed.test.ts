@@ -10,6 +10,7 @@ import type { ApiResponse } from "../api/startStandaloneApi.ts";
 import { listFailedEvents, setUpBilling } from "../billing/billingSetup.ts";
 import { RED_CROSS, startDonationApi } from "../charities/donations/donationSetup.ts";
 import { impactOf } from "../cli/runImpact.ts";
+import { REFUSED } from "../stripeDouble/faults.ts";
 import { lineOf } from "../history/importLine.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registerFor } from "../support/factories.ts";
@@ -75,13 +76,6 @@ test("registrations, refunds and donations are events, oldest first, with their 
     ],
   );
 });
-
-const REFUSED = {
-  kind: "respond",
-  path: "/v1/billing/meter_events",
-  status: 400,
-  body: { error: { type: "invalid_request_error", message: "refused" } },
-} as const;
 
 test("usage that fails and is retried is two events, and closing it or a refund that waits for it is none", async (t) => {
   const { deps, double, stream, register, refund, pass, drain, retryFailed } =

@@ -1,4 +1,4 @@
-import type { DatabasePool } from "slonik";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { sql } from "../../db/sql.ts";
 import { deleteOldData } from "../../modules/support/deleteOldData.ts";
 import { openClient, openTestPool, testWithDatabase } from "../support/database.ts";
@@ -13,6 +13,7 @@ import { recordEvent } from "../../modules/events/recordEvent.ts";
 import { readFeed, readWholeFeed } from "../../modules/feed/readFeed.ts";
 import { createRegistrationWriter } from "../../modules/registrations/createRegistrationWriter.ts";
 import { createTestOrganization, registerFor, registrationOf } from "../support/factories.ts";
+import { whileOpen } from "../support/lockWaits.ts";
 import { createRandom } from "../support/random.ts";
 import { refunded, readEvents } from "./readEvents.ts";
 import { readFile } from "node:fs/promises";
@@ -55,10 +56,6 @@ const follow = async (
   }
   return ids;
 };
-
-const START_MS = Date.now();
-
-const at = (second: number): Date => new Date(START_MS + second * 1000);
 
 test("a reader beside writers whose transactions last differently long sees every event once, in the order in which it stays", async (t) => {
   const { db, databaseUrl } = t.context;
@@ -136,49 +133,36 @@ test("an open transaction holds later events back, which the feed says, and they
   const { db } = t.context;
   const { id: accountId } = await createTestOrganization(db);
   const owner = { accountId, mode: "test" } as const;
-  const opened = Promise.withResolvers<undefined>();
-  const mayCommit = Promise.withResolvers<undefined>();
-  const first = db.transaction(async (transaction) => {
-    await recordEvent(transaction, owner, at(1), refunded("first"));
-    opened.resolve(undefined);
-    await mayCommit.promise;
-  });
-  await opened.promise;
-  await recordEvent(db, owner, at(2), refunded("second"));
+  const heldBackSince = new Date(Date.now() + 1000);
+  await whileOpen(
+    db,
+    (transaction) => recordEvent(transaction, owner, new Date(), refunded("first")),
+    async () => {
+      await recordEvent(db, owner, heldBackSince, refunded("second"));
+      t.like(await readPage(db, owner), { events: [], hasMore: false, heldBackSince });
+      t.true((await readFeedHorizon(db)).isOpen);
+    },
+  );
 
-  const held = await readPage(db, owner);
-  t.deepEqual(held.events, []);
-  t.false(held.hasMore);
-  t.deepEqual(held.heldBackSince, at(2));
-  t.true((await readFeedHorizon(db)).isOpen);
-
-  mayCommit.resolve(undefined);
-  await first;
   const shown = await readEvents({ db, clock: systemClock }, owner);
   const names = shown.map(({ data }) => ("registration_id" in data ? data.registration_id : ""));
   t.deepEqual(names, ["first", "second"]);
 });
 
+const onlyRead = async (transaction: CommonQueryMethods): Promise<void> => {
+  // Other files' transactions may hold the feed back for longer than a connection may be idle.
+  await transaction.query(sql.typeAlias("void")`SET LOCAL idle_in_transaction_session_timeout = 0`);
+  await transaction.query(sql.typeAlias("void")`SELECT FROM account LIMIT 1`);
+};
+
 test("a transaction that only reads holds nothing back", async (t) => {
   const { db } = t.context;
   const { id: accountId } = await createTestOrganization(db);
   const owner = { accountId, mode: "live" } as const;
-  const opened = Promise.withResolvers<undefined>();
-  const mayEnd = Promise.withResolvers<undefined>();
-  const reading = db.transaction(async (transaction) => {
-    // Other files' transactions may hold the feed back for longer than a connection may be idle.
-    await transaction.query(
-      sql.typeAlias("void")`SET LOCAL idle_in_transaction_session_timeout = 0`,
-    );
-    await transaction.query(sql.typeAlias("void")`SELECT FROM account LIMIT 1`);
-    opened.resolve(undefined);
-    await mayEnd.promise;
+  await whileOpen(db, onlyRead, async () => {
+    await recordEvent(db, owner, systemClock.now(), refunded("beside"));
+    t.is((await readEvents({ db, clock: systemClock }, owner)).length, 1);
   });
-  await opened.promise;
-  await recordEvent(db, owner, systemClock.now(), refunded("beside"));
-  t.is((await readEvents({ db, clock: systemClock }, owner)).length, 1);
-  mayEnd.resolve(undefined);
-  await reading;
 });
 
 test("the ids of events sort as the feed does", (t) => {

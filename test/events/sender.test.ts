@@ -53,8 +53,7 @@ test("a body without an end does not delay the result of a request that succeede
   receiver.respond((response) => {
     response.writeHead(200).write("begun");
   });
-  const send = createSend({ timeoutMs: 2000 });
-  t.like(await send(receiver.url), { status: 200, error: null });
+  t.like(await createSend({ timeoutMs: 2000 })(receiver.url), { status: 200, error: null });
 });
 
 test("a server that does not respond in time, refuses, hangs up or switches the protocol is a failure without a status", async (t) => {
@@ -80,8 +79,7 @@ test("a request that the worker's shutdown interrupts has no result", async (t) 
   const receiver = await startReceiver(t);
   const stop = new AbortController();
   receiver.respond(() => stop.abort());
-  const send = createSend();
-  await t.throwsAsync(send(receiver.url, stop.signal), { name: "AbortError" });
+  await t.throwsAsync(createSend()(receiver.url, stop.signal), { name: "AbortError" });
 });
 
 const REFUSED_IPV4 =

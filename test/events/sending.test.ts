@@ -3,6 +3,7 @@ import type { ClaimedDelivery } from "../../modules/events/attempts.sql.ts";
 import { LEASE_MS } from "../../modules/events/decideDelivery.rules.ts";
 import { sql } from "../../db/sql.ts";
 import { insertDeliveries, insertEndpoints } from "./insertDeliveries.ts";
+import { countCalls } from "../support/countCalls.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
@@ -116,18 +117,11 @@ const startSending = async (
 ) => {
   const slow = { url: SLOW_URL, deliveries: 10 };
   const slowIds = await insertEndpoints(db, slowMs === undefined ? 0 : 10, slow);
-  const quickIds = await insertEndpoints(db, count, { deliveries });
-  const ids = [...slowIds, ...quickIds];
+  const ids = [...slowIds, ...(await insertEndpoints(db, count, { deliveries }))];
   const sent: { readonly url: string; readonly atMs: number }[] = [];
-  const statements: string[] = [];
-  const counted = new Proxy(db, {
-    get: (target, name) => {
-      statements.push(String(name));
-      return Reflect.get(target, name) as unknown;
-    },
-  });
+  const counted = countCalls(db);
   const context = {
-    ...deliveryContext(counted),
+    ...deliveryContext(counted.db),
     send: async ({ url }: { readonly url: string }) => {
       sent.push({ url, atMs: performance.now() });
       await delay(url.startsWith(SLOW_URL) ? slowMs : durationMs);
@@ -137,16 +131,16 @@ const startSending = async (
   const scan = () => Promise.resolve(ids);
   const work = createDeliveryWork(context, scan);
   const ended = runUntilIdle(createSender(work, new AbortController().signal));
-  return { sent, statements, ended };
+  return { sent, countStatements: counted.count, ended };
 };
 
 test("1,000 endpoints take turns, and share few statements", async (t) => {
   const sending = { endpoints: 1000, deliveries: 3, durationMs: 1 };
-  const { sent, statements, ended } = await startSending(t.context.db, sending);
+  const { sent, countStatements, ended } = await startSending(t.context.db, sending);
   await ended;
   t.is(sent.length, 3000);
   t.is(new Set(sent.slice(0, 1000).map(({ url }) => url)).size, 1000);
-  t.true(statements.length < 300, String(statements.length));
+  t.true(countStatements() < 300, String(countStatements()));
 });
 
 test("240 requests at most begin in a second if none ends, as many of each endpoint", async (t) => {

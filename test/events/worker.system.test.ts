@@ -33,7 +33,7 @@ test("deliveries during which the worker is killed are made again with the same 
   t.is(receiver.mostAtOnce(), 3);
 
   receiver.respond(answer(204));
-  // The leases expire; sending.test.ts proves it.
+  // The leases expire; delivery.test.ts proves it.
   await db.query(sql.typeAlias("void")`
     UPDATE webhook_delivery SET due_at = now() WHERE state = 'pending'
   `);

@@ -76,8 +76,7 @@ export const setUpPlanting = async (
     for (const { id, publicId, partner: kind } of await orders()) {
       await placePlantingOrder(deps, id, NEVER);
       if (kind === "manual") {
-        const fact = fundsDistributed(publicId, clock.now());
-        await recordPlantingFacts(deps, id, [fact], "operator");
+        await recordPlantingFacts(deps, id, [fundsDistributed(publicId, clock.now())], "operator");
       }
     }
   };

@@ -106,8 +106,7 @@ test("a batch of several requests has links to them, and they to it", async (t) 
 });
 
 test("a donation's trace leads through its workflow to the charity provider", async (t) => {
-  const provider = await startProviderDouble();
-  t.teardown(provider.close);
+  const provider = await startProviderDouble(t);
   const { spans, post, startWorker, organization } = await deploy(t, {
     EVERYORG_API_KEY: "everyorg-key",
     CHARITY_API_BASE: provider.url,

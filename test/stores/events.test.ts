@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { sql } from "../../db/sql.ts";
 import { updateStore as updateStoreRow } from "../../modules/stores/stores.sql.ts";
 import { SERVICE } from "../../modules/accounts/audit.rules.ts";
 import { systemClock } from "../../runtime/clock.ts";
@@ -11,15 +10,9 @@ import { runBehindLocks } from "../support/lockWaits.ts";
 import { startReceiver } from "../events/startReceiver.ts";
 import { verify, LOOPBACK, createDeliveriesTo, deliveryContext } from "../events/webhookScene.ts";
 import { changeTestBalance, createTestStore, startStoreApiOf } from "./startStoreApi.ts";
-import { EIN } from "./storeState.ts";
+import { EIN, listBalanceEvents } from "./storeState.ts";
 
 const test = testWithDatabase();
-
-const eventRow = z.strictObject({
-  type: z.string(),
-  mode: z.string(),
-  data: z.record(z.string(), z.unknown()),
-});
 
 /** Serves a store where a tree costs 50 cents, with what the tests do to its balance. */
 const setUpBalance = async (
@@ -39,21 +32,15 @@ const setUpBalance = async (
     topUp: (amountCents: number) => change("topup", amountCents),
     adjust: (amountCents: number) => change("adjustment", amountCents),
     setThreshold: (lowBalanceCents: number) => updateStore(operator, store.id, { lowBalanceCents }),
-    /** The store's events so far, each with the amounts that it names. */
+    /** The store's events so far, each with the balance, and with the threshold or the amount that was needed. */
     events: async () => {
-      const rows = await db.any(sql.type(eventRow)`
-        SELECT type, mode, data
-        FROM event
-        WHERE account_id = ${store.id} AND type LIKE 'balance.%'
-        ORDER BY transaction_id, id
-      `);
+      const rows = await listBalanceEvents(db, store.id);
       t.true(rows.every(({ mode, data }) => mode === "live" && data["currency"] === "USD"));
       t.true(rows.every(({ data }) => data["shop_domain"] === store.domain));
-      return rows.map(({ type, data }) => [
-        type,
-        data["balance_cents"],
-        data["threshold_cents"] ?? data["needed_cents"],
-      ]);
+      return rows.map(({ type, data }) => {
+        const limit = data["threshold_cents"] ?? data["needed_cents"];
+        return `${type} ${data.balance_cents} of ${String(limit)}`;
+      });
     },
   };
 };
@@ -66,16 +53,13 @@ test("a balance that passes below its threshold is reported once, and again afte
   t.deepEqual(await events(), [], "200 is not below 200");
   await plant(1);
   await plant(1);
-  t.deepEqual(await events(), [["balance.low", 150, 200]]);
+  t.deepEqual(await events(), ["balance.low 150 of 200"]);
   await topUp(50);
   await plant(1);
-  t.deepEqual(await events(), [["balance.low", 150, 200]], "the balance was low all the time");
+  t.deepEqual(await events(), ["balance.low 150 of 200"], "the balance was low all the time");
   await topUp(100);
   await donate(1.5);
-  t.deepEqual(await events(), [
-    ["balance.low", 150, 200],
-    ["balance.low", 50, 200],
-  ]);
+  t.deepEqual(await events(), ["balance.low 150 of 200", "balance.low 50 of 200"]);
 });
 
 test("a rejected write is reported once until the balance rises, and leaves nothing else", async (t) => {
@@ -87,17 +71,14 @@ test("a rejected write is reported once until the balance rises, and leaves noth
   t.is((await donate(1)).status, 402);
   t.is((await plant(1)).status, 200);
   t.is((await plant(1)).status, 402);
-  t.deepEqual(await events(), [["balance.depleted", 60, 100]]);
+  t.deepEqual(await events(), ["balance.depleted 60 of 100"]);
   await topUp(20);
   t.is((await donate(0.31)).status, 402);
   t.is((await plant(1)).status, 402);
-  t.deepEqual(await events(), [
-    ["balance.depleted", 60, 100],
-    ["balance.depleted", 30, 31],
-  ]);
+  t.deepEqual(await events(), ["balance.depleted 60 of 100", "balance.depleted 30 of 31"]);
   await post("/app/api/refund", store.live, { type: "tree", quantity: 1 });
   t.is((await plant(2)).status, 402);
-  t.deepEqual((await events()).at(-1), ["balance.depleted", 80, 100]);
+  t.deepEqual((await events()).at(-1), "balance.depleted 80 of 100");
 });
 
 test("an operator's adjustment and a higher threshold report a low balance", async (t) => {
@@ -107,12 +88,12 @@ test("an operator's adjustment and a higher threshold report a low balance", asy
   await adjust(-100);
   t.deepEqual(await events(), []);
   await adjust(-150);
-  t.deepEqual(await events(), [["balance.low", 250, 300]]);
+  t.deepEqual(await events(), ["balance.low 250 of 300"]);
   await setThreshold(400);
   t.is((await events()).length, 1, "it was low before");
   await setThreshold(100);
   await setThreshold(251);
-  t.deepEqual((await events()).at(-1), ["balance.low", 250, 251]);
+  t.deepEqual((await events()).at(-1), "balance.low 250 of 251");
 });
 
 for (const { path, body } of [
@@ -132,7 +113,7 @@ for (const { path, body } of [
     );
 
     t.is(response.status, 200);
-    t.deepEqual(await events(), [["balance.low", 700, 1000]]);
+    t.deepEqual(await events(), ["balance.low 700 of 1000"]);
   });
 }
 
@@ -152,8 +133,7 @@ test("a store's server receives its low and its depleted balance and its refunds
   await post("/app/api/plant", store.live, { trees: 2 });
   await post("/app/api/plant", store.live, { trees: 2 });
   await post("/app/api/refund", store.live, { type: "tree", quantity: 1, reason: "PERSONAL" });
-  const deliver = createDeliveriesTo(deliveryContext(db), id);
-  await deliver();
+  await createDeliveriesTo(deliveryContext(db), id)();
 
   const messages = receiver.received.map((request) => {
     const { type, data } = verify(request, secret);

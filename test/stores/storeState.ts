@@ -49,5 +49,20 @@ export const readStoreState = (db: DatabasePool, id: string) =>
       (SELECT count(*) FROM idempotency_key WHERE account_id = ${id}) AS responses
   `);
 
+const eventRow = z.strictObject({
+  type: z.string(),
+  mode: z.string(),
+  data: z.looseObject({ balance_cents: z.int() }),
+});
+
+/** Lists the events of a store's balance, oldest first. */
+export const listBalanceEvents = (db: DatabasePool, storeId: string) =>
+  db.any(sql.type(eventRow)`
+    SELECT type, mode, data
+    FROM event
+    WHERE account_id = ${storeId} AND type LIKE 'balance.%'
+    ORDER BY transaction_id, id
+  `);
+
 /** A charity of the catalogue. */
 export const EIN = "530196605";

@@ -53,6 +53,21 @@ export const refusal = (status: number, message: string, call: Partial<Fault> = 
 
 export const REFUSED = refusal(400, "Refused for the test.");
 
+/** After these, a call is repeated or its outcome is asked about, whether Stripe has done it or not. */
+export const PASSING_FAULTS: readonly Fault[] = [
+  { kind: "drop" },
+  { kind: "drop", applied: true },
+  { kind: "truncate", applied: true },
+  { kind: "server_error" },
+  { kind: "server_error_saved" },
+  { kind: "server_error_saved", applied: true },
+  { kind: "rate_limit" },
+  { kind: "lock_timeout" },
+  { kind: "bad_gateway" },
+  { kind: "bad_gateway", applied: true },
+  { kind: "broken_json", applied: true },
+];
+
 const tooMany = (code: string, message: string): HttpResponse =>
   jsonResponse(429, { error: { type: "invalid_request_error", code, message } });
 

@@ -5,12 +5,12 @@ import type { State, StoredInvoice, StoredItem, StoredLine, StoredSubscription }
 /** Half-open, in unix seconds. */
 type Span = { readonly start: number; readonly end: number };
 
-/** Returns the start of the `index`th interval from the anchor; in a month without that day, its last day. */
-const boundary = (anchor: number, { price }: StoredItem, index: number): number => {
+/** Returns the second some months after an anchor; in a month without that day, its last day. */
+export const addMonths = (anchor: number, months: number): number => {
   const date = new Date(anchor * 1000);
   const day = date.getUTCDate();
   date.setUTCDate(1);
-  date.setUTCMonth(date.getUTCMonth() + index * (price.recurring.interval === "year" ? 12 : 1));
+  date.setUTCMonth(date.getUTCMonth() + months);
   const lastDay = new Date(Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1, 0)).getUTCDate();
   date.setUTCDate(Math.min(day, lastDay));
   return date.getTime() / 1000;
@@ -34,16 +34,17 @@ export const periodAt = (
   if (term.isTrial) {
     return { start: Math.max(term.start, item.created), end: next, isTrial: true };
   }
-  let index = 0;
-  while (boundary(term.anchor, item, index) > second) {
-    index -= 1;
+  const interval = item.price.recurring.interval === "year" ? 12 : 1;
+  let months = 0;
+  while (addMonths(term.anchor, months) > second) {
+    months -= interval;
   }
-  while (boundary(term.anchor, item, index + 1) <= second) {
-    index += 1;
+  while (addMonths(term.anchor, months + interval) <= second) {
+    months += interval;
   }
   return {
-    start: Math.max(boundary(term.anchor, item, index), item.created, term.start),
-    end: Math.min(boundary(term.anchor, item, index + 1), next),
+    start: Math.max(addMonths(term.anchor, months), item.created, term.start),
+    end: Math.min(addMonths(term.anchor, months + interval), next),
     isTrial: false,
   };
 };

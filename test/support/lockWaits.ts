@@ -97,6 +97,20 @@ export const endsOrBlocks = async (
   return hasEnded;
 };
 
+/** Does work in other connections while a transaction is open that has done something, such as locking rows. */
+export const whileOpen = async <Result>(
+  db: DatabasePool,
+  begin: (transaction: DatabaseTransactionConnection) => Promise<unknown>,
+  work: (transaction: DatabaseTransactionConnection) => Promise<Result>,
+): Promise<Result> => {
+  // Slonik rejects other connections within a transaction.
+  const outside = AsyncLocalStorage.snapshot();
+  return db.transaction(async (transaction) => {
+    await begin(transaction);
+    return outside(work, transaction);
+  });
+};
+
 /**
  * Starts work while a transaction holds locks: each part once those before it wait for them, so they get the locks in this
  * order.
@@ -106,13 +120,10 @@ export const runBehindLocks = async <Work extends readonly unknown[]>(
   lock: (transaction: DatabaseTransactionConnection) => Promise<unknown>,
   ...starts: { readonly [Index in keyof Work]: () => Promise<Work[Index]> }
 ): Promise<Work> => {
-  // Slonik rejects other connections within a transaction.
-  const outside = AsyncLocalStorage.snapshot();
-  const { work } = await db.transaction(async (transaction) => {
-    await lock(transaction);
+  const { work } = await whileOpen(db, lock, async (transaction) => {
     const started: Promise<unknown>[] = [];
     for (const start of starts) {
-      const begun = outside(start);
+      const begun = start();
       started.push(begun);
       // Work that fails would never wait.
       await endsOrBlocks(transaction, begun, started.length);

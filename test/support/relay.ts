@@ -1,7 +1,7 @@
-import { once } from "node:events";
 import { connect, createServer } from "node:net";
-import type { AddressInfo, Socket } from "node:net";
+import type { Socket } from "node:net";
 import type { ExecutionContext } from "ava";
+import { listen } from "./server.ts";
 
 /** Forwards connections to the server of a URL, so that a test can interrupt them. */
 export const startRelay = async (t: ExecutionContext, serverUrl: string) => {
@@ -34,8 +34,7 @@ export const startRelay = async (t: ExecutionContext, serverUrl: string) => {
     } else {
       forward(near);
     }
-  }).listen(0, "127.0.0.1");
-  await once(relay, "listening");
+  });
   const freeze = (): void => {
     for (const [near, far] of pairs) {
       near.unpipe(far).pause();
@@ -51,9 +50,8 @@ export const startRelay = async (t: ExecutionContext, serverUrl: string) => {
   const after = (text: string, interrupt: (near: Socket, far: Socket) => void): void => {
     awaited = { isIn: (chunk) => chunk.includes(text), interrupt };
   };
+  url.port = String(await listen(t, relay));
   t.teardown(cut);
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
-  url.port = String((relay.address() as AddressInfo).port);
   return {
     url: url.href,
     connectionCount: () => pairs.size + waiting.size,

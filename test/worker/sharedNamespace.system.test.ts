@@ -18,8 +18,7 @@ const plantReply = z.object({ tree_details: z.array(z.object({ id: z.uuid() })) 
 
 /** Starts the API and a worker of a deployment with a database and a charity provider of its own. */
 const deploy = async (t: ExecutionContext, namespace: string, databaseUrl: string) => {
-  const provider = await startProviderDouble();
-  t.teardown(provider.close);
+  const provider = await startProviderDouble(t);
   const db = await openTestPool(t, databaseUrl, 4);
   const { id: accountId, apiKeyProd, apiKeyTest } = await createTestOrganization(db);
   await updateAccount(db, accountId, { charityProvider: "everyorg" });

@@ -1,26 +1,12 @@
 import { holdUsage, resumeUsage } from "../../../modules/billing/holdUsage.ts";
-import { REFUSED } from "../../stripeDouble/faults.ts";
+import { PASSING_FAULTS, REFUSED } from "../../stripeDouble/faults.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import type { Random } from "../../support/random.ts";
 import { createRepairs } from "./repairs.ts";
 import { LAG_SECONDS, MINUTE } from "./world.ts";
 import type { CustomerChange, World } from "./world.ts";
 
-const FAULTS: readonly Fault[] = [
-  REFUSED,
-  REFUSED,
-  { kind: "drop" },
-  { kind: "drop", applied: true },
-  { kind: "truncate", applied: true },
-  { kind: "server_error" },
-  { kind: "server_error_saved" },
-  { kind: "server_error_saved", applied: true },
-  { kind: "rate_limit" },
-  { kind: "lock_timeout" },
-  { kind: "bad_gateway" },
-  { kind: "bad_gateway", applied: true },
-  { kind: "broken_json", applied: true },
-];
+const FAULTS: readonly Fault[] = [REFUSED, REFUSED, ...PASSING_FAULTS];
 const FORGOTTEN_AFTER_SECONDS = 3 * 24 * 60 * MINUTE;
 
 /** How far the clocks of workers and of operators' machines are ahead of the database's. */

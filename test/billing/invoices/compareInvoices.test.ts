@@ -38,10 +38,9 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
     /** The problems and their units, in the order of time. */
     problems: async () => {
       await compare(setup);
-      return (await listInvoicedUsage(deps.db, accountId)).map(({ problem, units }) => [
-        problem,
-        units,
-      ]);
+      return (await listInvoicedUsage(deps.db, accountId)).map(({ problem, units }) =>
+        problem === null && units === 0 ? "invoiced" : `${problem} ${units}`,
+      );
     },
     impact,
     succeed: impact.ok,
@@ -91,27 +90,21 @@ test("usage that arrives after its invoice was found equal is late, until it is 
   await deliver(5);
   await register(2);
   pass(MONTH + 2 * HOUR);
-  t.deepEqual(await problems(), [[null, 0]]);
+  t.deepEqual(await problems(), ["invoiced"]);
   pass(DAY);
 
   await drain();
-  t.deepEqual(await problems(), [["late", 2]]);
+  t.deepEqual(await problems(), ["late 2"]);
   await deliver(3);
-  t.deepEqual(await problems(), [["late", 2]]);
+  t.deepEqual(await problems(), ["late 2"]);
   pass(MONTH);
-  t.deepEqual(await problems(), [
-    ["late", 2],
-    [null, 0],
-  ]);
+  t.deepEqual(await problems(), ["late 2", "invoiced"]);
   const overview = await impact("usage", "--org", accountId);
   t.regex(overview.stdout, /late +2 .* delivered after invoice DOUBLE-\d+ was finalized\n/u);
   const close = ["usage", "close", accountId, "--period", "2026-05-15/2026-06-15"];
   const item = ["--invoice-item", "ii_1", "--units", "2", "--reason", "outage"];
   await scene.succeed(...close, ...item);
-  t.deepEqual(await problems(), [
-    [null, 0],
-    [null, 0],
-  ]);
+  t.deepEqual(await problems(), ["invoiced", "invoiced"]);
   await scene.succeed("usage", "--org", accountId);
   t.deepEqual(double.control.problems(), []);
 });
@@ -140,7 +133,7 @@ test("a paused collection is named, and rejects registrations with the policy su
 
   pass(MONTH);
   await scene.drain();
-  t.deepEqual(await problems(), [["paused_void", 6]]);
+  t.deepEqual(await problems(), ["paused_void 6"]);
   t.like(await usageOf(id), { invoice_number: null, uninvoiced_reason: "paused_void" });
   const reconciled = await impact("usage", "reconcile", "--org", accountId);
   t.is(reconciled.exitCode, 1);
@@ -164,10 +157,7 @@ test("a subscription that ended without an invoice is named, and so is usage aft
   control.cancel({ subscriptionId, when: "now_without_invoice" });
   await deliver(5);
 
-  t.deepEqual(await problems(), [
-    ["ended", 10],
-    ["after_end", 5],
-  ]);
+  t.deepEqual(await problems(), ["ended 10", "after_end 5"]);
   const { stderr } = await impact("usage", "reconcile", "--org", accountId);
   t.regex(stderr, /10 trees on no invoice: sub_\w+ ended without an invoice/u);
   t.regex(stderr, /5 trees on no invoice: sub_\w+ had ended/u);
@@ -197,13 +187,13 @@ test("a retried difference of a period that has ended is late, until a credit no
   const retried = await impact("usage", "retry", accountId);
   t.regex(retried.stdout, /D\d+ +-3 +taken back/u);
   await drain();
-  t.deepEqual(await problems(), [["late", -3]]);
+  t.deepEqual(await problems(), ["late -3"]);
   const overview = await impact("usage", "--org", accountId);
   t.regex(overview.stdout, /late: impact usage close E\d+ --credit-note cn_…/u);
   const note = ["--credit-note", "cn_1", "--units", "-3", "--reason", "sent by another program"];
   await scene.succeed("usage", "close", accountId, ...note);
   await scene.succeed("usage", "--org", accountId);
-  t.deepEqual(await problems(), [[null, 0]]);
+  t.deepEqual(await problems(), ["invoiced"]);
 });
 
 test("a trial is said in the statement and in the usage, at once and after the comparison", async (t) => {
@@ -220,7 +210,7 @@ test("a trial is said in the statement and in the usage, at once and after the c
   t.regex((await statement()).stderr, /usage in the trial from 2026-05-15 .* is free/u);
 
   pass(11 * DAY);
-  t.deepEqual(await problems(), [["trial", 7]]);
+  t.deepEqual(await problems(), ["trial 7"]);
   t.like(await usageOf(id), free);
   const { stderr, exitCode } = await statement();
   t.is(exitCode, 0);
@@ -259,21 +249,21 @@ test("a draft, a missing invoice, a void one and another quantity are named", as
   t.deepEqual(await problems(), [], "an invoice may come a day late");
   pass(DAY);
   answer();
-  t.deepEqual(await problems(), [["no_invoice", 3]]);
+  t.deepEqual(await problems(), ["no_invoice 3"]);
   pass(4 * DAY);
   answer({ ...invoice, status: "draft", auto_advance: true, number: null });
-  t.deepEqual(await problems(), [["draft", 3]]);
+  t.deepEqual(await problems(), ["draft 3"]);
   const tiers = [
     { ...line, quantity: 1 },
     { ...line, id: "il_2", quantity: 4 },
   ];
   answer({ ...invoice, lines: { ...invoice.lines, data: tiers } });
-  t.deepEqual(await problems(), [["differs", -2]], "tiers are added up");
+  t.deepEqual(await problems(), ["differs -2"], "tiers are added up");
   const { status_transitions: times } = invoice;
   const voided = { ...times, voided_at: (times.finalized_at ?? 0) + DAY };
   answer({ ...invoice, status: "void", status_transitions: voided });
-  t.deepEqual(await problems(), [["voided", 3]]);
-  t.deepEqual(await problems(), [[null, 0]]);
+  t.deepEqual(await problems(), ["voided 3"]);
+  t.deepEqual(await problems(), ["invoiced"]);
 });
 
 test("all pages are read: subscriptions, invoices and their lines", async (t) => {
@@ -283,7 +273,7 @@ test("all pages are read: subscriptions, invoices and their lines", async (t) =>
   }
   await deliver(1);
   pass(MONTH + 2 * HOUR);
-  t.deepEqual(await problems(), [[null, 0]]);
+  t.deepEqual(await problems(), ["invoiced"]);
   const { data } = await stripe.invoices.list({ customer: customerId, limit: 1 });
   t.true(data[0]?.lines.has_more);
   const paths = control.calls().map(({ path }) => path);
@@ -295,8 +285,8 @@ test("a customer that Stripe does not know, or without a subscription, has usage
   const { deliver, pass, problems, control, customerId, subscriptionId } = await setUp(t);
   control.cancel({ subscriptionId, when: "now_with_invoice" });
   await deliver(2);
-  t.deepEqual(await problems(), [["after_end", 2]]);
+  t.deepEqual(await problems(), ["after_end 2"]);
   control.deleteCustomer({ customerId });
   pass(1);
-  t.deepEqual(await problems(), [["no_subscription", 2]]);
+  t.deepEqual(await problems(), ["no_subscription 2"]);
 });

@@ -1,5 +1,6 @@
 import type { UninvoicedReason } from "../../../modules/billing/invoices/invoices.rules.ts";
 import type { AcceptedEvent } from "../../stripeDouble/state.ts";
+import { addMonths } from "../../stripeDouble/invoices.ts";
 
 /*
  * What Stripe should have invoiced, worked out from what happened in a life, and from nothing that the service stores.
@@ -26,120 +27,88 @@ export type SubscriptionLife = {
 
 const GRACE = 3600;
 
-/** What became of a unit. */
-export type Fate =
-  | { readonly kind: "invoiced"; readonly subscriptionId: string }
-  /** Its invoice was finalized before it arrived. */
-  | { readonly kind: "late"; readonly subscriptionId: string }
-  | { readonly kind: "waiting" }
-  | { readonly kind: "twice"; readonly subscriptionIds: readonly string[] }
-  | { readonly kind: "uninvoiced"; readonly reasons: readonly UninvoicedReason[] };
-
-const addMonths = (anchor: number, months: number): number => {
-  const date = new Date(anchor * 1000);
-  const day = date.getUTCDate();
-  date.setUTCDate(1);
-  date.setUTCMonth(date.getUTCMonth() + months);
-  const last = new Date(Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1, 0)).getUTCDate();
-  date.setUTCDate(Math.min(day, last));
-  return date.getTime() / 1000;
-};
-
-type LifePeriod = Span & { readonly isTrial: boolean; readonly isWhole: boolean };
-
-const periodsOf = ({ start, trial, end }: SubscriptionLife, now: number): readonly LifePeriod[] => {
-  const limit = end ?? now + 1;
-  const periods: LifePeriod[] = [];
-  const add = (from: number, to: number, isTrial: boolean): void => {
-    if (from < Math.min(to, limit)) {
-      periods.push({ start: from, end: Math.min(to, limit), isTrial, isWhole: to <= limit });
-    }
-  };
-  const addMonthly = (anchor: number, until: number): void => {
-    for (let month = 0; addMonths(anchor, month) < Math.min(until, limit); month += 1) {
-      add(addMonths(anchor, month), Math.min(addMonths(anchor, month + 1), until), false);
-    }
-  };
-  addMonthly(start, trial?.start ?? Number.POSITIVE_INFINITY);
-  if (trial) {
-    add(trial.start, trial.end, true);
-    addMonthly(trial.end, Number.POSITIVE_INFINITY);
+/** Returns the end of a subscription's period, as it would be if the subscription went on. */
+export const endOfPeriod = ({ start, trial }: SubscriptionLife, second: number): number => {
+  if (trial && trial.start <= second && second < trial.end) {
+    return trial.end;
   }
-  return periods;
+  const anchor = trial && trial.end <= second ? trial.end : start;
+  let months = 1;
+  while (addMonths(anchor, months) <= second) {
+    months += 1;
+  }
+  const end = addMonths(anchor, months);
+  return trial && anchor === start ? Math.min(end, trial.start) : end;
 };
 
-type Claim = { readonly kind: "invoiced" | "late" | "waiting" | "open" } | UninvoicedReason;
+type Unit = Pick<AcceptedEvent, "second" | "receivedAt">;
 
-/** What one subscription does with a unit; null if it did not run then. */
+/** What a subscription does with a unit. An open period has no invoice yet, and an invoice that waits is not final. */
+type Claim = "invoiced" | "late" | "waiting" | "open" | UninvoicedReason;
+
+/** Returns what one subscription does with a unit; null if it did not run then. */
 const claimOf = (
   life: SubscriptionLife,
-  { second, receivedAt }: Pick<AcceptedEvent, "second" | "receivedAt">,
+  { second, receivedAt }: Unit,
   now: number,
 ): Claim | null => {
-  const period = periodsOf(life, now).find(({ start, end }) => start <= second && second < end);
-  if (!period) {
+  const { start, trial, end: lastSecond, invoicedAtEnd, pauses } = life;
+  if (second < start || (lastSecond !== null && second >= lastSecond)) {
     return null;
   }
-  if (period.isTrial) {
+  if (trial && trial.start <= second && second < trial.end) {
     return "trial";
   }
-  if (life.end === null ? !period.isWhole : period.end > now) {
-    return { kind: "open" };
+  const whole = endOfPeriod(life, second);
+  const end = Math.min(whole, lastSecond ?? whole);
+  if (end > now) {
+    return "open";
   }
-  if (!period.isWhole && !life.invoicedAtEnd) {
+  if (end < whole && !invoicedAtEnd) {
     return "ended";
   }
-  const pause = life.pauses.find(
-    ({ from, until }) => from <= period.end && (until === null || until >= period.end),
-  );
+  const pause = pauses.find(({ from, until }) => from <= end && (until === null || until >= end));
   if (pause) {
     return `paused_${pause.behavior}`;
   }
-  if (now < period.end + GRACE) {
-    return { kind: "waiting" };
+  if (now < end + GRACE) {
+    return "waiting";
   }
-  return { kind: receivedAt <= period.end + GRACE ? "invoiced" : "late" };
+  return receivedAt <= end + GRACE ? "invoiced" : "late";
 };
 
 const isPausedNow = ({ pauses, end }: SubscriptionLife, now: number): boolean =>
   (end ?? now + 1) > now && pauses.some(({ until }) => until === null);
 
+/** What the comparison should find of a unit: one of these. `payers`: the subscriptions that bill it. */
+export type Fate = {
+  readonly found: readonly (Claim | "twice")[];
+  readonly payers: readonly string[];
+};
+
+const PAYING: ReadonlySet<Claim> = new Set(["invoiced", "late", "waiting", "open"]);
+
 /** Returns what became of a unit at a time, if the customer has had these subscriptions. */
-export const fateOf = (
-  lives: readonly SubscriptionLife[],
-  event: Pick<AcceptedEvent, "second" | "receivedAt">,
-  now: number,
-): Fate => {
+export const fateOf = (lives: readonly SubscriptionLife[], unit: Unit, now: number): Fate => {
   const claims = lives.flatMap((life) => {
-    const claim = claimOf(life, event, now);
-    return claim === null ? [] : [{ life, claim }];
+    const claim = claimOf(life, unit, now);
+    return claim === null ? [] : { life, claim };
   });
-  const payers = claims.filter(
-    ({ life, claim }) =>
-      // A pause decides only when the period ends, but a paused subscription is no second payer.
-      typeof claim !== "string" && !(claim.kind === "open" && isPausedNow(life, now)),
+  // A pause decides only when the period ends, but a paused subscription is no second payer.
+  const paying = claims.filter(
+    ({ life, claim }) => PAYING.has(claim) && !(claim === "open" && isPausedNow(life, now)),
   );
+  const payers = paying.map(({ life }) => life.id);
   if (payers.length > 1) {
-    return { kind: "twice", subscriptionIds: payers.map(({ life }) => life.id) };
+    return { found: ["twice"], payers };
   }
-  const [payer] = payers;
-  if (payer && typeof payer.claim !== "string") {
-    const { kind } = payer.claim;
-    return kind === "waiting" || kind === "open"
-      ? { kind: "waiting" }
-      : { kind, subscriptionId: payer.life.id };
+  const found = (paying.length > 0 ? paying : claims).map(({ claim }) => claim);
+  if (found.includes("open")) {
+    return { found: ["waiting"], payers };
   }
-  const reasons = claims.flatMap(({ claim }) => (typeof claim === "string" ? [claim] : []));
-  if (claims.length > reasons.length) {
-    return { kind: "waiting" };
+  if (found.length > 0) {
+    return { found, payers };
   }
-  if (reasons.length > 0) {
-    return { kind: "uninvoiced", reasons };
-  }
-  return {
-    kind: "uninvoiced",
-    reasons: lives.some(({ end }) => end !== null && end <= event.second)
-      ? ["after_end"]
-      : ["before_subscription", "no_subscription"],
-  };
+  const hasEnded = lives.some(({ end }) => end !== null && end <= unit.second);
+  return { found: hasEnded ? ["after_end"] : ["before_subscription", "no_subscription"], payers };
 };

@@ -1,7 +1,7 @@
 import { compareInvoices } from "../../../modules/billing/invoices/compareInvoices.ts";
-import { createStripeClient } from "../../../modules/billing/stripe/createStripeClient.ts";
 import type { Random } from "../../support/random.ts";
 import type { BillingSetup } from "../billingSetup.ts";
+import { endOfPeriod } from "./lifeTruth.ts";
 import type { PauseBehavior, SubscriptionLife } from "./lifeTruth.ts";
 
 const DAY = 86_400;
@@ -9,6 +9,7 @@ const DAY = 86_400;
 const LONGEST_HELD = 33 * DAY;
 
 const BEHAVIORS: readonly PauseBehavior[] = ["void", "mark_uncollectible", "keep_as_draft"];
+const ENDS = ["now_with_invoice", "now_without_invoice", "at_period_end"] as const;
 
 /** Compares the invoices of the setup's organization, as the nightly comparison does. */
 export const compare = async ({ deps, stream, pass }: BillingSetup): Promise<void> => {
@@ -56,20 +57,6 @@ export const liveLife = async (setup: BillingSetup, random: Random, steps: numbe
     const candidates = lives.filter(({ end }) => end === null || end > control.now());
     return candidates.length === 0 ? null : random.pick(candidates);
   };
-  const resume = (life: SubscriptionLife): boolean => {
-    const pause = life.pauses.find(({ until }) => until === null);
-    if (!pause) {
-      return false;
-    }
-    pause.until = control.now();
-    control.pauseCollection({ subscriptionId: life.id });
-    return true;
-  };
-  const { stripe } = createStripeClient(double.stripe);
-  const endOfPeriod = async (subscription: string): Promise<number> => {
-    const { data } = await stripe.subscriptionItems.list({ subscription });
-    return data[0]?.current_period_end ?? 0;
-  };
 
   const actions: Readonly<Record<string, () => Promise<void> | void>> = {
     register: async () => {
@@ -91,7 +78,11 @@ export const liveLife = async (setup: BillingSetup, random: Random, steps: numbe
     month: () => advance(DAY * 31 + random.below(5000)),
     pause: () => {
       const life = running();
-      if (life && !resume(life)) {
+      const paused = life?.pauses.find(({ until }) => until === null);
+      if (paused) {
+        paused.until = control.now();
+        control.pauseCollection({ subscriptionId: life?.id ?? "" });
+      } else if (life) {
         const behavior = random.pick(BEHAVIORS);
         life.pauses.push({ from: control.now(), until: null, behavior });
         control.pauseCollection({ subscriptionId: life.id, behavior });
@@ -105,18 +96,14 @@ export const liveLife = async (setup: BillingSetup, random: Random, steps: numbe
         control.beginTrial({ subscriptionId: life.id, trialEnd: trial.end });
       }
     },
-    cancel: async () => {
+    cancel: () => {
       const life = running();
       if (life === null || life.end !== null) {
         return;
       }
-      const when = random.pick([
-        "now_with_invoice",
-        "now_without_invoice",
-        "at_period_end",
-      ] as const);
+      const when = random.pick(ENDS);
       log.push(when);
-      life.end = when === "at_period_end" ? await endOfPeriod(life.id) : control.now();
+      life.end = when === "at_period_end" ? endOfPeriod(life, control.now()) : control.now();
       life.invoicedAtEnd = when === "now_with_invoice";
       control.cancel({ subscriptionId: life.id, when });
     },
@@ -127,13 +114,8 @@ export const liveLife = async (setup: BillingSetup, random: Random, steps: numbe
     },
     compare: () => compare(setup),
   };
-  const weights = { register: 5, hours: 2, weeks: 2, pause: 2, compare: 2 };
-  const weighted = [
-    ...Object.keys(actions),
-    ...Object.entries(weights).flatMap(([name, weight]) =>
-      Array.from({ length: weight - 1 }, () => name),
-    ),
-  ];
+  const more = "register register register register hours weeks pause compare".split(" ");
+  const weighted = [...Object.keys(actions), ...more];
   for (let step = 0; step < steps; step += 1) {
     // No two changes happen in one second.
     await advance(1);

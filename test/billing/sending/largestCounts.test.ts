@@ -43,8 +43,7 @@ test("the largest count is registered, listed, refunded in part and billed exact
   t.deepEqual(billed(), { [second]: MOST - REFUNDED });
   t.deepEqual(await recorded(), { [second]: MOST - REFUNDED });
   t.true((await events()).every(({ quantity }) => Math.abs(quantity) <= MAXIMUM_QUANTITY));
-  const report = await get(`/usage/${id}`);
-  t.like(report.body, { count: MOST, refunded_count: REFUNDED });
+  t.like((await get(`/usage/${id}`)).body, { count: MOST, refunded_count: REFUNDED });
 
   pass(3600);
   const compare = async (span: Span) => {

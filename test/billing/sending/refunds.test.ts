@@ -104,8 +104,7 @@ test("concurrent partial refunds never take back more than was registered", asyn
   for (const { reason } of rejected) {
     t.true(reason instanceof DomainError && reason.code === "request_invalid");
   }
-  const sums = await readAccountSums(deps.db, stream.accountId);
-  t.like(sums, { refunded: 48n, usage: 2n, total: 2n });
+  t.like(await readAccountSums(deps.db, stream.accountId), { refunded: 48n, usage: 2n, total: 2n });
   await drain();
   t.deepEqual(billed(), await recorded());
 });

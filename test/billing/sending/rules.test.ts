@@ -5,10 +5,7 @@ import {
   decideResult,
   stateAtSealing,
 } from "../../../modules/billing/sending/decideNextStep.rules.ts";
-import type {
-  AttemptOutcome,
-  NextStep,
-} from "../../../modules/billing/sending/decideNextStep.rules.ts";
+import type { AttemptOutcome } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import {
   decideRetry,
   isClosedAlready,
@@ -48,9 +45,6 @@ const statesAtSealing = (): readonly MeterEventState[] =>
     ),
   );
 
-const stateAfter = (step: NextStep): MeterEventState =>
-  step.kind === "settled" ? step.state : "pending";
-
 /** Every state that an attempt can leave an event in, for all ages and outcomes. */
 const statesAfterAttempts = (): readonly MeterEventState[] =>
   BOOLEANS.flatMap((mayBeDelivered) =>
@@ -67,7 +61,7 @@ const statesAfterAttempts = (): readonly MeterEventState[] =>
         return [
           decideNextStep(event, NOW),
           ...OUTCOMES.map((outcome) => decideResult(event, outcome)),
-        ].map(stateAfter);
+        ].map((step) => (step.kind === "settled" ? step.state : "pending"));
       }),
     ),
   );
@@ -138,14 +132,14 @@ const readDiagram = async () => {
   const page = await readFile(new URL("../../../docs/billing.md", import.meta.url), "utf8");
   const body = /```mermaid\nstateDiagram-v2\n(?<body>[^`]*)```/u.exec(page)?.groups?.["body"] ?? "";
   const groups = new Map(
-    [...body.matchAll(/state (?<name>\w+) \{(?<members>[^}]*)\}/gu)].map(({ groups: group }) => [
-      group?.["name"],
-      METER_EVENT_STATES.filter((state) => group?.["members"]?.includes(state)),
+    Array.from(body.matchAll(/state (\w+) \{([^}]*)\}/gu), ([, name = "", members = ""]) => [
+      name,
+      METER_EVENT_STATES.filter((state) => members.includes(state)),
     ]),
   );
-  const arrows = [...body.matchAll(/(?<from>\S+) --> (?<to>\w+)/gu)].map(({ groups: arrow }) => ({
-    from: arrow?.["from"] ?? "",
-    to: arrow?.["to"] ?? "",
+  const arrows = Array.from(body.matchAll(/(\S+) --> (\w+)/gu), ([, from = "", to = ""]) => ({
+    from,
+    to,
   }));
   const membersOf = (name: string): readonly string[] => groups.get(name) ?? [name];
   const transitions = arrows.flatMap(({ from, to }) =>

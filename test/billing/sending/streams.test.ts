@@ -1,3 +1,4 @@
+import type { DatabaseTransactionConnection } from "slonik";
 import { ownerKey } from "../../../modules/records/owner.rules.ts";
 import { lockStreams } from "../../../modules/billing/streams.sql.ts";
 import { listWaitingStreams } from "../../../modules/billing/sending/waitingStreams.sql.ts";
@@ -6,6 +7,7 @@ import { recordOutcomes } from "../../../modules/billing/sending/attempts.sql.ts
 import { decideNextStep, early } from "../../../modules/billing/sending/decideNextStep.rules.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { sealAll, setUpSending } from "./sendingSetup.ts";
+import { whileOpen } from "../../support/lockWaits.ts";
 import { runSender } from "../../support/runSender.ts";
 import { registerFor } from "../../support/factories.ts";
 import { sumLedgerUnits } from "../../support/accountSums.ts";
@@ -100,21 +102,12 @@ test("a stream whose usage the database rejects is reported, and delays none", a
 });
 
 test("an operator who works on a stream delays no other", async (t) => {
-  const setup = await setUpSending(t, 3);
-  const { first: locked, billedUnits, deps, registerAll, reportOnce } = setup;
+  const { first: locked, billedUnits, deps, registerAll, reportOnce } = await setUpSending(t, 3);
   await registerAll();
 
-  const isLocked = Promise.withResolvers<void>();
-  const isDone = Promise.withResolvers<void>();
-  const operator = deps.db.transaction(async (transaction) => {
-    await lockStreams(transaction, [locked.stream]);
-    isLocked.resolve();
-    await isDone.promise;
-  });
-  await isLocked.promise;
-  await reportOnce();
-  isDone.resolve();
-  await operator;
+  const lock = (transaction: DatabaseTransactionConnection) =>
+    lockStreams(transaction, [locked.stream]);
+  await whileOpen(deps.db, lock, reportOnce);
   t.deepEqual(billedUnits(), [0, 2, 2]);
 
   await reportOnce();

@@ -67,18 +67,16 @@ test("seconds whose units were refunded are sealed by few statements, which read
   const { filler, db, vacuum, countPages } = await openPageCount(t, tables, tables, {
     interceptors: [{ name: "count-statements", beforeQueryExecution: countStatement }],
   });
-  const createStream = async (count: number): Promise<Owner> => {
+  const createStream = async (count: number) => {
     const { id: accountId } = await createTestOrganization(filler);
     const stream: Owner = { accountId, mode: "live", kind: "tree" };
     await recordRefunded(filler, stream, { from: 1, count });
     return stream;
   };
   const sealed = await createStream(3000);
-  const [few, many, other] = [
-    await createStream(500),
-    await createStream(4000),
-    await createStream(1),
-  ];
+  const few = await createStream(500);
+  const many = await createStream(4000);
+  const other = await createStream(1);
   // The statistics know of no sealed usage. Without any, PostgreSQL would always read all of it.
   await vacuum();
   await refuseUnits(filler, sealed);
@@ -109,8 +107,8 @@ test("seconds whose units were refunded are sealed by few statements, which read
   t.true(calls > 1);
   t.true(manyPages < 12 * fewPages, `${fewPages} and ${manyPages} pages`);
   const unsent = await filler.oneFirst(sql.type(z.strictObject({ count: z.int() }))`
-      SELECT count(*)::integer AS count FROM meter_event WHERE state = 'delivered' AND quantity = 0
-    `);
+    SELECT count(*)::integer AS count FROM meter_event WHERE state = 'delivered' AND quantity = 0
+  `);
   t.is(unsent, 4501);
 });
 
@@ -118,10 +116,7 @@ test("a stream with thousands of seconds that are not sent is continued after ot
   const setup = await setUpSending(t, 3);
   const { organizations, billedUnits, deps, pass, sends } = setup;
   const { owner } = t.context;
-  const [refunded, refused, normal] = organizations;
-  if (!refunded || !refused || !normal) {
-    throw new Error("There are fewer organizations.");
-  }
+  const [refunded = t.fail(), refused = t.fail(), normal = t.fail()] = organizations;
   const from = Math.floor(deps.clock.now().getTime() / 1000) - 2500;
   await recordRefunded(owner, refunded.stream, { from, count: 2000 });
   await recordRefunded(owner, refused.stream, { from, count: 2000 });

@@ -128,8 +128,7 @@ test("a store's donation goes the same way, and is paid once", async (t) => {
     return api.post("/app/api/charity/donate", headers, { charity_id: charityId, amount });
   };
 
-  const failed = await donate(withoutTemporal, 4);
-  t.like(failed, { status: 500, body: { code: "INTERNAL_ERROR" } });
+  t.like(await donate(withoutTemporal, 4), { status: 500, body: { code: "INTERNAL_ERROR" } });
   t.is((await readStoreState(db, store.id)).balance, 1000);
   t.deepEqual(await readDonationLedger(db, store.id), NOTHING_RECORDED);
 
@@ -166,11 +165,8 @@ test("a batch validates each new charity once and at most 20, and its repetition
 
   const { errors } = rejectionIn(await send());
 
-  const late = [20, 21, 22].flatMap((place) => [place, place + NEW_CHARITIES]);
-  t.deepEqual(
-    errors.map(({ index }) => index),
-    late.toSorted((one, two) => one - two),
-  );
+  const late = errors.map(({ index }) => index);
+  t.deepEqual(late, [20, 21, 22, 43, 44, 45]);
   const limit = /at most 20 new charities; try again/u;
   t.true(errors.every(({ status, error }) => status === 503 && limit.test(error)));
   t.deepEqual(await ledger(), NOTHING_RECORDED);

@@ -41,8 +41,7 @@ export const testWithWorkflows = (): TestFn<WorkflowContext> => {
 
   test.serial.before(async (t) => {
     const { db } = t.context;
-    const provider = await startProviderDouble();
-    file.teardown(provider.close);
+    const provider = await startProviderDouble(file);
     const charities = createCharities({
       db,
       clock: systemClock,

@@ -11,8 +11,7 @@ import type { PlantingOptions } from "../setUpPlanting.ts";
 
 /** Creates a database for a test whose sums over all accounts must be its own. */
 export const openOwnDatabase = async (t: ExecutionContext): Promise<DatabasePool> => {
-  const url = await copyDatabase(t);
-  return openTestPool(t, url);
+  return openTestPool(t, await copyDatabase(t));
 };
 
 /** Starts the standalone interface for an organization with planting; `serve` starts another process of it. */

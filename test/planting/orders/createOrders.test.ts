@@ -181,8 +181,7 @@ for (const seed of [1, 2, 3]) {
     const remaining = counts.reduce((sum, count) => sum + count, 0) - refunded;
     const order = async (delayMs: number): Promise<void> => {
       await delay(delayMs);
-      await setup.createOrders();
-      await setup.place();
+      await setup.createAndPlace();
     };
 
     const refundSome = (isFirstHalf: boolean) =>
@@ -230,8 +229,7 @@ test("a refund waits for the planting of its trees, and subtracts them from the 
   const { db } = t.context;
   const setup = await setUpPlanting(db, { timeline: "sessions" });
   const id = await setup.register(5);
-  await setup.createOrders();
-  await setup.place();
+  await setup.createAndPlace();
 
   // The fact has the order's lock, and waits for the site.
   await runBehindLocks<readonly unknown[]>(

@@ -9,6 +9,7 @@ import {
   simulateAllocated,
 } from "../../../modules/planting/simulated/simulatedFacts.ts";
 import { testWithDatabase } from "../../support/database.ts";
+import { whileOpen } from "../../support/lockWaits.ts";
 import { placeOrders } from "../setUpPlanting.ts";
 import { readEvents } from "../../events/readEvents.ts";
 import type { DatabaseTest } from "../../support/database.ts";
@@ -20,8 +21,6 @@ import { readSummary } from "../../../modules/planting/summary.sql.ts";
 import { openOwnDatabase } from "../evidence/evidenceApi.ts";
 
 const test = testWithDatabase().serial;
-
-const NEVER = new AbortController().signal;
 
 test("a contradiction is stored and changes nothing", async (t) => {
   const { setup, order, allocated, planted, report } = await placeOrders(t.context.db);
@@ -36,7 +35,8 @@ test("a contradiction is stored and changes nothing", async (t) => {
 
 test("an order is polled until its timeline is complete, and a later verification is recorded", async (t) => {
   const { setup, order, allocated, planted, verified, report } = await placeOrders(t.context.db);
-  const poll = () => pollPlantingOrder(setup.deps, order.id, NEVER);
+  const { signal } = new AbortController();
+  const poll = () => pollPlantingOrder(setup.deps, order.id, signal);
   await report(allocated);
   t.false((await poll()).isFinished);
   await report(planted);
@@ -60,17 +60,15 @@ test("concurrent reports record each fact once", async (t) => {
 
 test("reports do not wait for the sites that they name without a change", async (t) => {
   const { setup, placed } = await placeOrders(t.context.db, 2);
-  const [first, second] = placed;
-  const allocations = first?.allocated.allocations ?? [];
-  await first?.report({ ...first.allocated, allocations });
-  const locked = await t.context.db.connect(async (connection) => {
-    await connection.query(sql.typeAlias("void")`BEGIN`);
-    await connection.query(sql.typeAlias("void")`SELECT FROM planting_site FOR UPDATE`);
-    const outcomes = await second?.report({ ...second.allocated, allocations });
-    await connection.query(sql.typeAlias("void")`ROLLBACK`);
-    return outcomes;
-  });
-  t.deepEqual(locked, ["accepted"]);
+  const [first = t.fail(), second = t.fail()] = placed;
+  const { allocations } = first.allocated;
+  await first.report(first.allocated);
+  const outcomes = await whileOpen(
+    t.context.db,
+    (transaction) => transaction.query(sql.typeAlias("void")`SELECT FROM planting_site FOR UPDATE`),
+    () => second.report({ ...second.allocated, allocations }),
+  );
+  t.deepEqual(outcomes, ["accepted"]);
   t.is((await setup.orders())[1]?.stage, "allocated");
 });
 
@@ -222,12 +220,8 @@ const allocatedIn = (order: PlantingOrder, name: string): PlantingFactOf<"alloca
 };
 
 test("a site has the details of the last fact that took effect and named it", async (t) => {
-  const db = await openOwnDatabase(t);
-  const { setup, placed } = await placeOrders(db, 2);
-  const [first, second] = placed;
-  if (!first || !second) {
-    throw new Error("There are two orders.");
-  }
+  const { setup, placed } = await placeOrders(await openOwnDatabase(t), 2);
+  const [first = t.fail(), second = t.fail()] = placed;
   const regions = async () =>
     (await readSharedSummary(setup.deps, "live")).regions.map(({ region }) => region);
 

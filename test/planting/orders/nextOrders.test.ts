@@ -1,8 +1,7 @@
 import { sql } from "../../../db/sql.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
-import { AsyncLocalStorage } from "node:async_hooks";
-import type { DatabasePool } from "slonik";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { z } from "zod";
 import { closeNextOrder } from "../../../modules/planting/nextOrders.sql.ts";
 import { createEvidenceReader } from "../../../modules/planting/readEvidence.ts";
@@ -12,7 +11,7 @@ import { lockRegistrations } from "../../../modules/registrations/refunds.sql.ts
 import { releaseRefundedTrees } from "../../../modules/planting/releaseRefundedTrees.ts";
 import { newId } from "../../../runtime/newId.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
-import { endsOrBlocks, openDeadlockPool } from "../../support/lockWaits.ts";
+import { endsOrBlocks, openDeadlockPool, whileOpen } from "../../support/lockWaits.ts";
 import { createRandom } from "../../support/random.ts";
 
 const test = testWithDatabase().serial;
@@ -101,19 +100,19 @@ test("an order waits for its trees, and later trees do not wait for it", async (
   const setup = await setUpPlanting(db);
   const { id: accountId } = setup.organization;
   await setup.register(1);
-  const outside = AsyncLocalStorage.snapshot();
+  const insert = (count: number) => (transaction: CommonQueryMethods) =>
+    insertRegistrations(transaction, [entryOf(accountId, count)], NOW);
 
-  const creating = await db.transaction(async (transaction) => {
-    await insertRegistrations(transaction, [entryOf(accountId, 2)], NOW);
-    const work = outside(setup.createOrders);
+  const creating = await whileOpen(db, insert(2), async (transaction) => {
+    const work = setup.createOrders();
     t.false(await endsOrBlocks(transaction, work));
     // The totals of the other mode are not locked.
-    await outside(() => setup.register(4, { mode: "test" }));
+    await setup.register(4, { mode: "test" });
     const joined = await transaction.anyFirst(sql.type(z.strictObject({ isOpen: z.boolean() }))`
       SELECT is_open AS "isOpen" FROM next_planting_order WHERE account_id = ${accountId} AND mode = 'live'
     `);
     t.deepEqual(joined, [false]);
-    await insertRegistrations(transaction, [entryOf(accountId, 8)], NOW);
+    await insert(8)(transaction);
     return { work };
   });
 
@@ -148,25 +147,29 @@ test("an order waits for a refund of its trees, and does not have them", async (
   const registrationId = await setup.register(5);
   await setup.createOrders();
   const refundedId = await setup.register(5);
-  const outside = AsyncLocalStorage.snapshot();
+  const owner = { accountId: setup.organization.id, mode: "live", kind: "tree" } as const;
+  const ids = [registrationId, refundedId];
 
-  const creating = await db.transaction(async (transaction) => {
-    const owner = { accountId: setup.organization.id, mode: "live", kind: "tree" } as const;
-    await lockRegistrations(transaction, [
-      { ...owner, id: registrationId },
-      { ...owner, id: refundedId },
-    ]);
-    await releaseRefundedTrees(transaction, [
-      { registrationId, count: 1 },
-      { registrationId: refundedId, count: 2 },
-    ]);
-    const work = outside(setup.createOrders);
-    t.false(await endsOrBlocks(transaction, work));
-    await transaction.query(sql.typeAlias("void")`
+  const creating = await whileOpen(
+    db,
+    (transaction) =>
+      lockRegistrations(
+        transaction,
+        ids.map((id) => Object.assign({ id }, owner)),
+      ),
+    async (transaction) => {
+      await releaseRefundedTrees(transaction, [
+        { registrationId, count: 1 },
+        { registrationId: refundedId, count: 2 },
+      ]);
+      const work = setup.createOrders();
+      t.false(await endsOrBlocks(transaction, work));
+      await transaction.query(sql.typeAlias("void")`
       UPDATE registration SET refunded_count = 2 WHERE id = ${refundedId}
     `);
-    return { work };
-  });
+      return { work };
+    },
+  );
 
   await creating.work;
   const counts = (await setup.orders()).map((order) => [order.treeCount, order.refundedCount]);

@@ -323,6 +323,5 @@ test("a signed callback is recorded; any other is rejected", async (t) => {
 
 test("without a secret the callback does not exist", async (t) => {
   const { url } = await startStandaloneApi(t, t.context);
-  const response = await fetch(`${url}/planting/callback`, { method: "POST" });
-  t.is(response.status, 404);
+  t.is((await fetch(`${url}/planting/callback`, { method: "POST" })).status, 404);
 });

@@ -259,8 +259,7 @@ test(
 const splits = test.macro({
   exec: (t, total: number, weights: readonly number[], expected: readonly number[]) => {
     const siteShares = weights.map((weight, index) => share(index, weight));
-    const after = order({ ...PLANTED, treeCount: total, siteShares });
-    const parts = tallyChange(order(), after);
+    const parts = tallyChange(order(), order({ ...PLANTED, treeCount: total, siteShares }));
     const planted = weights.map(
       (_, index) => parts.find(({ siteId }) => siteId === index)?.planted ?? 0,
     );

@@ -40,7 +40,11 @@ const DEPLOYMENT = "test";
 const NEVER = new AbortController().signal;
 
 /** Creates an organization whose orders are handled by workflows on a Temporal server. */
-const setUp = async (t: DatabaseTest, clock: Clock, partner: "simulated" | "manual") => {
+const setUp = async (
+  t: DatabaseTest,
+  clock: Clock = systemClock,
+  partner: "simulated" | "manual" = "manual",
+) => {
   const { db } = t.context;
   const { namespace, client: temporal } = await openNamespace(t);
   const bulk = countCalls(db);
@@ -56,6 +60,8 @@ const setUp = async (t: DatabaseTest, clock: Clock, partner: "simulated" | "manu
   const { id: accountId } = await createTestOrganization(db);
   return {
     temporal,
+    workflowOf: (orderId: number) =>
+      temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, orderId)),
     countBulkCalls: bulk.count,
     startWorker: () => runWorker(namespace, backgroundQueue(DEPLOYMENT), activities),
     register: (count: number) => registerFor(db, accountId, { clock, count }),
@@ -72,7 +78,7 @@ const setUp = async (t: DatabaseTest, clock: Clock, partner: "simulated" | "manu
 };
 
 test("each order gets one workflow, which survives its worker and ends with the verification", async (t) => {
-  const { temporal, startWorker, register, createOrders, orders } = await setUp(
+  const { workflowOf, startWorker, register, createOrders, orders } = await setUp(
     t,
     systemClock,
     "simulated",
@@ -89,7 +95,7 @@ test("each order gets one workflow, which survives its worker and ends with the 
   const treeCounts = placed.map(({ treeCount }) => treeCount);
   t.deepEqual(treeCounts, [6, 5]);
   for (const { id } of placed) {
-    await temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, id)).result();
+    await workflowOf(id).result();
   }
   const stages = (await orders()).map(({ stage }) => stage);
   t.deepEqual(stages, ["planted_and_verified", "planted_and_verified"]);
@@ -106,11 +112,7 @@ test("each order gets one workflow, which survives its worker and ends with the 
 });
 
 test("creating orders yields to what clients record", async (t) => {
-  const { countBulkCalls, startWorker, register, createOrders, orders } = await setUp(
-    t,
-    systemClock,
-    "manual",
-  );
+  const { countBulkCalls, startWorker, register, createOrders, orders } = await setUp(t);
   t.teardown(await startWorker());
   await createOrders();
   const idleSteps = countBulkCalls();
@@ -124,12 +126,10 @@ test("creating orders yields to what clients record", async (t) => {
 test("a lost workflow is started again after two missed polls, a running one is left alone", async (t) => {
   const { db } = t.context;
   const clock = createMovableClock("2026-05-01T10:00:00.000Z");
-  const { temporal, startWorker, register, createOrders, orders } = await setUp(t, clock, "manual");
+  const { workflowOf, startWorker, register, createOrders, orders } = await setUp(t, clock);
   t.teardown(await startWorker());
   const describe = async (id: number) => {
-    const { runId, status } = await temporal.workflow
-      .getHandle(plantingOrderWorkflowId(DEPLOYMENT, id))
-      .describe();
+    const { runId, status } = await workflowOf(id).describe();
     return { runId, status: status.name };
   };
   const polledAt = (id: number) =>
@@ -139,23 +139,18 @@ test("a lost workflow is started again after two missed polls, a running one is 
   /** Waits for the timer of the next poll. */
   const waitForPoll = (id: number): Promise<void> =>
     eventually(async () => {
-      const workflow = temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, id));
-      const { events } = await workflow.fetchHistory();
+      const { events } = await workflowOf(id).fetchHistory();
       return events?.some(({ timerStartedEventAttributes: timer }) => timer) ?? false;
     });
   await register(5);
   await createOrders();
   await register(6);
   await createOrders();
-  const [running, lost] = await orders();
-  if (!running || !lost) {
-    throw new Error("There are two orders.");
-  }
-  for (const { id } of [running, lost]) {
-    await waitForPoll(id);
-  }
+  const [running = t.fail(), lost = t.fail()] = await orders();
+  await waitForPoll(running.id);
+  await waitForPoll(lost.id);
   const runningBefore = await describe(running.id);
-  await temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, lost.id)).terminate();
+  await workflowOf(lost.id).terminate();
   const lostBefore = await describe(lost.id);
   t.is(lostBefore.status, "TERMINATED");
 
@@ -176,18 +171,11 @@ test("a lost workflow is started again after two missed polls, a running one is 
 test("an order that is corrected just after its workflow has ended has a workflow again after the next run", async (t) => {
   const { db } = t.context;
   const clock = createMovableClock("2026-05-01T10:00:00.000Z");
-  const { temporal, startWorker, register, createOrders, createOrdersOnly, orders } = await setUp(
-    t,
-    clock,
-    "manual",
-  );
+  const { workflowOf, startWorker, register, createOrders, ...scene } = await setUp(t, clock);
   t.teardown(await startWorker());
   await register(5);
-  await createOrdersOnly();
-  const [order] = await orders();
-  if (!order) {
-    throw new Error("There is an order.");
-  }
+  await scene.createOrdersOnly();
+  const [order = t.fail()] = await scene.orders();
   await recordPlantingFacts(
     { db, clock },
     order.id,
@@ -199,7 +187,7 @@ test("an order that is corrected just after its workflow has ended has a workflo
     "operator",
   );
   await createOrders();
-  const workflow = temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, order.id));
+  const workflow = workflowOf(order.id);
   await workflow.result();
   clock.set("2026-05-03T10:00:00.000Z");
   await createOrders();
@@ -218,11 +206,7 @@ test("an order that is corrected just after its workflow has ended has a workflo
 
 test("the workflow of an unknown order fails, one of an unconfigured partner retries", async (t) => {
   const { db } = t.context;
-  const { temporal, startWorker, register, createOrders, orders } = await setUp(
-    t,
-    systemClock,
-    "manual",
-  );
+  const { temporal, startWorker, register, createOrders, orders } = await setUp(t);
   t.teardown(await startWorker());
   const start = (orderId: number, workflowId: string) =>
     temporal.workflow.start(plantingOrder, {
@@ -232,22 +216,17 @@ test("the workflow of an unknown order fails, one of an unconfigured partner ret
     });
   const unknown = await start(2_000_000_000, "unknown-order");
   const failure = await t.throwsAsync(unknown.result(), { instanceOf: WorkflowFailedError });
-  const activityFailure = failure?.cause;
-  t.true(activityFailure instanceof ActivityFailure);
-  t.like(activityFailure?.cause, {
-    type: "record_not_found",
-    message: "failed to find planting order",
-  });
+  t.true(failure?.cause instanceof ActivityFailure);
+  const cause = { type: "record_not_found", message: "failed to find planting order" };
+  t.like(failure?.cause?.cause, cause);
 
   await register(5);
   await createOrders();
-  const [order] = await orders();
+  const [order = t.fail()] = await orders();
   await db.query(sql.typeAlias("void")`
-      UPDATE planting_order
-      SET partner = 'treemapper'
-      WHERE id = ${order?.id ?? 0}
-    `);
-  const waiting = await start(order?.id ?? 0, "order-of-another-partner");
+    UPDATE planting_order SET partner = 'treemapper' WHERE id = ${order.id}
+  `);
+  const waiting = await start(order.id, "order-of-another-partner");
   await eventually(async () => {
     const { raw } = await waiting.describe();
     return (raw.pendingActivities?.[0]?.attempt ?? 0) >= 2;

@@ -5,12 +5,11 @@ import { sql } from "../../../db/sql.ts";
 import type { DatabaseTest } from "../../support/database.ts";
 import { testWithDatabase, openTestPool } from "../../support/database.ts";
 import { planting, SITE, startTreeMapperPlanting } from "./startTreeMapperPlanting.ts";
-import { AsyncLocalStorage } from "node:async_hooks";
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { creditOrder, lockClaims } from "../../../modules/planting/claims.sql.ts";
 import { claimTrees } from "../../../modules/planting/pollPlantingOrder.ts";
 import { eventually } from "../../support/programs.ts";
-import { runBehindLocks } from "../../support/lockWaits.ts";
+import { runBehindLocks, whileOpen } from "../../support/lockWaits.ts";
 
 const test = testWithDatabase().serial;
 
@@ -23,6 +22,8 @@ const credits = (t: DatabaseTest, references: readonly string[]) =>
     GROUP BY reference
     ORDER BY reference
   `);
+
+const PLANTED = ["funds_distributed accepted", "allocated accepted", "planted accepted"];
 
 test("an order is planted when the project has recorded all its trees since it was placed", async (t) => {
   const { state, setup, order, poll, factsOf } = await startTreeMapperPlanting(t);
@@ -38,11 +39,7 @@ test("an order is planted when the project has recorded all its trees since it w
   state.interventions = [...state.interventions, planting("second", "2026-07-08", [300], "")];
   setup.clock.set("2026-07-09T10:00:00.000Z");
   t.true((await poll(id)).isFinished);
-  t.deepEqual(await factsOf(id), [
-    "funds_distributed accepted",
-    "allocated accepted",
-    "planted accepted",
-  ]);
+  t.deepEqual(await factsOf(id), PLANTED);
   const sites = await listPlantedSites(t.context.db, setup.organization.id, false);
   const plantedAtSites = sites.map(({ name, country, planted }) => [name, country, planted]);
   t.deepEqual(plantedAtSites, [
@@ -88,11 +85,7 @@ test("an order that was placed late is credited with trees planted since", async
   state.interventions = [...state.interventions, planting("late", "2026-07-06", [50])];
   setup.clock.set("2026-07-07T10:00:00.000Z");
   await poll(id);
-  t.deepEqual(await factsOf(id), [
-    "funds_distributed accepted",
-    "allocated accepted",
-    "planted accepted",
-  ]);
+  t.deepEqual(await factsOf(id), PLANTED);
 });
 
 test("unusable names, countries, images and plantings without a location are left out", async (t) => {
@@ -122,29 +115,25 @@ test("unusable names, countries, images and plantings without a location are lef
   ];
   setup.clock.set("2026-07-08T10:00:00.000Z");
   t.true((await poll(id)).isFinished);
-  const facts = await listFacts(t.context.db, id);
-  t.deepEqual(
-    facts.flatMap(({ content }) =>
-      content.stage === "allocated"
-        ? content.allocations.map(({ reference, planting_site: site }) => [
-            reference,
-            site.name,
-            site.country,
-            site.main_image,
-          ])
-        : [],
-    ),
-    [
-      ["unnamed", "Yamuna Floodplain", "unknown", ""],
-      ["shapeless", "Yamuna Floodplain", "unknown", ""],
-    ],
-  );
-  t.deepEqual(
-    facts.flatMap(({ content }) =>
-      content.stage === "planted" ? content.media.map(({ url }) => url) : [],
-    ),
-    ["https://cdn.example/unnamed.jpg", "https://cdn.example/shapeless.jpg"],
-  );
+  const site = { planting_site: { name: "Yamuna Floodplain", country: "unknown", main_image: "" } };
+  const contents = (await listFacts(t.context.db, id)).map(({ content }) => content);
+  t.like(contents, {
+    1: {
+      allocations: {
+        0: { reference: "unnamed", ...site },
+        1: { reference: "shapeless", ...site },
+        length: 2,
+      },
+    },
+    2: {
+      media: {
+        0: { url: "https://cdn.example/unnamed.jpg" },
+        1: { url: "https://cdn.example/shapeless.jpg" },
+        length: 2,
+      },
+    },
+    length: 3,
+  });
 });
 
 test("an order is not placed while TreeMapper rejects the key", async (t) => {
@@ -252,21 +241,21 @@ const countWaiting = (db: CommonQueryMethods): Promise<bigint> =>
     WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted
   `);
 
+const lockAllClaims = (transaction: DatabaseTransactionConnection) =>
+  lockClaims(transaction, "treemapper");
+
 test("polls that wait for each other hold one connection", async (t) => {
   const db = await openTestPool(t, t.context.databaseUrl, 2);
   const { state, setup, order, pollNow } = await startTreeMapperPlanting(t, { db });
   const ids = [await order(10), await order(10), await order(10)];
   setup.clock.set("2026-07-10T10:00:00.000Z");
   state.interventions = [planting("enough", "2026-07-05", [30])];
-  // Slonik rejects other connections within a transaction.
-  const outside = AsyncLocalStorage.snapshot();
-  const { polls } = await t.context.db.transaction(async (transaction) => {
-    await lockClaims(transaction, "treemapper");
-    const started = outside(() => ids.map(pollNow));
+  const { polls } = await whileOpen(t.context.db, lockAllClaims, async (transaction) => {
+    const started = ids.map(pollNow);
     await eventually(async () => (await countWaiting(transaction)) === 1n);
     // Enough turns for all polls to get to their claims.
     for (let turn = 0; turn < 100; turn += 1) {
-      await outside(() => db.query(sql.typeAlias("void")`SELECT`));
+      await db.query(sql.typeAlias("void")`SELECT`);
     }
     t.is(await countWaiting(transaction), 1n);
     return { polls: started };
@@ -289,7 +278,7 @@ test("claims of several processes credit no tree to two orders", async (t) => {
   const [claimed] = await runBehindLocks<readonly Awaited<ReturnType<typeof claimTrees>>[]>(
     db,
     async (transaction) => {
-      await lockClaims(transaction, "treemapper");
+      await lockAllClaims(transaction);
       await creditOrder(transaction, elsewhere, records);
     },
     () => claimTrees(t.context, here, records, NEVER),

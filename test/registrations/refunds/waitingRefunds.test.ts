@@ -36,8 +36,7 @@ for (const { kind, path, bodyOf } of REFUNDS) {
 
     const refund = call("POST", path, { key, body: bodyOf(id) });
     await eventually(async () => (await lock.countWaiting()) > 0);
-    const responses = await Promise.all([register(key), register(otherKey)]);
-    t.deepEqual(statusesOf(responses), [200, 200]);
+    t.deepEqual(statusesOf(await Promise.all([register(key), register(otherKey)])), [200, 200]);
 
     await lock.release();
     t.is((await refund).status, 200);
@@ -87,8 +86,7 @@ test("refunds of one account wait for each other without a connection, and other
     return acquiredConnections === 1 && waitingClients === 0;
   });
   await release();
-  const responses = await Promise.all(waiting);
-  t.deepEqual([...new Set(statusesOf(responses))], [200]);
+  t.deepEqual([...new Set(statusesOf(await Promise.all(waiting)))], [200]);
   t.is((await get("/plant/trees")).body["total_planted_trees"], 70);
 });
 

@@ -278,7 +278,7 @@ test.serial("the newest tree of matching orders is selected without reading othe
       const until = time === null ? null : new Date(time);
       const selection = { id: null, until, projectPublicId, region };
       const name = JSON.stringify(selection);
-      const find = (single: DatabasePool) => findMatchingTreeId(single, owner, selection);
+      const find = () => findMatchingTreeId(db, owner, selection);
       t.is(await readAtMost(MAXIMUM_PAGES, find, name), expected?.id ?? null, name);
       if (expected) {
         const byId = { ...selection, id: expected.id };

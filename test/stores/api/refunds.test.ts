@@ -1,4 +1,3 @@
-import { AsyncLocalStorage } from "node:async_hooks";
 import { hash } from "node:crypto";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
@@ -20,7 +19,7 @@ import { refundDonations } from "../../../modules/charities/refundDonations.ts";
 import { updateStore } from "../../../modules/stores/stores.sql.ts";
 import { listNewestUnits } from "../../../modules/stores/storeRecords.sql.ts";
 import { openPageCount } from "../../support/countPages.ts";
-import { openDeadlockPool, runBehindLocks } from "../../support/lockWaits.ts";
+import { openDeadlockPool, runBehindLocks, whileOpen } from "../../support/lockWaits.ts";
 
 const test = testWithDatabase();
 
@@ -238,15 +237,15 @@ test("a reversal of one unit waits for no other record, such as those that an or
   clock.set("2026-01-11T12:00:00.000Z");
   await post("/app/api/plant", store.live, { trees: 1, order_id: "2" });
 
-  const outside = AsyncLocalStorage.snapshot();
-  const { status } = await db.transaction(async (transaction) => {
-    await transaction.query(sql.typeAlias("void")`
-      SELECT FROM registration WHERE account_id = ${store.id} AND order_id = '1' FOR UPDATE
-    `);
-    const refund = { type: "tree", quantity: 1 };
+  const { status } = await whileOpen(
+    db,
+    (transaction) =>
+      transaction.query(sql.typeAlias("void")`
+        SELECT FROM registration WHERE account_id = ${store.id} AND order_id = '1' FOR UPDATE
+      `),
     // One that waited for the lock would fail by its time limit.
-    return outside(() => post("/app/api/refund", store.live, refund));
-  });
+    () => post("/app/api/refund", store.live, { type: "tree", quantity: 1 }),
+  );
 
   t.is(status, 200);
 });

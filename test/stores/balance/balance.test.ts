@@ -1,5 +1,3 @@
-import type { DatabasePool } from "slonik";
-import { z } from "zod";
 import { changeLockedBalance, lockBalance } from "../../../modules/stores/changeBalance.ts";
 import { sql } from "../../../db/sql.ts";
 import { DomainError } from "../../../runtime/errors.rules.ts";
@@ -12,7 +10,7 @@ import {
   startStoreApiOf,
   startTwoStoreApis,
 } from "../startStoreApi.ts";
-import { EIN, readStoreState } from "../storeState.ts";
+import { EIN, listBalanceEvents, readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
 
@@ -22,17 +20,6 @@ const WRITES = [
   { path: "/app/api/plastic", body: { bottles: 3 }, cents: 30 },
   { path: "/app/api/charity/donate", body: { charity_id: EIN, amount_dollars: 0.37 }, cents: 37 },
 ] as const;
-
-const eventRow = z.strictObject({ type: z.string(), cents: z.int() });
-
-/** Lists the events of a store's balance, with the balance that each names. */
-const listEvents = (db: DatabasePool, storeId: string) =>
-  db.any(sql.type(eventRow)`
-    SELECT type, (data ->> 'balance_cents')::integer AS cents
-    FROM event
-    WHERE account_id = ${storeId} AND type LIKE 'balance.%'
-    ORDER BY transaction_id, id
-  `);
 
 test("64 parallel writes of four kinds in two processes never overspend, the ledger adds up, and each crossing is reported once", async (t) => {
   const { db } = t.context;
@@ -56,10 +43,10 @@ test("64 parallel writes of four kinds in two processes never overspend, the led
   t.is(state.brokenLinks, 0);
   // Every rejected write costs more than what is left.
   t.true(state.balance < 100);
-  const events = await listEvents(db, store.id);
+  const events = await listBalanceEvents(db, store.id);
   const types = events.map(({ type }) => type);
   t.deepEqual(types, ["balance.low", "balance.depleted"]);
-  t.true(events.every(({ cents }) => cents < 500));
+  t.true(events.every(({ data }) => data.balance_cents < 500));
 });
 
 test("test keys spend nothing, need no balance and do not see live records", async (t) => {
@@ -78,7 +65,7 @@ test("test keys spend nothing, need no balance and do not see live records", asy
   t.like(ofTest, { key_mode: "TEST", balance_cents: null, entries: [] });
   t.is((await post("/app/api/refund", store.test, { type: "tree", quantity: 100 })).status, 200);
   t.is((await state()).balance, 0);
-  t.deepEqual(await listEvents(db, store.id), []);
+  t.deepEqual(await listBalanceEvents(db, store.id), []);
 });
 
 test("the balance comes with prices, threshold and pages of the ledger, newest first", async (t) => {
