@@ -12,16 +12,14 @@ import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import type { HttpContext } from "../context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Description, Endpoint } from "../http/endpoint.ts";
-import { queryObject } from "../http/parseRequest.ts";
+import { queryObject, responseObject } from "../http/parseRequest.ts";
 
-const certificateUrl = z
-  .strictObject({
-    certificate_url: z.url().meta({
-      description: "Stable until the operator revokes it; the next request returns another one.",
-      examples: ["https://impact.example/certificate/9f86d081884c7d659a2feaa0c55ad015"],
-    }),
-  })
-  .meta({ id: "CertificateUrl" });
+const certificateUrl = responseObject("CertificateUrl", {
+  certificate_url: z.url().meta({
+    description: "Stable until the operator revokes it; the next request returns another one.",
+    examples: ["https://impact.example/certificate/9f86d081884c7d659a2feaa0c55ad015"],
+  }),
+});
 
 const DETAILS =
   "The page needs no key. It distinguishes what is registered from what is proven, and says if it was refunded. It " +
@@ -75,9 +73,9 @@ export const certificateUrlEndpoint = (
         description: "The id of a registration or a donation.",
         examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"],
       }),
-      kind: oneOf(RECORD_KINDS).optional().meta({
-        description: "Selects one of several records that were imported with the same id.",
-      }),
+      kind: oneOf(RECORD_KINDS)
+        .optional()
+        .describe("Selects one of several records that were imported with the same id."),
     }),
     (owner, { id, kind = null }) => getCertificateToken(context, owner, id, kind),
   );

@@ -4,7 +4,7 @@ import { text } from "../../modules/records/fields.rules.ts";
 import { searchCharities } from "../../modules/charities/searchCharities.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { queryObject } from "../http/parseRequest.ts";
+import { queryObject, responseObject } from "../http/parseRequest.ts";
 import { integerUpTo } from "../http/listPages.ts";
 import type { HttpContext } from "../context.ts";
 
@@ -26,16 +26,12 @@ export const REQUESTS_PER_SECOND = 20;
 const MAXIMUM_PAGE = 999_999_999;
 
 export const page = () =>
-  integerUpTo(MAXIMUM_PAGE, { default: 1 })
-    .default(1)
-    .meta({ description: "Page number, from 1." });
+  integerUpTo(MAXIMUM_PAGE, { default: 1 }).default(1).describe("Page number, from 1.");
 
 export const pageSize = (maximum: number) =>
   integerUpTo(maximum, { default: 20 })
     .default(20)
-    .meta({
-      description: `Number of items on a page. More than ${maximum} is read as ${maximum}.`,
-    });
+    .describe(`Number of items on a page. More than ${maximum} is read as ${maximum}.`);
 
 export const total = (description: string) =>
   z
@@ -63,37 +59,31 @@ const charityQuery = queryObject({
   page: page(),
 });
 
-const charityResponse = z
-  .strictObject({
-    nonprofit_id: z
-      .string()
-      .meta({ description: "The provider's own id.", examples: ["irs_530196605"] }),
-    name: z.string().meta({ examples: ["American Red Cross"] }),
-    ein: z
-      .string()
-      .meta({ description: "Empty if the charity has none.", examples: ["53-0196605"] }),
-    description: z.string().meta({
-      description: "Empty if the provider has none.",
-      examples: ["Public safety and disaster relief, Washington, DC"],
-    }),
-    website: z.string().meta({
-      description: "Empty if the provider has none.",
-      examples: ["https://www.redcross.org"],
-    }),
-    icon_url: z.string().meta({
-      description: "A general one, as SVG, if the provider has none.",
-      examples: ["https://impact.example/media/charity.svg"],
-    }),
-  })
-  .meta({ id: "Charity" });
+const charityResponse = responseObject("Charity", {
+  nonprofit_id: z
+    .string()
+    .meta({ description: "The provider's own id.", examples: ["irs_530196605"] }),
+  name: z.string().meta({ examples: ["American Red Cross"] }),
+  ein: z.string().meta({ description: "Empty if the charity has none.", examples: ["53-0196605"] }),
+  description: z.string().meta({
+    description: "Empty if the provider has none.",
+    examples: ["Public safety and disaster relief, Washington, DC"],
+  }),
+  website: z.string().meta({
+    description: "Empty if the provider has none.",
+    examples: ["https://www.redcross.org"],
+  }),
+  icon_url: z.string().meta({
+    description: "A general one, as SVG, if the provider has none.",
+    examples: ["https://impact.example/media/charity.svg"],
+  }),
+});
 
-const charityPage = z
-  .strictObject({
-    total_items: total("Number of matches on all pages."),
-    total_pages: total("0 if nothing matches."),
-    charities: z.array(charityResponse),
-  })
-  .meta({ id: "CharityPage" });
+const charityPage = responseObject("CharityPage", {
+  total_items: total("Number of matches on all pages."),
+  total_pages: total("0 if nothing matches."),
+  charities: z.array(charityResponse),
+});
 
 export const charitySearchEndpoint = (
   context: HttpContext,

@@ -58,25 +58,25 @@ export const integerUpTo = (
 export const defaultedLimit = (items: string) =>
   integerUpTo(MAXIMUM_LIMIT, { default: DEFAULT_LIMIT })
     .default(DEFAULT_LIMIT)
-    .meta({
-      description: `The most ${items} of the response, ${DEFAULT_LIMIT} if it is omitted. More than ${MAXIMUM_LIMIT} is read as ${MAXIMUM_LIMIT}.`,
-    });
+    .describe(
+      `The most ${items} of the response, ${DEFAULT_LIMIT} if it is omitted. More than ${MAXIMUM_LIMIT} is read as ${MAXIMUM_LIMIT}.`,
+    );
 
 /** The parameter that asks for a page of a list that is otherwise sent whole: how many records it has. */
 export const pageLength = () =>
   integerUpTo(MAXIMUM_LIMIT, { examples: [100] })
     .optional()
-    .meta({
-      description:
-        `Returns one page of at most this many records, and a Link to the next one. More than ${MAXIMUM_LIMIT} is read as ` +
+    .describe(
+      `Returns one page of at most this many records, and a Link to the next one. More than ${MAXIMUM_LIMIT} is read as ` +
         `${MAXIMUM_LIMIT}. A page can have fewer records, even none, and a Link. Without it, the response has all records.`,
-    });
+    );
 
 /** The parameter that names the record before the response. */
 export const pageStart = () =>
-  z.string().optional().meta({
-    description: "The id of a record. The response has the records that follow it in the list.",
-  });
+  z
+    .string()
+    .optional()
+    .describe("The id of a record. The response has the records that follow it in the list.");
 
 /** The header that leads to the next page. */
 export const LINK_HEADER = {

@@ -33,6 +33,10 @@ export const bodyObject = <Shape extends z.ZodRawShape>(shape: Shape) =>
 /** Query parameters, each at most once. Others are ignored. */
 export const queryObject = <Shape extends z.ZodRawShape>(shape: Shape) => z.object(shape);
 
+/** A response with exactly these fields, or a part of one, under its name in the API description. */
+export const responseObject = <Shape extends z.ZodRawShape>(id: string, shape: Shape) =>
+  z.strictObject(shape).meta({ id });
+
 /**
  * Parses one part of a request.
  * @param part how the messages call its entries

@@ -13,11 +13,12 @@ export const recordFields = {
     .meta({ description: "A tag to filter by.", examples: ["newsletter"] }),
   metadata: metadata()
     .optional()
-    .meta({ description: "JSON object of at most 8 levels and 64 KiB, to filter by." }),
-  idempotency_key: idempotencyKey().optional().meta({
-    description:
+    .describe("JSON object of at most 8 levels and 64 KiB, to filter by."),
+  idempotency_key: idempotencyKey()
+    .optional()
+    .describe(
       "A later request with the same key returns the original record. Empty is the same as omitted.",
-  }),
+    ),
 };
 
 /** Of refunds. */
@@ -27,9 +28,7 @@ export const reasonField = longText()
 
 /** The parameter of lists that finds records without an attribution: an empty attribution filter is no filter. */
 export const withoutAttribution = () =>
-  booleanParameter()
-    .optional()
-    .meta({ description: "`true` lists only records without an attribution." });
+  booleanParameter().optional().describe("`true` lists only records without an attribution.");
 
 /** Returns what `refine` needs to reject a query with both this parameter and `without_attribution`. */
 export const oneAttribution = (

@@ -4,16 +4,15 @@ import { certificateUrlEndpoint } from "../endpoints/certificateEndpoints.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import type { StandaloneContext } from "../context.ts";
+import { responseObject } from "../http/parseRequest.ts";
 
-const dashboardUrlResponse = z
-  .strictObject({
-    dashboard_url: z.url().meta({
-      description: "Stable for the life of the organization.",
-      examples: ["https://impact.example/dashboard/example-organization-k3v9m2qd"],
-    }),
-    org_id: z.string(),
-  })
-  .meta({ id: "DashboardUrl" });
+const dashboardUrlResponse = responseObject("DashboardUrl", {
+  dashboard_url: z.url().meta({
+    description: "Stable for the life of the organization.",
+    examples: ["https://impact.example/dashboard/example-organization-k3v9m2qd"],
+  }),
+  org_id: z.string(),
+});
 
 export const dashboardEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
   keyEndpoint({

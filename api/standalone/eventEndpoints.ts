@@ -10,7 +10,7 @@ import { readFeed } from "../../modules/feed/readFeed.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { defaultedLimit, setNextLink } from "../http/listPages.ts";
-import { queryObject } from "../http/parseRequest.ts";
+import { queryObject, responseObject } from "../http/parseRequest.ts";
 import { EVENT_MEANINGS, schemaNameOf } from "../endpoints/webhookSchemas.ts";
 import type { StandaloneContext } from "../context.ts";
 
@@ -37,9 +37,7 @@ const query = queryObject({
       return [...new Set(types)];
     })
     .optional()
-    .meta({
-      description: `Only events of these types, with commas between them: ${EVENT_TYPES.join(", ")}.`,
-    }),
+    .describe(`Only events of these types, with commas between them: ${EVENT_TYPES.join(", ")}.`),
   limit: defaultedLimit("events"),
   starting_after: z
     .string()
@@ -48,11 +46,10 @@ const query = queryObject({
       examples: ["evt_00000000000003e80198c5de7c1f7b52a3a13f1f9a0c9e11"],
     })
     .optional()
-    .meta({
-      description:
-        "The id of the last event that you have processed. The response has those that follow it. If it is omitted, the " +
+    .describe(
+      "The id of the last event that you have processed. The response has those that follow it. If it is omitted, the " +
         "response begins with the oldest event that is kept.",
-    }),
+    ),
 });
 
 const eventOf = <Type extends EventType>(type: Type) => {
@@ -73,21 +70,19 @@ const event = z
   .discriminatedUnion("type", [eventOf(firstType), ...otherTypes.map(eventOf)])
   .meta({ id: "Event" });
 
-const response = z
-  .strictObject({
-    events: z.array(event),
-    has_more: z.boolean().meta({ description: "Whether more events can be read immediately." }),
-    held_back_since: z.iso
-      .datetime()
-      .nullable()
-      .meta({
-        description:
-          "The time of an event that is recorded and not in the feed yet, because an older transaction of the database is " +
-          "still open. Usually null: transactions take milliseconds.",
-        examples: [null],
-      }),
-  })
-  .meta({ id: "Events" });
+const response = responseObject("Events", {
+  events: z.array(event),
+  has_more: z.boolean().describe("Whether more events can be read immediately."),
+  held_back_since: z.iso
+    .datetime()
+    .nullable()
+    .meta({
+      description:
+        "The time of an event that is recorded and not in the feed yet, because an older transaction of the database is " +
+        "still open. Usually null: transactions take milliseconds.",
+      examples: [null],
+    }),
+});
 
 /** The feed of an organization's events. */
 export const eventEndpoints = ({

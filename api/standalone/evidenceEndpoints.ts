@@ -40,10 +40,9 @@ const summaryEndpoint = (context: EvidenceContext): Endpoint =>
   });
 
 const treeQuery = queryObject({
-  evidence_stage: evidenceStage().meta({
-    description:
-      "For tests, with any key: simulates that the trees have reached this stage. Nothing is stored, and all dates are that of the registration.",
-  }),
+  evidence_stage: evidenceStage().describe(
+    "For tests, with any key: simulates that the trees have reached this stage. Nothing is stored, and all dates are that of the registration.",
+  ),
 });
 
 const treeEndpoint = (context: EvidenceContext): Endpoint => {

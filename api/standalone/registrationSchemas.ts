@@ -8,7 +8,7 @@ import {
   idempotencyKey,
 } from "../../modules/registrations/registrations.rules.ts";
 import { firstDay, lastDay, pageLength, pageStart } from "../http/listPages.ts";
-import { bodyObject, queryObject } from "../http/parseRequest.ts";
+import { bodyObject, queryObject, responseObject } from "../http/parseRequest.ts";
 import { oneAttribution, reasonField, recordFields, withoutAttribution } from "./clientFields.ts";
 
 /** How the standalone interface names trees and bottles; everything else is the same for both. */
@@ -59,16 +59,16 @@ const metadataParameter = z
     }
   })
   .pipe(filteredMetadata)
-  .meta({
-    description: `A JSON object of at most ${MAXIMUM_METADATA_PAIRS} pairs, as JSON; each of them must match.`,
-  });
+  .describe(
+    `A JSON object of at most ${MAXIMUM_METADATA_PAIRS} pairs, as JSON; each of them must match.`,
+  );
 
 export const listQuery = queryObject({
   attribution_key: attribution()
     .optional()
     .meta({ description: "Attribution to match.", examples: ["newsletter"] }),
   without_attribution: withoutAttribution(),
-  id: z.string().optional().meta({ description: "Id of one registration." }),
+  id: z.string().optional().describe("Id of one registration."),
   created_at: firstDay(),
   end_at: lastDay(),
   metadata: metadataParameter.optional(),
@@ -86,27 +86,26 @@ const units = (description: string) =>
 const schemasOf = ({ noun, title, plural, ...names }: KindNames) => ({
   registerBody: bodyObject({
     count: count().meta({ description: `Number of ${plural}.`, examples: [3] }),
-    fractional_count: fractionalCount().optional().meta({
-      description:
+    fractional_count: fractionalCount()
+      .optional()
+      .describe(
         "Only for organizations with fractional counting; never billed. Defaults to count.",
-    }),
+      ),
     ...recordFields,
   }).meta({ id: `New${title}Registration` }),
-  registerResponse: z
-    .strictObject({
-      [names.totalField]: units(`All ${plural} registered and not refunded.`),
-      [names.monthField]: units(
-        "Those registered in the current calendar month, UTC, and not refunded.",
-      ),
-      [names.detailsField]: z.array(registrationJson),
-    })
-    .meta({ id: `${title}Registrations` }),
+  registerResponse: responseObject(`${title}Registrations`, {
+    [names.totalField]: units(`All ${plural} registered and not refunded.`),
+    [names.monthField]: units(
+      "Those registered in the current calendar month, UTC, and not refunded.",
+    ),
+    [names.detailsField]: z.array(registrationJson),
+  }),
   refundBody: bodyObject({
-    id: recordId().meta({ description: `Id of the ${noun} registration.` }),
+    id: recordId().describe(`Id of the ${noun} registration.`),
     reason: reasonField,
     count: count()
       .optional()
-      .meta({ description: `Number of ${plural} to refund; all remaining ones if omitted.` }),
+      .describe(`Number of ${plural} to refund; all remaining ones if omitted.`),
     idempotency_key: idempotencyKey()
       .optional()
       .meta({
@@ -116,17 +115,15 @@ const schemasOf = ({ noun, title, plural, ...names }: KindNames) => ({
         examples: ["return-1001-1"],
       }),
   }).meta({ id: `New${title}Refund` }),
-  refundResponse: z
-    .strictObject({
-      [names.refundedField]: z
-        .int()
-        .min(1)
-        .meta({ description: `Number of ${plural} in this refund.`, examples: [3] }),
-      [names.totalField]: units(`All ${plural} registered and not refunded, after this refund.`),
-      refund_details: z.array(registrationJson),
-      refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
-    })
-    .meta({ id: `${title}Refund` }),
+  refundResponse: responseObject(`${title}Refund`, {
+    [names.refundedField]: z
+      .int()
+      .min(1)
+      .meta({ description: `Number of ${plural} in this refund.`, examples: [3] }),
+    [names.totalField]: units(`All ${plural} registered and not refunded, after this refund.`),
+    refund_details: z.array(registrationJson),
+    refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
+  }),
 });
 
 /** Built once, since every request is parsed with them. */

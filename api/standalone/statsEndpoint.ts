@@ -13,16 +13,16 @@ import { listStatistics } from "../../modules/dashboard/statistics.sql.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
 import { firstDay, lastDay } from "../http/listPages.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { queryObject } from "../http/parseRequest.ts";
+import { queryObject, responseObject } from "../http/parseRequest.ts";
 import type { StandaloneContext } from "../context.ts";
 
 const statsQuery = queryObject({
-  kind: oneOf(RECORD_KINDS).meta({ description: "What to count." }),
+  kind: oneOf(RECORD_KINDS).describe("What to count."),
   from: firstDay("First day. Defaults to 30 days, or to 12 months, until `to`."),
   to: lastDay("Last day. Defaults to today."),
-  interval: oneOf(INTERVALS).default("day").meta({
-    description: "At most 366 days can be counted by day, and 1,830 by month.",
-  }),
+  interval: oneOf(INTERVALS)
+    .default("day")
+    .describe("At most 366 days can be counted by day, and 1,830 by month."),
   group_by: text(METADATA.length + 500)
     .regex(/^(?:attribution|metadata\..+)$/su, "must be attribution or metadata.KEY")
     .optional()
@@ -33,18 +33,17 @@ const statsQuery = queryObject({
     }),
 });
 
-const statsResponse = z
-  .strictObject({
-    kind: z.enum(RECORD_KINDS),
-    interval: z.enum(INTERVALS),
-    from: z.iso.date(),
-    to: z.iso.date(),
-    stats: z.array(statisticsJson).meta({
-      description:
-        "Oldest first. Without `group_by` every interval has a row; with it, each group that has records in the interval.",
-    }),
-  })
-  .meta({ id: "Statistics" });
+const statsResponse = responseObject("Statistics", {
+  kind: z.enum(RECORD_KINDS),
+  interval: z.enum(INTERVALS),
+  from: z.iso.date(),
+  to: z.iso.date(),
+  stats: z
+    .array(statisticsJson)
+    .describe(
+      "Oldest first. Without `group_by` every interval has a row; with it, each group that has records in the interval.",
+    ),
+});
 
 export const statsEndpoint = ({ db, clock, streaming }: StandaloneContext): Endpoint =>
   listEndpoint(

@@ -4,7 +4,7 @@ import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
 import { LINK_HEADER, pagedList, rangeOfDays, pageLength, pageStart } from "../http/listPages.ts";
-import { queryObject } from "../http/parseRequest.ts";
+import { queryObject, responseObject } from "../http/parseRequest.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import { monthlyCycle } from "../../modules/billing/usage.rules.ts";
 import { USAGE_COLUMNS, usageJson } from "../../modules/billing/billingStatus.rules.ts";
@@ -18,10 +18,9 @@ import { oneOf } from "../../runtime/describeIssues.rules.ts";
 const kindParameter = () => oneOf(KINDS).optional();
 
 const oneQuery = queryObject({
-  kind: kindParameter().meta({
-    description:
-      "Selects the tree or the bottle registration if both were imported with the same id.",
-  }),
+  kind: kindParameter().describe(
+    "Selects the tree or the bottle registration if both were imported with the same id.",
+  ),
 });
 
 const readEndpoint = ({ db, billing }: StandaloneContext): Endpoint =>
@@ -60,7 +59,7 @@ const listQuery = queryObject({
   starting_after: pageStart(),
 });
 
-const listResponse = z.strictObject({ usage: z.array(usageJson) }).meta({ id: "UsageList" });
+const listResponse = responseObject("UsageList", { usage: z.array(usageJson) });
 
 const listOf = (context: StandaloneContext): Endpoint =>
   listEndpoint(

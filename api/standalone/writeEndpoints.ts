@@ -15,7 +15,13 @@ import { inChunks } from "../../runtime/inChunks.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Description, Endpoint } from "../http/endpoint.ts";
-import { booleanParameter, bodyObject, parseBody, queryObject } from "../http/parseRequest.ts";
+import {
+  booleanParameter,
+  bodyObject,
+  parseBody,
+  queryObject,
+  responseObject,
+} from "../http/parseRequest.ts";
 import {
   findWrongKey,
   markReplay,
@@ -43,68 +49,57 @@ const anyItems = bodyObject({
     .max(MAXIMUM_ITEMS, `must be ${ITEMS}`),
 });
 
-const rejectedBatch = z
-  .strictObject({
-    error: z.string(),
-    errors: z
-      .array(
-        z
-          .strictObject({
-            index: z
-              .int()
-              .min(0)
-              .max(MAXIMUM_ITEMS - 1)
-              .meta({ description: "The index of the item in `items`, from 0." }),
-            status: z.int().meta({ description: "The status that the item alone would have had." }),
-            error: z.string(),
-          })
-          .meta({ id: "RejectedItem" }),
-      )
-      .optional()
-      .meta({ description: "All rejected items. Absent if the request itself is invalid." }),
-  })
-  .meta({ id: "RejectedBatch" });
+const rejectedBatch = responseObject("RejectedBatch", {
+  error: z.string(),
+  errors: z
+    .array(
+      responseObject("RejectedItem", {
+        index: z
+          .int()
+          .min(0)
+          .max(MAXIMUM_ITEMS - 1)
+          .describe("The index of the item in `items`, from 0."),
+        status: z.int().describe("The status that the item alone would have had."),
+        error: z.string(),
+      }),
+    )
+    .optional()
+    .describe("All rejected items. Absent if the request itself is invalid."),
+});
 
-const count = (description: string) => z.int().min(0).max(MAXIMUM_ITEMS).meta({ description });
+const count = (description: string) => z.int().min(0).max(MAXIMUM_ITEMS).describe(description);
 
-const itemError = z
-  .strictObject({
-    status: z
-      .int()
-      .min(400)
-      .meta({ description: "The status that the item alone would have had." }),
-    body: errorBody,
-  })
-  .meta({ id: "ItemError" });
+const itemError = responseObject("ItemError", {
+  status: z.int().min(400).describe("The status that the item alone would have had."),
+  body: errorBody,
+});
 
 /** Returns the schemas of a batch, whose names begin as that of a single request continues after `New`. */
 const describeBatch = (item: z.ZodType, result: z.ZodType): Endpoint["schemas"] => {
   const title = item.meta()?.id?.replace(/^New/u, "") ?? "";
-  const recorded = z
-    .strictObject({
-      status: z.literal(200),
-      idempotent_replayed: z
-        .boolean()
-        .meta({ description: "Whether an earlier request or item created the record." }),
-      body: result,
-    })
-    .meta({ id: `${title}Success` });
+  const recorded = responseObject(`${title}Success`, {
+    status: z.literal(200),
+    idempotent_replayed: z
+      .boolean()
+      .describe("Whether an earlier request or item created the record."),
+    body: result,
+  });
   return {
     query: batchQuery,
     body: bodyObject({
-      items: z.array(item).min(1).max(MAXIMUM_ITEMS).meta({
-        description: "The bodies of single requests, in the order in which to record them.",
-      }),
+      items: z
+        .array(item)
+        .min(1)
+        .max(MAXIMUM_ITEMS)
+        .describe("The bodies of single requests, in the order in which to record them."),
     }).meta({ id: `New${title}Batch` }),
-    response: z
-      .strictObject({
-        succeeded: count("How many items were recorded, or had been recorded before."),
-        failed: count("How many items were rejected; 0 unless `atomic` is `false`."),
-        results: z
-          .array(z.union([recorded, itemError]).meta({ id: `${title}Result` }))
-          .meta({ description: "One for each item, in the order of the items." }),
-      })
-      .meta({ id: `${title}Batch` }),
+    response: responseObject(`${title}Batch`, {
+      succeeded: count("How many items were recorded, or had been recorded before."),
+      failed: count("How many items were rejected; 0 unless `atomic` is `false`."),
+      results: z
+        .array(z.union([recorded, itemError]).meta({ id: `${title}Result` }))
+        .describe("One for each item, in the order of the items."),
+    }),
   };
 };
 

@@ -28,15 +28,15 @@ const parameter = () => text(200).transform((given) => given.trim());
 const recordId = () => z.string().optional();
 
 const query = queryObject({
-  tree_id: recordId().meta({
-    description: "The tree record. If absent, the newest record that matches the other parameters.",
-  }),
-  id: recordId().meta({ description: "Alias of tree_id." }),
-  tree: recordId().meta({ description: "Alias of tree_id." }),
+  tree_id: recordId().describe(
+    "The tree record. If absent, the newest record that matches the other parameters.",
+  ),
+  id: recordId().describe("Alias of tree_id."),
+  tree: recordId().describe("Alias of tree_id."),
   impact_type: z
     .literal("trees", { error: "must be trees" })
     .optional()
-    .meta({ description: "Only trees have evidence." }),
+    .describe("Only trees have evidence."),
   created_at: parameter()
     .optional()
     .meta({
@@ -48,24 +48,18 @@ const query = queryObject({
   tree_date: parameter()
     .optional()
     .meta({ pattern: TIMESTAMP_PATTERN, description: "Alias of created_at." }),
-  project_public_id: parameter()
-    .optional()
-    .meta({ description: "Only trees of this planting order." }),
-  region: parameter().optional().meta({ description: "Only trees planted in this region." }),
-  evidence_stage: evidenceStage().meta({
-    description:
-      "Simulates that the trees have reached this stage, whatever the project and the region. Permitted only with a test key.",
-  }),
+  project_public_id: parameter().optional().describe("Only trees of this planting order."),
+  region: parameter().optional().describe("Only trees planted in this region."),
+  evidence_stage: evidenceStage().describe(
+    "Simulates that the trees have reached this stage, whatever the project and the region. Permitted only with a test key.",
+  ),
 });
 
 const response = treeEvidence
   .extend({
     created_at: z.iso.datetime(),
-    region: z.string().meta({ description: "Empty until the planting site is known." }),
-    evidence_count: z
-      .int()
-      .min(0)
-      .meta({ description: "Number of milestones that carry evidence." }),
+    region: z.string().describe("Empty until the planting site is known."),
+    evidence_count: z.int().min(0).describe("Number of milestones that carry evidence."),
   })
   .meta({ id: "StoreEvidence" });
 

@@ -8,7 +8,7 @@ import { isBalanceLow } from "../../modules/stores/stores.rules.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
-import { queryObject } from "../http/parseRequest.ts";
+import { queryObject, responseObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
 import { customerFilterOf, customerParameters, KEY_MODES, keyMode, SUCCESS } from "./fields.ts";
 import { limitParameter, pageFields, readsOf } from "./storeListEndpoints.ts";
@@ -16,9 +16,7 @@ import { limitParameter, pageFields, readsOf } from "./storeListEndpoints.ts";
 /* What a store reads of itself: its key, its balance and its totals. */
 
 const lowBalanceFields = {
-  low_balance: z
-    .boolean()
-    .meta({ description: "Whether the balance is below the low-balance threshold." }),
+  low_balance: z.boolean().describe("Whether the balance is below the low-balance threshold."),
   low_balance_threshold_cents: z.int().min(0),
 };
 
@@ -28,21 +26,17 @@ const presentLowBalance = (mode: Mode, store: Parameters<typeof isBalanceLow>[0]
   low_balance_threshold_cents: store.lowBalanceCents,
 });
 
-const verification = z
-  .strictObject({
-    status: z.literal(SUCCESS),
-    shop_domain: z.string(),
-    key_mode: keyMode(),
-    features: z
-      .strictObject({
-        tree_planting: z.boolean(),
-        plastic_removal: z.boolean(),
-        donations: z.boolean(),
-      })
-      .meta({ id: "StoreFeatures" }),
-    ...lowBalanceFields,
-  })
-  .meta({ id: "KeyVerification" });
+const verification = responseObject("KeyVerification", {
+  status: z.literal(SUCCESS),
+  shop_domain: z.string(),
+  key_mode: keyMode(),
+  features: responseObject("StoreFeatures", {
+    tree_planting: z.boolean(),
+    plastic_removal: z.boolean(),
+    donations: z.boolean(),
+  }),
+  ...lowBalanceFields,
+});
 
 export const verifyEndpoint = ({ db }: StoreAppContext): Endpoint =>
   keyEndpoint({
@@ -80,25 +74,24 @@ const ledgerQuery = queryObject({
     .string({ error: CURSOR_MUST_BE })
     .regex(/^\d{0,18}$/u, CURSOR_MUST_BE)
     .optional()
-    .meta({ description: "The next_cursor of the previous page." }),
+    .describe("The next_cursor of the previous page."),
 });
 
-const balance = z
-  .strictObject({
-    key_mode: keyMode(),
-    balance_cents: z
-      .int()
-      .min(0)
-      .nullable()
-      .meta({ description: "Null with a test key, because test keys spend nothing." }),
-    ...lowBalanceFields,
-    prices: z
-      .strictObject({ tree_cents: z.int().min(0), bottle_cents: z.int().min(0) })
-      .meta({ id: "StorePrices" }),
-    entries: z.array(ledger.json).meta({ description: "Newest first; empty with a test key." }),
-    ...pageFields,
-  })
-  .meta({ id: "Balance" });
+const balance = responseObject("Balance", {
+  key_mode: keyMode(),
+  balance_cents: z
+    .int()
+    .min(0)
+    .nullable()
+    .describe("Null with a test key, because test keys spend nothing."),
+  ...lowBalanceFields,
+  prices: responseObject("StorePrices", {
+    tree_cents: z.int().min(0),
+    bottle_cents: z.int().min(0),
+  }),
+  entries: z.array(ledger.json).describe("Newest first; empty with a test key."),
+  ...pageFields,
+});
 
 export const balanceEndpoint = (context: StoreAppContext): Endpoint =>
   listEndpoint(
@@ -141,18 +134,18 @@ export const balanceEndpoint = (context: StoreAppContext): Endpoint =>
     context.streaming,
   );
 
-const stats = z
-  .strictObject({
-    trees: z.int().min(0),
-    plastic_bottles: z.int().min(0),
-    donations: z.number().min(0).meta({ description: "US dollars." }),
-    co2_kg: z.number().min(0).meta({
-      description:
-        "Carbon that the trees are projected to bind over their lifetime; bottles do not count.",
-    }),
-    customer_scoped: z.boolean().meta({ description: "Whether the totals cover one customer." }),
-  })
-  .meta({ id: "ImpactStats" });
+const stats = responseObject("ImpactStats", {
+  trees: z.int().min(0),
+  plastic_bottles: z.int().min(0),
+  donations: z.number().min(0).describe("US dollars."),
+  co2_kg: z
+    .number()
+    .min(0)
+    .describe(
+      "Carbon that the trees are projected to bind over their lifetime; bottles do not count.",
+    ),
+  customer_scoped: z.boolean().describe("Whether the totals cover one customer."),
+});
 
 export const statsEndpoint = (context: StoreAppContext): Endpoint =>
   keyEndpoint({

@@ -10,7 +10,7 @@ import type { StoreList } from "../../modules/stores/storeLists.ts";
 import type { Description, Endpoint } from "../http/endpoint.ts";
 import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
 import { firstDay, integerUpTo, startOfDay } from "../http/listPages.ts";
-import { queryObject } from "../http/parseRequest.ts";
+import { queryObject, responseObject } from "../http/parseRequest.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import type { StoreAppContext } from "../context.ts";
 import { customerFilterOf, customerParameters, KIND_NAMES, unlessBlank } from "./fields.ts";
@@ -20,13 +20,13 @@ const MAXIMUM_LIMIT = 100;
 
 export const limitParameter = integerUpTo(MAXIMUM_LIMIT, { default: DEFAULT_LIMIT })
   .default(DEFAULT_LIMIT)
-  .meta({
-    description: `Page size; ${DEFAULT_LIMIT} by default. More than ${MAXIMUM_LIMIT} is read as ${MAXIMUM_LIMIT}.`,
-  });
+  .describe(
+    `Page size; ${DEFAULT_LIMIT} by default. More than ${MAXIMUM_LIMIT} is read as ${MAXIMUM_LIMIT}.`,
+  );
 
 export const pageFields = {
   has_more: z.boolean(),
-  next_cursor: z.string().meta({ description: "Empty on the last page." }),
+  next_cursor: z.string().describe("Empty on the last page."),
 };
 
 /** Returns functions that read a list: a page of it, and the rows of a file. */
@@ -114,13 +114,11 @@ const buildList = <Json extends z.ZodObject>(
   list: StoreList<Json>,
   { db, reads, bulkLists, streaming }: StoreAppContext,
 ): Endpoint => {
-  const response = z
-    .strictObject({
-      [name]: z.array(list.json),
-      count: z.int().min(0).meta({ description: "Records on this page." }),
-      ...pageFields,
-    })
-    .meta({ id });
+  const response = responseObject(id, {
+    [name]: z.array(list.json),
+    count: z.int().min(0).describe("Records on this page."),
+    ...pageFields,
+  });
   return listEndpoint(
     {
       method: "get",

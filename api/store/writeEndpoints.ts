@@ -2,7 +2,7 @@ import { z } from "zod";
 import { newId } from "../../runtime/newId.ts";
 import { count, textOrNumber, text } from "../../modules/records/fields.rules.ts";
 import type { Endpoint } from "../http/endpoint.ts";
-import { bodyObject } from "../http/parseRequest.ts";
+import { bodyObject, responseObject } from "../http/parseRequest.ts";
 import type { StoreAppContext } from "../context.ts";
 import {
   customerDetailsOf,
@@ -49,14 +49,12 @@ const EXAMPLES = { tree: { trees: 3, ...ORDER }, bottle: { bottles: 3, ...ORDER 
 
 export const registerEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => {
   const { operation, path, title, plural, verb, countField } = KIND_NAMES[kind];
-  const response = z
-    .strictObject({
-      status: z.literal(SUCCESS),
-      [countField]: z.int().min(1),
-      customer_name: z.string(),
-      order_id: z.string(),
-    })
-    .meta({ id: `${title}Receipt` });
+  const response = responseObject(`${title}Receipt`, {
+    status: z.literal(SUCCESS),
+    [countField]: z.int().min(1),
+    customer_name: z.string(),
+    order_id: z.string(),
+  });
   return storeWriteEndpoint({
     operation,
     path,
@@ -101,8 +99,8 @@ const donationFields = bodyObject({
     description: "US dollars with at most two decimals. Required under one of its three names.",
     examples: [12.5],
   }),
-  amount: donated().meta({ description: "Alias of amount_dollars." }),
-  donation_amount: donated().meta({ description: "Alias of amount_dollars." }),
+  amount: donated().describe("Alias of amount_dollars."),
+  donation_amount: donated().describe("Alias of amount_dollars."),
   currency: currencyField(),
   ...orderFields,
 });
@@ -118,16 +116,14 @@ const donationBody = donationFields
   })
   .meta({ id: "NewStoreDonation" });
 
-const donationResponse = z
-  .strictObject({
-    status: z.literal(SUCCESS),
-    charity_id: z
-      .string()
-      .meta({ description: "As given in the request.", examples: ["53-0196605"] }),
-    amount: z.number().meta({ description: "US dollars.", examples: [12.5] }),
-    mode: keyMode(),
-  })
-  .meta({ id: "StoreDonation" });
+const donationResponse = responseObject("StoreDonation", {
+  status: z.literal(SUCCESS),
+  charity_id: z
+    .string()
+    .meta({ description: "As given in the request.", examples: ["53-0196605"] }),
+  amount: z.number().meta({ description: "US dollars.", examples: [12.5] }),
+  mode: keyMode(),
+});
 
 export const donateEndpoint = (context: StoreAppContext): Endpoint =>
   storeWriteEndpoint({
@@ -179,14 +175,12 @@ const refundBody = bodyObject({
   .transform(withOneEmail)
   .meta({ id: "NewStoreRefund" });
 
-const refundResponse = z
-  .strictObject({
-    status: z.literal(SUCCESS),
-    mode: keyMode(),
-    refunded_type: z.enum(REFUND_TYPES),
-    count: z.int().min(1),
-  })
-  .meta({ id: "StoreRefund" });
+const refundResponse = responseObject("StoreRefund", {
+  status: z.literal(SUCCESS),
+  mode: keyMode(),
+  refunded_type: z.enum(REFUND_TYPES),
+  count: z.int().min(1),
+});
 
 export const refundEndpoint = (context: StoreAppContext): Endpoint =>
   storeWriteEndpoint({
@@ -258,16 +252,12 @@ const topUpBody = bodyObject({
   cancel_url: pageUrl("without a payment"),
 }).meta({ id: "NewTopUp" });
 
-const topUpResponse = z
-  .strictObject({
-    status: z.literal(SUCCESS),
-    checkout_url: z.url().meta({ description: "Stripe's page for the payment, for 24 hours." }),
-    amount_dollars: z.number(),
-    reference: z
-      .string()
-      .meta({ description: "The reference of the ledger entry, once it is paid." }),
-  })
-  .meta({ id: "TopUp" });
+const topUpResponse = responseObject("TopUp", {
+  status: z.literal(SUCCESS),
+  checkout_url: z.url().describe("Stripe's page for the payment, for 24 hours."),
+  amount_dollars: z.number(),
+  reference: z.string().describe("The reference of the ledger entry, once it is paid."),
+});
 
 export const topUpEndpoint = (context: StoreAppContext): Endpoint =>
   storeWriteEndpoint({
