@@ -136,15 +136,3 @@ export type ApiContext = Awaited<ReturnType<typeof openApiContext>>;
 
 /** What the apps of the interfaces use. */
 export type AppContext = Omit<ApiContext, "metrics" | "health" | "servers" | "end">;
-
-/** What the organizations' interface needs. */
-export type StandaloneContext = Omit<AppContext, "storeWriter" | "platformSecrets">;
-
-/** What the store-platform interface needs. */
-export type StoreAppContext = Omit<
-  AppContext,
-  "lists" | "writer" | "documentBaseUrl" | "plantingCallbackSecrets" | "readStripeWebhook"
->;
-
-/** What both interfaces need. */
-export type HttpContext = Pick<StandaloneContext, keyof StandaloneContext & keyof StoreAppContext>;

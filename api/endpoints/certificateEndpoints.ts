@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { MAXIMUM_CERTIFIED_RECORDS } from "../../modules/dashboard/certificate.rules.ts";
-import { accountModeOf, RECORD_KINDS } from "../../modules/records/owner.rules.ts";
+import { RECORD_KINDS } from "../../modules/records/owner.rules.ts";
 import type { AccountMode } from "../../modules/records/owner.rules.ts";
 import {
   getCertificateToken,
@@ -9,7 +9,7 @@ import {
 import { recordId } from "../../modules/records/fields.rules.ts";
 import { orderId } from "../../modules/stores/customers.rules.ts";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
-import type { HttpContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Description, Endpoint } from "../http/endpoint.ts";
 import { queryObject, responseObject } from "../http/parseRequest.ts";
@@ -30,25 +30,24 @@ const DETAILS =
 const STORE_DETAILS = `${DETAILS} It has the brand of the organization that owns the store.`;
 
 const define = <Query extends z.ZodType>(
-  { publicBaseUrl }: HttpContext,
+  { publicBaseUrl }: AppContext,
   path: string,
   description: Pick<Description, "operationId" | "tag" | "summary" | "details">,
   query: Query,
   getToken: (owner: AccountMode, query: z.output<Query>) => Promise<string>,
 ): Endpoint =>
-  keyEndpoint<z.ZodType, typeof certificateUrl, Query>({
-    method: "get",
-    path,
-    description: { ...description, errors: ["record_not_found"] },
+  keyEndpoint<z.ZodType, typeof certificateUrl, Query>("get", path, {
+    ...description,
+    errors: ["record_not_found"],
     schemas: { query, response: certificateUrl },
-    handle: async ({ caller, query: given }) => ({
-      certificate_url: `${publicBaseUrl()}/certificate/${await getToken(accountModeOf(caller), given)}`,
+    handle: async ({ owner, query: given }) => ({
+      certificate_url: `${publicBaseUrl()}/certificate/${await getToken(owner, given)}`,
     }),
   });
 
 /** The endpoint of an interface for the URLs of records' certificates. */
 export const certificateUrlEndpoint = (
-  context: HttpContext,
+  context: AppContext,
   {
     path,
     tag,
@@ -81,7 +80,7 @@ export const certificateUrlEndpoint = (
   );
 
 /** The endpoint for the URLs of the certificates of stores' orders. */
-export const orderCertificateUrlEndpoint = (context: HttpContext): Endpoint =>
+export const orderCertificateUrlEndpoint = (context: AppContext): Endpoint =>
   define(
     context,
     "/app/api/order_certificate_url",

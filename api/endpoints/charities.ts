@@ -6,7 +6,7 @@ import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { queryObject, responseObject } from "../http/parseRequest.ts";
 import { integerUpTo } from "../http/listPages.ts";
-import type { HttpContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 
 const MUST_BE_USD = "must be USD";
 
@@ -86,7 +86,7 @@ const charityPage = responseObject("CharityPage", {
 });
 
 export const charitySearchEndpoint = (
-  context: HttpContext,
+  context: AppContext,
   {
     path,
     tag,
@@ -99,17 +99,13 @@ export const charitySearchEndpoint = (
     readonly details: string;
   },
 ): Endpoint =>
-  keyEndpoint({
-    method: "get",
-    path,
+  keyEndpoint("get", path, {
     ...rest,
-    description: {
-      operationId: "searchCharities",
-      tag,
-      summary: "Search charities by name or EIN",
-      details: `${details} If the charity provider reports no total, total_items is a lower bound.`,
-      errors: ["charity_unconfirmed", "queue_full"],
-    },
+    operationId: "searchCharities",
+    tag,
+    summary: "Search charities by name or EIN",
+    details: `${details} If the charity provider reports no total, total_items is a lower bound.`,
+    errors: ["charity_unconfirmed", "queue_full"],
     schemas: { query: charityQuery, response: charityPage },
     handle: async ({
       caller,

@@ -12,11 +12,11 @@ import { checkHead, rejectUnmatched } from "./requestTargets.ts";
 import { handleErrors } from "./handleErrors.ts";
 import { clientAddress, observeRequest, traceRequest } from "./observeRequests.ts";
 import { BODY_KIB, readBody } from "./readBody.ts";
-import type { HttpContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import type { DocumentInfo } from "../openapi/createDocument.ts";
 import { documentPages } from "../openapi/documentPages.ts";
-import { callerOf, runAt } from "./requestContext.ts";
+import { runAt } from "./requestContext.ts";
 import type { ApiState, Page, RequestContext } from "./requestContext.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { HttpError } from "./httpError.ts";
@@ -47,7 +47,7 @@ const runAs = async (
  * `/healthz`: the process responds. `/readyz`: so do the services it depends on, as of the latest check. A probe's timeout
  * therefore says something about this process only.
  */
-const healthPages = (readReadiness: HttpContext["readReadiness"]): readonly Page[] => [
+const healthPages = (readReadiness: AppContext["readReadiness"]): readonly Page[] => [
   {
     path: "/healthz",
     run: (ctx) => {
@@ -65,7 +65,7 @@ const healthPages = (readReadiness: HttpContext["readReadiness"]): readonly Page
 ];
 
 type AppOptions = Pick<
-  HttpContext,
+  AppContext,
   "logger" | "observe" | "takePermit" | "trustedProxies" | "isTraced" | "readReadiness"
 > & {
   /** Returns the caller whose key a request has. Throws an error if it has no valid one. */
@@ -79,11 +79,7 @@ type AppOptions = Pick<
 };
 
 /** Returns what a request of an endpoint passes, in its order. */
-const createPipeline = ({
-  checkKey,
-  takePermit,
-  keyHeaders,
-}: AppOptions): ((ctx: RequestContext, endpoint: Endpoint) => Promise<unknown>) => {
+const createPipeline = ({ checkKey, takePermit, keyHeaders }: AppOptions) => {
   const vary = keyHeaders.join(", ");
   const parseBody = readBody(BODY_KIB);
   const batches = new Gate({ places: CONCURRENT_BATCHES });
@@ -93,18 +89,10 @@ const createPipeline = ({
       throw new DomainError("rate_limited", "rate limit exceeded");
     }
   };
-  const runInTurn = (ctx: RequestContext, endpoint: Endpoint): Promise<unknown> => {
-    const { method, path, requestsPerSecond, isBatch, run } = endpoint;
-    const work = () => (method === "post" ? parseBody(ctx, () => run(ctx)) : run(ctx));
-    const workInTurn = () => (isBatch === true ? runAt(ctx, batches, work) : work());
-    return requestsPerSecond === undefined
-      ? workInTurn()
-      : limitRate(`${callerOf(ctx).keyId} ${method} ${path}`, requestsPerSecond).then(workInTurn);
-  };
 
-  return async (ctx, endpoint) => {
+  return async (ctx: RequestContext, endpoint: Endpoint): Promise<void> => {
     ctx.res.setHeader("Vary", vary);
-    const { method, missingKey } = endpoint;
+    const { method, path, missingKey, requestsPerSecond, isBatch, run } = endpoint;
     if (missingKey !== undefined && (ctx.req.headers.authorization ?? "") === "") {
       throw new HttpError("key_missing", missingKey);
     }
@@ -113,8 +101,15 @@ const createPipeline = ({
     if (method !== "get" && caller.scope !== "write") {
       throw new HttpError("key_read_only", "this API key is read-only");
     }
+    const work = () =>
+      method === "post" ? parseBody(ctx, () => run(ctx, caller)) : run(ctx, caller);
+    const workInTurn = () => (isBatch === true ? runAt(ctx, caller, batches, work) : work());
     const name = accountModeKey(caller);
-    await runAs(ctx, name, name, () => runInTurn(ctx, endpoint));
+    await runAs(ctx, name, name, () =>
+      requestsPerSecond === undefined
+        ? workInTurn()
+        : limitRate(`${caller.keyId} ${method} ${path}`, requestsPerSecond).then(workInTurn),
+    );
   };
 };
 

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { date } from "../../modules/records/fields.rules.ts";
 import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { rowsOf } from "../../runtime/presentPages.ts";
+import type { Streaming } from "./listEndpoints.ts";
 import type { RequestContext } from "./requestContext.ts";
 
 /** Returns the start of a day, `YYYY-MM-DD`, in UTC. */
@@ -198,14 +199,11 @@ type PagedList<Row, Last> = {
 /** Returns a list whole, or only its first page if there is a limit, with the header `Link` if another page follows. */
 export const pagedList = <Row extends object, Last>(
   ctx: RequestContext,
-  { limit, found, readHead, linkOf }: PagedList<Row, Last>,
   {
-    streaming: { pageSearchMs },
+    streaming,
     publicBaseUrl,
-  }: {
-    readonly streaming: { readonly pageSearchMs: number };
-    readonly publicBaseUrl: () => string;
-  },
+  }: { readonly streaming: Streaming; readonly publicBaseUrl: () => string },
+  { limit, found, readHead, linkOf }: PagedList<Row, Last>,
 ) => {
   async function* rows(): AsyncGenerator<Iterable<Row>, void, void> {
     // While a search finds nothing, nothing is written that would fail when the client has disconnected.
@@ -214,7 +212,7 @@ export const pagedList = <Row extends object, Last>(
       yield* rowsOf(pages);
       return;
     }
-    const page = await readRows(pages, limit, pageSearchMs);
+    const page = await readRows(pages, limit, streaming.pageSearchMs);
     if (page.last !== null) {
       setNextLink(ctx, publicBaseUrl(), linkOf(page.last));
     }

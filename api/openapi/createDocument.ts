@@ -66,10 +66,10 @@ const FILES = Object.fromEntries(
 
 /** Lists the errors of an endpoint besides those of HTTP itself. A later entry takes the place of one with its code. */
 const errorsOf = (
-  { method, missingKey, requestsPerSecond, schemas, description }: Endpoint,
+  { method, missingKey, requestsPerSecond, schemas, errors = [] }: Endpoint,
   keyErrors: readonly DocumentedError[],
 ): readonly DocumentedError[] => {
-  const errors: readonly (DocumentedError | null)[] = [
+  const all: readonly (DocumentedError | null)[] = [
     schemas.query || schemas.body ? "request_invalid" : null,
     ...keyErrors,
     missingKey === undefined ? null : "key_missing",
@@ -84,9 +84,9 @@ const errorsOf = (
         ],
     "service_unavailable",
     "internal_error",
-    ...(description.errors ?? []),
+    ...errors,
   ];
-  return errors.filter((error) => error !== null);
+  return all.filter((error) => error !== null);
 };
 
 const REQUEST_ID_HEADER = {
@@ -111,7 +111,7 @@ const errorResponsesOf = (
   { errorBody, keyErrors }: DocumentInfo,
   collect: Collect,
 ): Json => {
-  const { errorBodies = {} } = endpoint.description;
+  const { errorBodies = {} } = endpoint;
   const meanings = new Map(
     errorsOf(endpoint, keyErrors).map((error) =>
       typeof error === "string" ? ([error, ERROR_MEANINGS[error]] as const) : error,
@@ -140,17 +140,17 @@ const errorResponsesOf = (
 };
 
 const responsesOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): Json => {
-  const { description, schemas } = endpoint;
+  const { responseHeaders, isExported, schemas } = endpoint;
   return {
     200: {
       description: "Success.",
-      headers: headersOf(description.responseHeaders),
+      headers: headersOf(responseHeaders),
       content: {
         ...jsonContent(collect(schemas.response, "output")),
-        ...(description.isExported === true && FILES),
+        ...(isExported === true && FILES),
       },
     },
-    ...(description.responseHeaders?.["ETag"] !== undefined && {
+    ...(responseHeaders?.["ETag"] !== undefined && {
       304: {
         description: "Not modified: the ETag in If-None-Match is current. There is no body.",
         headers: headersOf(),
@@ -193,35 +193,35 @@ const describeCallback = (
 });
 
 const operationOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): Json => {
-  const { description, schemas, example } = endpoint;
+  const { schemas, details, callback, pathParameters = {} } = endpoint;
   const headers = {
     ...(hasIdempotencyKeyField(schemas.body) && IDEMPOTENCY_KEY_HEADER),
-    ...description.requestHeaders,
+    ...endpoint.requestHeaders,
   };
   const parameters = [
-    ...Object.entries(description.pathParameters ?? {}).map(([name, meaning]) =>
+    ...Object.entries(pathParameters).map(([name, meaning]) =>
       parameterOf("path", name, meaning, { required: true, schema: { ...TEXT, minLength: 1 } }),
     ),
     ...queryParametersOf(schemas.query, collect),
-    ...Object.entries(headers).map(([name, { description: meaning, ...limits }]) =>
-      parameterOf("header", name, meaning, { required: false, schema: { ...TEXT, ...limits } }),
+    ...Object.entries(headers).map(([name, { description, ...limits }]) =>
+      parameterOf("header", name, description, { required: false, schema: { ...TEXT, ...limits } }),
     ),
   ];
   return {
-    operationId: description.operationId,
-    tags: [description.tag],
-    summary: description.summary,
-    ...(description.details !== undefined && { description: description.details }),
+    operationId: endpoint.operationId,
+    tags: [endpoint.tag],
+    summary: endpoint.summary,
+    ...(details !== undefined && { description: details }),
     ...(parameters.length > 0 && { parameters }),
     ...(schemas.body && {
       requestBody: {
         // A request without a body has an empty object.
         required: !schemas.body.safeParse({}).success,
-        content: jsonContent(collect(schemas.body, "input"), example),
+        content: jsonContent(collect(schemas.body, "input"), endpoint.example),
       },
     }),
     responses: responsesOf(endpoint, info, collect),
-    ...(description.callback && { callbacks: describeCallback(description.callback, collect) }),
+    ...(callback && { callbacks: describeCallback(callback, collect) }),
   };
 };
 
@@ -247,7 +247,7 @@ export const createDocument = (endpoints: readonly Endpoint[], info: DocumentInf
     info: { title, version, description, license: { name: "MIT", identifier: "MIT" } },
     servers: [{ url: baseUrl }],
     security: security.map((names) => Object.fromEntries(names.map((name) => [name, []]))),
-    tags: [...new Set(endpoints.map((endpoint) => endpoint.description.tag))].map((name) => ({
+    tags: [...new Set(endpoints.map(({ tag }) => tag))].map((name) => ({
       name,
     })),
     paths,

@@ -4,7 +4,7 @@ import type { Page, RequestContext } from "../http/requestContext.ts";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { createRefundWriter } from "../../modules/registrations/refundRegistration.ts";
 import { DomainError } from "../../runtime/errors.rules.ts";
-import type { StandaloneContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 import { charityEndpoints } from "./charityEndpoints.ts";
 import { dashboardEndpoints } from "./dashboardEndpoints.ts";
 import { picturePages } from "./picturePages.ts";
@@ -23,10 +23,7 @@ organization. Trees and bottles are billed and can be refunded. Each organizatio
 records made with one are not visible to the other, and the test key causes no charges. Dates and months are in UTC.`;
 
 /** Creates the app of the organizations' interface; a demo adds its own pages. */
-export const createStandaloneApp = (
-  context: StandaloneContext,
-  demo: readonly Page[] = [],
-): App => {
+export const createStandaloneApp = (context: AppContext, demo: readonly Page[] = []): App => {
   const endpoints = [
     ...registrationEndpoints({ ...context, refunds: createRefundWriter(context) }),
     ...charityEndpoints(context),
@@ -34,7 +31,7 @@ export const createStandaloneApp = (
     ...usageEndpoints(context),
     ...eventEndpoints(context),
     ...webhookEndpoints(context, { accountType: "organization", prefix: "" }),
-    statsEndpoint({ ...context, db: context.reads }),
+    statsEndpoint(context),
     ...dashboardEndpoints(context),
   ];
   const checkKey = async ({ req: { headers } }: RequestContext): Promise<Caller> => {

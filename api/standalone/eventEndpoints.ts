@@ -12,7 +12,7 @@ import type { Endpoint } from "../http/endpoint.ts";
 import { defaultedLimit, setNextLink } from "../http/listPages.ts";
 import { queryObject, responseObject } from "../http/parseRequest.ts";
 import { EVENT_MEANINGS, schemaNameOf } from "../endpoints/webhookSchemas.ts";
-import type { StandaloneContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 
 const TYPES_MUST_BE = `must be one or more of ${EVENT_TYPES.join(", ")}, with commas between them`;
 
@@ -85,54 +85,35 @@ const response = responseObject("Events", {
 });
 
 /** The feed of an organization's events. */
-export const eventEndpoints = ({
-  db,
-  clock,
-  publicBaseUrl,
-}: StandaloneContext): readonly Endpoint[] => [
-  keyEndpoint({
-    method: "get",
-    path: "/events",
-    description: {
-      operationId: "listEvents",
-      tag: "events",
-      summary: "List events, oldest first",
-      details:
-        "Returns the events of the organization in the key's mode, oldest first. To follow them, repeat the request with " +
-        "the id of the last event in `starting_after`: no event is left out or returned twice, however many are recorded " +
-        `meanwhile. Events are kept for ${EVENT_DAYS} days. Imported records produce no events.`,
-      responseHeaders: {
-        Link: 'The URL of the events that follow, as `<…>; rel="next"`. Absent if there are none yet.',
-      },
-      errors: [
-        [
-          "event_gone",
-          "The event in `starting_after` is unknown: it was deleted, because it is older than 30 days, or the database " +
-            "was restored to a time before it. Or events that follow it are older than 30 days. Events may be missing, so " +
-            "compare your copy with the lists of records, and then begin without `starting_after`.",
-        ],
-        "query_timeout",
-      ],
+export const eventEndpoints = (context: AppContext): readonly Endpoint[] => [
+  keyEndpoint("get", "/events", {
+    operationId: "listEvents",
+    tag: "events",
+    summary: "List events, oldest first",
+    details:
+      "Returns the events of the organization in the key's mode, oldest first. To follow them, repeat the request with " +
+      "the id of the last event in `starting_after`: no event is left out or returned twice, however many are recorded " +
+      `meanwhile. Events are kept for ${EVENT_DAYS} days. Imported records produce no events.`,
+    responseHeaders: {
+      Link: 'The URL of the events that follow, as `<…>; rel="next"`. Absent if there are none yet.',
     },
+    errors: [
+      [
+        "event_gone",
+        "The event in `starting_after` is unknown: it was deleted, because it is older than 30 days, or the database " +
+          "was restored to a time before it. Or events that follow it are older than 30 days. Events may be missing, so " +
+          "compare your copy with the lists of records, and then begin without `starting_after`.",
+      ],
+      "query_timeout",
+    ],
     schemas: { query, response },
-    handle: async ({
-      ctx,
-      caller: { accountId, mode },
-      query: { types, limit, starting_after },
-    }) => {
-      const { events, hasMore, heldBackSince } = await readFeed(
-        { db, clock },
-        { accountId, mode },
-        {
-          types: types ?? EVENT_TYPES,
-          startingAfter: starting_after ?? null,
-          limit,
-        },
-      );
+    handle: async ({ ctx, owner, query: { types = EVENT_TYPES, limit, starting_after } }) => {
+      const position = { types, startingAfter: starting_after ?? null, limit };
+      const { events, hasMore, heldBackSince } = await readFeed(context, owner, position);
       const presented = events.map(presentEvent);
       const last = presented.at(-1);
       if (hasMore && last) {
-        setNextLink(ctx, publicBaseUrl(), { starting_after: last.id });
+        setNextLink(ctx, context.publicBaseUrl(), { starting_after: last.id });
       }
       return {
         events: presented,

@@ -14,20 +14,16 @@ import type { Endpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
 
 const summaryEndpoint = (context: EvidenceContext): Endpoint =>
-  keyEndpoint({
-    method: "get",
-    path: "/evidence",
-    description: {
-      operationId: "readEvidenceSummary",
-      tag: "evidence",
-      summary: "Read the evidence summary of all organizations",
-      details:
-        "The response stays the same for 30 days, or until more trees are planted. Carbon and area are projected from " +
-        "planted trees only. If the planting partner is simulated, which it always is with a test key, the planted trees " +
-        "are those of the simulation and are marked; otherwise none of them counts.",
-      responseHeaders: EVIDENCE_HEADERS,
-      errors: ["query_timeout"],
-    },
+  keyEndpoint("get", "/evidence", {
+    operationId: "readEvidenceSummary",
+    tag: "evidence",
+    summary: "Read the evidence summary of all organizations",
+    details:
+      "The response stays the same for 30 days, or until more trees are planted. Carbon and area are projected from " +
+      "planted trees only. If the planting partner is simulated, which it always is with a test key, the planted trees " +
+      "are those of the simulation and are marked; otherwise none of them counts.",
+    responseHeaders: EVIDENCE_HEADERS,
+    errors: ["query_timeout"],
     schemas: { response: evidenceSummary },
     handle: async ({ ctx, caller }) => {
       const summary = await readSharedSummary(context, caller.mode);
@@ -47,24 +43,19 @@ const treeQuery = queryObject({
 
 const treeEndpoint = (context: EvidenceContext): Endpoint => {
   const readEvidence = createEvidenceReader(context);
-  return keyEndpoint({
-    method: "get",
-    path: "/evidence/tree/:id",
-    description: {
-      operationId: "readTreeEvidence",
-      tag: "evidence",
-      summary: "Read the evidence of a tree registration",
-      details:
-        "The timeline has four events if the planting partner reports allocations, and three steps if it reports only " +
-        "verified planting sessions. The response is cached for 30 days or until the next milestone.",
-      pathParameters: { id: "The registration's id." },
-      responseHeaders: EVIDENCE_HEADERS,
-      errors: ["record_not_found", "query_timeout"],
-    },
+  return keyEndpoint("get", "/evidence/tree/:id", {
+    operationId: "readTreeEvidence",
+    tag: "evidence",
+    summary: "Read the evidence of a tree registration",
+    details:
+      "The timeline has four events if the planting partner reports allocations, and three steps if it reports only " +
+      "verified planting sessions. The response is cached for 30 days or until the next milestone.",
+    pathParameters: { id: "The registration's id." },
+    responseHeaders: EVIDENCE_HEADERS,
+    errors: ["record_not_found", "query_timeout"],
     schemas: { query: treeQuery, response: treeEvidence },
-    handle: async ({ ctx, caller: { accountId, mode }, query }) => {
-      const stage = query.evidence_stage ?? null;
-      const selection = { accountId, mode, id: pathParameter(ctx, "id") };
+    handle: async ({ ctx, owner, query: { evidence_stage: stage = null } }) => {
+      const selection = { ...owner, id: pathParameter(ctx, "id") };
       const { evidence, isComplete } = await readEvidence(selection, stage);
       return renderEvidence(ctx, presentTreeEvidence(evidence, context.publicBaseUrl()), {
         isOfStage: stage !== null,

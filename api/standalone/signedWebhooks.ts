@@ -3,7 +3,7 @@ import type { ReadWebhook } from "../../modules/billing/stripe/createWebhookRead
 import { plantingReport } from "../../modules/planting/fact.rules.ts";
 import { recordPlantingFacts } from "../../modules/planting/recordPlantingFacts.ts";
 import type { Context } from "../../runtime/context.ts";
-import type { StandaloneContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 import { HttpError } from "../http/httpError.ts";
 import type { Page } from "../http/requestContext.ts";
 import { parseRequest } from "../http/parseRequest.ts";
@@ -51,7 +51,7 @@ export const signedWebhooks = ({
   clock,
   readStripeWebhook,
   plantingCallbackSecrets,
-}: StandaloneContext): readonly Page[] => [
+}: AppContext): readonly Page[] => [
   ...(readStripeWebhook === null ? [] : [stripeWebhook({ db, clock }, readStripeWebhook)]),
   ...(plantingCallbackSecrets === null
     ? []

@@ -14,7 +14,7 @@ import { listEndpoint } from "../http/listEndpoints.ts";
 import { firstDay, lastDay } from "../http/listPages.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { queryObject, responseObject } from "../http/parseRequest.ts";
-import type { StandaloneContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 
 const statsQuery = queryObject({
   kind: oneOf(RECORD_KINDS).describe("What to count."),
@@ -45,34 +45,27 @@ const statsResponse = responseObject("Statistics", {
     ),
 });
 
-export const statsEndpoint = ({ db, clock, streaming }: StandaloneContext): Endpoint =>
-  listEndpoint(
-    {
-      method: "get",
-      path: "/stats",
-      description: {
-        operationId: "readStatistics",
-        tag: "statistics",
-        summary: "Count trees, bottles or donations by day or month",
-        details:
-          "Counts the records of the key's mode by the interval in which they were recorded, in UTC. A refund counts in the " +
-          "interval of its record, as in the totals.",
-        errors: ["query_timeout"],
-      },
-      schemas: { query: statsQuery, response: statsResponse },
-      exported: { name: "stats", columns: statisticsJson.keyof().options },
-      handle: ({ caller: { accountId, mode }, query }) => {
-        const { kind, interval, group_by: groupBy = null } = query;
-        const today = clock.now().toISOString().slice(0, 10);
-        const range = rangeOf(query, interval, today);
-        const read = () => listStatistics(db, { accountId, mode, kind, interval, range, groupBy });
-        return {
-          json: async () => ({ kind, interval, ...range, stats: [...(await read())] }),
-          rows: async function* () {
-            yield await read();
-          },
-        };
-      },
+export const statsEndpoint = ({ reads, clock, streaming }: AppContext): Endpoint =>
+  listEndpoint(streaming, "/stats", {
+    operationId: "readStatistics",
+    tag: "statistics",
+    summary: "Count trees, bottles or donations by day or month",
+    details:
+      "Counts the records of the key's mode by the interval in which they were recorded, in UTC. A refund counts in the " +
+      "interval of its record, as in the totals.",
+    errors: ["query_timeout"],
+    schemas: { query: statsQuery, response: statsResponse },
+    exported: { name: "stats", columns: statisticsJson.keyof().options },
+    handle: ({ owner, query }) => {
+      const { kind, interval, group_by: groupBy = null } = query;
+      const today = clock.now().toISOString().slice(0, 10);
+      const range = rangeOf(query, interval, today);
+      const read = () => listStatistics(reads, { ...owner, kind, interval, range, groupBy });
+      return {
+        json: async () => ({ kind, interval, ...range, stats: [...(await read())] }),
+        rows: async function* () {
+          yield await read();
+        },
+      };
     },
-    streaming,
-  );
+  });

@@ -103,18 +103,15 @@ const describeBatch = (item: z.ZodType, result: z.ZodType): Endpoint["schemas"] 
   };
 };
 
-/** A write that clients request alone or in batches, which have the bodies of many single requests. */
+/** A write that clients request alone or in batches, which have the bodies of many single requests; described as a single one. */
 type WriteDefinition<
   Item extends z.ZodType,
   Result extends z.ZodType,
   Entry extends object,
   Done extends { readonly replayed: boolean },
-> = {
-  /** That of the single request. */
+> = Description & {
   readonly path: string;
   readonly requestsPerSecond?: number;
-  /** Of the single request. */
-  readonly description: Description;
   /** What batches do beyond what is said of each. */
   readonly batchDetails?: string;
   /** The body of the single request, and its response. */
@@ -224,8 +221,6 @@ export const writeEndpoints = <
   Done extends { readonly replayed: boolean },
 >({
   path,
-  requestsPerSecond,
-  description,
   batchDetails = "",
   schemas: { item, result },
   example,
@@ -233,6 +228,7 @@ export const writeEndpoints = <
   accept,
   write,
   present,
+  ...single
 }: WriteDefinition<Item, Result, Entry, Done>): readonly [single: Endpoint, batch: Endpoint] => {
   const parseItem = (raw: unknown, caller: Caller): Outcome<Entry> =>
     outcomeOf(() => {
@@ -243,11 +239,9 @@ export const writeEndpoints = <
       return accept(parseBody(item, raw), caller);
     });
   return [
-    keyEndpoint<Item, Result>({
-      method: "post",
-      path,
-      ...(requestsPerSecond !== undefined && { requestsPerSecond }),
-      description: { ...description, responseHeaders: REPLAY_HEADER },
+    keyEndpoint<Item, Result>("post", path, {
+      ...single,
+      responseHeaders: REPLAY_HEADER,
       schemas: { body: item, response: result },
       example,
       checkBody: checkItem,
@@ -259,11 +253,9 @@ export const writeEndpoints = <
       },
     }),
     {
-      ...keyEndpoint({
-        method: "post",
-        path: `${path}/batch`,
+      ...keyEndpoint("post", `${path}/batch`, {
+        ...batchDescription(single, batchDetails),
         isBatch: true,
-        description: batchDescription(description, batchDetails),
         schemas: { query: batchQuery, body: anyItems, response: z.unknown() },
         // Keys belong to items: one key for all of them would record only the first.
         checkBody: (body) => findWrongKey(body, "idempotency_key of each item"),

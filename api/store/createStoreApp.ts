@@ -6,7 +6,7 @@ import {
   orderCertificateUrlEndpoint,
 } from "../endpoints/certificateEndpoints.ts";
 import { webhookEndpoints } from "../endpoints/webhookEndpoints.ts";
-import type { StoreAppContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 import { authenticateStore, STORE_KEY_HEADERS } from "./authenticateStore.ts";
 import { donationListEndpoint, storeListEndpoint } from "./storeListEndpoints.ts";
 import { errorBody, KEY_ERRORS, presentStoreError } from "./storeErrors.ts";
@@ -25,7 +25,7 @@ const DESCRIPTION = `Plants trees, rescues plastic bottles and donates for the c
 paid from a prepaid balance. Each store has production and test keys: records made with one are not visible to the other,
 and test keys spend nothing. Days are in UTC.`;
 
-export const createStoreApp = (context: StoreAppContext): App => {
+export const createStoreApp = (context: AppContext): App => {
   const { platformSecrets } = context;
   const endpoints = [
     verifyEndpoint(context),

@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import { invalidRequest } from "../../runtime/errors.rules.ts";
 import { text } from "../../modules/records/fields.rules.ts";
 import { normalizePlace } from "../../modules/planting/fact.rules.ts";
@@ -8,7 +7,7 @@ import { readTimestamp, TIMESTAMP_PATTERN } from "../../modules/records/timestam
 import { createEvidenceReader, treeNotFound } from "../../modules/planting/readEvidence.ts";
 import { findMatchingTreeId } from "../../modules/stores/storeTrees.sql.ts";
 import type { EvidenceSelection } from "../../modules/stores/storeTrees.sql.ts";
-import type { StoreAppContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 import {
   EVIDENCE_HEADERS,
   evidenceStage,
@@ -104,34 +103,29 @@ const presentStoreEvidence = (
   };
 };
 
-export const evidenceEndpoint = (app: StoreAppContext): Endpoint => {
+export const evidenceEndpoint = (app: AppContext): Endpoint => {
   const readEvidence = createEvidenceReader(app);
-  return keyEndpoint({
-    method: "get",
-    path: "/app/api/evidence",
-    description: {
-      operationId: "evidence",
-      tag: "impact",
-      summary: "Read the planting evidence of a tree record",
-      details:
-        "Returns the newest record that matches. A record that was refunded in full is found only by its id. The milestones are those of the standalone interface.",
-      responseHeaders: {
-        ...EVIDENCE_HEADERS,
-        "Cache-Control":
-          "How long the response may be cached: 30 days once the timeline of a record selected by its id is complete.",
-      },
-      errors: ["record_not_found", "query_timeout"],
+  return keyEndpoint("get", "/app/api/evidence", {
+    operationId: "evidence",
+    tag: "impact",
+    summary: "Read the planting evidence of a tree record",
+    details:
+      "Returns the newest record that matches. A record that was refunded in full is found only by its id. The milestones are those of the standalone interface.",
+    responseHeaders: {
+      ...EVIDENCE_HEADERS,
+      "Cache-Control":
+        "How long the response may be cached: 30 days once the timeline of a record selected by its id is complete.",
     },
+    errors: ["record_not_found", "query_timeout"],
     schemas: { query, response },
-    handle: async ({ ctx, caller, query: given }) => {
+    handle: async ({ ctx, owner, query: given }) => {
       const stage = given.evidence_stage ?? null;
-      if (stage !== null && caller.mode !== "test") {
+      if (stage !== null && owner.mode !== "test") {
         throw invalidRequest("evidence_stage: is permitted only with test keys");
       }
       const selection = selectionOf(given, stage);
       // Many records may have to be read to find those of a project or a region.
       const isSearch = selection.projectPublicId !== null || selection.region !== null;
-      const owner = accountModeOf(caller);
       const id = await findMatchingTreeId(isSearch ? app.reads : app.db, owner, selection);
       if (id === null) {
         throw treeNotFound();

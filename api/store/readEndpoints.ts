@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { accountModeOf } from "../../modules/records/owner.rules.ts";
 import type { Mode } from "../../modules/records/owner.rules.ts";
 import { getStore } from "../../modules/stores/manageStores.ts";
 import { readStoreImpact } from "../../modules/stores/readStoreImpact.ts";
@@ -9,7 +8,7 @@ import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
 import { queryObject, responseObject } from "../http/parseRequest.ts";
-import type { StoreAppContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 import { customerFilterOf, customerParameters, KEY_MODES, keyMode, SUCCESS } from "./fields.ts";
 import { limitParameter, pageFields, readsOf } from "./storeListEndpoints.ts";
 
@@ -38,17 +37,13 @@ const verification = responseObject("KeyVerification", {
   ...lowBalanceFields,
 });
 
-export const verifyEndpoint = ({ db }: StoreAppContext): Endpoint =>
-  keyEndpoint({
-    method: "get",
-    path: "/app/api/verify",
-    description: {
-      operationId: "verifyKey",
-      tag: "store",
-      summary: "Check a key",
-    },
+export const verifyEndpoint = ({ db }: AppContext): Endpoint =>
+  keyEndpoint("get", "/app/api/verify", {
+    operationId: "verifyKey",
+    tag: "store",
+    summary: "Check a key",
     schemas: { response: verification },
-    handle: async ({ caller: { accountId, mode } }) => {
+    handle: async ({ owner: { accountId, mode } }) => {
       const store = await getStore(db, accountId);
       return {
         status: SUCCESS,
@@ -93,46 +88,39 @@ const balance = responseObject("Balance", {
   ...pageFields,
 });
 
-export const balanceEndpoint = (context: StoreAppContext): Endpoint =>
-  listEndpoint(
-    {
-      method: "get",
-      path: "/app/api/balance",
-      description: {
-        operationId: "balance",
-        tag: "store",
-        summary: "Read the balance, the prices and the ledger",
-        details: "CSV and NDJSON have the whole ledger, unless limit is given.",
-        errors: ["query_timeout"],
-      },
-      schemas: { query: ledgerQuery, response: balance },
-      exported: { name: "balance", columns: ledger.columns },
-      handle: ({ ctx, caller: { accountId, mode }, query: { limit, cursor } }) => {
-        const after = cursor || null;
-        const owner = { accountId, mode };
-        const { readPage, rows } = readsOf(ledger, context, ctx, owner, {}, { after, limit });
-        return {
-          json: async () => {
-            const store = await getStore(context.db, accountId);
-            const { rows: entries, ...next } = await readPage();
-            // What was written since the store was read is among the newest entries.
-            const newest = after === null ? entries[0] : undefined;
-            const balanceCents = newest?.balance_cents ?? store.balanceCents;
-            return {
-              key_mode: KEY_MODES[mode],
-              balance_cents: mode === "live" ? balanceCents : null,
-              ...presentLowBalance(mode, { ...store, balanceCents }),
-              prices: { tree_cents: store.treePriceCents, bottle_cents: store.bottlePriceCents },
-              entries,
-              ...next,
-            };
-          },
-          rows,
-        };
-      },
+export const balanceEndpoint = (context: AppContext): Endpoint =>
+  listEndpoint(context.streaming, "/app/api/balance", {
+    operationId: "balance",
+    tag: "store",
+    summary: "Read the balance, the prices and the ledger",
+    details: "CSV and NDJSON have the whole ledger, unless limit is given.",
+    errors: ["query_timeout"],
+    schemas: { query: ledgerQuery, response: balance },
+    exported: { name: "balance", columns: ledger.columns },
+    handle: ({ ctx, owner, query: { limit, cursor } }) => {
+      const { accountId, mode } = owner;
+      const after = cursor || null;
+      const { readPage, rows } = readsOf(ledger, context, ctx, owner, {}, { after, limit });
+      return {
+        json: async () => {
+          const store = await getStore(context.db, accountId);
+          const { rows: entries, ...next } = await readPage();
+          // What was written since the store was read is among the newest entries.
+          const newest = after === null ? entries[0] : undefined;
+          const balanceCents = newest?.balance_cents ?? store.balanceCents;
+          return {
+            key_mode: KEY_MODES[mode],
+            balance_cents: mode === "live" ? balanceCents : null,
+            ...presentLowBalance(mode, { ...store, balanceCents }),
+            prices: { tree_cents: store.treePriceCents, bottle_cents: store.bottlePriceCents },
+            entries,
+            ...next,
+          };
+        },
+        rows,
+      };
     },
-    context.streaming,
-  );
+  });
 
 const stats = responseObject("ImpactStats", {
   trees: z.int().min(0),
@@ -147,18 +135,13 @@ const stats = responseObject("ImpactStats", {
   customer_scoped: z.boolean().describe("Whether the totals cover one customer."),
 });
 
-export const statsEndpoint = (context: StoreAppContext): Endpoint =>
-  keyEndpoint({
-    method: "get",
-    path: "/app/api/impact/stats",
-    description: {
-      operationId: "impactStats",
-      tag: "impact",
-      summary: "Read the totals of the store or of one customer",
-      details: "Refunded units and donations are not included.",
-      errors: ["query_timeout"],
-    },
+export const statsEndpoint = (context: AppContext): Endpoint =>
+  keyEndpoint("get", "/app/api/impact/stats", {
+    operationId: "impactStats",
+    tag: "impact",
+    summary: "Read the totals of the store or of one customer",
+    details: "Refunded units and donations are not included.",
+    errors: ["query_timeout"],
     schemas: { query: queryObject(customerParameters), response: stats },
-    handle: ({ caller, query }) =>
-      readStoreImpact(context, accountModeOf(caller), customerFilterOf(query)),
+    handle: ({ owner, query }) => readStoreImpact(context, owner, customerFilterOf(query)),
   });

@@ -3,7 +3,7 @@ import { newId } from "../../runtime/newId.ts";
 import { count, textOrNumber, text } from "../../modules/records/fields.rules.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject, responseObject } from "../http/parseRequest.ts";
-import type { StoreAppContext } from "../context.ts";
+import type { AppContext } from "../context.ts";
 import {
   customerDetailsOf,
   notesField,
@@ -47,7 +47,7 @@ const unitsOf = (body: z.output<(typeof REGISTRATION_BODIES)[Kind]>): number =>
 const ORDER = { customer_name: "Ann Lee", order_id: "#1001" };
 const EXAMPLES = { tree: { trees: 3, ...ORDER }, bottle: { bottles: 3, ...ORDER } };
 
-export const registerEndpoint = (kind: Kind, context: StoreAppContext): Endpoint => {
+export const registerEndpoint = (kind: Kind, context: AppContext): Endpoint => {
   const { operation, path, title, plural, verb, countField } = KIND_NAMES[kind];
   const response = responseObject(`${title}Receipt`, {
     status: z.literal(SUCCESS),
@@ -55,16 +55,12 @@ export const registerEndpoint = (kind: Kind, context: StoreAppContext): Endpoint
     customer_name: z.string(),
     order_id: z.string(),
   });
-  return storeWriteEndpoint({
-    operation,
-    path,
-    description: {
-      operationId: `${verb.toLowerCase()}${title}s`,
-      tag: plural,
-      summary: `${verb} ${plural} for a customer or an order`,
-      details: "With a production key, the price is deducted from the store's balance.",
-      errors: ["daily_limit_reached"],
-    },
+  return storeWriteEndpoint(operation, path, {
+    operationId: `${verb.toLowerCase()}${title}s`,
+    tag: plural,
+    summary: `${verb} ${plural} for a customer or an order`,
+    details: "With a production key, the price is deducted from the store's balance.",
+    errors: ["daily_limit_reached"],
     schemas: { body: REGISTRATION_BODIES[kind], response },
     example: EXAMPLES[kind],
     responseBody: (body) => ({
@@ -125,17 +121,13 @@ const donationResponse = responseObject("StoreDonation", {
   mode: keyMode(),
 });
 
-export const donateEndpoint = (context: StoreAppContext): Endpoint =>
-  storeWriteEndpoint({
-    operation: "donate",
-    path: "/app/api/charity/donate",
-    description: {
-      operationId: "donate",
-      tag: "donations",
-      summary: "Donate to a charity for a customer or an order",
-      details: "With a production key, the amount is deducted from the store's balance.",
-      errors: ["charity_unconfirmed"],
-    },
+export const donateEndpoint = (context: AppContext): Endpoint =>
+  storeWriteEndpoint("donate", "/app/api/charity/donate", {
+    operationId: "donate",
+    tag: "donations",
+    summary: "Donate to a charity for a customer or an order",
+    details: "With a production key, the amount is deducted from the store's balance.",
+    errors: ["charity_unconfirmed"],
     schemas: { body: donationBody, response: donationResponse },
     example: { charity_id: "53-0196605", amount_dollars: 12.5, customer_name: "Ann Lee" },
     responseBody: ({ charity_id, cents }, { mode }) => ({
@@ -182,25 +174,21 @@ const refundResponse = responseObject("StoreRefund", {
   count: z.int().min(1),
 });
 
-export const refundEndpoint = (context: StoreAppContext): Endpoint =>
-  storeWriteEndpoint({
-    operation: "refund",
-    path: "/app/api/refund",
-    description: {
-      operationId: "refund",
-      tag: "store",
-      summary: "Reverse trees, bottles or donations",
-      details:
-        "Reverses the newest units of the store, or of the given customer or order. The price that was paid for trees " +
-        "and bottles is returned to the balance; donations are not repaid. If fewer units match, nothing changes.",
-      errors: [
-        [
-          "request_invalid",
-          "The request is malformed, fewer units match than requested, or one call cannot reverse them: it reverses " +
-            `at most ${MAXIMUM_DONATIONS} donations, or trees or bottles of at most ${MAXIMUM_RECORDS} records.`,
-        ],
+export const refundEndpoint = (context: AppContext): Endpoint =>
+  storeWriteEndpoint("refund", "/app/api/refund", {
+    operationId: "refund",
+    tag: "store",
+    summary: "Reverse trees, bottles or donations",
+    details:
+      "Reverses the newest units of the store, or of the given customer or order. The price that was paid for trees " +
+      "and bottles is returned to the balance; donations are not repaid. If fewer units match, nothing changes.",
+    errors: [
+      [
+        "request_invalid",
+        "The request is malformed, fewer units match than requested, or one call cannot reverse them: it reverses " +
+          `at most ${MAXIMUM_DONATIONS} donations, or trees or bottles of at most ${MAXIMUM_RECORDS} records.`,
       ],
-    },
+    ],
     schemas: { body: refundBody, response: refundResponse },
     example: { type: "tree", quantity: 1, order_id: "#1001", reason: "order cancelled" },
     responseBody: ({ type, quantity }, { mode }) => ({
@@ -259,18 +247,14 @@ const topUpResponse = responseObject("TopUp", {
   reference: z.string().describe("The reference of the ledger entry, once it is paid."),
 });
 
-export const topUpEndpoint = (context: StoreAppContext): Endpoint =>
-  storeWriteEndpoint({
-    operation: "topup",
-    path: "/app/api/topup",
-    description: {
-      operationId: "topUp",
-      tag: "store",
-      summary: "Create a page where the merchant pays for the balance",
-      details:
-        "Open `checkout_url` in the merchant's browser. The balance rises some seconds after the payment, or days after it " +
-        "with a delayed payment method. A page that is not paid changes nothing.",
-    },
+export const topUpEndpoint = (context: AppContext): Endpoint =>
+  storeWriteEndpoint("topup", "/app/api/topup", {
+    operationId: "topUp",
+    tag: "store",
+    summary: "Create a page where the merchant pays for the balance",
+    details:
+      "Open `checkout_url` in the merchant's browser. The balance rises some seconds after the payment, or days after it " +
+      "with a delayed payment method. A page that is not paid changes nothing.",
     schemas: { body: topUpBody, response: topUpResponse },
     example: { amount_dollars: 20, success_url: "https://app.example.com/balance" },
     responseBody: null,
