@@ -51,10 +51,7 @@ const charityQuery = queryObject({
     }),
   ein: ein()
     .optional()
-    .meta({
-      description: "EIN, with or without the dash.",
-      examples: ["53-0196605"],
-    }),
+    .meta({ description: "EIN, with or without the dash.", examples: ["53-0196605"] }),
   page_size: pageSize(20),
   page: page(),
 });

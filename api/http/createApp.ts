@@ -1,5 +1,7 @@
 import Router from "@koa/router";
+import type { RouterContext } from "@koa/router";
 import Koa from "koa";
+import type { Middleware } from "koa";
 import type { Caller } from "../../modules/accounts/apiKeys.sql.ts";
 import { accountModeKey } from "../../modules/records/owner.rules.ts";
 import { runForClient } from "../../runtime/client.ts";
@@ -8,7 +10,6 @@ import type { PresentError } from "../../runtime/errorStatus.ts";
 import { Gate } from "../../runtime/gate.ts";
 import { nameClient } from "../../runtime/server/openDoor.ts";
 import type { Listener } from "../../runtime/server/openDoor.ts";
-import { checkHead, rejectUnmatched } from "./requestTargets.ts";
 import { handleErrors } from "./handleErrors.ts";
 import { clientAddress, observeRequest, traceRequest } from "./observeRequests.ts";
 import { BODY_KIB, readBody } from "./readBody.ts";
@@ -113,6 +114,54 @@ const createPipeline = ({ checkKey, takePermit, keyHeaders }: AppOptions) => {
   };
 };
 
+/** Returns the path of the request target; null if it cannot be parsed, as Koa's type does not say. */
+const pathOf = ({ request }: RequestContext): string | null => {
+  try {
+    return request.path;
+  } catch {
+    return null;
+  }
+};
+
+/** Several times what browsers send. */
+const MAXIMUM_ACCEPT_LENGTH = 1000;
+
+/**
+ * Rejects a request whose target is neither a path nor a URL with one. The path of a valid one is parsed only once.
+ *
+ * Treats an `Accept` header that is too long as absent. Koa's parser, which Koa also uses for redirects, takes a time that
+ * grows with the square of its length.
+ */
+const checkHead: Middleware<ApiState> = (ctx, next) => {
+  if (pathOf(ctx)?.startsWith("/") !== true) {
+    throw new HttpError("request_malformed", "the request target is not a valid URL");
+  }
+  const { headers } = ctx.req;
+  if (headers.accept !== undefined && headers.accept.length > MAXIMUM_ACCEPT_LENGTH) {
+    delete headers.accept;
+  }
+  return next();
+};
+
+/** Handles requests that match no route: 404 for an unknown path, 405 for an unknown method, 204 for OPTIONS. */
+const rejectUnmatched = (ctx: RouterContext<ApiState>): void => {
+  const layers = (ctx.matched ?? []).filter((layer) => layer.methods.length > 0);
+  const [layer] = layers;
+  // A page that matches the path and the method, and passed the request on, has no content there.
+  if (layer === undefined || layers.some(({ methods }) => methods.includes(ctx.method))) {
+    throw new HttpError("path_not_found", "not found");
+  }
+  ctx.state.route = String(layer.path);
+  const methods = new Set(layers.flatMap((each) => each.methods)).add("OPTIONS");
+  const allow = [...methods].toSorted().join(", ");
+  ctx.set("Allow", allow);
+  if (ctx.method === "OPTIONS") {
+    ctx.status = 204;
+    return;
+  }
+  throw new HttpError("method_not_allowed", `method not allowed; allowed: ${allow}`);
+};
+
 /** Creates the app of one interface. */
 export const createApp = (options: AppOptions): App => {
   const { logger, observe, trustedProxies, presentError } = options;
@@ -125,8 +174,8 @@ export const createApp = (options: AppOptions): App => {
   if (options.isTraced) {
     app.use(traceRequest);
   }
-  app.use(observeRequest({ logger, observe, trustedProxies }));
-  app.use(handleErrors({ logger, presentError }));
+  app.use(observeRequest(logger, observe, trustedProxies));
+  app.use(handleErrors(logger, presentError));
   app.use(checkHead);
 
   const runEndpoint = createPipeline(options);

@@ -226,15 +226,12 @@ const operationOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): 
 };
 
 const pathsOf = (endpoints: readonly Endpoint[], info: DocumentInfo, collect: Collect): Json => {
-  const paths: Record<string, Record<string, Json>> = {};
-  for (const endpoint of endpoints) {
-    const path = endpoint.path.replaceAll(/:(\w+)/gu, "{$1}");
-    paths[path] = {
-      ...paths[path],
-      [endpoint.method]: operationOf(endpoint, info, collect),
-    };
-  }
-  return paths;
+  const byPath = Map.groupBy(endpoints, ({ path }) => path.replaceAll(/:(\w+)/gu, "{$1}"));
+  const operations = Array.from(byPath, ([path, same]) => [
+    path,
+    Object.fromEntries(same.map((each) => [each.method, operationOf(each, info, collect)])),
+  ]);
+  return Object.fromEntries(operations);
 };
 
 /** Creates the OpenAPI 3.1 document of an interface from its endpoints. */
@@ -247,9 +244,7 @@ export const createDocument = (endpoints: readonly Endpoint[], info: DocumentInf
     info: { title, version, description, license: { name: "MIT", identifier: "MIT" } },
     servers: [{ url: baseUrl }],
     security: security.map((names) => Object.fromEntries(names.map((name) => [name, []]))),
-    tags: [...new Set(endpoints.map(({ tag }) => tag))].map((name) => ({
-      name,
-    })),
+    tags: [...new Set(endpoints.map(({ tag }) => tag))].map((name) => ({ name })),
     paths,
     components: {
       schemas: components,

@@ -82,15 +82,10 @@ const donateEndpoints = (context: AppContext): readonly Endpoint[] =>
     present: async (caller, done) =>
       (await readDonations(context, caller, done)).map(({ donation, totalDonations }) => {
         const details = presentDonation(donation);
-        return {
-          donation_id: details.id,
-          amount_cents: details.amount_cents,
-          charity_name: details.charity_name,
-          ein: details.ein,
-          nonprofit_id: details.nonprofit_id,
-          total_donations: totalDonations,
-          donation_details: [details],
-        };
+        const { id, amount_cents, charity_name, ein, nonprofit_id } = details;
+        const shown = { donation_id: id, amount_cents, charity_name, ein, nonprofit_id };
+        const others = { total_donations: totalDonations, donation_details: [details] };
+        return Object.assign(shown, others);
       }),
   });
 

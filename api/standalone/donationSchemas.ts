@@ -50,10 +50,8 @@ const donationCount = () => total("The organization's donations that are not ref
 
 export const donateResponse = responseObject("RecordedDonation", {
   donation_id: z.string(),
-  amount_cents: z.int().min(1),
-  charity_name: z.string(),
-  ein: z.string(),
-  nonprofit_id: z.string(),
+  ...donationJson.pick({ amount_cents: true, charity_name: true, ein: true, nonprofit_id: true })
+    .shape,
   total_donations: donationCount(),
   donation_details: z.array(donationJson),
 });
@@ -78,10 +76,7 @@ export const listQuery = queryObject({
   .refine(
     ({ metadata_key, metadata_value }) =>
       metadata_value === undefined || metadata_key !== undefined,
-    {
-      path: ["metadata_value"],
-      error: "requires metadata_key",
-    },
+    { path: ["metadata_value"], error: "requires metadata_key" },
   );
 
 export const listResponse = responseObject("DonationPage", {

@@ -26,10 +26,7 @@ import { renderPage } from "../pages/renderPage.ts";
 export const openToAll =
   (run: Page["run"]): Page["run"] =>
   (ctx, next) => {
-    ctx.set({
-      "Access-Control-Allow-Origin": "*",
-      "Cross-Origin-Resource-Policy": "cross-origin",
-    });
+    ctx.set({ "Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin" });
     return run(ctx, next);
   };
 
