@@ -53,7 +53,7 @@ const IDEMPOTENCY_KEY_HEADER = {
 };
 
 const jsonContent = (schema: Json, example?: unknown): Json => ({
-  "application/json": { schema, ...(example !== undefined && { example }) },
+  "application/json": { schema, example },
 });
 
 /** The other formats of a list. */
@@ -102,9 +102,6 @@ const headersOf = (headers: Readonly<Record<string, string>> = {}): Json =>
     ]),
   );
 
-/** After these a client tries again. */
-const RETRIED = new Set(["429", "503"]);
-
 /** Describes the errors that have the same status as one response. */
 const errorResponsesOf = (
   endpoint: Endpoint,
@@ -117,26 +114,20 @@ const errorResponsesOf = (
       typeof error === "string" ? ([error, ERROR_MEANINGS[error]] as const) : error,
     ),
   );
-  const errors = [...meanings].map(([code, when]) => ({
-    status: ERROR_STATUS[code],
-    when,
-    body: errorBodies[code],
-  }));
-  const responses = Object.entries(Object.groupBy(errors, ({ status }) => status));
-  return Object.fromEntries(
-    responses.map(([status, same = []]) => {
-      const body = same.find((error) => error.body !== undefined)?.body;
-      const isRetried = body === undefined && RETRIED.has(status);
-      return [
-        status,
-        {
-          description: same.map(({ when }) => when).join(" "),
-          headers: headersOf(isRetried ? { "Retry-After": "Seconds to wait." } : {}),
-          content: jsonContent(collect(body ?? errorBody, "output")),
-        },
-      ];
-    }),
+  const responses = Array.from(
+    Map.groupBy(meanings, ([code]) => ERROR_STATUS[code]),
+    ([status, same]) => {
+      const body = same.map(([code]) => errorBodies[code]).find(Boolean);
+      const isRetried = body === undefined && (status === 429 || status === 503);
+      const response = {
+        description: same.map(([, when]) => when).join(" "),
+        headers: headersOf(isRetried ? { "Retry-After": "Seconds to wait." } : {}),
+        content: jsonContent(collect(body ?? errorBody, "output")),
+      };
+      return [status, response];
+    },
   );
+  return Object.fromEntries(responses);
 };
 
 const responsesOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): Json => {
@@ -147,15 +138,13 @@ const responsesOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): 
       headers: headersOf(responseHeaders),
       content: {
         ...jsonContent(collect(schemas.response, "output")),
-        ...(isExported === true && FILES),
+        ...(isExported && FILES),
       },
     },
-    ...(responseHeaders?.["ETag"] !== undefined && {
-      304: {
-        description: "Not modified: the ETag in If-None-Match is current. There is no body.",
-        headers: headersOf(),
-      },
-    }),
+    304: responseHeaders?.["ETag"] && {
+      description: "Not modified: the ETag in If-None-Match is current. There is no body.",
+      headers: headersOf(),
+    },
     ...errorResponsesOf(endpoint, info, collect),
     default: {
       description:
@@ -211,17 +200,15 @@ const operationOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): 
     operationId: endpoint.operationId,
     tags: [endpoint.tag],
     summary: endpoint.summary,
-    ...(details !== undefined && { description: details }),
+    description: details,
     ...(parameters.length > 0 && { parameters }),
-    ...(schemas.body && {
-      requestBody: {
-        // A request without a body has an empty object.
-        required: !schemas.body.safeParse({}).success,
-        content: jsonContent(collect(schemas.body, "input"), endpoint.example),
-      },
-    }),
+    requestBody: schemas.body && {
+      // A request without a body has an empty object.
+      required: !schemas.body.safeParse({}).success,
+      content: jsonContent(collect(schemas.body, "input"), endpoint.example),
+    },
     responses: responsesOf(endpoint, info, collect),
-    ...(callback && { callbacks: describeCallback(callback, collect) }),
+    callbacks: callback && describeCallback(callback, collect),
   };
 };
 
@@ -234,7 +221,7 @@ const pathsOf = (endpoints: readonly Endpoint[], info: DocumentInfo, collect: Co
   return Object.fromEntries(operations);
 };
 
-/** Creates the OpenAPI 3.1 document of an interface from its endpoints. */
+/** Creates the OpenAPI 3.1 document of an interface from its endpoints. JSON leaves out what is undefined. */
 export const createDocument = (endpoints: readonly Endpoint[], info: DocumentInfo): Json => {
   const { components, collect } = createSchemaCollector();
   const paths = pathsOf(endpoints, info, collect);
