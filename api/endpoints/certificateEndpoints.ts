@@ -11,8 +11,8 @@ import { orderId } from "../../modules/stores/customers.rules.ts";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import type { AppContext } from "../context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Description, Endpoint } from "../http/endpoint.ts";
-import { queryObject, responseObject } from "../http/parseRequest.ts";
+import type { Description } from "../http/endpoint.ts";
+import { queryObject, responseObject, optional } from "../http/parseRequest.ts";
 
 const certificateUrl = responseObject("CertificateUrl", {
   certificate_url: z.url().meta({
@@ -35,7 +35,7 @@ const define = <Query extends z.ZodType>(
   description: Pick<Description, "operationId" | "tag" | "summary" | "details">,
   query: Query,
   getToken: (owner: AccountMode, query: z.output<Query>) => Promise<string>,
-): Endpoint =>
+) =>
   keyEndpoint<z.ZodType, typeof certificateUrl, Query>("get", path, {
     ...description,
     errors: ["record_not_found"],
@@ -57,7 +57,7 @@ export const certificateUrlEndpoint = (
     readonly tag: string;
     readonly accountType: "organization" | "store";
   },
-): Endpoint =>
+) =>
   define(
     context,
     path,
@@ -72,15 +72,16 @@ export const certificateUrlEndpoint = (
         description: "The id of a registration or a donation.",
         examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"],
       }),
-      kind: oneOf(RECORD_KINDS)
-        .optional()
-        .describe("Selects one of several records that were imported with the same id."),
+      kind: optional(
+        oneOf(RECORD_KINDS),
+        "Selects one of several records that were imported with the same id.",
+      ),
     }),
     (owner, { id, kind = null }) => getCertificateToken(context, owner, id, kind),
   );
 
 /** The endpoint for the URLs of the certificates of stores' orders. */
-export const orderCertificateUrlEndpoint = (context: AppContext): Endpoint =>
+export const orderCertificateUrlEndpoint = (context: AppContext) =>
   define(
     context,
     "/app/api/order_certificate_url",

@@ -3,8 +3,7 @@ import { ein, presentCharity } from "../../modules/charities/charities.rules.ts"
 import { text } from "../../modules/records/fields.rules.ts";
 import { searchCharities } from "../../modules/charities/searchCharities.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Endpoint } from "../http/endpoint.ts";
-import { queryObject, responseObject } from "../http/parseRequest.ts";
+import { queryObject, responseObject, optional } from "../http/parseRequest.ts";
 import { integerUpTo } from "../http/listPages.ts";
 import type { AppContext } from "../context.ts";
 
@@ -12,13 +11,15 @@ const MUST_BE_USD = "must be USD";
 
 /** The currency of a donation, which is always the same: a donation in another one must not be recorded as dollars. */
 export const currencyField = () =>
-  z
-    .string({ error: MUST_BE_USD })
-    .regex(/^usd$/iu, MUST_BE_USD)
-    // All that it can say is known, and a repeated request may leave it out.
-    .transform((): undefined => undefined)
-    .optional()
-    .meta({ description: "Always USD, which is also the default.", examples: ["USD"] });
+  optional(
+    z
+      .string({ error: MUST_BE_USD })
+      .regex(/^usd$/iu, MUST_BE_USD)
+      // All that it can say is known, and a repeated request may leave it out.
+      .transform((): undefined => undefined),
+    "Always USD, which is also the default.",
+    "USD",
+  );
 
 /** The limit of one key at each charity endpoint of the standalone interface for which the contract has one. */
 export const REQUESTS_PER_SECOND = 20;
@@ -42,16 +43,12 @@ export const total = (description: string) =>
 export const CHARITY_ICON_PATH = "/media/charity.svg";
 
 const charityQuery = queryObject({
-  name: text(200)
-    .optional()
-    .meta({
-      description:
-        "Words of the name, or their beginnings; typos are tolerated. An EIN is searched as one.",
-      examples: ["red cross"],
-    }),
-  ein: ein()
-    .optional()
-    .meta({ description: "EIN, with or without the dash.", examples: ["53-0196605"] }),
+  name: optional(
+    text(200),
+    "Words of the name, or their beginnings; typos are tolerated. An EIN is searched as one.",
+    "red cross",
+  ),
+  ein: optional(ein(), "EIN, with or without the dash.", "53-0196605"),
   page_size: pageSize(20),
   page: page(),
 });
@@ -95,7 +92,7 @@ export const charitySearchEndpoint = (
     readonly tag: string;
     readonly details: string;
   },
-): Endpoint =>
+) =>
   keyEndpoint("get", path, {
     ...rest,
     operationId: "searchCharities",

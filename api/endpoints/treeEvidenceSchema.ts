@@ -3,7 +3,7 @@ import { MILESTONE_EVENTS, EVIDENCE_STAGES } from "../../modules/planting/timeli
 import { hash } from "node:crypto";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import type { RequestContext } from "../http/requestContext.ts";
-import { responseObject } from "../http/parseRequest.ts";
+import { responseObject, optional } from "../http/parseRequest.ts";
 
 /*
  * The tree evidence record of both interfaces. Coordinates are numbers except in planted_and_verified, where the contract
@@ -116,12 +116,10 @@ export const treeEvidence = responseObject("TreeEvidence", {
   record_id: z.string(),
   impact_type: z.literal("trees"),
   impact_provider: z.string(),
-  imported_from: z
-    .string()
-    .optional()
-    .describe(
-      "The system that showed this evidence before the records were imported. Absent if the evidence was recorded here.",
-    ),
+  imported_from: optional(
+    z.string(),
+    "The system that showed this evidence before the records were imported. Absent if the evidence was recorded here.",
+  ),
   simulated: z
     .boolean()
     .describe(

@@ -16,7 +16,7 @@ import {
 import type { WebhookType } from "../../modules/events/webhooks.rules.ts";
 import type { Callback } from "../http/endpoint.ts";
 import { defaultedLimit } from "../http/listPages.ts";
-import { bodyObject, queryObject, responseObject } from "../http/parseRequest.ts";
+import { bodyObject, queryObject, responseObject, optional } from "../http/parseRequest.ts";
 
 /** What each type of event says, in the feed and in webhooks. */
 export const EVENT_MEANINGS = {
@@ -92,13 +92,11 @@ export const updateBody = (accountType: AccountType) => {
   return bodyObject({
     url: url.optional(),
     ...others,
-    status: oneOf(["enabled", "disabled"])
-      .optional()
-      .meta({
-        description:
-          "`disabled`: nothing is recorded for it, and what is pending waits. `enabled`: pending and new events are sent; those that it has missed can be recovered.",
-        examples: ["enabled"],
-      }),
+    status: optional(
+      oneOf(["enabled", "disabled"]),
+      "`disabled`: nothing is recorded for it, and what is pending waits. `enabled`: pending and new events are sent; those that it has missed can be recovered.",
+      "enabled",
+    ),
   }).meta({ id: "WebhookEndpointUpdate" });
 };
 
@@ -108,14 +106,12 @@ const EVENT_ID = "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d";
 const SINCE_MUST_BE = `a time of the last ${RECOVERY_DAYS} days, such as 2025-06-01T12:00:00Z`;
 
 export const recoverBody = bodyObject({
-  since: z.iso
-    .datetime({ offset: true, error: mustBe(SINCE_MUST_BE) })
-    .optional()
-    .meta({ description: "Events from this time on.", examples: ["2025-06-01T12:00:00Z"] }),
-  event_id: z
-    .string()
-    .optional()
-    .meta({ description: "The id of one event, instead of a time.", examples: [EVENT_ID] }),
+  since: optional(
+    z.iso.datetime({ offset: true, error: mustBe(SINCE_MUST_BE) }),
+    "Events from this time on.",
+    "2025-06-01T12:00:00Z",
+  ),
+  event_id: optional(z.string(), "The id of one event, instead of a time.", EVENT_ID),
 })
   .refine(({ since, event_id: eventId }) => since !== undefined || eventId !== undefined, {
     path: ["since"],
@@ -124,13 +120,11 @@ export const recoverBody = bodyObject({
   .meta({ id: "NewWebhookRecovery" });
 
 export const deliveryQuery = queryObject({
-  state: oneOf(DELIVERY_STATES)
-    .optional()
-    .meta({
-      description:
-        "Only deliveries in this state. `failed` also finds pending deliveries whose last attempt failed.",
-      examples: ["failed"],
-    }),
+  state: optional(
+    oneOf(DELIVERY_STATES),
+    "Only deliveries in this state. `failed` also finds pending deliveries whose last attempt failed.",
+    "failed",
+  ),
   limit: defaultedLimit("deliveries"),
 });
 

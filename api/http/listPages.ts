@@ -4,6 +4,7 @@ import { DAY_MS } from "../../runtime/durations.rules.ts";
 import { rowsOf } from "../../runtime/presentPages.ts";
 import type { Streaming } from "./listEndpoints.ts";
 import type { RequestContext } from "./requestContext.ts";
+import { optional } from "./parseRequest.ts";
 
 /** Returns the start of a day, `YYYY-MM-DD`, in UTC. */
 export const startOfDay = (day: string): Date => new Date(`${day}T00:00:00.000Z`);
@@ -14,15 +15,11 @@ export const startOfNextDay = (day: string): Date | undefined =>
 
 /** The parameter with the first day of a range. */
 export const firstDay = (description = "First day, UTC.") =>
-  date()
-    .optional()
-    .meta({ description, examples: ["2025-06-01"] });
+  optional(date(), description, "2025-06-01");
 
 /** The parameter with the last day of a range, which belongs to it. */
 export const lastDay = (description = "Last day, UTC.") =>
-  date()
-    .optional()
-    .meta({ description, examples: ["2025-06-30"] });
+  optional(date(), description, "2025-06-30");
 
 /** Returns the times from the start of the first day to the end of the last; either may be open. */
 export const rangeOfDays = (first: string | undefined, last: string | undefined) => ({
@@ -65,19 +62,18 @@ export const defaultedLimit = (items: string) =>
 
 /** The parameter that asks for a page of a list that is otherwise sent whole: how many records it has. */
 export const pageLength = () =>
-  integerUpTo(MAXIMUM_LIMIT, { examples: [100] })
-    .optional()
-    .describe(
-      `Returns one page of at most this many records, and a Link to the next one. More than ${MAXIMUM_LIMIT} is read as ` +
-        `${MAXIMUM_LIMIT}. A page can have fewer records, even none, and a Link. Without it, the response has all records.`,
-    );
+  optional(
+    integerUpTo(MAXIMUM_LIMIT, { examples: [100] }),
+    `Returns one page of at most this many records, and a Link to the next one. More than ${MAXIMUM_LIMIT} is read as ` +
+      `${MAXIMUM_LIMIT}. A page can have fewer records, even none, and a Link. Without it, the response has all records.`,
+  );
 
 /** The parameter that names the record before the response. */
 export const pageStart = () =>
-  z
-    .string()
-    .optional()
-    .describe("The id of a record. The response has the records that follow it in the list.");
+  optional(
+    z.string(),
+    "The id of a record. The response has the records that follow it in the list.",
+  );
 
 /** The header that leads to the next page. */
 export const LINK_HEADER = {

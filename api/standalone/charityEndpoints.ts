@@ -18,7 +18,6 @@ import { charitySearchEndpoint, REQUESTS_PER_SECOND } from "../endpoints/chariti
 import { keyEndpoint } from "../http/endpoint.ts";
 import { rangeOfDays, setNextLink } from "../http/listPages.ts";
 import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
-import type { Endpoint } from "../http/endpoint.ts";
 import { presentPages } from "../../runtime/presentPages.ts";
 import type { AppContext } from "../context.ts";
 import { attributionOf, isBlankId } from "./clientFields.ts";
@@ -48,7 +47,7 @@ const charityOf = ({
   throw invalidRequest("one of ein and nonprofit_id is required");
 };
 
-const donateEndpoints = (context: AppContext): readonly Endpoint[] =>
+const donateEndpoints = (context: AppContext) =>
   writeEndpoints({
     path: "/charities/donate",
     requestsPerSecond: REQUESTS_PER_SECOND,
@@ -96,7 +95,7 @@ const filterOf = (query: z.output<typeof listQuery>): DonationFilter => ({
   ...rangeOfDays(query.start_date, query.end_date),
 });
 
-const listOf = ({ reads, bulkLists, streaming, publicBaseUrl }: AppContext): Endpoint =>
+const listOf = ({ reads, bulkLists, streaming, publicBaseUrl }: AppContext) =>
   listEndpoint(streaming, "/charities/donations", {
     requestsPerSecond: REQUESTS_PER_SECOND,
     operationId: "listDonations",
@@ -145,7 +144,7 @@ const listOf = ({ reads, bulkLists, streaming, publicBaseUrl }: AppContext): End
     },
   });
 
-const refundEndpoints = (context: AppContext): readonly Endpoint[] =>
+const refundEndpoints = (context: AppContext) =>
   writeEndpoints({
     path: "/refund/donations",
     tag: TAG,
@@ -175,7 +174,7 @@ const refundEndpoints = (context: AppContext): readonly Endpoint[] =>
       })),
   });
 
-const subscribeEndpoint = (context: AppContext): Endpoint =>
+const subscribeEndpoint = (context: AppContext) =>
   keyEndpoint("post", "/charities/subscribe", {
     requestsPerSecond: REQUESTS_PER_SECOND,
     operationId: "subscribeToDonations",
@@ -198,7 +197,7 @@ const subscribeEndpoint = (context: AppContext): Endpoint =>
     },
   });
 
-export const charityEndpoints = (context: AppContext): readonly Endpoint[] => [
+export const charityEndpoints = (context: AppContext) => [
   charitySearchEndpoint(context, {
     path: "/charities/search",
     requestsPerSecond: REQUESTS_PER_SECOND,

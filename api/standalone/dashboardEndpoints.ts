@@ -2,7 +2,6 @@ import { z } from "zod";
 import { getDashboardSlug } from "../../modules/dashboard/getDashboardSlug.ts";
 import { certificateUrlEndpoint } from "../endpoints/certificateEndpoints.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Endpoint } from "../http/endpoint.ts";
 import type { AppContext } from "../context.ts";
 import { responseObject } from "../http/parseRequest.ts";
 
@@ -14,7 +13,7 @@ const dashboardUrlResponse = responseObject("DashboardUrl", {
   org_id: z.string(),
 });
 
-export const dashboardEndpoints = (context: AppContext): readonly Endpoint[] => [
+export const dashboardEndpoints = (context: AppContext) => [
   keyEndpoint("get", "/dashboard_url", {
     missingKey: "missing Authorization header",
     operationId: "readDashboardUrl",

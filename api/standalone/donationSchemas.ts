@@ -15,7 +15,7 @@ import { MAXIMUM_CENTS } from "../../modules/records/money.rules.ts";
 import { currencyField, page, pageSize, total } from "../endpoints/charities.ts";
 import { attribution, idempotencyKey } from "../../modules/registrations/registrations.rules.ts";
 import { firstDay, lastDay } from "../http/listPages.ts";
-import { bodyObject, queryObject, responseObject } from "../http/parseRequest.ts";
+import { bodyObject, queryObject, responseObject, optional } from "../http/parseRequest.ts";
 import { oneAttribution, withoutAttribution, reasonField, recordFields } from "./clientFields.ts";
 
 const AMOUNT_MUST_BE = `an integer from 1 to ${MAXIMUM_CENTS}`;
@@ -27,22 +27,19 @@ export const donateBody = bodyObject({
     .max(MAXIMUM_CENTS, `must be ${AMOUNT_MUST_BE}`)
     .meta({ description: "US cents.", examples: [500] }),
   currency: currencyField(),
-  ein: einField()
-    .optional()
-    .meta({
-      description: "EIN, with or without the dash. Empty is the same as omitted.",
-      examples: ["53-0196605"],
-    }),
-  nonprofit_id: textOrNumber(200)
-    .transform(emptyAsNull)
-    .optional()
-    .describe("The charity's id from a search. Empty is the same as omitted."),
-  charity_name: shortText()
-    .transform(blankAsNull)
-    .optional()
-    .describe(
-      "Defaults to the charity's own name, which the donation's certificate always shows. Blank is the same as omitted.",
-    ),
+  ein: optional(
+    einField(),
+    "EIN, with or without the dash. Empty is the same as omitted.",
+    "53-0196605",
+  ),
+  nonprofit_id: optional(
+    textOrNumber(200).transform(emptyAsNull),
+    "The charity's id from a search. Empty is the same as omitted.",
+  ),
+  charity_name: optional(
+    shortText().transform(blankAsNull),
+    "Defaults to the charity's own name, which the donation's certificate always shows. Blank is the same as omitted.",
+  ),
   ...recordFields,
 }).meta({ id: "NewDonation", description: "One of ein and nonprofit_id is required." });
 
@@ -57,16 +54,13 @@ export const donateResponse = responseObject("RecordedDonation", {
 });
 
 export const listQuery = queryObject({
-  attribution: attribution()
-    .optional()
-    .meta({ description: "Only donations with this attribution.", examples: ["newsletter"] }),
+  attribution: optional(attribution(), "Only donations with this attribution.", "newsletter"),
   without_attribution: withoutAttribution(),
-  metadata_key: shortText().optional().describe("Only donations whose metadata has this key."),
-  metadata_value: longText()
-    .optional()
-    .describe(
-      "Only donations whose metadata_key has this value: a string as it is, a number as its digits, true or false. Requires metadata_key.",
-    ),
+  metadata_key: optional(shortText(), "Only donations whose metadata has this key."),
+  metadata_value: optional(
+    longText(),
+    "Only donations whose metadata_key has this value: a string as it is, a number as its digits, true or false. Requires metadata_key.",
+  ),
   start_date: firstDay(),
   end_date: lastDay(),
   page: page(),
@@ -95,10 +89,8 @@ export const subscribeResponse = responseObject("DonationSubscription", {
 export const refundBody = bodyObject({
   id: recordId().describe("The donation's id."),
   reason: reasonField,
-  idempotency_key: idempotencyKey()
-    .optional()
-    .describe("Belongs to the donation that it is first used for."),
-  metadata: metadata().optional().describe("Stored with the refund."),
+  idempotency_key: optional(idempotencyKey(), "Belongs to the donation that it is first used for."),
+  metadata: optional(metadata(), "Stored with the refund."),
 }).meta({ id: "NewDonationRefund" });
 
 export const refundResponse = responseObject("DonationRefund", {

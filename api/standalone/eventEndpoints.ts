@@ -8,9 +8,8 @@ import {
 import type { EventType } from "../../modules/events/events.rules.ts";
 import { readFeed } from "../../modules/feed/readFeed.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Endpoint } from "../http/endpoint.ts";
 import { defaultedLimit, setNextLink } from "../http/listPages.ts";
-import { queryObject, responseObject } from "../http/parseRequest.ts";
+import { queryObject, responseObject, optional } from "../http/parseRequest.ts";
 import { EVENT_MEANINGS, schemaNameOf } from "../endpoints/webhookSchemas.ts";
 import type { AppContext } from "../context.ts";
 
@@ -22,34 +21,32 @@ const isEventType = (given: string): given is EventType =>
   EVENT_TYPES.some((type) => type === given);
 
 const query = queryObject({
-  types: z
-    .string()
-    .meta({
-      pattern: `^(?:${NAMES})(?:,(?:${NAMES}))*$`,
-      examples: ["registration.created,registration.refunded"],
-    })
-    .transform((given, context): readonly EventType[] => {
-      const names = given.split(",");
-      const types = names.filter(isEventType);
-      if (types.length < names.length) {
-        context.addIssue({ code: "custom", message: TYPES_MUST_BE });
-      }
-      return [...new Set(types)];
-    })
-    .optional()
-    .describe(`Only events of these types, with commas between them: ${EVENT_TYPES.join(", ")}.`),
+  types: optional(
+    z
+      .string()
+      .meta({
+        pattern: `^(?:${NAMES})(?:,(?:${NAMES}))*$`,
+        examples: ["registration.created,registration.refunded"],
+      })
+      .transform((given, context): readonly EventType[] => {
+        const names = given.split(",");
+        const types = names.filter(isEventType);
+        if (types.length < names.length) {
+          context.addIssue({ code: "custom", message: TYPES_MUST_BE });
+        }
+        return [...new Set(types)];
+      }),
+    `Only events of these types, with commas between them: ${EVENT_TYPES.join(", ")}.`,
+  ),
   limit: defaultedLimit("events"),
-  starting_after: z
-    .string()
-    .meta({
+  starting_after: optional(
+    z.string().meta({
       pattern: "^evt_[0-9a-f]{48}$",
       examples: ["evt_00000000000003e80198c5de7c1f7b52a3a13f1f9a0c9e11"],
-    })
-    .optional()
-    .describe(
-      "The id of the last event that you have processed. The response has those that follow it. If it is omitted, the " +
-        "response begins with the oldest event that is kept.",
-    ),
+    }),
+    "The id of the last event that you have processed. The response has those that follow it. If it is omitted, the " +
+      "response begins with the oldest event that is kept.",
+  ),
 });
 
 const eventOf = <Type extends EventType>(type: Type) => {
@@ -85,7 +82,7 @@ const response = responseObject("Events", {
 });
 
 /** The feed of an organization's events. */
-export const eventEndpoints = (context: AppContext): readonly Endpoint[] => [
+export const eventEndpoints = (context: AppContext) => [
   keyEndpoint("get", "/events", {
     operationId: "listEvents",
     tag: "events",

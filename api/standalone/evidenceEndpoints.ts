@@ -10,10 +10,9 @@ import { evidenceSummary, presentEvidenceSummary } from "../endpoints/presentEvi
 import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
 import { pathParameter } from "../http/requestContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Endpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
 
-const summaryEndpoint = (context: EvidenceContext): Endpoint =>
+const summaryEndpoint = (context: EvidenceContext) =>
   keyEndpoint("get", "/evidence", {
     operationId: "readEvidenceSummary",
     tag: "evidence",
@@ -41,7 +40,7 @@ const treeQuery = queryObject({
   ),
 });
 
-const treeEndpoint = (context: EvidenceContext): Endpoint => {
+const treeEndpoint = (context: EvidenceContext) => {
   const readEvidence = createEvidenceReader(context);
   return keyEndpoint("get", "/evidence/tree/:id", {
     operationId: "readTreeEvidence",
@@ -66,7 +65,7 @@ const treeEndpoint = (context: EvidenceContext): Endpoint => {
   });
 };
 
-export const evidenceEndpoints = (context: EvidenceContext): readonly Endpoint[] => [
+export const evidenceEndpoints = (context: EvidenceContext) => [
   summaryEndpoint(context),
   treeEndpoint(context),
 ];

@@ -21,7 +21,6 @@ import { presentSearched } from "../../runtime/presentPages.ts";
 import type { RefundWriter } from "../../modules/registrations/refundRegistration.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
 import { LINK_HEADER, pagedList, rangeOfDays } from "../http/listPages.ts";
-import type { Endpoint } from "../http/endpoint.ts";
 import type { AppContext } from "../context.ts";
 import { attributionOf, isBlankId } from "./clientFields.ts";
 import { KIND_NAMES, listQuery, SCHEMAS } from "./registrationSchemas.ts";
@@ -31,7 +30,7 @@ type EndpointContext = AppContext & { readonly refunds: RefundWriter };
 
 const ownerOf = ({ accountId, mode }: Caller, kind: Kind): Owner => ({ accountId, mode, kind });
 
-const registerEndpoints = (kind: Kind, context: EndpointContext): readonly Endpoint[] => {
+const registerEndpoints = (kind: Kind, context: EndpointContext) => {
   const names = KIND_NAMES[kind];
   return writeEndpoints({
     path: names.registerPath,
@@ -82,7 +81,7 @@ const headOf = (kind: Kind, { all, month }: Totals): string => {
   return `{"${totalField}":${all},"${monthField}":${month},"${detailsField}":[`;
 };
 
-const listOf = (kind: Kind, context: EndpointContext): Endpoint => {
+const listOf = (kind: Kind, context: EndpointContext) => {
   const names = KIND_NAMES[kind];
   return listEndpoint(context.streaming, names.registerPath, {
     operationId: `list${names.title}s`,
@@ -117,10 +116,7 @@ const listOf = (kind: Kind, context: EndpointContext): Endpoint => {
   });
 };
 
-const refundEndpoints = (
-  kind: Kind,
-  { db, clock, billing, refunds }: EndpointContext,
-): readonly Endpoint[] => {
+const refundEndpoints = (kind: Kind, { db, clock, billing, refunds }: EndpointContext) => {
   const names = KIND_NAMES[kind];
   return writeEndpoints({
     path: names.refundPath,
@@ -158,7 +154,7 @@ const refundEndpoints = (
 };
 
 /** The endpoints of trees and bottles, which differ only in names. */
-export const registrationEndpoints = (context: EndpointContext): readonly Endpoint[] =>
+export const registrationEndpoints = (context: EndpointContext) =>
   KINDS.flatMap((kind) =>
     [
       registerEndpoints(kind, context),

@@ -8,7 +8,7 @@ import {
   idempotencyKey,
 } from "../../modules/registrations/registrations.rules.ts";
 import { firstDay, lastDay, pageLength, pageStart } from "../http/listPages.ts";
-import { bodyObject, queryObject, responseObject } from "../http/parseRequest.ts";
+import { bodyObject, queryObject, responseObject, optional } from "../http/parseRequest.ts";
 import { oneAttribution, reasonField, recordFields, withoutAttribution } from "./clientFields.ts";
 
 /** How the standalone interface names trees and bottles; everything else is the same for both. */
@@ -64,11 +64,9 @@ const metadataParameter = z
   );
 
 export const listQuery = queryObject({
-  attribution_key: attribution()
-    .optional()
-    .meta({ description: "Attribution to match.", examples: ["newsletter"] }),
+  attribution_key: optional(attribution(), "Attribution to match.", "newsletter"),
   without_attribution: withoutAttribution(),
-  id: z.string().optional().describe("Id of one registration."),
+  id: optional(z.string(), "Id of one registration."),
   created_at: firstDay(),
   end_at: lastDay(),
   metadata: metadataParameter.optional(),
@@ -86,11 +84,10 @@ const units = (description: string) =>
 const schemasOf = ({ noun, title, plural, ...names }: KindNames) => ({
   registerBody: bodyObject({
     count: count().meta({ description: `Number of ${plural}.`, examples: [3] }),
-    fractional_count: fractionalCount()
-      .optional()
-      .describe(
-        "Only for organizations with fractional counting; never billed. Defaults to count.",
-      ),
+    fractional_count: optional(
+      fractionalCount(),
+      "Only for organizations with fractional counting; never billed. Defaults to count.",
+    ),
     ...recordFields,
   }).meta({ id: `New${title}Registration` }),
   registerResponse: responseObject(`${title}Registrations`, {
@@ -103,17 +100,13 @@ const schemasOf = ({ noun, title, plural, ...names }: KindNames) => ({
   refundBody: bodyObject({
     id: recordId().describe(`Id of the ${noun} registration.`),
     reason: reasonField,
-    count: count()
-      .optional()
-      .describe(`Number of ${plural} to refund; all remaining ones if omitted.`),
-    idempotency_key: idempotencyKey()
-      .optional()
-      .meta({
-        description:
-          "Belongs to the refund that it is first used for: a later request with the same key returns that refund. " +
-          "Empty means none.",
-        examples: ["return-1001-1"],
-      }),
+    count: optional(count(), `Number of ${plural} to refund; all remaining ones if omitted.`),
+    idempotency_key: optional(
+      idempotencyKey(),
+      "Belongs to the refund that it is first used for: a later request with the same key returns that refund. " +
+        "Empty means none.",
+      "return-1001-1",
+    ),
   }).meta({ id: `New${title}Refund` }),
   refundResponse: responseObject(`${title}Refund`, {
     [names.refundedField]: z

@@ -12,7 +12,6 @@ import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import { listStatistics } from "../../modules/dashboard/statistics.sql.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
 import { firstDay, lastDay } from "../http/listPages.ts";
-import type { Endpoint } from "../http/endpoint.ts";
 import { queryObject, responseObject } from "../http/parseRequest.ts";
 import type { AppContext } from "../context.ts";
 
@@ -45,7 +44,7 @@ const statsResponse = responseObject("Statistics", {
     ),
 });
 
-export const statsEndpoint = ({ reads, clock, streaming }: AppContext): Endpoint =>
+export const statsEndpoint = ({ reads, clock, streaming }: AppContext) =>
   listEndpoint(streaming, "/stats", {
     operationId: "readStatistics",
     tag: "statistics",

@@ -1,7 +1,6 @@
 import { z } from "zod";
 import type { AppContext } from "../context.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Endpoint } from "../http/endpoint.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
 import {
   firstDay,
@@ -33,7 +32,7 @@ const oneQuery = queryObject({
   ),
 });
 
-const readEndpoint = (context: AppContext): Endpoint =>
+const readEndpoint = (context: AppContext) =>
   keyEndpoint("get", "/usage/:registration_id", {
     operationId: "readUsage",
     tag: "usage",
@@ -58,7 +57,7 @@ const listQuery = queryObject({
 
 const listResponse = responseObject("UsageList", { usage: z.array(usageJson) });
 
-const listOf = (context: AppContext): Endpoint =>
+const listOf = (context: AppContext) =>
   listEndpoint(context.streaming, "/usage", {
     operationId: "listUsage",
     tag: "usage",
@@ -107,7 +106,7 @@ const statementQuery = queryObject({
 });
 
 /** The statement of the key's organization: the same as `impact statement`, without the processor's own sums. */
-const statementEndpoint = (context: AppContext): Endpoint =>
+const statementEndpoint = (context: AppContext) =>
   keyEndpoint("get", "/statement", {
     operationId: "readStatement",
     tag: "usage",
@@ -122,7 +121,7 @@ const statementEndpoint = (context: AppContext): Endpoint =>
     },
   });
 
-export const usageEndpoints = (context: AppContext): readonly Endpoint[] => [
+export const usageEndpoints = (context: AppContext) => [
   readEndpoint(context),
   listOf(context),
   statementEndpoint(context),

@@ -21,6 +21,7 @@ import {
   parseBody,
   queryObject,
   responseObject,
+  optional,
 } from "../http/parseRequest.ts";
 import {
   findWrongKey,
@@ -51,8 +52,8 @@ const anyItems = bodyObject({
 
 const rejectedBatch = responseObject("RejectedBatch", {
   error: z.string(),
-  errors: z
-    .array(
+  errors: optional(
+    z.array(
       responseObject("RejectedItem", {
         index: z
           .int()
@@ -62,9 +63,9 @@ const rejectedBatch = responseObject("RejectedBatch", {
         status: z.int().describe("The status that the item alone would have had."),
         error: z.string(),
       }),
-    )
-    .optional()
-    .describe("All rejected items. Absent if the request itself is invalid."),
+    ),
+    "All rejected items. Absent if the request itself is invalid.",
+  ),
 });
 
 const count = (description: string) => z.int().min(0).max(MAXIMUM_ITEMS).describe(description);

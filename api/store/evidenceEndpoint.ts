@@ -16,9 +16,8 @@ import {
 } from "../endpoints/treeEvidenceSchema.ts";
 import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
 import { startOfNextDay } from "../http/listPages.ts";
-import type { Endpoint } from "../http/endpoint.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import { queryObject } from "../http/parseRequest.ts";
+import { queryObject, optional } from "../http/parseRequest.ts";
 import { valueOfAliases } from "./fields.ts";
 
 const parameter = () => text(200).transform((given) => given.trim());
@@ -32,10 +31,10 @@ const query = queryObject({
   ),
   id: recordId().describe("Alias of tree_id."),
   tree: recordId().describe("Alias of tree_id."),
-  impact_type: z
-    .literal("trees", { error: "must be trees" })
-    .optional()
-    .describe("Only trees have evidence."),
+  impact_type: optional(
+    z.literal("trees", { error: "must be trees" }),
+    "Only trees have evidence.",
+  ),
   created_at: parameter()
     .optional()
     .meta({
@@ -47,8 +46,8 @@ const query = queryObject({
   tree_date: parameter()
     .optional()
     .meta({ pattern: TIMESTAMP_PATTERN, description: "Alias of created_at." }),
-  project_public_id: parameter().optional().describe("Only trees of this planting order."),
-  region: parameter().optional().describe("Only trees planted in this region."),
+  project_public_id: optional(parameter(), "Only trees of this planting order."),
+  region: optional(parameter(), "Only trees planted in this region."),
   evidence_stage: evidenceStage().describe(
     "Simulates that the trees have reached this stage, whatever the project and the region. Permitted only with a test key.",
   ),
@@ -103,7 +102,7 @@ const presentStoreEvidence = (
   };
 };
 
-export const evidenceEndpoint = (app: AppContext): Endpoint => {
+export const evidenceEndpoint = (app: AppContext) => {
   const readEvidence = createEvidenceReader(app);
   return keyEndpoint("get", "/app/api/evidence", {
     operationId: "evidence",

@@ -5,9 +5,8 @@ import { readStoreImpact } from "../../modules/stores/readStoreImpact.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import { isBalanceLow } from "../../modules/stores/stores.rules.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Endpoint } from "../http/endpoint.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
-import { queryObject, responseObject } from "../http/parseRequest.ts";
+import { queryObject, responseObject, optional } from "../http/parseRequest.ts";
 import type { AppContext } from "../context.ts";
 import { customerFilterOf, customerParameters, KEY_MODES, keyMode, SUCCESS } from "./fields.ts";
 import { limitParameter, pageFields, readsOf } from "./storeListEndpoints.ts";
@@ -37,7 +36,7 @@ const verification = responseObject("KeyVerification", {
   ...lowBalanceFields,
 });
 
-export const verifyEndpoint = ({ db }: AppContext): Endpoint =>
+export const verifyEndpoint = ({ db }: AppContext) =>
   keyEndpoint("get", "/app/api/verify", {
     operationId: "verifyKey",
     tag: "store",
@@ -65,11 +64,10 @@ const CURSOR_MUST_BE = "must be a next_cursor";
 
 const ledgerQuery = queryObject({
   limit: limitParameter,
-  cursor: z
-    .string({ error: CURSOR_MUST_BE })
-    .regex(/^\d{0,18}$/u, CURSOR_MUST_BE)
-    .optional()
-    .describe("The next_cursor of the previous page."),
+  cursor: optional(
+    z.string({ error: CURSOR_MUST_BE }).regex(/^\d{0,18}$/u, CURSOR_MUST_BE),
+    "The next_cursor of the previous page.",
+  ),
 });
 
 const balance = responseObject("Balance", {
@@ -88,7 +86,7 @@ const balance = responseObject("Balance", {
   ...pageFields,
 });
 
-export const balanceEndpoint = (context: AppContext): Endpoint =>
+export const balanceEndpoint = (context: AppContext) =>
   listEndpoint(context.streaming, "/app/api/balance", {
     operationId: "balance",
     tag: "store",
@@ -135,7 +133,7 @@ const stats = responseObject("ImpactStats", {
   customer_scoped: z.boolean().describe("Whether the totals cover one customer."),
 });
 
-export const statsEndpoint = (context: AppContext): Endpoint =>
+export const statsEndpoint = (context: AppContext) =>
   keyEndpoint("get", "/app/api/impact/stats", {
     operationId: "impactStats",
     tag: "impact",

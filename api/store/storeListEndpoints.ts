@@ -7,10 +7,10 @@ import { conditionsOf, orderId } from "../../modules/stores/customers.rules.ts";
 import type { ImpactFilter } from "../../modules/stores/customers.rules.ts";
 import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import type { StoreList } from "../../modules/stores/storeLists.ts";
-import type { Description, Endpoint } from "../http/endpoint.ts";
+import type { Description } from "../http/endpoint.ts";
 import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
 import { firstDay, integerUpTo, startOfDay } from "../http/listPages.ts";
-import { queryObject, responseObject } from "../http/parseRequest.ts";
+import { queryObject, responseObject, optional } from "../http/parseRequest.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import type { AppContext } from "../context.ts";
 import { customerFilterOf, customerParameters, KIND_NAMES, unlessBlank } from "./fields.ts";
@@ -74,19 +74,17 @@ const cursorParameter = z
 
 const listQuery = queryObject({
   ...customerParameters,
-  order_id: orderId()
-    .optional()
-    .meta({
-      description: "The order, with or without its #. In a URL, write # as %23.",
-      examples: ["1001"],
-    }),
+  order_id: optional(
+    orderId(),
+    "The order, with or without its #. In a URL, write # as %23.",
+    "1001",
+  ),
   start_date: firstDay("The first day, UTC."),
-  end_date: date()
-    .optional()
-    .meta({
-      description: "The day after the last one, UTC; its records are not included.",
-      examples: ["2025-07-01"],
-    }),
+  end_date: optional(
+    date(),
+    "The day after the last one, UTC; its records are not included.",
+    "2025-07-01",
+  ),
   limit: limitParameter,
   after_created_at: cursorParameter,
 });
@@ -109,7 +107,7 @@ const buildList = <Json extends z.ZodObject>(
   list: StoreList<Json>,
   path: string,
   { name, id, ...description }: Description & { readonly name: string; readonly id: string },
-): Endpoint => {
+) => {
   const response = responseObject(id, {
     [name]: z.array(list.json),
     count: z.int().min(0).describe("Records on this page."),
@@ -139,7 +137,7 @@ const buildList = <Json extends z.ZodObject>(
   });
 };
 
-export const storeListEndpoint = (kind: Kind, context: AppContext): Endpoint => {
+export const storeListEndpoint = (kind: Kind, context: AppContext) => {
   const { path, title, plural, listField } = KIND_NAMES[kind];
   return buildList(context, STORE_LISTS[plural], path, {
     operationId: `list${title}s`,
@@ -152,7 +150,7 @@ export const storeListEndpoint = (kind: Kind, context: AppContext): Endpoint => 
   });
 };
 
-export const donationListEndpoint = (context: AppContext): Endpoint =>
+export const donationListEndpoint = (context: AppContext) =>
   buildList(context, STORE_LISTS.donations, "/app/api/charity/donations", {
     operationId: "listDonations",
     tag: "donations",

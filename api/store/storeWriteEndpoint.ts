@@ -5,7 +5,7 @@ import { SHORT_TEXT_LENGTH } from "../../modules/records/fields.rules.ts";
 import { FEATURES } from "../../modules/stores/stores.rules.ts";
 import type { StoreOperation } from "../../modules/stores/stores.rules.ts";
 import type { StoreResponse, StoreWrite } from "../../modules/stores/storeWrites.rules.ts";
-import type { Definition, Endpoint } from "../http/endpoint.ts";
+import type { Definition } from "../http/endpoint.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import { findWrongKey, readIdempotencyKey, markReplay } from "../http/idempotencyKey.ts";
 
@@ -37,7 +37,7 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
   operation: StoreOperation,
   path: string,
   { responseBody, write, errors = [], ...definition }: WriteDefinition<Body, ResponseBody>,
-): Endpoint => {
+) => {
   const feature = FEATURES[operation];
   return keyEndpoint<Body, ResponseBody>("post", path, {
     ...definition,

@@ -1,8 +1,7 @@
 import { z } from "zod";
 import { newId } from "../../runtime/newId.ts";
 import { count, textOrNumber, text } from "../../modules/records/fields.rules.ts";
-import type { Endpoint } from "../http/endpoint.ts";
-import { bodyObject, responseObject } from "../http/parseRequest.ts";
+import { bodyObject, responseObject, optional } from "../http/parseRequest.ts";
 import type { AppContext } from "../context.ts";
 import {
   customerDetailsOf,
@@ -47,7 +46,7 @@ const unitsOf = (body: z.output<(typeof REGISTRATION_BODIES)[Kind]>): number =>
 const ORDER = { customer_name: "Ann Lee", order_id: "#1001" };
 const EXAMPLES = { tree: { trees: 3, ...ORDER }, bottle: { bottles: 3, ...ORDER } };
 
-export const registerEndpoint = (kind: Kind, context: AppContext): Endpoint => {
+export const registerEndpoint = (kind: Kind, context: AppContext) => {
   const { operation, path, title, plural, verb, countField } = KIND_NAMES[kind];
   const response = responseObject(`${title}Receipt`, {
     status: z.literal(SUCCESS),
@@ -121,7 +120,7 @@ const donationResponse = responseObject("StoreDonation", {
   mode: keyMode(),
 });
 
-export const donateEndpoint = (context: AppContext): Endpoint =>
+export const donateEndpoint = (context: AppContext) =>
   storeWriteEndpoint("donate", "/app/api/charity/donate", {
     operationId: "donate",
     tag: "donations",
@@ -155,9 +154,7 @@ const REFUND_TYPES = [...KINDS.map((kind) => KIND_NAMES[kind].refundType), "dona
 const refundBody = bodyObject({
   type: oneOf(REFUND_TYPES),
   quantity: count().meta({ description: "Trees, bottles or donations.", examples: [1] }),
-  reason: balanceNote()
-    .optional()
-    .meta({ description: "Stored with the refund.", examples: ["order cancelled"] }),
+  reason: optional(balanceNote(), "Stored with the refund.", "order cancelled"),
   customer_name: selector(orderFields.customer_name),
   customer_email: selector(orderFields.customer_email),
   email: selector(orderFields.email),
@@ -174,7 +171,7 @@ const refundResponse = responseObject("StoreRefund", {
   count: z.int().min(1),
 });
 
-export const refundEndpoint = (context: AppContext): Endpoint =>
+export const refundEndpoint = (context: AppContext) =>
   storeWriteEndpoint("refund", "/app/api/refund", {
     operationId: "refund",
     tag: "store",
@@ -247,7 +244,7 @@ const topUpResponse = responseObject("TopUp", {
   reference: z.string().describe("The reference of the ledger entry, once it is paid."),
 });
 
-export const topUpEndpoint = (context: AppContext): Endpoint =>
+export const topUpEndpoint = (context: AppContext) =>
   storeWriteEndpoint("topup", "/app/api/topup", {
     operationId: "topUp",
     tag: "store",
