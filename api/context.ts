@@ -28,31 +28,17 @@ import { PAGE_SEARCH_MS } from "./http/listPages.ts";
 import { WRITE_TIMEOUT_MS } from "./http/streamText.ts";
 import { createApiMetrics } from "./http/createApiMetrics.ts";
 
-/** Opens all pools, so that no kind of work uses up the connections of another. */
-const openConnections = async (config: Config) => {
-  const pools = {
-    db: await openDatabase(config),
-    reads: await openReads(config),
-    lists: await openLists(config),
-    healthChecks: await openHealthConnection(config),
-  };
-  return {
-    ...pools,
-    bulkLists: createBulkPool(pools.lists, pools.db),
-    end: async (): Promise<void> => {
-      await Promise.all(Object.values(pools).map((pool) => pool.end()));
-    },
-  };
-};
-
 /** Returns secrets that are separated by commas, or null if there are none. */
 const secretsOf = (given: string | undefined): readonly string[] | null =>
   given?.split(",") ?? null;
 
 /** Creates what the API process creates once. */
 export const openApiContext = async (config: Config, logger: Logger) => {
-  const connections = await openConnections(config);
-  const { db, reads, lists, bulkLists, healthChecks } = connections;
+  // A pool for each kind of work, so that none uses up the connections of another.
+  const db = await openDatabase(config);
+  const reads = await openReads(config);
+  const lists = await openLists(config);
+  const healthChecks = await openHealthConnection(config);
   const temporal = openTemporalClient();
   const context: Context = { db, clock: systemClock };
   const listGate = createListGate();
@@ -95,7 +81,7 @@ export const openApiContext = async (config: Config, logger: Logger) => {
     reads,
     lists,
     /** The same for whole lists, which yield to recording. */
-    bulkLists,
+    bulkLists: createBulkPool(lists, db),
     streaming: {
       gate: listGate,
       writeTimeoutMs: WRITE_TIMEOUT_MS,
@@ -127,7 +113,7 @@ export const openApiContext = async (config: Config, logger: Logger) => {
     end: async (): Promise<void> => {
       await Promise.all([writer.drain(), storeWriter.drain()]);
       health.end();
-      await connections.end();
+      await Promise.all([db, reads, lists, healthChecks].map((pool) => pool.end()));
     },
   };
 };

@@ -145,15 +145,14 @@ const checkHead: Middleware<ApiState> = (ctx, next) => {
 
 /** Handles requests that match no route: 404 for an unknown path, 405 for an unknown method, 204 for OPTIONS. */
 const rejectUnmatched = (ctx: RouterContext<ApiState>): void => {
-  const layers = (ctx.matched ?? []).filter((layer) => layer.methods.length > 0);
+  const layers = (ctx.matched ?? []).filter(({ methods }) => methods.length > 0);
   const [layer] = layers;
-  // A page that matches the path and the method, and passed the request on, has no content there.
-  if (layer === undefined || layers.some(({ methods }) => methods.includes(ctx.method))) {
+  if (layer === undefined) {
     throw new HttpError("path_not_found", "not found");
   }
   ctx.state.route = String(layer.path);
-  const methods = new Set(layers.flatMap((each) => each.methods)).add("OPTIONS");
-  const allow = [...methods].toSorted().join(", ");
+  const allowed = new Set(layers.flatMap(({ methods }) => methods)).add("OPTIONS");
+  const allow = [...allowed].toSorted().join(", ");
   ctx.set("Allow", allow);
   if (ctx.method === "OPTIONS") {
     ctx.status = 204;
@@ -198,9 +197,9 @@ export const createApp = (options: AppOptions): App => {
     ...pages,
     ...documentPages(() => createDocument(endpoints, document)),
   ]) {
-    (method === "post" ? router : pageRouter)[method](path, (ctx, next) => {
+    (method === "post" ? router : pageRouter)[method](path, (ctx) => {
       ctx.state.route = path;
-      return runForVisitor(ctx, path, () => run(ctx, next));
+      return runForVisitor(ctx, path, () => run(ctx));
     });
   }
   app.use(router.routes());

@@ -27,8 +27,7 @@ export type Page = {
   /** `get` by default. */
   readonly method?: "post";
   readonly path: string;
-  /** Calls `next` if the path turns out to have no page. */
-  readonly run: (ctx: RequestContext, next: () => Promise<unknown>) => Promise<void> | void;
+  readonly run: (ctx: RequestContext) => Promise<void> | void;
 };
 
 /** Returns a part of the path, by its name in the route's pattern. */

@@ -25,9 +25,9 @@ import { renderPage } from "../pages/renderPage.ts";
 /** Lets other sites embed what a path has, follow its redirects and read its errors. */
 export const openToAll =
   (run: Page["run"]): Page["run"] =>
-  (ctx, next) => {
+  (ctx) => {
     ctx.set({ "Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin" });
-    return run(ctx, next);
+    return run(ctx);
   };
 
 /** Pages are rendered once in this time, and a revoked certificate is gone after it. */
