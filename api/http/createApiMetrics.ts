@@ -3,17 +3,10 @@ import { addGauge, collectProcessMetrics } from "../../runtime/gauges.ts";
 import type { BatchObserver } from "../../db/batching/groupCommit.ts";
 import type { RequestObserver } from "./observeRequests.ts";
 
-export type ApiMetrics = {
-  readonly registry: Registry;
-  readonly observeRequest: RequestObserver;
-  readonly observeBatch: BatchObserver;
-  readonly observeRejectedConnection: () => void;
-};
-
 /** @param load returns what is read whenever the metrics are */
 export const createApiMetrics = (
   load: Readonly<Record<"openLists" | "queueLength", () => number>>,
-): ApiMetrics => {
+) => {
   const registry = new Registry();
   collectProcessMetrics(registry);
   addGauge(
@@ -56,10 +49,11 @@ export const createApiMetrics = (
   return {
     registry,
     observeRejectedConnection: () => rejectedConnections.inc(),
-    observeRequest: (labels, durationSeconds) => requests.observe(labels, durationSeconds),
-    observeBatch: (size, durationSeconds) => {
+    observeRequest: ((labels, durationSeconds) =>
+      requests.observe(labels, durationSeconds)) satisfies RequestObserver,
+    observeBatch: ((size, durationSeconds) => {
       batchSizes.observe(size);
       batchDurations.observe(durationSeconds);
-    },
+    }) satisfies BatchObserver,
   };
 };
