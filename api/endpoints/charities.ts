@@ -3,7 +3,7 @@ import { ein, presentCharity } from "../../modules/charities/charities.rules.ts"
 import { text } from "../../modules/records/fields.rules.ts";
 import { searchCharities } from "../../modules/charities/searchCharities.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import { queryObject, responseObject, optional } from "../http/parseRequest.ts";
+import { queryObject, responseObject, optional, wholeNumber } from "../http/parseRequest.ts";
 import { integerUpTo } from "../http/listPages.ts";
 import type { AppContext } from "../context.ts";
 
@@ -34,11 +34,7 @@ export const pageSize = (maximum: number) =>
     .default(20)
     .describe(`Number of items on a page. More than ${maximum} is read as ${maximum}.`);
 
-export const total = (description: string) =>
-  z
-    .int()
-    .min(0)
-    .meta({ description, examples: [1] });
+export const total = (description: string) => wholeNumber().meta({ description, examples: [1] });
 
 export const CHARITY_ICON_PATH = "/media/charity.svg";
 

@@ -2,14 +2,12 @@ import { z } from "zod";
 import { projectImpact } from "../../modules/planting/impactFactors.rules.ts";
 import type { Summary } from "../../modules/planting/summary.sql.ts";
 import { absoluteUrl } from "./presentTreeEvidence.ts";
-import { responseObject } from "../http/parseRequest.ts";
-
-const wholeNumber = z.int().min(0);
+import { responseObject, wholeNumber } from "../http/parseRequest.ts";
 
 const totals = responseObject("EvidenceTotals", {
-  total_trees: wholeNumber.describe("Registered trees, without refunded ones."),
-  trees_planted: wholeNumber.describe("Registered trees that a partner reports as planted."),
-  trees_planted_simulated: wholeNumber.describe(
+  total_trees: wholeNumber().describe("Registered trees, without refunded ones."),
+  trees_planted: wholeNumber().describe("Registered trees that a partner reports as planted."),
+  trees_planted_simulated: wholeNumber().describe(
     "How many of trees_planted are simulated, which are planted nowhere: all or none.",
   ),
   carbon_offset_tons: z

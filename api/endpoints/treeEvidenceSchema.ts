@@ -3,14 +3,12 @@ import { MILESTONE_EVENTS, EVIDENCE_STAGES } from "../../modules/planting/timeli
 import { hash } from "node:crypto";
 import { oneOf } from "../../runtime/describeIssues.rules.ts";
 import type { RequestContext } from "../http/requestContext.ts";
-import { responseObject, optional } from "../http/parseRequest.ts";
+import { responseObject, optional, wholeNumber } from "../http/parseRequest.ts";
 
 /*
  * The tree evidence record of both interfaces. Coordinates are numbers except in planted_and_verified, where the contract
  * has strings.
  */
-
-const wholeNumber = z.int().min(0);
 
 const registered = responseObject("RegisteredEvidence", {
   tree_id: z.string(),
@@ -23,19 +21,19 @@ const registered = responseObject("RegisteredEvidence", {
 
 const fundsDistributed = responseObject("FundsDistributedEvidence", {
   partner: z.string(),
-  order_id: wholeNumber,
+  order_id: wholeNumber(),
   order_public_id: z.string(),
-  tree_order_id: wholeNumber,
+  tree_order_id: wholeNumber(),
   tree_order_public_id: z.string(),
-  tree_amount: wholeNumber,
+  tree_amount: wholeNumber(),
   buyer_name: z.string(),
 });
 
 const allocation = responseObject("Allocation", {
-  allocation_id: wholeNumber,
+  allocation_id: wholeNumber(),
   date_allocated: z.string(),
   planting_site: responseObject("PlantingSite", {
-    id: wholeNumber,
+    id: wholeNumber(),
     name: z.string(),
     subsite_name: z.string(),
     organization_name: z.string(),
@@ -46,8 +44,8 @@ const allocation = responseObject("Allocation", {
   crew: responseObject("PlantingCrew", {
     leader: z.string(),
     style: z.string(),
-    total_members: wholeNumber,
-    women_members: wholeNumber,
+    total_members: wholeNumber(),
+    women_members: wholeNumber(),
   }),
 });
 
@@ -79,12 +77,12 @@ const plantedAndVerified = responseObject("PlantedAndVerifiedEvidence", {
   assessor_name: z.string(),
   verifier: z.string(),
   date_verified: z.string(),
-  session_total_planted: wholeNumber,
+  session_total_planted: wholeNumber(),
   species: z.array(z.string()),
   image_url: z.string(),
-  allocation_id: wholeNumber,
-  field_update_id: wholeNumber,
-  planting_session_id: wholeNumber,
+  allocation_id: wholeNumber(),
+  field_update_id: wholeNumber(),
+  planting_session_id: wholeNumber(),
   latitude: z.string(),
   longitude: z.string(),
   photos: z.array(z.string()),
@@ -127,13 +125,13 @@ export const treeEvidence = responseObject("TreeEvidence", {
     ),
   status: z.enum(MILESTONE_EVENTS),
   refunded: z.boolean().describe("True after the first refund, even a partial one."),
-  refunded_count: wholeNumber.describe("Refunded units of the registration."),
+  refunded_count: wholeNumber().describe("Refunded units of the registration."),
   provider_meta: responseObject("ProviderMeta", {
-    order_id: wholeNumber.optional(),
+    order_id: wholeNumber().optional(),
     public_id: z.string().optional(),
-    allocation_id: wholeNumber.optional(),
-    field_update_id: wholeNumber.optional(),
-    planting_session_id: wholeNumber.optional(),
+    allocation_id: wholeNumber().optional(),
+    field_update_id: wholeNumber().optional(),
+    planting_session_id: wholeNumber().optional(),
   }),
   timeline: z.array(milestone),
 });

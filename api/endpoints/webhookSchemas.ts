@@ -16,7 +16,13 @@ import {
 import type { WebhookType } from "../../modules/events/webhooks.rules.ts";
 import type { Callback } from "../http/endpoint.ts";
 import { defaultedLimit } from "../http/listPages.ts";
-import { bodyObject, queryObject, responseObject, optional } from "../http/parseRequest.ts";
+import {
+  bodyObject,
+  queryObject,
+  responseObject,
+  optional,
+  wholeNumber,
+} from "../http/parseRequest.ts";
 
 /** What each type of event says, in the feed and in webhooks. */
 export const EVENT_MEANINGS = {
@@ -191,7 +197,7 @@ export const pingSchema = responseObject("WebhookPing", {
 });
 
 export const recoverySchema = responseObject("WebhookRecovery", {
-  recovered_count: z.int().min(0),
+  recovered_count: wholeNumber(),
   has_more: z
     .boolean()
     .describe("Whether more events can be recovered; repeat the request with the same time."),
@@ -213,10 +219,9 @@ const deliverySchema = responseObject("WebhookDelivery", {
     .describe(
       "`pending`: another attempt follows, unless the endpoint is disabled. `delivered`: the server has accepted it. `failed`: no attempt follows.",
     ),
-  attempt_count: z
-    .int()
-    .min(0)
-    .describe("Since the event, or since it was last retried or recovered."),
+  attempt_count: wholeNumber().describe(
+    "Since the event, or since it was last retried or recovered.",
+  ),
   last_attempt: lastAttempt.meta({ id: "WebhookAttempt" }).nullable(),
   created_at: time(),
   next_attempt_at: time().nullable(),

@@ -40,6 +40,8 @@ export const optional = <Schema extends z.ZodType>(
   ...examples: readonly unknown[]
 ) => schema.optional().meta({ description, ...(examples.length > 0 && { examples }) });
 
+export const wholeNumber = () => z.int().min(0);
+
 /** A response with exactly these fields, or a part of one, under its name in the API description. */
 export const responseObject = <Shape extends z.ZodRawShape>(id: string, shape: Shape) =>
   z.strictObject(shape).meta({ id });

@@ -8,7 +8,13 @@ import {
   idempotencyKey,
 } from "../../modules/registrations/registrations.rules.ts";
 import { firstDay, lastDay, pageLength, pageStart } from "../http/listPages.ts";
-import { bodyObject, queryObject, responseObject, optional } from "../http/parseRequest.ts";
+import {
+  bodyObject,
+  queryObject,
+  responseObject,
+  optional,
+  wholeNumber,
+} from "../http/parseRequest.ts";
 import { oneAttribution, reasonField, recordFields, withoutAttribution } from "./clientFields.ts";
 
 /** How the standalone interface names trees and bottles; everything else is the same for both. */
@@ -75,11 +81,7 @@ export const listQuery = queryObject({
   after: pageStart(),
 }).refine(...oneAttribution("attribution_key"));
 
-const units = (description: string) =>
-  z
-    .int()
-    .min(0)
-    .meta({ description, examples: [1200] });
+const units = (description: string) => wholeNumber().meta({ description, examples: [1200] });
 
 const schemasOf = ({ noun, title, plural, ...names }: KindNames) => ({
   registerBody: bodyObject({

@@ -22,6 +22,7 @@ import {
   queryObject,
   responseObject,
   optional,
+  wholeNumber,
 } from "../http/parseRequest.ts";
 import {
   findWrongKey,
@@ -55,9 +56,7 @@ const rejectedBatch = responseObject("RejectedBatch", {
   errors: optional(
     z.array(
       responseObject("RejectedItem", {
-        index: z
-          .int()
-          .min(0)
+        index: wholeNumber()
           .max(MAXIMUM_ITEMS - 1)
           .describe("The index of the item in `items`, from 0."),
         status: z.int().describe("The status that the item alone would have had."),
@@ -68,7 +67,7 @@ const rejectedBatch = responseObject("RejectedBatch", {
   ),
 });
 
-const count = (description: string) => z.int().min(0).max(MAXIMUM_ITEMS).describe(description);
+const count = (description: string) => wholeNumber().max(MAXIMUM_ITEMS).describe(description);
 
 const itemError = responseObject("ItemError", {
   status: z.int().min(400).describe("The status that the item alone would have had."),

@@ -17,7 +17,7 @@ import {
 import { presentTreeEvidence } from "../endpoints/presentTreeEvidence.ts";
 import { startOfNextDay } from "../http/listPages.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import { queryObject, optional } from "../http/parseRequest.ts";
+import { queryObject, optional, wholeNumber } from "../http/parseRequest.ts";
 import { valueOfAliases } from "./fields.ts";
 
 const parameter = () => text(200).transform((given) => given.trim());
@@ -57,7 +57,7 @@ const response = treeEvidence
   .extend({
     created_at: z.iso.datetime(),
     region: z.string().describe("Empty until the planting site is known."),
-    evidence_count: z.int().min(0).describe("Number of milestones that carry evidence."),
+    evidence_count: wholeNumber().describe("Number of milestones that carry evidence."),
   })
   .meta({ id: "StoreEvidence" });
 

@@ -6,7 +6,7 @@ import { STORE_LISTS } from "../../modules/stores/storeLists.ts";
 import { isBalanceLow } from "../../modules/stores/stores.rules.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import { listEndpoint } from "../http/listEndpoints.ts";
-import { queryObject, responseObject, optional } from "../http/parseRequest.ts";
+import { queryObject, responseObject, optional, wholeNumber } from "../http/parseRequest.ts";
 import type { AppContext } from "../context.ts";
 import { customerFilterOf, customerParameters, KEY_MODES, keyMode, SUCCESS } from "./fields.ts";
 import { limitParameter, pageFields, readsOf } from "./storeListEndpoints.ts";
@@ -15,7 +15,7 @@ import { limitParameter, pageFields, readsOf } from "./storeListEndpoints.ts";
 
 const lowBalanceFields = {
   low_balance: z.boolean().describe("Whether the balance is below the low-balance threshold."),
-  low_balance_threshold_cents: z.int().min(0),
+  low_balance_threshold_cents: wholeNumber(),
 };
 
 /** Test keys spend nothing, so their balance is never low. */
@@ -72,15 +72,13 @@ const ledgerQuery = queryObject({
 
 const balance = responseObject("Balance", {
   key_mode: keyMode(),
-  balance_cents: z
-    .int()
-    .min(0)
+  balance_cents: wholeNumber()
     .nullable()
     .describe("Null with a test key, because test keys spend nothing."),
   ...lowBalanceFields,
   prices: responseObject("StorePrices", {
-    tree_cents: z.int().min(0),
-    bottle_cents: z.int().min(0),
+    tree_cents: wholeNumber(),
+    bottle_cents: wholeNumber(),
   }),
   entries: z.array(ledger.json).describe("Newest first; empty with a test key."),
   ...pageFields,
@@ -121,8 +119,8 @@ export const balanceEndpoint = (context: AppContext) =>
   });
 
 const stats = responseObject("ImpactStats", {
-  trees: z.int().min(0),
-  plastic_bottles: z.int().min(0),
+  trees: wholeNumber(),
+  plastic_bottles: wholeNumber(),
   donations: z.number().min(0).describe("US dollars."),
   co2_kg: z
     .number()

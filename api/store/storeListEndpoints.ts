@@ -10,7 +10,7 @@ import type { StoreList } from "../../modules/stores/storeLists.ts";
 import type { Description } from "../http/endpoint.ts";
 import { listEndpoint, pageOrAll } from "../http/listEndpoints.ts";
 import { firstDay, integerUpTo, startOfDay } from "../http/listPages.ts";
-import { queryObject, responseObject, optional } from "../http/parseRequest.ts";
+import { queryObject, responseObject, optional, wholeNumber } from "../http/parseRequest.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import type { AppContext } from "../context.ts";
 import { customerFilterOf, customerParameters, KIND_NAMES, unlessBlank } from "./fields.ts";
@@ -110,7 +110,7 @@ const buildList = <Json extends z.ZodObject>(
 ) => {
   const response = responseObject(id, {
     [name]: z.array(list.json),
-    count: z.int().min(0).describe("Records on this page."),
+    count: wholeNumber().describe("Records on this page."),
     ...pageFields,
   });
   return listEndpoint(streaming, path, {
