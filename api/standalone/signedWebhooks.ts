@@ -46,14 +46,10 @@ const plantingWebhook = (context: Context, secrets: readonly string[]): Page => 
 });
 
 /** The webhooks whose signing secrets are set. */
-export const signedWebhooks = ({
-  db,
-  clock,
-  readStripeWebhook,
-  plantingCallbackSecrets,
-}: AppContext): readonly Page[] => [
-  ...(readStripeWebhook === null ? [] : [stripeWebhook({ db, clock }, readStripeWebhook)]),
-  ...(plantingCallbackSecrets === null
-    ? []
-    : [plantingWebhook({ db, clock }, plantingCallbackSecrets)]),
-];
+export const signedWebhooks = (context: AppContext): readonly Page[] => {
+  const { readStripeWebhook, plantingCallbackSecrets } = context;
+  return [
+    readStripeWebhook && stripeWebhook(context, readStripeWebhook),
+    plantingCallbackSecrets && plantingWebhook(context, plantingCallbackSecrets),
+  ].filter((page) => page !== null);
+};
