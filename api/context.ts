@@ -70,11 +70,9 @@ export const openApiContext = async (config: Config, logger: Logger) => {
     ...context,
     logger,
     observe: metrics.observeRequest,
-    /** Limits the requests of endpoints that have `requestsPerSecond`. */
     takePermit: ((bucket, limit) => takePermit(db, bucket, limit)) satisfies TakePermit,
     /** How many proxies of our own a request passes. */
     trustedProxies: config.TRUSTED_PROXIES,
-    /** Whether spans of requests are recorded. */
     isTraced: config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined,
     readReadiness: health.read,
     /** Connections for queries that may read many records. */
@@ -120,5 +118,4 @@ export const openApiContext = async (config: Config, logger: Logger) => {
 
 export type ApiContext = Awaited<ReturnType<typeof openApiContext>>;
 
-/** What the apps of the interfaces use. */
 export type AppContext = Omit<ApiContext, "metrics" | "health" | "servers" | "end">;

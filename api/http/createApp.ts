@@ -71,7 +71,6 @@ type AppOptions = Pick<
 > & {
   /** Returns the caller whose key a request has. Throws an error if it has no valid one. */
   readonly checkKey: (ctx: RequestContext) => Promise<Caller>;
-  /** The request headers that `checkKey` reads. */
   readonly keyHeaders: readonly string[];
   readonly presentError: PresentError;
   readonly endpoints: readonly Endpoint[];
@@ -161,7 +160,6 @@ const rejectUnmatched = (ctx: RouterContext<ApiState>): void => {
   throw new HttpError("method_not_allowed", `method not allowed; allowed: ${allow}`);
 };
 
-/** Creates the app of one interface. */
 export const createApp = (options: AppOptions): App => {
   const { logger, observe, trustedProxies, presentError } = options;
   const { endpoints, document, pages = [] } = options;

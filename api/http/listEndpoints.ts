@@ -10,7 +10,6 @@ import type { Definition, Endpoint } from "./endpoint.ts";
 import { parseQueryString } from "./parseRequest.ts";
 import { streamText } from "./streamText.ts";
 
-/** How lists are sent. */
 export type Streaming = {
   /** For the lists that are being sent: each holds a page in memory. */
   readonly gate: Gate;
@@ -46,9 +45,7 @@ const requestedFormat = (ctx: RequestContext): ExportFormat | null => {
   return null;
 };
 
-/** A list as a file. */
 type ListExport = {
-  /** The file's name without its extension. */
   readonly name: string;
   /** The fields that CSV has, with a dot in the path of a field within a field. */
   readonly columns: readonly string[];

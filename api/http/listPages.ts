@@ -6,14 +6,12 @@ import type { Streaming } from "./listEndpoints.ts";
 import type { RequestContext } from "./requestContext.ts";
 import { optional } from "./parseRequest.ts";
 
-/** Returns the start of a day, `YYYY-MM-DD`, in UTC. */
 export const startOfDay = (day: string): Date => new Date(`${day}T00:00:00.000Z`);
 
 /** Returns the start of the day after; undefined for 9999-12-31, because no later day can be written. */
 export const startOfNextDay = (day: string): Date | undefined =>
   day === "9999-12-31" ? undefined : new Date(startOfDay(day).getTime() + DAY_MS);
 
-/** The parameter with the first day of a range. */
 export const firstDay = (description = "First day, UTC.") =>
   optional(date(), description, "2025-06-01");
 
@@ -52,7 +50,6 @@ export const integerUpTo = (
     .meta({ type: "integer", minimum: 1, ...metadata })
     .transform((given) => Math.min(Number(given), maximum));
 
-/** The parameter `limit` of a list that is always sent in pages. */
 export const defaultedLimit = (items: string) =>
   integerUpTo(MAXIMUM_LIMIT, { default: DEFAULT_LIMIT })
     .default(DEFAULT_LIMIT)
@@ -68,14 +65,12 @@ export const pageLength = () =>
       `${MAXIMUM_LIMIT}. A page can have fewer records, even none, and a Link. Without it, the response has all records.`,
   );
 
-/** The parameter that names the record before the response. */
 export const pageStart = () =>
   optional(
     z.string(),
     "The id of a record. The response has the records that follow it in the list.",
   );
 
-/** The header that leads to the next page. */
 export const LINK_HEADER = {
   Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page, and of the whole list.',
 };

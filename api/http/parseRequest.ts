@@ -112,7 +112,6 @@ export const parseQuery = <Schema extends z.ZodType>(
   );
 };
 
-/** A query parameter that is `true` or `false`. */
 export const booleanParameter = () =>
   z
     .enum(["true", "false"], { error: "must be true or false" })

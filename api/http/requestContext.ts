@@ -4,7 +4,6 @@ import { accountModeKey } from "../../modules/records/owner.rules.ts";
 import type { Gate } from "../../runtime/gate.ts";
 import { passOf } from "../../runtime/server/openDoor.ts";
 
-/** What the middleware adds to a request. */
 export type ApiState = {
   requestId: string;
   /** The pattern of the route that matched; absent for unknown paths. */
