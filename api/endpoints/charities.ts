@@ -3,6 +3,7 @@ import { ein, presentCharity } from "../../modules/charities/charities.rules.ts"
 import { text } from "../../modules/records/fields.rules.ts";
 import { searchCharities } from "../../modules/charities/searchCharities.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
+import type { Endpoint } from "../http/endpoint.ts";
 import { queryObject, responseObject, optional, wholeNumber } from "../http/parseRequest.ts";
 import { integerUpTo } from "../http/listPages.ts";
 import type { AppContext } from "../context.ts";
@@ -77,45 +78,25 @@ const charityPage = responseObject("CharityPage", {
 
 export const charitySearchEndpoint = (
   context: AppContext,
-  {
-    path,
-    tag,
-    details,
-    ...rest
-  }: {
-    readonly path: string;
-    readonly requestsPerSecond?: number;
-    readonly tag: string;
-    readonly details: string;
-  },
+  path: string,
+  given: Pick<Endpoint, "requestsPerSecond" | "tag"> & { readonly details: string },
 ) =>
   keyEndpoint("get", path, {
-    ...rest,
+    ...given,
     operationId: "searchCharities",
-    tag,
     summary: "Search charities by name or EIN",
-    details: `${details} If the charity provider reports no total, total_items is a lower bound.`,
+    details: `${given.details} If the charity provider reports no total, total_items is a lower bound.`,
     errors: ["charity_unconfirmed", "queue_full"],
     schemas: { query: charityQuery, response: charityPage },
-    handle: async ({
-      caller,
-      query: { name = null, ein: digits = null, page: number, page_size: size },
-    }) => {
-      const { items, totalItems } = await searchCharities(context, caller.accountId, {
-        name,
-        ein: digits,
-        page: number,
-        pageSize: size,
-      });
+    handle: async ({ caller, query }) => {
+      const { name = null, page_size: size } = query;
+      const search = { name, ein: query.ein ?? null, page: query.page, pageSize: size };
+      const { items, totalItems } = await searchCharities(context, caller.accountId, search);
+      const generalIcon = `${context.publicBaseUrl()}${CHARITY_ICON_PATH}`;
       return {
         total_items: totalItems,
         total_pages: Math.ceil(totalItems / size),
-        charities: items.map((charity) =>
-          presentCharity(
-            charity,
-            charity.iconUrl || `${context.publicBaseUrl()}${CHARITY_ICON_PATH}`,
-          ),
-        ),
+        charities: items.map((charity) => presentCharity(charity, charity.iconUrl || generalIcon)),
       };
     },
   });

@@ -97,12 +97,7 @@ const allEndpoints = (
     details:
       `From now on, the events of the ${accountType} in the key's mode are sent to the URL as signed requests ` +
       `(Standard Webhooks). It can have ${MAXIMUM_ENDPOINTS} endpoints in each mode.`,
-    requestHeaders: {
-      "Idempotency-Key": {
-        description: `Any text of at most ${SHORT_TEXT_LENGTH} characters. A repeated request gets the same endpoint, as it is now, with its secret.`,
-        maxLength: SHORT_TEXT_LENGTH,
-      },
-    },
+    idempotencyKey: `Any text of at most ${SHORT_TEXT_LENGTH} characters. A repeated request gets the same endpoint, as it is now, with its secret.`,
     responseHeaders: REPLAY_HEADER,
     errors: [
       [

@@ -37,10 +37,8 @@ export type Description = {
   readonly errors?: readonly DocumentedError[];
   /** The bodies of errors that have more than the message. */
   readonly errorBodies?: Readonly<Partial<Record<ApiErrorCode, z.ZodType>>>;
-  /** Optional headers of the request other than those of the key, and what they mean. */
-  readonly requestHeaders?: Readonly<
-    Record<string, { readonly description: string; readonly maxLength?: number }>
-  >;
+  /** What the header Idempotency-Key does, where it does not stand in for a field of the body. */
+  readonly idempotencyKey?: string;
   /** Whether the response is a list that is also exported as CSV and NDJSON. */
   readonly isExported?: boolean;
   /** Headers of a successful response and what they mean. An endpoint with an ETag may respond 304. */

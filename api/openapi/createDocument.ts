@@ -44,12 +44,15 @@ const queryParametersOf = (query: z.ZodType | undefined, collect: Collect): read
     return parameterOf("query", name, String(description), { required, schema });
   });
 
-const IDEMPOTENCY_KEY_HEADER = {
-  "Idempotency-Key": {
-    description:
-      "Means the same as the field idempotency_key of the body. If both are given, they must be equal.",
-    maxLength: SHORT_TEXT_LENGTH,
-  },
+/** Describes the header Idempotency-Key, if an endpoint takes it. */
+const keyParametersOf = ({ schemas, idempotencyKey }: Endpoint): readonly Json[] => {
+  const meaning = hasIdempotencyKeyField(schemas.body)
+    ? "Means the same as the field idempotency_key of the body. If both are given, they must be equal."
+    : idempotencyKey;
+  const schema = { ...TEXT, maxLength: SHORT_TEXT_LENGTH };
+  return meaning === undefined
+    ? []
+    : [parameterOf("header", "Idempotency-Key", meaning, { required: false, schema })];
 };
 
 const jsonContent = (schema: Json, example?: unknown): Json => ({
@@ -183,18 +186,12 @@ const describeCallback = (
 
 const operationOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): Json => {
   const { schemas, details, callback, pathParameters = {} } = endpoint;
-  const headers = {
-    ...(hasIdempotencyKeyField(schemas.body) && IDEMPOTENCY_KEY_HEADER),
-    ...endpoint.requestHeaders,
-  };
   const parameters = [
     ...Object.entries(pathParameters).map(([name, meaning]) =>
       parameterOf("path", name, meaning, { required: true, schema: { ...TEXT, minLength: 1 } }),
     ),
     ...queryParametersOf(schemas.query, collect),
-    ...Object.entries(headers).map(([name, { description, ...limits }]) =>
-      parameterOf("header", name, description, { required: false, schema: { ...TEXT, ...limits } }),
-    ),
+    ...keyParametersOf(endpoint),
   ];
   return {
     operationId: endpoint.operationId,

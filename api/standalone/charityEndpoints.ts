@@ -198,8 +198,7 @@ const subscribeEndpoint = (context: AppContext) =>
   });
 
 export const charityEndpoints = (context: AppContext) => [
-  charitySearchEndpoint(context, {
-    path: "/charities/search",
+  charitySearchEndpoint(context, "/charities/search", {
     requestsPerSecond: REQUESTS_PER_SECOND,
     tag: TAG,
     details:

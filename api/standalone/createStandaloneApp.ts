@@ -11,7 +11,7 @@ import { picturePages } from "./picturePages.ts";
 import { publicPages } from "./publicPages.ts";
 import { errorBody, presentError } from "./standaloneErrors.ts";
 import { statsEndpoint } from "./statsEndpoint.ts";
-import { eventEndpoints } from "./eventEndpoints.ts";
+import { eventsEndpoint } from "./eventsEndpoint.ts";
 import { evidenceEndpoints } from "./evidenceEndpoints.ts";
 import { signedWebhooks } from "./signedWebhooks.ts";
 import { registrationEndpoints } from "./registrationEndpoints.ts";
@@ -29,7 +29,7 @@ export const createStandaloneApp = (context: AppContext, demo: readonly Page[] =
     ...charityEndpoints(context),
     ...evidenceEndpoints(context),
     ...usageEndpoints(context),
-    ...eventEndpoints(context),
+    eventsEndpoint(context),
     ...webhookEndpoints(context, { accountType: "organization", prefix: "" }),
     statsEndpoint(context),
     ...dashboardEndpoints(context),

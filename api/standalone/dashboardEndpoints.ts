@@ -30,8 +30,7 @@ export const dashboardEndpoints = (context: AppContext) => [
       org_id: caller.accountId,
     }),
   }),
-  certificateUrlEndpoint(context, {
-    path: "/certificate_url",
+  certificateUrlEndpoint(context, "/certificate_url", {
     tag: "dashboard",
     accountType: "organization",
   }),

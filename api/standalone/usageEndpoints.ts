@@ -32,7 +32,32 @@ const oneQuery = queryObject({
   ),
 });
 
-const readEndpoint = (context: AppContext) =>
+const listQuery = queryObject({
+  kind: kindParameter().meta({ description: "Only trees, or only bottles.", examples: ["tree"] }),
+  created_at: firstDay("First day of the registrations, UTC."),
+  end_at: lastDay("Last day of the registrations, UTC."),
+  limit: pageLength(),
+  starting_after: pageStart(),
+});
+
+const listResponse = responseObject("UsageList", { usage: z.array(usageJson) });
+
+const CURRENT = "current";
+
+const PERIOD_MUST_BE = "must be a month in the form YYYY-MM, or current";
+
+const statementQuery = queryObject({
+  period: z
+    .string({ error: PERIOD_MUST_BE })
+    .regex(/^(?:[1-9]\d{3}-(?:0[1-9]|1[0-2])|current)$/u, PERIOD_MUST_BE)
+    .default(CURRENT)
+    .meta({
+      description: "A calendar month, UTC, or `current`: the present billing period.",
+      examples: ["2025-06"],
+    }),
+});
+
+export const usageEndpoints = (context: AppContext) => [
   keyEndpoint("get", "/usage/:registration_id", {
     operationId: "readUsage",
     tag: "usage",
@@ -45,19 +70,7 @@ const readEndpoint = (context: AppContext) =>
     schemas: { query: oneQuery, response: usageJson },
     handle: ({ ctx, owner, query: { kind } }) =>
       readUsageReport(context, owner, pathParameter(ctx, "registration_id"), kindsOf(kind)),
-  });
-
-const listQuery = queryObject({
-  kind: kindParameter().meta({ description: "Only trees, or only bottles.", examples: ["tree"] }),
-  created_at: firstDay("First day of the registrations, UTC."),
-  end_at: lastDay("Last day of the registrations, UTC."),
-  limit: pageLength(),
-  starting_after: pageStart(),
-});
-
-const listResponse = responseObject("UsageList", { usage: z.array(usageJson) });
-
-const listOf = (context: AppContext) =>
+  }),
   listEndpoint(context.streaming, "/usage", {
     operationId: "listUsage",
     tag: "usage",
@@ -88,25 +101,8 @@ const listOf = (context: AppContext) =>
         }),
       });
     },
-  });
-
-const CURRENT = "current";
-
-const PERIOD_MUST_BE = "must be a month in the form YYYY-MM, or current";
-
-const statementQuery = queryObject({
-  period: z
-    .string({ error: PERIOD_MUST_BE })
-    .regex(/^(?:[1-9]\d{3}-(?:0[1-9]|1[0-2])|current)$/u, PERIOD_MUST_BE)
-    .default(CURRENT)
-    .meta({
-      description: "A calendar month, UTC, or `current`: the present billing period.",
-      examples: ["2025-06"],
-    }),
-});
-
-/** The statement of the key's organization: the same as `impact statement`, without the processor's own sums. */
-const statementEndpoint = (context: AppContext) =>
+  }),
+  // The same as `impact statement`, without the processor's own sums.
   keyEndpoint("get", "/statement", {
     operationId: "readStatement",
     tag: "usage",
@@ -119,10 +115,5 @@ const statementEndpoint = (context: AppContext) =>
       const month = period === CURRENT ? null : monthlyCycle(1, new Date(`${period}-01T00:00:00Z`));
       return presentStatement(await readStatement(context, owner, month));
     },
-  });
-
-export const usageEndpoints = (context: AppContext) => [
-  readEndpoint(context),
-  listOf(context),
-  statementEndpoint(context),
+  }),
 ];

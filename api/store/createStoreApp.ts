@@ -30,8 +30,7 @@ export const createStoreApp = (context: AppContext): App => {
   const endpoints = [
     verifyEndpoint(context),
     ...KINDS.flatMap((kind) => [registerEndpoint(kind, context), storeListEndpoint(kind, context)]),
-    charitySearchEndpoint(context, {
-      path: "/app/api/charity/search",
+    charitySearchEndpoint(context, "/app/api/charity/search", {
       tag: "donations",
       details:
         "The nonprofit_id and the ein of a result are accepted as the charity_id of a donation.",
@@ -43,8 +42,7 @@ export const createStoreApp = (context: AppContext): App => {
     evidenceEndpoint(context),
     balanceEndpoint(context),
     topUpEndpoint(context),
-    certificateUrlEndpoint(context, {
-      path: "/app/api/certificate_url",
+    certificateUrlEndpoint(context, "/app/api/certificate_url", {
       tag: "impact",
       accountType: "store",
     }),

@@ -47,14 +47,9 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
       ...errors,
       "queue_full",
     ],
-    requestHeaders: {
-      "Idempotency-Key": {
-        description:
-          `Any text of at most ${SHORT_TEXT_LENGTH} characters. The write is done once; a repeat gets the first response, byte for ` +
-          "byte, with a production key at any later time. Another body under the same key is a 400.",
-        maxLength: SHORT_TEXT_LENGTH,
-      },
-    },
+    idempotencyKey:
+      `Any text of at most ${SHORT_TEXT_LENGTH} characters. The write is done once; a repeat gets the first response, byte for ` +
+      "byte, with a production key at any later time. Another body under the same key is a 400.",
     responseHeaders: {
       "Idempotent-Replayed": "`true` if this is the response to an earlier request.",
       ...(feature === null

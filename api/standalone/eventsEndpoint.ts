@@ -82,7 +82,7 @@ const response = responseObject("Events", {
 });
 
 /** The feed of an organization's events. */
-export const eventEndpoints = (context: AppContext) => [
+export const eventsEndpoint = (context: AppContext) =>
   keyEndpoint("get", "/events", {
     operationId: "listEvents",
     tag: "events",
@@ -118,5 +118,4 @@ export const eventEndpoints = (context: AppContext) => [
         held_back_since: heldBackSince?.toISOString() ?? null,
       };
     },
-  }),
-];
+  });
