@@ -48,8 +48,7 @@ const charityOf = ({
 };
 
 const donateEndpoints = (context: AppContext) =>
-  writeEndpoints({
-    path: "/charities/donate",
+  writeEndpoints("/charities/donate", {
     requestsPerSecond: REQUESTS_PER_SECOND,
     tag: TAG,
     operationId: "donate",
@@ -145,8 +144,7 @@ const listOf = ({ reads, bulkLists, streaming, publicBaseUrl }: AppContext) =>
   });
 
 const refundEndpoints = (context: AppContext) =>
-  writeEndpoints({
-    path: "/refund/donations",
+  writeEndpoints("/refund/donations", {
     tag: TAG,
     operationId: "refundDonation",
     summary: "Refund a donation",

@@ -32,8 +32,7 @@ const ownerOf = ({ accountId, mode }: Caller, kind: Kind): Owner => ({ accountId
 
 const registerEndpoints = (kind: Kind, context: EndpointContext) => {
   const names = KIND_NAMES[kind];
-  return writeEndpoints({
-    path: names.registerPath,
+  return writeEndpoints(names.registerPath, {
     tag: names.plural,
     operationId: `register${names.title}s`,
     summary: `Register ${names.plural}`,
@@ -118,8 +117,7 @@ const listOf = (kind: Kind, context: EndpointContext) => {
 
 const refundEndpoints = (kind: Kind, { db, clock, billing, refunds }: EndpointContext) => {
   const names = KIND_NAMES[kind];
-  return writeEndpoints({
-    path: names.refundPath,
+  return writeEndpoints(names.refundPath, {
     tag: names.plural,
     operationId: `refund${names.title}s`,
     summary: `Refund a ${names.noun} registration, in full or in part`,

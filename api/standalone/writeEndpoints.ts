@@ -110,7 +110,6 @@ type WriteDefinition<
   Entry extends object,
   Done extends { readonly replayed: boolean },
 > = Description & {
-  readonly path: string;
   readonly requestsPerSecond?: number;
   /** What batches do beyond what is said of each. */
   readonly batchDetails?: string;
@@ -219,17 +218,19 @@ export const writeEndpoints = <
   Result extends z.ZodType,
   Entry extends object,
   Done extends { readonly replayed: boolean },
->({
-  path,
-  batchDetails = "",
-  schemas: { item, result },
-  example,
-  checkItem = () => null,
-  accept,
-  write,
-  present,
-  ...single
-}: WriteDefinition<Item, Result, Entry, Done>): readonly [single: Endpoint, batch: Endpoint] => {
+>(
+  path: string,
+  {
+    batchDetails = "",
+    schemas: { item, result },
+    example,
+    checkItem = () => null,
+    accept,
+    write,
+    present,
+    ...single
+  }: WriteDefinition<Item, Result, Entry, Done>,
+): readonly [single: Endpoint, batch: Endpoint] => {
   const parseItem = (raw: unknown, caller: Caller): Outcome<Entry> =>
     outcomeOf(() => {
       const problem = checkItem(raw) ?? findWrongKey(raw);
